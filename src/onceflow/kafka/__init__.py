@@ -1,0 +1,1 @@
+"""What onceflow knows about Kafka itself: how to reach a cluster and how to speak to its transactions."""

@@ -1,0 +1,1 @@
+"""Sinks: where a record leaves the job."""
