@@ -251,19 +251,20 @@ def _run_ivy(jars: list[Jar], work: Path, progress: Progress) -> None:
         raise SetupError(
             f"{len(missing)} of {len(jars)} jars could not be fetched: {', '.join(missing[:5])}"
             f"{', …' if len(missing) > 5 else ''}. Ivy ended with\n    " + "\n    ".join(_telling(last)),
-            harmless="never: without them neither Spark nor the dev cluster starts.",
             cause="no network, a proxy that Java does not know of, or a repository that lacks them "
             f"(ONCEFLOW_IVY_SETTINGS={settings or 'not set'}).",
-            action="for a proxy set JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=… -Dhttps.proxyPort=…'; for a mirror set "
-            "ONCEFLOW_IVY_SETTINGS to your ivysettings.xml; or copy a filled cache and set ONCEFLOW_CACHE.",
+            action="for a proxy set JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=… -Dhttps.proxyPort=…'; for a mirror "
+            "set ONCEFLOW_IVY_SETTINGS to your ivysettings.xml; or copy a filled cache (ONCEFLOW_CACHE).",
             missing=missing,
         )
 
 
 def _telling(lines: deque[str]) -> list[str]:
-    """The last lines that say something, without addresses (which may hold hosts and passwords)."""
-    words = [re.sub(r"\S+://\S+", "…", line).strip() for line in lines]
-    return [line for line in words if re.search(r"\w", line) and not line.startswith("downloading")][-8:]
+    """What of Ivy's output says why, each once, without addresses (which hold hosts and may hold passwords)."""
+    scrubbed = (re.sub(r"\S+://\S+|(?<=\bHost )\S+|(?<=HostException: )\S+", "…", line) for line in lines)
+    once = list(dict.fromkeys(line.strip() for line in scrubbed if re.search(r"\w", line)))
+    why = [line for line in once if re.search(r"\bHost\b|error |exception|proxy|status|denied", line, re.I)]
+    return (why or once)[-6:]
 
 
 def _ivy_jar() -> Path:
