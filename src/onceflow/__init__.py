@@ -1,0 +1,1 @@
+"""onceflow: end-to-end exactly-once for PySpark."""

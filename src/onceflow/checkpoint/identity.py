@@ -1,0 +1,178 @@
+"""Whose checkpoint is this? The job's identity, and how a copied, moved or rewound checkpoint is noticed.
+
+Must not know: how the mark in Kafka is stored; it is handed in as a value.
+
+``onceflow/job.json`` says for which place and which cluster the checkpoint was made. The newest start and epoch
+also stand outside the checkpoint, as a mark in Kafka: a checkpoint that is older than its own mark was rewound, and
+running it would write again what the newer one has committed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from onceflow.checkpoint.store import LocalStore
+from onceflow.errors import CheckpointConflictError, CheckpointCorruptError
+from onceflow.twophase.transactional_id import JOB_ID
+
+FORMAT = 1
+FILE = "job.json"
+
+
+@dataclass(frozen=True, slots=True)
+class JobIdentity:
+    """What ``job.json`` holds.
+
+    Attributes:
+        job_id: Random, in every transactional id; made once.
+        checkpoint: The URI that the checkpoint was made at.
+        cluster_id: Kafka's id of the sinks' cluster, "" when no sink takes part in the decision.
+        prefix: First part of the transactional ids.
+    """
+
+    job_id: str
+    checkpoint: str
+    cluster_id: str
+    prefix: str
+
+    @classmethod
+    def new(cls, checkpoint: str, cluster_id: str, prefix: str) -> JobIdentity:
+        """An identity that nobody has had before."""
+        return cls(secrets.token_hex(6), checkpoint, cluster_id, prefix)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The newest start and the newest decided epoch, as kept outside the checkpoint.
+
+    Attributes:
+        incarnation: The newest start's number.
+        nonce: Its nonce: the same number with another nonce is another history.
+        epoch: The newest decided epoch, or -1.
+    """
+
+    incarnation: int
+    nonce: str
+    epoch: int
+
+    def dumps(self) -> str:
+        """The mark as one line."""
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @classmethod
+    def loads(cls, text: str) -> Mark | None:
+        """The mark in a line, or None when it is not one."""
+        try:
+            value = json.loads(text)
+            return cls(int(value["incarnation"]), str(value["nonce"]), int(value["epoch"]))
+        except (ValueError, KeyError, TypeError):
+            return None
+
+
+def read_identity(store: LocalStore) -> JobIdentity | None:
+    """The identity in ``job.json``, or None when there is none.
+
+    Raises:
+        CheckpointCorruptError: The file is torn or was changed.
+        CheckpointConflictError: It was written by a newer version.
+    """
+    path = store.path(FILE)
+    try:
+        data = store.read(FILE)
+    except FileNotFoundError:
+        return None
+    try:
+        body = json.loads(data)
+        if isinstance(body["format"], int) and body["format"] > FORMAT:
+            raise CheckpointConflictError(
+                f"{path} has format {body['format']}, this version reads up to {FORMAT}",
+                cause="a newer version of onceflow wrote this checkpoint",
+                action="run the job with that version or a newer one",
+                file=str(path),
+            )
+        if body.pop("sha256") != _checksum(body):
+            raise ValueError("its checksum does not match its content")
+        identity = JobIdentity(body["job_id"], body["checkpoint"], body["cluster_id"], body["prefix"])
+        if JOB_ID.fullmatch(identity.job_id) is None:
+            raise ValueError("it holds no job id")
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckpointCorruptError(
+            f"{path} cannot be used: {error}",
+            harmless="never: without it nobody can tell which open transactions are this job's",
+            cause="the file was edited or cut, or the disk lost it",
+            action="put the file back from a copy of the checkpoint, or start as a new job (--as-new)",
+            file=str(path),
+        ) from error
+    return identity
+
+
+def write_identity(store: LocalStore, identity: JobIdentity) -> None:
+    """Write ``job.json``, durably."""
+    body: dict[str, Any] = {"format": FORMAT} | asdict(identity)
+    store.replace(FILE, json.dumps(body | {"sha256": _checksum(body)}, indent=1).encode() + b"\n")
+
+
+def same_place(found: JobIdentity, checkpoint: str, cluster_id: str, prefix: str) -> None:
+    """Refuse a checkpoint that was made at another place, for another cluster or under another prefix.
+
+    Raises:
+        CheckpointConflictError: With both values, and what to say if it is meant.
+    """
+    for what, then, now in (
+        ("place", found.checkpoint, checkpoint),
+        ("Kafka cluster", found.cluster_id, cluster_id),
+        ("transactional id prefix", found.prefix, prefix),
+    ):
+        if then != now:
+            raise CheckpointConflictError(
+                f"the checkpoint was made for another {what}: {then or 'none'}; now it is {now or 'none'}",
+                harmless="never while the other one may still run: both would write the same epochs",
+                cause="the checkpoint was copied or moved, or the setting was changed",
+                action="if the job moved and the old place will never run again: --claim; if this is a second, "
+                "independent job: --as-new",
+                checkpoint=checkpoint,
+            )
+
+
+def not_rewound(mark: Mark | None, incarnation: int, nonce: str, epoch: int, checkpoint: str) -> None:
+    """Refuse a checkpoint that is older than the mark that it left outside itself.
+
+    Args:
+        mark: What stands outside, or None when nothing is known.
+        incarnation: The newest start in the journal, 0 for none.
+        nonce: Its nonce.
+        epoch: The newest epoch that the checkpoint knows as decided or done, -1 for none.
+        checkpoint: The checkpoint's URI, for the message.
+
+    Raises:
+        CheckpointConflictError: The mark is newer, or belongs to another history.
+    """
+    if mark is None:
+        return
+    other_history = mark.incarnation == incarnation and mark.nonce != nonce
+    if mark.incarnation <= incarnation and mark.epoch <= epoch and not other_history:
+        return
+    raise CheckpointConflictError(
+        f"the checkpoint {checkpoint} is older than what this job has done: Kafka knows start {mark.incarnation} and "
+        f"epoch {mark.epoch}, the checkpoint ends at start {incarnation} and epoch {epoch}",
+        harmless="never: epochs that were committed after this copy was taken would be written twice",
+        cause="an older copy of the checkpoint was put back, or the job went on from another copy of it",
+        action="put the newest copy back; or, to write those epochs again on purpose: --claim; or, for a second, "
+        "independent job: --as-new",
+        checkpoint=checkpoint,
+        epoch=mark.epoch,
+    )
+
+
+def reclaimed(found: JobIdentity, checkpoint: str, cluster_id: str, prefix: str) -> JobIdentity:
+    """The same job at a new place (``--claim``)."""
+    return replace(found, checkpoint=checkpoint, cluster_id=cluster_id, prefix=prefix)
+
+
+def _checksum(body: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

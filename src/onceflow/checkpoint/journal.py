@@ -1,0 +1,381 @@
+"""The fenced, append-only log of the checkpoint: one file for each record.
+
+Must not know: what follows from a record (``twophase.records`` does), or how the files are made exclusive
+(``store`` does).
+
+``journal/<place>.json`` holds one record with its place, the writer's nonce and a SHA-256 over the rest. Whoever
+creates a place first has it; the nonce read back from it decides who that was, whatever the call that created it
+answered. A ``Start`` in the journal ends every older driver's power to append.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from onceflow.checkpoint.store import LocalStore
+from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, CheckpointStoreError
+from onceflow.twophase.committable import Committable, Participant
+from onceflow.twophase.messages import Adopted, Appended, Superseded, Unanswered, Voided
+from onceflow.twophase.records import (
+    Decide,
+    History,
+    HistoryError,
+    Record,
+    Replay,
+    ReplayBegin,
+    Resolve,
+    Start,
+    Void,
+)
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A record in its place.
+
+    Attributes:
+        place: The number in the file's name; grows by one.
+        nonce: Random, made by the writer: tells who wrote the file.
+        kept_from: From this place on no record may be missing; older ones but starts may have been purged.
+        record: The record.
+    """
+
+    place: int
+    nonce: str
+    kept_from: int
+    record: Record
+
+
+class Journal:
+    """One driver's view of the journal. Not thread-safe: one thread appends.
+
+    Args:
+        store: The journal's folder.
+        retain: How many epochs back records are kept (Spark's ``minBatchesToRetain``).
+    """
+
+    def __init__(self, store: LocalStore, *, retain: int = 100) -> None:
+        self._store = store
+        self._retain = retain
+        self._tail = 0
+        self._tail_kept_from = 1
+        self._index: dict[int, Record] = {}
+        self._disputed: tuple[str, Record] = ("", Start(0))
+        self.start_nonce = ""
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    def read(self) -> list[Entry]:
+        """All records, oldest first.
+
+        Raises:
+            CheckpointCorruptError: A file is missing, torn, or fails its checksum; the message names it.
+            CheckpointConflictError: A file was written by a newer version.
+        """
+        places = self._places()
+        entries = [self._read_place(place) for place in places]
+        kept_from = entries[-1].kept_from if entries else 1
+        for expected in range(kept_from, places[-1] + 1 if places else kept_from):
+            if expected not in places:
+                raise _corrupt(self._store, _name(expected), "the file is missing")
+        return entries
+
+    def history(self) -> tuple[History, list[Entry]]:
+        """What the records mean, and the records.
+
+        Raises:
+            CheckpointCorruptError: As ``read``; or a record contradicts those before it.
+        """
+        entries = self.read()
+        kept_from = entries[-1].kept_from if entries else 1
+        history = History()
+        for entry in entries:
+            if entry.place < kept_from and not isinstance(entry.record, Start):
+                continue  # declared as purged; whoever was to remove it died on the way
+            try:
+                history = history.then(entry.record)
+            except HistoryError as error:
+                raise _corrupt(self._store, _name(entry.place), str(error)) from error
+        return history, entries
+
+    # -- appending --------------------------------------------------------------------------------
+
+    def start(self) -> History:
+        """Append a start with the next incarnation's number, and return the history up to and with it.
+
+        Whoever else starts at the same moment gets another place; the later one of the two is the newest.
+        """
+        while True:
+            history, entries = self.history()
+            self._adopt(entries)
+            incarnation = history.incarnation + 1
+            place, nonce, data = self._encode(Start(incarnation))
+            try:
+                self._store.create(_name(place), data)
+            except FileExistsError:
+                continue
+            except CheckpointStoreError:
+                if self._nonce_at(place) != nonce:
+                    raise
+            if self._nonce_at(place) != nonce:
+                continue
+            self.start_nonce = nonce
+            self._note(place, Start(incarnation))
+            return history.then(Start(incarnation))
+
+    def append(self, record: Record) -> Appended | Superseded | Unanswered:
+        """Append a record, if this driver's start is still the newest record's."""
+        try:
+            if not self.is_newest():
+                return Superseded()
+            place, nonce, data = self._encode(record)
+            self._disputed = nonce, record
+            answer = self._try_to_create(place, data)
+            found = self._nonce_at(place)
+            if found is None:
+                return Unanswered(answer or f"{self._store.path(_name(place))} was created and is not there")
+            return self._appended(place, record) if found == nonce else Superseded()
+        except (CheckpointStoreError, CheckpointCorruptError) as error:
+            return Unanswered(error.what)
+
+    def append_void(self, void: Void) -> Voided | Adopted | Superseded | Unanswered:
+        """Take exactly the place that the last ``append`` was meant for, or find that record in it.
+
+        At any other place a void would prove nothing: the record could still appear in the disputed one.
+        """
+        try:
+            place, nonce, data = self._encode(void)
+            disputed_nonce, disputed = self._disputed
+            self._try_to_create(place, data)
+            found = self._nonce_at(place)
+            if found is None:
+                return Unanswered(f"{self._store.path(_name(place))} could not be created")
+            if found == nonce:
+                return Voided() if isinstance(self._appended(place, void), Appended) else Superseded()
+            if found == disputed_nonce:
+                return Adopted() if isinstance(self._appended(place, disputed), Appended) else Superseded()
+            return Superseded()
+        except (CheckpointStoreError, CheckpointCorruptError) as error:
+            return Unanswered(error.what)
+
+    def _try_to_create(self, place: int, data: bytes) -> str:
+        """Create the record's file; what the call said, which proves nothing: the place is read next."""
+        try:
+            self._store.create(_name(place), data)
+        except FileExistsError:
+            return "the place was taken"
+        except CheckpointStoreError as error:
+            return error.what
+        return ""
+
+    def is_newest(self) -> bool:
+        """Whether nobody has appended behind this driver's last record."""
+        return max(self._places(), default=0) == self._tail
+
+    def _appended(self, place: int, record: Record) -> Appended | Superseded:
+        if max(self._places()) != place:
+            return Superseded()
+        self._note(place, record)
+        self._purge()
+        return Appended()
+
+    # -- purging ----------------------------------------------------------------------------------
+
+    def _kept_from(self) -> int:
+        """The place of the oldest record that is not a start and must stay."""
+        decided = [(place, r.epoch) for place, r in self._index.items() if isinstance(r, Decide)]
+        if not decided:
+            return min(self._index, default=1)
+        newest = max(epoch for _, epoch in decided)
+        return min(place for place, epoch in decided if epoch > newest - self._retain)
+
+    def _purge(self) -> None:
+        """Remove what the durable tail has declared as purged. Starts stay.
+
+        The place that a stale driver would take next is the one behind its last record, and a newer start stands
+        there: if that could be purged, the stale driver could append.
+        """
+        kept_from = self._tail_kept_from
+        for place in sorted(p for p, r in self._index.items() if p < kept_from and not isinstance(r, Start)):
+            self._store.remove(_name(place))
+            del self._index[place]
+
+    # -- bytes ------------------------------------------------------------------------------------
+
+    def _encode(self, record: Record) -> tuple[int, str, bytes]:
+        place, nonce = self._tail + 1, uuid.uuid4().hex
+        self._tail_kept_from = min(self._kept_from(), place)
+        return place, nonce, encode(Entry(place, nonce, self._tail_kept_from, record))
+
+    def _read_place(self, place: int) -> Entry:
+        name = _name(place)
+        try:
+            data = self._store.read(name)
+        except FileNotFoundError:
+            raise _corrupt(self._store, name, "the file is missing") from None
+        try:
+            return decode(data, place)
+        except _NewerFormatError as error:
+            raise CheckpointConflictError(
+                f"{self._store.path(name)} has format {error}, this version reads up to {FORMAT}",
+                cause="a newer version of onceflow wrote this checkpoint",
+                action="run the job with that version or a newer one",
+                file=str(self._store.path(name)),
+            ) from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise _corrupt(self._store, name, str(error)) from error
+
+    def _nonce_at(self, place: int) -> str | None:
+        if place not in self._places():
+            return None
+        return self._read_place(place).nonce
+
+    def _places(self) -> list[int]:
+        names = self._store.names()
+        return sorted(int(n[:-5]) for n in names if n.endswith(".json") and n[:-5].isdigit())
+
+    def _adopt(self, entries: list[Entry]) -> None:
+        self._index = {e.place: e.record for e in entries}
+        self._tail = entries[-1].place if entries else 0
+
+    def _note(self, place: int, record: Record) -> None:
+        self._index[place] = record
+        self._tail = place
+
+
+def encode(entry: Entry) -> bytes:
+    """An entry as the bytes of its file."""
+    body: dict[str, Any] = {
+        "format": FORMAT,
+        "place": entry.place,
+        "nonce": entry.nonce,
+        "kept_from": entry.kept_from,
+        "kind": _KINDS[type(entry.record)],
+        "record": _record_to_json(entry.record),
+    }
+    return json.dumps(body | {"sha256": _checksum(body)}, indent=1, ensure_ascii=True).encode() + b"\n"
+
+
+def decode(data: bytes, place: int) -> Entry:
+    """The entry in a file's bytes.
+
+    Raises:
+        ValueError, KeyError, TypeError: The file is torn, or was changed, or stands in another place.
+    """
+    if not data:
+        raise ValueError("the file is empty")
+    body = json.loads(data)
+    if not isinstance(body, dict):
+        raise TypeError("the file holds no JSON object")
+    if isinstance(body.get("format"), int) and body["format"] > FORMAT:
+        raise _NewerFormatError(body["format"])
+    if body.pop("sha256", None) != _checksum(body):
+        raise ValueError("its checksum does not match its content")
+    if body["place"] != place:
+        raise ValueError(f"it was written as place {body['place']}")
+    return Entry(place, str(body["nonce"]), int(body["kept_from"]), _READERS[body["kind"]](body["record"]))
+
+
+class _NewerFormatError(ValueError):
+    """Made by a newer version."""
+
+
+def _checksum(body: Mapping[str, Any]) -> str:
+    canonical = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _name(place: int) -> str:
+    return f"{place:020d}.json"
+
+
+def _corrupt(store: LocalStore, name: str, why: str) -> CheckpointCorruptError:
+    path = store.path(name)
+    return CheckpointCorruptError(
+        f"the journal record {path} cannot be used: {why}",
+        harmless="never: a record that is skipped could be a decision, and its epoch would be written twice or lost",
+        cause="the file was edited, deleted or cut, or the disk lost it",
+        action="put the file back from a copy of the checkpoint; without one, start as a new job (--as-new) after "
+        "checking by hand which epoch the sinks hold last",
+        file=str(path),
+    )
+
+
+_KINDS: dict[type, str] = {
+    Start: "start",
+    Decide: "decide",
+    Void: "void",
+    ReplayBegin: "replay-begin",
+    Replay: "replay",
+    Resolve: "resolve",
+}
+
+
+def _record_to_json(record: Record) -> dict[str, Any]:
+    match record:
+        case Start(incarnation):
+            return {"incarnation": incarnation}
+        case Void(incarnation, epoch):
+            return {"incarnation": incarnation, "epoch": epoch}
+        case ReplayBegin(incarnation, epoch, replay):
+            return {"incarnation": incarnation, "epoch": epoch, "replay": replay}
+        case Decide(incarnation, epoch, offsets, committables, state_ids):
+            written = [c.to_json() for c in committables]
+            return {
+                "incarnation": incarnation,
+                "epoch": epoch,
+                "offsets": offsets,
+                "committables": written,
+                "state_ids": state_ids,
+            }
+        case Replay(incarnation, epoch, replay, scope, committables):
+            written = [c.to_json() for c in committables]
+            return {
+                "incarnation": incarnation,
+                "epoch": epoch,
+                "replay": replay,
+                "scope": scope,
+                "committables": written,
+            }
+        case Resolve(incarnation, epoch, choice, participants, who, why):
+            named = [list(p) for p in participants]
+            return {
+                "incarnation": incarnation,
+                "epoch": epoch,
+                "choice": choice,
+                "participants": named,
+                "who": who,
+                "why": why,
+            }
+
+
+def _committables(value: Any) -> tuple[Committable, ...]:
+    return tuple(Committable.from_json(v) for v in value)
+
+
+_READERS: dict[str, Callable[[dict[str, Any]], Record]] = {
+    "start": lambda v: Start(int(v["incarnation"])),
+    "void": lambda v: Void(int(v["incarnation"]), int(v["epoch"])),
+    "replay-begin": lambda v: ReplayBegin(int(v["incarnation"]), int(v["epoch"]), int(v["replay"])),
+    "decide": lambda v: Decide(
+        int(v["incarnation"]), int(v["epoch"]), str(v["offsets"]), _committables(v["committables"]), v["state_ids"]
+    ),
+    "replay": lambda v: Replay(
+        int(v["incarnation"]), int(v["epoch"]), int(v["replay"]), v["scope"], _committables(v["committables"])
+    ),
+    "resolve": lambda v: Resolve(
+        int(v["incarnation"]),
+        int(v["epoch"]),
+        v["choice"],
+        tuple(Participant((str(s), int(n))) for s, n in v["participants"]),
+        str(v["who"]),
+        str(v["why"]),
+    ),
+}

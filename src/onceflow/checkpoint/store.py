@@ -1,0 +1,168 @@
+"""Files that two drivers may fight over: exclusive creation, atomic replacement, and syncs.
+
+Must not know: what the files hold.
+
+Spark's own ``CheckpointFileManager`` is not used: on local files its "rename without overwrite" is an exists-check
+and a rename, so of two contenders both may be told that they won, and it never syncs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from onceflow.errors import CheckpointStoreError, ConfigurationError
+
+_TEMPORARY = ".tmp-"
+
+
+def local_path(checkpoint: str | os.PathLike[str]) -> Path:
+    """The absolute path of a checkpoint given as a path or a ``file:`` URI.
+
+    A path without a scheme means the local file system, also where Spark's default is another one: the
+    checkpoint's place must not depend on a setting of the cluster.
+
+    Raises:
+        ConfigurationError: The scheme is one whose exclusive creation is not supported.
+    """
+    text = os.fspath(checkpoint)
+    parts = urlsplit(text)
+    if parts.scheme == "file":
+        return Path(os.path.realpath(unquote(parts.path)))
+    if "://" in text:
+        raise ConfigurationError(
+            f"a checkpoint at {parts.scheme}:// is refused",
+            cause="the journal needs a store in which exactly one of two writers can create a file; this version "
+            f"has that for local and mounted file systems only, and the checkpoint is {text!r}",
+            action="give a path on a local or a shared POSIX file system that the driver sees on every host it may "
+            "start on",
+            checkpoint=text,
+        )
+    return Path(os.path.realpath(text))
+
+
+class LocalStore:
+    """One folder on a POSIX file system.
+
+    A file that exists under its final name is whole: it is written beside, synced, and linked in place;
+    ``link(2)`` fails if the name is taken, so of two writers exactly one wins, on NFS as well.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def make(self) -> None:
+        """Make the folder, and the entry for it in its parent, durable."""
+        with _explained(self.folder, "create the folder"):
+            missing = [p for p in (self.folder, *self.folder.parents) if not p.exists()]
+            self.folder.mkdir(parents=True, exist_ok=True)
+            for made in missing:
+                _sync(made.parent)
+        self._clear_temporaries()
+
+    def path(self, name: str) -> Path:
+        """Where the file is, for messages."""
+        return self.folder / name
+
+    def create(self, name: str, data: bytes) -> None:
+        """Create the file, whole and durable.
+
+        Raises:
+            FileExistsError: The name is taken.
+            CheckpointStoreError: The file system failed; the file may exist or not.
+        """
+        temporary = self._write_beside(name, data)
+        try:
+            with _explained(self.path(name), "create the file", passing=FileExistsError):
+                os.link(temporary, self.path(name))
+                _sync(self.folder)
+        finally:
+            _remove(temporary)
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Write the file whether it exists or not; a reader sees the old content or the new, never a part."""
+        temporary = self._write_beside(name, data)
+        try:
+            with _explained(self.path(name), "replace the file"):
+                temporary.rename(self.path(name))
+                _sync(self.folder)
+        finally:
+            _remove(temporary)
+
+    def read(self, name: str) -> bytes:
+        """The file's content.
+
+        Raises:
+            FileNotFoundError: There is none.
+            CheckpointStoreError: It cannot be read.
+        """
+        with _explained(self.path(name), "read the file", passing=FileNotFoundError):
+            return self.path(name).read_bytes()
+
+    def names(self) -> list[str]:
+        """Names of the files, without those being written; empty when there is no folder."""
+        with _explained(self.folder, "list the folder"):
+            try:
+                return [p.name for p in self.folder.iterdir() if not p.name.startswith(_TEMPORARY)]
+            except FileNotFoundError:
+                return []
+
+    def remove(self, name: str) -> None:
+        """Remove the file if it exists."""
+        with _explained(self.path(name), "remove the file"):
+            self.path(name).unlink(missing_ok=True)
+
+    def sync(self, name: str | None = None) -> None:
+        """Make a file that somebody else wrote, or the folder's entries, durable. A missing file is passed over."""
+        with _explained(self.folder, "sync"), contextlib.suppress(FileNotFoundError):
+            _sync(self.folder if name is None else self.path(name))
+
+    def _write_beside(self, name: str, data: bytes) -> Path:
+        temporary = self.folder / f"{_TEMPORARY}{name}-{uuid.uuid4().hex}"
+        try:
+            with _explained(self.path(name), "write the file"), temporary.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        except BaseException:
+            _remove(temporary)
+            raise
+        return temporary
+
+    def _clear_temporaries(self) -> None:
+        """Remove what a killed writer left. One that is still at work fails cleanly, before its link."""
+        for path in self.folder.glob(f"{_TEMPORARY}*"):
+            _remove(path)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _remove(path: Path) -> None:
+    """Best effort: a leftover temporary file is harmless, and hiding the first error behind this one is not."""
+    with contextlib.suppress(OSError):
+        path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _explained(path: Path, doing: str, passing: type[OSError] | tuple[type[OSError], ...] = ()) -> Iterator[None]:
+    try:
+        yield
+    except passing:
+        raise
+    except OSError as error:
+        raise CheckpointStoreError(
+            f"could not {doing} {path}: {error.strerror or error}",
+            cause="the disk under the checkpoint is full, read-only or gone, or this user may not write there",
+            action="mend the file system and start the job again; the checkpoint is as it was",
+            file=str(path),
+        ) from error

@@ -1,0 +1,435 @@
+"""The coordinator: told what happened, it answers what to do next.
+
+Must not know: Spark, Kafka, files, time. The caller performs one action at a time and tells the coordinator how
+it ended; the coordinator never waits, never raises for anything the outside world does, and keeps nothing that
+the journal could not give back.
+
+How to read it: ``state.py`` holds the steps; ``_read_*`` below turn an event into one input of that table and the
+memory that goes with it; ``_next_*`` say which action a state begins with. An event that the table does not know
+leaves the coordinator as it was.
+
+The invariants that these rules keep (the simulation checks them after every step):
+
+1. A participant is committed only if the journal decided it.
+2. A participant of a decision's effective set is never aborted by us, except after ``replay-begin``.
+3. For each (epoch, sink, shard) at most one transaction is ever visible.
+4. When Spark records an epoch, every participant of its effective set is committed.
+6. No driver appends after a newer start; none aborts another's transaction before its own start is durable.
+8. State and output of an epoch come from the same run, or are proven equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any
+
+from onceflow.twophase.committable import Committable, Participant, differences, participants
+from onceflow.twophase.messages import (
+    Aborted,
+    AbortOwn,
+    Action,
+    Adopted,
+    Append,
+    Appended,
+    AppendStart,
+    AppendVoid,
+    AskOutcomes,
+    Check,
+    Checked,
+    Commit,
+    Confirmed,
+    ConfirmNewest,
+    Discard,
+    Event,
+    Fail,
+    Failure,
+    FailureKind,
+    Outcome,
+    Outcomes,
+    Prepared,
+    Ready,
+    Replies,
+    Reply,
+    Restored,
+    RestoreOffsets,
+    Return,
+    RunFailed,
+    RunPlan,
+    Started,
+    Superseded,
+    Sweep,
+    Unanswered,
+    Voided,
+)
+from onceflow.twophase.records import Decide, DecidedEpoch, History, Replay, ReplayBegin, Void
+from onceflow.twophase.state import Input, State, step
+
+
+class Mode(Enum):
+    """Why the plan of the present epoch runs, if it does."""
+
+    FRESH = "first run: write everything, then decide"
+    ROLL_FORWARD = "decided before: write nothing"
+    WHOLE = "replay with nothing visible: write everything freely"
+    SHARDS = "replay with some visible: those are silent and must give the same rows"
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What the coordinator remembers between two events. Frozen: an illegal event changes nothing.
+
+    Attributes:
+        history: The journal, as far as this incarnation has read and written it.
+        undone: The decided epoch that Spark has not recorded, or None.
+        finished: The start has committed all of ``undone``.
+        epoch, offsets, stateful: The epoch in work.
+        mode: Why its plan runs.
+        written: What this run has pre-committed.
+        pending: Decided participants that are not known to be committed.
+        visible: Participants of a replaced set that are proven committed.
+        rounds: Commit rounds so far, for the caller's back-off.
+        failure: What to raise when the call ends badly.
+    """
+
+    history: History = field(default_factory=History)
+    undone: DecidedEpoch | None = None
+    finished: bool = False
+    epoch: int = -1
+    offsets: str = ""
+    stateful: bool = False
+    mode: Mode = Mode.FRESH
+    written: tuple[Committable, ...] = ()
+    pending: tuple[Committable, ...] = ()
+    visible: frozenset[Participant] = frozenset()
+    rounds: int = 0
+    failure: Failure | None = None
+
+
+_Reading = tuple[Input, Memory]
+
+
+class Coordinator:
+    """The rules of one incarnation.
+
+    Args:
+        sinks: Names of the sinks that take part in the decision, as the job has them now.
+    """
+
+    def __init__(self, sinks: Iterable[str]) -> None:
+        self.state = State.NEW
+        self.memory = Memory()
+        self._sinks = frozenset(sinks)
+
+    # -- what a caller may do ---------------------------------------------------------------------
+
+    def start(self) -> Action:
+        """Begin the incarnation. Go on with ``receive`` until ``Ready`` or ``Fail``."""
+        return self._step(Input.START, self.memory)
+
+    def begin(self, epoch: int, offsets: str, *, stateful: bool) -> Action:
+        """Begin an epoch that Spark has planned. Go on with ``receive`` until ``Return`` or ``Fail``.
+
+        Args:
+            epoch: Spark's batch id.
+            offsets: ``offsets/<epoch>``, byte for byte.
+            stateful: Whether the plan keeps state between epochs.
+        """
+        return self._step(*self._read_epoch(epoch, offsets, stateful))
+
+    def receive(self, event: Event) -> Action:
+        """Say how the last action ended; the answer is the next action.
+
+        Raises:
+            IllegalTransitionError: The event does not belong to this state. Nothing has changed.
+        """
+        read: Callable[[Any], _Reading] = self._READERS[type(event)].__get__(self)
+        return self._step(*read(event))
+
+    def _step(self, happened: Input, memory: Memory) -> Action:
+        before = self.state
+        self.state = step(before, happened)
+        self.memory = memory
+        if before in (State.CONFIRMING, State.SWEEPING) and self.state is State.READY:
+            return self._leave(before)
+        return self._NEXT[self.state](self)
+
+    def _leave(self, before: State) -> Action:
+        """READY again: the start is over, or the epoch is done and nothing of it is remembered."""
+        m = self.memory
+        if before is State.SWEEPING:
+            return Ready()
+        self.memory = Memory(history=m.history)
+        return Return(m.epoch)
+
+    # -- events: what they mean -------------------------------------------------------------------
+
+    def _read_epoch(self, epoch: int, offsets: str, stateful: bool) -> _Reading:
+        m = replace(self.memory, epoch=epoch, offsets=offsets, stateful=stateful)
+        if m.undone is None:
+            decided = m.history.decided
+            if decided is not None and decided.epoch >= epoch:
+                return Input.EPOCH_UNEXPECTED, self._failing(m, FailureKind.EPOCH_UNEXPECTED, detail=f"{decided.epoch}")
+            return Input.EPOCH, replace(m, mode=Mode.FRESH)
+        undone = m.undone
+        if undone.epoch != epoch:
+            return Input.EPOCH_UNEXPECTED, self._failing(m, FailureKind.EPOCH_UNEXPECTED, detail=f"{m.undone.epoch}")
+        if m.undone.offsets != offsets:
+            return Input.EPOCH_UNEXPECTED, self._failing(m, FailureKind.OFFSETS_DIFFER)
+        m = replace(m, mode=Mode.ROLL_FORWARD)
+        if undone.replaying:
+            return Input.EPOCH_REPLAYING, m
+        if m.finished:
+            return (Input.EPOCH_FINISHED_STATEFUL if stateful else Input.EPOCH_FINISHED), m
+        return Input.EPOCH_DECIDED, replace(m, pending=_open_business(undone))
+
+    def _read_started(self, event: Started) -> _Reading:
+        undone = event.history.undone(event.newest_commit)
+        m = replace(self.memory, history=event.history, undone=undone)
+        if undone is None:
+            return Input.STARTED, m
+        m = replace(m, epoch=undone.epoch, offsets=undone.offsets, pending=_open_business(undone))
+        gone = {c.sink for c in undone.effective} ^ self._sinks
+        if gone:
+            return Input.SINKS_CHANGED, self._failing(m, FailureKind.SINKS_CHANGED, detail=", ".join(sorted(gone)))
+        return Input.STARTED_UNDONE, m
+
+    def _read_restored(self, event: Restored) -> _Reading:
+        m = self.memory
+        if not event.same:
+            return Input.OFFSETS_DIFFER, self._failing(m, FailureKind.OFFSETS_DIFFER)
+        replaying = m.undone is not None and m.undone.replaying
+        return (Input.REPLAY_UNFINISHED if replaying else Input.OFFSETS_SAME), m
+
+    def _read_outcomes(self, event: Outcomes) -> _Reading:
+        m = self.memory
+        found = self._as_resolved(event.found)
+        if self.state is State.WEIGHING:
+            return self._weigh(m, found)
+        unknown = _with(found, Outcome.UNKNOWN)
+        if unknown:
+            return Input.SOME_UNKNOWN, self._failing(m, FailureKind.OUTCOME_UNKNOWN, unknown)
+        lost = _with(found, Outcome.ABORTED)
+        if lost:
+            if m.mode is Mode.ROLL_FORWARD or self.state is State.ASSESSING:
+                return Input.SOME_LOST, m
+            return Input.LOST_AFTER_RUN, self._failing(m, FailureKind.LOST_WHILE_RUNNING, lost)
+        pending = tuple(c for c in m.pending if found.get(c.participant) is not Outcome.COMMITTED)
+        return self._all_or(Input.NONE_LOST, replace(m, pending=pending))
+
+    def _weigh(self, m: Memory, found: Mapping[Participant, Outcome]) -> _Reading:
+        unknown = _with(found, Outcome.UNKNOWN)
+        if unknown:
+            return Input.SOME_UNKNOWN, self._failing(m, FailureKind.OUTCOME_UNKNOWN, unknown)
+        if _with(found, Outcome.OPEN):
+            return Input.SOME_OPEN, m
+        visible = frozenset(_with(found, Outcome.COMMITTED))
+        if visible:
+            return Input.SOME_VISIBLE, replace(m, mode=Mode.SHARDS, visible=visible)
+        return Input.NONE_VISIBLE, replace(m, mode=Mode.WHOLE, visible=visible)
+
+    def _read_replies(self, event: Replies) -> _Reading:
+        m = self.memory
+        pending = tuple(c for c in m.pending if event.replies.get(c.participant) is not Reply.COMMITTED)
+        m = replace(m, pending=pending, rounds=m.rounds + 1)
+        if any(event.replies.get(c.participant) is Reply.SUSPECT for c in pending):
+            return Input.SOME_SUSPECT, m
+        return self._all_or(Input.SOME_RETRY, m)
+
+    def _all_or(self, otherwise: Input, m: Memory) -> _Reading:
+        """All committed, with or without state still to build; or ``otherwise``."""
+        if m.pending:
+            return otherwise, m
+        if self.state in (State.ASSESSING, State.FINISHING):
+            return Input.ALL_COMMITTED, replace(m, finished=True)
+        rebuild = m.stateful and m.mode is Mode.ROLL_FORWARD
+        return (Input.ALL_COMMITTED_STATEFUL if rebuild else Input.ALL_COMMITTED), m
+
+    def _read_prepared(self, event: Prepared) -> _Reading:
+        m = replace(self.memory, written=event.committables)
+        if self.state is State.REBUILDING:
+            return self._compare_rebuilt(m)
+        if m.mode is Mode.FRESH:
+            return (Input.PREPARED if participants(m.written) else Input.NOTHING_TO_COMMIT), m
+        if m.mode is Mode.SHARDS and m.undone is not None:
+            kept = [c for c in m.undone.effective if c.participant in m.visible]
+            again = [c for c in m.written if c.participant in m.visible]
+            # A lost shard that this run does not have would stay in the effective set as it was: lost.
+            missing = {c.participant for c in m.undone.effective} - {c.participant for c in m.written}
+            different = differences(kept, again) or tuple(sorted(missing))
+            if different:
+                return Input.NOT_DETERMINISTIC, self._failing(m, FailureKind.NOT_DETERMINISTIC, different)
+        return Input.PREPARED, m
+
+    def _compare_rebuilt(self, m: Memory) -> _Reading:
+        different = differences(m.undone.effective if m.undone else (), m.written)
+        if different and not (m.undone and m.undone.state_accepted):
+            return Input.NOT_DETERMINISTIC, self._failing(m, FailureKind.NOT_DETERMINISTIC, different)
+        return Input.SAME_ROWS, m
+
+    def _read_run_failed(self, event: RunFailed) -> _Reading:
+        kind = FailureKind.REBUILD_FAILED if self.state is State.REBUILDING else FailureKind.RUN_FAILED
+        return Input.RUN_FAILED, self._failing(self.memory, kind, detail=event.reason)
+
+    def _read_checked(self, event: Checked) -> _Reading:
+        if event.problem is None:
+            return Input.SOUND, self.memory
+        return Input.UNSOUND, self._failing(self.memory, FailureKind.UNSOUND, detail=event.problem)
+
+    def _read_appended(self, _: Appended | Adopted) -> _Reading:
+        m = self.memory
+        happened = Input.ADOPTED if self.state is State.VOIDING else Input.APPENDED
+        if self.state is State.BEGINNING_REPLAY:
+            history = m.history.then(self._replay_begin())
+            return happened, replace(m, history=history, undone=history.decided)
+        history = m.history.then(self._decision())
+        pending = participants(c for c in m.written if c.participant not in m.visible)
+        return happened, replace(m, history=history, undone=history.decided, pending=pending, rounds=0)
+
+    def _read_superseded(self, _: Superseded) -> _Reading:
+        return Input.SUPERSEDED, self._failing(self.memory, FailureKind.FENCED)
+
+    def _read_unanswered(self, event: Unanswered) -> _Reading:
+        replaying = self.state is State.BEGINNING_REPLAY
+        kind = FailureKind.REPLAY_NOT_RECORDED if replaying else FailureKind.DECISION_UNCERTAIN
+        return Input.UNANSWERED, self._failing(self.memory, kind, detail=event.reason)
+
+    def _read_voided(self, _: Voided) -> _Reading:
+        detail = self.memory.failure.detail if self.memory.failure else ""
+        return Input.VOIDED, self._failing(self.memory, FailureKind.DECISION_VOIDED, detail=detail)
+
+    def _read_aborted(self, _: Aborted) -> _Reading:
+        return Input.ABORTED, self.memory
+
+    def _read_confirmed(self, event: Confirmed) -> _Reading:
+        if not event.newest:
+            return Input.SUPERSEDED, self._failing(self.memory, FailureKind.FENCED)
+        return (Input.SWEPT if self.state is State.SWEEPING else Input.NEWEST), self.memory
+
+    _READERS: Mapping[type, Callable[..., _Reading]] = {
+        Started: _read_started,
+        Restored: _read_restored,
+        Outcomes: _read_outcomes,
+        Replies: _read_replies,
+        Prepared: _read_prepared,
+        RunFailed: _read_run_failed,
+        Checked: _read_checked,
+        Appended: _read_appended,
+        Adopted: _read_appended,
+        Superseded: _read_superseded,
+        Unanswered: _read_unanswered,
+        Voided: _read_voided,
+        Aborted: _read_aborted,
+        Confirmed: _read_confirmed,
+    }
+
+    # -- states: which action they begin with -----------------------------------------------------
+
+    def _next_restoring(self) -> Action:
+        return RestoreOffsets(self.memory.epoch, self.memory.offsets)
+
+    def _next_asking(self) -> Action:
+        return AskOutcomes(self.memory.pending)
+
+    def _next_committing(self) -> Action:
+        return Commit(self.memory.pending, self.memory.rounds)
+
+    def _next_sweeping(self) -> Action:
+        # A finished epoch's transactions are not open any more; sparing them costs nothing.
+        return Sweep(participants(self.memory.undone.effective) if self.memory.undone else ())
+
+    def _next_preparing(self) -> Action:
+        return RunPlan(self.memory.epoch, silent=self.memory.visible)
+
+    def _next_checking(self) -> Action:
+        return Check(self.memory.written)
+
+    def _next_deciding(self) -> Action:
+        return Append(self._decision())
+
+    def _next_voiding(self) -> Action:
+        return AppendVoid(Void(self.memory.history.incarnation, self.memory.epoch))
+
+    def _next_rebuilding(self) -> Action:
+        return RunPlan(self.memory.epoch, write=False)
+
+    def _next_beginning_replay(self) -> Action:
+        return Append(self._replay_begin())
+
+    def _next_discarding(self) -> Action:
+        return Discard(_open_business(self.memory.undone))
+
+    def _next_weighing(self) -> Action:
+        return AskOutcomes(participants(self.memory.undone.effective) if self.memory.undone else ())
+
+    def _next_aborting(self) -> Action:
+        return AbortOwn(self.memory.epoch, participants(self.memory.written))
+
+    def _next_failing(self) -> Action:
+        if self.memory.failure is None:
+            raise AssertionError(f"{self.state.name} without a reason")
+        return Fail(self.memory.failure)
+
+    _NEXT: Mapping[State, Callable[[Coordinator], Action]] = {
+        State.STARTING: lambda _: AppendStart(),
+        State.RESTORING: _next_restoring,
+        State.ASSESSING: _next_asking,
+        State.FINISHING: _next_committing,
+        State.SWEEPING: _next_sweeping,
+        State.PREPARING: _next_preparing,
+        State.CHECKING: _next_checking,
+        State.DECIDING: _next_deciding,
+        State.VOIDING: _next_voiding,
+        State.COMMITTING: _next_committing,
+        State.JUDGING: _next_asking,
+        State.REBUILDING: _next_rebuilding,
+        State.BEGINNING_REPLAY: _next_beginning_replay,
+        State.DISCARDING: _next_discarding,
+        State.WEIGHING: _next_weighing,
+        State.ABORTING: _next_aborting,
+        State.CONFIRMING: lambda _: ConfirmNewest(),
+        State.FENCED: _next_failing,
+        State.FAILED: _next_failing,
+        State.STOPPED: _next_failing,
+    }
+
+    # -- parts ------------------------------------------------------------------------------------
+
+    def _decision(self) -> Decide | Replay:
+        m = self.memory
+        incarnation = m.history.incarnation
+        if m.mode is Mode.FRESH:
+            return Decide(incarnation, m.epoch, m.offsets, m.written)
+        replays = m.undone.replays if m.undone else 0
+        if m.mode is Mode.WHOLE:
+            return Replay(incarnation, m.epoch, replays, "whole", m.written)
+        lost = tuple(c for c in m.written if c.participant not in m.visible)
+        return Replay(incarnation, m.epoch, replays, "shards", lost)
+
+    def _replay_begin(self) -> ReplayBegin:
+        replays = self.memory.undone.replays if self.memory.undone else 0
+        return ReplayBegin(self.memory.history.incarnation, self.memory.epoch, replays + 1)
+
+    def _as_resolved(self, found: Mapping[Participant, Outcome]) -> dict[Participant, Outcome]:
+        """The outcomes, with an operator's choice in the place of UNKNOWN."""
+        undone = self.memory.undone
+        chosen: dict[Participant, Outcome] = {}
+        if undone is not None:
+            chosen |= dict.fromkeys(undone.counted, Outcome.COMMITTED)
+            chosen |= dict.fromkeys(undone.rewritten, Outcome.ABORTED)
+        return {p: chosen.get(p, o) if o is Outcome.UNKNOWN else o for p, o in found.items()}
+
+    @staticmethod
+    def _failing(m: Memory, kind: FailureKind, who: tuple[Participant, ...] = (), detail: str = "") -> Memory:
+        epoch = m.epoch if m.epoch >= 0 else None
+        return replace(m, failure=Failure(kind, epoch, who, detail))
+
+
+def _open_business(decided: DecidedEpoch | None) -> tuple[Committable, ...]:
+    """The participants of a decided epoch whose commit may still have to be made."""
+    return participants(decided.effective) if decided is not None else ()
+
+
+def _with(found: Mapping[Participant, Outcome], outcome: Outcome) -> tuple[Participant, ...]:
+    return tuple(sorted(p for p, o in found.items() if o is outcome))

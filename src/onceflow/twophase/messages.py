@@ -1,0 +1,298 @@
+"""What the coordinator asks for (actions) and what it is told (events).
+
+Must not know: who performs an action. Each action is answered by one of the events named beside it; an action
+with no answer is final for the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from onceflow.twophase.committable import Committable, Participant
+from onceflow.twophase.records import History, Record, Void
+
+
+class Outcome(Enum):
+    """What is known of a transaction. Only positive evidence gives COMMITTED or ABORTED."""
+
+    OPEN = "open"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    UNKNOWN = "unknown"
+
+
+class Reply(Enum):
+    """What a commit's answer proves."""
+
+    COMMITTED = "committed"
+    RETRY = "retry"
+    SUSPECT = "suspect"
+
+
+class FailureKind(Enum):
+    """Why a call ends with an error."""
+
+    RUN_FAILED = "the run of the plan failed"
+    UNSOUND = "a check before the decision did not hold"
+    DECISION_VOIDED = "the decision could not be written and was voided"
+    FENCED = "a newer incarnation has started"
+    SINKS_CHANGED = "an undone epoch has other sinks than the job has now"
+    OFFSETS_DIFFER = "offsets/N is not what was decided"
+    EPOCH_UNEXPECTED = "Spark began an epoch that cannot follow"
+    DECISION_UNCERTAIN = "whether the decision is durable could not be found out"
+    LOST_WHILE_RUNNING = "a transaction was lost after its decision; a new start will write it again"
+    OUTCOME_UNKNOWN = "a decided transaction left no evidence"
+    NOT_DETERMINISTIC = "the plan run again gives other rows"
+    REBUILD_FAILED = "the state of a finished epoch could not be built again"
+    REPLAY_NOT_RECORDED = "replay-begin could not be appended"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Facts for the error that the caller raises; ``detail`` is what a check or a run said."""
+
+    kind: FailureKind
+    epoch: int | None = None
+    participants: tuple[Participant, ...] = ()
+    detail: str = ""
+
+
+# -- actions --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AppendStart:
+    """Append a start, then read the journal and Spark's newest commit. Answer: Started."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreOffsets:
+    """Make ``offsets/<epoch>`` hold ``offsets``: write it if missing or empty. Answer: Restored."""
+
+    epoch: int
+    offsets: str
+
+
+@dataclass(frozen=True, slots=True)
+class AskOutcomes:
+    """Find the outcome of each, waiting while it may still become known. Answer: Outcomes."""
+
+    committables: tuple[Committable, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Send one commit for each. ``again`` counts the rounds before, for a back-off. Answer: Replies."""
+
+    committables: tuple[Committable, ...]
+    again: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """Abort open transactions of older incarnations, except the spared ones. Answer: Confirmed."""
+
+    spared: tuple[Committable, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """Run the epoch's plan once. Answer: Prepared or RunFailed.
+
+    Participants in ``silent`` write nothing and only count and digest; ``write=False`` silences all.
+    """
+
+    epoch: int
+    write: bool = True
+    silent: frozenset[Participant] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Check every pre-commit against what its system shows, and the epoch's age. Answer: Checked."""
+
+    committables: tuple[Committable, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Append the record at the tail. Answer: Appended, Superseded or Unanswered."""
+
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class AppendVoid:
+    """Take exactly the place that the unanswered record was meant for. Answer: Voided, Adopted, ..."""
+
+    record: Void
+
+
+@dataclass(frozen=True, slots=True)
+class AbortOwn:
+    """Abort all of this incarnation's open transactions of the epoch, by exact handle. Answer: Aborted."""
+
+    epoch: int
+    committables: tuple[Committable, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """Abort what is still open of a replaced set, by exact handle. Answer: Aborted."""
+
+    committables: tuple[Committable, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmNewest:
+    """Look whether this incarnation is still the newest. Answer: Confirmed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """Final: the job may start its query."""
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """Final: Spark may record the epoch."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """Final: raise."""
+
+    failure: Failure
+
+
+Action = (
+    AppendStart
+    | RestoreOffsets
+    | AskOutcomes
+    | Commit
+    | Sweep
+    | RunPlan
+    | Check
+    | Append
+    | AppendVoid
+    | AbortOwn
+    | Discard
+    | ConfirmNewest
+    | Ready
+    | Return
+    | Fail
+)
+
+
+# -- events ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """My start is durable; the history up to and with it; Spark's newest ``commits/`` entry."""
+
+    history: History
+    newest_commit: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """Whether ``offsets/<epoch>`` now holds what was decided."""
+
+    same: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """What was found, for each asked participant."""
+
+    found: Mapping[Participant, Outcome]
+
+
+@dataclass(frozen=True, slots=True)
+class Replies:
+    """What each commit's answer proves."""
+
+    replies: Mapping[Participant, Reply]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """The run ended: one committable for every task and sink, empty ones too."""
+
+    committables: tuple[Committable, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunFailed:
+    """The run failed."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What a check found wrong, or None."""
+
+    problem: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """The record is durable and the tail."""
+
+
+@dataclass(frozen=True, slots=True)
+class Superseded:
+    """A newer start is in the journal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """The append raised and its place could not be read."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Voided:
+    """The void is durable in the disputed place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """The disputed place held the decision after all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aborted:
+    """The aborts were sent. What an abort answers proves nothing, so nothing is told of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """Whether this incarnation is still the newest."""
+
+    newest: bool
+
+
+Event = (
+    Started
+    | Restored
+    | Outcomes
+    | Replies
+    | Prepared
+    | RunFailed
+    | Checked
+    | Appended
+    | Superseded
+    | Unanswered
+    | Voided
+    | Adopted
+    | Aborted
+    | Confirmed
+)

@@ -1,0 +1,206 @@
+"""The states of a coordinator and every step that is allowed between them, as one literal table.
+
+Must not know: what an action does or how an event was made. The diagram in the docs is generated from TABLE
+(``python -m onceflow.twophase.state``); a step that is not in TABLE is one error and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+
+class State(Enum):
+    """Where a coordinator stands; the value says what it waits for."""
+
+    NEW = "nothing has happened"
+    STARTING = "the start record is being appended"
+    RESTORING = "offsets/N of the undone epoch is compared with its decision"
+    ASSESSING = "start: the outcomes of the undone epoch are being asked for"
+    FINISHING = "start: the undone epoch is being committed"
+    SWEEPING = "lingering transactions of older incarnations are being aborted"
+    READY = "between epochs"
+    PREPARING = "the plan runs and the writers pre-commit"
+    CHECKING = "every pre-commit is checked against the broker"
+    DECIDING = "the decision is being appended"
+    VOIDING = "an unanswered decision's place is being taken by a void"
+    COMMITTING = "the decided transactions are being committed"
+    JUDGING = "the outcomes of a decided epoch are being asked for"
+    REBUILDING = "the plan runs again, writing nothing, to build the state of a finished epoch"
+    BEGINNING_REPLAY = "replay-begin is being appended"
+    DISCARDING = "what is still open of the replaced set is being aborted"
+    WEIGHING = "the outcome of each replaced transaction is being asked for"
+    ABORTING = "this run's own transactions are being aborted"
+    CONFIRMING = "before Spark records the epoch: is this still the newest incarnation?"
+    FENCED = "a newer incarnation runs; nothing more may be touched"
+    FAILED = "nothing of the epoch is decided; it will be run again"
+    STOPPED = "decided, but it cannot go on by itself; nothing was aborted"
+
+
+class Input(Enum):
+    """What an event means to the rules."""
+
+    START = "start"
+    STARTED = "started, nothing is undone"
+    STARTED_UNDONE = "started, a decided epoch is undone"
+    SINKS_CHANGED = "the undone epoch's sinks are not those of now"
+    OFFSETS_SAME = "offsets/N is as decided"
+    OFFSETS_DIFFER = "offsets/N is not as decided"
+    REPLAY_UNFINISHED = "offsets/N is as decided; a replay has begun and not ended"
+    NONE_LOST = "every outcome is open or committed"
+    SOME_LOST = "one is proven aborted"
+    LOST_AFTER_RUN = "one is proven aborted, and this very call ran the plan"
+    SOME_UNKNOWN = "one has no evidence"
+    ALL_COMMITTED = "all are committed"
+    ALL_COMMITTED_STATEFUL = "all are committed, the state is still to be built"
+    SOME_RETRY = "one gave no answer yet"
+    SOME_SUSPECT = "one gave an answer that proves nothing"
+    SWEPT = "swept"
+    EPOCH = "a new epoch"
+    EPOCH_FINISHED = "an epoch that the start finished"
+    EPOCH_FINISHED_STATEFUL = "an epoch that the start finished, with state to build"
+    EPOCH_DECIDED = "a decided epoch that is not finished"
+    EPOCH_REPLAYING = "an epoch whose replay has begun"
+    EPOCH_UNEXPECTED = "an epoch that cannot follow"
+    PREPARED = "every shard is pre-committed"
+    NOTHING_TO_COMMIT = "no shard opened a transaction"
+    NOT_DETERMINISTIC = "the rows differ from those decided"
+    RUN_FAILED = "the run failed"
+    SOUND = "the checks hold"
+    UNSOUND = "a check does not hold"
+    APPENDED = "the record is durable and is the tail"
+    UNANSWERED = "the append gave no answer"
+    VOIDED = "the void took the place"
+    ADOPTED = "the decision was in its place after all"
+    SAME_ROWS = "the rows are those decided"
+    NONE_VISIBLE = "all replaced ones are proven aborted"
+    SOME_VISIBLE = "at least one replaced one is proven committed"
+    SOME_OPEN = "some replaced ones are still open"
+    ABORTED = "aborts were sent"
+    NEWEST = "still the newest"
+    SUPERSEDED = "a newer start is in the journal"
+
+
+class IllegalTransitionError(RuntimeError):
+    """An event that the rules do not know in this state: a bug in the caller. Nothing was changed."""
+
+
+_S, _I = State, Input
+
+TABLE: Mapping[State, Mapping[Input, State]] = {
+    # -- the start of a job -------------------------------------------------------------------
+    _S.NEW: {_I.START: _S.STARTING},
+    _S.STARTING: {
+        _I.STARTED: _S.SWEEPING,
+        _I.STARTED_UNDONE: _S.RESTORING,
+        _I.SINKS_CHANGED: _S.STOPPED,
+    },
+    _S.RESTORING: {
+        _I.OFFSETS_SAME: _S.ASSESSING,
+        _I.REPLAY_UNFINISHED: _S.SWEEPING,
+        _I.OFFSETS_DIFFER: _S.STOPPED,
+    },
+    # Consumers are waiting, so what can be finished is finished before Spark starts. When one is lost or
+    # unknown nothing is committed: "all lost" must not become "some visible" before all outcomes are known.
+    _S.ASSESSING: {
+        _I.NONE_LOST: _S.FINISHING,
+        _I.ALL_COMMITTED: _S.SWEEPING,
+        _I.SOME_LOST: _S.SWEEPING,
+        _I.SOME_UNKNOWN: _S.SWEEPING,
+    },
+    _S.FINISHING: {
+        _I.ALL_COMMITTED: _S.SWEEPING,
+        _I.SOME_RETRY: _S.FINISHING,
+        _I.SOME_SUSPECT: _S.ASSESSING,
+    },
+    _S.SWEEPING: {_I.SWEPT: _S.READY, _I.SUPERSEDED: _S.FENCED},
+    # -- an epoch -----------------------------------------------------------------------------
+    _S.READY: {
+        _I.EPOCH: _S.PREPARING,
+        _I.EPOCH_FINISHED: _S.CONFIRMING,
+        _I.EPOCH_FINISHED_STATEFUL: _S.REBUILDING,
+        _I.EPOCH_DECIDED: _S.JUDGING,
+        _I.EPOCH_REPLAYING: _S.DISCARDING,
+        _I.EPOCH_UNEXPECTED: _S.STOPPED,
+    },
+    _S.PREPARING: {
+        _I.PREPARED: _S.CHECKING,
+        _I.NOTHING_TO_COMMIT: _S.CONFIRMING,
+        _I.NOT_DETERMINISTIC: _S.ABORTING,
+        _I.RUN_FAILED: _S.ABORTING,
+    },
+    _S.CHECKING: {_I.SOUND: _S.DECIDING, _I.UNSOUND: _S.ABORTING},
+    _S.DECIDING: {_I.APPENDED: _S.COMMITTING, _I.SUPERSEDED: _S.FENCED, _I.UNANSWERED: _S.VOIDING},
+    _S.VOIDING: {
+        _I.VOIDED: _S.ABORTING,
+        _I.ADOPTED: _S.COMMITTING,
+        _I.SUPERSEDED: _S.FENCED,
+        _I.UNANSWERED: _S.STOPPED,
+    },
+    _S.COMMITTING: {
+        _I.ALL_COMMITTED: _S.CONFIRMING,
+        _I.ALL_COMMITTED_STATEFUL: _S.REBUILDING,
+        _I.SOME_RETRY: _S.COMMITTING,
+        _I.SOME_SUSPECT: _S.JUDGING,
+    },
+    _S.JUDGING: {
+        _I.NONE_LOST: _S.COMMITTING,
+        _I.ALL_COMMITTED: _S.CONFIRMING,
+        _I.ALL_COMMITTED_STATEFUL: _S.REBUILDING,
+        _I.SOME_LOST: _S.BEGINNING_REPLAY,
+        # State and output must come from one run: a new start replays with a run of its own.
+        _I.LOST_AFTER_RUN: _S.STOPPED,
+        _I.SOME_UNKNOWN: _S.STOPPED,
+    },
+    _S.REBUILDING: {
+        _I.SAME_ROWS: _S.CONFIRMING,
+        _I.NOT_DETERMINISTIC: _S.STOPPED,
+        _I.RUN_FAILED: _S.STOPPED,
+    },
+    # -- replay -------------------------------------------------------------------------------
+    _S.BEGINNING_REPLAY: {
+        _I.APPENDED: _S.DISCARDING,
+        _I.SUPERSEDED: _S.FENCED,
+        _I.UNANSWERED: _S.STOPPED,
+    },
+    _S.DISCARDING: {_I.ABORTED: _S.WEIGHING},
+    _S.WEIGHING: {
+        _I.NONE_VISIBLE: _S.PREPARING,
+        _I.SOME_VISIBLE: _S.PREPARING,
+        _I.SOME_OPEN: _S.DISCARDING,
+        _I.SOME_UNKNOWN: _S.STOPPED,
+    },
+    # -- ends ---------------------------------------------------------------------------------
+    _S.ABORTING: {_I.ABORTED: _S.FAILED},
+    _S.CONFIRMING: {_I.NEWEST: _S.READY, _I.SUPERSEDED: _S.FENCED},
+    _S.FENCED: {},
+    _S.FAILED: {},
+    _S.STOPPED: {},
+}
+
+
+def step(state: State, happened: Input) -> State:
+    """The state after ``happened``.
+
+    Raises:
+        IllegalTransitionError: The table has no such step.
+    """
+    try:
+        return TABLE[state][happened]
+    except KeyError:
+        known = ", ".join(i.name for i in TABLE[state]) or "nothing: it is an end"
+        raise IllegalTransitionError(f"{happened.name} in state {state.name}; it knows {known}") from None
+
+
+def diagram() -> str:
+    """The table as a Mermaid state diagram."""
+    lines = ["stateDiagram-v2", "  [*] --> NEW"]
+    for state, row in TABLE.items():
+        lines += [f"  {state.name} --> {after.name}: {happened.value}" for happened, after in row.items()]
+        if not row:
+            lines.append(f"  {state.name} --> [*]")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(diagram(), end="")  # noqa: T201 - this is how the docs are made
