@@ -260,11 +260,15 @@ def _run_ivy(jars: list[Jar], work: Path, progress: Progress) -> None:
 
 
 def _telling(lines: deque[str]) -> list[str]:
-    """What of Ivy's output says why, each once, without addresses (which hold hosts and may hold passwords)."""
-    scrubbed = (re.sub(r"\S+://\S+|(?<=\bHost )\S+|(?<=HostException: )\S+", "…", line) for line in lines)
-    once = list(dict.fromkeys(line.strip() for line in scrubbed if re.search(r"\w", line)))
-    why = [line for line in once if re.search(r"\bHost\b|error |exception|proxy|status|denied", line, re.I)]
-    return (why or once)[-6:]
+    """What of Ivy's output says why, each once, without what may hold hosts or passwords.
+
+    Those are addresses, and Java's own line about ``JAVA_TOOL_OPTIONS``.
+    """
+    hidden = re.compile(r"\S+://\S+|(?<=\bHost )\S+|(?<=HostException: )\S+")
+    reason = re.compile(r"\bHost\b|error |exception|proxy|status|denied", re.IGNORECASE)
+    own = (line for line in lines if re.search(r"\w", line) and not line.startswith("Picked up "))
+    once = list(dict.fromkeys(hidden.sub("…", line).strip() for line in own))
+    return ([line for line in once if reason.search(line)] or once)[-6:]
 
 
 def _ivy_jar() -> Path:
