@@ -147,8 +147,7 @@ def _own_jars(setting: str) -> list[Path]:
 
 def _pinned(group: str, progress: Progress | None) -> list[Path]:
     """The paths of a list of ``jars.toml``, each checked; what the cache lacks is fetched first."""
-    listed = tomllib.loads(resources.files("onceflow").joinpath("jars.toml").read_text("utf-8"))[group]
-    pinned = [Jar(**entry) for entry in listed]
+    pinned = _listed(group)
     cache = _cache_folder()
     if not all(jar.path_in(cache).exists() for jar in pinned):
         with _only_one_fetches(cache):
@@ -158,6 +157,11 @@ def _pinned(group: str, progress: Progress | None) -> list[Path]:
     for jar in pinned:
         _check(jar, jar.path_in(cache), action=f"delete {jar.path_in(cache)}; it is fetched again.")
     return [jar.path_in(cache) for jar in pinned]
+
+
+def _listed(group: str) -> list[Jar]:
+    text = resources.files("onceflow").joinpath("jars.toml").read_text("utf-8")
+    return [Jar(**entry) for entry in tomllib.loads(text)[group]]
 
 
 def _cache_folder() -> Path:

@@ -64,7 +64,7 @@ class Broker:
         """Start the process; ``lock`` is a file descriptor that it holds open for as long as it lives."""
         command = [*self._java(*_HEAP), "kafka.Kafka", str(self.node.properties)]
         if not detached:
-            command = [sys.executable, "-I", "-S", str(Path(watch.__file__)), *command]
+            command = [sys.executable, "-I", "-S", str(Path(watch.__file__)), str(os.getpid()), *command]
         with self.node.console.open("a") as console:
             self._child = subprocess.Popen(
                 command,
@@ -162,11 +162,11 @@ class Broker:
         )
 
     def _log_tail(self) -> str:
-        for path in (self.node.log, self.node.console):
-            if path.exists() and path.stat().st_size > 0:
-                lines = path.read_text("utf-8", errors="replace").splitlines()[-15:]
-                return "\n".join(f"    {line[:300]}" for line in lines)
-        return "    (nothing)"
+        tail: list[str] = []
+        for path, lines in ((self.node.log, 12), (self.node.console, 5)):
+            if path.exists():
+                tail += path.read_text("utf-8", errors="replace").splitlines()[-lines:]
+        return "\n".join(f"    {line[:300]}" for line in tail)
 
     def _java(self, *options: str) -> list[str]:
         own_tmp = self.node.directory / "tmp"  # native libraries are unpacked there; a kill leaves them behind

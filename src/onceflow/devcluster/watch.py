@@ -1,6 +1,6 @@
 """The process between a dev cluster and its broker: when the cluster's process dies, the broker dies.
 
-Must not know: onceflow. It is run as a bare file (``python -I -S watch.py COMMAND…``), so that it starts in
+Must not know: onceflow. It is run as a bare file (``python -I -S watch.py PARENT COMMAND…``), so that it starts in
 a few milliseconds and imports nothing but the standard library.
 
 A parent that is killed by SIGKILL can clean up nothing, so somebody else must notice. This process is its
@@ -17,9 +17,9 @@ _LOOK_EVERY = 0.2  # seconds
 
 def main() -> int:
     """Run the command; end with its exit code, or with 1 after the parent's death."""
-    parent = os.getppid()
+    parent = int(sys.argv[1])  # not getppid(): it may be dead already
     # close_fds=False: the broker inherits the data directory's lock, so it stays locked while the broker lives
-    command = subprocess.Popen(sys.argv[1:], close_fds=False)
+    command = subprocess.Popen(sys.argv[2:], close_fds=False)
     sys.stdout.write(f"{command.pid}\n")
     sys.stdout.flush()
     while True:

@@ -1,0 +1,199 @@
+"""The jar cache: what is fetched, what is refused, and what works without Java and network."""
+
+import hashlib
+import multiprocessing
+import os
+from pathlib import Path
+
+import pytest
+
+from onceflow import jars
+from onceflow.errors import SetupError
+
+PINNED = [
+    jars.Jar("org.example", name, "1.0", len(body), hashlib.sha256(body).hexdigest())
+    for name, body in (("first", b"the first jar"), ("second", b"the second jar"))
+]
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """An empty cache, and a pinned list of two little jars."""
+    for name in ("ONCEFLOW_JARS", "ONCEFLOW_IVY_SETTINGS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("ONCEFLOW_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(jars, "_listed", lambda _group: PINNED)
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def mirror(tmp_path, monkeypatch):
+    """A repository in a folder, reached by the real Ivy through ONCEFLOW_IVY_SETTINGS, as a company's is."""
+    folder = tmp_path / "mirror"
+    folder.mkdir()
+    (folder / "first-1.0.jar").write_bytes(b"the first jar")
+    (folder / "second-1.0.jar").write_bytes(b"the second jar")
+    settings = tmp_path / "own-settings.xml"
+    settings.write_text(
+        '<ivysettings><settings defaultResolver="own"/><resolvers><filesystem name="own">'
+        f'<artifact pattern="{folder}/[artifact]-[revision].[ext]"/></filesystem></resolvers></ivysettings>'
+    )
+    monkeypatch.setenv("ONCEFLOW_IVY_SETTINGS", str(settings))
+    return folder
+
+
+@pytest.fixture
+def no_java(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+
+
+def _fill(cache: Path, jar: jars.Jar, body: bytes) -> Path:
+    path = jar.path_in(cache)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(body)
+    return path
+
+
+def _java_that_says(folder: Path, text: str) -> Path:
+    folder.mkdir(parents=True)
+    java = folder / "java"
+    java.write_text(f"#!/bin/sh\necho '{text}' >&2\n")
+    java.chmod(0o755)
+    return java
+
+
+def test_fetched_from_a_mirror_with_progress(cache, mirror):
+    """An empty cache is filled through the user's own Ivy settings, jar by jar; no work files stay."""
+    steps = []
+    found = jars.spark_jars(lambda done, total: steps.append((done, total)))
+    assert [path.read_bytes() for path in found] == [b"the first jar", b"the second jar"]
+    assert [path.name for path in found] == ["first-1.0.jar", "second-1.0.jar"]
+    assert steps == [(0, 2), (1, 2), (2, 2)]
+    assert sorted(path.name for path in cache.iterdir()) == ["fetch.lock", "jars"]
+
+
+def test_cached_jars_need_neither_java_nor_network(cache, no_java):
+    """Once all jars are cached, nothing is started and nothing is asked for."""
+    _fill(cache, PINNED[0], b"the first jar")
+    _fill(cache, PINNED[1], b"the second jar")
+    assert jars.broker_jars() == [jar.path_in(cache) for jar in PINNED]
+
+
+def test_only_what_is_missing_is_fetched(cache, mirror):
+    """A cache that lacks one jar asks the repository for that one only."""
+    _fill(cache, PINNED[0], b"the first jar")
+    (mirror / "first-1.0.jar").unlink()
+    assert len(jars.spark_jars()) == 2
+
+
+def test_an_altered_jar_in_the_cache_is_refused(cache, no_java):
+    """A jar whose SHA-256 is not the pinned one is not handed out; the message names file and both hashes."""
+    _fill(cache, PINNED[0], b"the first jar")
+    path = _fill(cache, PINNED[1], b"something else")
+    with pytest.raises(SetupError) as refused:
+        jars.spark_jars()
+    for word in (str(path), PINNED[1].sha256, hashlib.sha256(b"something else").hexdigest(), "delete"):
+        assert word in str(refused.value)
+
+
+def test_a_mirror_that_serves_another_jar_is_refused(cache, mirror):
+    """A fetched jar with a wrong hash never reaches its place in the cache."""
+    (mirror / "second-1.0.jar").write_bytes(b"something else")
+    with pytest.raises(SetupError, match="not the one that onceflow was tested with"):
+        jars.spark_jars()
+    assert not PINNED[1].path_in(cache).exists()
+
+
+def test_a_failed_fetch_says_what_and_names_no_address(cache, mirror, monkeypatch, tmp_path):
+    """A jar that cannot be fetched is one clear error: which jar, which setting; no host, no password."""
+    settings = tmp_path / "dead.xml"
+    settings.write_text(
+        '<ivysettings><settings defaultResolver="own"/><resolvers>'
+        '<ibiblio name="own" m2compatible="true" usepoms="false" '
+        'root="http://user:secret@localhost:1/repository"/></resolvers></ivysettings>'
+    )
+    monkeypatch.setenv("ONCEFLOW_IVY_SETTINGS", str(settings))
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Dhttp.proxyPassword=secret")
+    with pytest.raises(SetupError) as failed:
+        jars.spark_jars()
+    assert "first-1.0.jar" in str(failed.value)
+    assert f"ONCEFLOW_IVY_SETTINGS={settings}" in str(failed.value)
+    assert "localhost" not in str(failed.value)
+    assert "secret" not in str(failed.value)
+
+
+def test_two_processes_that_fetch_at_once_do_not_disturb_each_other(cache, mirror):
+    """The second waits for the first, and finds the jars in place."""
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        both = [pool.apply_async(jars.spark_jars) for _ in range(2)]
+        assert both[0].get(60) == both[1].get(60) == [jar.path_in(cache) for jar in PINNED]
+    assert sorted(path.name for path in cache.iterdir()) == ["fetch.lock", "jars"]
+
+
+def test_own_jars_are_used_as_they_are(cache, no_java, tmp_path, monkeypatch):
+    """ONCEFLOW_JARS takes files and folders; Spark's list is replaced, the broker's is not."""
+    (tmp_path / "own").mkdir()
+    for name in ("b.jar", "a.jar", "notes.txt"):
+        (tmp_path / "own" / name).touch()
+    (tmp_path / "one.jar").touch()
+    monkeypatch.setenv("ONCEFLOW_JARS", f"{tmp_path / 'own'}{os.pathsep}{tmp_path / 'one.jar'}")
+    assert [path.name for path in jars.spark_jars()] == ["a.jar", "b.jar", "one.jar"]
+    with pytest.raises(SetupError):
+        jars.broker_jars()
+
+
+def test_own_jars_that_are_not_there_are_refused(tmp_path, monkeypatch):
+    """A path without a jar is an error that names the path and the variable."""
+    monkeypatch.setenv("ONCEFLOW_JARS", str(tmp_path / "missing.jar"))
+    with pytest.raises(SetupError, match=r"ONCEFLOW_JARS names .*missing\.jar"):
+        jars.spark_jars()
+
+
+def test_no_java_is_one_clear_line(no_java):
+    """Without any Java the first line says what is needed and where was looked."""
+    with pytest.raises(SetupError) as missing:
+        jars.java_executable()
+    assert missing.value.what == "Java 17 or 21 is needed, and no java was found on PATH (JAVA_HOME is not set)."
+
+
+def test_a_wrong_java_home_is_named(monkeypatch, tmp_path):
+    """JAVA_HOME goes before PATH, as it does for Spark; if it has no java, that is said."""
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(SetupError, match=f"JAVA_HOME={tmp_path} has no bin/java"):
+        jars.java_executable()
+
+
+@pytest.mark.parametrize(("said", "version"), [("1.8.0_402", 8), ("11.0.22", 11), ("16.0.2", 16)])
+def test_an_old_java_is_refused(monkeypatch, tmp_path, said, version):
+    """Java 8 to 16 is refused with the version found and the one needed."""
+    java = _java_that_says(tmp_path / "bin", f'openjdk version "{said}" 2024-01-16')
+    monkeypatch.setenv("JAVA_HOME", "")
+    monkeypatch.setenv("PATH", str(java.parent))
+    with pytest.raises(SetupError) as old:
+        jars.java_executable()
+    assert old.value.what == f"Java 17 or 21 is needed, and {java} is Java {version}."
+
+
+@pytest.mark.parametrize("said", ["17.0.15", "21", "25.0.1"])
+def test_a_new_enough_java_is_taken(monkeypatch, tmp_path, said):
+    """Java 17 and every newer one is taken, from JAVA_HOME first."""
+    java = _java_that_says(tmp_path / "bin", f'openjdk version "{said}" 2025-01-01')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert jars.java_executable() == str(java)
+
+
+def test_a_java_that_does_not_tell_its_version_is_refused(monkeypatch, tmp_path):
+    """A program named java that is none is refused and named."""
+    java = _java_that_says(tmp_path / "bin", "hello")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(SetupError, match=f"{java} did not tell its version"):
+        jars.java_executable()
+
+
+def test_the_pinned_lists_are_complete_and_unambiguous():
+    """Every entry has coordinates and a whole SHA-256, and no list holds a file name twice."""
+    for group, size in (("spark", 4), ("broker", 46)):
+        listed = jars._listed(group)
+        assert len(listed) == len({jar.file_name for jar in listed}) == size
+        assert all(len(jar.sha256) == 64 and jar.size > 0 for jar in listed)
