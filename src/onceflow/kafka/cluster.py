@@ -448,8 +448,7 @@ def _configuration_error(error: ValidationError) -> ConfigurationError:
             return ours
     names = [".".join(str(part) for part in finding["loc"]) for finding in findings]
     said = "; ".join(
-        f"{name}: {finding['msg'].removeprefix('Value error, ')}"
-        for name, finding in zip(names, findings, strict=True)
+        f"{name}: {finding['msg'].removeprefix('Value error, ')}" for name, finding in zip(names, findings, strict=True)
     )
     return ConfigurationError(
         f"KafkaCluster cannot be made: {said}.",

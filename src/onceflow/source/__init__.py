@@ -1,0 +1,1 @@
+"""Sources: where a record enters the job."""

@@ -1,0 +1,209 @@
+"""Offsets of a source: Spark's JSON, ranges, lag, and what is lost.
+
+An offset is the number of the next record to read, as in Spark's ``offsets/N`` and in committed group offsets.
+Numbers of offsets are upper bounds of numbers of records, since transaction markers take offsets, too.
+
+The first part is pure. The second asks a broker through an open ``KafkaAdminClient``. Must not know: Spark's API,
+the journal, sinks.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from onceflow.errors import ConfigurationError, KafkaUnavailableError, SourceDataLostError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+
+class Partition(NamedTuple):
+    """One partition of one topic."""
+
+    topic: str
+    number: int
+
+
+class Range(NamedTuple):
+    """The offsets ``start`` to ``end - 1`` of a partition."""
+
+    partition: Partition
+    start: int
+    end: int
+
+
+class Bounds(NamedTuple):
+    """What a partition holds: from ``earliest`` to before ``latest`` (read_committed: the last stable offset)."""
+
+    earliest: int
+    latest: int
+
+
+def flat(nested: Mapping[str, Mapping[Any, int]]) -> dict[Partition, int]:
+    """``{"t": {0: 5}}`` (numbers as text, too) as ``{Partition("t", 0): 5}``."""
+    return {Partition(topic, int(number)): at for topic, of in nested.items() for number, at in of.items()}
+
+
+def from_json(text: str) -> dict[Partition, int]:
+    """Spark's Kafka source offset, ``{"topic":{"0":123}}``, by partition.
+
+    Raises:
+        ConfigurationError: It is no such JSON.
+    """
+    try:
+        return {partition: int(at) for partition, at in flat(json.loads(text)).items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ConfigurationError(
+            f"This is no offset of Spark's Kafka source: {text[:100]}",
+            action='Expected is JSON like {"topic":{"0":123}}.',
+        ) from error
+
+
+def to_json(offsets: Mapping[Partition, int]) -> str:
+    """The inverse of ``from_json``, topics and partitions in order."""
+    nested: dict[str, dict[str, int]] = {}
+    for partition, at in sorted(offsets.items()):
+        nested.setdefault(partition.topic, {})[str(partition.number)] = at
+    return json.dumps(nested, separators=(",", ":"))
+
+
+def ranges(start: Mapping[Partition, int], end: Mapping[Partition, int]) -> list[Range]:
+    """What an epoch read or will read, in order; a partition without a start is new and begins at 0."""
+    return [Range(partition, start.get(partition, 0), at) for partition, at in sorted(end.items())]
+
+
+def lag(position: Mapping[Partition, int], latest: Mapping[Partition, int]) -> dict[Partition, int]:
+    """Offsets between the position and the end of each partition of ``latest``; never below 0."""
+    return {partition: max(0, at - position.get(partition, 0)) for partition, at in latest.items()}
+
+
+def check_not_lost(wanted: Iterable[Range], held: Mapping[Partition, Bounds]) -> None:
+    """Compare what must still be read with what the topics hold.
+
+    Raises:
+        SourceDataLostError: For the first partition, in the order of ``wanted``, that lacks something; ``facts``:
+            topic, partition, wanted, earliest (None: the partition is gone), lost (offsets).
+    """
+    for partition, start, end in wanted:
+        bounds = held.get(partition)
+        if start >= end:
+            continue
+        if bounds is None:
+            raise data_lost(partition, wanted=start, earliest=None, lost=end - start)
+        if start < bounds.earliest:
+            raise data_lost(partition, wanted=start, earliest=bounds.earliest, lost=min(end, bounds.earliest) - start)
+        if end > bounds.latest:
+            lost = end - max(start, bounds.latest)
+            raise data_lost(partition, wanted=start, earliest=bounds.earliest, lost=lost, latest=bounds.latest)
+
+
+def data_lost(
+    partition: Partition, *, wanted: int | None, earliest: int | None, lost: int | None, latest: int | None = None
+) -> SourceDataLostError:
+    """The error for records that are gone; what is not known is None."""
+    place = f"topic {partition.topic}, partition {partition.number}"
+    if latest is not None:
+        what = f"the topic now ends before offset {latest}: it was deleted and made again, or truncated"
+    elif earliest is None:
+        what = "the partition no longer exists"
+    else:
+        what = f"the earliest offset that the topic still holds is {earliest}"
+    from_ = "records" if wanted is None else f"offset {wanted}"
+    count = "" if lost is None else f" At most {lost} records are lost."
+    return SourceDataLostError(
+        f"Records are lost: {place}: the query needs {from_}, but {what}.{count}",
+        cause="retention.ms or retention.bytes of the topic is shorter than the time the job stood still or lagged "
+        "behind, or somebody deleted records or the topic",
+        action="Bring the records back into the topic, or accept the loss: start with a new checkpoint. Raise the "
+        "topic's retention.",
+        topic=partition.topic,
+        partition=partition.number,
+        wanted=wanted,
+        earliest=earliest,
+        lost=lost,
+    )
+
+
+# ---- asking a broker ----
+
+
+def partitions(admin: Any, topics: Sequence[str] | re.Pattern[str]) -> list[Partition]:
+    """All partitions of the topics, in order.
+
+    Args:
+        admin: An open ``KafkaAdminClient``.
+        topics: Names, or a pattern that must match whole names.
+
+    Raises:
+        ConfigurationError: A named topic does not exist.
+    """
+    if isinstance(topics, re.Pattern):
+        topics = [name for name in admin.list_topics() if topics.fullmatch(name)]
+        if not topics:
+            return []
+    described = admin.describe_topics(list(topics))
+    if missing := sorted(topic["name"] for topic in described if topic["error_code"] == 3):
+        raise ConfigurationError(
+            f"There is no topic {', '.join(missing)}.",
+            cause=f"topics={list(topics)}",
+            action="Create it, correct the name, or give the login the right to DESCRIBE it.",
+            topics=missing,
+        )
+    return sorted(
+        Partition(topic["name"], partition["partition_index"])
+        for topic in described
+        for partition in topic["partitions"]
+    )
+
+
+def bounds(admin: Any, wanted: Iterable[Partition], *, isolation: str = "read_committed") -> dict[Partition, Bounds]:
+    """What each partition holds now; partitions that do not exist are left out.
+
+    Args:
+        admin: An open ``KafkaAdminClient``.
+        wanted: Which partitions.
+        isolation: ``read_committed``: ``latest`` is the last stable offset, else the high watermark.
+    """
+    from kafka import TopicPartition  # noqa: PLC0415 - the pure part needs no client
+    from kafka.admin import OffsetSpec  # noqa: PLC0415
+    from kafka.protocol.consumer.offsets import IsolationLevel  # noqa: PLC0415
+
+    wanted = list(wanted)
+    described = admin.describe_topics(sorted({partition.topic for partition in wanted})) if wanted else []
+    there = {Partition(topic["name"], p["partition_index"]) for topic in described for p in topic["partitions"]}
+    known = [TopicPartition(*partition) for partition in wanted if partition in there]
+    if not known:
+        return {}
+    level = IsolationLevel.READ_COMMITTED if isolation == "read_committed" else IsolationLevel.READ_UNCOMMITTED
+    earliest = admin.list_partition_offsets(dict.fromkeys(known, OffsetSpec.EARLIEST))
+    latest = admin.list_partition_offsets(dict.fromkeys(known, OffsetSpec.LATEST), level)
+    return {Partition(*each): Bounds(earliest[each].offset, latest[each].offset) for each in known}
+
+
+def committed(admin: Any, group: str, *, timeout_s: float = 30.0) -> dict[Partition, int]:
+    """The offsets that a consumer group has committed; empty for a group that never did.
+
+    Raises:
+        KafkaUnavailableError: The group's coordinator did not answer in time.
+    """
+    from kafka.errors import KafkaError, RetriableError  # noqa: PLC0415 - the pure part needs no client
+
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            found = admin.list_group_offsets(group)[group]
+        except KafkaError as error:
+            # On a fresh cluster the first question makes the broker create its offsets topic.
+            if not isinstance(error, RetriableError) or time.monotonic() >= deadline:
+                raise KafkaUnavailableError(
+                    f"The committed offsets of group {group} cannot be read: {error}",
+                    cause=f"group={group}",
+                    action="Check that the group's coordinator is up and that the login may DESCRIBE the group.",
+                    group=group,
+                ) from error
+            time.sleep(0.1)
+        else:
+            return {Partition(*each): at.offset for each, at in found.items() if at.offset >= 0}
