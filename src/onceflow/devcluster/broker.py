@@ -165,7 +165,9 @@ class Broker:
         tail: list[str] = []
         for path, lines in ((self.node.log, 12), (self.node.console, 5)):
             if path.exists():
-                tail += path.read_text("utf-8", errors="replace").splitlines()[-lines:]
+                said = path.read_text("utf-8", errors="replace").splitlines()
+                # stack frames would push the reason out
+                tail += [line for line in said if not line.startswith("\tat ")][-lines:]
         return "\n".join(f"    {line[:300]}" for line in tail)
 
     def _java(self, *options: str) -> list[str]:

@@ -1,0 +1,278 @@
+"""The dev cluster is a real Kafka that keeps its data through SIGKILL and cannot outlive its owner."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from onceflow.devcluster import FAST_EXPIRY, DevCluster
+from onceflow.errors import ConfigurationError, SetupError
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory):
+    """One broker for the tests that leave it running as it was."""
+    with DevCluster(tmp_path_factory.mktemp("one"), settings=FAST_EXPIRY) as cluster:
+        yield cluster
+
+
+def until(condition, seconds=30.0):
+    """Poll ``condition`` until it holds, and fail if it does not in time."""
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "not in time"
+        time.sleep(0.05)
+    return found
+
+
+def is_gone(pid):
+    """No such process, or a zombie that nobody has waited for."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes() == b""
+    except OSError:
+        return True
+
+
+def create(servers, topic, replicas=1):
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.create_topics([NewTopic(topic, 1, replicas)])[topic].result(20)
+
+
+def produce(servers, topic, values):
+    """Produce in one transaction."""
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": topic, "enable.sparse.connections": False})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for value in values:
+        producer.produce(topic, value)
+    producer.commit_transaction(30)
+
+
+def consume(servers, topic, count):
+    """The first ``count`` committed values."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": f"{topic}-{os.getpid()}",
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+        }
+    )
+    consumer.subscribe([topic])
+    values: list[str] = []
+
+    def all_there():
+        message = consumer.poll(0.5)
+        if message is not None and message.error() is None:
+            values.append(message.value().decode())
+        return len(values) >= count
+
+    try:
+        until(all_there)
+    finally:
+        consumer.close()
+    return values
+
+
+def test_records_survive_a_sigkill_and_the_address_stays(one):
+    """Committed transactions are there after SIGKILL and restart, under the same port."""
+    servers = one.bootstrap_servers
+    create(servers, "kept")
+    produce(servers, "kept", ["a", "b"])
+    pid = one.pid()
+    one.kill()
+    assert one.pid() is None
+    assert is_gone(pid)
+    one.restart()
+    assert one.bootstrap_servers == servers
+    produce(servers, "kept", ["c"])
+    assert consume(servers, "kept", 3) == ["a", "b", "c"]
+
+
+def test_it_listens_on_this_machine_only(one):
+    """Every listening socket of the broker is bound to 127.0.0.1."""
+    ports = {
+        port for named in json.loads((one.data_dir / "cluster.json").read_text())["ports"] for port in named.values()
+    }
+    lines = [
+        line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]
+    ]
+    listening = {
+        line[1].partition(":")[0] for line in lines if line[3] == "0A" and int(line[1].partition(":")[2], 16) in ports
+    }
+    # IPv4, or IPv4 written as IPv6; addresses are little-endian hex
+    assert listening
+    assert all(address.endswith("0100007F") for address in listening)
+
+
+def test_a_paused_broker_answers_nothing_until_resumed(one):
+    """SIGSTOP keeps the port open and the broker silent; SIGCONT brings it back with the same process."""
+    pid = one.pid()
+    one.pause()
+    with pytest.raises(KafkaException):
+        AdminClient({"bootstrap.servers": one.bootstrap_servers, "log_level": 0}).list_topics(timeout=1)
+    one.resume()
+    assert AdminClient({"bootstrap.servers": one.bootstrap_servers}).list_topics(timeout=20).brokers
+    assert one.pid() == pid
+
+
+def test_a_second_start_on_the_same_directory_is_refused(one):
+    """The error names the owner's pid and the directory, and the first cluster goes on."""
+    with pytest.raises(SetupError) as refused:
+        DevCluster(one.data_dir).start()
+    assert f"process {os.getpid()}" in str(refused.value)
+    assert str(one.data_dir) in str(refused.value)
+    assert one.pid() is not None
+
+
+def test_another_number_of_brokers_is_refused(tmp_path):
+    """1 or 3, and a directory keeps the number it was made with."""
+    with pytest.raises(ConfigurationError, match="1 or 3"):
+        DevCluster(brokers=2)
+    (tmp_path / "cluster.json").write_text(json.dumps({"cluster_id": "x", "ports": [{}]}))
+    with pytest.raises(ConfigurationError, match=r"has 1 broker\(s\), not 3"):
+        DevCluster(tmp_path, brokers=3).start()
+
+
+def test_a_taken_port_is_named(tmp_path):
+    """Nothing is started on a port that another program holds."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(SetupError, match=f"Port {port} .* is taken"):
+            DevCluster(tmp_path, port=port).start()
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ({"num.io.threads": "none"}, r"could not format the storage of broker 0[\s\S]*num\.io\.threads"),
+        ({"authorizer.class.name": "no.such.Class"}, r"ended right after its start[\s\S]*no\.such\.Class"),
+    ],
+)
+def test_a_setting_that_kafka_refuses_is_told(tmp_path, setting, words):
+    """A broker that does not come up is an error with Kafka's own words, and leaves the directory free."""
+    with pytest.raises(SetupError, match=words):
+        DevCluster(tmp_path, settings=setting).start()
+    cluster = DevCluster(tmp_path)
+    cluster._take_lock()
+    cluster._free_lock()
+
+
+def test_an_extra_listener_asks_for_a_password(tmp_path):
+    """A second listener with SASL gets its own port; the wrong password is refused there, the right one works."""
+    login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    settings = {
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.asking.plain.sasl.jaas.config": f'{login} user_ada="right";',
+    }
+    with DevCluster(tmp_path, settings=settings, extra_listeners={"ASKING": "SASL_PLAINTEXT"}) as cluster:
+        assert cluster.bootstrap("ASKING") != cluster.bootstrap_servers
+        client = {
+            "bootstrap.servers": cluster.bootstrap("ASKING"),
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "ada",
+            "log_level": 0,
+        }
+        assert AdminClient({**client, "sasl.password": "right"}).list_topics(timeout=20).brokers
+        with pytest.raises(KafkaException):
+            AdminClient({**client, "sasl.password": "wrong"}).list_topics(timeout=1)
+
+
+OWNER = """
+import signal, sys
+from onceflow.devcluster import DevCluster
+print(DevCluster(sys.argv[1]).start().pid(), flush=True)
+signal.pause()
+"""
+
+
+def test_no_broker_outlives_a_killed_parent(tmp_path):
+    """The parent dies by SIGKILL and can clean up nothing; its broker is gone, and the directory is free again."""
+    parent = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            OWNER,
+            str(tmp_path),
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with parent:
+        broker = int(parent.stdout.readline())
+        assert not is_gone(broker)
+        parent.send_signal(signal.SIGKILL)
+    cluster = DevCluster(tmp_path)
+    cluster._take_lock()
+    assert is_gone(broker)
+    cluster._free_lock()
+
+
+def test_three_brokers_form_a_cluster_that_survives_the_loss_of_one():
+    """With one of three killed, transactions still commit and are read; the killed one comes back."""
+    with DevCluster(brokers=3) as cluster:
+        servers = cluster.bootstrap_servers
+        assert servers.count(",") == 2
+        create(servers, "three", replicas=3)
+        produce(servers, "three", ["a"])
+        cluster.kill(1)
+        produce(servers, "three", ["b"])
+        assert consume(servers, "three", 2) == ["a", "b"]
+        cluster.restart(1)
+        assert cluster.pid(1) is not None
+        temporary = cluster.data_dir
+    assert not temporary.exists()
+
+
+def dev(*words):
+    """Run ``onceflow dev …`` as its own process."""
+    return subprocess.run(
+        [sys.executable, "-m", "onceflow.cli.dev", *words], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def test_dev_up_stays_until_down(tmp_path):
+    """``up`` returns and the broker stays; ``status`` finds it; a second ``up`` is refused; ``down`` ends it."""
+    where = ("--data-dir", str(tmp_path), "--output", "json")
+    assert json.loads(dev("status", *where).stdout)["running"] is False
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    up = dev("up", "--port", str(port), *where)
+    try:
+        state = json.loads(up.stdout)
+        assert state["running"] is True
+        assert state["bootstrap_servers"] == f"127.0.0.1:{port}"
+        pid = state["brokers"][0]["pid"]
+        create(f"localhost:{port}", "from-outside")
+        assert dev("status", *where).returncode == 0
+        again = dev("up", "--port", str(port), *where)
+        assert again.returncode == 1
+        assert f"in use by process {pid}" in again.stderr
+    finally:
+        down = dev("down", *where)
+    assert json.loads(down.stdout) == {"stopped": [pid]}
+    assert is_gone(pid)
+    assert dev("status", *where).returncode == 1
+    assert json.loads(dev("down", *where).stdout) == {"stopped": []}
+
+
+def test_down_kills_no_stranger(tmp_path):
+    """A pid file that now names another program's process is not believed."""
+    (tmp_path / "broker-0").mkdir()
+    (tmp_path / "cluster.json").write_text(json.dumps({"cluster_id": "x", "ports": [{"PLAINTEXT": 1}]}))
+    with subprocess.Popen(["sleep", "60"]) as stranger:
+        (tmp_path / "broker-0" / "pid").write_text(str(stranger.pid))
+        assert json.loads(dev("down", "--data-dir", str(tmp_path), "--output", "json").stdout) == {"stopped": []}
+        assert stranger.poll() is None
+        stranger.terminate()
