@@ -84,47 +84,101 @@ def check_not_lost(wanted: Iterable[Range], held: Mapping[Partition, Bounds]) ->
     """Compare what must still be read with what the topics hold.
 
     Raises:
-        SourceDataLostError: For the first partition, in the order of ``wanted``, that lacks something; ``facts``:
-            topic, partition, wanted, earliest (None: the partition is gone), lost (offsets).
+        SourceDataLostError: For the first partition, in the order of ``wanted``, that lacks something.
     """
-    for partition, start, end in wanted:
-        bounds = held.get(partition)
-        if start >= end:
+    for each in wanted:
+        bounds = held.get(each.partition)
+        if each.start >= each.end:
             continue
-        if bounds is None:
-            raise data_lost(partition, wanted=start, earliest=None, lost=end - start)
-        if start < bounds.earliest:
-            raise data_lost(partition, wanted=start, earliest=bounds.earliest, lost=min(end, bounds.earliest) - start)
-        if end > bounds.latest:
-            lost = end - max(start, bounds.latest)
-            raise data_lost(partition, wanted=start, earliest=bounds.earliest, lost=lost, latest=bounds.latest)
+        if bounds is None or each.start < bounds.earliest or each.end > bounds.latest:
+            raise data_lost(each.partition, wanted=each.start, end=each.end, held=bounds, gone=bounds is None)
 
 
 def data_lost(
-    partition: Partition, *, wanted: int | None, earliest: int | None, lost: int | None, latest: int | None = None
+    partition: Partition,
+    *,
+    wanted: int | None = None,
+    end: int | None = None,
+    held: Bounds | None = None,
+    gone: bool = False,
 ) -> SourceDataLostError:
-    """The error for records that are gone; what is not known is None."""
-    place = f"topic {partition.topic}, partition {partition.number}"
-    if latest is not None:
-        what = f"the topic now ends before offset {latest}: it was deleted and made again, or truncated"
-    elif earliest is None:
-        what = "the partition no longer exists"
+    """The error for records that are gone; None is for what is not known.
+
+    Its ``facts``: topic, partition, wanted, earliest, lost (offsets).
+
+    Args:
+        partition: Where.
+        wanted: The first offset that is needed.
+        end: The offset after the last one that is needed.
+        held: What the partition still holds.
+        gone: The partition was deleted, and perhaps made again.
+    """
+    lost = None
+    if gone:
+        what = "the partition was deleted"
+        lost = None if wanted is None or end is None else end - wanted
+    elif held is None:
+        what = "the topic does not hold all of them any more"
+    elif wanted is not None and wanted < held.earliest:
+        what = f"the earliest offset that the topic still holds is {held.earliest}"
+        lost = (held.earliest if end is None else min(end, held.earliest)) - wanted
     else:
-        what = f"the earliest offset that the topic still holds is {earliest}"
-    from_ = "records" if wanted is None else f"offset {wanted}"
+        what = f"the topic ends before offset {held.latest}: it was deleted and made again, or cut off"
+        lost = None if wanted is None or end is None else end - max(wanted, held.latest)
+    if wanted is None:
+        needed = "its records"
+    else:
+        needed = f"offset {wanted} and on" if end is None else f"offsets {wanted} to {end - 1}"
     count = "" if lost is None else f" At most {lost} records are lost."
     return SourceDataLostError(
-        f"Records are lost: {place}: the query needs {from_}, but {what}.{count}",
-        cause="retention.ms or retention.bytes of the topic is shorter than the time the job stood still or lagged "
-        "behind, or somebody deleted records or the topic",
-        action="Bring the records back into the topic, or accept the loss: start with a new checkpoint. Raise the "
-        "topic's retention.",
+        f"Records are lost: topic {partition.topic}, partition {partition.number}: the query needs {needed}, but "
+        f"{what}.{count}",
+        cause="the topic's retention.ms or retention.bytes is too small for the time that the job stood still or "
+        "lagged behind; or somebody deleted records or the topic",
+        action="Raise the topic's retention. Then bring the records back, or accept the loss with a new checkpoint.",
         topic=partition.topic,
         partition=partition.number,
         wanted=wanted,
-        earliest=earliest,
+        earliest=None if held is None else held.earliest,
         lost=lost,
     )
+
+
+_PARTITION = r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<number>\d+)"
+_SPARK_SAYS = (  # the sub-conditions of KAFKA_DATA_LOSS, in the words of Spark 4.2
+    rf"Could not read records in offset \[(?P<wanted>\d+), (?P<end>\d+)\) for topic partition {_PARTITION}",
+    rf"Partition {_PARTITION} offset was changed from (?P<wanted>\d+) to (?P<latest>\d+)",
+    rf"Added partition {_PARTITION} starts from (?P<earliest>\d+) instead of (?P<wanted>0)",
+    rf"Starting offset for {_PARTITION} was (?P<wanted>\d+) but consumer reset to (?P<earliest>\d+)",
+    rf"(?P<gone>Partitions) \w+\({_PARTITION}.* have been deleted",
+    rf"Cannot find initial offsets for (?P<gone>partitions) \w+\({_PARTITION}",
+)
+
+
+def data_lost_from(message: str, admin: Any = None) -> SourceDataLostError | None:
+    """The loss that a failed query's message speaks of, if it does.
+
+    Spark names partition and offset, but mostly not what the topic still holds.
+
+    Args:
+        message: The text of the StreamingQueryException, or of what it was caused by.
+        admin: An open ``KafkaAdminClient`` to ask for the rest. Without it the function is pure.
+    """
+    found = next(filter(None, (re.search(pattern, message) for pattern in _SPARK_SAYS)), None)
+    if found is None:
+        return None
+    said = found.groupdict()
+    partition = Partition(said["topic"], int(said["number"]))
+    number = {name: int(said[name]) for name in ("wanted", "end", "earliest", "latest") if said.get(name)}
+    held = None
+    if admin is not None and (now := bounds(admin, [partition])):
+        held = now[partition]
+    elif "earliest" in number:
+        held = Bounds(number["earliest"], number["earliest"])
+    elif "latest" in number:
+        held = Bounds(0, number["latest"])
+    gone = said.get("gone") is not None
+    return data_lost(partition, wanted=number.get("wanted"), end=number.get("end"), held=held, gone=gone)
 
 
 # ---- asking a broker ----
