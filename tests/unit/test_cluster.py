@@ -1,0 +1,267 @@
+"""KafkaCluster: one setting, three translations, no secret shown."""
+
+import logging
+import pickle
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+from pyspark import cloudpickle
+
+from onceflow.errors import ConfigurationError, KafkaRightsError, KafkaUnavailableError
+from onceflow.kafka.cluster import KafkaCluster
+
+SECRET = 'p"a\\ss; word'
+OAUTH = {
+    "sasl_mechanism": "OAUTHBEARER",
+    "oauth_token_endpoint": "https://login.example/token",
+    "oauth_client_id": "job",
+    "oauth_client_secret": SECRET,
+}
+
+
+def with_password(mechanism="PLAIN", **more):
+    settings = {"security_protocol": "SASL_PLAINTEXT", "username": "user", "password": SECRET} | more
+    return KafkaCluster("broker:9092", sasl_mechanism=mechanism, **settings)
+
+
+@pytest.fixture
+def pem(tmp_path):
+    ca, certificate, key = tmp_path / "ca.pem", tmp_path / "certificate.pem", tmp_path / "key.pem"
+    ca.write_text("-----BEGIN CERTIFICATE-----\nca\n-----END CERTIFICATE-----\n")
+    certificate.write_text("-----BEGIN CERTIFICATE-----\nours\n-----END CERTIFICATE-----\n")
+    key.write_text("-----BEGIN PRIVATE KEY-----\nours\n-----END PRIVATE KEY-----\n")
+    return {"ssl_ca": ca, "ssl_certificate": certificate, "ssl_key": key}
+
+
+def test_an_address_is_enough():
+    """A cluster without security takes one word, and each client is told just that."""
+    cluster = KafkaCluster("localhost:9092")
+    assert cluster.for_spark() == {
+        "kafka.bootstrap.servers": "localhost:9092",
+        "kafka.security.protocol": "PLAINTEXT",
+        "kafka.client.id": "onceflow",
+    }
+    assert cluster.for_librdkafka() == {
+        "bootstrap.servers": "localhost:9092",
+        "security.protocol": "PLAINTEXT",
+        "client.id": "onceflow",
+    }
+    assert cluster.for_kafka_python()["bootstrap_servers"] == ["localhost:9092"]
+
+
+@pytest.mark.parametrize("servers", [["a:1", "b:2"], " a:1 , b:2 "])
+def test_several_servers(servers):
+    """A list and a text with commas mean the same cluster."""
+    assert KafkaCluster(servers) == KafkaCluster("a:1,b:2")
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_scram_in_three_languages(mechanism):
+    """SCRAM reaches each client under its own names."""
+    cluster = with_password(mechanism)
+    jaas = cluster.for_spark()["kafka.sasl.jaas.config"]
+    assert jaas.startswith("org.apache.kafka.common.security.scram.ScramLoginModule required")
+    assert cluster.for_librdkafka()["sasl.mechanism"] == mechanism
+    assert cluster.for_librdkafka()["sasl.password"] == SECRET
+    assert cluster.for_kafka_python()["sasl_mechanism"] == mechanism
+    assert cluster.for_kafka_python()["sasl_plain_password"] == SECRET
+
+
+def test_jaas_values_are_quoted():
+    """Quotes and backslashes of a password cannot end the JAAS value or add to it."""
+    jaas = with_password().for_spark()["kafka.sasl.jaas.config"]
+    assert jaas.endswith(' required username="user" password="p\\"a\\\\ss; word";')
+
+
+def test_scram_names_are_escaped_for_kafka_python():
+    """kafka-python puts the name into the SCRAM message as it is: "=" and "," must be escaped before."""
+    cluster = with_password("SCRAM-SHA-256", username="a=b,c")
+    assert cluster.for_kafka_python()["sasl_plain_username"] == "a=3Db=2Cc"
+    assert with_password("PLAIN", username="a=b,c").for_kafka_python()["sasl_plain_username"] == "a=b,c"
+
+
+def test_tls_in_three_languages(pem):
+    """PEM files reach each client in the way it can read them."""
+    cluster = KafkaCluster("broker:9093", security_protocol="SSL", ssl_key_password=SECRET, **pem)
+    spark = cluster.for_spark()
+    assert spark["kafka.ssl.truststore.type"] == spark["kafka.ssl.keystore.type"] == "PEM"
+    assert spark["kafka.ssl.truststore.location"] == str(pem["ssl_ca"])
+    assert spark["kafka.ssl.keystore.key"] == pem["ssl_key"].read_text()
+    assert spark["kafka.ssl.key.password"] == SECRET
+    assert cluster.for_librdkafka()["ssl.ca.location"] == str(pem["ssl_ca"])
+    assert cluster.for_librdkafka()["ssl.key.location"] == str(pem["ssl_key"])
+    assert cluster.for_kafka_python()["ssl_cafile"] == str(pem["ssl_ca"])
+    assert cluster.for_kafka_python()["ssl_password"] == SECRET
+
+
+def test_oauth_in_three_languages():
+    """Client credentials go to what two clients have built in, and to our provider for the third."""
+    cluster = KafkaCluster("broker:9092", security_protocol="SASL_SSL", oauth_scope="kafka", **OAUTH)
+    spark = cluster.for_spark()
+    assert spark["kafka.sasl.oauthbearer.token.endpoint.url"] == OAUTH["oauth_token_endpoint"]
+    assert 'clientId="job"' in spark["kafka.sasl.jaas.config"]
+    assert cluster.for_librdkafka()["sasl.oauthbearer.method"] == "oidc"
+    assert cluster.for_librdkafka()["sasl.oauthbearer.scope"] == "kafka"
+    assert cluster.for_kafka_python()["sasl_oauth_token_provider"].extensions() == {}
+
+
+@pytest.fixture
+def token_endpoint():
+    """A token endpoint that knows one client; ``seen`` holds the requests."""
+    seen: list[tuple[str, str]] = []
+
+    class Endpoint(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            seen.append((self.headers["Authorization"], body))
+            good = self.headers["Authorization"] == "Basic am9iOmdvb2Q="  # job:good
+            self.send_response(200 if good else 401)
+            self.end_headers()
+            if good:
+                self.wfile.write(b'{"access_token": "token-%d", "expires_in": 3600}' % len(seen))
+
+        def log_message(self, *_):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Endpoint)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/token", seen
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def token_provider(endpoint, secret):
+    settings = OAUTH | {"oauth_token_endpoint": endpoint, "oauth_client_secret": secret}
+    cluster = KafkaCluster("broker:9092", security_protocol="SASL_SSL", oauth_scope="kafka", **settings)
+    return cluster.for_kafka_python()["sasl_oauth_token_provider"]
+
+
+def test_a_token_is_used_again(token_endpoint):
+    """Many connections in the life of one token ask the endpoint once."""
+    endpoint, seen = token_endpoint
+    provider = token_provider(endpoint, "good")
+    assert [provider.token(), provider.token()] == ["token-1", "token-1"]
+    assert seen == [("Basic am9iOmdvb2Q=", "grant_type=client_credentials&scope=kafka")]
+
+
+def test_a_refused_client_is_said_without_its_secret(token_endpoint):
+    """A wrong client secret is KafkaRightsError with the endpoint's status, and does not show the secret."""
+    with pytest.raises(KafkaRightsError, match="401") as raised:
+        token_provider(token_endpoint[0], "hunter2").token()
+    assert "hunter2" not in str(raised.value)
+
+
+def test_secrets_from_elsewhere(monkeypatch, tmp_path):
+    """A secret can stand in the environment or in a file, whose last line end does not count."""
+    monkeypatch.setenv("THE_PASSWORD", SECRET)
+    (tmp_path / "password").write_text(SECRET + "\n")
+    given = with_password()
+    assert with_password(password={"env": "THE_PASSWORD"}) == given
+    assert with_password(password={"file": str(tmp_path / "password")}) == given
+
+
+@pytest.mark.parametrize(
+    ("password", "said"),
+    [
+        ({"env": "NO_SUCH_VARIABLE"}, "NO_SUCH_VARIABLE is not set"),
+        ({"file": "/no/such/file"}, "cannot read the file /no/such/file"),
+        ({"vault": "x"}, '{"env": NAME}'),
+    ],
+)
+def test_a_secret_that_is_not_there(password, said):
+    """A secret that cannot be read is said at construction, with the place where it was looked for."""
+    with pytest.raises(ConfigurationError, match="password") as raised:
+        with_password(password=password)
+    assert said in str(raised.value)
+
+
+def test_nothing_shows_a_secret(caplog):
+    """Not repr, str, description, JSON, kafka-python's debug log of its configuration, or an error."""
+    cluster = with_password()
+    shown = [repr(cluster), str(cluster), str(cluster.description()), cluster.model_dump_json()]
+    shown.append(str(cluster.for_kafka_python()))
+    with caplog.at_level(logging.DEBUG), pytest.raises(KafkaUnavailableError) as raised:
+        KafkaCluster(f"127.0.0.1:{free_port()}", **LOGIN).admin(timeout_s=0.2)
+    shown += [str(raised.value), caplog.text]
+    with pytest.raises(ConfigurationError) as refused:
+        KafkaCluster("broker:9092", password=SECRET, sasl_mechanism=SECRET)
+    shown.append(str(refused.value))
+    with pytest.raises(ConfigurationError) as refused:
+        KafkaCluster("broker:9092", password=[SECRET])
+    shown.append(str(refused.value))
+    assert not [text for text in shown if "word" in text.replace("password", "")]
+
+
+LOGIN = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", "username": "user", "password": SECRET}
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def test_no_broker_is_said_in_time():
+    """Where nobody listens, admin() says so when its time is over."""
+    address = f"127.0.0.1:{free_port()}"
+    with pytest.raises(KafkaUnavailableError, match=r"answered within 0\.3 s") as raised:
+        KafkaCluster(address).admin(timeout_s=0.3)
+    assert raised.value.facts["bootstrap_servers"] == address
+    assert not [thread for thread in threading.enumerate() if "kafka" in thread.name.lower()]
+
+
+@pytest.mark.parametrize("dumps", [pickle.dumps, cloudpickle.dumps])
+def test_it_travels_to_workers(dumps):
+    """A pickle brings the whole cluster, secrets too, to Spark's workers."""
+    cluster = with_password()
+    there = pickle.loads(dumps(cluster))  # noqa: S301 - our own bytes
+    assert there == cluster
+    assert hash(there) == hash(cluster)
+    assert there.for_librdkafka() == cluster.for_librdkafka()
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"bootstrap_servers": "broker"}, "not host:port"),
+        ({"bootstrap_servers": ""}, "not host:port"),
+        ({"security_protocol": "TLS"}, "security_protocol"),
+        ({"user": "x"}, "user"),
+        ({"username": "x", "password": "y"}, "would send no login"),
+        ({"ssl_ca": True}, "ssl_ca"),
+        ({"ssl_ca": "/no/such.pem"}, "cannot read the file /no/such.pem"),
+        ({"security_protocol": "SASL_SSL"}, "needs a SASL mechanism"),
+        ({"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "username": "x"}, "needs password"),
+        ({"security_protocol": "SASL_SSL", "sasl_mechanism": "GSSAPI"}, "sasl_mechanism"),
+        ({"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"}, "needs oauth_token_endpoint"),
+        ({"security_protocol": "SASL_SSL", **OAUTH, "username": "x"}, "takes no password"),
+        ({"security_protocol": "SASL_SSL", **OAUTH, "oauth_token_endpoint": "file:///etc/passwd"}, "http"),
+        ({"security_protocol": "SSL", "ssl_key_password": "x"}, "without an ssl_key"),
+    ],
+)
+def test_bad_settings_are_said_at_once(settings, said):
+    """What cannot work is ConfigurationError at construction, with a cause and what to do."""
+    with pytest.raises(ConfigurationError, match="KafkaCluster") as raised:
+        KafkaCluster(**({"bootstrap_servers": "broker:9092"} | settings))
+    assert said in raised.value.what
+    assert raised.value.cause
+    assert raised.value.action
+
+
+def test_tls_settings_that_do_nothing_are_refused(pem):
+    """A certificate without TLS would be a false comfort; so would one without its key."""
+    with pytest.raises(ConfigurationError, match="would not encrypt"):
+        KafkaCluster("broker:9092", ssl_ca=pem["ssl_ca"])
+    with pytest.raises(ConfigurationError, match="ssl_certificate and ssl_key together"):
+        KafkaCluster("broker:9092", security_protocol="SSL", ssl_certificate=pem["ssl_certificate"])
+
+
+def test_a_key_that_java_cannot_read_is_said_early(pem):
+    """A PKCS #1 key would work for two of three clients; the error has the command that converts it."""
+    pem["ssl_key"].write_text("-----BEGIN RSA PRIVATE KEY-----\nours\n-----END RSA PRIVATE KEY-----\n")
+    with pytest.raises(ConfigurationError, match="openssl pkcs8"):
+        KafkaCluster("broker:9092", security_protocol="SSL", **pem)

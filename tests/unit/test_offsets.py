@@ -1,0 +1,127 @@
+"""Offsets of a source: JSON, ranges, lag, and the words for lost records."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onceflow.errors import ConfigurationError, SourceDataLostError
+from onceflow.source import offsets
+from onceflow.source.offsets import Bounds, Partition, Range
+
+P0, P1 = Partition("pay-ments.v1", 0), Partition("pay-ments.v1", 1)
+PARTITIONS = st.builds(Partition, st.text("abc.-_9", min_size=1, max_size=8), st.integers(0, 200))
+
+
+def test_sparks_json():
+    """Spark's offset text becomes offsets by partition."""
+    assert offsets.from_json('{"t":{"0":5,"11":7},"u":{"0":-2}}') == {
+        Partition("t", 0): 5,
+        Partition("t", 11): 7,
+        Partition("u", 0): -2,
+    }
+
+
+@given(st.dictionaries(PARTITIONS, st.integers(-2, 2**62)))
+def test_json_comes_back(wanted):
+    """from_json takes back whatever to_json writes."""
+    assert offsets.from_json(offsets.to_json(wanted)) == wanted
+
+
+@pytest.mark.parametrize("text", ["", "5", "[]", '{"t":5}', '{"t":{"x":1}}', '{"t":{"0":null}}'])
+def test_other_text_is_refused(text):
+    """What is no offset of the Kafka source is ConfigurationError, not a guess."""
+    with pytest.raises(ConfigurationError, match="no offset of Spark's Kafka source"):
+        offsets.from_json(text)
+
+
+def test_a_new_partition_begins_at_zero():
+    """A partition that the start does not know was added: all of it belongs to the range."""
+    assert offsets.ranges({P0: 5}, {P1: 3, P0: 9}) == [Range(P0, 5, 9), Range(P1, 0, 3)]
+
+
+@given(st.dictionaries(PARTITIONS, st.integers(0, 99)), st.dictionaries(PARTITIONS, st.integers(0, 99)))
+def test_lag_is_never_negative(position, latest):
+    """Every partition that exists has a lag of 0 or more, also if the position is ahead of a stale answer."""
+    lag = offsets.lag(position, latest)
+    assert lag.keys() == latest.keys()
+    assert all(0 <= behind <= latest[partition] for partition, behind in lag.items())
+
+
+@pytest.mark.parametrize(
+    ("held", "lost", "said"),
+    [
+        ({P0: Bounds(15, 20)}, 5, "offsets 10 to 19, but the earliest offset that the topic still holds is 15"),
+        ({P0: Bounds(50, 60)}, 10, "the topic still holds is 50"),
+        ({P0: Bounds(0, 12)}, 8, "the topic ends before offset 12"),
+        ({P0: Bounds(0, 3)}, 10, "the topic ends before offset 3"),
+        ({}, 10, "the partition was deleted"),
+    ],
+)
+def test_lost_records_are_named(held, lost, said):
+    """The error names topic, partition, wanted and earliest offset, and how many are lost."""
+    with pytest.raises(SourceDataLostError) as raised:
+        offsets.check_not_lost([Range(P1, 4, 4), Range(P0, 10, 20)], held)
+    assert said in str(raised.value)
+    assert "topic pay-ments.v1, partition 0" in str(raised.value)
+    assert f"At most {lost} records are lost" in str(raised.value)
+    earliest = held[P0].earliest if held else None
+    assert raised.value.facts == {
+        "topic": "pay-ments.v1",
+        "partition": 0,
+        "wanted": 10,
+        "earliest": earliest,
+        "lost": lost,
+    }
+
+
+@given(st.integers(0, 50), st.integers(0, 50), st.integers(0, 50), st.integers(0, 50))
+def test_lost_or_whole(start, length, earliest, size):
+    """A range is whole if, and only if, each of its offsets is held; and the number lost is exact."""
+    end, held = start + length, Bounds(earliest, earliest + size)
+    missing = [at for at in range(start, end) if not held.earliest <= at < held.latest]
+    if not missing:
+        offsets.check_not_lost([Range(P0, start, end)], {P0: held})
+        return
+    with pytest.raises(SourceDataLostError) as raised:
+        offsets.check_not_lost([Range(P0, start, end)], {P0: held})
+    below = [at for at in missing if at < held.earliest]
+    assert raised.value.facts["lost"] == len(below or missing)
+
+
+@pytest.mark.parametrize(
+    ("reason", "facts"),
+    [
+        (
+            "Could not read records in offset [10, 20) for topic partition pay-ments.v1-0\nwith consumer group g-1.",
+            {"wanted": 10, "earliest": None, "lost": None},
+        ),
+        (
+            "Partition pay-ments.v1-0 offset was changed from 10 to 5.\nThis could be either 1) a user error",
+            {"wanted": 10, "earliest": 0, "lost": None},
+        ),
+        ("Added partition pay-ments.v1-0 starts from 3 instead of 0.", {"wanted": 0, "earliest": 3, "lost": 3}),
+        (
+            "Starting offset for pay-ments.v1-0 was 4 but consumer reset to 9.",
+            {"wanted": 4, "earliest": 9, "lost": 5},
+        ),
+        (
+            "Partitions Set(pay-ments.v1-0, pay-ments.v1-1) have been deleted.",
+            {"wanted": None, "earliest": None, "lost": None},
+        ),
+        (
+            "Cannot find initial offsets for partitions Set(pay-ments.v1-0). They may have been deleted.",
+            {"wanted": None, "earliest": None, "lost": None},
+        ),
+    ],
+)
+def test_sparks_words_for_lost_records(reason, facts):
+    """Each way in which Spark 4.2 says that records are gone becomes our error with what Spark told."""
+    message = f"terminated with exception: Some data may have been lost because …;\nReason: {reason} SQLSTATE: XXKST"
+    error = offsets.data_lost_from(message)
+    assert isinstance(error, SourceDataLostError)
+    assert error.facts == {"topic": "pay-ments.v1", "partition": 0, **facts}
+
+
+def test_other_failures_are_not_lost_records():
+    """A message about something else is not taken for a loss."""
+    assert offsets.data_lost_from("Job aborted due to stage failure: Task 0 … Python worker exited") is None

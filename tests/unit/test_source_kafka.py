@@ -1,0 +1,172 @@
+"""KafkaSource before Spark: what it tells the connector, and what it refuses."""
+
+import re
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from onceflow.errors import ConfigurationError, MalformedRecordError, RefusedSettingError
+from onceflow.kafka.cluster import KafkaCluster
+from onceflow.source.formats import Json, Raw, Text
+from onceflow.source.kafka import KafkaSource, find, malformed_counts, malformed_from
+
+CLUSTER = KafkaCluster("broker:9092")
+
+
+def options(topics="payments", **settings):
+    return KafkaSource(CLUSTER, topics, value=Text(), **settings).connector_options()
+
+
+def test_safe_by_default():
+    """Without a word from the user: committed records only, from the earliest, and never on over lost data."""
+    given = options()
+    assert given["kafka.isolation.level"] == "read_committed"
+    assert given["failOnDataLoss"] == "true"
+    assert given["startingOffsets"] == "earliest"
+    assert given["subscribe"] == "payments"
+    assert "kafka.check.crcs" not in given
+
+
+def test_topics():
+    """One name, several, or a pattern."""
+    assert options(["a", "b.c"])["subscribe"] == "a,b.c"
+    assert options(re.compile("pay.*"))["subscribePattern"] == "pay.*"
+
+
+@pytest.mark.parametrize("topics", ["", "a,b", "a b", [], ["a", "a"], ["a", 5], re.compile("a", re.IGNORECASE)])
+def test_topics_that_cannot_be(topics):
+    """A name that Kafka cannot have is said at once."""
+    with pytest.raises(ConfigurationError, match="wrong topics"):
+        options(topics)
+
+
+def test_start_at_a_timestamp():
+    """An aware datetime is told in milliseconds; partitions without a later record begin at their end."""
+    at = datetime(2026, 1, 1, 1, tzinfo=timezone(timedelta(hours=1)))
+    given = options(start=at)
+    assert given["startingTimestamp"] == str(int(datetime(2026, 1, 1, tzinfo=UTC).timestamp()) * 1000)
+    assert given["startingOffsetsByTimestampStrategy"] == "latest"
+    assert "startingOffsets" not in given
+
+
+@pytest.mark.parametrize(
+    "start",
+    ["yesterday", "group-offsets", datetime(2026, 1, 1), {}, {"t": 5}, {"t": {0: -1}}, {"t": {"x": 1}}, 5],  # noqa: DTZ001
+)
+def test_starts_that_cannot_be(start):
+    """A start without a time zone, without its group, or of another shape is said at once."""
+    with pytest.raises(ConfigurationError, match="wrong start"):
+        options(start=start)
+
+
+def test_limits_groups_headers():
+    """The other settings reach the connector under its names."""
+    given = options(max_records_per_epoch=500, group="fraud", metadata=["headers"])
+    assert given["maxOffsetsPerTrigger"] == "500"
+    assert given["groupIdPrefix"] == "fraud"
+    assert given["includeHeaders"] == "true"
+    assert options(group="fraud", options={"groupidprefix": "x"})["groupIdPrefix"] == "x"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"isolation": "serializable"},
+        {"on_malformed": "ignore"},
+        {"max_records_per_epoch": 0},
+        {"metadata": ["size"]},
+        {"metadata": ["topic", "topic"]},
+        {"metadata": "topic"},
+        {"key": "text"},
+        {"options": {"fetch.min.bytes": 1}},
+    ],
+)
+def test_other_settings_that_cannot_be(settings):
+    """What does not exist is ConfigurationError with the choices."""
+    with pytest.raises(ConfigurationError) as raised:
+        options(**settings)
+    assert raised.value.action
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "kafka.enable.auto.commit",
+        "kafka.auto.offset.reset",
+        "Kafka.Auto.Offset.Reset",
+        "kafka.key.deserializer",
+        "kafka.value.deserializer",
+        "kafka.isolation.level",
+        "kafka.interceptor.classes",
+        "kafka.group.id",
+        "kafka.bootstrap.servers",
+        "kafka.sasl.jaas.config",
+        "kafka.ssl.truststore.location",
+        "failOnDataLoss",
+        "FAILONDATALOSS",
+        "startingOffsets",
+        "startingTimestamp",
+        "maxOffsetsPerTrigger",
+        "subscribe",
+        "assign",
+        "onceflow.source",
+    ],
+)
+def test_options_that_break_the_guarantee_are_refused(name):
+    """Refused at construction, in any case of letters, with the reason and what to do instead."""
+    with pytest.raises(RefusedSettingError, match=re.escape(name)) as raised:
+        options(options={name: "hunter2" if "sasl" in name else "x"})
+    assert raised.value.action
+    assert "hunter2" not in str(raised.value)
+
+
+def test_other_consumer_settings_pass():
+    """What onceflow does not know goes to the consumer; its own speed settings may be changed."""
+    given = options(options={"kafka.fetch.min.bytes": 1000, "kafka.max.poll.records": 7, "kafka.check.crcs": False})
+    assert given["kafka.fetch.min.bytes"] == "1000"
+    assert given["kafka.max.poll.records"] == "7"
+    assert given["kafka.check.crcs"] == "false"
+
+
+def test_a_schema_is_needed_to_read_json():
+    """Json() without a schema is for sinks; a source says so at construction."""
+    with pytest.raises(ConfigurationError, match="without a schema"):
+        KafkaSource(CLUSTER, "payments", value=Json())
+
+
+def test_malformed_record_from_a_message():
+    """The failed query's message leads back to the record, wherever in the text it stands."""
+    message = (
+        "[STREAM_FAILED] Query [id = 1] terminated with exception: [USER_RAISED_EXCEPTION] "
+        'onceflow-malformed-record{"topic":"pay-ments.v1","partition":3,"offset":42} SQLSTATE: P0001\n'
+        "… concat(onceflow-malformed-record, to_json(struct(topic, …"
+    )
+    error = malformed_from(message)
+    assert isinstance(error, MalformedRecordError)
+    assert error.facts == {"topic": "pay-ments.v1", "partition": 3, "offset": 42}
+    assert "topic pay-ments.v1, partition 3, offset 42" in error.what
+
+
+def test_other_messages_are_not_malformed_records():
+    """The plan in the message of any other failure holds the marker, too, but no place."""
+    assert malformed_from("concat(onceflow-malformed-record, to_json(struct(topic, topic#1") is None
+
+
+def test_counts_of_skipped_records():
+    """Only our own metrics are counted, by source."""
+    observed = {"onceflow_malformed_abc": {"records": 2}, "mine": {"records": 9}}
+    assert malformed_counts(observed) == {"abc": 2}
+
+
+def test_a_source_that_was_never_loaded_is_not_found():
+    """An id of another process leads nowhere, without an error."""
+    assert find("no-such-id") is None
+
+
+def test_formats_know_bad_schemas_early():
+    """A schema of the wrong kind or without fields is said without Spark."""
+    for schema in ("", " ", 5):
+        with pytest.raises(ConfigurationError, match="Json"):
+            Json(schema)
+    assert hash(Json("a int")) == hash(Json("a int"))
+    assert Raw() == Raw()
