@@ -24,6 +24,7 @@ import socket
 import tempfile
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
@@ -122,8 +123,8 @@ class DevCluster:
         self._take_lock()
         try:
             cluster_id = self._lay_out()
-            for broker in self._brokers:
-                broker.format(cluster_id)
+            with ThreadPoolExecutor() as pool:  # each is a Java of its own, so side by side
+                list(pool.map(lambda broker: broker.format(cluster_id), self._brokers))
             for broker in self._brokers:
                 self._launch(broker)
             for broker in self._brokers:
