@@ -23,6 +23,15 @@ class Outcome(Enum):
     UNKNOWN = "unknown"
 
 
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """An outcome, what it rests on, and whether waiting may turn an unknown one into a known one."""
+
+    outcome: Outcome
+    why: str
+    passing: bool = False
+
+
 class Reply(Enum):
     """What a commit's answer proves."""
 

@@ -1,0 +1,204 @@
+"""What a sink is: the contract between a sink and the two-phase commit, the same for ours and a user's.
+
+Must not know: any particular sink, the journal, how Spark runs tasks.
+
+Who calls what, when, and what is not promised:
+
+* ``Sink`` lives in the driver. ``columns`` is called once for each epoch's run; ``writer_factory`` is sent to tasks.
+* ``Writer`` lives in a task, one for each shard that has rows. It is called in the order ``write``*, then
+  ``prepare`` or ``abort``. A task may die at any point and be run again, also while the first one still runs.
+* ``Committer`` lives in the driver. Its calls may be repeated after a crash, by another process, in any number.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Protocol
+
+from onceflow.twophase.committable import Committable, Participant
+from onceflow.twophase.messages import Evidence, Reply
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column
+
+
+class Guarantee(StrEnum):
+    """What a sink promises; said in its name, never by accident."""
+
+    EXACTLY_ONCE = "exactly-once"
+    AT_LEAST_ONCE = "at-least-once"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Which run of which epoch a writer writes for.
+
+    Attributes:
+        job_id: From the checkpoint; in every transactional id.
+        prefix: First part of the transactional ids.
+        incarnation: The number of this start of the job.
+        epoch: Spark's batch id.
+    """
+
+    job_id: str
+    prefix: str
+    incarnation: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Which task writes: Spark's partition id and attempt number, in which run."""
+
+    run: Run
+    number: int
+    attempt: int
+
+
+class Writer(ABC):
+    """Writes one shard of one sink's output. Opened when the shard's first rows come."""
+
+    @abstractmethod
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Write rows; the columns are those that ``Sink.columns`` gave, in that order."""
+
+    @abstractmethod
+    def prepare(self) -> Mapping[str, Any] | None:
+        """Pre-commit: return only when every row is proven durable and only the verdict is missing.
+
+        Returns:
+            What the committer needs to commit or abort without this writer, as JSON values; None for a sink
+            that takes no part in the decision (its rows must be where they belong when this returns).
+
+        Raises:
+            PreCommitError: It cannot be proven. Nothing may become visible.
+        """
+
+    @abstractmethod
+    def abort(self) -> None:
+        """The task failed: undo what can be undone here. Must not raise; the driver aborts by handle as well."""
+
+
+class WriterFactory(Protocol):
+    """Opens writers in tasks. Travels to Spark's workers, so it must pickle."""
+
+    def __call__(self, shard: Shard) -> Writer:
+        """Open the writer of one shard."""
+        ...
+
+
+class Committer(ABC):
+    """Commits or aborts in the driver, from committables alone."""
+
+    @abstractmethod
+    def preflight(self) -> None:
+        """Prove, before anything is written, that prepare, commit and abort will be allowed.
+
+        Raises:
+            KafkaRightsError, ConfigurationError: A right is missing or a setting cannot work; the message names it.
+        """
+
+    def read_mark(self) -> str | None:
+        """The job's mark outside its checkpoint, or None where the system cannot keep one."""
+        return None
+
+    def write_mark(self, mark: str) -> None:  # noqa: B027 - not every system can
+        """Keep the job's mark outside its checkpoint. Best effort; must not raise."""
+
+    @abstractmethod
+    def seal(self, committables: Sequence[Committable]) -> list[Committable]:
+        """Add what only the driver knows to fresh committables, before they are checked and decided."""
+
+    @abstractmethod
+    def check(self, committables: Sequence[Committable], run: Run, age_s: float) -> str | None:
+        """Compare every pre-commit with what the system shows; what is wrong, or None.
+
+        Args:
+            committables: All of the epoch's committables of this sink that hold a transaction.
+            run: The run that wrote them.
+            age_s: Seconds since the run began, by a monotonic clock.
+
+        Raises:
+            EpochTooLongError: The transactions may expire before they are committed, now and at every retry.
+        """
+
+    @abstractmethod
+    def commit(self, committables: Sequence[Committable]) -> Mapping[Participant, Reply]:
+        """Send one commit for each. Idempotent. No answer is RETRY."""
+
+    @abstractmethod
+    def abort(self, committables: Sequence[Committable]) -> None:
+        """Abort each, exactly this transaction and no later one under the same name. Idempotent; best effort."""
+
+    @abstractmethod
+    def abort_run(self, run: Run) -> None:
+        """Abort all open transactions of one run: those of tasks that died left no committable. Best effort."""
+
+    @abstractmethod
+    def outcomes(self, committables: Sequence[Committable]) -> Mapping[Participant, Evidence]:
+        """What is known of each now. COMMITTED and ABORTED need positive evidence; absence proves nothing."""
+
+    @abstractmethod
+    def lingering(self, incarnation: int, spared: Sequence[Committable]) -> Sequence[Committable]:
+        """Open transactions of this job that incarnations older than this left, without the spared ones.
+
+        Only looks. The caller asks the journal once more whether its start is still the newest, and then passes
+        the answer to ``abort``: so a driver that slept in between cannot hit a newer one's transactions.
+        """
+
+
+class Sink(ABC):
+    """Where an output goes.
+
+    Attributes:
+        name: Unique within the job; part of transactional ids and of the journal.
+        guarantee: What is promised.
+    """
+
+    name: str
+    guarantee: Guarantee
+
+    @property
+    def participates(self) -> bool:
+        """Whether the sink takes part in the decision."""
+        return self.guarantee is Guarantee.EXACTLY_ONCE
+
+    @abstractmethod
+    def connect(self) -> str:
+        """Open connections in the driver and check what can be checked there; the system's lasting id.
+
+        Raises:
+            OnceflowError: It cannot work, and why.
+        """
+
+    @abstractmethod
+    def committer(self, prefix: str, job_id: str) -> Committer:
+        """What commits this sink's part; only for a sink that takes part in the decision, after ``connect``."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of what ``connect`` opened."""
+
+    @abstractmethod
+    def columns(self, names: Sequence[str]) -> list[Column]:
+        """What a writer gets of each row, from the columns of the output's DataFrame.
+
+        Args:
+            names: The DataFrame's column names.
+
+        Raises:
+            ConfigurationError: A column that the sink needs is not there.
+        """
+
+    @abstractmethod
+    def writer_factory(self) -> WriterFactory:
+        """What opens this sink's writers in tasks."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """The sink in a few words, without secrets."""

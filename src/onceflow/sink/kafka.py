@@ -1,0 +1,292 @@
+"""KafkaSink: what a user writes to send rows to Kafka, and the checks that it will work.
+
+Must not know: the journal, how epochs run. Its writers are in ``kafka_writer``, its committer in ``kafka_committer``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from onceflow.errors import ConfigurationError, KafkaError, RefusedSettingError
+from onceflow.kafka.client import KafkaClient
+from onceflow.kafka.cluster import KafkaCluster
+from onceflow.settings import duration_ms
+from onceflow.sink.contract import Committer, Guarantee, Sink
+from onceflow.sink.kafka_committer import KafkaCommitter
+from onceflow.sink.kafka_writer import KafkaWriterFactory
+from onceflow.source.formats import Format, Json, Text
+from onceflow.twophase.transactional_id import SINK_NAME
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+log = logging.getLogger(__name__)
+
+_BROKER_DEFAULT_MAX_TIMEOUT_MS = 900_000
+_TRANSACTIONS = "the two-phase commit needs it to be as it sets it"
+_CLUSTER = "it belongs to the cluster"
+# librdkafka's producer settings that would break the guarantee: why, and what to do instead.
+_REFUSED: Mapping[str, tuple[str, str]] = {
+    "transactional.id": (_TRANSACTIONS, "use Job(transactional_id_prefix=...)"),
+    "transaction.timeout.ms": ("it is checked against the broker's maximum", "use transaction_timeout="),
+    "enable.idempotence": ("without it a retry inside librdkafka doubles records", "remove it"),
+    "acks": ("a record that only the leader has is lost with it", "remove it: it is always all"),
+    "request.required.acks": ("a record that only the leader has is lost with it", "remove it: it is always all"),
+    "max.in.flight": ("librdkafka sets it for idempotence", "remove it"),
+    "max.in.flight.requests.per.connection": ("librdkafka sets it for idempotence", "remove it"),
+    "retries": ("a record that is not tried again fails its epoch", "remove it"),
+    "message.send.max.retries": ("a record that is not tried again fails its epoch", "remove it"),
+    "delivery.report.only.error": ("the pre-commit is proven by a delivery report", "remove it"),
+    "statistics.interval.ms": ("the pre-commit is proven by statistics", "remove it"),
+    "enable.gapless.guarantee": (_TRANSACTIONS, "remove it"),
+    "partitioner": ("it is murmur2_random, as in every Java producer", "use partition= for partitions of your own"),
+    "bootstrap.servers": (_CLUSTER, "use KafkaCluster"),
+    "metadata.broker.list": (_CLUSTER, "use KafkaCluster"),
+    "security.protocol": (_CLUSTER, "use KafkaCluster"),
+}
+_REFUSED_PREFIXES = ("sasl.", "ssl.")
+
+
+@dataclass(frozen=True)
+class NewTopic:
+    """How to make a topic that does not exist.
+
+    Attributes:
+        partitions: Number of partitions.
+        replication_factor: Copies; None takes the broker's default.
+        config: Topic settings.
+    """
+
+    partitions: int
+    replication_factor: int | None = None
+    config: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+class KafkaSink(Sink):
+    """Rows to a Kafka topic.
+
+    Args:
+        cluster: Where to.
+        topic: The topic.
+        key: Column or columns of the record key; None writes no key. One column is written as text, several as a JSON
+            object, unless ``key_format`` says otherwise.
+        value: Format of the record value: ``Json()`` (an object of all columns that are not named below),
+            ``Text()`` or ``Raw()`` (of exactly one column).
+        key_format: Format of the key.
+        value_columns: Columns of the value; None takes all that are not named by ``headers``, ``timestamp``,
+            ``partition`` or ``topic_column``. Key columns stay in the value.
+        headers: A column of type ``array<struct<key: string, value: binary>>``.
+        timestamp: A column of type ``timestamp``: the record's time. None lets the client take the present time.
+        partition: A column of type ``int``; null lets the partitioner choose by key (murmur2, as Java's does).
+        topic_column: A string column: the topic of each row, ``topic`` where it is null. Topics must exist.
+        name: The sink's name, unique in the job: letters, digits, ``.``, ``_``, ``-``. The topic by default.
+        guarantee: ``"exactly-once"``, ``"at-least-once"`` or ``"none"``.
+        transaction_timeout: How long the broker keeps an undecided transaction: ``"10 min"``, seconds, or None for
+            the most that the broker allows (``transaction.max.timeout.ms``). A job that is down for longer
+            finds its decided transactions expired.
+        create_topic: Make the topic like this if it does not exist; None refuses to start.
+        producer: More librdkafka settings, for example ``{"compression.type": "zstd"}``.
+
+    Raises:
+        RefusedSettingError: A producer setting would break the guarantee.
+        ConfigurationError: A name or a combination that cannot work.
+    """
+
+    def __init__(
+        self,
+        cluster: KafkaCluster,
+        topic: str,
+        *,
+        key: str | Sequence[str] | None = None,
+        value: Format | None = None,
+        key_format: Format | None = None,
+        value_columns: Sequence[str] | None = None,
+        headers: str | None = None,
+        timestamp: str | None = None,
+        partition: str | None = None,
+        topic_column: str | None = None,
+        name: str | None = None,
+        guarantee: Guarantee | str = Guarantee.EXACTLY_ONCE,
+        transaction_timeout: str | float | None = None,
+        create_topic: NewTopic | None = None,
+        producer: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        self.cluster = cluster
+        self.topic = topic
+        self.name = name or topic
+        self.guarantee = _guarantee(guarantee)
+        self._key = () if key is None else (key,) if isinstance(key, str) else tuple(key)
+        self._key_format = key_format or (Text() if len(self._key) == 1 else Json())
+        self._value = value or Json()
+        self._value_columns = value_columns
+        self._headers, self._timestamp = headers, timestamp
+        self._partition, self._topic_column = partition, topic_column
+        self._timeout_ms = None if transaction_timeout is None else duration_ms(transaction_timeout)
+        self._create_topic = create_topic
+        self._producer = _checked(producer)
+        self._client: KafkaClient | None = None
+        if SINK_NAME.fullmatch(self.name) is None:
+            raise ConfigurationError(
+                f"a sink cannot be named {self.name!r}",
+                cause="its name is part of transactional ids: letters, digits, '.', '_' and '-', at most 100",
+                action="give it another name with name=",
+            )
+
+    def describe(self) -> str:
+        """The sink in a few words."""
+        return f"Kafka topic {self.topic} ({self.guarantee})"
+
+    # -- rows -------------------------------------------------------------------------------------
+
+    def columns(self, names: Sequence[str]) -> list[Column]:
+        """The columns of ``kafka_writer.COLUMNS``, from the output's."""
+        from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+        named = {c for c in (self._headers, self._timestamp, self._partition, self._topic_column) if c is not None}
+        value = list(self._value_columns) if self._value_columns is not None else [n for n in names if n not in named]
+        missing = [c for c in (*self._key, *named, *value) if c not in names]
+        if missing:
+            raise ConfigurationError(
+                f"sink {self.name} needs column {', '.join(map(repr, missing))}, which its output does not have",
+                cause=f"the output has {', '.join(names)}",
+                action="select the column in the stream function, or name another one at the sink",
+            )
+
+        def taken(column: str | None, cast: str) -> Column:
+            return F.lit(None).cast(cast) if column is None else F.col(f"`{column}`").cast(cast)
+
+        fixed = F.lit(self.topic)
+        topic = fixed if self._topic_column is None else F.coalesce(taken(self._topic_column, "string"), fixed)
+        key = self._key_format.encode(self._key) if self._key else F.lit(None).cast("binary")
+        timestamp = (
+            F.lit(None).cast("long") if self._timestamp is None else F.unix_millis(taken(self._timestamp, "timestamp"))
+        )
+        return [
+            topic.alias("topic"),
+            taken(self._partition, "int").alias("partition"),
+            key.alias("key"),
+            self._value.encode(value).alias("value"),
+            taken(self._headers, "array<struct<key:string,value:binary>>").alias("headers"),
+            timestamp.alias("timestamp"),
+        ]
+
+    def writer_factory(self) -> KafkaWriterFactory:
+        """What opens this sink's writers in tasks."""
+        config = {
+            # Java's default; librdkafka's own would put keys on other partitions than every Java producer.
+            "partitioner": "murmur2_random",
+            # librdkafka's default would let a task's queue grow to 1 GiB.
+            "queue.buffering.max.kbytes": 65_536,
+            "linger.ms": 20,
+        }
+        config |= self._producer | self.cluster.for_librdkafka()
+        if self.guarantee is not Guarantee.NONE:
+            config["acks"] = "all"
+        return KafkaWriterFactory(self.name, self.guarantee, config, self._transaction_timeout_ms())
+
+    # -- the driver's side ------------------------------------------------------------------------
+
+    def connect(self) -> str:
+        """Connect, and check the topic and the time-out; the cluster's id."""
+        client = KafkaClient(self.cluster)
+        try:
+            self._client = client
+            self._require_topic(client)
+            if self.participates:
+                self._require_timeout(client)
+                self._warn_of_compaction(client)
+        except BaseException:
+            self.close()
+            raise
+        return client.cluster_id
+
+    def committer(self, prefix: str, job_id: str) -> Committer:
+        """What commits this sink's transactions."""
+        if self._client is None:
+            raise RuntimeError("connect() comes first")
+        timeout_ms = self._transaction_timeout_ms()
+        return KafkaCommitter(self._client, self.name, self.topic, prefix, job_id, timeout_ms)
+
+    def close(self) -> None:
+        """Close the driver's connection."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _transaction_timeout_ms(self) -> int:
+        return self._timeout_ms or _BROKER_DEFAULT_MAX_TIMEOUT_MS
+
+    def _require_topic(self, client: KafkaClient) -> None:
+        if self.topic in client.topics([self.topic]):
+            return
+        if self._create_topic is None:
+            raise ConfigurationError(
+                f"topic {self.topic} of sink {self.name} does not exist",
+                cause="it was not made yet, or this user may not describe it; create_topic is None",
+                action="make the topic, or pass create_topic=NewTopic(partitions=...)",
+                topic=self.topic,
+            )
+        new = self._create_topic
+        request = {"num_partitions": new.partitions, "replication_factor": new.replication_factor or -1}
+        configs = {"configs": dict(new.config)} if new.config else {}
+        try:
+            client.admin.create_topics({self.topic: request | configs})
+        except Exception as error:
+            if self.topic in client.topics([self.topic]):
+                return  # somebody else made it at the same moment
+            raise KafkaError(
+                f"topic {self.topic} of sink {self.name} could not be made: {type(error).__name__}",
+                cause=f"create_topic is {new}; this user may lack the right CREATE, or the brokers are too few",
+                action="make the topic by hand, or correct create_topic",
+                topic=self.topic,
+            ) from error
+        while self.topic not in client.topics([self.topic]):
+            client.wait_a_little()
+
+    def _require_timeout(self, client: KafkaClient) -> None:
+        told = client.broker_config("transaction.max.timeout.ms")
+        allowed = int(told) if told and told.isdigit() else None
+        if self._timeout_ms is None:
+            self._timeout_ms = allowed or _BROKER_DEFAULT_MAX_TIMEOUT_MS
+        elif allowed is not None and self._timeout_ms > allowed:
+            raise ConfigurationError(
+                f"transaction_timeout of sink {self.name} is {self._timeout_ms} ms; the broker allows {allowed} ms",
+                cause=f"transaction.max.timeout.ms={allowed} on the broker",
+                action=f"raise it on the brokers, or set transaction_timeout to at most {allowed / 1000:g} s",
+            )
+
+    def _warn_of_compaction(self, client: KafkaClient) -> None:
+        policy = client.topic_configs([self.topic]).get(self.topic, {}).get("cleanup.policy", "")
+        if "compact" in policy:
+            log.warning(
+                "topic %s of sink %s has cleanup.policy=%s: compaction may remove the record by which a lost "
+                "transaction is told from a committed one; then recovery stops and asks (raise "
+                "min.compaction.lag.ms above the longest time that the job may be down)",
+                self.topic,
+                self.name,
+                policy,
+            )
+
+
+def _guarantee(value: Guarantee | str) -> Guarantee:
+    try:
+        return Guarantee(value)
+    except ValueError:
+        raise ConfigurationError(
+            f"there is no guarantee {value!r}",
+            action=f"choose one of {', '.join(repr(str(g)) for g in Guarantee)}",
+        ) from None
+
+
+def _checked(producer: Mapping[str, Any]) -> dict[str, Any]:
+    for key in producer:
+        why, instead = _REFUSED.get(key, ("", ""))
+        if not why and key.startswith(_REFUSED_PREFIXES):
+            why, instead = _CLUSTER, "use KafkaCluster"
+        if why:
+            raise RefusedSettingError(f"producer setting {key} is refused: {why}", action=instead, setting=key)
+    return dict(producer)

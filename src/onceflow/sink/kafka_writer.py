@@ -1,0 +1,326 @@
+"""The Kafka sink's writers: librdkafka inside Spark's Python workers.
+
+Must not know: the journal, other shards, kafka-python. A writer opens one producer, writes one transaction (or none),
+and lets the producer go: closing it after the pre-commit would abort the transaction (librdkafka 2.16).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from onceflow.errors import KafkaRightsError, KafkaUnavailableError, OnceflowError, PreCommitError
+from onceflow.sink.contract import Guarantee, Shard, Writer
+from onceflow.twophase.transactional_id import name_transaction
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+log = logging.getLogger(__name__)
+
+COLUMNS = ("topic", "partition", "key", "value", "headers", "timestamp")
+"""What a writer gets of each row: string, int or null, binary or null, binary or null, array or null, ms or null."""
+
+_SERVE_EVERY = 2_000  # records between two looks at librdkafka's events
+_ANY_PARTITION = -1
+_NO_TIMESTAMP = 0
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaWriterFactory:
+    """Opens the writers of one Kafka sink. Pickled by Spark for its workers; never written anywhere durable.
+
+    Attributes:
+        sink: The sink's name.
+        guarantee: Which kind of writer.
+        config: librdkafka's settings, secrets included.
+        transaction_timeout_ms: How long the broker keeps an undecided transaction.
+    """
+
+    sink: str
+    guarantee: Guarantee
+    config: Mapping[str, Any] = field(repr=False)
+    transaction_timeout_ms: int = 900_000
+
+    def __call__(self, shard: Shard) -> Writer:
+        """Open the writer of one shard."""
+        if self.guarantee is Guarantee.EXACTLY_ONCE:
+            run = shard.run
+            name = name_transaction(
+                run.prefix, run.job_id, run.incarnation, self.sink, shard.number, run.epoch, shard.attempt
+            )
+            return TransactionWriter(name, self.config, self.transaction_timeout_ms)
+        return PlainWriter(self.config, checked=self.guarantee is Guarantee.AT_LEAST_ONCE)
+
+
+class TransactionWriter(Writer):
+    """Writes one transaction and proves its pre-commit.
+
+    A delivery that failed does not show in ``flush()`` and not in a commit sent by somebody else, so the proof is:
+    flush left nothing; in statistics made after that the transaction is still InTransaction under the producer id
+    and epoch that it began with; and the acknowledged records of all partitions add up to those produced.
+
+    Args:
+        transactional_id: The transaction's name.
+        config: librdkafka's settings.
+        timeout_ms: ``transaction.timeout.ms``.
+    """
+
+    def __init__(self, transactional_id: str, config: Mapping[str, Any], timeout_ms: int) -> None:
+        from confluent_kafka import KafkaException, Producer  # noqa: PLC0415 - only in a worker
+
+        self._name = transactional_id
+        self._timeout_s = timeout_ms / 1000
+        self._statistics = ""
+        self._statistics_seen = 0
+        self._problem = ""
+        self._produced = 0
+        self._held: _Record | None = None
+        self._witness: tuple[str, int, int] | None = None
+        self._producer = Producer(
+            dict(config)
+            | {
+                "transactional.id": transactional_id,
+                "transaction.timeout.ms": timeout_ms,
+                # The producer id and epoch, and the proof, come by statistics; nothing else says them.
+                "statistics.interval.ms": 5,
+                "stats_cb": self._on_statistics,
+                "error_cb": self._on_error,
+                # With the default librdkafka waits on a timer for the coordinator's connection: 60 to 510 ms.
+                "enable.sparse.connections": False,
+            }
+        )
+        try:
+            self._producer.init_transactions(min(60.0, self._timeout_s))
+            self._producer.begin_transaction()
+        except KafkaException as error:
+            raise self._failed("could not begin a transaction", error) from error
+        first = self._next_statistics(lambda eos: eos["producer_id"] >= 0)["eos"]
+        self._identity = (first["producer_id"], first["producer_epoch"])
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Produce the rows. The last one is held back, so that it can carry the witness's callback."""
+        for record in _records(rows):
+            if self._held is not None:
+                self._produce(self._held)
+            self._held = record
+
+    def prepare(self) -> Mapping[str, Any]:
+        """Send everything and prove that it is in the log.
+
+        Raises:
+            PreCommitError: A record was refused, or the proof does not add up.
+        """
+        if self._held is not None:
+            self._produce(self._held, witness=True)
+            self._held = None
+        deadline = time.monotonic() + self._timeout_s
+        while self._producer.flush(1.0) > 0:
+            if time.monotonic() > deadline:
+                raise self._failed(f"{len(self._producer)} records were not acknowledged in {self._timeout_s:.0f} s")
+        partitions = self._proof()
+        if self._witness is None or self._witness[2] < 0:
+            raise self._failed(f"the last record's offset is not known: {self._witness}")
+        topic, partition, offset = self._witness
+        producer_id, producer_epoch = self._identity
+        del self._producer  # no close(): that would abort what has just been prepared
+        return {
+            "id": self._name,
+            "producer_id": producer_id,
+            "producer_epoch": producer_epoch,
+            "partitions": [[t, p] for t, p in partitions],
+            "witness": {"topic": topic, "partition": partition, "offset": offset},
+        }
+
+    def abort(self) -> None:
+        """Abort the transaction; ``close()`` does that, too."""
+        producer = getattr(self, "_producer", None)
+        if producer is not None:
+            producer.purge()
+            producer.close()
+
+    def _proof(self) -> list[tuple[str, int]]:
+        """The partitions written, after the statistics have proven that all records are in the log."""
+        self._drain()
+        statistics = self._next_statistics(lambda _: True, skip=1)
+        eos = statistics["eos"]
+        if eos["txn_state"] != "InTransaction":
+            raise self._failed(f"the transaction is in state {eos['txn_state']}")
+        if (eos["producer_id"], eos["producer_epoch"]) != self._identity:
+            raise self._failed(f"the transaction changed from {self._identity} to {eos}")
+        acknowledged, partitions = 0, []
+        for name, topic in statistics["topics"].items():
+            for number, partition in topic["partitions"].items():
+                if int(number) >= 0 and partition["txmsgs"] > 0:
+                    acknowledged += partition["acked_msgid"]
+                    partitions.append((name, int(number)))
+        if acknowledged != self._produced:
+            raise self._failed(f"{acknowledged} of {self._produced} records were acknowledged")
+        return sorted(partitions)
+
+    def _drain(self) -> None:
+        """Take the statistics that were queued before: they may be older than the flush."""
+        seen = -1
+        while seen != self._statistics_seen:
+            seen = self._statistics_seen
+            self._producer.poll(0)
+
+    def _next_statistics(self, wanted: Any, skip: int = 0) -> Any:
+        """The next statistics for which ``wanted(eos)`` holds, after skipping some.
+
+        One more is skipped behind a drain, because the first may have been begun before it.
+        """
+        deadline = time.monotonic() + 30.0
+        seen = self._statistics_seen
+        while time.monotonic() < deadline:
+            self._producer.poll(0.05)
+            if self._statistics_seen > seen:
+                seen = self._statistics_seen
+                if skip > 0:
+                    skip -= 1
+                    continue
+                statistics = json.loads(self._statistics)
+                if wanted(statistics["eos"]):
+                    return statistics
+        raise self._failed("librdkafka gave no statistics for 30 s")
+
+    def _produce(self, record: _Record, *, witness: bool = False) -> None:
+        callback = {"on_delivery": self._on_witness} if witness else {}
+        _produce(self._producer, record, callback)
+        self._produced += 1
+        if self._produced % _SERVE_EVERY == 0:
+            self._producer.poll(0)
+
+    def _on_statistics(self, text: str) -> None:
+        self._statistics = text
+        self._statistics_seen += 1
+
+    def _on_error(self, error: Any) -> None:
+        self._problem = self._problem or str(error)
+
+    def _on_witness(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self._problem = f"{message.topic()}: {error}"
+        else:
+            self._witness = (message.topic(), message.partition(), message.offset())
+
+    def _failed(self, why: str, error: Exception | None = None) -> OnceflowError:
+        kind = _kind_of(error)
+        said = f"; librdkafka said: {self._problem}" if self._problem else ""
+        because = f" ({error.args[0]})" if error is not None and error.args else ""
+        return kind(
+            f"transaction {self._name} could not be pre-committed: {why}{because}{said}",
+            harmless="a broker was restarted: the epoch is run again",
+            cause="a record that the broker refuses (larger than the topic's max.message.bytes, no right to write, "
+            "no such topic), or brokers that did not answer",
+            action="nothing of this epoch is visible; mend the cause and start the job again",
+            transactional_id=self._name,
+        )
+
+
+class PlainWriter(Writer):
+    """Writes without a transaction: at-least-once when ``checked``, otherwise with no guarantee.
+
+    Args:
+        config: librdkafka's settings.
+        checked: Whether a record that the broker refused fails the epoch.
+    """
+
+    def __init__(self, config: Mapping[str, Any], *, checked: bool) -> None:
+        from confluent_kafka import Producer  # noqa: PLC0415 - only in a worker
+
+        self._checked = checked
+        self._refused = 0
+        self._first = ""
+        self._count = 0
+        # Only failures are reported, so a callback on every record costs nothing while all goes well.
+        self._producer = Producer(dict(config) | {"enable.idempotence": checked, "delivery.report.only.error": True})
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Produce the rows."""
+        callback = {"on_delivery": self._on_refused}
+        for record in _records(rows):
+            _produce(self._producer, record, callback)
+            self._count += 1
+            if self._count % _SERVE_EVERY == 0:
+                self._producer.poll(0)
+
+    def prepare(self) -> None:
+        """Wait for the brokers' answers.
+
+        Raises:
+            PreCommitError: A record was refused or not answered, and the sink is at-least-once.
+        """
+        left = self._producer.flush(300.0)
+        if self._checked and (left or self._refused):
+            raise PreCommitError(
+                f"{self._refused + left} of {self._count} records were not written: {self._first or 'no answer'}",
+                harmless="a broker was restarted: the epoch is run again",
+                cause="a record that the broker refuses, or brokers that did not answer",
+                action="mend the cause and start the job again; records of this epoch may be written twice "
+                "(guarantee='at-least-once')",
+            )
+        if left or self._refused:
+            log.warning(
+                "%d of %d records were not written: %s (guarantee='none')",
+                self._refused + left,
+                self._count,
+                self._first,
+            )
+
+    def abort(self) -> None:
+        """Nothing can be undone."""
+
+    def _on_refused(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self._refused += 1
+            self._first = self._first or f"{message.topic()}: {error}"
+
+
+_Record = tuple[str, int | None, bytes | None, bytes | None, list[dict[str, Any]] | None, int | None]
+
+
+def _records(rows: pa.RecordBatch) -> Iterator[_Record]:
+    return zip(*(column.to_pylist() for column in rows.columns), strict=True)
+
+
+def _produce(producer: Any, record: _Record, callback: Mapping[str, Any]) -> None:
+    """Hand one record to librdkafka, waiting while its queue (our memory) is full."""
+    topic, partition, key, value, headers, timestamp = record
+    while True:
+        try:
+            producer.produce(
+                topic,
+                value,
+                key,
+                _ANY_PARTITION if partition is None else partition,
+                headers=None if headers is None else [(h["key"], h["value"]) for h in headers],
+                timestamp=_NO_TIMESTAMP if timestamp is None else timestamp,
+                **callback,
+            )
+        except BufferError:
+            producer.poll(0.1)
+        else:
+            return
+
+
+def _kind_of(error: Exception | None) -> type[OnceflowError]:
+    """Which of our errors a KafkaException is."""
+    from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - only in a worker
+
+    if not isinstance(error, KafkaException):
+        return PreCommitError
+    code = error.args[0].code()
+    if code in (
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    ):
+        return KafkaRightsError
+    if code in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):  # noqa: SLF001
+        return KafkaUnavailableError
+    return PreCommitError

@@ -1,0 +1,135 @@
+"""The task's side of an epoch: one Spark task's share of every sink's output.
+
+Must not know: any particular sink, the journal, the driver. It runs in Spark's Python workers, gets Arrow batches with
+one struct column for each sink (null where a row is not for that sink), and hands back one committable for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onceflow.sink.contract import Run, Shard, Writer, WriterFactory
+from onceflow.twophase.committable import Committable, Participant
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+RESULT_SCHEMA = "committable string"
+"""What each task returns: one row for each sink, ``Committable.dumps``."""
+
+DIGEST = "digest"
+"""The last field of each sink's struct: a 64-bit hash of the row as the sink gets it."""
+
+_WRAP = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One sink as a task sees it: its name and what opens its writers."""
+
+    sink: str
+    open: WriterFactory
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What runs in every task of an epoch's plan; a callable for ``DataFrame.mapInArrow``.
+
+    Attributes:
+        outputs: The sinks, in the order of the struct columns.
+        run: Which run of which epoch.
+        write: False: write nothing, only count and digest.
+        silent: Participants that write nothing although ``write`` is true.
+    """
+
+    outputs: tuple[Output, ...]
+    run: Run
+    write: bool = True
+    silent: frozenset[Participant] = frozenset()
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write one shard of every sink's output and yield the committables."""
+        from pyspark import TaskContext  # noqa: PLC0415 - only in a worker
+
+        context = TaskContext.get()
+        if context is None:
+            raise RuntimeError("a shard is written inside a Spark task")
+        shard = Shard(self.run, context.partitionId(), context.attemptNumber())
+        yield _as_batch(self.write_shard(shard, batches))
+
+    def write_shard(self, shard: Shard, batches: Iterable[pa.RecordBatch]) -> list[Committable]:
+        """Write the shard's rows and pre-commit every sink's part of it.
+
+        Raises:
+            PreCommitError: A sink could not prove its part. All parts of this shard are aborted.
+        """
+        parts = [_Part(output, shard, self._is_silent(output.sink, shard.number)) for output in self.outputs]
+        try:
+            for batch in batches:
+                for part, column in zip(parts, batch.columns, strict=True):
+                    part.write(column)
+            return [part.prepare() for part in parts]
+        except BaseException:
+            for part in parts:
+                part.abort()
+            raise
+
+    def _is_silent(self, sink: str, number: int) -> bool:
+        return not self.write or Participant((sink, number)) in self.silent
+
+
+class _Part:
+    """One sink's part of a shard: counts, digests, and writes unless it is silent."""
+
+    def __init__(self, output: Output, shard: Shard, silent: bool) -> None:
+        self._output = output
+        self._shard = shard
+        self._silent = silent
+        self._writer: Writer | None = None
+        self._rows = 0
+        self._digest = 0
+
+    def write(self, structs: pa.StructArray) -> None:
+        if structs.null_count:
+            structs = structs.drop_null()
+        if not len(structs):
+            return
+        fields = structs.flatten()
+        self._rows += len(structs)
+        self._digest = (self._digest + wrapping_sum(fields[-1])) & _WRAP
+        if self._silent:
+            return
+        if self._writer is None:
+            self._writer = self._output.open(self._shard)
+        self._writer.write(_batch_of(structs.type, fields[:-1]))
+
+    def prepare(self) -> Committable:
+        transaction = None if self._writer is None else self._writer.prepare()
+        return Committable(
+            self._output.sink, self._shard.number, self._shard.attempt, self._rows, self._digest, transaction
+        )
+
+    def abort(self) -> None:
+        if self._writer is not None:
+            self._writer.abort()
+
+
+def wrapping_sum(hashes: pa.Array) -> int:
+    """The sum of 64-bit hashes modulo 2**64. Order-free, so a shard's rows may come in any order."""
+    import pyarrow.compute as pc  # noqa: PLC0415 - only in a worker
+
+    return int(pc.sum(hashes).as_py() or 0) & _WRAP
+
+
+def _batch_of(struct: pa.StructType, fields: Sequence[pa.Array]) -> pa.RecordBatch:
+    import pyarrow as pa  # noqa: PLC0415 - only in a worker
+
+    return pa.RecordBatch.from_arrays(list(fields), names=[struct.field(i).name for i in range(len(fields))])
+
+
+def _as_batch(committables: Iterable[Committable]) -> pa.RecordBatch:
+    import pyarrow as pa  # noqa: PLC0415 - only in a worker
+
+    return pa.RecordBatch.from_arrays([pa.array([c.dumps() for c in committables], pa.string())], ["committable"])
