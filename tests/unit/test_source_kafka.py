@@ -30,7 +30,7 @@ def test_safe_by_default():
 def test_topics():
     """One name, several, or a pattern."""
     assert options(["a", "b.c"])["subscribe"] == "a,b.c"
-    assert options(re.compile("pay.*"))["subscribePattern"] == "pay.*"
+    assert options(re.compile("pay.*"))["subscribePattern"] == "^(?:pay.*)$"
 
 
 @pytest.mark.parametrize("topics", ["", "a,b", "a b", [], ["a", "a"], ["a", 5], re.compile("a", re.IGNORECASE)])

@@ -188,7 +188,8 @@ class KafkaSource:
         options["kafka.isolation.level"] = self.isolation
         options["failOnDataLoss"] = "true"
         if isinstance(self.topics, re.Pattern):
-            options["subscribePattern"] = self.topics.pattern
+            # Spark takes every topic that has a match anywhere in its name.
+            options["subscribePattern"] = f"^(?:{self.topics.pattern})$"
         else:
             options["subscribe"] = ",".join(self.topics)
         if isinstance(self.start, datetime):

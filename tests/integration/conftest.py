@@ -1,0 +1,80 @@
+"""One broker and one SparkSession for all integration tests of a run, and the means to fill and to drain a topic."""
+
+import os
+import sys
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+from confluent_kafka import Producer
+from kafka.admin import KafkaAdminClient, NewTopic
+from pyspark.sql import SparkSession
+
+from onceflow.devcluster import DevCluster
+from onceflow.jars import spark_jars
+from onceflow.kafka.cluster import KafkaCluster
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[DevCluster]:
+    """A real broker; ``broker.bootstrap_servers`` is its address. Tests use topics of their own."""
+    with DevCluster() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def cluster(broker: DevCluster) -> KafkaCluster:
+    """The broker's setting."""
+    return KafkaCluster(broker.bootstrap_servers)
+
+
+@pytest.fixture(scope="session")
+def admin(cluster: KafkaCluster) -> Iterator[KafkaAdminClient]:
+    """An open kafka-python client."""
+    client = cluster.admin()
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A SparkSession with the connector's jars, on two cores."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("onceflow tests")
+        .config("spark.jars", ",".join(str(jar) for jar in spark_jars()))
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")  # the tests make queries fail on purpose
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def new_topic(admin: KafkaAdminClient) -> Callable[..., str]:
+    """``new_topic(partitions=1)`` makes a topic and gives its name."""
+
+    def make(partitions: int = 1, name: str | None = None) -> str:
+        name = name or f"test-{uuid.uuid4().hex[:10]}"
+        admin.create_topics([NewTopic(name, partitions, 1)])
+        admin.wait_for_topics([name])
+        return name
+
+    return make
+
+
+@pytest.fixture
+def produce(cluster: KafkaCluster) -> Callable[..., None]:
+    """``produce(topic, values, partition=0, **more)`` writes records and waits until the broker has them all."""
+
+    def write(topic: str, values: Sequence[bytes | str | None], partition: int = 0, **more: object) -> None:
+        producer = Producer(cluster.for_librdkafka())
+        for value in values:
+            producer.produce(topic, value, partition=partition, **more)
+        assert producer.flush(30) == 0
+
+    return write
