@@ -26,6 +26,10 @@ class SparkCheckpoint:
         """Whether Spark has ever planned an epoch here."""
         return bool(_epochs(self._offsets))
 
+    def is_stateful(self) -> bool:
+        """Whether the query keeps state. Spark makes ``state/`` when it plans the first epoch of one that does."""
+        return (self.folder / "state").is_dir()
+
     def newest_commit(self) -> int | None:
         """The newest epoch that Spark has recorded as done."""
         return max(_epochs(self._commits), default=None)

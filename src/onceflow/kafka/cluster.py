@@ -101,7 +101,8 @@ class KafkaCluster(BaseModel):
     (Spark's workers need them); ``repr``, ``str``, ``description()`` and JSON never show them.
 
     The ``ssl_*`` files are PEM, and must be readable under the same path in the driver and on every worker.
-    ``ssl_key`` is PKCS #8 ("BEGIN PRIVATE KEY" or "BEGIN ENCRYPTED PRIVATE KEY"), since Java reads no other.
+    ``ssl_key`` is PKCS #8 ("BEGIN PRIVATE KEY", or "BEGIN ENCRYPTED PRIVATE KEY" other than PBES2), since Java
+    reads no other.
     Without ``ssl_ca`` each client trusts its system's authorities. They must also trust the certificate of an
     OAuth token endpoint.
 
@@ -190,7 +191,13 @@ class KafkaCluster(BaseModel):
             if "-----BEGIN PRIVATE KEY" not in text and "-----BEGIN ENCRYPTED PRIVATE KEY" not in text:
                 self._refuse(
                     f"has a private key in {self.ssl_key} that Java cannot read: not PKCS #8",
-                    "convert it with: openssl pkcs8 -topk8",
+                    "convert it with: openssl pkcs8 -topk8 -nocrypt",
+                )
+            if _is_pbes2(text):
+                self._refuse(
+                    f"has a private key in {self.ssl_key} that Java's Kafka client cannot decrypt: PBES2",
+                    "give it without a password, in a file that only the job may read (openssl pkcs8 -topk8 "
+                    "-nocrypt), or encrypt it as Java can read it (openssl pkcs8 -topk8 -v1 PBE-SHA1-3DES)",
                 )
         return self
 
@@ -319,56 +326,95 @@ class KafkaCluster(BaseModel):
             KafkaRightsError: The broker refused the login.
             KafkaUnavailableError: No broker answered in time (also: the TLS handshake failed).
         """
-        from kafka.admin import KafkaAdminClient  # noqa: PLC0415 - workers never need kafka-python
-        from kafka.errors import KafkaTimeoutError  # noqa: PLC0415
-        from kafka.net.compat import KafkaNetClient  # noqa: PLC0415
+        from kafka.errors import KafkaTimeoutError  # noqa: PLC0415 - workers never need kafka-python
 
         deadline = time.monotonic() + timeout_s
-        round_s = 2.0
+        round_s = 1.0
         while True:
-            opened: list[Any] = []
-
-            def client(opened: list[Any] = opened, **config: Any) -> Any:
-                opened.append(KafkaNetClient(**config))
-                return opened[-1]
-
+            failures: list[Exception] = []
             try:
-                # kafka-python retries a refused login until its time is over and then says only "unable to
-                # bootstrap". So give it a little time, look at what the brokers said, and go on.
+                # kafka-python retries a refused login until its time is over, and then says only "unable to
+                # bootstrap". So give it a little time, look at why its connections failed, and go on.
                 round_s = max(0.1, min(round_s, deadline - time.monotonic()))
-                return KafkaAdminClient(
-                    **self.for_kafka_python(), bootstrap_timeout_ms=int(round_s * 1000), kafka_client=client
-                )
+                return _open_admin(self.for_kafka_python(), round_s, failures)
             except KafkaTimeoutError as error:
-                refused = next(iter(opened[0]._manager._auth_failures.values()), None)  # noqa: SLF001 - see above
-                opened[0].close()
-                opened[0]._manager._net.stop()  # noqa: SLF001 - a failed __init__ leaves its thread running
-                if refused is not None:
-                    raise self._login_refused() from refused
+                for failure in failures:
+                    if isinstance(failure, KafkaRightsError):  # from our own token provider
+                        raise failure from error
+                    if _is_refused_login(failure):
+                        raise self._login_refused(failure) from error
                 if time.monotonic() >= deadline:
-                    raise self._unreachable(timeout_s) from error
+                    raise self._unreachable(timeout_s, failures[-1] if failures else None) from error
                 round_s *= 2
 
-    def _login_refused(self) -> KafkaRightsError:
+    def _login_refused(self, failure: Exception) -> KafkaRightsError:
         name = f"username={self.username}" if self.username else f"oauth_client_id={self.oauth_client_id}"
         return KafkaRightsError(
-            f"The Kafka cluster {self.bootstrap_servers} refused our login.",
+            f"The Kafka cluster {self.bootstrap_servers} refused our login: {failure}",
             cause=f"sasl_mechanism={self.sasl_mechanism}, {name}",
             action="Check the name and its secret, and that this listener offers the mechanism.",
             bootstrap_servers=self.bootstrap_servers,
         )
 
-    def _unreachable(self, timeout_s: float) -> KafkaUnavailableError:
+    def _unreachable(self, timeout_s: float, failure: Exception | None) -> KafkaUnavailableError:
+        last = "" if failure is None else f" The last attempt: {failure}"
         return KafkaUnavailableError(
-            f"No broker of the Kafka cluster {self.bootstrap_servers} answered within {timeout_s:g} s.",
+            f"No broker of the Kafka cluster {self.bootstrap_servers} answered within {timeout_s:g} s.{last}",
             harmless="the brokers are just starting: try again.",
             cause=f"bootstrap_servers={self.bootstrap_servers}, security_protocol={self.security_protocol}, "
             f"ssl_ca={self.ssl_ca}",
-            action="Check that the address and the listener's protocol are right and that ssl_ca signs the "
-            "brokers' certificates; the logger kafka has each attempt's failure.",
+            action="Check that the address and the listener's protocol are right, and that ssl_ca has signed the "
+            "brokers' certificates.",
             bootstrap_servers=self.bootstrap_servers,
             timeout_s=timeout_s,
         )
+
+
+def _open_admin(config: dict[str, Any], timeout_s: float, failures: list[Exception]) -> Any:
+    """A KafkaAdminClient; why connections failed is added to ``failures``.
+
+    Raises:
+        kafka.errors.KafkaTimeoutError: No connection in time; nothing is left open.
+    """
+    from kafka.admin import KafkaAdminClient  # noqa: PLC0415 - workers never need kafka-python
+    from kafka.net.compat import KafkaNetClient  # noqa: PLC0415
+
+    opened: list[Any] = []
+
+    def watched_client(**client_config: Any) -> Any:
+        client = KafkaNetClient(**client_config)
+        opened.append(client)
+        connect = client._manager.get_connection  # noqa: SLF001 - nothing public tells why a connection failed
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            connection = connect(*args, **kwargs)
+            connection.init_future.add_errback(failures.append)
+            return connection
+
+        client._manager.get_connection = watched  # noqa: SLF001
+        return client
+
+    try:
+        admin = KafkaAdminClient(**config, bootstrap_timeout_ms=int(timeout_s * 1000), kafka_client=watched_client)
+    except BaseException:
+        for client in opened:  # a failed __init__ leaves its thread running
+            client.close()
+            client._manager._net.stop()  # noqa: SLF001
+        raise
+    del admin._manager.get_connection  # noqa: SLF001 - back to the class's own
+    return admin
+
+
+def _is_refused_login(failure: Exception) -> bool:
+    from kafka.errors import (  # noqa: PLC0415 - workers never need kafka-python
+        AuthorizationError,
+        IllegalSaslStateError,
+        SaslAuthenticationFailedError,
+        UnsupportedSaslMechanismError,
+    )
+
+    refused = (AuthorizationError, IllegalSaslStateError, SaslAuthenticationFailedError, UnsupportedSaslMechanismError)
+    return isinstance(failure, refused)
 
 
 class _ClientCredentials:
@@ -423,6 +469,13 @@ class _UnshownText(str):
 
     def __repr__(self) -> str:
         return "'**********'"
+
+
+def _is_pbes2(pem: str) -> bool:
+    """Whether a PEM key is encrypted by PBES2 (RFC 8018), for which Java 17 has no SecretKeyFactory."""
+    _, begin, rest = pem.partition("-----BEGIN ENCRYPTED PRIVATE KEY-----")
+    der = base64.b64decode(rest.partition("-----END")[0]) if begin else b""
+    return b"\x2a\x86\x48\x86\xf7\x0d\x01\x05\x0d" in der[:40]
 
 
 def _plain(secret: SecretStr | None) -> str | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onceflow.sink.contract import Run, Shard, Writer, WriterFactory
+from onceflow.testing import crash
 from onceflow.twophase.committable import Committable, Participant
 
 if TYPE_CHECKING:
@@ -70,11 +71,14 @@ class Task:
             for batch in batches:
                 for part, column in zip(parts, batch.columns, strict=True):
                     part.write(column)
-            return [part.prepare() for part in parts]
+            crash.reach("D2", shard.run.epoch)
+            committables = [part.prepare() for part in parts]
+            crash.reach("D3", shard.run.epoch)
         except BaseException:
             for part in parts:
                 part.abort()
             raise
+        return committables
 
     def _is_silent(self, sink: str, number: int) -> bool:
         return not self.write or Participant((sink, number)) in self.silent

@@ -1,0 +1,422 @@
+"""The driver: the one skin between Spark's ``foreachBatch`` and the coordinator. It performs actions; it holds no rule.
+
+Must not know: what follows from an event (``twophase`` does), or how a sink commits (its committer does).
+
+Spark calls it in the driver's own process, one epoch after the other: ``offsets/N`` is there before, ``commits/N``
+comes after it returned, and until then a restart calls it again with the same N, range, timestamp and task layout.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from onceflow.checkpoint.identity import JobIdentity, Mark
+from onceflow.checkpoint.journal import Journal
+from onceflow.checkpoint.spark_checkpoint import SparkCheckpoint
+from onceflow.errors import OnceflowError, PreCommitError
+from onceflow.runtime.failures import evidence_lines, from_failure
+from onceflow.sink.contract import Committer, Run, Sink
+from onceflow.sink.shard import RESULT_SCHEMA, Output, Task
+from onceflow.testing import crash
+from onceflow.twophase.committable import Committable, Participant, participants
+from onceflow.twophase.coordinator import Coordinator
+from onceflow.twophase.messages import (
+    Aborted,
+    AbortOwn,
+    Action,
+    Append,
+    Appended,
+    AppendStart,
+    AppendVoid,
+    AskOutcomes,
+    Check,
+    Checked,
+    Commit,
+    Confirmed,
+    ConfirmNewest,
+    Discard,
+    Event,
+    Evidence,
+    Fail,
+    Outcome,
+    Outcomes,
+    Prepared,
+    Ready,
+    Replies,
+    Reply,
+    Restored,
+    RestoreOffsets,
+    Return,
+    RunFailed,
+    RunPlan,
+    Started,
+    Sweep,
+)
+from onceflow.twophase.records import Decide
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+log = logging.getLogger(__name__)
+
+_PATIENCE_S = 60.0
+"""How long an outcome that may still become known is asked for: markers are there by then, or need a person."""
+_ASK_EVERY_S = 0.2
+_COMMIT_PAUSE_S = (0.0, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+_PHASES: Mapping[type, str] = {RunPlan: "prepare", Check: "check", Append: "decide", Commit: "commit"}
+
+
+class StopRequested(Exception):  # noqa: N818 - not an error
+    """The job is being stopped; the epoch in work is not decided and is run again at the next start."""
+
+
+@dataclass
+class EpochReport:
+    """What an epoch's log line says of the driver's part. Durations in seconds."""
+
+    epoch: int
+    rows: int = 0
+    participants: int = 0
+    phases: dict[str, float] = field(default_factory=dict)
+
+
+class Driver:
+    """Drives one incarnation of a job.
+
+    Args:
+        identity: Whose checkpoint it is.
+        journal: The checkpoint's journal; only this object appends to it.
+        checkpoint: Spark's side of the checkpoint.
+        sinks: All sinks of the job, in the order of the plan's struct columns.
+        committers: The committer of each sink that takes part in the decision, by name.
+        uri: The checkpoint's URI, for messages.
+    """
+
+    def __init__(
+        self,
+        identity: JobIdentity,
+        journal: Journal,
+        checkpoint: SparkCheckpoint,
+        sinks: Sequence[Sink],
+        committers: Mapping[str, Committer],
+        uri: str,
+    ) -> None:
+        self._identity = identity
+        self._journal = journal
+        self._checkpoint = checkpoint
+        self._committers = dict(committers)
+        self._outputs = tuple(Output(sink.name, sink.writer_factory()) for sink in sinks)
+        self._uri = uri
+        self._coordinator = Coordinator(committers)
+        self._threads = ThreadPoolExecutor(max(1, len(committers)), "onceflow-commit")
+        self._plan: DataFrame | None = None
+        self._run_began = 0.0
+        self._cause: BaseException | None = None
+        self._evidence: dict[Participant, Evidence] = {}
+        self._report = EpochReport(-1)
+        self._last_epoch = -1
+        self._stopping = threading.Event()
+        self._give_up = threading.Event()
+        self._interruptible = threading.Event()
+        self._outside = threading.Event()
+        self._outside.set()
+        self.reports: dict[int, EpochReport] = {}
+        self.failure: BaseException | None = None
+
+    # -- what the job calls -----------------------------------------------------------------------
+
+    @property
+    def incarnation(self) -> int:
+        """The number of this start, 0 before it."""
+        return self._coordinator.memory.history.incarnation
+
+    def start(self) -> None:
+        """Take over the checkpoint: fence older drivers, finish what they decided, abort what they left.
+
+        Raises:
+            OnceflowError: It cannot go on; the message says what and why.
+        """
+        self._drive(self._coordinator.start())
+
+    def __call__(self, batch: DataFrame, epoch: int) -> None:
+        """Run one epoch: what Spark calls as ``foreachBatch``."""
+        self._outside.clear()
+        try:
+            if self._last_epoch >= 0:
+                crash.reach("D8", self._last_epoch)
+            self._refuse_if_stopping()
+            self._plan = batch
+            self._report = EpochReport(epoch)
+            crash.reach("D1", epoch)
+            offsets = self._checkpoint.offsets(epoch)
+            self._drive(self._coordinator.begin(epoch, offsets, stateful=self._checkpoint.is_stateful()))
+            crash.reach("D7", epoch)
+            self._last_epoch = epoch
+            self.reports[epoch] = self._report
+        except BaseException as error:
+            self.failure = error
+            raise
+        finally:
+            self._plan = None
+            self._outside.set()
+
+    def request_stop(self, cancel: Callable[[], object]) -> None:
+        """Ask the epoch in work to end: undecided it is aborted, decided it is finished.
+
+        Args:
+            cancel: Cancels the plan's Spark jobs.
+        """
+        self._stopping.set()
+        if self._interruptible.is_set():
+            cancel()
+
+    def wait_outside(self, timeout_s: float) -> bool:
+        """Wait until no epoch is in work and Spark has recorded the last one; False when time is over."""
+        deadline = time.monotonic() + timeout_s
+        if not self._outside.wait(timeout_s):
+            return False
+        while self.failure is None and (self._checkpoint.newest_commit() or -1) < self._last_epoch:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.02)
+        return True
+
+    def give_up(self) -> None:
+        """End the waits of a decided epoch as well; the next start rolls it forward."""
+        self._give_up.set()
+
+    def sweep(self) -> None:
+        """Abort what older incarnations opened since: a worker of a dead driver may still be at work.
+
+        May run beside an epoch: it touches older incarnations' transactions only.
+        """
+        undone = self._coordinator.memory.undone
+        self._sweep(participants(undone.effective) if undone else ())
+
+    def close(self) -> None:
+        """End the driver's threads."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    # -- the loop ---------------------------------------------------------------------------------
+
+    def _drive(self, action: Action) -> None:
+        while not isinstance(action, Ready | Return | Fail):
+            began = time.monotonic()
+            event = self._perform(action)
+            phase = _PHASES.get(type(action))
+            if phase is not None:
+                spent = self._report.phases
+                spent[phase] = spent.get(phase, 0.0) + time.monotonic() - began
+            action = self._coordinator.receive(event)
+        if isinstance(action, Fail):
+            if self._stopping.is_set() and self._cause is not None:
+                raise StopRequested from self._cause
+            known = [f"{sink} shard {n}: {e.why}" for (sink, n), e in sorted(self._evidence.items())]
+            error = from_failure(action.failure, self._cause, self._uri, evidence_lines(known))
+            raise error from self._cause
+
+    def _perform(self, action: Action) -> Event:
+        performer: Callable[[Any], Event] = self._PERFORMERS[type(action)].__get__(self)
+        return performer(action)
+
+    # -- start ------------------------------------------------------------------------------------
+
+    def _append_start(self, _: AppendStart) -> Event:
+        history = self._journal.start()
+        log.info("incarnation %d of job %s on %s", history.incarnation, self._identity.job_id, self._uri)
+        self._write_marks(history.decided.epoch if history.decided else -1, history.incarnation)
+        crash.reach("S1", history.incarnation)
+        return Started(history, self._checkpoint.newest_commit())
+
+    def _restore_offsets(self, action: RestoreOffsets) -> Event:
+        return Restored(self._checkpoint.restore_offsets(action.epoch, action.offsets))
+
+    def _sweep_at_start(self, action: Sweep) -> Event:
+        return Confirmed(newest=self._sweep(action.spared))
+
+    def _sweep(self, spared: Sequence[Committable]) -> bool:
+        """List first, then look whether this is still the newest start, then abort exactly what was listed."""
+        found = {
+            name: committer.lingering(self.incarnation, [c for c in spared if c.sink == name])
+            for name, committer in self._committers.items()
+        }
+        keep = {str(c.transaction) for c in spared}
+        crash.reach("S2", self.incarnation)
+        if not self._journal.is_newest():
+            return False
+        for name, lingering in found.items():
+            doomed = [c for c in lingering if str(c.transaction) not in keep]
+            if doomed:
+                log.info("aborting %d transactions that older incarnations left open", len(doomed))
+                self._committers[name].abort(doomed)
+        return True
+
+    # -- an epoch ---------------------------------------------------------------------------------
+
+    def _run_plan(self, action: RunPlan) -> Event:
+        self._run_began = time.monotonic()
+        self._cause = None
+        self._interruptible.set()
+        try:
+            self._refuse_if_stopping()
+            committables = self._collect(action)
+        except Exception as error:  # noqa: BLE001 - whatever it was, the epoch's transactions must be aborted
+            self._cause = error
+            return RunFailed(str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__)
+        finally:
+            self._interruptible.clear()
+        self._report.rows = sum(c.rows for c in committables)
+        self._report.participants = len(participants(committables))
+        crash.reach("D4", action.epoch)
+        return Prepared(tuple(c for c in committables if c.sink in self._committers))
+
+    def _collect(self, action: RunPlan) -> list[Committable]:
+        if self._plan is None:
+            raise AssertionError("a plan runs inside foreachBatch")
+        task = Task(self._outputs, self._run(action.epoch), action.write, action.silent)
+        shards = self._plan._jdf.queryExecution().toRdd().getNumPartitions()  # noqa: SLF001 - has no Python side
+        rows = self._plan.mapInArrow(task, RESULT_SCHEMA).collect()
+        committables = [Committable.loads(row[0]) for row in rows]
+        reported = {c.participant for c in committables}
+        expected = {Participant((o.sink, n)) for o in self._outputs for n in range(shards)}
+        if reported != expected or len(committables) != len(expected):
+            raise PreCommitError(
+                f"epoch {action.epoch}: {len(expected)} parts were expected and {len(committables)} reported; missing: "
+                f"{sorted(expected - reported)}",
+                cause="Spark lost a task's result",
+                action="start the job again; nothing of this epoch is visible",
+                epoch=action.epoch,
+            )
+        if not action.write:
+            return committables
+        sealed = [c for c in committables if c.sink not in self._committers]
+        for name, committer in self._committers.items():
+            sealed += committer.seal([c for c in committables if c.sink == name])
+        return sorted(sealed, key=lambda c: c.participant)
+
+    def _check(self, action: Check) -> Event:
+        age = time.monotonic() - self._run_began
+        run = self._run(self._coordinator.memory.epoch)
+        try:
+            for name, committer in self._committers.items():
+                problem = committer.check([c for c in action.committables if c.sink == name], run, age)
+                if problem is not None:
+                    return Checked(problem)
+            self._refuse_if_stopping()
+        except (OnceflowError, StopRequested) as error:
+            self._cause = error
+            return Checked(str(error) or "the job is being stopped")
+        return Checked(None)
+
+    def _append(self, action: Append) -> Event:
+        record = action.record
+        if isinstance(record, Decide):
+            # What is decided must not outlive what it was decided about.
+            self._checkpoint.sync(record.epoch)
+        result = self._journal.append(record)
+        if isinstance(record, Decide) and isinstance(result, Appended):
+            self._write_marks(record.epoch, record.incarnation)
+            crash.reach("D5", record.epoch)
+        return result
+
+    def _append_void(self, action: AppendVoid) -> Event:
+        return self._journal.append_void(action.record)
+
+    def _commit(self, action: Commit) -> Event:
+        pause = _COMMIT_PAUSE_S[min(action.again, len(_COMMIT_PAUSE_S) - 1)]
+        if pause and self._give_up.wait(pause):
+            raise StopRequested
+        if action.again and action.again % 30 == 0:
+            log.warning(
+                "epoch %d is decided and %d commits have no answer yet (round %d); the decision stands and they are "
+                "sent again",
+                self._coordinator.memory.epoch,
+                len(action.committables),
+                action.again,
+            )
+        self._crash_between_commits(action.committables)
+        by_sink = self._by_sink(action.committables)
+        waiting = [self._threads.submit(self._committers[name].commit, of) for name, of in by_sink.items()]
+        replies: dict[Participant, Reply] = {}
+        for future in waiting:
+            replies |= future.result()
+        crash.reach("D6a", self._coordinator.memory.epoch)
+        return Replies(replies)
+
+    def _crash_between_commits(self, committables: Sequence[Committable]) -> None:
+        """Commits are sent all at once; a test that dies between two of them sends the first one alone."""
+        if crash.is_armed("D6") and committables:
+            first = committables[0]
+            self._committers[first.sink].commit([first])
+            crash.reach("D6", self._coordinator.memory.epoch)
+
+    def _ask_outcomes(self, action: AskOutcomes) -> Event:
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            self._evidence = {}
+            for name, of in self._by_sink(action.committables).items():
+                self._evidence |= self._committers[name].outcomes(of)
+            passing = [e for e in self._evidence.values() if e.outcome is Outcome.UNKNOWN and e.passing]
+            if not passing or time.monotonic() > deadline:
+                return Outcomes({p: e.outcome for p, e in self._evidence.items()})
+            if self._give_up.wait(_ASK_EVERY_S):
+                raise StopRequested
+
+    def _abort_own(self, action: AbortOwn) -> Event:
+        run = self._run(action.epoch)
+        for name, committer in self._committers.items():
+            try:
+                committer.abort([c for c in action.committables if c.sink == name])
+                committer.abort_run(run)
+            except OnceflowError as error:
+                log.warning("transactions of epoch %d stay open until the next start: %s", action.epoch, error.what)
+        return Aborted()
+
+    def _discard(self, action: Discard) -> Event:
+        for name, of in self._by_sink(action.committables).items():
+            self._committers[name].abort(of)
+        return Aborted()
+
+    def _confirm_newest(self, _: ConfirmNewest) -> Event:
+        return Confirmed(newest=self._journal.is_newest())
+
+    _PERFORMERS: Mapping[type, Callable[..., Event]] = {
+        AppendStart: _append_start,
+        RestoreOffsets: _restore_offsets,
+        Sweep: _sweep_at_start,
+        RunPlan: _run_plan,
+        Check: _check,
+        Append: _append,
+        AppendVoid: _append_void,
+        Commit: _commit,
+        AskOutcomes: _ask_outcomes,
+        AbortOwn: _abort_own,
+        Discard: _discard,
+        ConfirmNewest: _confirm_newest,
+    }
+
+    # -- parts ------------------------------------------------------------------------------------
+
+    def _run(self, epoch: int) -> Run:
+        return Run(self._identity.job_id, self._identity.prefix, self.incarnation, epoch)
+
+    def _by_sink(self, committables: Sequence[Committable]) -> dict[str, list[Committable]]:
+        by_sink: dict[str, list[Committable]] = {}
+        for committable in committables:
+            by_sink.setdefault(committable.sink, []).append(committable)
+        return by_sink
+
+    def _write_marks(self, epoch: int, incarnation: int) -> None:
+        mark = Mark(incarnation, self._journal.start_nonce, epoch).dumps()
+        for committer in self._committers.values():
+            self._threads.submit(committer.write_mark, mark)
+
+    def _refuse_if_stopping(self) -> None:
+        if self._stopping.is_set():
+            raise StopRequested

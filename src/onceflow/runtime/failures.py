@@ -1,0 +1,213 @@
+"""From a failure to the error that a user sees: the rules' reasons, and what Spark's workers said.
+
+Must not know: how an epoch runs. An exception that a Python worker raises reaches the driver as text inside Spark's;
+this file finds ours in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from onceflow import errors
+from onceflow.errors import (
+    CheckpointConflictError,
+    CheckpointStoreError,
+    ConfigurationError,
+    EpochFailedError,
+    FencedError,
+    NotDeterministicError,
+    OnceflowError,
+    OutcomeUnknownError,
+    PreCommitError,
+    RecoveryError,
+    TransactionLostError,
+)
+from onceflow.source.kafka import malformed_from
+from onceflow.source.offsets import data_lost_from
+from onceflow.twophase.messages import Failure, FailureKind
+
+_OURS = re.compile(r"onceflow\.errors\.(\w+Error): (.*?)(?=\n\s*at |\n\n|\nDriver stacktrace|\Z)", re.DOTALL)
+
+
+def from_spark(error: BaseException) -> OnceflowError | None:
+    """Our error inside one of Spark's, or None when there is none."""
+    if isinstance(error, OnceflowError):
+        return error
+    text = str(error)
+    found = malformed_from(text) or data_lost_from(text)
+    if found is not None:
+        return found
+    match = _OURS.search(text)
+    kind = getattr(errors, match[1], None) if match else None
+    if match is None or not isinstance(kind, type) or not issubclass(kind, OnceflowError):
+        return None
+    return kind(match[2].strip())
+
+
+def from_failure(failure: Failure, cause: BaseException | None, checkpoint: str, evidence: str) -> OnceflowError:
+    """The error for what the rules could not go on with.
+
+    Args:
+        failure: Kind, epoch, participants.
+        cause: What the run or a check raised.
+        checkpoint: The checkpoint's URI.
+        evidence: What is known of each participant, a line each.
+    """
+    spoken = from_spark(cause) if cause is not None else None
+    if spoken is not None and failure.kind in (FailureKind.RUN_FAILED, FailureKind.UNSOUND):
+        return spoken
+    return _MAKERS[failure.kind](failure, checkpoint, evidence)
+
+
+def _who(failure: Failure) -> str:
+    return ", ".join(f"sink {sink} shard {shard}" for sink, shard in failure.participants)
+
+
+def _run_failed(f: Failure, _: str, __: str) -> OnceflowError:
+    return EpochFailedError(
+        f"epoch {f.epoch} failed before its decision: {f.detail}",
+        harmless="always: nothing of it is visible, and it is run again at the next start",
+        cause="the plan or a function in it raised, or an executor died more often than Spark retries",
+        action="mend the cause, then start the job again",
+        epoch=f.epoch,
+    )
+
+
+def _unsound(f: Failure, _: str, __: str) -> OnceflowError:
+    return PreCommitError(
+        f"epoch {f.epoch} was not decided: {f.detail}",
+        harmless="always: its transactions were aborted, and it is run again at the next start",
+        cause="a transaction was aborted or initialised by somebody else, or a task attempt that Spark gave up still "
+        "writes",
+        action="start the job again; if it happens at every epoch, look for another job with the same transactional "
+        "id prefix",
+        epoch=f.epoch,
+    )
+
+
+def _voided(f: Failure, checkpoint: str, _: str) -> OnceflowError:
+    return CheckpointStoreError(
+        f"the decision of epoch {f.epoch} could not be written: {f.detail}",
+        harmless="always: the decision was voided, its transactions were aborted, and the epoch is run again",
+        cause=f"the file system under {checkpoint} failed",
+        action="mend the file system and start the job again",
+        epoch=f.epoch,
+    )
+
+
+def _uncertain(f: Failure, checkpoint: str, _: str) -> OnceflowError:
+    return CheckpointStoreError(
+        f"whether the record of epoch {f.epoch} is in the journal could not be found out: {f.detail}",
+        harmless="always: nothing was committed or aborted; the next start reads the journal and goes on from there",
+        cause=f"the file system under {checkpoint} does not answer",
+        action="mend the file system and start the job again",
+        epoch=f.epoch,
+    )
+
+
+def _fenced(f: Failure, checkpoint: str, _: str) -> OnceflowError:
+    return FencedError(
+        f"a newer start of this job has taken over the checkpoint {checkpoint}; this one ends and touches nothing more",
+        harmless="the job was started again on purpose while this one still ran",
+        cause="two starts of one job at the same time: a supervisor that starts too early, or a forgotten terminal",
+        action="nothing for the data's sake; see to it that only one runs",
+        epoch=f.epoch,
+    )
+
+
+def _sinks_changed(f: Failure, checkpoint: str, _: str) -> OnceflowError:
+    return ConfigurationError(
+        f"epoch {f.epoch} is decided and not finished, and the job's sinks have changed since: {f.detail}",
+        cause="a sink was added, removed or renamed while the job was down",
+        action="start the job once with the sinks of before, let it finish the epoch and stop it; then change them",
+        epoch=f.epoch,
+        checkpoint=checkpoint,
+    )
+
+
+def _offsets_differ(f: Failure, checkpoint: str, _: str) -> OnceflowError:
+    return CheckpointConflictError(
+        f"Spark's offsets/{f.epoch} in {checkpoint} are not those that epoch {f.epoch} was decided with",
+        harmless="never: records between the two ranges would be lost or written twice",
+        cause="the file was deleted or put back from another copy, and Spark planned the epoch anew",
+        action="put the checkpoint's newest copy back",
+        epoch=f.epoch,
+    )
+
+
+def _unexpected(f: Failure, checkpoint: str, _: str) -> OnceflowError:
+    return CheckpointConflictError(
+        f"Spark began epoch {f.epoch}, but the journal's newest decided epoch is {f.detail}",
+        harmless="never: an epoch that is decided would be written again under another number",
+        cause=f"Spark's offsets/ and commits/ in {checkpoint} are older than the journal beside them",
+        action="put the checkpoint's newest copy back",
+        epoch=f.epoch,
+    )
+
+
+def _lost(f: Failure, _: str, evidence: str) -> OnceflowError:
+    return TransactionLostError(
+        f"epoch {f.epoch} is decided, and transactions of it are proven aborted: {_who(f)}\n{evidence}",
+        cause="the transactions expired (transaction_timeout) or were aborted by somebody else's tool",
+        action="start the job again: it writes them again from the checkpoint's offsets",
+        epoch=f.epoch,
+        participants=f.participants,
+    )
+
+
+def _unknown(f: Failure, _: str, evidence: str) -> OnceflowError:
+    return OutcomeUnknownError(
+        f"epoch {f.epoch} is decided, and nothing proves whether these were committed: {_who(f)}\n{evidence}",
+        harmless="never: writing them again may double them, leaving them may lose them",
+        cause="the records that would prove it are gone (retention, compaction, the topic made again), or the brokers "
+        "do not answer",
+        action="if brokers are down, start the job again when they are up. Otherwise look in the topics whether the "
+        "epoch's records are there",
+        epoch=f.epoch,
+        participants=f.participants,
+    )
+
+
+def _not_deterministic(f: Failure, _: str, evidence: str) -> OnceflowError:
+    return NotDeterministicError(
+        f"epoch {f.epoch} gave other rows when it was run again: {_who(f)}\n{evidence}",
+        harmless="never: state and output would come from different runs",
+        cause="the plan is not deterministic: rand(), uuid(), the clock, a sum of doubles, a changed function or table",
+        action="run the job with the code and tables of before; make the plan deterministic (money is decimal, not "
+        "double)",
+        epoch=f.epoch,
+        participants=f.participants,
+    )
+
+
+def _rebuild_failed(f: Failure, _: str, __: str) -> OnceflowError:
+    return RecoveryError(
+        f"the output of epoch {f.epoch} is committed, but its state could not be built again: {f.detail}",
+        harmless="the cause is passing: the output is safe, and the next start tries again",
+        cause="the plan failed, or the source's records of this epoch are gone",
+        action="mend the cause and start the job again",
+        epoch=f.epoch,
+    )
+
+
+_MAKERS: Mapping[FailureKind, Callable[[Failure, str, str], OnceflowError]] = {
+    FailureKind.RUN_FAILED: _run_failed,
+    FailureKind.UNSOUND: _unsound,
+    FailureKind.DECISION_VOIDED: _voided,
+    FailureKind.FENCED: _fenced,
+    FailureKind.SINKS_CHANGED: _sinks_changed,
+    FailureKind.OFFSETS_DIFFER: _offsets_differ,
+    FailureKind.EPOCH_UNEXPECTED: _unexpected,
+    FailureKind.DECISION_UNCERTAIN: _uncertain,
+    FailureKind.LOST_WHILE_RUNNING: _lost,
+    FailureKind.OUTCOME_UNKNOWN: _unknown,
+    FailureKind.NOT_DETERMINISTIC: _not_deterministic,
+    FailureKind.REBUILD_FAILED: _rebuild_failed,
+    FailureKind.REPLAY_NOT_RECORDED: _uncertain,
+}
+
+
+def evidence_lines(found: Sequence[str]) -> str:
+    """What is known of each participant, as the indented lines of a message."""
+    return "\n".join(f"    {line}" for line in found)

@@ -1,0 +1,247 @@
+"""Launching a job: from a streaming DataFrame and sinks to a query that commits exactly once.
+
+Must not know: the rules of the commit. The order here is part of them, though: whose checkpoint is it, may we write,
+has Kafka seen a newer one, take over, finish and clean up, and only then start Spark's query.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import quote
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from onceflow.checkpoint.identity import (
+    JobIdentity,
+    Mark,
+    not_rewound,
+    read_identity,
+    reclaimed,
+    same_place,
+    write_identity,
+)
+from onceflow.checkpoint.journal import Journal
+from onceflow.checkpoint.spark_checkpoint import SparkCheckpoint
+from onceflow.checkpoint.store import LocalStore, local_path
+from onceflow.errors import CheckpointConflictError, ConfigurationError, OnceflowError
+from onceflow.runtime.driver import Driver
+from onceflow.runtime.plan import Outputs, kafka_sources, require_read_committed
+from onceflow.runtime.progress import Progress
+from onceflow.runtime.session import pin
+from onceflow.settings import Checkpointing
+from onceflow.sink.contract import Committer, Sink
+from onceflow.source.kafka import SOURCE_OPTION, KafkaSource, find
+from onceflow.twophase.transactional_id import PREFIX
+
+log = logging.getLogger(__name__)
+
+OURS = "onceflow"
+"""The folder inside the checkpoint that is ours; the rest is Spark's."""
+
+_SWEEP_EVERY_S = 30.0
+_STOP_WITHIN_S = 8.0
+_MODES = ("append", "update", "complete")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to launch.
+
+    Attributes:
+        name: The job's name.
+        checkpointing: Where the checkpoint is, and how often.
+        prefix: First part of the transactional ids.
+        output_mode: Spark's.
+        bounded: Take what is there and end.
+        takeover: None; ``"claim"``: the checkpoint was moved or put back on purpose; ``"as-new"``: it is a second,
+            independent job from here on.
+    """
+
+    name: str
+    checkpointing: Checkpointing
+    prefix: str = "onceflow"
+    output_mode: str = "append"
+    bounded: bool = False
+    takeover: Literal["claim", "as-new"] | None = None
+
+    def __post_init__(self) -> None:
+        if PREFIX.fullmatch(self.prefix) is None:
+            raise ConfigurationError(
+                f"transactional_id_prefix {self.prefix!r} is refused",
+                cause="it begins transactional ids: letters, digits, '.', '_' and '-', at most 64",
+                action="choose another one",
+            )
+        if self.output_mode not in _MODES:
+            raise ConfigurationError(f"there is no output mode {self.output_mode!r}", action=f"one of {_MODES}")
+
+
+class RunningJob:
+    """A job that runs: Spark's query and what surrounds it."""
+
+    def __init__(self, query: StreamingQuery, driver: Driver, sinks: Sequence[Sink], progress: Progress) -> None:
+        self.query = query
+        self.driver = driver
+        self._sinks = sinks
+        self._progress = progress
+        self._ended = threading.Event()
+        self._sweeper = threading.Thread(target=self._sweep, name="onceflow-sweep", daemon=True)
+        self._sweeper.start()
+
+    def stop(self) -> bool:
+        """End at a clean point: an undecided epoch aborts, a decided one finishes. False: it could not finish in time.
+
+        What is not finished is rolled forward by the next start.
+        """
+        spark_context = self.query._jsq.sparkSession().sparkContext() if self.query.isActive else None  # noqa: SLF001
+        group = str(self.query.runId)
+
+        def cancel() -> None:
+            if spark_context is not None:
+                spark_context.cancelJobGroup(group)
+
+        self.driver.request_stop(cancel)
+        clean = self.driver.wait_outside(_STOP_WITHIN_S)
+        if not clean:
+            self.driver.give_up()
+        with contextlib.suppress(Exception):  # the query may have ended with the error that stopping caused
+            self.query.stop()
+        return clean
+
+    def close(self) -> None:
+        """Let go of connections and threads, after the query has ended."""
+        self._ended.set()
+        self._sweeper.join(5.0)
+        with contextlib.suppress(Exception):
+            SparkSession.active().streams.removeListener(self._progress)
+        self._progress.close()
+        self.driver.close()
+        for sink in self._sinks:
+            sink.close()
+
+    def _sweep(self) -> None:
+        while not self._ended.wait(_SWEEP_EVERY_S):
+            try:
+                self.driver.sweep()
+            except OnceflowError as error:
+                log.warning("could not look for lingering transactions: %s", error.what)
+
+
+def launch(session: SparkSession, result: object, sinks: Sequence[Sink], plan: Plan) -> RunningJob:
+    """Take over the checkpoint and start the query.
+
+    Args:
+        session: The SparkSession of the DataFrames.
+        result: One streaming DataFrame, or ``{sink: DataFrame}``.
+        sinks: The sinks that get the rows of one DataFrame.
+        plan: The rest.
+
+    Raises:
+        OnceflowError: It cannot run, and why. Nothing is left running.
+    """
+    outputs = Outputs(result, sinks)
+    taking_part = [sink for sink in outputs.sinks if sink.participates]
+    if taking_part:
+        require_read_committed(outputs.query)
+    pin(session, plan.checkpointing.retain)
+    folder = local_path(plan.checkpointing.location)
+    uri = "file://" + quote(str(folder))
+    try:
+        systems = {sink.connect() for sink in outputs.sinks if sink.participates}
+        for sink in outputs.sinks:
+            if not sink.participates:
+                sink.connect()
+        driver = _take_over(outputs.sinks, taking_part, folder, uri, ",".join(sorted(systems)), plan)
+        progress = Progress(plan.name, driver.reports, _sources(kafka_sources(outputs.query)))
+        session.streams.addListener(progress)
+        query = _start(outputs, driver, uri, plan)
+        progress.watch(str(query.runId))
+    except BaseException:
+        for sink in outputs.sinks:
+            sink.close()
+        raise
+    return RunningJob(query, driver, outputs.sinks, progress)
+
+
+def _start(outputs: Outputs, driver: Driver, uri: str, plan: Plan) -> StreamingQuery:
+    writer: Any = (
+        outputs.query.writeStream.queryName(plan.name)
+        .outputMode(plan.output_mode)
+        .option("checkpointLocation", uri)
+        .foreachBatch(driver)
+    )
+    if plan.bounded:
+        return writer.trigger(availableNow=True).start()  # type: ignore[no-any-return]
+    interval = f"{plan.checkpointing.interval_ms} milliseconds"
+    return writer.trigger(processingTime=interval).start()  # type: ignore[no-any-return]
+
+
+def _take_over(
+    sinks: Sequence[Sink], taking_part: Sequence[Sink], folder: Path, uri: str, systems: str, plan: Plan
+) -> Driver:
+    checkpoint = SparkCheckpoint(folder)
+    ours = LocalStore(folder / OURS)
+    identity = _identify(ours, checkpoint, uri, systems, plan)
+    committers = {sink.name: sink.committer(identity.prefix, identity.job_id) for sink in taking_part}
+    for committer in committers.values():
+        committer.preflight()
+    records = LocalStore(ours.folder / "journal")
+    records.make()
+    if plan.takeover is None:
+        _refuse_rewound(committers.values(), Journal(records), checkpoint, uri)
+    driver = Driver(identity, Journal(records, retain=plan.checkpointing.retain), checkpoint, sinks, committers, uri)
+    driver.start()
+    return driver
+
+
+def _identify(ours: LocalStore, checkpoint: SparkCheckpoint, uri: str, systems: str, plan: Plan) -> JobIdentity:
+    """The job's identity: the one in the checkpoint, or a new one for a new checkpoint."""
+    ours.make()
+    found = read_identity(ours) if plan.takeover != "as-new" else None
+    if found is not None:
+        if plan.takeover == "claim":
+            found = reclaimed(found, uri, systems, plan.prefix)
+            write_identity(ours, found)
+        same_place(found, uri, systems, plan.prefix)
+        return found
+    if plan.takeover is None and checkpoint.has_run():
+        raise CheckpointConflictError(
+            f"{uri} holds offsets of a query, but no {OURS}/job.json",
+            harmless="never, if this job has run here: its open transactions could not be told from others'",
+            cause=f"the folder {OURS}/ was deleted, or the checkpoint is of a query that ran without onceflow",
+            action="put the folder back; or, to go on from these offsets as a new job: --as-new",
+            checkpoint=uri,
+        )
+    if plan.takeover == "claim":
+        raise CheckpointConflictError(
+            f"{uri} holds no {OURS}/job.json to claim",
+            cause="the folder was deleted, or this is no checkpoint of onceflow",
+            action="put the folder back, or start as a new job: --as-new",
+            checkpoint=uri,
+        )
+    identity = JobIdentity.new(uri, systems, plan.prefix)
+    journal = ours.folder / "journal"
+    if journal.exists():
+        journal.rename(ours.folder / f"journal-before-{identity.job_id}")
+    write_identity(ours, identity)
+    return identity
+
+
+def _refuse_rewound(committers: Iterable[Committer], journal: Journal, checkpoint: SparkCheckpoint, uri: str) -> None:
+    history, _ = journal.history()
+    known = max(history.decided.epoch if history.decided else -1, checkpoint.newest_commit() or -1)
+    for committer in committers:
+        text = committer.read_mark()
+        mark = Mark.loads(text) if text is not None else None
+        not_rewound(mark, history.incarnation, journal.newest_start_nonce(), known, uri)
+
+
+def _sources(options: Iterable[Mapping[str, str]]) -> list[KafkaSource]:
+    found = (find(option.get(SOURCE_OPTION, "")) for option in options)
+    return [source for source in found if source is not None]

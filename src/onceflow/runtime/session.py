@@ -1,0 +1,121 @@
+"""The SparkSession: making one with what a job needs, or checking one that the user brings.
+
+Must not know: sinks, the journal.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from onceflow.errors import ConfigurationError, RefusedSettingError
+from onceflow.jars import java_executable, spark_jars
+from onceflow.testing import crash
+
+log = logging.getLogger(__name__)
+
+_CONNECTOR = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+PINNED: Mapping[str, str] = {
+    # Every task's rows must land in the same shard when an epoch runs again.
+    "spark.sql.adaptive.streaming.stateless.enabled": "false",
+    # State of a run that was not recorded must never mix with state of the run that is: version 2 gives each run's
+    # state files ids of their own, and only RocksDB has it.
+    "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
+}
+"""What a query under onceflow always runs with."""
+
+
+def make_session(name: str, spark: Mapping[str, str]) -> SparkSession:
+    """The active session, or a new one with the connector's jars.
+
+    Args:
+        name: The application's name.
+        spark: The user's Spark settings, for a new session.
+
+    Raises:
+        SetupError: Java or a jar is missing.
+        ConfigurationError: The session that is there cannot do what the job needs.
+    """
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        require_session(active)
+        return active
+    # Workers run another interpreter than this one unless they are told.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    crash.announce_driver()
+    builder = SparkSession.builder.appName(name)
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    settings = dict(PINNED) | dict(spark)
+    if not submitted:
+        _local_defaults(settings)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    if not submitted:
+        # Spark's warnings about triggers and AQE would bury the epochs' lines; errors stay.
+        session.sparkContext.setLogLevel("ERROR")
+    require_session(session)
+    return session
+
+
+def _local_defaults(settings: dict[str, str]) -> None:
+    """What `python job.py` needs and `spark-submit` brings itself."""
+    java_executable()
+    master = settings.setdefault("spark.master", os.environ.get("SPARK_MASTER", "local[*]"))
+    settings.setdefault("spark.ui.showConsoleProgress", "false")
+    if "spark.jars" not in settings and "spark.jars.packages" not in settings:
+        settings["spark.jars"] = ",".join(str(jar) for jar in spark_jars())
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        settings.setdefault("spark.driver.host", "127.0.0.1")
+        settings.setdefault("spark.driver.bindAddress", "127.0.0.1")
+        settings.setdefault("spark.ui.enabled", "false")
+        # Two hundred shuffle partitions, Spark's default, are two hundred state stores for a laptop.
+        settings.setdefault("spark.sql.shuffle.partitions", str(max(2, os.cpu_count() or 2)))
+
+
+def require_session(session: Any) -> None:
+    """Check a session that somebody else made.
+
+    Raises:
+        ConfigurationError: It is Spark Connect, or lacks the connector.
+        RefusedSettingError: A setting of it breaks the guarantee.
+    """
+    if not isinstance(session, SparkSession) or not hasattr(session, "_jvm"):
+        raise ConfigurationError(
+            "Spark Connect is refused: its foreachBatch runs in another process than the driver",
+            cause=f"the session is a {type(session).__module__}.{type(session).__name__}",
+            action="use a classic session (SparkSession.builder without remote())",
+        )
+    jvm: Any = session._jvm  # noqa: SLF001 - the connector has no Python side
+    try:
+        jvm.java.lang.Class.forName(_CONNECTOR, False, jvm.java.lang.Thread.currentThread().getContextClassLoader())
+    except Exception:  # noqa: BLE001 - py4j wraps the ClassNotFoundException
+        raise ConfigurationError(
+            "the SparkSession lacks Spark's Kafka connector",
+            cause="it was made without the jar spark-sql-kafka-0-10",
+            action='start it with the jars that `onceflow jars` prints: spark-submit --jars "$(onceflow jars)", or let '
+            "onceflow make the session",
+        ) from None
+    if session.conf.get("spark.speculation", "false") == "true":
+        raise RefusedSettingError(
+            "spark.speculation=true is refused: two attempts of one task would write at the same time",
+            cause="spark.speculation is true",
+            action="set spark.speculation=false for this application",
+        )
+
+
+def pin(session: SparkSession, retain: int) -> None:
+    """Set what a query under onceflow always runs with."""
+    for key, value in PINNED.items():
+        session.conf.set(key, value)
+    session.conf.set("spark.sql.streaming.minBatchesToRetain", str(retain))

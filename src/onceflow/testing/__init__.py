@@ -1,0 +1,4 @@
+"""For users' own tests: crash points of the real driver, and ending whole process trees.
+
+Must not know: the rules. Everything here is off unless a test arms it.
+"""
