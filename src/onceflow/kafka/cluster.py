@@ -16,7 +16,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -384,14 +384,20 @@ def _open_admin(config: dict[str, Any], timeout_s: float, failures: list[Excepti
     def watched_client(**client_config: Any) -> Any:
         client = KafkaNetClient(**client_config)
         opened.append(client)
-        connect = client._manager.get_connection  # noqa: SLF001 - nothing public tells why a connection failed
+        manager = client._manager  # noqa: SLF001 - nothing public tells why a connection failed
+        connect, build_transport = manager.get_connection, manager._build_transport  # noqa: SLF001
 
         def watched(*args: Any, **kwargs: Any) -> Any:
             connection = connect(*args, **kwargs)
             connection.init_future.add_errback(failures.append)
             return connection
 
-        client._manager.get_connection = watched  # noqa: SLF001
+        async def last_words(*args: Any, **kwargs: Any) -> Any:
+            transport = await build_transport(*args, **kwargs)
+            transport._sock_recv = _data_before_error(transport._sock_recv)  # noqa: SLF001
+            return transport
+
+        manager.get_connection, manager._build_transport = watched, last_words  # noqa: SLF001
         return client
 
     try:
@@ -403,6 +409,20 @@ def _open_admin(config: dict[str, Any], timeout_s: float, failures: list[Excepti
         raise
     del admin._manager.get_connection  # noqa: SLF001 - back to the class's own
     return admin
+
+
+def _data_before_error(receive: Callable[[], tuple[bytes, Any]]) -> Callable[[], tuple[bytes, Any]]:
+    """Hand out what was received before the connection's end; the end is met again by the next call.
+
+    kafka-python 3.0.12 drops it. A broker says why it refuses a login and hangs up in one breath, so the reason
+    was lost more often than not; so would be an answer that a broker gives before it stops.
+    """
+
+    def received() -> tuple[bytes, Any]:
+        data, error = receive()
+        return data, None if data else error
+
+    return received
 
 
 def _is_refused_login(failure: Exception) -> bool:
