@@ -1,0 +1,57 @@
+# onceflow: `make` lists the targets. On a fresh machine (Python 3.11, Java 17, make) each one sets up what it needs.
+
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+ARGS ?=
+SETUP := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup jars demo test test-fast lint types format diagram lock clean
+
+help: ## List the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(SETUP) ## Make .venv with the locked dependencies
+
+$(SETUP): requirements/dev.txt pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "onceflow needs Python 3.11 or newer; '$(PYTHON)' was not found. Set PYTHON=..."; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "onceflow needs Python 3.11 or newer; $(PYTHON) is older. Set PYTHON=..."; exit 1; }
+	@echo "== Python environment in $(VENV) (once; about 700 MB, a minute or two)"
+	@$(PYTHON) -m venv $(VENV) || { echo "Python's venv module is missing (Debian: python3-venv)."; exit 1; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements/dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+jars: $(SETUP) ## Fetch the jars of Spark's connector and of the broker (once per user)
+	@$(BIN)/python -m onceflow.jars
+
+demo: jars ## The fraud job, killed three times on the way, and the verdict; ARGS="--records 20000 --no-chaos"
+	@$(BIN)/onceflow demo $(ARGS)
+
+test: jars lint types ## Everything that CI runs
+	@$(BIN)/python -m pytest $(ARGS)
+
+test-fast: $(SETUP) ## Tests without Spark and without a broker
+	@$(BIN)/python -m pytest -m "not spark and not kafka" $(ARGS)
+
+lint: $(SETUP) ## ruff
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: $(SETUP) ## mypy, strict
+	@$(BIN)/mypy
+
+format: $(SETUP) ## Format and fix what ruff can
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+diagram: $(SETUP) ## Generate the state diagram in docs/ from the table
+	@$(BIN)/python -m onceflow.twophase.state --write docs/states.md
+
+lock: $(SETUP) ## Lock the dependencies again, with hashes
+	@$(BIN)/python -m pip install --quiet uv
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --extra cli --group dev pyproject.toml -o requirements/dev.txt
+
+clean: ## Remove what the targets made here (not the jars)
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build
