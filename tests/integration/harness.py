@@ -1,0 +1,230 @@
+"""The fault tests' own means: run a job as a process, let it die at a crash point, and check what is in the topics.
+
+The checks read the topics with a consumer of their own and trust nothing that the job says.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+
+from onceflow.kafka import transactions
+from onceflow.kafka.client import KafkaClient
+from onceflow.kafka.cluster import KafkaCluster
+from onceflow.testing.processes import kill_tree
+
+JOBS = Path(__file__).parent / "jobs"
+KEYS = 50
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 60.0, what: str = "the condition") -> None:
+    """Look until it holds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what} did not come true in {seconds} s")
+        time.sleep(0.05)
+
+
+@dataclass
+class Ended:
+    """A job process that has ended."""
+
+    code: int
+    log: str
+
+
+@dataclass
+class Pipeline:
+    """One input topic, one job, one output topic, one checkpoint."""
+
+    cluster: KafkaCluster
+    source: str
+    sink: str
+    checkpoint: Path
+    job: str = "copy"
+    per_epoch: int = 2_500
+    environment: dict[str, str] = field(default_factory=dict)
+    sent: list[tuple[bytes, bytes]] = field(default_factory=list)
+
+    # -- input ------------------------------------------------------------------------------------
+
+    def send(self, count: int, *, value: Callable[[int], bytes] | None = None) -> None:
+        """Send records with ids that are unique in this pipeline, in one transaction, and one aborted beside it."""
+        first = len(self.sent)
+        records = [
+            (f"k{i % KEYS}".encode(), value(i) if value else json.dumps({"id": i}).encode())
+            for i in range(first, first + count)
+        ]
+        self._transaction(records, commit=True)
+        self._transaction([(b"k0", b"aborted")] * 10, commit=False)
+        self.sent += records
+
+    def _transaction(self, records: list[tuple[bytes, bytes]], *, commit: bool) -> None:
+        producer = Producer(self.cluster.for_librdkafka() | {"transactional.id": f"test-{uuid.uuid4().hex}"})
+        producer.init_transactions()
+        producer.begin_transaction()
+        for key, value in records:
+            producer.produce(self.source, value, key)
+            producer.poll(0)
+        producer.flush()
+        if commit:
+            producer.commit_transaction()
+        else:
+            producer.abort_transaction()
+
+    # -- job --------------------------------------------------------------------------------------
+
+    @property
+    def ours(self) -> Path:
+        """onceflow's folder in the checkpoint."""
+        return self.checkpoint / "onceflow"
+
+    @property
+    def mark(self) -> Path:
+        """Where a crash point says that it was reached."""
+        return self.checkpoint.parent / f"{self.checkpoint.name}.mark"
+
+    def start(self, **environment: str) -> subprocess.Popen[str]:
+        """Start the job as a process of its own."""
+        settings = {
+            "KAFKA": self.cluster.bootstrap_servers,
+            "IN": self.source,
+            "OUT": self.sink,
+            "CHECKPOINT": str(self.checkpoint),
+            "PER_EPOCH": str(self.per_epoch),
+            "ONCEFLOW_CRASH_MARK": str(self.mark),
+        }
+        log = (self.checkpoint.parent / f"job-{uuid.uuid4().hex[:6]}.log").open("w+")
+        process = subprocess.Popen(
+            [sys.executable, str(JOBS / f"{self.job}_job.py")],
+            env=os.environ | settings | self.environment | environment,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        process.log = Path(log.name)  # type: ignore[attr-defined]
+        return process
+
+    def end(self, process: subprocess.Popen[str], seconds: float = 120.0) -> Ended:
+        """Wait for a job's end."""
+        try:
+            code = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            kill_tree(process.pid)
+            process.wait()
+            raise AssertionError(f"the job did not end in {seconds} s:\n{_log(process)}") from None
+        return Ended(code, _log(process))
+
+    def run(self, **environment: str) -> Ended:
+        """Run the job over what is there, to its end."""
+        return self.end(self.start(**environment))
+
+    def run_well(self, **environment: str) -> Ended:
+        """Run the job and demand that it ends well."""
+        ended = self.run(**environment)
+        assert ended.code == 0, ended.log
+        return ended
+
+    def die_at(self, point: str, **environment: str) -> None:
+        """Run the job into a crash point and see that it really died there."""
+        ended = self.run(ONCEFLOW_CRASH=point, **environment)
+        assert self.mark.exists(), f"crash point {point} was not reached:\n{ended.log}"
+        assert ended.code == -signal.SIGKILL, ended.log
+        self.mark.unlink()
+
+    # -- what is in the topics --------------------------------------------------------------------
+
+    def read(self, *, committed: bool = True) -> list[tuple[bytes | None, bytes | None]]:
+        """All records of the output topic, as a consumer of its own sees them."""
+        return read_topic(self.cluster, self.sink, committed=committed)
+
+    def records(self) -> list[dict]:
+        """The journal's records, oldest first."""
+        return [json.loads(path.read_text()) for path in sorted((self.ours / "journal").glob("*.json"))]
+
+    def decisions(self) -> list[dict]:
+        """The journal's decisions."""
+        return [r["record"] for r in self.records() if r["kind"] == "decide"]
+
+    def open_transactions(self) -> list[str]:
+        """Transactions of this job that are open now."""
+        job_id = json.loads((self.ours / "job.json").read_text())["job_id"]
+        with KafkaClient(self.cluster) as client:
+            return transactions.list_ids(client, f"onceflow-{job_id}-")
+
+    # -- checks -----------------------------------------------------------------------------------
+
+    def check_copied(self) -> None:
+        """V1, V2, V3: the output holds each committed input once; V4: as many as decided; V11: nothing is open."""
+        found = Counter(self.read())
+        expected = Counter(self.sent)
+        assert not expected - found, f"lost: {list((expected - found).items())[:5]}"
+        assert not found - expected, f"doubled or strange: {list((found - expected).items())[:5]}"
+        decided = sum(c["rows"] for d in self.decisions() for c in d["committables"])
+        assert decided == len(self.sent), "the decisions do not add up to the output"
+        assert self.open_transactions() == []
+
+    def check_counted(self) -> None:
+        """V8: the newest count of each key is right; V2: no count twice; V11: nothing is open."""
+        seen = [(key, json.loads(value)["n"]) for key, value in self.read()]
+        twice = [item for item, times in Counter(seen).items() if times > 1]
+        assert not twice, f"doubled: {twice[:5]}"
+        newest: dict[bytes, int] = {}
+        for key, n in seen:
+            newest[key] = max(n, newest.get(key, 0))
+        assert newest == dict(Counter(key for key, _ in self.sent))
+        decided = sum(c["rows"] for d in self.decisions() for c in d["committables"])
+        assert decided == len(seen), "the decisions do not add up to the output"
+        assert self.open_transactions() == []
+
+    def check(self) -> None:
+        """All checks of this pipeline's job."""
+        self.check_copied() if self.job == "copy" else self.check_counted()
+
+    def aborted(self) -> int:
+        """Records in the output's log that no read_committed consumer sees: a proof that attempts were undone."""
+        return len(self.read(committed=False)) - len(self.read())
+
+
+def read_topic(
+    cluster: KafkaCluster, topic: str, *, committed: bool = True
+) -> list[tuple[bytes | None, bytes | None]]:
+    """All records of a topic up to its present end."""
+    consumer = Consumer(
+        cluster.for_librdkafka()
+        | {
+            "group.id": f"check-{uuid.uuid4().hex}",
+            "isolation.level": "read_committed" if committed else "read_uncommitted",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+        }
+    )
+    partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+    consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in partitions])
+    left, found = set(partitions), []
+    deadline = time.monotonic() + 60
+    while left:
+        assert time.monotonic() < deadline, f"{topic} could not be read to its end"
+        for message in consumer.consume(1_000, 0.2):
+            if message.error() is None:
+                found.append((message.key(), message.value()))
+            elif message.error().code() == KafkaError._PARTITION_EOF:
+                left.discard(message.partition())
+            else:
+                raise AssertionError(message.error())
+    consumer.close()
+    return found
+
+
+def _log(process: subprocess.Popen[str]) -> str:
+    return process.log.read_text()[-12_000:]  # type: ignore[attr-defined]

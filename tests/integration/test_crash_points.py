@@ -1,0 +1,123 @@
+"""The driver dies at every crash point, is started again, and every record is there once."""
+
+import shutil
+
+import pytest
+
+from tests.integration.harness import Pipeline
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+EPOCH = 1
+RECORDS = 10_000
+
+
+@pytest.fixture
+def pipeline(cluster, new_topic, tmp_path):
+    """Four epochs' worth of input and a job over it."""
+
+    def make(job: str) -> Pipeline:
+        made = Pipeline(cluster, new_topic(4), new_topic(4), tmp_path / "checkpoint", job=job)
+        made.send(RECORDS)
+        return made
+
+    return make
+
+
+@pytest.mark.parametrize("point", ["D1", "D8"])
+def test_death_outside_of_a_transaction_leaves_no_trace(pipeline, point):
+    """D1, D8: before the first task and after commits/N there is nothing to undo, and the next start goes on."""
+    p = pipeline("copy")
+    p.die_at(f"{point}@{EPOCH}")
+    p.run_well()
+    p.check()
+    assert p.aborted() == 0
+
+
+@pytest.mark.parametrize("point", ["D2", "D3", "D4"])
+def test_death_before_the_decision_aborts_what_was_written(pipeline, point):
+    """D2, D3, D4: written or prepared, but not decided: the next start aborts it at once and runs the epoch again."""
+    p = pipeline("copy")
+    p.die_at(f"{point}@{EPOCH}")
+    assert [d["epoch"] for d in p.decisions()] == [0]
+    assert p.open_transactions()
+    p.run_well()
+    p.check()
+    assert p.aborted() > 0
+
+
+@pytest.mark.parametrize(("job", "point"), [("copy", "D5"), ("count", "D6"), ("copy", "D6a"), ("count", "D7")])
+def test_death_after_the_decision_is_rolled_forward(pipeline, job, point):
+    """D5, D6, D6a, D7: decided: the next start commits what is open and writes nothing again; state is rebuilt."""
+    p = pipeline(job)
+    p.die_at(f"{point}@{EPOCH}")
+    assert [d["epoch"] for d in p.decisions()] == [0, EPOCH]
+    assert not (p.checkpoint / "commits" / str(EPOCH)).exists()
+    p.run_well()
+    p.check()
+    assert p.aborted() == 0, "a decided epoch was written again"
+
+
+def test_death_after_the_decision_with_the_offsets_lost(pipeline):
+    """D7o: a power cut takes offsets/N, which Spark does not sync; the decision restores them byte for byte."""
+    p = pipeline("count")
+    p.die_at(f"D7@{EPOCH}")
+    lost = p.checkpoint / "offsets" / str(EPOCH)
+    before = lost.read_bytes()
+    lost.unlink()
+    (lost.parent / f".{EPOCH}.crc").unlink()
+    p.run_well()
+    assert lost.read_bytes() == before
+    p.check()
+
+
+def test_a_second_death_during_the_recovery_from_the_first(pipeline):
+    """D5 and then D6 in the roll-forward: the third start finishes what two have left."""
+    p = pipeline("count")
+    p.die_at(f"D5@{EPOCH}")
+    p.die_at("S1")
+    p.run_well()
+    p.check()
+
+
+@pytest.mark.parametrize("damage", ["halved", "emptied", "changed", "deleted"])
+def test_a_damaged_journal_record_stops_the_start_and_is_named(pipeline, damage):
+    """D4t: a torn decision may be a decision: it is never skipped; put back, the job goes on."""
+    p = pipeline("copy")
+    p.die_at(f"D5@{EPOCH}")
+    newest = max((p.ours / "journal").glob("*.json"))
+    target = newest if damage != "deleted" else sorted((p.ours / "journal").glob("*.json"))[-2]
+    saved = target.read_bytes()
+    match damage:
+        case "halved":
+            target.write_bytes(saved[: len(saved) // 2])
+        case "emptied":
+            target.write_bytes(b"")
+        case "changed":
+            target.write_bytes(saved.replace(b'"rows": ', b'"rows": 1'))
+        case "deleted":
+            target.unlink()
+    ended = p.run()
+    assert ended.code == 1
+    assert str(target) in ended.log
+    target.write_bytes(saved)
+    p.run_well()
+    p.check()
+
+
+def test_a_copied_or_beheaded_checkpoint_is_refused(pipeline, tmp_path):
+    """Z2: a copy at another place, and a checkpoint without onceflow/, are refused and named; nothing is written."""
+    p = pipeline("copy")
+    p.die_at(f"D5@{EPOCH}")
+    copy = tmp_path / "copy"
+    shutil.copytree(p.checkpoint, copy)
+    ended = p.run(CHECKPOINT=str(copy))
+    assert ended.code == 1
+    assert "another place" in ended.log
+    assert "--claim" in ended.log
+    shutil.rmtree(copy / "onceflow")
+    ended = p.run(CHECKPOINT=str(copy))
+    assert ended.code == 1
+    assert "--as-new" in ended.log
+    p.run_well()
+    p.check()
