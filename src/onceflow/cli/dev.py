@@ -5,13 +5,12 @@ Must not know: jobs. Errors go to whoever runs the command line, which prints th
 
 from __future__ import annotations
 
-import enum
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from onceflow.cli.output import Output, OutputOption, tell_json
 from onceflow.devcluster import DevCluster, brokers_of, stop_detached
 from onceflow.devcluster.config import HOST, PLAINTEXT
 from onceflow.jars import broker_jars
@@ -21,17 +20,9 @@ app = typer.Typer(
 )
 
 
-class Output(enum.StrEnum):
-    """How a command answers."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
 DataDir = Annotated[
     Path, typer.Option("--data-dir", envvar="ONCEFLOW_DEV_DIR", help="Where its data, ports and logs lie.")
 ]
-OutputOption = Annotated[Output, typer.Option("--output", help="Lines for people, or one JSON object.")]
 
 DEFAULT_DIR = Path("~/.local/share/onceflow/dev")
 
@@ -59,7 +50,7 @@ def down(data_dir: DataDir = DEFAULT_DIR, output: OutputOption = Output.TEXT) ->
     """Stop Kafka. Its data stays. Good too if nothing runs."""
     stopped = stop_detached(data_dir.expanduser())
     if output is Output.JSON:
-        typer.echo(json.dumps({"stopped": stopped}))
+        tell_json({"stopped": stopped})
     else:
         typer.echo(f"stopped {len(stopped)} broker(s)" if stopped else "no broker was running")
 
@@ -85,15 +76,13 @@ def _tell(directory: Path, output: Output) -> bool:
     running = bool(state) and all(broker["pid"] for broker in state)
     servers = ",".join(broker["address"] for broker in state)
     if output is Output.JSON:
-        typer.echo(
-            json.dumps(
-                {
-                    "running": running,
-                    "bootstrap_servers": servers,
-                    "data_dir": str(directory.absolute()),
-                    "brokers": state,
-                }
-            )
+        tell_json(
+            {
+                "running": running,
+                "bootstrap_servers": servers,
+                "data_dir": str(directory.absolute()),
+                "brokers": state,
+            }
         )
         return running
     typer.echo(f"Kafka {'runs' if running else 'does not run'}: {servers or 'none was made'} (data: {directory})")
@@ -101,7 +90,3 @@ def _tell(directory: Path, output: Output) -> bool:
         how = f"pid {broker['pid']}" if broker["pid"] else "not running"
         typer.echo(f"  broker {broker['id']}  {broker['address']}  {how}  log {broker['log']}")
     return running
-
-
-if __name__ == "__main__":
-    app()
