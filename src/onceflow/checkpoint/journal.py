@@ -66,6 +66,7 @@ class Journal:
         self._retain = retain
         self._tail = 0
         self._tail_kept_from = 1
+        self._floor = 1
         self._index: dict[int, Record] = {}
         self._disputed: tuple[str, Record] = ("", Start(0))
         self.start_nonce = ""
@@ -79,26 +80,39 @@ class Journal:
             CheckpointCorruptError: A file is missing, torn, or fails its checksum; the message names it.
             CheckpointConflictError: A file was written by a newer version.
         """
-        places = self._places()
-        entries = [self._read_place(place) for place in places]
+        places, entries = self._read_all()
         kept_from = entries[-1].kept_from if entries else 1
         for expected in range(kept_from, places[-1] + 1 if places else kept_from):
             if expected not in places:
                 raise _corrupt(self._store, _name(expected), "the file is missing")
         return entries
 
+    def _read_all(self) -> tuple[list[int], list[Entry]]:
+        """The places, and what stands in them. A driver that still runs may purge between the list and a read."""
+        while True:
+            places = self._places()
+            try:
+                return places, [self._read_place(place) for place in places]
+            except CheckpointCorruptError:
+                if set(places) <= set(self._places()):
+                    raise
+
     def history(self) -> tuple[History, list[Entry]]:
         """What the records mean, and the records.
+
+        What stands below the declared end of the history counts for nothing: whoever was to remove it died on the
+        way, or a record that had been held back landed in a place that was purged by then.
 
         Raises:
             CheckpointCorruptError: As ``read``; or a record contradicts those before it.
         """
         entries = self.read()
-        kept_from = entries[-1].kept_from if entries else 1
+        kept = [e for e in entries if e.place >= entries[-1].kept_from]
         history = History()
-        for entry in entries:
-            if entry.place < kept_from and not isinstance(entry.record, Start):
-                continue  # declared as purged; whoever was to remove it died on the way
+        if kept:
+            first = kept[0].record
+            history = History(first.incarnation - 1 if isinstance(first, Start) else first.incarnation)
+        for entry in kept:
             try:
                 history = history.then(entry.record)
             except HistoryError as error:
@@ -128,8 +142,9 @@ class Journal:
             except CheckpointStoreError:
                 if self._nonce_at(place) != nonce:
                     raise
-            if self._nonce_at(place) != nonce:
-                continue
+                self._make_durable(place)
+            if self._nonce_at(place) != nonce or place < self._read_place(max(self._places())).kept_from:
+                continue  # lost the place; or slept so long that others wrote there and purged it
             self.start_nonce = nonce
             self._note(place, Start(incarnation))
             return history.then(Start(incarnation))
@@ -145,7 +160,11 @@ class Journal:
             found = self._nonce_at(place)
             if found is None:
                 return Unanswered(answer or f"{self._store.path(_name(place))} was created and is not there")
-            return self._appended(place, record) if found == nonce else Superseded()
+            if found != nonce:
+                return Superseded()
+            if answer:
+                self._make_durable(place)
+            return self._appended(place, record)
         except (CheckpointStoreError, CheckpointCorruptError) as error:
             return Unanswered(error.what)
 
@@ -157,10 +176,12 @@ class Journal:
         try:
             place, nonce, data = self._encode(void)
             disputed_nonce, disputed = self._disputed
-            self._try_to_create(place, data)
+            answer = self._try_to_create(place, data)
             found = self._nonce_at(place)
             if found is None:
                 return Unanswered(f"{self._store.path(_name(place))} could not be created")
+            if answer and found in (nonce, disputed_nonce):
+                self._make_durable(place)
             if found == nonce:
                 return Voided() if isinstance(self._appended(place, void), Appended) else Superseded()
             if found == disputed_nonce:
@@ -179,6 +200,11 @@ class Journal:
             return error.what
         return ""
 
+    def _make_durable(self, place: int) -> None:
+        """A call that raised may have written the file and not synced it: nothing may rest on it before that."""
+        self._store.sync(_name(place))
+        self._store.sync()
+
     def is_newest(self) -> bool:
         """Whether nobody has appended behind this driver's last record."""
         return max(self._places(), default=0) == self._tail
@@ -193,10 +219,11 @@ class Journal:
     # -- purging ----------------------------------------------------------------------------------
 
     def _kept_from(self) -> int:
-        """The place of the oldest record that is not a start and must stay."""
-        decided = [(place, r.epoch) for place, r in self._index.items() if isinstance(r, Decide)]
+        """The place of the oldest record that is not a start and must stay. Never moves back."""
+        kept = {place: r for place, r in self._index.items() if place >= self._floor}
+        decided = [(place, r.epoch) for place, r in kept.items() if isinstance(r, Decide)]
         if not decided:
-            return min(self._index, default=1)
+            return min(kept, default=self._floor)
         newest = max(epoch for _, epoch in decided)
         return min(place for place, epoch in decided if epoch > newest - self._retain)
 
@@ -248,6 +275,7 @@ class Journal:
     def _adopt(self, entries: list[Entry]) -> None:
         self._index = {e.place: e.record for e in entries}
         self._tail = entries[-1].place if entries else 0
+        self._floor = entries[-1].kept_from if entries else 1
 
     def _note(self, place: int, record: Record) -> None:
         self._index[place] = record
