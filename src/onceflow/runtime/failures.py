@@ -116,6 +116,16 @@ def _fenced(f: Failure, checkpoint: str, _: str) -> OnceflowError:
     )
 
 
+def _two_undone(f: Failure, checkpoint: str, _: str) -> OnceflowError:
+    return CheckpointConflictError(
+        f"Spark's commits/ in {checkpoint} are older than the journal: {f.detail}",
+        harmless="never: which of the two epochs' records were counted in the state cannot be told",
+        cause="files of commits/ were deleted, or an older copy of them was put back",
+        action="put the checkpoint's newest copy back",
+        checkpoint=checkpoint,
+    )
+
+
 def _sinks_changed(f: Failure, checkpoint: str, _: str) -> OnceflowError:
     return ConfigurationError(
         f"epoch {f.epoch} is decided and not finished, and the job's sinks have changed since: {f.detail}",
@@ -196,6 +206,7 @@ _MAKERS: Mapping[FailureKind, Callable[[Failure, str, str], OnceflowError]] = {
     FailureKind.UNSOUND: _unsound,
     FailureKind.DECISION_VOIDED: _voided,
     FailureKind.FENCED: _fenced,
+    FailureKind.TWO_UNDONE: _two_undone,
     FailureKind.SINKS_CHANGED: _sinks_changed,
     FailureKind.OFFSETS_DIFFER: _offsets_differ,
     FailureKind.EPOCH_UNEXPECTED: _unexpected,

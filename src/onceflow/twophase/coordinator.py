@@ -63,8 +63,8 @@ from onceflow.twophase.messages import (
     Unanswered,
     Voided,
 )
-from onceflow.twophase.records import Decide, DecidedEpoch, History, Replay, ReplayBegin, Void
-from onceflow.twophase.state import Input, State, step
+from onceflow.twophase.records import Decide, DecidedEpoch, History, HistoryError, Replay, ReplayBegin, Void
+from onceflow.twophase.state import TABLE, Input, State, step
 
 
 class Mode(Enum):
@@ -185,8 +185,12 @@ class Coordinator:
         return Input.EPOCH_DECIDED, replace(m, pending=_open_business(undone))
 
     def _read_started(self, event: Started) -> _Reading:
-        undone = event.history.undone(event.newest_commit)
-        m = replace(self.memory, history=event.history, undone=undone)
+        m = replace(self.memory, history=event.history)
+        try:
+            undone = event.history.undone(event.newest_commit)
+        except HistoryError as error:
+            return Input.TWO_UNDONE, self._failing(m, FailureKind.TWO_UNDONE, detail=str(error))
+        m = replace(m, undone=undone)
         if undone is None:
             return Input.STARTED, m
         m = replace(m, epoch=undone.epoch, offsets=undone.offsets, pending=_open_business(undone))
@@ -219,11 +223,14 @@ class Coordinator:
         return self._all_or(Input.NONE_LOST, replace(m, pending=pending))
 
     def _weigh(self, m: Memory, found: Mapping[Participant, Outcome]) -> _Reading:
+        still_open = _with(found, Outcome.OPEN)
+        if still_open:
+            # Only these are aborted: aborting a committed one would wipe out what DescribeTransactions says of it.
+            pending = tuple(c for c in _open_business(m.undone) if c.participant in still_open)
+            return Input.SOME_OPEN, replace(m, pending=pending)
         unknown = _with(found, Outcome.UNKNOWN)
         if unknown:
             return Input.SOME_UNKNOWN, self._failing(m, FailureKind.OUTCOME_UNKNOWN, unknown)
-        if _with(found, Outcome.OPEN):
-            return Input.SOME_OPEN, m
         visible = frozenset(_with(found, Outcome.COMMITTED))
         if visible:
             return Input.SOME_VISIBLE, replace(m, mode=Mode.SHARDS, visible=visible)
@@ -277,9 +284,11 @@ class Coordinator:
             return Input.SOUND, self.memory
         return Input.UNSOUND, self._failing(self.memory, FailureKind.UNSOUND, detail=event.problem)
 
-    def _read_appended(self, _: Appended | Adopted) -> _Reading:
+    def _read_appended(self, event: Appended | Adopted) -> _Reading:
         m = self.memory
-        happened = Input.ADOPTED if self.state is State.VOIDING else Input.APPENDED
+        happened = Input.ADOPTED if isinstance(event, Adopted) else Input.APPENDED
+        if happened not in TABLE[self.state]:
+            return happened, m
         if self.state is State.BEGINNING_REPLAY:
             history = m.history.then(self._replay_begin())
             return happened, replace(m, history=history, undone=history.decided)
@@ -358,10 +367,10 @@ class Coordinator:
         return Append(self._replay_begin())
 
     def _next_discarding(self) -> Action:
-        return Discard(_open_business(self.memory.undone))
+        return Discard(self.memory.pending)
 
     def _next_weighing(self) -> Action:
-        return AskOutcomes(participants(self.memory.undone.effective) if self.memory.undone else ())
+        return AskOutcomes(_open_business(self.memory.undone))
 
     def _next_aborting(self) -> Action:
         return AbortOwn(self.memory.epoch, participants(self.memory.written))

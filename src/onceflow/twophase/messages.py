@@ -47,6 +47,7 @@ class FailureKind(Enum):
     UNSOUND = "a check before the decision did not hold"
     DECISION_VOIDED = "the decision could not be written and was voided"
     FENCED = "a newer incarnation has started"
+    TWO_UNDONE = "two decided epochs are not recorded as done"
     SINKS_CHANGED = "an undone epoch has other sinks than the job has now"
     OFFSETS_DIFFER = "offsets/N is not what was decided"
     EPOCH_UNEXPECTED = "Spark began an epoch that cannot follow"
@@ -149,7 +150,7 @@ class AbortOwn:
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """Abort what is still open of a replaced set, by exact handle. Answer: Aborted."""
+    """Abort what was found open of a replaced set, by exact handle. Answer: Aborted."""
 
     committables: tuple[Committable, ...]
 

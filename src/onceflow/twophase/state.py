@@ -43,6 +43,7 @@ class Input(Enum):
     START = "start"
     STARTED = "started, nothing is undone"
     STARTED_UNDONE = "started, a decided epoch is undone"
+    TWO_UNDONE = "two decided epochs are undone"
     SINKS_CHANGED = "the undone epoch's sinks are not those of now"
     OFFSETS_SAME = "offsets/N is as decided"
     OFFSETS_DIFFER = "offsets/N is not as decided"
@@ -93,6 +94,7 @@ TABLE: Mapping[State, Mapping[Input, State]] = {
     _S.STARTING: {
         _I.STARTED: _S.SWEEPING,
         _I.STARTED_UNDONE: _S.RESTORING,
+        _I.TWO_UNDONE: _S.STOPPED,
         _I.SINKS_CHANGED: _S.STOPPED,
     },
     _S.RESTORING: {
@@ -120,7 +122,7 @@ TABLE: Mapping[State, Mapping[Input, State]] = {
         _I.EPOCH_FINISHED: _S.CONFIRMING,
         _I.EPOCH_FINISHED_STATEFUL: _S.REBUILDING,
         _I.EPOCH_DECIDED: _S.JUDGING,
-        _I.EPOCH_REPLAYING: _S.DISCARDING,
+        _I.EPOCH_REPLAYING: _S.WEIGHING,
         _I.EPOCH_UNEXPECTED: _S.STOPPED,
     },
     _S.PREPARING: {
@@ -159,7 +161,7 @@ TABLE: Mapping[State, Mapping[Input, State]] = {
     },
     # -- replay -------------------------------------------------------------------------------
     _S.BEGINNING_REPLAY: {
-        _I.APPENDED: _S.DISCARDING,
+        _I.APPENDED: _S.WEIGHING,
         _I.SUPERSEDED: _S.FENCED,
         _I.UNANSWERED: _S.STOPPED,
     },
