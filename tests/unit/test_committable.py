@@ -1,0 +1,77 @@
+"""Committables: they survive as text, and differences between two runs of an epoch are found."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onceflow.twophase.committable import Committable, differences, participants
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+COMMITTABLES = st.builds(
+    Committable,
+    sink=st.text("abc.-_3", min_size=1, max_size=6),
+    shard=st.integers(0, 500),
+    attempt=st.integers(0, 9),
+    rows=st.integers(0, 2**40),
+    digest=st.integers(0, 2**64 - 1),
+    transaction=st.none() | st.dictionaries(st.text(max_size=4), JSON_VALUES, max_size=3),
+)
+
+
+def of(shard, rows=1, digest=7, sink="s", transaction=None):
+    return Committable(sink, shard, 0, rows, digest, transaction)
+
+
+@given(COMMITTABLES)
+def test_a_committable_comes_back_from_its_text(wanted):
+    """``loads`` takes back whatever ``dumps`` writes, so a committable may cross a crash."""
+    assert Committable.loads(wanted.dumps()) == wanted
+    assert "\n" not in wanted.dumps()
+
+
+@given(st.lists(COMMITTABLES, unique_by=lambda c: c.participant, max_size=6), st.randoms())
+def test_a_run_does_not_differ_from_itself(committables, random):
+    """The order in which tasks report is no difference, and neither are attempts or transactions."""
+    again = [Committable(c.sink, c.shard, c.attempt + 1, c.rows, c.digest) for c in committables]
+    random.shuffle(again)
+    assert differences(committables, again) == ()
+
+
+@pytest.mark.parametrize(
+    ("again", "expected"),
+    [
+        ([of(0), of(1, rows=2)], [("s", 1)]),
+        ([of(0), of(1, digest=8)], [("s", 1)]),
+        ([of(0)], [("s", 1)]),
+        ([of(0), of(1), of(2)], [("s", 2)]),
+        ([of(0), of(1), of(2, rows=0, digest=0)], []),
+        ([of(0), of(1), of(0, sink="t")], [("t", 0)]),
+    ],
+)
+def test_rows_that_differ_are_named(again, expected):
+    """Other rows, another digest, a missing or an additional shard with rows differ; an additional empty one not."""
+    assert list(differences([of(0), of(1)], again)) == expected
+
+
+def test_an_empty_shard_does_not_take_part():
+    """A shard without a transaction is kept in the decision, but is neither committed nor aborted."""
+    full, empty = of(0, transaction={"id": "x"}), of(1, rows=0, digest=0)
+    assert participants([full, empty]) == (full,)
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", "null", '{"sink":"s","shard":0,"attempt":0,"rows":1,"digest":1}'])
+def test_other_json_is_refused(text):
+    """What is no committable raises, instead of becoming one with holes."""
+    with pytest.raises((KeyError, TypeError, ValueError)):
+        Committable.loads(text)
+
+
+def test_a_transaction_must_be_an_object():
+    """A transaction of another shape is refused when it is read, not when it is committed."""
+    value = of(0).to_json() | {"transaction": [1]}
+    with pytest.raises(TypeError, match="must be an object"):
+        Committable.from_json(value)

@@ -1,0 +1,510 @@
+"""The journal on real files: who wins a place, what a lost answer means, and what is never read as if it were whole."""
+
+import contextlib
+import json
+import multiprocessing
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onceflow.checkpoint.journal import Entry, Journal, decode, encode
+from onceflow.checkpoint.store import LocalStore
+from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, CheckpointStoreError
+from onceflow.twophase.committable import Committable
+from onceflow.twophase.messages import Adopted, Appended, Superseded, Unanswered, Voided
+from onceflow.twophase.records import Decide, Replay, ReplayBegin, Resolve, Start, Void
+
+ONE = (Committable("s", 0, 0, 1, 7, {"id": "x", "producer_id": 1, "producer_epoch": 0}),)
+
+
+class Died(BaseException):
+    """The process dies here."""
+
+
+class FaultyStore(LocalStore):
+    """A store whose next call of one kind fails as told, before or after it took effect.
+
+    Attributes:
+        faults: What happens at the next calls: "before" raises and does nothing, "after" does and raises, "die"
+            dies before, "late" keeps the creation and raises; ``land`` lets it happen.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.faults: dict[str, list[str]] = {"create": [], "remove": [], "names": [], "sync": []}
+        self.late: list[tuple[str, bytes]] = []
+
+    def _fault(self, call):
+        return self.faults[call].pop(0) if self.faults[call] else ""
+
+    def create(self, name, data):
+        fault = self._fault("create")
+        if fault == "late":
+            self.late.append((name, data))
+        if fault in ("before", "late"):
+            raise CheckpointStoreError("no answer")
+        super().create(name, data)
+        if fault == "after":
+            raise CheckpointStoreError("no answer")
+
+    def land(self):
+        """What was held back arrives."""
+        for name, data in self.late:
+            try:
+                super().create(name, data)
+            except FileExistsError:
+                continue
+
+    def remove(self, name):
+        if self._fault("remove") == "die":
+            raise Died
+        super().remove(name)
+
+    def names(self):
+        if self._fault("names") == "before":
+            raise CheckpointStoreError("no answer")
+        return super().names()
+
+    def sync(self, name=None):
+        if self._fault("sync") == "before":
+            raise CheckpointStoreError("no answer")
+        super().sync(name)
+
+
+@pytest.fixture
+def store(tmp_path):
+    made = FaultyStore(tmp_path / "journal")
+    made.make()
+    return made
+
+
+def started(store, retain=100):
+    journal = Journal(store, retain=retain)
+    history = journal.start()
+    return journal, history
+
+
+def decide(history, epoch=0):
+    return Decide(history.incarnation, epoch, f"v1\n{epoch}", ONE)
+
+
+def files(store):
+    return sorted(int(name[:-5]) for name in store.names())
+
+
+# -- contests -------------------------------------------------------------------------------------------------------
+
+
+def _contend(folder, rounds, barrier, results):
+    """In a process of its own: at each round try to create the same place as the other one."""
+    store = LocalStore(Path(folder))
+    wins = []
+    for place in range(1, rounds + 1):
+        entry = Entry(place, f"{multiprocessing.current_process().name}-{place}", 1, Start(place))
+        barrier.wait()
+        try:
+            store.create(f"{place:020d}.json", encode(entry))
+        except FileExistsError:
+            continue
+        wins.append(entry.nonce)
+    results.put(wins)
+
+
+def test_a_thousand_contested_places_have_one_winner_each(tmp_path):
+    """Two processes create the same place at the same moment, 1,000 times: one wins each, and it is what is read."""
+    rounds, context = 1000, multiprocessing.get_context("fork")
+    barrier, results = context.Barrier(2), context.Queue()
+    writers = [
+        context.Process(target=_contend, args=(str(tmp_path), rounds, barrier, results), name=n) for n in ("a", "b")
+    ]
+    for writer in writers:
+        writer.start()
+    wins = [results.get(timeout=120) for _ in writers]
+    for writer in writers:
+        writer.join(60)
+    read = [e.nonce for e in Journal(LocalStore(tmp_path)).read()]
+    assert len(read) == rounds
+    assert sorted(wins[0] + wins[1]) == sorted(read)
+    assert all(wins), "the two were never in each other's way"
+
+
+def _start_often(folder, times, barrier, results):
+    barrier.wait()
+    results.put([Journal(LocalStore(Path(folder))).start().incarnation for _ in range(times)])
+
+
+def test_starts_at_the_same_moment_get_numbers_of_their_own(tmp_path):
+    """Two supervisors start the job 50 times each, at once: every start has a number of its own, and none is lost."""
+    context = multiprocessing.get_context("fork")
+    barrier, results = context.Barrier(2), context.Queue()
+    LocalStore(tmp_path).make()
+    starters = [context.Process(target=_start_often, args=(str(tmp_path), 50, barrier, results)) for _ in range(2)]
+    for starter in starters:
+        starter.start()
+    numbers = results.get(timeout=120) + results.get(timeout=120)
+    for starter in starters:
+        starter.join(60)
+    assert sorted(numbers) == list(range(1, 101))
+
+
+# -- fencing --------------------------------------------------------------------------------------------------------
+
+
+def test_a_start_fences_every_older_driver(store):
+    """From the newer start on, the older driver appends nothing and does not count as the newest."""
+    old, history = started(store)
+    new, _ = started(store)
+    assert old.append(decide(history)) == Superseded()
+    assert old.append_void(Void(1, 0)) == Superseded()
+    assert (old.is_newest(), new.is_newest()) == (False, True)
+    assert files(store) == [1, 2]
+
+
+def test_a_start_between_creation_and_tail_check_fences(store, monkeypatch):
+    """The decision took its place, and a start came behind it before the list: it stands, but its driver must exit."""
+    journal, history = started(store)
+    create = store.create
+
+    def and_then_another_starts(name, data):
+        create(name, data)
+        monkeypatch.undo()
+        started(store)
+
+    monkeypatch.setattr(store, "create", and_then_another_starts)
+    assert journal.append(decide(history)) == Superseded()
+    assert Journal(store).history()[0].decided.epoch == 0
+
+
+def test_a_start_whose_answer_was_lost_is_the_start(store):
+    """The creation of a start raised although the file is there: the nonce says that it is ours."""
+    store.faults["create"] = ["after"]
+    _, history = started(store)
+    assert history.incarnation == 1
+    assert files(store) == [1]
+
+
+def test_a_start_that_was_not_written_raises(store):
+    """A start that is not in the journal is no start."""
+    store.faults["create"] = ["before"]
+    with pytest.raises(CheckpointStoreError):
+        started(store)
+    assert files(store) == []
+
+
+# -- a failure while deciding -----------------------------------------------------------------------------------------
+
+
+def test_a_decision_whose_answer_was_lost_is_found_in_its_place(store):
+    """Raised after writing: reading the place back shows our nonce, so it is appended."""
+    journal, history = started(store)
+    store.faults["create"] = ["after"]
+    assert journal.append(decide(history)) == Appended()
+
+
+def test_a_decision_that_did_not_arrive_is_voided_in_exactly_its_place(store):
+    """Raised and not there: a void takes the disputed place, so that the decision can never appear in it."""
+    journal, history = started(store)
+    store.faults["create"] = ["late"]
+    assert isinstance(journal.append(decide(history)), Unanswered)
+    assert journal.append_void(Void(1, 0)) == Voided()
+    store.land()
+    assert [type(e.record) for e in Journal(store).read()] == [Start, Void]
+
+
+def test_a_decision_that_arrives_before_the_void_is_adopted(store):
+    """The write landed late, but before the void: the place holds the decision, and the epoch is committed."""
+    journal, history = started(store)
+    store.faults["create"] = ["late"]
+    assert isinstance(journal.append(decide(history)), Unanswered)
+    store.land()
+    assert journal.append_void(Void(1, 0)) == Adopted()
+    assert journal.append(decide(history, 1)) == Appended()
+
+
+def test_a_decision_is_adopted_when_only_the_look_back_failed(store):
+    """Create succeeded, the list that follows raised: not known; the void's place shows the decision."""
+    journal, history = started(store)
+    store.faults["names"] = ["", "before"]
+    assert isinstance(journal.append(decide(history)), Unanswered)
+    assert journal.append_void(Void(1, 0)) == Adopted()
+
+
+def test_a_start_in_the_disputed_place_fences(store):
+    """While the void was to be written another driver started in that place: nothing of ours is decided."""
+    journal, history = started(store)
+    store.faults["create"] = ["late"]
+    assert isinstance(journal.append(decide(history)), Unanswered)
+    started(store)
+    store.land()
+    assert journal.append_void(Void(1, 0)) == Superseded()
+
+
+def test_nothing_can_be_said_of_a_place_that_cannot_be_read(store):
+    """Neither the decision nor the void gave an answer: still unanswered, and the caller must not abort."""
+    journal, history = started(store)
+    store.faults["create"] = ["late", "before"]
+    assert isinstance(journal.append(decide(history)), Unanswered)
+    assert isinstance(journal.append_void(Void(1, 0)), Unanswered)
+
+
+# -- files that are not whole -----------------------------------------------------------------------------------------
+
+
+def mangle(how, path):
+    data = path.read_bytes()
+    match how:
+        case "emptied":
+            path.write_bytes(b"")
+        case "halved":
+            path.write_bytes(data[: len(data) // 2])
+        case "bit flipped":
+            path.write_bytes(data.replace(b'"incarnation": 1', b'"incarnation": 3'))
+        case "other record":
+            body = json.loads(data)
+            path.write_text(json.dumps(body | {"kind": "void", "record": {"incarnation": 1, "epoch": 0}}))
+        case "moved":
+            other = path.with_name(f"{int(path.stem) % 3 + 1:020d}.json")
+            path.write_bytes(other.read_bytes())
+        case "no object":
+            path.write_bytes(b"[1]")
+        case "deleted":
+            path.unlink()
+
+
+CHANGES = ["emptied", "halved", "bit flipped", "other record", "moved", "no object"]
+
+
+@pytest.mark.parametrize(("how", "place"), [(how, place) for how in CHANGES for place in (1, 2)] + [("deleted", 2)])
+def test_a_record_that_is_not_whole_stops_by_name(store, how, place):
+    """Emptied, cut, changed, exchanged or deleted: the journal is not read, and the message names the file."""
+    journal, history = started(store)
+    journal.append(decide(history))
+    journal.append(decide(history, 1))
+    name = f"{place:020d}.json"
+    mangle(how, store.path(name))
+    for use in (Journal(store).read, Journal(store).start):
+        with pytest.raises(CheckpointCorruptError, match=name) as caught:
+            use()
+        assert caught.value.facts["file"] == str(store.path(name))
+
+
+def test_a_deleted_start_below_the_kept_history_is_not_missed(store):
+    """Only its place mattered: a driver older than it that creates a record there sees that it is not at the end."""
+    journal, history = started(store)
+    sleeper_place = 2
+    journal.append(decide(history))
+    _, history = started(store, retain=1)
+    sleeper = Journal(store)
+    sleeper._tail = sleeper_place - 1
+    store.remove(f"{1:020d}.json")
+    assert Journal(store).history()[0].decided.epoch == 0
+    assert sleeper.append(decide(history, 7)) == Superseded()
+
+
+def test_records_that_contradict_each_other_stop_by_name(store):
+    """A record of an older incarnation behind a newer start is no history; the file is named."""
+    started(store)
+    started(store)
+    store.create(f"{3:020d}.json", encode(Entry(3, "n", 1, Decide(1, 0, "o", ONE))))
+    with pytest.raises(CheckpointCorruptError, match=f"{3:020d}.json.*incarnation 1"):
+        Journal(store).history()
+
+
+def test_a_newer_format_is_refused_as_such(store):
+    """A record of a newer version stops with its number, and is not called corrupt."""
+    started(store)
+    body = json.loads(store.read(f"{1:020d}.json"))
+    store.replace(f"{1:020d}.json", json.dumps(body | {"format": 2}).encode())
+    with pytest.raises(CheckpointConflictError, match="has format 2"):
+        Journal(store).read()
+
+
+def test_other_files_in_the_folder_are_nobodys_business(store):
+    """Editors' and file managers' files beside the records are not read."""
+    started(store)
+    for name in ("README", "1.json~", ".DS_Store", "notes.json"):
+        store.create(name, b"?")
+    assert len(Journal(store).read()) == 1
+
+
+RECORDS = st.one_of(
+    st.builds(Start, st.integers(1, 9)),
+    st.builds(Void, st.integers(1, 9), st.integers(0, 9)),
+    st.builds(Decide, st.integers(1, 9), st.integers(0, 9), st.text(max_size=9), st.just(ONE), st.none() | st.text()),
+    st.builds(ReplayBegin, st.integers(1, 9), st.integers(0, 9), st.integers(1, 3)),
+    st.builds(
+        Replay,
+        st.integers(1, 9),
+        st.integers(0, 9),
+        st.integers(1, 3),
+        st.sampled_from(["whole", "shards"]),
+        st.just(ONE),
+    ),
+    st.builds(
+        Resolve,
+        st.integers(1, 9),
+        st.integers(0, 9),
+        st.sampled_from(["write-again", "count-as-written", "accept-state"]),
+        st.lists(st.tuples(st.text(max_size=3), st.integers(0, 9)), max_size=2).map(tuple),
+        st.text(max_size=3),
+        st.text(max_size=3),
+    ),
+)
+
+
+@given(RECORDS, st.integers(1, 10**12), st.text(max_size=8), st.integers(0, 10**6), st.integers(0, 255))
+def test_a_record_comes_back_or_not_at_all(record, place, nonce, at, byte):
+    """Decode takes back whatever encode wrote; with any byte changed it gives the same record or raises."""
+    entry = Entry(place, nonce, 1, record)
+    data = encode(entry)
+    assert decode(data, place) == entry
+    changed = bytearray(data)
+    changed[at % len(data)] = byte
+    try:
+        found = decode(bytes(changed), place)
+    except (ValueError, KeyError, TypeError):
+        return
+    assert found == entry
+
+
+# -- purging ----------------------------------------------------------------------------------------------------------
+
+
+def test_purging_keeps_starts_and_the_newest_epochs(store):
+    """Old decisions go, starts stay: the place that a stale driver would take next is always taken by one."""
+    for _ in range(3):
+        journal, history = started(store, retain=2)
+        first = 0 if history.decided is None else history.decided.epoch + 1
+        for epoch in range(first, first + 4):
+            assert journal.append(decide(history, epoch)) == Appended()
+    entries = Journal(store, retain=2).read()
+    assert [e.record.incarnation for e in entries if isinstance(e.record, Start)] == [1, 2, 3]
+    assert [e.record.epoch for e in entries if isinstance(e.record, Decide)] == [9, 10, 11]
+    assert Journal(store).history()[0].decided.epoch == 11
+
+
+def test_the_newest_decision_keeps_its_replay(store):
+    """Whatever is retained, what became of the newest decision is never purged."""
+    journal, history = started(store, retain=1)
+    journal.append(decide(history))
+    journal, history = started(store, retain=1)
+    assert journal.append(ReplayBegin(2, 0, 1)) == Appended()
+    journal, history = started(store, retain=1)
+    assert history.decided.replaying
+    assert journal.append(Replay(3, 0, 1, "whole", ONE)) == Appended()
+    assert Journal(store).history()[0].decided.replays == 1
+
+
+@pytest.mark.parametrize("removals", [0, 1, 2])
+def test_dying_while_purging_leaves_a_readable_journal(store, removals):
+    """The process dies between the append and the end of its purge: the history is whole, and purging goes on."""
+    journal, history = started(store, retain=2)
+    for epoch in range(3):
+        journal.append(decide(history, epoch))
+    store.faults["remove"] = [""] * removals + ["die"]
+    journal._retain = 1
+    epoch = 3
+    while store.faults["remove"]:
+        with contextlib.suppress(Died):
+            journal.append(decide(history, epoch))
+        epoch += 1
+    _, history = started(store, retain=100)
+    journal, history = started(store, retain=1)
+    newest = history.decided.epoch
+    assert journal.append(decide(history, newest + 1)) == Appended()
+    assert Journal(store).history()[0].decided.epoch == newest + 1
+
+
+def test_a_record_that_lands_in_a_purged_place_changes_nothing(store):
+    """A sleeper creates its record where others wrote and purged: it is told, and the history stays what it was."""
+    sleeper, history = started(store)
+    store.faults["create"] = ["late"]
+    sleeper.append(decide(history))
+    place = int(store.late[0][0][:-5])
+    assert place == 2
+    journal, history = started(store, retain=1)  # place 2, so the sleeper's creation fails for ever
+    store.land()
+    for epoch in range(4):
+        assert journal.append(decide(history, epoch)) == Appended()
+    assert Journal(store).history()[0].decided.epoch == 3
+
+
+def test_a_start_that_lands_in_a_purged_place_changes_nothing(store):
+    """A start that slept since before an epoch that is purged by now neither corrupts the journal nor counts."""
+    journal, history = started(store, retain=1)
+    store.faults["create"] = ["late"]
+    with pytest.raises(CheckpointStoreError):
+        Journal(store).start()
+    for epoch in range(4):
+        assert journal.append(decide(history, epoch)) == Appended()
+    store.land()
+    assert 2 in files(store), "the late start found its place purged"
+    assert journal.append(decide(history, 4)) == Appended()
+    _, history = started(store)
+    assert (history.incarnation, history.decided.epoch) == (2, 4)
+
+
+def test_a_start_that_wakes_in_a_purged_place_starts_again(store, monkeypatch):
+    """The sleeper itself is alive: it sees that its place is not at the end, and takes one there."""
+    journal, history = started(store, retain=1)
+    create = store.create
+
+    def sleep_before(name, data):
+        monkeypatch.undo()
+        for epoch in range(4):
+            assert journal.append(decide(history, epoch)) == Appended()
+        create(name, data)
+
+    monkeypatch.setattr(store, "create", sleep_before)
+    woken, found = started(store)
+    assert (found.incarnation, found.decided.epoch) == (2, 3)
+    assert woken.is_newest()
+    assert not journal.is_newest()
+
+
+def test_reading_while_another_purges(store, monkeypatch):
+    """A start that lists the files just before the running driver purges some reads the journal as it is then."""
+    journal, history = started(store, retain=1)
+    for epoch in range(3):
+        journal.append(decide(history, epoch))
+    names = store.names
+
+    def then_purge():
+        listed = names()
+        monkeypatch.undo()
+        journal.append(decide(history, 3))
+        return listed
+
+    monkeypatch.setattr(store, "names", then_purge)
+    _, found = started(store)
+    assert (found.incarnation, found.decided.epoch) == (2, 3)
+
+
+def test_a_longer_retention_does_not_ask_for_what_is_purged(store):
+    """Retention was raised after a purge died half way: the declared end of the history never moves back."""
+    journal, history = started(store, retain=1)
+    for epoch in range(2):
+        journal.append(decide(history, epoch))
+    for epoch in (2, 3):
+        store.faults["remove"] = ["die"]
+        with pytest.raises(Died):
+            journal.append(decide(history, epoch))
+    store.remove(f"{3:020d}.json")
+    assert files(store) == [1, 2, 4, 5], "one of the two purged records is left"
+    _, history = started(store, retain=100)
+    assert history.decided.epoch == 3
+    assert Journal(store).history()[0].decided.epoch == 3
+
+
+def test_a_record_that_may_not_survive_a_power_cut_is_not_appended(store):
+    """The folder's sync failed and fails again: the file can be read, but is not durable, so nothing is committed."""
+    journal, history = started(store)
+    store.faults["create"] = ["after", "after"]
+    store.faults["sync"] = ["before", "before"]
+    assert isinstance(journal.append(decide(history)), Unanswered)
+    store.faults["sync"] = ["before"]
+    assert isinstance(journal.append_void(Void(1, 0)), Unanswered)
+    store.faults["sync"] = []
+    assert journal.append_void(Void(1, 0)) == Adopted()

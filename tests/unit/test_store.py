@@ -1,0 +1,137 @@
+"""The local store: a name has one winner, a file is whole, and an error says which file."""
+
+import os
+import stat
+import threading
+
+import pytest
+
+from onceflow.checkpoint import store as store_module
+from onceflow.checkpoint.store import LocalStore, local_path
+from onceflow.errors import CheckpointStoreError, ConfigurationError
+
+
+@pytest.fixture
+def store(tmp_path):
+    made = LocalStore(tmp_path / "a" / "b")
+    made.make()
+    return made
+
+
+def test_created_once(store):
+    """The second creation of a name is refused, and the first one's content stays."""
+    store.create("x", b"first")
+    with pytest.raises(FileExistsError):
+        store.create("x", b"second")
+    assert store.read("x") == b"first"
+    assert store.names() == ["x"]
+
+
+def test_one_of_many_wins(store):
+    """Of eight threads that create the same name, 100 times over, exactly one wins, and its content is what is read."""
+    for number in range(100):
+        won, gate = [], threading.Barrier(8)
+
+        def contend(who, name=str(number), won=won, gate=gate):
+            gate.wait()
+            try:
+                store.create(name, who)
+            except FileExistsError:
+                return
+            won.append(who)
+
+        threads = [threading.Thread(target=contend, args=(bytes([65 + n]) * 100,)) for n in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert won == [store.read(str(number))]
+    assert len(store.names()) == 100
+
+
+def test_replace_is_whole(store):
+    """Replacing gives the new content, whether the name was taken or not, and leaves nothing beside it."""
+    store.replace("x", b"old")
+    store.replace("x", b"new")
+    assert store.read("x") == b"new"
+    assert os.listdir(store.folder) == ["x"]  # noqa: PTH208 - the hidden files, too
+
+
+def test_a_missing_file_is_told_as_such(store):
+    """Reading what is not there is FileNotFoundError; removing it twice is nothing."""
+    with pytest.raises(FileNotFoundError):
+        store.read("x")
+    store.remove("x")
+    store.sync("x")
+
+
+def test_a_file_being_written_is_not_listed(store):
+    """A temporary file that a killed writer left is no file of the journal, and the next start removes it."""
+    (store.folder / ".tmp-x-dead").write_bytes(b"half")
+    assert store.names() == []
+    store.make()
+    assert os.listdir(store.folder) == []  # noqa: PTH208
+
+
+def test_a_writer_whose_temporary_file_was_cleared_fails_cleanly(store, monkeypatch):
+    """Another start clears the temporary file between write and link: the creation fails, and no file is there."""
+    link = os.link
+    monkeypatch.setattr(os, "link", lambda a, b: (store.make(), link(a, b)))
+    with pytest.raises(CheckpointStoreError, match="x"):
+        store.create("x", b"mine")
+    assert store.names() == []
+
+
+def test_a_failure_after_the_link_says_so_and_the_file_is_there(store, monkeypatch):
+    """An error while syncing the folder does not mean that the file was not written: the caller must look."""
+    real = store_module._sync
+
+    def failing(path):
+        if path == store.folder:
+            raise OSError(5, "Input/output error")
+        real(path)
+
+    monkeypatch.setattr(store_module, "_sync", failing)
+    with pytest.raises(CheckpointStoreError, match="Input/output error"):
+        store.create("x", b"there")
+    assert store.read("x") == b"there"
+
+
+def test_content_is_synced_before_the_name_and_the_folder_after(store, monkeypatch):
+    """The order that survives a power cut: the file's bytes, then its name, then the folder."""
+    order = []
+    fsync, link = os.fsync, os.link
+
+    def fsynced(handle):
+        order.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file")
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", fsynced)
+    monkeypatch.setattr(os, "link", lambda a, b: (order.append("link"), link(a, b)))
+    store.create("x", b"1")
+    assert order == ["file", "link", "folder"]
+
+
+def test_no_place_for_a_file(tmp_path):
+    """A store on something that is no folder fails with the name of the file that was to be written."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CheckpointStoreError, match="file/x"):
+        LocalStore(tmp_path / "file").create("x", b"")
+
+
+@pytest.mark.parametrize("form", ["{}", "file:{}", "file://{}", "file:///{}"])
+def test_local_places(tmp_path, form):
+    """A path and every form of file: URI mean the same place, blanks and links resolved."""
+    real = tmp_path / "a place"
+    real.mkdir()
+    (tmp_path / "link").symlink_to(real)
+    text = form.format(tmp_path / "link")
+    assert local_path(text) == real.resolve()
+    assert local_path(f"file://{tmp_path}/a%20place") == real.resolve()
+
+
+@pytest.mark.parametrize("uri", ["s3a://bucket/x", "hdfs://host/x", "dbfs://x"])
+def test_other_schemes_are_refused(uri):
+    """A store without proven exclusive creation is refused by its scheme."""
+    with pytest.raises(ConfigurationError, match="is refused"):
+        local_path(uri)
