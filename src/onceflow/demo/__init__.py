@@ -1,0 +1,5 @@
+"""The demo: the fraud job on a real Kafka through SIGKILL, and an independent proof of what came out.
+
+payments (what is written) → producer (writes it) → fraud (the job) → chaos (kills) → verify (judges); ``run`` puts
+them together, ``board`` is what they tell, ``show`` shows it.
+"""
