@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import onceflow
-from onceflow.cli import dev, jars, run
+from onceflow.cli import demo, dev, jars, run
 from onceflow.cli.main import DEBUG
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("run")(run.run)
+app.command("demo")(demo.demo)
 app.command("jars")(jars.jars)
 app.add_typer(dev.app, name="dev")
 

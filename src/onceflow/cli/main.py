@@ -8,6 +8,7 @@ Exit codes: 0 good, 1 failed, 2 wrong usage, 130 and 143 ended by SIGINT and SIG
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import json
 import os
 import sys
@@ -38,7 +39,7 @@ def main() -> None:
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:
-    return "--output=json" in arguments or ("--output", "json") in zip(arguments, arguments[1:], strict=False)
+    return "--output=json" in arguments or ("--output", "json") in itertools.pairwise(arguments)
 
 
 def _as_json(error: OnceflowError) -> dict[str, object]:

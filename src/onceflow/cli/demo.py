@@ -1,0 +1,37 @@
+"""``onceflow demo``: the fraud job on a real Kafka, killed three times, and the proof that nothing was lost or doubled.
+
+Must not know: how the demo works.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from onceflow.cli.output import Output, OutputOption, tell_json
+from onceflow.demo.run import run_demo
+from onceflow.demo.show import open_view
+from onceflow.jars import broker_jars, java_executable, spark_jars
+
+
+def demo(
+    records: Annotated[int, typer.Option(min=5_000, help="Payments that the job gets to see.")] = 100_000,
+    seed: Annotated[int, typer.Option(help="The same seed makes the same payments.")] = 1,
+    chaos: Annotated[bool, typer.Option("--chaos/--no-chaos", help="Kill the job twice and the broker once.")] = True,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Run the fraud job exactly once through kill -9, and prove it. Exit code 0 only for verdict PASS."""
+
+    def show(done: int, total: int) -> None:
+        typer.echo(f"fetching jars: {done} of {total}", err=True)
+
+    java_executable()
+    broker_jars(show)
+    spark_jars(show)
+    with open_view(to_stderr=output is Output.JSON) as board:
+        report = run_demo(board, records=records, seed=seed, chaos=chaos)
+    typer.echo(report.as_text(), err=output is Output.JSON)
+    if output is Output.JSON:
+        tell_json(report.as_json())
+    raise typer.Exit(0 if report.verdict == "PASS" else 1)

@@ -1,0 +1,154 @@
+"""Puts the demo together: broker, payments, job, kills, and the judgement.
+
+Everything lies in one temporary folder, which goes when all is well and stays, with the logs, when it is not. No
+process is left, however it ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from onceflow.demo.board import Board
+from onceflow.demo.chaos import JOB_PREFIX, OPEN_STATES, Chaos, CrashSwitch, OpenTransactions
+from onceflow.demo.payments import Payments
+from onceflow.demo.producer import PaymentProducer
+from onceflow.demo.reader import Follower, read_all
+from onceflow.demo.report import Report
+from onceflow.demo.supervisor import Supervisor
+from onceflow.demo.verify import Topic, judge
+from onceflow.devcluster import DevCluster
+from onceflow.errors import KafkaError
+from onceflow.kafka.client import KafkaClient
+from onceflow.kafka.cluster import KafkaCluster
+from onceflow.kafka.transactions import list_ids
+
+JOB = Path(__file__).with_name("fraud.py")
+PAYMENTS, ALERTS = "transactions", "alerts"  # the topics, as the job names them
+
+_PARTITIONS = 4
+_LOOK_S = 0.1
+_QUIET_S = 3.0  # after the last alert that must come: one too many would show
+_STUCK_S = 60.0
+
+
+def run_demo(board: Board, *, records: int, seed: int, chaos: bool) -> Report:
+    """Run it.
+
+    Args:
+        board: Is told of everything.
+        records: Committed payments.
+        seed: Of payments and moments.
+        chaos: Whether to kill.
+
+    Raises:
+        OnceflowError: The demo itself could not run; that says nothing about the job's result.
+    """
+    payments = Payments(records, seed)
+    board.set(target=records)
+    folder = Path(tempfile.mkdtemp(prefix="onceflow-demo-"))
+    keep = False
+    try:
+        report = _run(board, folder, payments, seed, chaos=chaos)
+        keep = report.verdict != "PASS"
+    except Exception:
+        keep = True
+        raise
+    finally:
+        if keep:
+            board.say(f"logs and data stay in {folder}")
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+    return report
+
+
+def _run(board: Board, folder: Path, payments: Payments, seed: int, *, chaos: bool) -> Report:
+    with contextlib.ExitStack() as stack:
+        board.say("the broker is started")
+        cluster = DevCluster(folder / "kafka")
+        stack.callback(cluster.stop)
+        cluster.start()
+        board.set(broker="running")
+        servers = cluster.bootstrap_servers
+        _make_topic(servers)
+
+        switch = CrashSwitch(folder)
+        supervisor = Supervisor(JOB, folder, {"KAFKA": servers} | switch.environment, board)
+        stack.callback(supervisor.close)
+        supervisor.start()
+        supervisor.wait_ready()
+
+        follower = Follower(servers, ALERTS, lambda seen: board.set(alerts=seen))
+        transactions = OpenTransactions(servers, lambda count: board.set(transactions_open=count))
+        producer = PaymentProducer(servers, PAYMENTS, payments, board)
+        killer = Chaos(supervisor, cluster, transactions, switch, producer, board, seed)
+        threads: list[Follower | OpenTransactions | PaymentProducer | Chaos] = [follower, transactions, producer]
+        threads += [killer] if chaos else []
+        for thread in threads:
+            stack.callback(thread.close)
+            thread.start()
+
+        _wait_for_all(supervisor, producer, killer if chaos else None)
+        expected = len(producer.totals.alerts())
+        board.set(alerts_expected=expected)
+        board.say("all payments are written")
+        _wait_for_alerts(supervisor, follower, expected)
+        board.set(job="stopping")
+        exit_code = supervisor.stop()
+        board.set(job="stopped")
+        for thread in threads:
+            thread.close()
+        board.say("an independent reader recomputes every alert")
+        findings = judge(_read(servers, PAYMENTS), _read(servers, ALERTS), follower.seen, producer.totals)
+        return Report(
+            seed=seed,
+            chaos=chaos,
+            findings=findings,
+            open_transactions=_open_transactions(servers),
+            kills=killer.kills,
+            starts=supervisor.starts,
+            unplanned_ends=supervisor.unplanned_ends,
+            exit_code=exit_code,
+            seconds=board.seconds(),
+        )
+
+
+def _make_topic(servers: str) -> None:
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+    admin.create_topics([NewTopic(PAYMENTS, _PARTITIONS, 1)])[PAYMENTS].result(30)
+
+
+def _wait_for_all(supervisor: Supervisor, producer: PaymentProducer, killer: Chaos | None) -> None:
+    """Until everything is written and all kills are done."""
+    while not (producer.done.wait(_LOOK_S) and (killer is None or killer.done.wait(_LOOK_S))):
+        if supervisor.failure is not None:
+            raise supervisor.failure
+    if producer.failure is not None:
+        raise KafkaError(f"the producer of payments failed: {producer.failure}")
+    if killer is not None and killer.failure is not None:
+        raise killer.failure
+
+
+def _wait_for_alerts(supervisor: Supervisor, follower: Follower, expected: int) -> None:
+    """Until the alerts are there and the job is quiet; or until it has done nothing for a minute."""
+    waiting_since = time.monotonic()
+    while supervisor.failure is None:
+        last = max([waiting_since, *(line.at for line in supervisor.lines())])
+        if time.monotonic() - last > (_QUIET_S if len(follower.seen) >= expected else _STUCK_S):
+            return
+        time.sleep(_LOOK_S)
+    raise supervisor.failure
+
+
+def _read(servers: str, topic: str) -> Topic:
+    return Topic(read_all(servers, topic, "read_committed"), read_all(servers, topic, "read_uncommitted"))
+
+
+def _open_transactions(servers: str) -> int:
+    with KafkaClient(KafkaCluster(servers)) as client:
+        return len(list_ids(client, JOB_PREFIX, OPEN_STATES))
