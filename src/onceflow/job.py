@@ -59,6 +59,21 @@ class Job:
         self._function: StreamFunction | None = None
         self._sinks: tuple[Sink, ...] = ()
 
+    @property
+    def checkpointing(self) -> Checkpointing:
+        """Where the checkpoint is and how often one is made."""
+        return self._checkpointing
+
+    @property
+    def transactional_id_prefix(self) -> str:
+        """First part of the transactional ids."""
+        return self._prefix
+
+    @property
+    def sinks(self) -> tuple[Sink, ...]:
+        """The sinks named by ``stream``; empty when only the stream function knows them."""
+        return self._sinks
+
     def stream(self, *, sinks: Sequence[Sink] = ()) -> Callable[[StreamFunction], StreamFunction]:
         """Decorate the function that makes the stream.
 

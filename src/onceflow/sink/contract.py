@@ -176,9 +176,16 @@ class Sink(ABC):
             OnceflowError: It cannot work, and why.
         """
 
+    def attach(self) -> str:
+        """Connect for an operator's tool, which must make nothing and works on what is broken; the system's id.
+
+        A sink whose ``connect`` makes or demands something (a topic that is gone, for example) overrides it.
+        """
+        return self.connect()
+
     @abstractmethod
     def committer(self, prefix: str, job_id: str) -> Committer:
-        """What commits this sink's part; only for a sink that takes part in the decision, after ``connect``."""
+        """What commits this sink's part; only for one that takes part in the decision, connected or attached."""
 
     @abstractmethod
     def close(self) -> None:

@@ -204,10 +204,15 @@ class KafkaSink(Sink):
             raise
         return client.cluster_id
 
+    def attach(self) -> str:
+        """Connect only: the topic may be gone, and is not made; the cluster's id."""
+        self._client = KafkaClient(self.cluster)
+        return self._client.cluster_id
+
     def committer(self, prefix: str, job_id: str) -> Committer:
         """What commits this sink's transactions."""
         if self._client is None:
-            raise RuntimeError("connect() comes first")
+            raise RuntimeError("connect() or attach() comes first")
         timeout_ms = self._transaction_timeout_ms()
         return KafkaCommitter(self._client, self.name, self.topic, prefix, job_id, timeout_ms)
 

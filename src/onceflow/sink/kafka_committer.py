@@ -70,6 +70,16 @@ class KafkaCommitter(Committer):
         self._timeout_s = timeout_ms / 1000
         self._warned_epoch = -1
 
+    @property
+    def client(self) -> KafkaClient:
+        """The connection to the sink's cluster."""
+        return self._client
+
+    @property
+    def topic(self) -> str:
+        """The sink's topic."""
+        return self._topic
+
     # -- before the job -----------------------------------------------------------------------
 
     def preflight(self) -> None:
