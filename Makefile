@@ -7,7 +7,7 @@ ARGS ?=
 SETUP := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jars demo test test-fast lint types format diagram lock clean
+.PHONY: help setup jars demo test test-fast lint types format diagram lock clean bench bench-page peer-expiry
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,3 +55,14 @@ lock: $(SETUP) ## Lock the dependencies again, with hashes
 
 clean: ## Remove what the targets made here (not the jars)
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build
+
+# -- figures beside the peers, each in an environment of its own; nothing here is part of `make test` --------------------
+
+.venv-%/.ready: bench/requirements-%.txt $(SETUP)
+	@echo "== Environment of the peer $* in .venv-$* (once)"
+	@$(PYTHON) -m venv .venv-$*
+	@.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $<
+	@touch $@
+
+bench: jars .venv-flink/.ready .venv-quix/.ready ## Figures beside Spark's sink, Flink and Quix Streams; ARGS="--help"
+	@$(BIN)/python -m bench $(ARGS)

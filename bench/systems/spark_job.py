@@ -1,0 +1,78 @@
+"""Spark's own Kafka source and sink (at-least-once), with the settings that onceflow gives to source and session.
+
+Must not know: who measures it. Of onceflow it takes the pinned connector jars and nothing else.
+"""
+
+import json
+import os
+import sys
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
+
+from onceflow.jars import spark_jars
+
+told = json.loads(sys.argv[1])
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+settings = {
+    "spark.master": "local[*]",
+    "spark.jars": ",".join(map(str, spark_jars())),
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.local.dir": told["scratch"],
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 2)),
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    **told["spark"],
+}
+builder = SparkSession.builder.appName(f"bench-{told['work']}")
+for name, value in settings.items():
+    builder = builder.config(name, value)
+spark = builder.getOrCreate()
+spark.sparkContext.setLogLevel("ERROR")
+
+reader = (
+    spark.readStream.format("kafka")
+    .option("kafka.bootstrap.servers", told["servers"])
+    .option("subscribe", told["source"])
+    .option("startingOffsets", "earliest")
+    .options(**told["consumer"])
+)
+if told["per_epoch"]:
+    reader = reader.option("maxOffsetsPerTrigger", told["per_epoch"])
+records = reader.load()
+if told["work"] == "copy":
+    output = records.select("key", "value")
+else:
+    schema = "user_id string, amount decimal(18,2), event_time timestamp"
+    output = (
+        records.select(F.from_json(F.col("value").cast("string"), schema).alias("payment"))
+        .select("payment.*")
+        .withWatermark("event_time", "10 seconds")
+        .groupBy(F.window("event_time", "1 minute"), "user_id")
+        .agg(F.count("*").alias("transactions"), F.sum("amount").alias("total"))
+        .where("transactions > 10")
+        .select(
+            F.col("user_id").alias("key"),
+            F.to_json(F.struct("window", "user_id", "transactions", "total")).alias("value"),
+        )
+    )
+writer = (
+    output.writeStream.format("kafka")
+    .option("kafka.bootstrap.servers", told["servers"])
+    .option("topic", told["sink"])
+    .option("checkpointLocation", told["checkpoint"])
+    .outputMode("append")
+)
+if told["bounded"]:
+    writer = writer.trigger(availableNow=True)
+else:
+    writer = writer.trigger(processingTime=f"{told['interval_ms']} milliseconds")
+writer.start().awaitTermination()
+spark.stop()

@@ -1,0 +1,123 @@
+"""Throughput: copy and fraud, each system in turn, at two sizes, each output checked.
+
+Must not know: how a system works.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from statistics import median
+from typing import Any
+
+from bench import reading
+from bench.stage import ALL, Stage, System
+from bench.workload import Alert, Digest, Payments, fill
+
+_PATIENCE_S = 900
+
+
+class Input:
+    """One filled topic, and what must come out of it."""
+
+    def __init__(self, stage: Stage, payments: Payments) -> None:
+        self.payments = payments
+        self.topic = stage.topic(f"payments-{payments.records}")
+        began = time.monotonic()
+        self._digest = fill(stage.servers, self.topic, payments)
+        self._alerts: Counter[Alert] | None = None
+        rate = payments.records / (time.monotonic() - began)
+        print(f"== input {self.topic}: {payments.records:,} records written, {rate:,.0f} a second", flush=True)
+
+    def fault(self, stage: Stage, work: str, topic: str) -> str | None:
+        """What is wrong with an output; None if it is right."""
+        if work == "copy":
+            digest: Digest = reading.digest_of(stage.servers, topic)
+            if digest == self._digest:
+                return None
+            return f"{digest.count:,} records instead of {self._digest.count:,}, or not the same ones"
+        if self._alerts is None:
+            self._alerts = self.payments.alerts()
+        found = reading.alerts_of(stage.servers, topic)
+        lost, strange = self._alerts - found, found - self._alerts
+        if not lost and not strange:
+            return None
+        return f"{lost.total()} alerts lost, {strange.total()} doubled or strange, of {self._alerts.total()}"
+
+
+def measure(
+    stage: Stage,
+    works: Sequence[str],
+    systems: Sequence[System],
+    sizes: dict[str, tuple[int, int]],
+    rounds: int,
+    seed: int,
+    per_epoch: int,
+) -> list[dict[str, Any]]:
+    """Run everything; the runs in the order in which they were made.
+
+    Args:
+        stage: Where.
+        works: ``copy``, ``fraud``.
+        systems: Systems under test.
+        sizes: By system's name, a small and a large number of records.
+        rounds: How often.
+        seed: Of the input.
+        per_epoch: Records in a micro-batch of the Spark systems.
+    """
+    inputs = {n: Input(stage, Payments(n, seed)) for n in sorted({n for pair in sizes.values() for n in pair})}
+    runs = []
+    for number in range(rounds):
+        # Whoever runs first in a round finds another page cache than the next one: so they take turns.
+        turn = [*systems[number % len(systems) :], *systems[: number % len(systems)]]
+        for work in works:
+            for index in range(2):
+                for system in turn:
+                    given = inputs[sizes[system.name][index]]
+                    run = one(stage, system, work, given, per_epoch) | {"round": number + 1}
+                    runs.append(run)
+                    print(_line(run), flush=True)
+    return runs
+
+
+def one(stage: Stage, system: System, work: str, given: Input, per_epoch: int) -> dict[str, Any]:
+    """One run of one system, from its start to its end, and the check of its output."""
+    records = given.payments.records
+    assignment = stage.assignment(system, work, given.topic, per_epoch=per_epoch, records=records)
+    fault: str | None
+    with stage.run(system, assignment) as process:
+        code = process.wait(_PATIENCE_S)
+        seconds = time.monotonic() - process.began
+        fault = None if code == 0 else f"exit code {code}: ...{process.tail()}"
+    if fault is None:
+        fault = given.fault(stage, work, assignment.sink)
+    stage.clear(assignment)
+    run: dict[str, Any] = {"work": work, "system": system.name, "records": records, "seconds": round(seconds, 3)}
+    return run | {"rate": round(records / seconds), "void": fault}
+
+
+def summary(runs: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """For each work and system: median whole-run rate of the large size, and the warm rate (records a second).
+
+    Warm: the difference of the sizes by the difference of the median times, which takes the start-up out.
+    """
+    valid = [run for run in runs if run["void"] is None]
+    table = []
+    for work, system in dict.fromkeys((run["work"], run["system"]) for run in valid):
+        mine = [run for run in valid if (run["work"], run["system"]) == (work, system)]
+        small, large = min(run["records"] for run in mine), max(run["records"] for run in mine)
+        times = {n: [run["seconds"] for run in mine if run["records"] == n] for n in (small, large)}
+        gained = median(times[large]) - median(times[small])
+        warm = round((large - small) / gained) if large > small and gained > 0 else None
+        spread = [min(times[large]), max(times[large])]
+        row = {"work": work, "system": system, "title": ALL[system].title, "records": large, "runs": len(mine)}
+        row |= {"whole_rate": round(large / median(times[large])), "warm_rate": warm, "seconds_spread": spread}
+        table.append(row | {"seconds_small": median(times[small]), "seconds_large": median(times[large])})
+    return table
+
+
+def _line(run: dict[str, Any]) -> str:
+    fault = "" if run["void"] is None else f"  VOID: {run['void']}"
+    head = f"  round {run['round']}  {run['work']:5}  {run['records']:>10,}  {run['system']:13}"
+    return f"{head} {run['seconds']:7.1f} s  {run['rate']:>9,} /s{fault}"
