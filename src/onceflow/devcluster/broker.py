@@ -140,7 +140,7 @@ class Broker:
         )
 
         def ended_or_answers() -> bool:
-            if self.running_pid() is None:
+            if self._has_ended():
                 return True
             try:
                 return set(brokers) <= set(admin.list_topics(timeout=0.5).brokers)
@@ -149,8 +149,16 @@ class Broker:
 
         if not _until(ended_or_answers, deadline):
             raise self._failed("did not answer in time")
-        if self.running_pid() is None:
+        if self._has_ended():
             raise self._failed("ended right after its start")
+
+    def _has_ended(self) -> bool:
+        """Whether the process that ``start`` made has ended.
+
+        By its exit and not by ``running_pid``: on a busy machine a command line can be read, empty, before the kernel
+        has put it in place, and the broker would be taken for dead in its first moment.
+        """
+        return self._child is None or self._child.poll() is not None
 
     def _failed(self, how: str) -> SetupError:
         return SetupError(
