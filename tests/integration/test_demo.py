@@ -7,18 +7,15 @@ import sys
 
 import pytest
 
-from onceflow.testing.processes import descendants
-
 
 @pytest.mark.spark
-def test_demo_passes_through_its_kills():
+def test_demo_passes_through_its_kills(tmp_path):
     """20,000 payments through two kills of the job and one of the broker: nothing lost, doubled or wrong.
 
-    And the run was no empty proof, and leaves no process behind.
+    And the run was no empty proof, and leaves no process and no file behind.
     """
-    before = set(descendants(os.getpid()))
     command = [sys.executable, "-m", "onceflow.cli.main", "demo", "--records", "20000", "--seed", "5"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(tmp_path)}
     told = subprocess.run(
         [*command, "--output", "json"], capture_output=True, text=True, check=False, timeout=280, env=environment
     )
@@ -33,4 +30,7 @@ def test_demo_passes_through_its_kills():
     assert any("crash point D5" in kill["moment"] for kill in report["killed"])
     assert report["unplanned_ends"] == 0
     assert report["exit_code"] == 143
-    assert set(descendants(os.getpid())) <= before
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith("onceflow")]
+    # Everything that the demo starts inherits its environment, whoever its parent is by now.
+    alive = subprocess.run(["ps", "axeww", "-o", "command"], capture_output=True, text=True, check=True).stdout
+    assert f"TMPDIR={tmp_path}" not in alive

@@ -33,6 +33,8 @@ JOB_PREFIX = "onceflow-"
 DUE = (0.15, 0.4, 0.65)
 """At which parts of the payments the kills are due."""
 
+SLOW = 0.4
+"""The payments' pace while a kill is due or not recovered from, so that the kills fall among them."""
 OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
 
 _LOOK_S = 0.02
@@ -40,7 +42,6 @@ _MOMENT_S = 25.0  # how long to wait for a good moment
 _CRASH_S = 20.0
 _RANDOM_DELAY_S = 0.15
 _RECOVER_S = 90.0
-_SLOW = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,11 +162,13 @@ class Chaos(threading.Thread):
     def run(self) -> None:
         """Do it."""
         try:
+            self._supervisor.wait_epoch(1, 0.0, _RECOVER_S)
+            self._producer.pace = 1.0
             for due, kill in zip(DUE, (self._kill_job, self._kill_broker, self._kill_job_at_decision), strict=True):
                 while self._producer.progress < due:
                     if self._ended.wait(_LOOK_S):
                         return
-                self._producer.pace = _SLOW
+                self._producer.pace = SLOW
                 some = self._transactions.wait_for_some(_MOMENT_S)
                 if self._ended.is_set():
                     return

@@ -15,7 +15,7 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from onceflow.demo.board import Board
-from onceflow.demo.chaos import JOB_PREFIX, OPEN_STATES, Chaos, CrashSwitch, OpenTransactions
+from onceflow.demo.chaos import JOB_PREFIX, OPEN_STATES, SLOW, Chaos, CrashSwitch, OpenTransactions
 from onceflow.demo.payments import Payments
 from onceflow.demo.producer import PaymentProducer
 from onceflow.demo.reader import Follower, read_all
@@ -80,15 +80,17 @@ def _run(board: Board, folder: Path, payments: Payments, seed: int, *, chaos: bo
         switch = CrashSwitch(folder)
         supervisor = Supervisor(JOB, folder, {"KAFKA": servers} | switch.environment, board)
         stack.callback(supervisor.close)
+        producer = PaymentProducer(servers, PAYMENTS, payments, board)
+        stack.callback(producer.close)
         supervisor.start()
+        producer.pace = SLOW if chaos else 1.0  # the kills should fall among payments, and the job has yet to start
+        producer.start()
         supervisor.wait_ready()
 
         follower = Follower(servers, ALERTS, lambda seen: board.set(alerts=seen))
         transactions = OpenTransactions(servers, lambda count: board.set(transactions_open=count))
-        producer = PaymentProducer(servers, PAYMENTS, payments, board)
         killer = Chaos(supervisor, cluster, transactions, switch, producer, board, seed)
-        threads: list[Follower | OpenTransactions | PaymentProducer | Chaos] = [follower, transactions, producer]
-        threads += [killer] if chaos else []
+        threads: list[Follower | OpenTransactions | Chaos] = [follower, transactions, *([killer] if chaos else [])]
         for thread in threads:
             stack.callback(thread.close)
             thread.start()
@@ -126,8 +128,13 @@ def _make_topic(servers: str) -> None:
 def _wait_for_all(supervisor: Supervisor, producer: PaymentProducer, killer: Chaos | None) -> None:
     """Until everything is written and all kills are done."""
     while not (producer.done.wait(_LOOK_S) and (killer is None or killer.done.wait(_LOOK_S))):
-        if supervisor.failure is not None:
-            raise supervisor.failure
+        _raise_failures(supervisor, producer, killer)
+    _raise_failures(supervisor, producer, killer)
+
+
+def _raise_failures(supervisor: Supervisor, producer: PaymentProducer, killer: Chaos | None) -> None:
+    if supervisor.failure is not None:
+        raise supervisor.failure
     if producer.failure is not None:
         raise KafkaError(f"the producer of payments failed: {producer.failure}")
     if killer is not None and killer.failure is not None:
