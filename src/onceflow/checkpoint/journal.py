@@ -10,6 +10,7 @@ answered. A ``Start`` in the journal ends every older driver's power to append.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import uuid
@@ -125,16 +126,19 @@ class Journal:
 
     # -- appending --------------------------------------------------------------------------------
 
-    def start(self) -> History:
+    def start(self, topics: tuple[tuple[str, str], ...] = ()) -> History:
         """Append a start with the next incarnation's number, and return the history up to and with it.
 
         Whoever else starts at the same moment gets another place; the later one of the two is the newest.
+
+        Args:
+            topics: The source topics' ids, as pairs.
         """
         while True:
             history, entries = self.history()
             self._adopt(entries)
-            incarnation = history.incarnation + 1
-            place, nonce, data = self._encode(Start(incarnation))
+            start = Start(history.incarnation + 1, topics)
+            place, nonce, data = self._encode(start)
             try:
                 self._store.create(_name(place), data)
             except FileExistsError:
@@ -146,8 +150,8 @@ class Journal:
             if self._nonce_at(place) != nonce or place < self._read_place(max(self._places())).kept_from:
                 continue  # lost the place; or slept so long that others wrote there and purged it
             self.start_nonce = nonce
-            self._note(place, Start(incarnation))
-            return history.then(Start(incarnation))
+            self._note(place, start)
+            return history.then(start)
 
     def append(self, record: Record) -> Appended | Superseded | Unanswered:
         """Append a record, if this driver's start is still the newest record's."""
@@ -213,7 +217,10 @@ class Journal:
         if max(self._places()) != place:
             return Superseded()
         self._note(place, record)
-        self._purge()
+        # The record stands whatever becomes of the purge. Told as a failed append, it would be voided in the place
+        # behind it, and what it decided would be aborted. What is left over is removed with the next record.
+        with contextlib.suppress(CheckpointStoreError):
+            self._purge()
         return Appended()
 
     # -- purging ----------------------------------------------------------------------------------
@@ -352,8 +359,8 @@ _KINDS: dict[type, str] = {
 
 def _record_to_json(record: Record) -> dict[str, Any]:
     match record:
-        case Start(incarnation):
-            return {"incarnation": incarnation}
+        case Start(incarnation, topics):
+            return {"incarnation": incarnation, "topics": dict(topics)}
         case Void(incarnation, epoch):
             return {"incarnation": incarnation, "epoch": epoch}
         case ReplayBegin(incarnation, epoch, replay):
@@ -393,7 +400,7 @@ def _committables(value: Any) -> tuple[Committable, ...]:
 
 
 _READERS: dict[str, Callable[[dict[str, Any]], Record]] = {
-    "start": lambda v: Start(int(v["incarnation"])),
+    "start": lambda v: Start(int(v["incarnation"]), tuple((str(t), str(i)) for t, i in v["topics"].items())),
     "void": lambda v: Void(int(v["incarnation"]), int(v["epoch"])),
     "replay-begin": lambda v: ReplayBegin(int(v["incarnation"]), int(v["epoch"]), int(v["replay"])),
     "decide": lambda v: Decide(

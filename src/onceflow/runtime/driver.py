@@ -96,6 +96,7 @@ class Driver:
         sinks: All sinks of the job, in the order of the plan's struct columns.
         committers: The committer of each sink that takes part in the decision, by name.
         uri: The checkpoint's URI, for messages.
+        topics: The source topics' ids, as pairs, for the start record.
     """
 
     def __init__(
@@ -106,6 +107,7 @@ class Driver:
         sinks: Sequence[Sink],
         committers: Mapping[str, Committer],
         uri: str,
+        topics: tuple[tuple[str, str], ...] = (),
     ) -> None:
         self._identity = identity
         self._journal = journal
@@ -113,6 +115,7 @@ class Driver:
         self._committers = dict(committers)
         self._outputs = tuple(Output(sink.name, sink.writer_factory()) for sink in sinks)
         self._uri = uri
+        self._topics = topics
         self._coordinator = Coordinator(committers)
         self._threads = ThreadPoolExecutor(max(1, len(committers)), "onceflow-commit")
         self._plan: DataFrame | None = None
@@ -228,7 +231,7 @@ class Driver:
     # -- start ------------------------------------------------------------------------------------
 
     def _append_start(self, _: AppendStart) -> Event:
-        history = self._journal.start()
+        history = self._journal.start(self._topics)
         log.info("incarnation %d of job %s on %s", history.incarnation, self._identity.job_id, self._uri)
         self._write_marks(history.decided.epoch if history.decided else -1, history.incarnation)
         crash.reach("S1", history.incarnation)
@@ -242,16 +245,14 @@ class Driver:
 
     def _sweep(self, spared: Sequence[Committable]) -> bool:
         """List first, then look whether this is still the newest start, then abort exactly what was listed."""
+        # Every committer is told all that is spared: sinks may share a cluster, and one lists what another's wrote.
         found = {
-            name: committer.lingering(self.incarnation, [c for c in spared if c.sink == name])
-            for name, committer in self._committers.items()
+            name: committer.lingering(self.incarnation, spared) for name, committer in self._committers.items()
         }
-        keep = {str(c.transaction) for c in spared}
         crash.reach("S2", self.incarnation)
         if not self._journal.is_newest():
             return False
-        for name, lingering in found.items():
-            doomed = [c for c in lingering if str(c.transaction) not in keep]
+        for name, doomed in found.items():
             if doomed:
                 log.info("aborting %d transactions that older incarnations left open", len(doomed))
                 self._committers[name].abort(doomed)

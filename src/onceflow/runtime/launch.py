@@ -32,9 +32,10 @@ from onceflow.checkpoint.spark_checkpoint import SparkCheckpoint
 from onceflow.checkpoint.store import LocalStore, local_path
 from onceflow.errors import CheckpointConflictError, ConfigurationError, OnceflowError
 from onceflow.runtime.driver import Driver
-from onceflow.runtime.plan import Outputs, kafka_sources, require_read_committed
+from onceflow.runtime.plan import Outputs, kafka_sources, require_read_committed, warn_of_unrepeatable
 from onceflow.runtime.progress import Progress
 from onceflow.runtime.session import pin
+from onceflow.runtime.source_check import check_sources
 from onceflow.settings import Checkpointing
 from onceflow.sink.contract import Committer, Sink
 from onceflow.source.kafka import SOURCE_OPTION, KafkaSource, find
@@ -149,6 +150,7 @@ def launch(session: SparkSession, result: object, sinks: Sequence[Sink], plan: P
     taking_part = [sink for sink in outputs.sinks if sink.participates]
     if taking_part:
         require_read_committed(outputs.query)
+        warn_of_unrepeatable(outputs.query)
     pin(session, plan.checkpointing.retain)
     folder = local_path(plan.checkpointing.location)
     uri = "file://" + quote(str(folder))
@@ -157,8 +159,9 @@ def launch(session: SparkSession, result: object, sinks: Sequence[Sink], plan: P
         for sink in outputs.sinks:
             if not sink.participates:
                 sink.connect()
-        driver = _take_over(outputs.sinks, taking_part, folder, uri, ",".join(sorted(systems)), plan)
-        progress = Progress(plan.name, driver.reports, _sources(kafka_sources(outputs.query)))
+        sources = _sources(kafka_sources(outputs.query))
+        driver = _take_over(outputs.sinks, taking_part, sources, folder, uri, ",".join(sorted(systems)), plan)
+        progress = Progress(plan.name, driver.reports, sources)
         session.streams.addListener(progress)
         query = _start(outputs, driver, uri, plan)
         progress.watch(str(query.runId))
@@ -183,7 +186,13 @@ def _start(outputs: Outputs, driver: Driver, uri: str, plan: Plan) -> StreamingQ
 
 
 def _take_over(
-    sinks: Sequence[Sink], taking_part: Sequence[Sink], folder: Path, uri: str, systems: str, plan: Plan
+    sinks: Sequence[Sink],
+    taking_part: Sequence[Sink],
+    sources: Sequence[KafkaSource],
+    folder: Path,
+    uri: str,
+    systems: str,
+    plan: Plan,
 ) -> Driver:
     checkpoint = SparkCheckpoint(folder)
     ours = LocalStore(folder / OURS)
@@ -194,8 +203,10 @@ def _take_over(
     records = LocalStore(ours.folder / "journal")
     records.make()
     if plan.takeover is None:
-        _refuse_rewound(committers.values(), Journal(records), checkpoint, uri)
-    driver = Driver(identity, Journal(records, retain=plan.checkpointing.retain), checkpoint, sinks, committers, uri)
+        refuse_rewound(committers.values(), Journal(records), checkpoint, uri)
+    topics = check_sources(sources, checkpoint, Journal(records).history()[0])
+    journal = Journal(records, retain=plan.checkpointing.retain)
+    driver = Driver(identity, journal, checkpoint, sinks, committers, uri, topics)
     driver.start()
     return driver
 
@@ -233,7 +244,12 @@ def _identify(ours: LocalStore, checkpoint: SparkCheckpoint, uri: str, systems: 
     return identity
 
 
-def _refuse_rewound(committers: Iterable[Committer], journal: Journal, checkpoint: SparkCheckpoint, uri: str) -> None:
+def refuse_rewound(committers: Iterable[Committer], journal: Journal, checkpoint: SparkCheckpoint, uri: str) -> None:
+    """Refuse a checkpoint that is older than a mark that this job left outside of it.
+
+    Raises:
+        CheckpointConflictError: With what both know.
+    """
     history, _ = journal.history()
     known = max(history.decided.epoch if history.decided else -1, checkpoint.newest_commit() or -1)
     for committer in committers:

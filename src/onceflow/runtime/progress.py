@@ -7,7 +7,6 @@ committed.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -81,7 +80,7 @@ class Progress(StreamingQueryListener):
             mine: dict[str, dict[int, int]] = {}
             for at in positions:
                 for partition, offset in at.items():
-                    if _reads(source, partition.topic):
+                    if source.reads(partition.topic):
                         mine.setdefault(partition.topic, {})[partition.number] = offset
             if not mine or source.group is None:
                 continue
@@ -110,12 +109,6 @@ def _position(source: Any) -> tuple[dict[offsets.Partition, int], dict[offsets.P
     except (ValueError, TypeError, AttributeError):
         return {}, {}  # not a Kafka source
     return at, latest
-
-
-def _reads(source: KafkaSource, topic: str) -> bool:
-    if isinstance(source.topics, re.Pattern):
-        return source.topics.fullmatch(topic) is not None
-    return topic in source.topics
 
 
 def _observed(progress: Any) -> Mapping[str, Any]:

@@ -167,6 +167,12 @@ class KafkaSource:
         topics = self.topics.pattern if isinstance(self.topics, re.Pattern) else ",".join(self.topics)
         return f"KafkaSource({self.cluster.bootstrap_servers}, {topics})"
 
+    def reads(self, topic: str) -> bool:
+        """Whether the source reads a topic of this name."""
+        if isinstance(self.topics, re.Pattern):
+            return self.topics.fullmatch(topic) is not None
+        return topic in self.topics
+
     def load(self, spark: SparkSession) -> DataFrame:
         """The DataFrame; every call makes a source of its own in the plan.
 

@@ -17,9 +17,14 @@ from onceflow.twophase.committable import Committable, Participant
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A driver took over: from this place on no older one may append anything."""
+    """A driver took over: from this place on no older one may append anything.
+
+    ``topics`` are (topic, topic id) pairs of the sources: a topic that was deleted and made again has another id, and
+    offsets of the old one mean nothing in it.
+    """
 
     incarnation: int
+    topics: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,11 +153,13 @@ class History:
         decided: The newest decided epoch, as replays and resolves left it, or None.
         earlier: The epoch number decided before that one, or None. An epoch decided before another must be
             done when the newer one is decided.
+        topics: Ids of the source topics, as the newest start that knew them has them.
     """
 
     incarnation: int = 0
     decided: DecidedEpoch | None = None
     earlier: int | None = None
+    topics: tuple[tuple[str, str], ...] = ()
 
     def then(self, record: Record) -> History:
         """The history with one record more.
@@ -163,7 +170,7 @@ class History:
         if isinstance(record, Start):
             if record.incarnation <= self.incarnation:
                 raise HistoryError(f"start {record.incarnation} after start {self.incarnation}")
-            return replace(self, incarnation=record.incarnation)
+            return replace(self, incarnation=record.incarnation, topics=record.topics or self.topics)
         if record.incarnation != self.incarnation:
             raise HistoryError(
                 f"{type(record).__name__} of incarnation {record.incarnation} after start {self.incarnation}"
