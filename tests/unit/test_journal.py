@@ -58,8 +58,11 @@ class FaultyStore(LocalStore):
                 continue
 
     def remove(self, name):
-        if self._fault("remove") == "die":
+        fault = self._fault("remove")
+        if fault == "die":
             raise Died
+        if fault == "before":
+            raise CheckpointStoreError("no answer")
         super().remove(name)
 
     def names(self):
@@ -415,6 +418,17 @@ def test_dying_while_purging_leaves_a_readable_journal(store, removals):
     newest = history.decided.epoch
     assert journal.append(decide(history, newest + 1)) == Appended()
     assert Journal(store).history()[0].decided.epoch == newest + 1
+
+
+def test_a_purge_that_fails_does_not_make_the_append_fail(store):
+    """The decision is durable and the purge behind it raises: appended, never unanswered, and purged the next time."""
+    journal, history = started(store, retain=1)
+    for epoch in range(2):
+        journal.append(decide(history, epoch))
+    store.faults["remove"] = ["before"]
+    assert journal.append(decide(history, 2)) == Appended()
+    assert journal.append(decide(history, 3)) == Appended()
+    assert files(store) == [1, 4, 5]
 
 
 def test_a_record_that_lands_in_a_purged_place_changes_nothing(store):

@@ -145,7 +145,7 @@ class Committer(ABC):
 
     @abstractmethod
     def lingering(self, incarnation: int, spared: Sequence[Committable]) -> Sequence[Committable]:
-        """Open transactions of this job that incarnations older than this left, without the spared ones.
+        """Open transactions of this job that incarnations older than this left, without the spared ones of any sink.
 
         Only looks. The caller asks the journal once more whether its start is still the newest, and then passes
         the answer to ``abort``: so a driver that slept in between cannot hit a newer one's transactions.

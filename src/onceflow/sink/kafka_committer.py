@@ -229,7 +229,8 @@ class KafkaCommitter(Committer):
 
     def lingering(self, incarnation: int, spared: Sequence[Committable]) -> list[Committable]:
         """All open transactions of this job on this cluster from older incarnations, whatever their sink."""
-        keep = {_handle(c.transaction) for c in spared if c.transaction is not None}
+        # Spared are other sinks' committables, too, and those need not be Kafka's.
+        keep = {_handle(c.transaction) for c in spared if c.transaction is not None and "producer_id" in c.transaction}
         names = transactions.list_ids(self._client, job_prefix(self._prefix, self._job_id))
         older = {}
         for name in names:
