@@ -5,6 +5,8 @@ Must not know: how the demo works.
 
 from __future__ import annotations
 
+import signal
+import sys
 from typing import Annotated
 
 import typer
@@ -26,6 +28,8 @@ def demo(
     def show(done: int, total: int) -> None:
         typer.echo(f"fetching jars: {done} of {total}", err=True)
 
+    # As Ctrl-C does: end by an exception, so that everything that was started is ended too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     java_executable()
     broker_jars(show)
     spark_jars(show)

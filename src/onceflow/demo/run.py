@@ -7,6 +7,7 @@ process is left, however it ends.
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import tempfile
 import time
@@ -78,7 +79,8 @@ def _run(board: Board, folder: Path, payments: Payments, seed: int, *, chaos: bo
         _make_topic(servers)
 
         switch = CrashSwitch(folder)
-        supervisor = Supervisor(JOB, folder, {"KAFKA": servers} | switch.environment, board)
+        environment = {"KAFKA": servers} | switch.environment | _temporary_files(folder / "tmp")
+        supervisor = Supervisor(JOB, folder, environment, board)
         stack.callback(supervisor.close)
         producer = PaymentProducer(servers, PAYMENTS, payments, board)
         stack.callback(producer.close)
@@ -118,6 +120,13 @@ def _run(board: Board, folder: Path, payments: Payments, seed: int, *, chaos: bo
             exit_code=exit_code,
             seconds=board.seconds(),
         )
+
+
+def _temporary_files(folder: Path) -> dict[str, str]:
+    """Environment that keeps the temporary files of Python, Spark and Java in a folder: SIGKILL leaves them behind."""
+    folder.mkdir()
+    java = f"{os.environ.get('JDK_JAVA_OPTIONS', '')} -Djava.io.tmpdir={folder}".strip()
+    return {"TMPDIR": str(folder), "SPARK_LOCAL_DIRS": str(folder), "JDK_JAVA_OPTIONS": java}
 
 
 def _make_topic(servers: str) -> None:
