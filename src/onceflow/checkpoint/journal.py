@@ -374,7 +374,7 @@ def _record_to_json(record: Record) -> dict[str, Any]:
                 "committables": written,
                 "state_ids": state_ids,
             }
-        case Replay(incarnation, epoch, replay, scope, committables):
+        case Replay(incarnation, epoch, replay, scope, committables, kept):
             written = [c.to_json() for c in committables]
             return {
                 "incarnation": incarnation,
@@ -382,6 +382,7 @@ def _record_to_json(record: Record) -> dict[str, Any]:
                 "replay": replay,
                 "scope": scope,
                 "committables": written,
+                "kept": [list(p) for p in kept],
             }
         case Resolve(incarnation, epoch, choice, participants, who, why):
             named = [list(p) for p in participants]
@@ -399,6 +400,10 @@ def _committables(value: Any) -> tuple[Committable, ...]:
     return tuple(Committable.from_json(v) for v in value)
 
 
+def _participants(value: Any) -> tuple[Participant, ...]:
+    return tuple(Participant((str(sink), int(shard))) for sink, shard in value)
+
+
 _READERS: dict[str, Callable[[dict[str, Any]], Record]] = {
     "start": lambda v: Start(int(v["incarnation"]), tuple((str(t), str(i)) for t, i in v["topics"].items())),
     "void": lambda v: Void(int(v["incarnation"]), int(v["epoch"])),
@@ -407,13 +412,18 @@ _READERS: dict[str, Callable[[dict[str, Any]], Record]] = {
         int(v["incarnation"]), int(v["epoch"]), str(v["offsets"]), _committables(v["committables"]), v["state_ids"]
     ),
     "replay": lambda v: Replay(
-        int(v["incarnation"]), int(v["epoch"]), int(v["replay"]), v["scope"], _committables(v["committables"])
+        int(v["incarnation"]),
+        int(v["epoch"]),
+        int(v["replay"]),
+        v["scope"],
+        _committables(v["committables"]),
+        _participants(v["kept"]),
     ),
     "resolve": lambda v: Resolve(
         int(v["incarnation"]),
         int(v["epoch"]),
         v["choice"],
-        tuple(Participant((str(s), int(n))) for s, n in v["participants"]),
+        _participants(v["participants"]),
         str(v["who"]),
         str(v["why"]),
     ),

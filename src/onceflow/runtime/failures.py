@@ -173,7 +173,7 @@ def _unknown(f: Failure, _: str, evidence: str) -> OnceflowError:
         cause="the records that would prove it are gone (retention, compaction, the topic made again), or the brokers "
         "do not answer",
         action="if brokers are down, start the job again when they are up. Otherwise look in the topics whether the "
-        "epoch's records are there",
+        f"epoch's records are there, and say what shall count: `onceflow txn resolve <job file> {f.epoch}`",
         epoch=f.epoch,
         participants=f.participants,
     )
@@ -181,11 +181,11 @@ def _unknown(f: Failure, _: str, evidence: str) -> OnceflowError:
 
 def _not_deterministic(f: Failure, _: str, evidence: str) -> OnceflowError:
     return NotDeterministicError(
-        f"epoch {f.epoch} gave other rows when it was run again: {_who(f)}\n{evidence}",
+        f"epoch {f.epoch} gave other rows when it was run again: {f.detail or _who(f)}\n{evidence}",
         harmless="never: state and output would come from different runs",
         cause="the plan is not deterministic: rand(), uuid(), the clock, a sum of doubles, a changed function or table",
         action="run the job with the code and tables of before; make the plan deterministic (money is decimal, not "
-        "double)",
+        f"double). To go on with other state than that run had: `onceflow txn resolve <job file> {f.epoch}`",
         epoch=f.epoch,
         participants=f.participants,
     )

@@ -14,6 +14,9 @@ from typing import Any, NewType
 Participant = NewType("Participant", tuple[str, int])
 """(sink, shard): what is committed or aborted as one."""
 
+DIGEST_MASK = (1 << 64) - 1
+"""Digests are sums modulo 2**64."""
+
 
 @dataclass(frozen=True, slots=True)
 class Committable:
@@ -23,7 +26,7 @@ class Committable:
 
     Attributes:
         sink: The sink's name, unique within the job.
-        shard: Spark's partition id of the task that wrote it.
+        shard: Spark's partition id of the task that wrote it; in a replay by shards, numbered on behind those kept.
         attempt: Spark's attempt number of that task.
         rows: Rows written, 0 for an empty shard.
         digest: Order-free 64-bit sum of the rows' hashes (unsigned); equal rows give equal digests.
@@ -47,10 +50,6 @@ class Committable:
     def participates(self) -> bool:
         """Whether there is a transaction to commit or abort."""
         return self.transaction is not None
-
-    def same_output(self, other: Committable) -> bool:
-        """Whether both wrote the same rows, as far as count and digest can tell."""
-        return (self.rows, self.digest) == (other.rows, other.digest)
 
     def to_json(self) -> dict[str, Any]:
         """The committable as JSON values."""
@@ -100,13 +99,40 @@ def participants(committables: Iterable[Committable]) -> tuple[Committable, ...]
     return tuple(c for c in committables if c.participates)
 
 
-def differences(decided: Iterable[Committable], rebuilt: Iterable[Committable]) -> tuple[Participant, ...]:
-    """Participants whose rows differ between a decision and a run of the same epoch again.
+def totals(committables: Iterable[Committable]) -> dict[str, tuple[int, int]]:
+    """Rows and digest of each sink's whole output, sinks without rows left out.
 
-    A participant that is missing on one side differs, unless the other side has no rows for it.
+    Digests are sums, so the totals of two runs over the same rows are equal whatever task wrote which row: Spark does
+    not promise the order of tasks (its Kafka source numbers up to four partitions by how it came to know them).
     """
-    before = {c.participant: (c.rows, c.digest) for c in decided}
-    after = {c.participant: (c.rows, c.digest) for c in rebuilt}
+    found: dict[str, tuple[int, int]] = {}
+    for c in committables:
+        if c.rows:
+            rows, digest = found.get(c.sink, (0, 0))
+            found[c.sink] = rows + c.rows, (digest + c.digest) & DIGEST_MASK
+    return found
+
+
+def differing_sinks(decided: Iterable[Committable], rerun: Iterable[Committable]) -> dict[str, tuple[int, int]]:
+    """Sinks whose whole output differs between a decision and a run of the same epoch again: rows then, rows now."""
+    before, after = totals(decided), totals(rerun)
     nothing = (0, 0)
-    both = sorted(before.keys() | after.keys())
-    return tuple(p for p in both if before.get(p, nothing) != after.get(p, nothing))
+    return {
+        sink: (before.get(sink, nothing)[0], after.get(sink, nothing)[0])
+        for sink in sorted(before.keys() | after.keys())
+        if before.get(sink, nothing) != after.get(sink, nothing)
+    }
+
+
+def find_again(visible: Iterable[Committable], rerun: Iterable[Committable]) -> frozenset[Participant] | None:
+    """Which parts of a run hold exactly the rows of these visible transactions; None when one is not among them."""
+    places: dict[tuple[str, int, int], list[Participant]] = {}
+    for c in rerun:
+        places.setdefault((c.sink, c.rows, c.digest), []).append(c.participant)
+    found = set()
+    for c in visible:
+        same = places.get((c.sink, c.rows, c.digest))
+        if not same:
+            return None
+        found.add(same.pop())
+    return frozenset(found)

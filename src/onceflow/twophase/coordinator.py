@@ -25,7 +25,13 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
-from onceflow.twophase.committable import Committable, Participant, differences, participants
+from onceflow.twophase.committable import (
+    Committable,
+    Participant,
+    differing_sinks,
+    find_again,
+    participants,
+)
 from onceflow.twophase.messages import (
     Aborted,
     AbortOwn,
@@ -73,7 +79,7 @@ class Mode(Enum):
     FRESH = "first run: write everything, then decide"
     ROLL_FORWARD = "decided before: write nothing"
     WHOLE = "replay with nothing visible: write everything freely"
-    SHARDS = "replay with some visible: those are silent and must give the same rows"
+    SHARDS = "replay with some visible: what holds their rows is silent, the rest is written"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +95,8 @@ class Memory:
         written: What this run has pre-committed.
         pending: Decided participants that are not known to be committed.
         visible: Participants of a replaced set that are proven committed.
+        silent: Parts of this run that hold their rows, and so write nothing.
+        matched: What the run that found them counted and digested.
         rounds: Commit rounds so far, for the caller's back-off.
         failure: What to raise when the call ends badly.
     """
@@ -103,6 +111,8 @@ class Memory:
     written: tuple[Committable, ...] = ()
     pending: tuple[Committable, ...] = ()
     visible: frozenset[Participant] = frozenset()
+    silent: frozenset[Participant] = frozenset()
+    matched: tuple[Committable, ...] = ()
     rounds: int = 0
     failure: Failure | None = None
 
@@ -254,29 +264,38 @@ class Coordinator:
         return (Input.ALL_COMMITTED_STATEFUL if rebuild else Input.ALL_COMMITTED), m
 
     def _read_prepared(self, event: Prepared) -> _Reading:
-        m = replace(self.memory, written=event.committables)
+        m = self.memory
         if self.state is State.REBUILDING:
-            return self._compare_rebuilt(m)
+            return self._compare_rebuilt(m, event.committables)
+        if self.state is State.MATCHING:
+            return self._match(m, event.committables)
+        m = replace(m, written=event.committables)
         if m.mode is Mode.FRESH:
             return (Input.PREPARED if participants(m.written) else Input.NOTHING_TO_COMMIT), m
-        if m.mode is Mode.SHARDS and m.undone is not None:
-            kept = [c for c in m.undone.effective if c.participant in m.visible]
-            again = [c for c in m.written if c.participant in m.visible]
-            # A lost shard that this run does not have would stay in the effective set as it was: lost.
-            missing = {c.participant for c in m.undone.effective} - {c.participant for c in m.written}
-            different = differences(kept, again) or tuple(sorted(missing))
+        if m.mode is Mode.SHARDS:
+            different = _different_parts(m.matched, m.written)
             if different:
                 return Input.NOT_DETERMINISTIC, self._failing(m, FailureKind.NOT_DETERMINISTIC, different)
         return Input.PREPARED, m
 
-    def _compare_rebuilt(self, m: Memory) -> _Reading:
-        different = differences(m.undone.effective if m.undone else (), m.written)
+    def _compare_rebuilt(self, m: Memory, rebuilt: tuple[Committable, ...]) -> _Reading:
+        different = differing_sinks(m.undone.effective if m.undone else (), rebuilt)
         if different and not (m.undone and m.undone.state_accepted):
-            return Input.NOT_DETERMINISTIC, self._failing(m, FailureKind.NOT_DETERMINISTIC, different)
+            said = "; ".join(f"sink {s}: {then} rows decided, {now} now" for s, (then, now) in different.items())
+            return Input.NOT_DETERMINISTIC, self._failing(m, FailureKind.NOT_DETERMINISTIC, detail=said)
         return Input.SAME_ROWS, m
 
+    def _match(self, m: Memory, found: tuple[Committable, ...]) -> _Reading:
+        visible = [c for c in _open_business(m.undone) if c.participant in m.visible]
+        silent = find_again(visible, found)
+        if silent is None:
+            who = tuple(c.participant for c in visible)
+            return Input.NOT_DETERMINISTIC, self._failing(m, FailureKind.NOT_DETERMINISTIC, who)
+        return Input.MATCHED, replace(m, silent=silent, matched=found)
+
     def _read_run_failed(self, event: RunFailed) -> _Reading:
-        kind = FailureKind.REBUILD_FAILED if self.state is State.REBUILDING else FailureKind.RUN_FAILED
+        again = self.state in (State.REBUILDING, State.MATCHING)
+        kind = FailureKind.REBUILD_FAILED if again else FailureKind.RUN_FAILED
         return Input.RUN_FAILED, self._failing(self.memory, kind, detail=event.reason)
 
     def _read_checked(self, event: Checked) -> _Reading:
@@ -292,8 +311,9 @@ class Coordinator:
         if self.state is State.BEGINNING_REPLAY:
             history = m.history.then(self._replay_begin())
             return happened, replace(m, history=history, undone=history.decided)
-        history = m.history.then(self._decision())
-        pending = participants(c for c in m.written if c.participant not in m.visible)
+        decision = self._decision()
+        history = m.history.then(decision)
+        pending = participants(decision.committables)
         return happened, replace(m, history=history, undone=history.decided, pending=pending, rounds=0)
 
     def _read_superseded(self, _: Superseded) -> _Reading:
@@ -349,7 +369,7 @@ class Coordinator:
         return Sweep(participants(self.memory.undone.effective) if self.memory.undone else ())
 
     def _next_preparing(self) -> Action:
-        return RunPlan(self.memory.epoch, silent=self.memory.visible)
+        return RunPlan(self.memory.epoch, silent=self.memory.silent)
 
     def _next_checking(self) -> Action:
         return Check(self.memory.written)
@@ -393,6 +413,7 @@ class Coordinator:
         State.COMMITTING: _next_committing,
         State.JUDGING: _next_asking,
         State.REBUILDING: _next_rebuilding,
+        State.MATCHING: _next_rebuilding,
         State.BEGINNING_REPLAY: _next_beginning_replay,
         State.DISCARDING: _next_discarding,
         State.WEIGHING: _next_weighing,
@@ -413,8 +434,10 @@ class Coordinator:
         replays = m.undone.replays if m.undone else 0
         if m.mode is Mode.WHOLE:
             return Replay(incarnation, m.epoch, replays, "whole", m.written)
-        lost = tuple(c for c in m.written if c.participant not in m.visible)
-        return Replay(incarnation, m.epoch, replays, "shards", lost)
+        # Numbered on behind those that stay: a task's number may be that of a visible shard of the run before.
+        behind = 1 + max((c.shard for c in (m.undone.effective if m.undone else ())), default=-1)
+        lost = tuple(replace(c, shard=c.shard + behind) for c in m.written if c.participant not in m.silent)
+        return Replay(incarnation, m.epoch, replays, "shards", lost, tuple(sorted(m.visible)))
 
     def _replay_begin(self) -> ReplayBegin:
         replays = self.memory.undone.replays if self.memory.undone else 0
@@ -438,6 +461,13 @@ class Coordinator:
 def _open_business(decided: DecidedEpoch | None) -> tuple[Committable, ...]:
     """The participants of a decided epoch whose commit may still have to be made."""
     return participants(decided.effective) if decided is not None else ()
+
+
+def _different_parts(matched: Iterable[Committable], written: Iterable[Committable]) -> tuple[Participant, ...]:
+    """Parts that differ between two runs in one process, where tasks are numbered alike."""
+    before = {c.participant: (c.rows, c.digest) for c in matched}
+    after = {c.participant: (c.rows, c.digest) for c in written}
+    return tuple(sorted(p for p in before.keys() | after.keys() if before.get(p) != after.get(p)))
 
 
 def _with(found: Mapping[Participant, Outcome], outcome: Outcome) -> tuple[Participant, ...]:

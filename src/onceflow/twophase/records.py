@@ -60,13 +60,17 @@ class ReplayBegin:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """The epoch was written again: ``whole`` replaces the entire set, ``shards`` only the ones it names."""
+    """The epoch was written again.
+
+    ``whole`` replaces the entire set; ``shards`` replaces all but those in ``kept``, which were proven committed.
+    """
 
     incarnation: int
     epoch: int
     replay: int
     scope: Literal["whole", "shards"]
     committables: tuple[Committable, ...]
+    kept: tuple[Participant, ...] = ()
 
 
 Choice = Literal["write-again", "count-as-written", "accept-state"]
@@ -114,18 +118,15 @@ class DecidedEpoch:
     def replaced_by(self, record: Replay) -> DecidedEpoch:
         """The epoch after a replay was decided.
 
-        The operator's choices spoke of the replaced transactions: they end with them.
+        The operator's choices end with the transactions that they spoke of.
         """
-        if record.scope == "whole":
-            return DecidedEpoch(self.epoch, self.offsets, record.committables, self.replays)
-        new = {c.participant for c in record.committables}
-        effective = tuple(c for c in self.effective if c.participant not in new) + record.committables
-        return replace(
-            self,
-            effective=effective,
-            replaying=False,
-            counted=self.counted - new,
-            rewritten=self.rewritten - new,
+        kept = tuple(c for c in self.effective if record.scope == "shards" and c.participant in record.kept)
+        return DecidedEpoch(
+            self.epoch,
+            self.offsets,
+            kept + record.committables,
+            self.replays,
+            counted=self.counted.intersection(record.kept),
         )
 
     def resolved_by(self, record: Resolve) -> DecidedEpoch:

@@ -30,6 +30,7 @@ class State(Enum):
     BEGINNING_REPLAY = "replay-begin is being appended"
     DISCARDING = "what is still open of the replaced set is being aborted"
     WEIGHING = "the outcome of each replaced transaction is being asked for"
+    MATCHING = "the plan runs, writing nothing, to find which of its shards are visible already"
     ABORTING = "this run's own transactions are being aborted"
     CONFIRMING = "before Spark records the epoch: is this still the newest incarnation?"
     FENCED = "a newer incarnation runs; nothing more may be touched"
@@ -75,6 +76,7 @@ class Input(Enum):
     ADOPTED = "the decision was in its place after all"
     SAME_ROWS = "the rows are those decided"
     NONE_VISIBLE = "all replaced ones are proven aborted"
+    MATCHED = "every visible shard is found again"
     SOME_VISIBLE = "at least one replaced one is proven committed"
     SOME_OPEN = "some replaced ones are still open"
     ABORTED = "aborts were sent"
@@ -168,9 +170,15 @@ TABLE: Mapping[State, Mapping[Input, State]] = {
     _S.DISCARDING: {_I.ABORTED: _S.WEIGHING},
     _S.WEIGHING: {
         _I.NONE_VISIBLE: _S.PREPARING,
-        _I.SOME_VISIBLE: _S.PREPARING,
+        _I.SOME_VISIBLE: _S.MATCHING,
         _I.SOME_OPEN: _S.DISCARDING,
         _I.SOME_UNKNOWN: _S.STOPPED,
+    },
+    # Tasks are not numbered the same in every run, so what is visible is found by its rows, before anything is written.
+    _S.MATCHING: {
+        _I.MATCHED: _S.PREPARING,
+        _I.NOT_DETERMINISTIC: _S.STOPPED,
+        _I.RUN_FAILED: _S.STOPPED,
     },
     # -- ends ---------------------------------------------------------------------------------
     _S.ABORTING: {_I.ABORTED: _S.FAILED},
