@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(slots=True)
 class Numbers:
-    """Where things stand. Counts since the start."""
+    """Where things stand. Counts since the start; ``producer_…`` and ``job_…`` count transactions."""
 
     target: int = 0
     payments: int = 0
@@ -22,9 +22,10 @@ class Numbers:
     epochs: int = 0
     epoch: int = -1
     epoch_ms: int = 0
-    transactions_open: int = 0
-    transactions_committed: int = 0
-    transactions_aborted: int = 0
+    producer_committed: int = 0
+    producer_aborted: int = 0
+    job_open: int = 0
+    job_committed: int = 0
     alerts: int = 0
     alerts_expected: int = 0
     kills: int = 0

@@ -40,6 +40,7 @@ OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
 _LOOK_S = 0.02
 _MOMENT_S = 25.0  # how long to wait for a good moment
 _CRASH_S = 20.0
+_HELD_S = 2.0
 _RANDOM_DELAY_S = 0.15
 _RECOVER_S = 90.0
 
@@ -221,7 +222,9 @@ class Chaos(threading.Thread):
             late = "no epoch came to its decision in time"
             self._supervisor.kill(late)
             return self._recovered("job", late, began, start + 1, began)
-        return self._recovered("job", moment(), began, start + 1, began)
+        # What was prepared stays open until the next start has rolled it forward, seconds from now.
+        held = "" if self._transactions.wait_for_some(_HELD_S) else " (but it had no transaction)"
+        return self._recovered("job", moment() + held, began, start + 1, began)
 
     def _recovered(self, target: str, moment: str, began: float, start: int, after: float) -> Kill:
         at = self._supervisor.wait_epoch(start, after, _RECOVER_S)

@@ -127,11 +127,9 @@ class PaymentProducer(threading.Thread):
 
     def _count(self, transaction: Transaction) -> None:
         if not transaction.committed:
-            self._board.add(payments_aborted=len(transaction.payments), transactions_aborted=1)
+            self._board.add(payments_aborted=len(transaction.payments), producer_aborted=1)
             return
         for payment in transaction.payments:
             self.totals.add(payment)
         self._steps += 1
-        self._board.add(
-            payments=len(transaction.payments), malformed=len(transaction.malformed), transactions_committed=1
-        )
+        self._board.add(payments=len(transaction.payments), malformed=len(transaction.malformed), producer_committed=1)

@@ -90,7 +90,7 @@ def _run(board: Board, folder: Path, payments: Payments, seed: int, *, chaos: bo
         supervisor.wait_ready()
 
         follower = Follower(servers, ALERTS, lambda seen: board.set(alerts=seen))
-        transactions = OpenTransactions(servers, lambda count: board.set(transactions_open=count))
+        transactions = OpenTransactions(servers, lambda count: board.set(job_open=count))
         killer = Chaos(supervisor, cluster, transactions, switch, producer, board, seed)
         threads: list[Follower | OpenTransactions | Chaos] = [follower, transactions, *([killer] if chaos else [])]
         for thread in threads:

@@ -67,7 +67,7 @@ def status(board: Board) -> str:
     now = board.numbers()
     return (
         f"{now.payments:,} of {now.target:,} payments, {now.payments_aborted:,} aborted; epoch {now.epoch} "
-        f"({now.epoch_ms:,} ms); {now.transactions_open} transactions open; {now.alerts:,} alerts; {now.kills} kills; "
+        f"({now.epoch_ms:,} ms); {now.job_open} transactions open; {now.alerts:,} alerts; {now.kills} kills; "
         f"job {now.job}"
     )
 
@@ -92,12 +92,12 @@ class Frames:
         )
         numbers.add_row(
             "producer's transactions",
-            f"{now.transactions_committed:,} committed",
-            f"{now.transactions_aborted:,} aborted",
+            f"{now.producer_committed:,} committed",
+            f"{now.producer_aborted:,} aborted",
             f"{now.payments_aborted:,} payments in them",
         )
         numbers.add_row("epochs", f"newest {now.epoch}", f"{now.epoch_ms:,} ms", f"{now.epochs} this run")
-        numbers.add_row("job's transactions", f"{now.transactions_open} open", "", "")
+        numbers.add_row("job's transactions", f"{now.job_committed:,} committed", f"{now.job_open} open", "")
         numbers.add_row("alerts", f"{now.alerts:,}{expected}", f"{self._rate(2):,.0f}/s", "read_committed")
         numbers.add_row("job", now.job, "broker", now.broker)
         numbers.add_row("kills", Text(str(now.kills), style="bold red" if now.kills else ""), "", "")

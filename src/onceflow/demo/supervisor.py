@@ -216,9 +216,11 @@ class Supervisor(threading.Thread):
         with self._changed:
             epoch = _EPOCH.search(line)
             if epoch is not None:
-                number, rows_in, rows_out, _, milliseconds = (int(part.replace(",", "")) for part in epoch.groups())
+                number, rows_in, rows_out, participants, milliseconds = (
+                    int(part.replace(",", "")) for part in epoch.groups()
+                )
                 self._lines.append(EpochLine(at, self._seen_start, number, rows_in, rows_out, milliseconds))
-                self._board.add(epochs=1)
+                self._board.add(epochs=1, job_committed=participants)
                 self._board.set(epoch=number, epoch_ms=milliseconds, job=f"running (start {self._seen_start})")
                 if rows_out:
                     self._board.say(f"epoch {number} committed {rows_out:,} alerts")
