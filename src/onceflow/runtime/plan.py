@@ -8,6 +8,7 @@ sink, null in the rows of the others. Each branch reads its source on its own.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +23,27 @@ from onceflow.sink.shard import DIGEST
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
+log = logging.getLogger(__name__)
+
 _KAFKA = "kafka"
 _RELATION = "StreamingRelationV2"
+_PYTHON = "Python"
+# Their result depends on the order of rows after a shuffle, though Spark calls them deterministic.
+_ORDERED = frozenset({"First", "Last", "CollectList"})
+# The task layout of an epoch is the same in every run; KafkaSource uses it.
+_REPEATED = frozenset({"SparkPartitionID"})
+_STATEFUL = frozenset(
+    {
+        "Aggregate",
+        "Deduplicate",
+        "DeduplicateWithinWatermark",
+        "FlatMapGroupsInPandasWithState",
+        "FlatMapGroupsWithState",
+        "GlobalLimit",
+        "TransformWithState",
+        "TransformWithStateInPySpark",
+    }
+)
 
 
 class Outputs:
@@ -94,7 +114,7 @@ class Outputs:
 
 def kafka_sources(frame: DataFrame) -> Iterator[Mapping[str, str]]:
     """The options of every Kafka source in a streaming plan, with lower-case names."""
-    for node in _nodes(frame._jdf.queryExecution().analyzed()):  # noqa: SLF001 - a plan has no Python side
+    for node in _nodes(_analyzed(frame)):
         if node.getClass().getSimpleName() == _RELATION and node.sourceName() == _KAFKA:
             options = node.extraOptions().asCaseSensitiveMap()
             yield {str(key).lower(): str(options[key]) for key in options}
@@ -126,11 +146,80 @@ def require_read_committed(frame: DataFrame) -> None:
             )
 
 
+def unrepeatable(frame: DataFrame) -> list[str]:
+    """What may give other rows when the same epoch runs again, by name; Python functions as ``Python function f``.
+
+    Expressions that Spark calls non-deterministic (``rand``, ``uuid``, a function made ``asNondeterministic``),
+    aggregates that depend on the order of rows, and every Python function, since Spark takes each for deterministic
+    unless told otherwise and cannot look into it. Not ``current_timestamp``: Spark keeps an epoch's time in
+    ``offsets/N``. The analyzed plan is looked at, as the user wrote it.
+    """
+    found = (name for node in _nodes(_analyzed(frame)) for e in _all(node.expressions()) for name in _culprits(e))
+    return sorted(set(found))
+
+
+def is_stateful(frame: DataFrame) -> bool:
+    """Whether a streaming plan keeps state between epochs, by its analyzed plan."""
+    return any(node.isStreaming() and _keeps_state(node) for node in _nodes(_analyzed(frame)))
+
+
+def warn_of_unrepeatable(frame: DataFrame) -> None:
+    """Say once what a plan that may give other rows in a second run means for recovery.
+
+    A stateful plan runs again whenever the driver died between the decision and Spark's ``commits/N``: common, so a
+    warning. A stateless one is compared only when an epoch was committed in part and the rest expired: rare, so
+    a line of information.
+    """
+    names = unrepeatable(frame)
+    if not names:
+        return
+    if is_stateful(frame):
+        log.warning(
+            "the plan keeps state and uses %s. If the driver dies between an epoch's decision and Spark's record of "
+            "it, the state is built again by a second run; should that give other rows, the job stops with "
+            "NotDeterministicError and asks (onceflow txn resolve). Harmless if each gives the same for the same rows",
+            ", ".join(names),
+        )
+    else:
+        log.info(
+            "the plan uses %s. Only if an epoch is committed in part when its other transactions expire are its rows "
+            "compared with a second run; should they differ, the job stops with NotDeterministicError",
+            ", ".join(names),
+        )
+
+
+def _culprits(expression: Any) -> Iterator[str]:
+    """The innermost expressions to blame."""
+    children = list(_all(expression.children()))
+    for child in children:
+        yield from _culprits(child)
+    kind = expression.getClass().getSimpleName()
+    innermost = not expression.deterministic() and all(child.deterministic() for child in children)
+    if kind.startswith(_PYTHON):
+        yield f"Python function {expression.name()}"
+    elif kind in _ORDERED or (innermost and kind not in _REPEATED):
+        yield f"{expression.prettyName().lower()}()"
+
+
+def _keeps_state(node: Any) -> bool:
+    kind = node.getClass().getSimpleName()
+    return kind in _STATEFUL or (kind == "Join" and all(child.isStreaming() for child in _all(node.children())))
+
+
+def _analyzed(frame: DataFrame) -> Any:
+    return frame._jdf.queryExecution().analyzed()  # noqa: SLF001 - a plan has no Python side
+
+
+def _all(seq: Any) -> Iterator[Any]:
+    """The elements of a Scala Seq."""
+    for i in range(seq.size()):
+        yield seq.apply(i)
+
+
 def _nodes(plan: Any) -> Iterator[Any]:
     yield plan
-    children = plan.children()
-    for i in range(children.size()):
-        yield from _nodes(children.apply(i))
+    for child in _all(plan.children()):
+        yield from _nodes(child)
 
 
 def _with_digest(frame: DataFrame, tag: str) -> Column:
