@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import onceflow
-from onceflow.cli import demo, dev, jars, run
+from onceflow.cli import demo, dev, jars, run, txn
 from onceflow.cli.main import DEBUG
 
 app = typer.Typer(
@@ -25,6 +25,7 @@ app.command("run")(run.run)
 app.command("demo")(demo.demo)
 app.command("jars")(jars.jars)
 app.add_typer(dev.app, name="dev")
+app.add_typer(txn.app, name="txn")
 
 
 def _version(wanted: bool) -> None:

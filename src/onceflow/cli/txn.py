@@ -1,0 +1,287 @@
+"""``onceflow txn list|describe|abort|resolve FILE``: a job's transactions, for the person who looks after it.
+
+Must not know: what may be aborted or chosen, or how. It asks before anything is done.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import getpass
+import socket
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from onceflow.cli.output import Output, OutputOption, tell_json
+from onceflow.cli.run import find_job
+from onceflow.runtime.aborting import AbortReport, abort, doomed
+from onceflow.runtime.inventory import Held, Inventory, OwnTransaction, describe_transaction, take_inventory
+from onceflow.runtime.operator import Operator
+from onceflow.runtime.resolution import UndoneEpoch, meant, resolve, undone_epoch
+from onceflow.twophase.committable import Participant
+from onceflow.twophase.records import Choice
+
+app = typer.Typer(
+    help="A job's transactions: look at them, abort what lingers, and decide what the job could not.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+FENCE = "A start will be appended: a job that runs on this checkpoint ends."
+
+FileArgument = Annotated[
+    Path, typer.Argument(metavar="FILE", help="The Python file that makes the Job.", show_default=False)
+]
+JobOption = Annotated[str | None, typer.Option("--job", help="The job's name, if FILE makes several.")]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+
+
+@app.command("list")
+def list_(file: FileArgument, job: JobOption = None, output: OutputOption = Output.TEXT) -> None:
+    """List the job's open transactions, and foreign ones that keep readers of its topics waiting."""
+    with _operator(file, job) as operator:
+        found = take_inventory(operator)
+    if output is Output.JSON:
+        tell_json(_json(found) | {"ours": [_own_json(t) for t in found.ours]})
+        return
+    for line in _inventory_lines(found):
+        typer.echo(line)
+
+
+@app.command()
+def describe(
+    file: FileArgument,
+    transactional_id: Annotated[str, typer.Argument(metavar="ID", help="As `txn list` shows it.")],
+    job: JobOption = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Tell everything known of one transactional id: coordinator, journal, and what the log proves."""
+    with _operator(file, job) as operator:
+        found = describe_transaction(operator, transactional_id)
+    if output is Output.JSON:
+        tell_json(_json(found) | {"now": None if found.now is None else _json(found.now)})
+        return
+    typer.echo(found.transactional_id)
+    if found.ours is None:
+        typer.echo("  not of this job: it is never touched")
+    else:
+        name = found.ours
+        typer.echo(f"  sink {name.sink}  shard {name.shard}  incarnation {name.incarnation}  {_parity(name.parity)}")
+    if found.now is None:
+        typer.echo("  its coordinator does not know it")
+    else:
+        handle = found.now.handle
+        standing = f", {found.standing}" if found.standing is not None and found.age_s is not None else ""
+        typer.echo(f"  now {found.now.state}{standing}, producer {handle.producer_id}/{handle.producer_epoch}")
+        typer.echo(f"  time-out {found.now.timeout_ms / 1000:g} s, {_age(found.age_s)}")
+        typer.echo(f"  partitions {_places(found.now.partitions)}")
+    for mention in found.mentions:
+        typer.echo(
+            f"  journal place {mention.place}: {mention.kind} of epoch {mention.epoch} by incarnation "
+            f"{mention.incarnation}, {mention.rows} rows"
+        )
+    if found.evidence is not None:
+        typer.echo(f"  outcome {found.evidence.outcome.value}: {found.evidence.why}; last record {found.witness}")
+    for line in _hold_lines(found.holds):
+        typer.echo(line)
+
+
+@app.command("abort")
+def abort_(
+    file: FileArgument,
+    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="As `txn list` shows them.")] = None,
+    all_lingering: Annotated[bool, typer.Option("--all-lingering", help="All that linger.")] = False,
+    claim: Annotated[
+        bool,
+        typer.Option(
+            "--claim", help="Also those of the newest start: take over from it first; a job that runs will end."
+        ),
+    ] = False,
+    yes: YesOption = False,
+    job: JobOption = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Abort lingering transactions of the job. What is decided is refused: starting the job commits it."""
+    if bool(ids) == all_lingering:
+        raise typer.BadParameter("name transactions, or give --all-lingering")
+    named = ids or None
+    with _operator(file, job) as operator:
+        chosen = doomed(operator, named, claim=claim)
+        if chosen or claim:
+            told = [f"  {line}" for t in chosen for line in _own_lines(t)]
+            if claim:
+                told.insert(0, FENCE)
+            _ask([*told, f"{len(chosen)} transactions will be aborted."], yes)
+            report = abort(operator, named, claim=claim)
+        else:
+            report = AbortReport(None, (), ())
+    if output is Output.JSON:
+        left = [_own_json(t) | {"error_code": code} for t, code in report.still_open]
+        tell_json({"started": report.started, "aborted": [_own_json(t) for t in report.aborted], "still_open": left})
+    else:
+        typer.echo(f"aborted {len(report.aborted)} transactions")
+        for t, code in report.still_open:
+            typer.echo(f"still {t.state}: {t.name} (Kafka code {code})")
+    if report.still_open:
+        raise typer.Exit(1)
+
+
+@app.command("resolve")
+def resolve_(
+    file: FileArgument,
+    epoch: Annotated[int | None, typer.Argument(metavar="[EPOCH]", help="The epoch that stopped the job.")] = None,
+    choice: Annotated[
+        Choice | None,
+        typer.Option(help="What shall count in the place of the missing evidence."),
+    ] = None,
+    shard: Annotated[
+        list[str] | None, typer.Option(metavar="SINK:N", help="Only this one of the unknown ones; may be repeated.")
+    ] = None,
+    why: Annotated[str, typer.Option(help="The reason; kept in the journal.")] = "",
+    who: Annotated[str | None, typer.Option(help="Who chose; user@host by default.", show_default=False)] = None,
+    yes: YesOption = False,
+    job: JobOption = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Show what is known of an epoch that stopped the job; with --choice, record what shall count."""
+    if choice is not None and (epoch is None or not why.strip()):
+        raise typer.BadParameter("a choice needs the EPOCH and --why")
+    with _operator(file, job) as operator:
+        found = undone_epoch(operator, epoch)
+        if choice is None or found is None:
+            _tell_epoch(found, output)
+            return
+        named = None if shard is None else [_participant(text) for text in shard]
+        about = meant(found, choice, named)
+        told = f"{choice} for {_names(about) or 'the state'} of epoch {found.epoch}"
+        _ask([*_epoch_lines(found), FENCE, f"Then is recorded, for good: {told}."], yes)
+        record = resolve(operator, found.epoch, choice, of=about or None, who=who or _me(), why=why)
+    if output is Output.JSON:
+        tell_json({"recorded": dataclasses.asdict(record)})
+    else:
+        typer.echo(f"recorded: {told}; now start the job")
+
+
+@contextmanager
+def _operator(file: Path, job: str | None) -> Iterator[Operator]:
+    found = find_job(file, job)
+    with Operator(found.checkpointing, found.transactional_id_prefix, found.sinks) as operator:
+        yield operator
+
+
+def _ask(lines: Iterable[str], yes: bool) -> None:
+    """Show on standard error what will be done, and go on only when the person says so."""
+    if not yes and not sys.stdin.isatty():
+        raise typer.BadParameter("there is no terminal to ask at; --yes goes on without asking")
+    for line in lines:
+        typer.echo(line, err=True)
+    if not yes:
+        typer.confirm("Go on?", abort=True, err=True)
+
+
+def _participant(text: str) -> Participant:
+    sink, _, number = text.rpartition(":")
+    if not sink or not number.isdigit():
+        raise typer.BadParameter(f"--shard is SINK:N, for example alerts:0, not {text!r}")
+    return Participant((sink, int(number)))
+
+
+def _me() -> str:
+    return f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+# -- lines and JSON -------------------------------------------------------------------------------
+
+
+def _inventory_lines(found: Inventory) -> Iterator[str]:
+    undone = "" if found.undone_epoch is None else f"; epoch {found.undone_epoch} is decided and not done"
+    yield f"job {found.job_id}, incarnation {found.incarnation}{undone}"
+    yield f"ours: {len(found.ours)}"
+    for own in found.ours:
+        yield from (f"  {line}" for line in _own_lines(own))
+    yield f"foreign, in the way of readers: {len(found.foreign)}"
+    for other in found.foreign:
+        name = other.transactional_id or "a producer that no coordinator names"
+        yield f"  {name}  {other.state}  {_age(other.age_s)}  producer {other.producer_id}/{other.producer_epoch}"
+        yield from _hold_lines(other.holds)
+    for sentence in found.unseen:
+        yield f"not looked at: {sentence}"
+
+
+def _own_lines(own: OwnTransaction) -> Iterator[str]:
+    epoch = _parity(own.name.parity) if own.epoch is None else f"epoch {own.epoch}"
+    yield (
+        f"{own.name}  {own.state}  {own.standing}  {epoch}  incarnation {own.name.incarnation}  sink {own.name.sink}  "
+        f"shard {own.name.shard}  {_age(own.age_s)}"
+    )
+    yield from _hold_lines(own.holds)
+
+
+def _hold_lines(holds: Iterable[Held]) -> Iterator[str]:
+    for held in holds:
+        waiting = held.high_watermark - held.last_stable_offset
+        yield f"    holds {held.topic}-{held.partition} at {held.last_stable_offset} ({waiting} offsets wait)"
+
+
+def _tell_epoch(found: UndoneEpoch | None, output: Output) -> None:
+    if output is Output.JSON:
+        parts = [] if found is None else [_json(p) | {"evidence": _json(p.evidence)} for p in found.parts]
+        tell_json({"undone": None if found is None else _json(found) | {"parts": parts}})
+        return
+    for line in ["nothing is undone"] if found is None else _epoch_lines(found):
+        typer.echo(line)
+
+
+def _epoch_lines(found: UndoneEpoch) -> Iterator[str]:
+    replaying = ", is being written again" if found.replaying else ""
+    state = "stateful" if found.stateful else "stateless"
+    accepted = " (its state is accepted)" if found.state_accepted else ""
+    yield f"epoch {found.epoch} is decided and not done{replaying}; {state}{accepted}; incarnation {found.incarnation}"
+    for each in found.sources:
+        yield f"  reads {each.partition.topic}-{each.partition.number} from {each.start} to {each.end - 1}"
+    for part in found.parts:
+        sink, number = part.participant
+        chosen = f"; chosen: {part.choice}" if part.choice is not None else ""
+        yield f"  sink {sink} shard {number}: {part.rows} rows in {_places(part.partitions)}, last {part.witness}"
+        passing = ", may still become known" if part.evidence.passing else ""
+        yield f"    {part.evidence.outcome.value}{passing}: {part.evidence.why}{chosen}"
+
+
+def _own_json(own: OwnTransaction) -> dict[str, Any]:
+    return {"transactional_id": str(own.name)} | _json(own)
+
+
+def _json(value: Any) -> dict[str, Any]:
+    """A dataclass as JSON values."""
+    return {key: _plain(each) for key, each in dataclasses.asdict(value).items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, frozenset):
+        return sorted(_plain(each) for each in value)
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return getattr(value, "value", value)
+
+
+def _age(age_s: float | None) -> str:
+    return "not open" if age_s is None else f"open for {age_s:.0f} s"
+
+
+def _parity(parity: int) -> str:
+    return "an odd epoch" if parity else "an even epoch"
+
+
+def _places(places: Iterable[tuple[str, int]]) -> str:
+    return ", ".join(f"{topic}-{number}" for topic, number in sorted(places)) or "none"
+
+
+def _names(of: Iterable[Participant]) -> str:
+    return ", ".join(f"{sink}:{number}" for sink, number in of)

@@ -1,0 +1,255 @@
+"""The operator's choice about an epoch that stopped the job: what is known of it, and the record of the choice.
+
+Must not know: Spark, how a command line looks, or whom it asks.
+
+The job stops when a decided transaction left no evidence (neither "committed" nor "aborted" can be proven), or when the
+epoch gave other rows in the run that was to build its state. Then a person decides, and the journal keeps who and why.
+A choice only takes the place of missing evidence: where the log itself says committed or aborted, it is refused.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from onceflow.errors import CheckpointCorruptError, CheckpointStoreError, ConfigurationError
+from onceflow.kafka.client import KafkaClient
+from onceflow.runtime.inventory import partitions_of, source_ends, witness_of
+from onceflow.runtime.operator import Operator
+from onceflow.source.offsets import Range, ranges
+from onceflow.twophase.committable import Committable, Participant, participants
+from onceflow.twophase.messages import Appended, Evidence, Outcome, Superseded
+from onceflow.twophase.records import Choice, DecidedEpoch, History, Resolve
+
+_PATIENCE_S = 60.0
+"""How long an outcome that may still become known is asked for before a choice may take its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One participant of the undone epoch.
+
+    Attributes:
+        participant: (sink, shard).
+        rows: Rows that it wrote.
+        transactional_id: Of its transaction, "" for a sink that is not Kafka's.
+        partitions: (topic, partition) pairs that it wrote to.
+        witness: ``topic-partition@offset`` of its last record, or None.
+        evidence: Whether it was committed, and what that rests on.
+        choice: What an operator has chosen for it before, or None.
+    """
+
+    participant: Participant
+    rows: int
+    transactional_id: str
+    partitions: tuple[tuple[str, int], ...]
+    witness: str | None
+    evidence: Evidence
+    choice: Choice | None
+
+
+@dataclass(frozen=True, slots=True)
+class UndoneEpoch:
+    """What is known of the epoch that is decided and not done.
+
+    Attributes:
+        epoch: Spark's batch id.
+        incarnation: The newest start's number.
+        stateful: The query keeps state.
+        state_accepted: An operator has accepted state that is built by a run with other rows.
+        replaying: It is being written again, and that has not ended.
+        parts: Its participants.
+        sources: The offsets that it consists of, by partition of its Kafka sources; empty when Spark's file of the
+            epoch before it is not there.
+    """
+
+    epoch: int
+    incarnation: int
+    stateful: bool
+    state_accepted: bool
+    replaying: bool
+    parts: tuple[Part, ...]
+    sources: tuple[Range, ...]
+
+
+def undone_epoch(operator: Operator, epoch: int | None = None) -> UndoneEpoch | None:
+    """What is known of the undone epoch now, or None when there is none.
+
+    Args:
+        operator: The access to the job.
+        epoch: The number that it must have.
+
+    Raises:
+        ConfigurationError: Another epoch is undone, or none is and a number was given.
+        CheckpointError, KafkaError: The journal or the evidence cannot be read.
+    """
+    history, _ = operator.journal.history()
+    undone = operator.undone(history)
+    if epoch is not None and (undone is None or undone.epoch != epoch):
+        raise ConfigurationError(
+            f"epoch {epoch} is not undone; "
+            + ("nothing is" if undone is None else f"the one that is decided and not done is epoch {undone.epoch}"),
+            cause="it was finished, was never decided, or this is the checkpoint of another job",
+            action="start the job" if undone is None else f"resolve epoch {undone.epoch}",
+            epoch=epoch,
+        )
+    return None if undone is None else _known(operator, history, undone)
+
+
+def resolve(
+    operator: Operator,
+    epoch: int,
+    choice: Choice,
+    *,
+    of: Sequence[Participant] | None = None,
+    who: str,
+    why: str,
+) -> Resolve:
+    """Record an operator's choice about the undone epoch. The job's next start acts on it.
+
+    A start is appended first, so that a driver that still runs ends and cannot go on under the operator's hands. What
+    the choice rests on is asked for again after it.
+
+    Args:
+        operator: The access to the job.
+        epoch: The undone epoch.
+        choice: ``write-again`` or ``count-as-written``, for participants of which nothing is proven; ``accept-state``
+            for state that is built by a run with other rows than those decided.
+        of: The participants meant; None for all of which nothing is proven.
+        who: Who chose.
+        why: Why.
+
+    Returns:
+        The record.
+
+    Raises:
+        ConfigurationError: The choice does not fit what is known; nothing was recorded.
+        CheckpointConflictError: The checkpoint is older than what the job has done.
+        FencedError: The job was started while this was under way.
+        CheckpointStoreError: The record could not be written.
+    """
+    if not why.strip() or not who.strip():
+        raise ConfigurationError("a choice needs a reason and a name", action="say --why (and --who), for the audit")
+    operator.refuse_rewound()
+    meant(_expect(operator, epoch), choice, of)
+    incarnation = operator.start().incarnation
+    participants_meant = meant(_expect(operator, epoch), choice, of)
+    record = Resolve(incarnation, epoch, choice, participants_meant, who.strip(), why.strip())
+    answer = operator.journal.append(record)
+    if isinstance(answer, Superseded):
+        raise operator.fenced()
+    if not isinstance(answer, Appended):
+        raise CheckpointStoreError(
+            f"whether the choice about epoch {epoch} is in the journal could not be found out: {answer.reason}",
+            harmless="always: the next start reads the journal and goes on from there",
+            cause=f"the file system under {operator.uri} does not answer",
+            action="mend the file system, look with `onceflow txn resolve` what is recorded, and choose again",
+            epoch=epoch,
+        )
+    return record
+
+
+def meant(undone: UndoneEpoch, choice: Choice, of: Sequence[Participant] | None) -> tuple[Participant, ...]:
+    """The participants that a choice is about.
+
+    Raises:
+        ConfigurationError: The choice does not fit what is known.
+    """
+    if choice == "accept-state":
+        if not undone.stateful or of is not None:
+            raise ConfigurationError(
+                f"accept-state does not fit epoch {undone.epoch}",
+                cause="it is about the state of the whole epoch, not of a shard"
+                if undone.stateful
+                else "the query keeps no state",
+                action="leave --shard away" if undone.stateful else "choose write-again or count-as-written",
+                epoch=undone.epoch,
+            )
+        return ()
+    by_name = {part.participant: part for part in undone.parts}
+    unknown = tuple(p for p, part in by_name.items() if part.evidence.outcome is Outcome.UNKNOWN)
+    wanted = unknown if of is None else tuple(dict.fromkeys(of))
+    if not wanted:
+        raise ConfigurationError(
+            f"of every participant of epoch {undone.epoch} the outcome is known",
+            cause="; ".join(sorted({part.evidence.outcome.value for part in undone.parts})) or "it has none",
+            action="start the job: it commits what is open and writes again what was aborted",
+            epoch=undone.epoch,
+        )
+    for sink, shard in wanted:
+        part = by_name.get(Participant((sink, shard)))
+        if part is None or part.evidence.outcome is not Outcome.UNKNOWN:
+            raise ConfigurationError(
+                f"{choice} is refused for sink {sink} shard {shard} of epoch {undone.epoch}",
+                cause="the epoch has no such participant"
+                if part is None
+                else f"its outcome is known: {part.evidence.outcome.value} ({part.evidence.why})",
+                action="leave it out: the job's next start does what follows from its outcome",
+                epoch=undone.epoch,
+            )
+    return wanted
+
+
+def _expect(operator: Operator, epoch: int) -> UndoneEpoch:
+    """The undone epoch, when waiting does not tell more of it."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        undone = undone_epoch(operator, epoch)
+        if undone is None:
+            raise AssertionError("a number was given")
+        passing = any(p.evidence.outcome is Outcome.UNKNOWN and p.evidence.passing for p in undone.parts)
+        if not passing or time.monotonic() > deadline:
+            return undone
+        KafkaClient.wait_a_little()
+
+
+def _known(operator: Operator, history: History, undone: DecidedEpoch) -> UndoneEpoch:
+    parts = participants(undone.effective)
+    evidence: dict[Participant, Evidence] = {}
+    for sink in {c.sink for c in parts}:
+        committer = operator.committers.get(sink)
+        of = [c for c in parts if c.sink == sink]
+        if committer is None:
+            raise ConfigurationError(
+                f"epoch {undone.epoch} was decided with sink {sink}, which the job does not have now",
+                cause="the sink was removed or renamed while the job was down",
+                action="put the sink back; the job cannot finish the epoch without it",
+                epoch=undone.epoch,
+            )
+        evidence |= committer.outcomes(of)
+    return UndoneEpoch(
+        undone.epoch,
+        history.incarnation,
+        operator.checkpoint.is_stateful(),
+        undone.state_accepted,
+        undone.replaying,
+        tuple(_part(c, evidence[c.participant], undone) for c in parts),
+        _sources(operator, undone),
+    )
+
+
+def _part(committable: Committable, evidence: Evidence, undone: DecidedEpoch) -> Part:
+    choice: Choice | None = None
+    if committable.participant in undone.counted:
+        choice = "count-as-written"
+    elif committable.participant in undone.rewritten:
+        choice = "write-again"
+    return Part(
+        committable.participant,
+        committable.rows,
+        str((committable.transaction or {}).get("id", "")),
+        partitions_of(committable),
+        witness_of(committable),
+        evidence,
+        choice,
+    )
+
+
+def _sources(operator: Operator, undone: DecidedEpoch) -> tuple[Range, ...]:
+    try:
+        before = operator.checkpoint.offsets(undone.epoch - 1)
+    except CheckpointCorruptError:
+        return ()
+    found = ranges(source_ends(before), source_ends(undone.offsets))
+    return tuple(each for each in found if each.start < each.end)
