@@ -58,7 +58,7 @@ clean: ## Remove what the targets made here (not the jars)
 
 # -- figures beside the peers, each in an environment of its own; nothing here is part of `make test` --------------------
 
-.venv-%/.ready: bench/requirements-%.txt $(SETUP)
+.venv-%/.ready: bench/requirements-%.txt | $(SETUP)
 	@echo "== Environment of the peer $* in .venv-$* (once)"
 	@$(PYTHON) -m venv .venv-$*
 	@.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $<
@@ -66,3 +66,9 @@ clean: ## Remove what the targets made here (not the jars)
 
 bench: jars .venv-flink/.ready .venv-quix/.ready ## Figures beside Spark's sink, Flink and Quix Streams; ARGS="--help"
 	@$(BIN)/python -m bench $(ARGS)
+
+peer-expiry: jars .venv-flink/.ready ## Killed between decision and commit, transactions expire, started again: onceflow and Flink
+	@$(BIN)/python -m bench.expiry $(ARGS)
+
+bench-page: $(SETUP) ## docs/benchmarks.md and its plots, from bench/results/latest.json
+	@$(BIN)/python -m bench.page

@@ -24,7 +24,11 @@ _OURS = ("onceflow", "pyspark", "confluent-kafka", "kafka-python", "pyarrow")
 def machine() -> dict[str, Any]:
     """Processor, cores, memory, system, Java."""
     told = subprocess.run([java_executable(), "-version"], capture_output=True, text=True, check=False).stderr
-    facts = {"cores": os.cpu_count(), "system": platform.platform(), "python": platform.python_version()}
+    facts: dict[str, Any] = {
+        "cores": os.cpu_count(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+    }
     facts["java"] = next(iter(re.findall(r'version "([^"]+)"', told)), "unknown")
     cpu, memory = Path("/proc/cpuinfo"), Path("/proc/meminfo")
     if cpu.exists():

@@ -32,11 +32,14 @@ def consumer(servers: str, **settings: Any) -> Consumer:
     )
 
 
-def assign(reader: Consumer, topic: str) -> list[int]:
-    """Take all partitions of a topic, from their beginnings."""
-    partitions = sorted(reader.list_topics(topic, timeout=30).topics[topic].partitions)
-    reader.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
-    return partitions
+def assign(reader: Consumer, topic: str, *, at_end: bool = False) -> list[int]:
+    """Take all partitions of a topic, from their beginnings or from where they end now."""
+    numbers: list[int] = sorted(reader.list_topics(topic, timeout=30).topics[topic].partitions)
+    partitions = [TopicPartition(topic, number) for number in numbers]
+    for one in partitions:
+        one.offset = reader.get_watermark_offsets(one, 30)[1] if at_end else OFFSET_BEGINNING
+    reader.assign(partitions)
+    return numbers
 
 
 def batches(servers: str, topic: str) -> Iterator[list[Message]]:

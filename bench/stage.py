@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -113,7 +114,7 @@ class Process:
             stdout=self._sink,
             stderr=self._sink,
             cwd=assignment.scratch,
-            env={**os.environ, **environment},
+            env={**os.environ, "FLINK_LOG_DIR": str(log.parent), **environment},
         )
         self.pid = self._process.pid
 
@@ -218,7 +219,8 @@ class Stage:
 
 @contextmanager
 def stage(**cluster: Any) -> Iterator[Stage]:
-    """A cluster and a folder, both gone afterwards."""
+    """A cluster and a folder, both gone afterwards, also when the bench is told to end."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     folder = Path(tempfile.mkdtemp(prefix="onceflow-bench-"))
     try:
         with DevCluster(folder / "kafka", **cluster) as running:

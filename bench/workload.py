@@ -23,8 +23,8 @@ WINDOW_MS = 60_000
 ALERT_ABOVE = 10  # payments of one user in one window
 
 _BLOCK = 100_000
-_USERS = 20_000
-_HOT_USERS = 100  # they make one payment in twenty, and so the alerts
+_USERS_PER_PAYMENT = 3  # payments of a user in a window, on average
+_HOT_USERS_PER_PAYMENT = 300  # fewer users, who make one payment in twenty, and so the alerts
 _CLOSING_USER = 99_000
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
@@ -44,7 +44,7 @@ class Payments:
 
     records: int
     seed: int = 1
-    step_us: int = 1_000
+    step_us: int = 1_000  # 1,000 payments a second: 60,000 in a window, of some 20,000 users
 
     def block(self, first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Users' numbers, amounts in cents and event times in ms of the payments ``first`` to ``last - 1``."""
@@ -52,15 +52,17 @@ class Payments:
         dice = _mixed(number + np.uint64(self.seed) * _GOLDEN)
         hot = dice % np.uint64(20) == 0
         dice >>= np.uint64(8)
-        user = np.where(hot, dice % np.uint64(_HOT_USERS), np.uint64(_HOT_USERS) + dice % np.uint64(_USERS))
+        in_window = WINDOW_MS * 1_000 // self.step_us
+        hot_users, users = np.uint64(in_window // _HOT_USERS_PER_PAYMENT), np.uint64(in_window // _USERS_PER_PAYMENT)
+        drawn = np.where(hot, dice % hot_users, hot_users + dice % users)
         cents = np.uint64(100) + (dice >> np.uint64(20)) % np.uint64(90_000)
-        event = np.uint64(START_MS) + number * np.uint64(self.step_us) // np.uint64(1_000)
-        user, cents, event = (array.astype(np.int64) for array in (user, cents, event))
+        at = np.uint64(START_MS) + number * np.uint64(self.step_us) // np.uint64(1_000)
+        user, event = drawn.astype(np.int64), at.astype(np.int64)
         closing = np.arange(first, last) >= self.records - PARTITIONS
         # One for each partition, three windows later: they close every window that holds a payment.
         user[closing] = _CLOSING_USER + np.arange(first, last)[closing] % PARTITIONS
         event[closing] = self.last_event_ms + 3 * WINDOW_MS
-        return user, cents, event
+        return user, cents.astype(np.int64), event
 
     @property
     def last_event_ms(self) -> int:

@@ -51,4 +51,4 @@ else:
         metadata=True,
     )
     alerts.to_topic(sink)
-app.run(count=told["records"], timeout=60)
+app.run(count=told["records"], timeout=60, collect=False)
