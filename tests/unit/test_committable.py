@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onceflow.twophase.committable import Committable, differences, participants
+from onceflow.twophase.committable import Committable, differing_sinks, find_again, participants, totals
 
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.text(max_size=5),
@@ -35,26 +35,55 @@ def test_a_committable_comes_back_from_its_text(wanted):
 
 @given(st.lists(COMMITTABLES, unique_by=lambda c: c.participant, max_size=6), st.randoms())
 def test_a_run_does_not_differ_from_itself(committables, random):
-    """The order in which tasks report is no difference, and neither are attempts or transactions."""
-    again = [Committable(c.sink, c.shard, c.attempt + 1, c.rows, c.digest) for c in committables]
+    """Neither the order of tasks, nor their numbers, nor attempts or transactions make a difference."""
+    again = [Committable(c.sink, c.shard + 1, c.attempt + 1, c.rows, c.digest) for c in committables]
     random.shuffle(again)
-    assert differences(committables, again) == ()
+    assert differing_sinks(committables, again) == {}
 
 
 @pytest.mark.parametrize(
     ("again", "expected"),
     [
-        ([of(0), of(1, rows=2)], [("s", 1)]),
-        ([of(0), of(1, digest=8)], [("s", 1)]),
-        ([of(0)], [("s", 1)]),
-        ([of(0), of(1), of(2)], [("s", 2)]),
-        ([of(0), of(1), of(2, rows=0, digest=0)], []),
-        ([of(0), of(1), of(0, sink="t")], [("t", 0)]),
+        ([of(0), of(1, rows=2)], {"s": (2, 3)}),
+        ([of(0), of(1, digest=8)], {"s": (2, 2)}),
+        ([of(0)], {"s": (2, 1)}),
+        ([of(0, rows=2, digest=14)], {}),
+        ([of(0), of(1), of(2)], {"s": (2, 3)}),
+        ([of(0), of(1), of(2, rows=0, digest=0)], {}),
+        ([of(0), of(1), of(0, sink="t")], {"t": (0, 1)}),
+        ([], {"s": (2, 0)}),
     ],
 )
-def test_rows_that_differ_are_named(again, expected):
-    """Other rows, another digest, a missing or an additional shard with rows differ; an additional empty one not."""
-    assert list(differences([of(0), of(1)], again)) == expected
+def test_sinks_whose_output_differs_are_named(again, expected):
+    """Another number of rows or another digest of a sink's whole output differs, whatever task wrote which row."""
+    assert differing_sinks([of(0), of(1)], again) == expected
+
+
+def test_digests_add_up_modulo_two_to_the_64():
+    """A sink's total wraps as the shards' digests do."""
+    assert totals([of(0, digest=2**64 - 1), of(1, digest=3)]) == {"s": (2, 2)}
+
+
+A, B, C = of(0, digest=1), of(1, digest=2), of(2, digest=3)
+
+
+def test_visible_shards_are_found_by_their_rows():
+    """Tasks are numbered differently in another run; what is visible is where its rows are."""
+    turned = [of(2, digest=1), of(0, digest=2), of(1, digest=3)]
+    assert find_again([A, C], turned) == {("s", 2), ("s", 1)}
+    assert find_again([], turned) == frozenset()
+
+
+def test_equal_shards_are_not_found_twice():
+    """Two visible shards with equal rows need two parts with these rows, of the same sink."""
+    assert find_again([of(0), of(1)], [of(5), of(6)]) == {("s", 5), ("s", 6)}
+    assert find_again([of(0), of(1)], [of(5), C]) is None
+    assert find_again([of(0)], [of(0, sink="t")]) is None
+
+
+def test_a_visible_shard_whose_rows_are_gone_is_not_found():
+    """One visible shard without its rows in the new run: nothing may be written."""
+    assert find_again([A, B], [A, C]) is None
 
 
 def test_an_empty_shard_does_not_take_part():

@@ -256,7 +256,8 @@ def test_state_from_other_rows_stops():
     ready(c)
     c.begin(5, "o5", stateful=True)
     failed = c.receive(Prepared((of(0, mark=""), of(1, digest=8, mark=""))))
-    assert (failed.failure.kind, failed.failure.participants) == (FailureKind.NOT_DETERMINISTIC, (B.participant,))
+    assert failed.failure.kind is FailureKind.NOT_DETERMINISTIC
+    assert "sink s" in failed.failure.detail
 
 
 @pytest.mark.parametrize("found", [(OPEN, GONE), (OPEN, DARK), (GONE, GONE)])
@@ -364,37 +365,54 @@ def test_nothing_visible_is_written_again_freely():
     assert done == ConfirmNewest(), "the state comes from the same run"
 
 
-def test_only_lost_shards_are_written_when_some_are_visible():
-    """A committed shard stays silent and must give the same rows; only the lost one is replaced and committed."""
+def matching():
+    """A replay of which A is visible and B is lost, while the plan runs to find A's rows."""
     c = losing(SEEN, GONE)
     c.receive(Appended())
-    assert c.receive(outcomes(SEEN, GONE)) == RunPlan(5, silent=frozenset([A.participant]))
-    again, new = of(0, mark=""), of(1, 9, 9, mark="new")
-    c.receive(Prepared((again, new, EMPTY)))
-    assert c.receive(Checked(None)) == Append(Replay(2, 5, 1, "shards", (new, EMPTY)))
-    assert c.receive(Appended()) == Commit((new,))
+    assert c.receive(outcomes(SEEN, GONE)) == RunPlan(5, write=False)
+    return c
 
 
-@pytest.mark.parametrize("again", [of(0, digest=8, mark=""), of(0, rows=2, mark=""), None])
-def test_a_visible_shard_that_comes_out_differently_stops(again):
-    """Part of the epoch is visible and the plan gives other rows there: aborted, failed, with the shard's name."""
-    c = losing(SEEN, GONE)
-    c.receive(Appended())
-    c.receive(outcomes(SEEN, GONE))
-    new = of(1, mark="new")
-    written = tuple(x for x in (again, new) if x)
-    assert c.receive(Prepared(written)) == AbortOwn(5, (new,))
-    failed = c.receive(Aborted())
-    assert failed.failure.kind is FailureKind.NOT_DETERMINISTIC
-    assert A.participant in failed.failure.participants
+A_AGAIN, B_AGAIN = of(1, mark=""), of(0, 9, 9, mark="")
 
 
-def test_a_lost_shard_that_does_not_come_back_stops():
-    """The layout changed while a part is visible: the lost shard would stay lost in the effective set."""
-    c = losing(SEEN, GONE)
-    c.receive(Appended())
-    c.receive(outcomes(SEEN, GONE))
-    assert isinstance(c.receive(Prepared((of(0, mark=""), EMPTY))), AbortOwn)
+def test_only_what_is_lost_is_written_when_some_are_visible():
+    """The part with the visible rows, whatever its number, stays silent; the rest is written and numbered behind."""
+    c = matching()
+    assert c.receive(Prepared((B_AGAIN, A_AGAIN, EMPTY))) == RunPlan(5, silent=frozenset([A_AGAIN.participant]))
+    new = of(0, 9, 9, mark="new")
+    c.receive(Prepared((new, A_AGAIN, EMPTY)))
+    append = c.receive(Checked(None))
+    record = append.record
+    assert (record.scope, record.kept) == ("shards", (A.participant,))
+    assert [(x.shard, x.transaction) for x in record.committables] == [(3, new.transaction), (5, None)]
+    assert c.receive(Appended()) == Commit((record.committables[0],))
+    done = c.receive(Replies({("s", 3): Reply.COMMITTED}))
+    assert done == ConfirmNewest()
+
+
+@pytest.mark.parametrize("again", [of(1, digest=8, mark=""), of(1, rows=2, mark=""), None])
+def test_visible_rows_that_do_not_come_again_stop_before_anything_is_written(again):
+    """Part of the epoch is visible and the plan does not give its rows: stopped, with the shard's name."""
+    failed = matching().receive(Prepared(tuple(x for x in (again, B_AGAIN) if x)))
+    assert isinstance(failed, Fail)
+    assert (failed.failure.kind, failed.failure.participants) == (FailureKind.NOT_DETERMINISTIC, (A.participant,))
+
+
+@pytest.mark.parametrize("written", [(of(0, 9, 8, mark="new"), A_AGAIN), (A_AGAIN,)])
+def test_a_run_that_differs_from_the_one_before_is_aborted(written):
+    """State is built by the first run of a call and output by the second: they must be equal, part by part."""
+    c = matching()
+    c.receive(Prepared((B_AGAIN, A_AGAIN)))
+    assert isinstance(c.receive(Prepared(written)), AbortOwn)
+    assert c.receive(Aborted()).failure.kind is FailureKind.NOT_DETERMINISTIC
+
+
+def test_a_run_that_fails_while_matching_aborts_nothing():
+    """Nothing was written yet; the next start tries again."""
+    failed = matching().receive(RunFailed("boom"))
+    assert isinstance(failed, Fail)
+    assert failed.failure.kind is FailureKind.REBUILD_FAILED
 
 
 def test_an_unknown_outcome_stops_a_replay():

@@ -65,13 +65,13 @@ def test_a_whole_replay_replaces_the_whole_set():
     assert not history.decided.replaying
 
 
-def test_a_replay_of_shards_replaces_those_it_names():
-    """After a replay of shards the others of the old set still count."""
-    new = of(1, mark="new")
-    history = read_history(
-        [Start(1), Decide(1, 5, "o", (A, B, C)), Start(2), ReplayBegin(2, 5, 1), Replay(2, 5, 1, "shards", (new,))]
-    )
-    assert ids(history.decided) == {"old-0", "new-1", "old-2"}
+def test_a_replay_of_shards_keeps_those_it_names():
+    """After a replay of shards only the kept ones of the old set still count, beside the new ones."""
+    new = of(3, mark="new")
+    replay = Replay(2, 5, 1, "shards", (new,), (A.participant, C.participant))
+    history = read_history([Start(1), Decide(1, 5, "o", (A, B, C)), Start(2), ReplayBegin(2, 5, 1), replay])
+    assert ids(history.decided) == {"old-0", "new-3", "old-2"}
+    assert not history.decided.replaying
 
 
 def test_a_replay_that_has_begun_stays_begun_over_a_start():
@@ -83,13 +83,13 @@ def test_a_replay_that_has_begun_stays_begun_over_a_start():
 
 
 def test_an_operators_choice_ends_with_the_transaction_it_spoke_of():
-    """A choice about a participant is kept until a replay replaces that participant."""
+    """A choice about a participant is kept as long as a replay keeps that participant."""
     decided = [Start(1), Decide(1, 5, "o", (A, B)), Start(2)]
     choose = Resolve(2, 5, "write-again", (A.participant,), "me", "looked")
     keep = Resolve(2, 5, "count-as-written", (B.participant,), "me", "looked")
     history = read_history([*decided, choose, keep])
     assert (history.decided.rewritten, history.decided.counted) == ({("s", 0)}, {("s", 1)})
-    again = [ReplayBegin(2, 5, 1), Replay(2, 5, 1, "shards", (of(0, mark="new"),))]
+    again = [ReplayBegin(2, 5, 1), Replay(2, 5, 1, "shards", (of(2, mark="new"),), (B.participant,))]
     history = read_history(again, history)
     assert (history.decided.rewritten, history.decided.counted) == (frozenset(), {("s", 1)})
 

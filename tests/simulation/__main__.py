@@ -1,0 +1,62 @@
+"""``python -m tests.simulation --seed N`` replays one seed with its trace; ``--seeds N`` runs many.
+
+``--exhaustive 2`` runs every pair of faults in three epochs, two sinks and two shards: the better part of an hour.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections import Counter
+
+from tests.simulation.explore import Result, every_run, run_scripted, run_seed
+from tests.simulation.sim_driver import Plan, simulated
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seed", type=int, help="replay this seed and print what happened")
+    parser.add_argument("--seeds", type=int, default=10_000, help="run so many seeds")
+    parser.add_argument("--first", type=int, default=0, help="the first of them")
+    parser.add_argument("--exhaustive", type=int, metavar="DEPTH", help="every run with at most so many faults")
+    parser.add_argument("--script", help='replay faults by step, as an exhaustive run names them: {"12": "die"}')
+    asked = parser.parse_args()
+    with simulated():
+        if asked.seed is not None:
+            return _show(run_seed(asked.seed, traced=True), f"seed {asked.seed}")
+        if asked.script is not None:
+            script = {int(step): fault for step, fault in json.loads(asked.script).items()}
+            return _show(run_scripted(Plan(), script, traced=True)[0], f"script {asked.script}")
+        if asked.exhaustive is not None:
+            runs = ((f"script {json.dumps(script)}", r) for script, r in every_run(Plan(), asked.exhaustive))
+            return _many(runs, "--script")
+        seeds = range(asked.first, asked.first + asked.seeds)
+        return _many(((f"seed {seed}", run_seed(seed)) for seed in seeds), "--seed")
+
+
+def _show(result: Result, name: str) -> int:
+    print("\n".join(result.trace))
+    print(f"{name}: {result.violation or result.refusal or 'good'}")
+    return int(result.violation is not None)
+
+
+def _many(runs, option: str) -> int:
+    began, count, bad, refused, faults, marks = time.monotonic(), 0, 0, 0, 0, Counter()
+    for name, result in runs:
+        count += 1
+        marks.update(result.marks)
+        faults += len(result.faults)
+        refused += result.refusal is not None
+        if result.violation is not None:
+            bad += 1
+            print(f"{name}: {result.violation}\n  replay it with {option}", flush=True)
+    for mark, times in sorted(marks.items()):
+        print(f"{times:8d}  {mark}")
+    print(f"{count} runs, {faults} faults, {refused} refusals, {bad} violations, {time.monotonic() - began:.0f} s")
+    return int(bad > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,223 @@
+"""Runs: one by a seed, or every run with at most so many deviations from the one in which all goes well.
+
+Must not know: how a driver works. It starts drivers, lets faults happen for a while, heals the world, runs to the end,
+and asks whether what came out is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from onceflow import errors
+from tests.simulation import sim_driver
+from tests.simulation.sim_driver import Plan, Scene, wanted
+from tests.simulation.world import Chooser, Killed, RandomChooser, ScriptedChooser, Violation
+
+_HEALING_STARTS = 6
+
+
+@dataclass
+class Result:
+    """How a run ended.
+
+    Attributes:
+        violation: The invariant that did not hold, or None.
+        refusal: The error with which the job stopped for a person, or None.
+        marks: What was reached.
+        faults: Which faults happened.
+        trace: The steps, if they were asked for.
+    """
+
+    violation: Violation | None
+    refusal: BaseException | None
+    marks: set[str]
+    faults: list[str]
+    steps: int
+    trace: list[str] = field(default_factory=list)
+
+
+def run_seed(seed: int, *, traced: bool = False, focus: Sequence[str] = (), **fixed: Any) -> Result:
+    """One random run.
+
+    Args:
+        seed: The seed.
+        traced: Keep the steps.
+        focus: Only these faults.
+        fixed: Fields of the plan that the seed does not choose.
+    """
+    chooser = RandomChooser(seed, focus)
+    rng = chooser.random
+    plan = Plan(
+        epochs=rng.choice([2, 3, 4]),
+        stateful=rng.random() < 0.5,
+        deterministic=rng.random() < 0.75,
+        v5=rng.random() < 0.85,
+        renumbers=rng.random() < 0.4,
+        retain=rng.choice([1, 2, 100]),
+        flaky=rng.choice([60, 60, 60, 60, 8, 2]),
+        remembers=rng.choice([12, 12, 1]),
+        max_epoch=rng.choice([32766, 32766, 0, 1]),
+    )
+    return run(replace(plan, **fixed), chooser, traced=traced)
+
+
+def run_scripted(plan: Plan, deviations: dict[int, str], *, traced: bool = False) -> tuple[Result, ScriptedChooser]:
+    """One run that goes well but at the given steps."""
+    chooser = ScriptedChooser(deviations)
+    return run(plan, chooser, traced=traced, scripted=True), chooser
+
+
+def run(plan: Plan, chooser: Chooser, *, traced: bool = False, scripted: bool = False) -> Result:
+    """One run, from an empty checkpoint to its end."""
+    trace: list[str] | None = [repr(plan)] if traced else None
+    scene = Scene(plan, chooser, scripted=scripted, trace=trace)
+    sim_driver.CLOCK[0] = scene.world
+    try:
+        _with_faults(scene, scripted=scripted)
+        scene.world.heal()
+        refusal = _to_the_end(scene)
+    except Killed:
+        refusal = None  # a zombie or a late request broke an invariant
+    finally:
+        scene.world.heal()
+    world = scene.world
+    violation = world.violation
+    return Result(
+        violation if isinstance(violation, Violation) or violation is None else Violation("ends", repr(violation)),
+        refusal,
+        world.marks,
+        world.faults,
+        world.steps,
+        trace or [],
+    )
+
+
+def _with_faults(scene: Scene, *, scripted: bool) -> None:  # noqa: C901 - what may happen, in one list
+    world, plan = scene.world, scene.plan
+    draw = world.chooser.draw
+    last = scene.start_driver()
+    while world.violation is None:
+        world.bury()
+        living = world.living()
+        if not living:
+            if last.over and last.error is None and not last.killed:
+                return
+            if scene.started >= plan.most_starts:
+                return
+            last = scene.start_driver()
+        elif scripted:
+            # The one that paused waits until a newer one has ended.
+            if (
+                len(living) == 1
+                and living[0] is last
+                and scene.started < plan.most_starts
+                and world.faults[-1:] == ["pause"]
+            ):
+                last = scene.start_driver()
+            world.resume(world.living()[-1])
+            continue
+        elif len(living) < 3 and scene.started < plan.most_starts and draw("another", [False, True]):
+            last = scene.start_driver()
+        if not scripted:
+            if scene.zombies and draw("zombie goes on", [False, True]):
+                scene.step_zombie()
+            if draw("forget something", [False] * plan.remembers + [True]):
+                scene.forget_something()
+            if scene.journal.content and draw("rot", [False] * 150 + [True]):
+                scene.rot()
+        if living := world.living():
+            world.resume(draw("who", living[::-1]))
+
+
+def _to_the_end(scene: Scene) -> BaseException | None:
+    """Start drivers until one reads the source to its end; the error that a person must look at, or None."""
+    world = scene.world
+    for _ in range(_HEALING_STARTS):
+        if world.violation is not None:
+            return None
+        while scene.zombies:
+            scene.step_zombie()
+        before = len(scene.errors)
+        actor = scene.start_driver()
+        while not actor.over:
+            world.resume(actor)
+        if world.violation is not None:
+            return None
+        if actor.error is None:
+            _sweep_once_more(scene)
+            world.marks.add("read to the end")
+            _guard(scene)
+            return None
+        error = scene.errors[-1] if len(scene.errors) > before else actor.error
+        if not getattr(error, "retriable", True) and not isinstance(error, errors.TransactionLostError):
+            return _judge_refusal(scene, error)
+    world.violation = world.violation or Violation(
+        "ends", f"no end after {_HEALING_STARTS} starts: {scene.errors[-1]!r}"
+    )
+    return None
+
+
+def _sweep_once_more(scene: Scene) -> None:
+    """What the job does every 30 seconds; zombies that were alive until now may have left something."""
+
+    def sweep(actor: sim_driver.Actor) -> None:
+        sim_driver.SimDriver(scene, actor).start()
+
+    actor = scene.world.spawn("sweeper", sweep)
+    scene.watch.began[actor.name] = scene.world.steps
+    while not actor.over:
+        scene.world.resume(actor)
+    if actor.error is not None:
+        scene.world.violation = scene.world.violation or Violation("ends", f"the last start: {actor.error!r}")
+
+
+def _guard(scene: Scene) -> None:
+    try:
+        scene.watch.at_the_end(wanted(range(scene.plan.records)), scene.plan.sinks, scene.broker.transactions)
+    except Killed:
+        return
+
+
+def _judge_refusal(scene: Scene, error: BaseException) -> BaseException:
+    """A job may stop for a person only when it cannot know better."""
+    watch = scene.watch
+    allowed = {
+        errors.OutcomeUnknownError: watch.lost_evidence,
+        errors.NotDeterministicError: not scene.plan.deterministic,
+        errors.CheckpointConflictError: watch.power_cuts > 0,
+        errors.CheckpointCorruptError: watch.rotten,
+    }
+    scene.world.marks.add(f"refused: {type(error).__name__}")
+    if not allowed.get(type(error), False) and scene.world.violation is None:
+        scene.world.violation = Violation("refusals", f"{type(error).__name__}: {error}")
+    return error
+
+
+def every_run(
+    plan: Plan, depth: int, offered: Callable[[str, str], bool] = lambda _, __: True
+) -> Iterator[tuple[dict[int, str], Result]]:
+    """Every run with at most ``depth`` deviations, with the deviations: steps and what happens there.
+
+    Args:
+        plan: What the runs are about.
+        depth: Most deviations in a run.
+        offered: Whether a fault may happen at a step; called with the step and the fault.
+    """
+    yield from _deeper(plan, {}, depth, offered)
+
+
+def _deeper(
+    plan: Plan, script: dict[int, str], depth: int, offered: Callable[[str, str], bool]
+) -> Iterator[tuple[dict[int, str], Result]]:
+    result, chooser = run_scripted(plan, script)
+    yield script, result
+    if depth == 0 or result.violation is not None:
+        return
+    first = max(script, default=-1) + 1
+    for step, (what, options) in enumerate(chooser.offered):
+        if step >= first:
+            for option in options:
+                if offered(what, option):
+                    yield from _deeper(plan, script | {step: option}, depth - 1, offered)

@@ -1,0 +1,123 @@
+"""A folder in memory that loses what was not synced, raises before or after writing, and writes late.
+
+Must not know: what the files hold, except that it hands every creation to whoever watches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from onceflow.checkpoint.store import LocalStore
+from onceflow.errors import CheckpointStoreError
+
+Carry = Callable[[str, Callable[[], Any]], Any]
+
+
+class Files:
+    """What is on the disk: content by name, and which names a power cut may take."""
+
+    def __init__(self) -> None:
+        self.content: dict[str, bytes] = {}
+        self.bytes_unsynced: set[str] = set()
+        self.name_unsynced: set[str] = set()
+
+    @property
+    def unsynced(self) -> list[str]:
+        """What a power cut may take."""
+        return sorted(self.bytes_unsynced | self.name_unsynced)
+
+    def put(self, name: str, data: bytes) -> None:
+        """Write a file as Spark does: whole, and not synced."""
+        self.content[name] = data
+        self.bytes_unsynced.add(name)
+        self.name_unsynced.add(name)
+
+    def lose(self, name: str) -> None:
+        """The power cut took it."""
+        self.content.pop(name, None)
+
+    def settle(self) -> None:
+        """After a power cut: what is there has come from the disk."""
+        self.bytes_unsynced.clear()
+        self.name_unsynced.clear()
+
+    def numbers(self) -> list[int]:
+        """Files that are called by a number, as Spark's are."""
+        return sorted(int(n) for n in self.content if n.isdigit())
+
+
+class FakeStore(LocalStore):
+    """One process's access to a folder. Stands in the place of ``LocalStore``.
+
+    Args:
+        folder: The folder's name, for messages.
+        files: What is in it.
+        carry: Carries a call: gives its result, or None when there was no answer.
+        created: Told of every file that was created.
+    """
+
+    def __init__(
+        self, folder: str, files: Files, carry: Carry, created: Callable[[str, bytes], None] = lambda _, __: None
+    ) -> None:
+        super().__init__(Path(folder))
+        self._files = files
+        self._carry = carry
+        self._created = created
+
+    def make(self) -> None:
+        """It is there."""
+
+    def create(self, name: str, data: bytes) -> None:
+        def effect() -> bool:
+            if name in self._files.content:
+                return False
+            self._files.content[name] = data
+            self._files.name_unsynced.add(name)
+            self._created(name, data)
+            return True
+
+        made = self._carry(f"create {self.folder}/{name}", effect)
+        if made is None:
+            raise CheckpointStoreError(f"no answer while creating {name}")
+        if not made:
+            raise FileExistsError(name)
+        self._files.name_unsynced.clear()  # creating ends with a sync of the folder
+
+    def replace(self, name: str, data: bytes) -> None:
+        def effect() -> bool:
+            self._files.content[name] = data
+            return True
+
+        if self._carry(f"replace {self.folder}/{name}", effect) is None:
+            raise CheckpointStoreError(f"no answer while replacing {name}")
+        self._files.bytes_unsynced.discard(name)
+        self._files.name_unsynced.clear()
+
+    def read(self, name: str) -> bytes:
+        found = self._carry(f"read {self.folder}/{name}", lambda: self._files.content.get(name, False))
+        if found is None:
+            raise CheckpointStoreError(f"no answer while reading {name}")
+        if found is False:
+            raise FileNotFoundError(name)
+        return bytes(found)
+
+    def names(self) -> list[str]:
+        found = self._carry(f"list {self.folder}", lambda: list(self._files.content))
+        if found is None:
+            raise CheckpointStoreError(f"no answer while listing {self.folder}")
+        return list(found)
+
+    def remove(self, name: str) -> None:
+        if self._carry(f"remove {self.folder}/{name}", lambda: bool(self._files.content.pop(name, True))) is None:
+            raise CheckpointStoreError(f"no answer while removing {name}")
+
+    def sync(self, name: str | None = None) -> None:
+        if self._carry(f"sync {self.folder}/{name or ''}", lambda: True) is None:
+            raise CheckpointStoreError(f"no answer while syncing {name}")
+        # A file's sync makes its bytes durable, the folder's sync makes all names in it durable.
+        if name is None:
+            self._files.name_unsynced.clear()
+        else:
+            self._files.bytes_unsynced.discard(name)

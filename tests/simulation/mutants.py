@@ -1,0 +1,364 @@
+"""The protocol with one rule broken at a time, and which invariant must notice it.
+
+Must not know: why a rule is there (the protocol says so). A mutant that no invariant notices means that the simulation
+proves nothing about that rule.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+from unittest import mock
+
+from onceflow.checkpoint import journal as journal_module
+from onceflow.checkpoint.journal import Journal
+from onceflow.errors import CheckpointCorruptError, CheckpointStoreError
+from onceflow.kafka import oracle, transactions
+from onceflow.sink import kafka_committer
+from onceflow.twophase import coordinator as coordinator_module
+from onceflow.twophase.coordinator import Coordinator, Mode
+from onceflow.twophase.messages import Appended, Outcome, Reply, RunPlan, Superseded, Unanswered, Voided
+from onceflow.twophase.records import Decide, History, Start
+from onceflow.twophase.state import TABLE, Input, State
+from tests.simulation.fake_broker import COMPLETE, EMPTY, NONE, FakeBroker
+from tests.simulation.sim_driver import SimCheckpoint, SimCommitter, SimDriver
+
+Patches = contextlib.AbstractContextManager[Any]
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A broken rule.
+
+    Attributes:
+        name: What is broken, as the protocol's readers would say it.
+        caught_by: The invariants of which one must notice it.
+        patches: What breaks it.
+        focus: Faults under which it shows; empty: under all.
+        fixed: The plan under which it shows.
+    """
+
+    name: str
+    caught_by: tuple[str, ...]
+    patches: Callable[[], list[Patches]]
+    focus: tuple[str, ...] = ()
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+
+    @contextlib.contextmanager
+    def broken(self) -> Iterator[None]:
+        """The rule is broken inside."""
+        with contextlib.ExitStack() as stack:
+            for patch in self.patches():
+                stack.enter_context(patch)
+            yield
+
+
+def _steps(state: State, **steps: State) -> Patches:
+    return mock.patch.dict(TABLE[state], {Input[name]: after for name, after in steps.items()})
+
+
+def _no_journal() -> list[Patches]:
+    def append(self: Journal, record: Any) -> Any:
+        return Appended()
+
+    return [mock.patch.object(Journal, "append", append)]
+
+
+def _commit_before_decision() -> list[Patches]:
+    real = SimDriver._append
+
+    def append(self: SimDriver, action: Any) -> Any:
+        if isinstance(action.record, Decide):
+            for name, of in self._by_sink([c for c in action.record.committables if c.participates]).items():
+                self._committers[name].commit(of)
+        return real(self, action)
+
+    return [mock.patch.object(SimDriver, "_append", append), mock.patch.dict(SimDriver._PERFORMERS, _performer(append))]
+
+
+def _performer(append: Callable[..., Any]) -> dict[type, Callable[..., Any]]:
+    return {coordinator_module.Append: append}
+
+
+def _write_again_although_decided() -> list[Patches]:
+    real = SimDriver._append_start
+
+    def start(self: SimDriver, action: Any) -> Any:
+        event = real(self, action)
+        return replace(event, history=History(event.history.incarnation))
+
+    return [mock.patch.dict(SimDriver._PERFORMERS, {coordinator_module.AppendStart: start})]
+
+
+def _trusting_append() -> list[Patches]:
+    def append(self: Journal, record: Any) -> Any:
+        place, _, data = self._encode(record)
+        answer = self._try_to_create(place, data)
+        if answer:
+            return Unanswered(answer)
+        return self._appended(place, record)
+
+    def void(self: Journal, record: Any) -> Any:
+        return Voided()
+
+    return [mock.patch.object(Journal, "append", append), mock.patch.object(Journal, "append_void", void)]
+
+
+def _void_elsewhere() -> list[Patches]:
+    real = Journal.append_void
+
+    def void(self: Journal, record: Any) -> Any:
+        self._tail = max(self._places(), default=0) + 0
+        self._disputed = ("", Start(0))
+        return real(self, record)
+
+    return [mock.patch.object(Journal, "append_void", void)]
+
+
+def _incarnation_ignored() -> list[Patches]:
+    real = Journal.append
+
+    def append(self: Journal, record: Any) -> Any:
+        self._tail = max(self._places(), default=0)
+        return real(self, record)
+
+    return [mock.patch.object(Journal, "append", append), mock.patch.object(Journal, "is_newest", return_value=True)]
+
+
+def _checksum_swallowed() -> list[Patches]:
+    def read_all(self: Journal) -> Any:
+        entries = []
+        for place in self._places():
+            with contextlib.suppress(CheckpointCorruptError):
+                entries.append(self._read_place(place))
+        return [e.place for e in entries], entries
+
+    return [mock.patch.object(Journal, "_read_all", read_all)]
+
+
+def _purge_fails_append() -> list[Patches]:
+    def appended(self: Journal, place: int, record: Any) -> Any:
+        if max(self._places()) != place:
+            return Superseded()
+        self._note(place, record)
+        self._purge()
+        return Appended()
+
+    return [mock.patch.object(Journal, "_appended", appended)]
+
+
+def _aborts_none_is_aborted() -> list[Patches]:
+    real = Coordinator._read_aborted
+
+    def aborted(self: Coordinator, event: Any) -> Any:
+        if self.state is State.DISCARDING:
+            return Input.ABORTED, replace(self.memory, mode=Mode.WHOLE, visible=frozenset())
+        return real(self, event)
+
+    return [
+        _steps(State.BEGINNING_REPLAY, APPENDED=State.DISCARDING),
+        _steps(State.DISCARDING, ABORTED=State.PREPARING),
+        mock.patch.dict(Coordinator._READERS, {coordinator_module.Aborted: aborted}),
+    ]
+
+
+def _abort_by_v3() -> list[Patches]:
+    def abort(client: Any, handles: Any) -> Any:
+        return transactions._end(client, handles, commit=False, version={"max_version": 3})
+
+    return [mock.patch.object(transactions, "abort", abort)]
+
+
+def _any_incarnation() -> list[Patches]:
+    real = SimCommitter.lingering
+
+    def lingering(self: SimCommitter, incarnation: int, spared: Any) -> Any:
+        return real(self, 10**9, spared)
+
+    def sweep(self: SimDriver, spared: Any) -> bool:
+        for committer in self._committers.values():
+            committer.abort(committer.lingering(self.incarnation, spared))
+        return self._journal.is_newest()
+
+    return [mock.patch.object(SimCommitter, "lingering", lingering), mock.patch.object(SimDriver, "_sweep", sweep)]
+
+
+def _spares_own_sink_only() -> list[Patches]:
+    real = SimCommitter.lingering
+
+    def lingering(self: SimCommitter, incarnation: int, spared: Any) -> Any:
+        return real(self, incarnation, [c for c in spared if c.sink == self._sink])
+
+    return [mock.patch.object(SimCommitter, "lingering", lingering)]
+
+
+def _absence_is_abort() -> list[Patches]:
+    real = oracle.ask
+
+    def ask(*of: Any) -> Any:
+        evidence = real(*of)
+        lost = evidence.outcome is Outcome.UNKNOWN and not evidence.passing
+        return replace(evidence, outcome=Outcome.ABORTED) if lost else evidence
+
+    return [mock.patch.object(oracle, "ask", ask)]
+
+
+def _fenced_is_success() -> list[Patches]:
+    return [mock.patch.dict(transactions.COMMIT_REPLIES, {90: Reply.COMMITTED})]
+
+
+def _epoch_used_twice() -> list[Patches]:
+    real = FakeBroker.init
+
+    def init(self: FakeBroker, name: str, timeout: float = 60.0, by: str = "writer") -> Any:
+        found = self.transactions.get(name)
+        if found is not None and found.state in (EMPTY, COMPLETE[True]):
+            return NONE, found.pid, found.epoch
+        return real(self, name, timeout, by)
+
+    return [mock.patch.object(FakeBroker, "init", init)]
+
+
+def _delivery_error_ignored() -> list[Patches]:
+    return [mock.patch.object(SimDriver, "ignores_delivery_errors", True)]
+
+
+def _last_committable_dropped() -> list[Patches]:
+    real = SimDriver._collect
+
+    def collect(self: SimDriver, action: RunPlan) -> Any:
+        return real(self, action)[:-1]
+
+    return [mock.patch.object(SimDriver, "_collect", collect)]
+
+
+def _lingering_left() -> list[Patches]:
+    def sweep(self: SimDriver, spared: Any) -> bool:
+        return self._journal.is_newest()
+
+    return [mock.patch.object(SimDriver, "_sweep", sweep)]
+
+
+def _offsets_ignored() -> list[Patches]:
+    def read(self: Coordinator, epoch: int, offsets: str, stateful: bool) -> Any:
+        undone = self.memory.undone
+        return real(self, epoch, undone.offsets if undone is not None else offsets, stateful)
+
+    real = Coordinator._read_epoch
+    return [
+        mock.patch.object(SimCheckpoint, "restore_offsets", return_value=True),
+        mock.patch.object(SimCheckpoint, "sync", return_value=None),
+        mock.patch.object(Coordinator, "_read_epoch", read),
+    ]
+
+
+def _digests_ignored() -> list[Patches]:
+    return [
+        mock.patch.object(coordinator_module, "differing_sinks", return_value={}),
+        mock.patch.object(coordinator_module, "_different_parts", return_value=()),
+        mock.patch.object(
+            coordinator_module, "find_again", lambda visible, _: frozenset(c.participant for c in visible)
+        ),
+    ]
+
+
+def _replayed_in_the_same_call() -> list[Patches]:
+    return [_steps(State.JUDGING, LOST_AFTER_RUN=State.BEGINNING_REPLAY)]
+
+
+def _committed_shards_written_again() -> list[Patches]:
+    return [mock.patch.object(coordinator_module, "find_again", return_value=frozenset())]
+
+
+def _shards_by_number() -> list[Patches]:
+    by_number = mock.patch.object(
+        coordinator_module, "find_again", lambda visible, _: frozenset(c.participant for c in visible)
+    )
+    return [by_number]
+
+
+def _no_durability() -> list[Patches]:
+    return [mock.patch.object(Journal, "_make_durable", return_value=None)]
+
+
+def _sleeping_start_believed() -> list[Patches]:
+    def start(self: Journal, topics: Any = ()) -> Any:
+        while True:
+            history, entries = self.history()
+            self._adopt(entries)
+            record = Start(history.incarnation + 1)
+            place, nonce, data = self._encode(record)
+            with contextlib.suppress(CheckpointStoreError):
+                try:
+                    self._store.create(journal_module._name(place), data)
+                except FileExistsError:
+                    self._tail = place
+                    return history.then(record)
+            if self._nonce_at(place) == nonce:
+                self._note(place, record)
+                return history.then(record)
+
+    return [mock.patch.object(Journal, "start", start)]
+
+
+MUTANTS = (
+    Mutant("no journal", ("1",), _no_journal),
+    Mutant("commit before the decision", ("1",), _commit_before_decision),
+    Mutant("write again although decided", ("3", "2"), _write_again_although_decided),
+    Mutant(
+        "no roll forward",
+        ("refusals", "4", "nothing lost"),
+        lambda: [mock.patch.object(History, "undone", return_value=None)],
+    ),
+    Mutant("an append is not read back", ("2",), _trusting_append, ("unanswered", "late")),
+    Mutant("void at another place than the disputed one", ("2",), _void_elsewhere),
+    Mutant("abort after the decision", ("2",), lambda: [_steps(State.DECIDING, UNANSWERED=State.ABORTING)]),
+    Mutant(
+        "a failed purge is told as a failed append", ("2",), _purge_fails_append, ("unanswered", "lost"), {"retain": 1}
+    ),
+    Mutant("a creation that raised is believed without a sync", ("3", "6"), _no_durability, ("unanswered", "power")),
+    Mutant("incarnation ignored", ("6",), _incarnation_ignored),
+    Mutant("a start that lost its place goes on", ("6", "2", "3", "refusals"), _sleeping_start_believed, ("pause",)),
+    Mutant("checksum error swallowed", ("3", "2", "4", "ends"), _checksum_swallowed),
+    Mutant("offsets of the decision ignored", ("4", "3", "nothing lost"), _offsets_ignored, ("power", "die-after")),
+    Mutant(
+        "survivors committed before outcomes are known",
+        ("outcomes first",),
+        lambda: [
+            _steps(State.READY, EPOCH_DECIDED=State.COMMITTING),
+            _steps(State.RESTORING, OFFSETS_SAME=State.FINISHING),
+        ],
+        ("die", "one"),
+    ),
+    Mutant("an abort's NONE taken as aborted", ("3",), _aborts_none_is_aborted),
+    Mutant("absence taken as abort", ("3",), _absence_is_abort, ("die", "one", "twice"), {"remembers": 1}),
+    Mutant("fenced counted as success", ("4",), _fenced_is_success),
+    Mutant("abort by v3 alone", ("one epoch, one transaction",), _abort_by_v3),
+    Mutant("one producer epoch for two transactions", ("one epoch, one transaction",), _epoch_used_twice),
+    Mutant("abort by prefix of any incarnation", ("6", "2"), _any_incarnation, ("pause", "die")),
+    Mutant("the sweep spares its own sink's decided transactions only", ("2",), _spares_own_sink_only, ("die", "one")),
+    Mutant("lingering transactions left open", ("5",), _lingering_left),
+    Mutant("delivery error ignored", ("4",), _delivery_error_ignored),
+    Mutant("last shard's committable dropped", ("4",), _last_committable_dropped),
+    Mutant("committed shards written again", ("3",), _committed_shards_written_again),
+    Mutant(
+        "visible shards found by their task's number",
+        ("3", "4", "nothing lost"),
+        _shards_by_number,
+        ("die", "one"),
+        {"renumbers": True},
+    ),
+    Mutant(
+        "digests not compared", ("8",), _digests_ignored, ("die", "one"), {"stateful": True, "deterministic": False}
+    ),
+    Mutant(
+        "replayed in the call that ran the plan",
+        ("8",),
+        _replayed_in_the_same_call,
+        ("one", "wait"),
+        {"stateful": True, "deterministic": False},
+    ),
+)
+assert kafka_committer.transactions is transactions  # the committer must see the patched functions
