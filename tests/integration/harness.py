@@ -86,7 +86,7 @@ class Pipeline:
 
     @property
     def ours(self) -> Path:
-        """onceflow's folder in the checkpoint."""
+        """Onceflow's folder in the checkpoint."""
         return self.checkpoint / "onceflow"
 
     @property
@@ -103,6 +103,8 @@ class Pipeline:
             "CHECKPOINT": str(self.checkpoint),
             "PER_EPOCH": str(self.per_epoch),
             "ONCEFLOW_CRASH_MARK": str(self.mark),
+            # A job that lives for seconds: Java's second compiler only costs.
+            "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         }
         log = (self.checkpoint.parent / f"job-{uuid.uuid4().hex[:6]}.log").open("w+")
         process = subprocess.Popen(
@@ -164,41 +166,40 @@ class Pipeline:
 
     # -- checks -----------------------------------------------------------------------------------
 
-    def check_copied(self) -> None:
-        """V1, V2, V3: the output holds each committed input once; V4: as many as decided; V11: nothing is open."""
+    def check_output(self) -> None:
+        """The output is right, whatever the journal says of it."""
+        (self._check_copied if self.job != "count" else self._check_counted)()
+
+    def _check_copied(self) -> None:
+        """V1, V2, V3: the output holds each committed input once, and nothing else."""
         found = Counter(self.read())
         expected = Counter(self.sent)
         assert not expected - found, f"lost: {list((expected - found).items())[:5]}"
         assert not found - expected, f"doubled or strange: {list((found - expected).items())[:5]}"
-        decided = sum(c["rows"] for d in self.decisions() for c in d["committables"])
-        assert decided == len(self.sent), "the decisions do not add up to the output"
-        assert self.open_transactions() == []
 
-    def check_counted(self) -> None:
-        """V8: the newest count of each key is right; V2: no count twice; V11: nothing is open."""
+    def _check_counted(self) -> None:
+        """V8: the newest count of each key is right; V2: no count is there twice."""
         seen = [(key, json.loads(value)["n"]) for key, value in self.read()]
         twice = [item for item, times in Counter(seen).items() if times > 1]
         assert not twice, f"doubled: {twice[:5]}"
-        newest: dict[bytes, int] = {}
+        newest: dict[bytes | None, int] = {}
         for key, n in seen:
             newest[key] = max(n, newest.get(key, 0))
         assert newest == dict(Counter(key for key, _ in self.sent))
-        decided = sum(c["rows"] for d in self.decisions() for c in d["committables"])
-        assert decided == len(seen), "the decisions do not add up to the output"
-        assert self.open_transactions() == []
 
     def check(self) -> None:
-        """All checks of this pipeline's job."""
-        self.check_copied() if self.job == "copy" else self.check_counted()
+        """The output is right; V4: it is as many rows as were decided; V5, V11: nothing is open."""
+        self.check_output()
+        decided = sum(c["rows"] for d in self.decisions() for c in d["committables"])
+        assert decided == len(self.read()), "the decisions do not add up to the output"
+        assert self.open_transactions() == []
 
     def aborted(self) -> int:
         """Records in the output's log that no read_committed consumer sees: a proof that attempts were undone."""
         return len(self.read(committed=False)) - len(self.read())
 
 
-def read_topic(
-    cluster: KafkaCluster, topic: str, *, committed: bool = True
-) -> list[tuple[bytes | None, bytes | None]]:
+def read_topic(cluster: KafkaCluster, topic: str, *, committed: bool = True) -> list[tuple[bytes | None, bytes | None]]:
     """All records of a topic up to its present end."""
     consumer = Consumer(
         cluster.for_librdkafka()

@@ -63,7 +63,7 @@ def test_a_decision_whose_append_raised_although_it_is_there_is_adopted(pipeline
     pipeline.environment = {"PYTHONPATH": str(ROOT)}
     pipeline.send(5_000)
     pipeline.run_well(FAULT="after")
-    pipeline.check_copied()
+    pipeline.check()
     assert pipeline.aborted() == 0
     assert [r["kind"] for r in pipeline.records()].count("void") == 0
 
@@ -143,4 +143,3 @@ def test_a_signal_ends_a_job_at_a_clean_point(pipeline, processes, number):
     pipeline.per_epoch = 10_000
     pipeline.run_well()
     pipeline.check()
-

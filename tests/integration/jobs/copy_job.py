@@ -9,7 +9,7 @@ job = of.Job("copy", checkpointing=of.Checkpointing(os.environ["CHECKPOINT"], in
 
 
 @job.stream(sinks=[of.KafkaSink(kafka, os.environ["OUT"], key="key", value=of.Raw(), value_columns=["value"],
-                                producer={"linger.ms": 0})])  # fmt: skip
+                                producer={"linger.ms": 0}, transaction_timeout=os.environ.get("TIMEOUT"))])  # fmt: skip
 def copied(spark):
     return of.KafkaSource(
         kafka, os.environ["IN"], value=of.Raw(), metadata=["key"], max_records_per_epoch=int(os.environ["PER_EPOCH"])

@@ -15,7 +15,16 @@ job = of.Job(
 )
 
 
-@job.stream(sinks=[of.KafkaSink(kafka, os.environ["OUT"], key="key", producer={"linger.ms": 0})])
+sink = of.KafkaSink(
+    kafka,
+    os.environ["OUT"],
+    key="key",
+    producer={"linger.ms": 0},
+    transaction_timeout=os.environ.get("TIMEOUT"),
+)
+
+
+@job.stream(sinks=[sink])
 def counted(spark):
     records = of.KafkaSource(
         kafka, os.environ["IN"], value=of.Raw(), key=of.Text(), max_records_per_epoch=int(os.environ["PER_EPOCH"])
