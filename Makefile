@@ -47,7 +47,7 @@ format: $(SETUP) ## Format and fix what ruff can
 	@$(BIN)/ruff format .
 
 diagram: $(SETUP) ## Generate the state diagram in docs/ from the table
-	@$(BIN)/python -m onceflow.twophase.state --write docs/states.md
+	@$(BIN)/python -c 'from onceflow.twophase import state; print(state.page(), end="")' > docs/states.md
 
 lock: $(SETUP) ## Lock the dependencies again, with hashes
 	@$(BIN)/python -m pip install --quiet uv

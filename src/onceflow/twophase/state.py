@@ -1,7 +1,6 @@
 """The states of a coordinator and every step that is allowed between them, as one literal table.
 
-Must not know: what an action does or how an event was made. The diagram in the docs is generated from TABLE
-(``python -m onceflow.twophase.state``); a step that is not in TABLE is one error and changes nothing.
+Must not know: what an action does or how an event was made. The diagram in the docs is generated from TABLE (``page``); a step that is not in TABLE is one error and changes nothing.
 """
 
 from __future__ import annotations
@@ -202,15 +201,21 @@ def step(state: State, happened: Input) -> State:
         raise IllegalTransitionError(f"{happened.name} in state {state.name}; it knows {known}") from None
 
 
-def diagram() -> str:
-    """The table as a Mermaid state diagram."""
-    lines = ["stateDiagram-v2", "  [*] --> NEW"]
+def page() -> str:
+    """The page of the docs that is made from the states and the table, with a Mermaid diagram."""
+    lines = [
+        "# States of the coordinator",
+        "",
+        "Generated from `src/onceflow/twophase/state.py` by `make diagram`; a test holds the two together.",
+        "",
+        "```mermaid",
+        "stateDiagram-v2",
+        "  [*] --> NEW",
+    ]
     for state, row in TABLE.items():
         lines += [f"  {state.name} --> {after.name}: {happened.value}" for happened, after in row.items()]
         if not row:
             lines.append(f"  {state.name} --> [*]")
+    lines += ["```", "", "| state | meaning |", "|---|---|"]
+    lines += [f"| {state.name} | {state.value} |" for state in State]
     return "\n".join(lines) + "\n"
-
-
-if __name__ == "__main__":
-    print(diagram(), end="")  # noqa: T201 - this is how the docs are made
