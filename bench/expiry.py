@@ -113,8 +113,9 @@ def _onceflow(here: Stage, payments: Payments) -> dict[str, Any]:
         seconds = time.monotonic() - began
     result = _verdict(payments, before, reading.alerts_of(here.servers, assignment.sink))
     result |= {"transactions_expired": len(open_ones), "down_s": round(down, 1), "restart_s": round(seconds, 1)}
-    result |= {"exit_code": code, "happened": bool(open_ones)}
-    return result | {"said": _telling(assignment, r"replay|expired|written again|lost|rror")}
+    records = _journal(Path(assignment.checkpoint))
+    result |= {"exit_code": code, "journal": records, "happened": bool(open_ones) and records["replay"] > 0}
+    return result | {"said": _telling(assignment, r"incarnation|replay|expired|written again|lost|rror")}
 
 
 def _flink(here: Stage, payments: Payments, proxy: Proxy, front: str) -> dict[str, Any]:
@@ -123,7 +124,7 @@ def _flink(here: Stage, payments: Payments, proxy: Proxy, front: str) -> dict[st
     assignment = here.assignment(
         system, "fraud", source, interval_ms=1_000, bounded=False, transaction_timeout_ms=TIMEOUT_MS, servers=front
     )
-    producer = Producer({"bootstrap.servers": here.servers, "enable.idempotence": True, "linger.ms": 5, "log_level": 3})
+    producer = Producer({"bootstrap.servers": here.servers, "enable.idempotence": True, "linger.ms": 5, "log_level": 0})
     before: Counter[Alert] = Counter()
     with here.run(system, assignment) as process:
         for first in range(0, payments.records, CHUNK):
@@ -175,7 +176,7 @@ def _verdict(payments: Payments, before: Counter[Alert], found: Counter[Alert]) 
 
 
 def _send_all(here: Stage, topic: str, payments: Payments) -> None:
-    producer = Producer({"bootstrap.servers": here.servers, "enable.idempotence": True, "linger.ms": 5, "log_level": 3})
+    producer = Producer({"bootstrap.servers": here.servers, "enable.idempotence": True, "linger.ms": 5, "log_level": 0})
     send(producer, topic, payments.rows(0, payments.records))
     producer.flush(60)
 
@@ -184,6 +185,12 @@ def _require_end(process: Process, *, expected: bool) -> None:
     code = process.wait(_PATIENCE_S)
     if code is None or (code == 0) is not expected:
         raise RuntimeError(f"ended with {code}: {process.tail(40)}")
+
+
+def _journal(checkpoint: Path) -> Counter[str]:
+    """How many records of each kind the journal holds: ``replay`` says that an epoch was written again."""
+    files = (checkpoint / "onceflow" / "journal").glob("*.json")
+    return Counter(json.loads(path.read_text())["kind"] for path in files)
 
 
 def _open_transactions(here: Stage, prefix: str) -> list[str]:
@@ -233,7 +240,7 @@ def _telling(assignment: Assignment, pattern: str) -> list[str]:
     place = Path(assignment.scratch).parent
     logs = [path.read_text(errors="replace") for path in sorted(place.glob("*.*"))]
     found = [line for log in logs for line in log.splitlines() if re.search(pattern, line)]
-    plain = [re.sub(r"^[\d/-]+ [\d:,.]+ +", "", line).replace(str(place), "")[:700] for line in found]
+    plain = [re.sub(r"^[\d/-]+ [\d:,.]+ +", "", line).replace(str(place), "")[:420] for line in found]
     return list(dict.fromkeys(plain))[:8]
 
 

@@ -88,7 +88,8 @@ def _throughput(results: dict[str, Any]) -> str:
 *copy*: topic to topic, unchanged, with its keys. *fraud*: the job of the README (JSON, one-minute windows by user,
 RocksDB). Values of 110 bytes, 4 partitions. The whole run counts from the process's start to its end; the warm rate is
 the difference of two sizes by the difference of their median times, which takes the start out. All systems on the JVM
-read with the same consumer settings; Flink checkpoints every second.
+read with the same consumer settings; Flink checkpoints every second. Quix Streams is pure Python and gets a twentieth
+of the records.
 
 ![Warm throughput](benchmarks-throughput.svg)
 
