@@ -11,7 +11,9 @@ import sys
 import time
 from collections import Counter
 
+from tests.simulation.checks import INVARIANTS
 from tests.simulation.explore import Result, every_run, run_scripted, run_seed
+from tests.simulation.mutants import MUTANTS
 from tests.simulation.sim_driver import Plan, simulated
 
 
@@ -22,8 +24,11 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--exhaustive", type=int, metavar="DEPTH", help="every run with at most so many faults")
     parser.add_argument("--script", help='replay faults by step, as an exhaustive run names them: {"12": "die"}')
+    parser.add_argument("--mutants", action="store_true", help="which invariant notices which broken rule, as a table")
     asked = parser.parse_args()
     with simulated():
+        if asked.mutants:
+            return _mutants()
         if asked.seed is not None:
             return _show(run_seed(asked.seed, traced=True), f"seed {asked.seed}")
         if asked.script is not None:
@@ -34,6 +39,22 @@ def main() -> int:
             return _many(runs, "--script")
         seeds = range(asked.first, asked.first + asked.seeds)
         return _many(((f"seed {seed}", run_seed(seed)) for seed in seeds), "--seed")
+
+
+def _mutants() -> int:
+    print("| Broken rule | Noticed by | First seed | Faults, plan |\n|---|---|---|---|")
+    for mutant in MUTANTS:
+        how = ", ".join([*mutant.focus, *(f"{k}={v}" for k, v in mutant.fixed.items())]) or "all"
+        with mutant.broken():
+            runs = ((seed, run_seed(seed, focus=mutant.focus, **mutant.fixed).violation) for seed in range(5_000))
+            seed, found = next(
+                ((s, v) for s, v in runs if v is not None and v.name in mutant.caught_by), ("none", None)
+            )
+        print(f"| {mutant.name} | {found.name if found else 'nobody'} | {seed} | {how} |", flush=True)
+    print("\n| Invariant | |\n|---|---|")
+    for name, words in INVARIANTS.items():
+        print(f"| {name} | {words} |")
+    return 0
 
 
 def _show(result: Result, name: str) -> int:

@@ -125,7 +125,7 @@ def _with_faults(scene: Scene, *, scripted: bool) -> None:  # noqa: C901 - what 
                 scene.step_zombie()
             if draw("forget something", [False] * plan.remembers + [True]):
                 scene.forget_something()
-            if scene.journal.content and draw("rot", [False] * 150 + [True]):
+            if scene.journal.content and draw("rot", [False] * plan.sound + [True]):
                 scene.rot()
         if living := world.living():
             world.resume(draw("who", living[::-1]))

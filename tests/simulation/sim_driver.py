@@ -60,6 +60,7 @@ class Plan:
         retain: Epochs kept in the journal.
         flaky: One in so many requests of a writer ends with its attempt given up.
         remembers: At one in so many moments a record or an id is gone.
+        sound: At one in so many moments the disk spoils a record of the journal.
         max_epoch: Producer epochs before a producer id rotates.
         most_starts: Drivers that are started before the faults end.
     """
@@ -74,6 +75,7 @@ class Plan:
     retain: int = 2
     flaky: int = 60
     remembers: int = 12
+    sound: int = 150
     max_epoch: int = 32766
     most_starts: int = 6
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from onceflow.twophase.state import TABLE, State
+from onceflow.twophase.state import TABLE
 from tests.simulation import sim_driver
 from tests.simulation.explore import Result, _guard, _judge_refusal, every_run, run_seed
 from tests.simulation.sim_driver import Plan, Scene, simulated
@@ -18,7 +18,7 @@ from tests.simulation.world import ASK, CHANGE, POINT, SEND, Chooser, Killed
 
 SEEDS = 10_000
 
-UNREACHED = {
+BY_HAND = {
     # Only a checkpoint that was changed by hand leads here; the unit tests of the coordinator do.
     "STARTING + TWO_UNDONE",
     "STARTING + SINKS_CHANGED",
@@ -26,14 +26,25 @@ UNREACHED = {
 }
 
 RARE = {
-    # Seen in 100,000 seeds, not in every 10,000.
-    "BEGINNING_REPLAY + SUPERSEDED",
-    "COMMITTING + ALL_COMMITTED_STATEFUL",
-    "FINISHING + SOME_SUSPECT",
+    # A handful in 10,000 seeds.
     "JUDGING + ALL_COMMITTED",
+    "MATCHING + RUN_FAILED",
+    "PREPARING + NOT_DETERMINISTIC",
+    "REBUILDING + RUN_FAILED",
+}
+
+BY_PAIRS = {
+    # Two faults of which the second must hit one moment: the random runs may miss it, the pairs do not.
+    "BEGINNING_REPLAY + SUPERSEDED",
+    "BEGINNING_REPLAY + UNANSWERED",
+    "COMMITTING + ALL_COMMITTED_STATEFUL",
+    "DISCARDING + ABORTED",
+    "FINISHING + SOME_SUSPECT",
     "JUDGING + ALL_COMMITTED_STATEFUL",
     "JUDGING + NONE_LOST",
-    "REBUILDING + RUN_FAILED",
+    "VOIDING + SUPERSEDED",
+    "VOIDING + UNANSWERED",
+    "WEIGHING + SOME_OPEN",
     "WEIGHING + SOME_UNKNOWN",
 }
 
@@ -76,7 +87,7 @@ def test_ten_thousand_seeds():
             failures[f"seed {seed}"] = result
     assert not failures, summary(failures)
     steps = {f"{state.name} + {happened.name}" for state, row in TABLE.items() for happened in row}
-    assert steps - set(marks) <= UNREACHED | RARE
+    assert steps - set(marks) <= BY_HAND | RARE | BY_PAIRS
     assert set(marks) >= REACHED
     assert set(faults) == {*ASK, *CHANGE, *SEND, *POINT}
     assert refusals < SEEDS / 10, "most runs must come to the end of the source, or they prove little"
@@ -96,13 +107,15 @@ def test_every_single_fault(stateful):
 
 @pytest.mark.timeout(600)
 def test_every_pair_of_faults_in_a_small_world():
-    """One epoch, one sink, two shards: every two faults at every two steps."""
-    failures, runs = {}, 0
-    for script, result in every_run(Plan(epochs=1, sinks=("a",), most_starts=4), 2):
+    """One epoch with state, one sink, two shards: every two faults at every two steps, without refusals."""
+    failures, runs, marks = {}, 0, set()
+    for script, result in every_run(Plan(epochs=1, sinks=("a",), stateful=True, most_starts=4), 2):
         runs += 1
+        marks |= result.marks
         if result.violation is not None or result.refusal is not None:
             failures[f"script {script}"] = result
     assert not failures, summary(failures)
+    assert marks >= BY_PAIRS
     assert runs > 10_000
 
 
@@ -216,8 +229,3 @@ class TestDrivers(Drivers.TestCase):
     settings = settings(
         max_examples=150, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
     )
-
-
-def test_the_machine_can_reach_the_ends():
-    """The states that the random runs count are the table's."""
-    assert {State.FENCED, State.FAILED, State.STOPPED} <= set(TABLE)

@@ -24,7 +24,7 @@ TWICE = "twice"  # carried out and answered, and carried out again some time lat
 WAIT = "wait"  # time passes first: longer than the transactions' time-out
 ONE = "one"  # one transaction expires first, the others not
 POWER = "power"  # the power goes out where the drivers run
-DOWN = "down"  # the brokers answer nothing for a while
+DOWN = "down"  # the brokers answer nothing for a while, or nothing of one kind
 SLOW = "slow"  # the markers are written some time later
 
 LOOK = (PAUSE, DIE, LOST)
@@ -184,6 +184,7 @@ class World:
         self.violation: BaseException | None = None
         self.healing = False
         self.down_until = 0.0
+        self.down_for = ""
         self._scripted = scripted
         self._main = _thread.allocate_lock()
         self._main.acquire()
@@ -213,7 +214,7 @@ class World:
     def request(self, what: str, effect: Callable[[], Any], options: Sequence[str]) -> Any:  # noqa: C901, PLR0912
         """Carry a request; its answer, or None when there is none."""
         fault = self._step(what, options)
-        if self.down_until > self.now and DOWN in options:
+        if self.down_until > self.now and DOWN in options and what.startswith(self.down_for):
             return None
         if fault == GO:
             return effect()
@@ -241,7 +242,8 @@ class World:
                 self.on_wait(fault == ONE)
                 return effect()
             case "down":
-                self.down_until = self.now + self.chooser.draw("down for", [64.0, 1.0, 20.0, 70.0, 300.0])
+                self.down_for = self.chooser.draw("down for", ["describe", "", "", "fetch", "commit"])
+                self.down_until = self.now + self.chooser.draw("down until", [64.0, 1.0, 20.0, 70.0, 300.0])
                 return None
             case "slow":
                 self.on_slow(True)
