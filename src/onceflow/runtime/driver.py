@@ -246,9 +246,7 @@ class Driver:
     def _sweep(self, spared: Sequence[Committable]) -> bool:
         """List first, then look whether this is still the newest start, then abort exactly what was listed."""
         # Every committer is told all that is spared: sinks may share a cluster, and one lists what another's wrote.
-        found = {
-            name: committer.lingering(self.incarnation, spared) for name, committer in self._committers.items()
-        }
+        found = {name: committer.lingering(self.incarnation, spared) for name, committer in self._committers.items()}
         crash.reach("S2", self.incarnation)
         if not self._journal.is_newest():
             return False
