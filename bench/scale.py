@@ -122,7 +122,7 @@ def memory(stage: Stage, records: int, seed: int) -> list[dict[str, Any]]:
     given = Input(stage, Payments(records, seed))
     rows = []
     for work in ("copy", "fraud"):
-        assignment = stage.assignment(ALL["onceflow"], work, given.topic, per_epoch=records)
+        assignment = stage.assignment(ALL["onceflow"], work, given.topic, per_epoch=2 * records)
         peaks: dict[int, tuple[str, int]] = {}
         with stage.run(ALL["onceflow"], assignment) as process:
             while process.running():
