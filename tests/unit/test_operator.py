@@ -1,0 +1,207 @@
+"""What an operator may do: the pure rules behind ``onceflow txn``, and what it refuses before it asks any broker."""
+
+import json
+import sys
+
+import pytest
+
+from onceflow.checkpoint.identity import JobIdentity, write_identity
+from onceflow.checkpoint.store import LocalStore
+from onceflow.cli.main import main
+from onceflow.errors import ConfigurationError
+from onceflow.kafka.transactions import Handle
+from onceflow.runtime.aborting import choose
+from onceflow.runtime.failures import from_failure
+from onceflow.runtime.inventory import OwnTransaction, Standing, source_ends, standing_of
+from onceflow.runtime.operator import Operator
+from onceflow.runtime.resolution import Part, UndoneEpoch, meant
+from onceflow.settings import Checkpointing
+from onceflow.sink.contract import Guarantee
+from onceflow.source.offsets import Partition
+from onceflow.twophase.committable import Committable, Participant
+from onceflow.twophase.messages import Evidence, Failure, FailureKind, Outcome
+from onceflow.twophase.records import Decide, History, Start, read_history
+from onceflow.twophase.transactional_id import TransactionalId
+
+
+def name(incarnation: int, shard: int = 0) -> TransactionalId:
+    return TransactionalId("onceflow", "0123456789ab", incarnation, "out", shard, 1, 0)
+
+
+def handle(of: TransactionalId, epoch: int = 3) -> Handle:
+    return Handle(str(of), 100, epoch)
+
+
+def decided(*handles: Handle) -> History:
+    written = tuple(
+        Committable("out", n, 0, 5, 7, {"id": h.transactional_id, "producer_id": h.producer_id,
+                                        "producer_epoch": h.producer_epoch})
+        for n, h in enumerate(handles)
+    )  # fmt: skip
+    return read_history([Start(1), Decide(1, 9, "v1\n", written), Start(2)])
+
+
+@pytest.mark.parametrize(
+    ("incarnation", "epoch", "standing"),
+    [
+        (1, 3, Standing.DECIDED),
+        (1, 4, Standing.LINGERING),
+        (2, 3, Standing.RUNNING),
+        (3, 3, Standing.NEWER),
+        (0, 0, Standing.LINGERING),
+    ],
+)
+def test_the_journal_says_how_a_transaction_stands(incarnation, epoch, standing):
+    """Only the exact handle that a decision names is decided: the same id at another producer epoch is not."""
+    history = decided(handle(name(1)))
+    assert standing_of(name(incarnation), handle(name(incarnation), epoch), history) is standing
+
+
+def own(standing: Standing, shard: int, state: str = "Ongoing") -> OwnTransaction:
+    one = name(1, shard)
+    return OwnTransaction(handle(one), state, standing, one, 9, 1.0, (), (), "cluster")
+
+
+ALL = [own(standing, n) for n, standing in enumerate(Standing)] + [own(Standing.LINGERING, 4, "PrepareAbort")]
+
+
+def test_only_what_lingers_is_aborted():
+    """Without ids: what lingers and is Ongoing; with claim what the newest incarnation left as well."""
+    assert [t.name.shard for t in choose(ALL, None, claim=False)] == [1]
+    assert [t.name.shard for t in choose(ALL, None, claim=True)] == [1, 2]
+    assert choose(ALL, [str(name(1, 1))] * 2, claim=False) == [ALL[1]]
+
+
+@pytest.mark.parametrize(
+    ("shard", "claim", "because"),
+    [
+        (0, False, "is decided"),
+        (0, True, "is decided"),
+        (2, False, "newest incarnation"),
+        (3, True, "does not know"),
+        (4, False, "PrepareAbort already"),
+        (9, True, "not an open transaction of this job"),
+    ],
+)
+def test_a_named_transaction_that_may_not_be_aborted_is_refused_with_its_reason(shard, claim, because):
+    """Naming one that may not be aborted does nothing at all, also for the others that were named."""
+    with pytest.raises(ConfigurationError) as refused:
+        choose(ALL, [str(name(1, 1)), str(name(1, shard))], claim=claim)
+    assert because in refused.value.cause
+
+
+def test_source_topics_are_read_from_sparks_offsets():
+    """Lines of Kafka sources are understood; the version, the metadata and other sources' lines are passed over."""
+    metadata = '{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{"spark.sql.x":"1"}}'
+    text = f'v1\n{metadata}\n{{"a":{{"0":3,"1":4}}}}\n5\n-\n{{"b":{{"0":7}}}}'
+    assert source_ends(text) == {Partition("a", 0): 3, Partition("a", 1): 4, Partition("b", 0): 7}
+
+
+def undone(*outcomes: Outcome, stateful: bool = False) -> UndoneEpoch:
+    parts = tuple(
+        Part(Participant(("out", n)), 5, str(name(1, n)), (), None, Evidence(outcome, "seen"), None)
+        for n, outcome in enumerate(outcomes)
+    )
+    return UndoneEpoch(9, 2, stateful, state_accepted=False, replaying=False, parts=parts, sources=())
+
+
+def test_a_choice_is_about_what_nothing_is_known_of():
+    """By default all unknown participants; named ones must be unknown."""
+    epoch = undone(Outcome.COMMITTED, Outcome.UNKNOWN, Outcome.ABORTED, Outcome.UNKNOWN)
+    assert meant(epoch, "write-again", None) == (("out", 1), ("out", 3))
+    assert meant(epoch, "count-as-written", [Participant(("out", 3))]) == (("out", 3),)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.COMMITTED, Outcome.ABORTED, Outcome.OPEN])
+@pytest.mark.parametrize("choice", ["write-again", "count-as-written"])
+def test_a_choice_never_stands_against_evidence(outcome, choice):
+    """A participant whose outcome is known is refused, named or not."""
+    with pytest.raises(ConfigurationError, match="is known"):
+        meant(undone(outcome), choice, None)
+    with pytest.raises(ConfigurationError, match="refused for sink out shard 0"):
+        meant(undone(outcome, Outcome.UNKNOWN), choice, [Participant(("out", 0))])
+    with pytest.raises(ConfigurationError, match="refused for sink out shard 7"):
+        meant(undone(Outcome.UNKNOWN), choice, [Participant(("out", 7))])
+
+
+def test_state_is_accepted_for_a_whole_stateful_epoch_only():
+    """accept-state means no participant, and nothing for a query without state."""
+    assert meant(undone(Outcome.COMMITTED, stateful=True), "accept-state", None) == ()
+    with pytest.raises(ConfigurationError, match="does not fit"):
+        meant(undone(Outcome.COMMITTED), "accept-state", None)
+    with pytest.raises(ConfigurationError, match="does not fit"):
+        meant(undone(Outcome.COMMITTED, stateful=True), "accept-state", [Participant(("out", 0))])
+
+
+@pytest.mark.parametrize("kind", [FailureKind.OUTCOME_UNKNOWN, FailureKind.NOT_DETERMINISTIC])
+def test_the_errors_that_need_a_person_name_the_command(kind):
+    """What stops the job ends with the command that resolves it."""
+    error = from_failure(Failure(kind, 17, (Participant(("out", 0)),)), None, "file:///c", "")
+    assert str(error).endswith("`onceflow txn resolve <job file> 17`")
+
+
+class Elsewhere:
+    """A sink whose system must not be asked."""
+
+    name = "out"
+    guarantee = Guarantee.EXACTLY_ONCE
+    participates = True
+    closed = False
+
+    def attach(self) -> str:
+        return "another-cluster"
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_a_checkpoint_that_is_not_this_jobs_is_refused(tmp_path):
+    """No sink, no job.json, another cluster: refused before any transaction is looked at; connections are closed."""
+    checkpoint = Checkpointing(tmp_path)
+    with pytest.raises(ConfigurationError, match="no exactly-once sink"):
+        Operator(checkpoint, "onceflow", [])
+    sink = Elsewhere()
+    with pytest.raises(ConfigurationError, match=r"no onceflow/job\.json"):
+        Operator(checkpoint, "onceflow", [sink])
+    store = LocalStore(tmp_path / "onceflow")
+    store.make()
+    write_identity(store, JobIdentity.new(f"file://{tmp_path}", "this-cluster", "onceflow"))
+    with pytest.raises(Exception, match="another Kafka cluster"):
+        Operator(checkpoint, "onceflow", [sink])
+    assert sink.closed
+
+
+JOB = """
+import onceflow as of
+job = of.Job("j", checkpointing=of.Checkpointing({place!r}))
+@job.stream(sinks=[of.KafkaSink(of.KafkaCluster("localhost:1"), "out")])
+def stream(spark):
+    raise AssertionError("the stream function is not called")
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["list"], 1, "no job has run"),
+        (["abort"], 2, "--all-lingering"),
+        (["abort", "an-id", "--all-lingering"], 2, "--all-lingering"),
+        (["resolve", "3", "--choice", "write-again"], 2, "--why"),
+        (["resolve", "--choice", "write-again", "--why", "x"], 2, "EPOCH"),
+        (["resolve", "3", "--choice", "guess", "--why", "x"], 2, "guess"),
+    ],
+)
+def test_wrong_usage_ends_with_2_and_a_refusal_with_1(tmp_path, monkeypatch, capsys, arguments, code, said):
+    """Exit codes, without Spark and without a broker."""
+    file = tmp_path / "job.py"
+    file.write_text(JOB.format(place=str(tmp_path / "checkpoint")))
+    command, *rest = arguments
+    monkeypatch.setattr(sys, "argv", ["onceflow", "txn", command, str(file), *rest, "--output", "json"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    told = capsys.readouterr()
+    assert ended.value.code == code
+    assert said in told.err
+    if code == 1:
+        assert json.loads(told.out.splitlines()[-1])["error"] == "ConfigurationError"
+    assert not (tmp_path / "checkpoint").exists(), "looking makes nothing"
