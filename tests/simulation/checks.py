@@ -79,6 +79,7 @@ class Watch(Observer):
         self.tail = 0
         self.newest = 0
         self.aborted_at: dict[Handle, int] = {}
+        self.committed: set[Handle] = set()
         self.shown: dict[Key, Handle] = {}
         self.rows: dict[tuple[str, int], Row] = {}
         self.lost_evidence = False
@@ -139,7 +140,11 @@ class Watch(Observer):
     def ending(self, transaction: Transaction, *, commit: bool, by: str) -> None:
         handle = (transaction.name, transaction.pid, transaction.epoch)
         self._world.say(f"    {'COMMIT' if commit else 'ABORT'} {handle} by {by}")
-        if not commit:
+        if handle in self.committed:
+            return  # a late duplicate has opened it again, without a record: nothing hangs on how that ends
+        if commit:
+            self.committed.add(handle)
+        else:
             self.aborted_at[handle] = self._world.steps
         if by in self.incarnations:
             if commit:

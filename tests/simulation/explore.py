@@ -94,7 +94,7 @@ def run(plan: Plan, chooser: Chooser, *, traced: bool = False, scripted: bool = 
     )
 
 
-def _with_faults(scene: Scene, *, scripted: bool) -> None:  # noqa: C901 - what may happen, in one list
+def _with_faults(scene: Scene, *, scripted: bool) -> None:  # noqa: C901, PLR0912 - what may happen, in one list
     world, plan = scene.world, scene.plan
     draw = world.chooser.draw
     last = scene.start_driver()
@@ -125,6 +125,8 @@ def _with_faults(scene: Scene, *, scripted: bool) -> None:  # noqa: C901 - what 
                 scene.step_zombie()
             if draw("forget something", [False] * plan.remembers + [True]):
                 scene.forget_something()
+            if draw("late duplicate", [False] * 8 + [True]):
+                scene.duplicate_late()
             if scene.journal.content and draw("rot", [False] * plan.sound + [True]):
                 scene.rot()
         if living := world.living():

@@ -19,7 +19,7 @@ from onceflow.kafka import oracle, transactions
 from onceflow.sink import kafka_committer
 from onceflow.twophase import coordinator as coordinator_module
 from onceflow.twophase.coordinator import Coordinator, Mode
-from onceflow.twophase.messages import Appended, Outcome, Reply, RunPlan, Superseded, Unanswered, Voided
+from onceflow.twophase.messages import Appended, Evidence, Outcome, Reply, RunPlan, Superseded, Unanswered, Voided
 from onceflow.twophase.records import Decide, History, Start
 from onceflow.twophase.state import TABLE, Input, State
 from tests.simulation.fake_broker import COMPLETE, EMPTY, NONE, FakeBroker
@@ -210,6 +210,18 @@ def _absence_is_abort() -> list[Patches]:
     return [mock.patch.object(oracle, "ask", ask)]
 
 
+def _described_abort_believed() -> list[Patches]:
+    real = SimCommitter._outcome
+
+    def outcome(self: SimCommitter, transaction: Any, described: Any) -> Evidence:
+        found = described.get(transaction.handle.transactional_id)
+        if found is not None and found.state == COMPLETE[False]:
+            return Evidence(Outcome.ABORTED, "DescribeTransactions says so")
+        return real(self, transaction, described)
+
+    return [mock.patch.object(SimCommitter, "_outcome", outcome)]
+
+
 def _fenced_is_success() -> list[Patches]:
     return [mock.patch.dict(transactions.COMMIT_REPLIES, {90: Reply.COMMITTED})]
 
@@ -339,6 +351,9 @@ MUTANTS = (
     ),
     Mutant("an abort's NONE taken as aborted", ("3",), _aborts_none_is_aborted),
     Mutant("absence taken as abort", ("3",), _absence_is_abort, ("die", "one", "twice"), {"remembers": 1}),
+    Mutant(
+        "a described CompleteAbort taken as the outcome", ("3",), _described_abort_believed, ("pause", "die", "wait")
+    ),
     Mutant("fenced counted as success", ("4",), _fenced_is_success),
     Mutant("abort by v3 alone", ("one epoch, one transaction",), _abort_by_v3),
     Mutant("one producer epoch for two transactions", ("one epoch, one transaction",), _epoch_used_twice),

@@ -170,6 +170,15 @@ class Scene:
             self.world.say(f"    {name} is forgotten")
             self.broker.forget(name)
 
+    def duplicate_late(self) -> None:
+        """A duplicate of a writer's first request arrives after the commit, and opens the handle again."""
+        done = [t for t in self.broker.transactions.values() if t.state == "CompleteCommit"]
+        if done:
+            found = self.world.chooser.draw("which", done)
+            self.broker.add(found.name, found.pid, found.epoch, min(found.partitions))
+            self.world.marks.add("a late duplicate opened a committed transaction")
+            self.world.say(f"    a late duplicate opens {found.name} {found.pid}/{found.epoch}")
+
     def rot(self) -> None:
         """The disk spoils a record of the journal."""
         name = self.world.chooser.draw("which", sorted(self.journal.content))

@@ -49,6 +49,7 @@ BY_PAIRS = {
 }
 
 REACHED = {
+    "a late duplicate opened a committed transaction",
     "a record landed in a purged place",
     "a zombie was fenced",
     "a zombie wrote",
