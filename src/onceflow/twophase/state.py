@@ -1,6 +1,7 @@
 """The states of a coordinator and every step that is allowed between them, as one literal table.
 
-Must not know: what an action does or how an event was made. The diagram in the docs is generated from TABLE (``page``); a step that is not in TABLE is one error and changes nothing.
+Must not know: what an action does or how an event was made. The diagram in the docs is generated from TABLE (``page``);
+a step that is not in TABLE is one error and changes nothing.
 """
 
 from __future__ import annotations

@@ -1,0 +1,78 @@
+"""The oracle against a log that works against it: what compaction took is unknown, never "aborted"."""
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer
+
+from onceflow.devcluster import FAST_EXPIRY, DevCluster
+from onceflow.kafka import oracle, transactions
+from onceflow.kafka.client import KafkaClient
+from onceflow.kafka.cluster import KafkaCluster
+from onceflow.kafka.oracle import Witness
+from onceflow.kafka.transactions import Handle
+from onceflow.sink.kafka_committer import KafkaCommitter
+from onceflow.sink.kafka_writer import TransactionWriter
+from onceflow.twophase.committable import Committable
+from onceflow.twophase.messages import Outcome
+from tests.integration.harness import read_topic, wait_until
+
+pytestmark = pytest.mark.kafka
+
+TOPIC = "compacted"
+CLEANER = {"log.cleaner.backoff.ms": "100"}
+CONFIG = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.ms": "100"}
+
+
+@pytest.fixture(scope="module")
+def cleaning():
+    """A broker whose log cleaner is always at work, with one compacted topic."""
+    with DevCluster(settings=FAST_EXPIRY | CLEANER) as running:
+        cluster = KafkaCluster(running.bootstrap_servers)
+        with KafkaClient(cluster) as client:
+            client.admin.create_topics({TOPIC: {"num_partitions": 1, "replication_factor": 1, "configs": CONFIG}})
+            wait_until(lambda: client.topics([TOPIC]), what="the topic")
+        yield cluster
+
+
+def one_row(key: bytes, value: bytes) -> pa.RecordBatch:
+    """What a writer gets of one row."""
+    return pa.RecordBatch.from_pydict(
+        {
+            "topic": [TOPIC],
+            "partition": pa.array([0], pa.int32()),
+            "key": pa.array([key]),
+            "value": pa.array([value]),
+            "headers": pa.array([None], pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+            "timestamp": pa.array([None], pa.int64()),
+        }
+    )
+
+
+def test_a_commit_whose_witness_was_compacted_away_is_unknown(cleaning):
+    """Absence behind the last stable offset proves nothing: the transaction was committed, and its record is gone."""
+    writer = TransactionWriter("onceflow-abcdefgh-1-s-0-0-0", cleaning.for_librdkafka() | {"acks": "all"}, 60_000)
+    writer.write(one_row(b"key", b"first"))
+    prepared = Committable("s", 0, 0, 1, 0, writer.prepare())
+    with KafkaClient(cleaning) as client:
+        committer = KafkaCommitter(client, "s", TOPIC, "onceflow", "abcdefgh", 60_000)
+        (sealed,) = committer.seal([prepared])
+        transaction = sealed.transaction
+        handle = Handle(transaction["id"], transaction["producer_id"], transaction["producer_epoch"])
+        witness = Witness.from_json(transaction["witness"])
+        assert transactions.commit(client, [handle]) == {handle: 0}
+        wait_until(lambda: oracle.ask(client, handle, witness).outcome is Outcome.COMMITTED, what="the marker")
+
+        producer = Producer(cleaning.for_librdkafka())
+
+        def asked_while_compacting() -> oracle.Evidence:
+            producer.produce(TOPIC, b"newer", b"key")
+            assert producer.flush(10) == 0
+            evidence = oracle.ask(client, handle, witness)
+            assert evidence.outcome is not Outcome.ABORTED
+            return evidence
+
+        # Kafka keeps a producer's last batch, without its records, for as long as it remembers the producer; until
+        # then the verdict can still be read.
+        wait_until(lambda: asked_while_compacting().outcome is Outcome.UNKNOWN, 90, "compaction of the witness")
+        assert b"first" not in [value for _, value in read_topic(cleaning, TOPIC, committed=False)]
+        assert "is gone or is not ours" in oracle.ask(client, handle, witness).why
