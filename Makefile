@@ -7,7 +7,9 @@ ARGS ?=
 SETUP := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jars demo test test-fast lint types format diagram lock clean bench bench-page peer-expiry
+SEED ?=
+SEEDS ?=
+.PHONY: help setup jars demo test test-fast simulate bench bench-page peer-expiry lint types format diagram lock clean bench bench-page peer-expiry
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +36,9 @@ test: jars lint types ## Everything that CI runs
 
 test-fast: $(SETUP) ## Tests without Spark and without a broker
 	@$(BIN)/python -m pytest -m "not spark and not kafka" $(ARGS)
+
+simulate: $(SETUP) ## The rules in a world of faults; SEEDS=100000 for more, SEED=7 to replay one with its trace
+	@PYTHONPATH=src:. $(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),10000))
 
 lint: $(SETUP) ## ruff
 	@$(BIN)/ruff check .

@@ -29,7 +29,8 @@ The tree (``retriable`` is class data: may the same job be started again, as it 
     └── RecoveryError                no    decided, but it cannot be finished without a person
         ├── TransactionLostError     no    positive evidence: a decided transaction was aborted
         ├── OutcomeUnknownError      no    no evidence in either direction
-        └── NotDeterministicError    no    the plan, run again, gives other rows than those decided
+        ├── NotDeterministicError    no    the plan, run again, gives other rows than those decided
+        └── StateRebuildError        yes   the output is committed; the run that builds its state failed
 """
 
 from __future__ import annotations
@@ -156,3 +157,9 @@ class OutcomeUnknownError(RecoveryError):
 
 class NotDeterministicError(RecoveryError):
     """The plan, run again over the same offsets, gives other rows than those that were decided."""
+
+
+class StateRebuildError(RecoveryError):
+    """The output of an epoch is committed, but the run that should build its state failed."""
+
+    retriable = True

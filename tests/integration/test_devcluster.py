@@ -238,7 +238,11 @@ def test_three_brokers_form_a_cluster_that_survives_the_loss_of_one():
 def dev(*words):
     """Run ``onceflow dev …`` as its own process."""
     return subprocess.run(
-        [sys.executable, "-m", "onceflow.cli.main", "dev", *words], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-m", "onceflow.cli.main", "dev", *words],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
 
 

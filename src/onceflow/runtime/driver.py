@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from onceflow.checkpoint.identity import JobIdentity, Mark
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.spark_checkpoint import SparkCheckpoint
-from onceflow.errors import OnceflowError, PreCommitError
+from onceflow.errors import CheckpointStoreError, OnceflowError, PreCommitError
 from onceflow.runtime.failures import evidence_lines, from_failure
 from onceflow.sink.contract import Committer, Run, Sink
 from onceflow.sink.shard import RESULT_SCHEMA, Output, Task
@@ -57,6 +57,7 @@ from onceflow.twophase.messages import (
     RunPlan,
     Started,
     Sweep,
+    Unanswered,
 )
 from onceflow.twophase.records import Decide
 
@@ -317,7 +318,10 @@ class Driver:
         record = action.record
         if isinstance(record, Decide):
             # What is decided must not outlive what it was decided about.
-            self._checkpoint.sync(record.epoch)
+            try:
+                self._checkpoint.sync(record.epoch)
+            except CheckpointStoreError as error:
+                return Unanswered(error.what)
         result = self._journal.append(record)
         if isinstance(record, Decide) and isinstance(result, Appended):
             self._write_marks(record.epoch, record.incarnation)
@@ -380,6 +384,9 @@ class Driver:
     def _discard(self, action: Discard) -> Event:
         for name, of in self._by_sink(action.committables).items():
             self._committers[name].abort(of)
+        # Their outcomes are asked next, and whatever is still open comes back here.
+        if self._give_up.wait(_ASK_EVERY_S):
+            raise StopRequested
         return Aborted()
 
     def _confirm_newest(self, _: ConfirmNewest) -> Event:

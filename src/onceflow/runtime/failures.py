@@ -20,7 +20,7 @@ from onceflow.errors import (
     OnceflowError,
     OutcomeUnknownError,
     PreCommitError,
-    RecoveryError,
+    StateRebuildError,
     TransactionLostError,
 )
 from onceflow.source.kafka import malformed_from
@@ -192,7 +192,7 @@ def _not_deterministic(f: Failure, _: str, evidence: str) -> OnceflowError:
 
 
 def _rebuild_failed(f: Failure, _: str, __: str) -> OnceflowError:
-    return RecoveryError(
+    return StateRebuildError(
         f"the output of epoch {f.epoch} is committed, but its state could not be built again: {f.detail}",
         harmless="the cause is passing: the output is safe, and the next start tries again",
         cause="the plan failed, or the source's records of this epoch are gone",
