@@ -6,9 +6,11 @@ and lets the producer go: closing it after the pre-commit would abort the transa
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -104,10 +106,11 @@ class TransactionWriter(Writer):
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Produce the rows. The last one is held back, so that it can carry the witness's callback."""
-        for record in _records(rows):
-            if self._held is not None:
-                self._produce(self._held)
-            self._held = record
+        with self._explained():
+            for record in _records(rows):
+                if self._held is not None:
+                    self._produce(self._held)
+                self._held = record
 
     def prepare(self) -> Mapping[str, Any]:
         """Send everything and prove that it is in the log.
@@ -115,14 +118,17 @@ class TransactionWriter(Writer):
         Raises:
             PreCommitError: A record was refused, or the proof does not add up.
         """
-        if self._held is not None:
-            self._produce(self._held, witness=True)
-            self._held = None
-        deadline = time.monotonic() + self._timeout_s
-        while self._producer.flush(1.0) > 0:
-            if time.monotonic() > deadline:
-                raise self._failed(f"{len(self._producer)} records were not acknowledged in {self._timeout_s:.0f} s")
-        partitions = self._proof()
+        with self._explained():
+            if self._held is not None:
+                self._produce(self._held, witness=True)
+                self._held = None
+            deadline = time.monotonic() + self._timeout_s
+            while self._producer.flush(1.0) > 0:
+                if time.monotonic() > deadline:
+                    raise self._failed(
+                        f"{len(self._producer)} records were not acknowledged in {self._timeout_s:.0f} s"
+                    )
+            partitions = self._proof()
         if self._witness is None or self._witness[2] < 0:
             raise self._failed(f"the last record's offset is not known: {self._witness}")
         topic, partition, offset = self._witness
@@ -137,11 +143,27 @@ class TransactionWriter(Writer):
         }
 
     def abort(self) -> None:
-        """Abort the transaction; ``close()`` does that, too."""
+        """Abort the transaction by closing the producer; one that was fenced has nothing left to abort."""
         producer = getattr(self, "_producer", None)
         if producer is not None:
-            producer.purge()
-            producer.close()
+            with contextlib.suppress(Exception), warnings.catch_warnings(action="ignore"):
+                producer.purge()
+                producer.close()
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Turn what librdkafka raises into our error.
+
+        A fatal error (fenced by a newer producer, for one) comes out of ``poll`` and ``flush``; when another callback
+        was served in the same call, confluent-kafka 2.16 raises SystemError over it.
+        """
+        from confluent_kafka import KafkaException  # noqa: PLC0415 - only in a worker
+
+        try:
+            yield
+        except (KafkaException, SystemError) as error:
+            fatal = error.__cause__ if isinstance(error.__cause__, KafkaException) else error
+            raise self._failed("librdkafka gave up", fatal) from error
 
     def _proof(self) -> list[tuple[str, int]]:
         """The partitions written, after the statistics have proven that all records are in the log."""
