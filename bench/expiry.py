@@ -279,6 +279,7 @@ def page(results: dict[str, Any]) -> str:
     timeout = f"{results['transaction_timeout_ms'] / 1000:g} s"
     table = "\n".join(f"| {title} | {ours[key]:,} | {flink[key]:,} |" for title, key in _ROWS)
     said = "\n".join(f"    {line}" for line in ours["said"])
+    journal = ", ".join(f"{count} {kind}" for kind, count in sorted(ours["journal"].items()))
     theirs = "\n".join(f"    {line}" for line in flink["said"])
     return f"""# An expired transaction is written again
 
@@ -299,7 +300,7 @@ Made {made}, seed {results["seed"]}.
 Flink's checkpoint counts the records as read and the transaction is gone: nothing is left to write them from. The
 journal of onceflow names the range of the source that the lost transactions held, and so they are written again.
 
-What onceflow said when it was started again:
+Its journal holds {journal}. What its log says of it:
 
 {said or "    (nothing)"}
 

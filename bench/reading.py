@@ -27,6 +27,7 @@ def consumer(servers: str, **settings: Any) -> Consumer:
             "group.id": f"bench-{uuid.uuid4().hex}",
             "isolation.level": "read_committed",
             "enable.auto.commit": False,
+            "log_level": 0,
             **settings,
         }
     )

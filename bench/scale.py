@@ -157,7 +157,7 @@ def _peak(pid: int, driver: int) -> tuple[str, int] | None:
 
 def _spread(servers: str, topic: str, partitions: int, records: int) -> None:
     """Records over all partitions, the same number in each."""
-    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 50})
+    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 50, "log_level": 0})
     rows = Payments(records).rows(0, records)
     send(producer, topic, [(number % partitions, key, value) for number, (_, key, value) in enumerate(rows)])
     producer.flush(60)

@@ -156,7 +156,7 @@ class Stage:
         self.cluster = cluster
         self.servers = cluster.bootstrap_servers
         self.folder = folder
-        self._admin = AdminClient({"bootstrap.servers": self.servers})
+        self._admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
         self._runs = 0
         self._flink_jar = ""
 

@@ -17,7 +17,7 @@ from confluent_kafka import Producer
 
 _TICK_S = 0.005
 _NUMBER = slice(7, 19)
-_SENT = slice(28, 47)
+_SENT = slice(29, 48)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,8 @@ class Traffic:
         return None if not lost and not doubled else f"{lost} of {self.sent} records lost, {doubled} doubled"
 
     def _send(self) -> None:
-        producer = Producer({"bootstrap.servers": self._servers, "enable.idempotence": True, "linger.ms": 1})
+        settings = {"bootstrap.servers": self._servers, "enable.idempotence": True, "linger.ms": 1, "log_level": 0}
+        producer = Producer(settings)
         due, before = 0.0, time.monotonic()
         while not self._stop_sending.wait(_TICK_S):
             now = time.monotonic()

@@ -148,7 +148,7 @@ def fill(servers: str, topic: str, payments: Payments) -> Digest:
             "batch.num.messages": 20_000,
             "batch.size": 1_000_000,
             "queue.buffering.max.messages": 1_000_000,
-            "log_level": 3,  # it would tell of every topic that is deleted
+            "log_level": 0,  # it would tell of every topic that is deleted
         }
     )
     digest = Digest()
