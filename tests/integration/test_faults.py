@@ -60,7 +60,7 @@ def test_a_record_that_the_broker_refuses_fails_its_epoch(pipeline, admin):
 def test_a_decision_whose_append_raised_although_it_is_there_is_adopted(pipeline):
     """D4u: the disk reported a failure after the record was durable: the epoch is committed, not aborted."""
     pipeline.job = "faulty_store"
-    pipeline.environment = {"PYTHONPATH": str(ROOT)}
+    pipeline.environment = {"PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT)))}
     pipeline.send(5_000)
     pipeline.run_well(FAULT="after")
     pipeline.check()
@@ -71,7 +71,7 @@ def test_a_decision_whose_append_raised_although_it_is_there_is_adopted(pipeline
 def test_a_decision_that_could_not_be_written_is_voided(pipeline):
     """D4u: nothing was written: the place is taken by a void, the epoch is aborted and run again by the next start."""
     pipeline.job = "faulty_store"
-    pipeline.environment = {"PYTHONPATH": str(ROOT)}
+    pipeline.environment = {"PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT)))}
     pipeline.send(5_000)
     ended = pipeline.run(FAULT="before")
     assert ended.code == 1
