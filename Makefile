@@ -32,10 +32,10 @@ demo: jars ## The fraud job, killed three times on the way, and the verdict; ARG
 	@$(BIN)/onceflow demo $(ARGS)
 
 test: jars lint types ## Everything that CI runs
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 test-fast: $(SETUP) ## Tests without Spark and without a broker
-	@$(BIN)/python -m pytest -m "not spark and not kafka" $(ARGS)
+	@$(BIN)/python -m pytest -n 2 -m "not spark and not kafka" $(ARGS)
 
 simulate: $(SETUP) ## The rules in a world of faults; SEEDS=100000 for more, SEED=7 to replay one with its trace
 	@PYTHONPATH=src:. $(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),10000))

@@ -23,10 +23,10 @@ from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.store import LocalStore
 from onceflow.twophase.records import Decide
 
-_EPOCHS = 10
-_WARMING = 3  # epochs that do not count: workers start in them
+_EPOCHS = 8
+_WARMING = 2  # epochs that do not count: workers start in them
 _PER_PARTITION = 10  # records in an epoch
-_PATIENCE_S = 600.0
+_PATIENCE_S = 900.0
 _KEPT = 100  # epochs whose files Spark keeps
 _LINE = re.compile(r"epoch (\d+): .*?([\d,]+) participants, ([\d,]+) ms \(([^)]*)\)")
 
