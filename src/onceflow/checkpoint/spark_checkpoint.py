@@ -34,6 +34,11 @@ class SparkCheckpoint:
         """The newest epoch that Spark has recorded as done."""
         return max(_epochs(self._commits), default=None)
 
+    def is_done(self, epoch: int) -> bool:
+        """Whether Spark has recorded the epoch as done; of a negative one there is nothing to record."""
+        newest = self.newest_commit()
+        return epoch < 0 or (newest is not None and newest >= epoch)
+
     def newest_offsets(self) -> int | None:
         """The newest epoch that Spark has planned."""
         return max(_epochs(self._offsets), default=None)

@@ -76,7 +76,7 @@ def describe(
         typer.echo("  its coordinator does not know it")
     else:
         handle = found.now.handle
-        standing = f", {found.standing}" if found.standing is not None and found.age_s is not None else ""
+        standing = "" if found.standing is None else f", {found.standing}"
         typer.echo(f"  now {found.now.state}{standing}, producer {handle.producer_id}/{handle.producer_epoch}")
         typer.echo(f"  time-out {found.now.timeout_ms / 1000:g} s, {_age(found.age_s)}")
         typer.echo(f"  partitions {_places(found.now.partitions)}")

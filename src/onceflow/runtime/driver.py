@@ -59,7 +59,7 @@ from onceflow.twophase.messages import (
     Sweep,
     Unanswered,
 )
-from onceflow.twophase.records import Decide
+from onceflow.twophase.records import Decide, Replay, ReplayBegin
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -185,7 +185,7 @@ class Driver:
         deadline = time.monotonic() + timeout_s
         if not self._outside.wait(timeout_s):
             return False
-        while self.failure is None and (self._checkpoint.newest_commit() or -1) < self._last_epoch:
+        while self.failure is None and not self._checkpoint.is_done(self._last_epoch):
             if time.monotonic() > deadline:
                 return False
             time.sleep(0.02)
@@ -236,6 +236,8 @@ class Driver:
         log.info("incarnation %d of job %s on %s", history.incarnation, self._identity.job_id, self._uri)
         self._write_marks(history.decided.epoch if history.decided else -1, history.incarnation)
         crash.reach("S1", history.incarnation)
+        if history.decided is not None and not self._checkpoint.is_done(history.decided.epoch):
+            log.info("epoch %d is decided and not finished: rolling it forward", history.decided.epoch)
         return Started(history, self._checkpoint.newest_commit())
 
     def _restore_offsets(self, action: RestoreOffsets) -> Event:
@@ -323,6 +325,8 @@ class Driver:
             except CheckpointStoreError as error:
                 return Unanswered(error.what)
         result = self._journal.append(record)
+        if isinstance(record, ReplayBegin | Replay) and isinstance(result, Appended):
+            log.warning("epoch %d: %s", record.epoch, _told(record))
         if isinstance(record, Decide) and isinstance(result, Appended):
             self._write_marks(record.epoch, record.incarnation)
             crash.reach("D5", record.epoch)
@@ -426,3 +430,11 @@ class Driver:
     def _refuse_if_stopping(self) -> None:
         if self._stopping.is_set():
             raise StopRequested
+
+
+def _told(record: ReplayBegin | Replay) -> str:
+    """A replay's record in words, for the log."""
+    if isinstance(record, ReplayBegin):
+        return "a decided transaction is proven lost: its records are written again from the checkpoint's offsets"
+    written = len(participants(record.committables))
+    return f"written again: {written} new transactions are decided, {len(record.kept)} of before are kept"

@@ -131,7 +131,7 @@ class Account:
     Attributes:
         transactional_id: The id.
         ours: Its parts, or None when it is not this job's.
-        standing: What the journal makes of its present transaction, or None when it is not ours.
+        standing: What the journal makes of its open transaction, or None when none is open or it is not ours.
         now: What its coordinator says, or None when it does not know the id.
         age_s: Seconds since its open transaction began, or None.
         mentions: Journal records that name it, oldest first.
@@ -202,6 +202,9 @@ def describe_transaction(operator: Operator, transactional_id: str) -> Account:
             action="see `onceflow txn list`",
         )
     ours = operator.parse(transactional_id)
+    standing: Standing | None = None
+    if ours is not None and now is not None and now.state in OPEN_STATES:
+        standing = standing_of(ours, now.handle, history)
     holds: tuple[Held, ...] = ()
     if now is not None and client is not None:
         found = _by_producer(find_holders(client, {topic for topic, _ in now.partitions}).found)
@@ -211,7 +214,7 @@ def describe_transaction(operator: Operator, transactional_id: str) -> Account:
     return Account(
         transactional_id=transactional_id,
         ours=ours,
-        standing=standing_of(ours, now.handle, history) if ours is not None and now is not None else None,
+        standing=standing,
         now=now,
         age_s=None if now is None else _age(now),
         mentions=tuple(mention for mention, _ in named),

@@ -251,7 +251,8 @@ def refuse_rewound(committers: Iterable[Committer], journal: Journal, checkpoint
         CheckpointConflictError: With what both know.
     """
     history, _ = journal.history()
-    known = max(history.decided.epoch if history.decided else -1, checkpoint.newest_commit() or -1)
+    newest = checkpoint.newest_commit()
+    known = max(history.decided.epoch if history.decided else -1, -1 if newest is None else newest)
     for committer in committers:
         text = committer.read_mark()
         mark = Mark.loads(text) if text is not None else None
