@@ -26,7 +26,7 @@ $(SETUP): requirements/dev.txt pyproject.toml
 	@touch $@
 
 jars: $(SETUP) ## Fetch the jars of Spark's connector and of the broker (once per user)
-	@$(BIN)/python -m onceflow.jars
+	@$(BIN)/python -c 'import sys; from onceflow import jars; sys.exit(jars.main())'
 
 demo: jars ## The fraud job, killed three times on the way, and the verdict; ARGS="--records 20000 --no-chaos"
 	@$(BIN)/onceflow demo $(ARGS)

@@ -39,7 +39,7 @@ from onceflow.twophase.messages import (
     Unanswered,
     Voided,
 )
-from onceflow.twophase.records import Decide, History, Replay, ReplayBegin, Start, read_history
+from onceflow.twophase.records import Decide, History, Replay, ReplayBegin, Resolve, Start, read_history
 from onceflow.twophase.state import IllegalTransitionError, State
 
 OPEN, GONE, SEEN, DARK = Outcome.OPEN, Outcome.ABORTED, Outcome.COMMITTED, Outcome.UNKNOWN
@@ -406,6 +406,29 @@ def test_a_run_that_differs_from_the_one_before_is_aborted(written):
     c.receive(Prepared((B_AGAIN, A_AGAIN)))
     assert isinstance(c.receive(Prepared(written)), AbortOwn)
     assert c.receive(Aborted()).failure.kind is FailureKind.NOT_DETERMINISTIC
+
+
+def test_an_operator_may_accept_other_rows_for_what_is_lost():
+    """accept-state: the visible parts stay by their numbers, the others are written, and the two runs may differ."""
+    accepted = (*NEXT_START, ReplayBegin(2, 5, 1), Start(3), Resolve(3, 5, "accept-state", (), "op", "checked by hand"))
+    c, _ = undone(records=accepted)
+    ready(c)
+    assert c.begin(5, "o5", stateful=False) == AskOutcomes((A, B))
+    assert c.receive(outcomes(SEEN, GONE)) == RunPlan(5, write=False)
+    assert c.receive(Prepared((of(0, 5, 5, mark=""), of(1, 6, 6, mark="")))) == RunPlan(5, silent={A.participant})
+    c.receive(Prepared((of(0, 7, 7, mark=""), of(1, 8, 8, mark="new"))))
+    record = c.receive(Checked(None)).record
+    assert (record.scope, record.kept, [x.rows for x in record.committables]) == ("shards", (A.participant,), [8])
+
+
+def test_a_check_that_fails_because_a_newer_start_aborted_says_so():
+    """Superseded instead of a problem: the call ends as fenced, and aborts nothing."""
+    c = fresh()
+    c.begin(0, "o0", stateful=False)
+    c.receive(Prepared((A, B)))
+    failed = c.receive(Superseded())
+    assert isinstance(failed, Fail)
+    assert failed.failure.kind is FailureKind.FENCED
 
 
 def test_a_run_that_fails_while_matching_aborts_nothing():

@@ -10,11 +10,11 @@ from onceflow.checkpoint.store import LocalStore
 from onceflow.cli.main import main
 from onceflow.errors import ConfigurationError
 from onceflow.kafka.transactions import Handle
-from onceflow.runtime.aborting import choose
+from onceflow.operator.aborting import choose
+from onceflow.operator.access import Operator
+from onceflow.operator.inventory import OwnTransaction, Standing, source_ends, standing_of
+from onceflow.operator.resolution import Part, UndoneEpoch, meant
 from onceflow.runtime.failures import from_failure
-from onceflow.runtime.inventory import OwnTransaction, Standing, source_ends, standing_of
-from onceflow.runtime.operator import Operator
-from onceflow.runtime.resolution import Part, UndoneEpoch, meant
 from onceflow.settings import Checkpointing
 from onceflow.sink.contract import Guarantee
 from onceflow.source.offsets import Partition

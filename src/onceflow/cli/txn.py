@@ -18,10 +18,10 @@ import typer
 
 from onceflow.cli.output import Output, OutputOption, tell_json
 from onceflow.cli.run import find_job
-from onceflow.runtime.aborting import AbortReport, abort, doomed
-from onceflow.runtime.inventory import Held, Inventory, OwnTransaction, describe_transaction, take_inventory
-from onceflow.runtime.operator import Operator
-from onceflow.runtime.resolution import UndoneEpoch, meant, resolve, undone_epoch
+from onceflow.operator.aborting import AbortReport, abort, doomed
+from onceflow.operator.access import Operator
+from onceflow.operator.inventory import Held, Inventory, OwnTransaction, describe_transaction, take_inventory
+from onceflow.operator.resolution import UndoneEpoch, meant, resolve, undone_epoch
 from onceflow.twophase.committable import Participant
 from onceflow.twophase.records import Choice
 

@@ -56,6 +56,7 @@ from onceflow.twophase.messages import (
     RunFailed,
     RunPlan,
     Started,
+    Superseded,
     Sweep,
     Unanswered,
 )
@@ -309,7 +310,8 @@ class Driver:
             for name, committer in self._committers.items():
                 problem = committer.check([c for c in action.committables if c.sink == name], run, age)
                 if problem is not None:
-                    return Checked(problem)
+                    # A newer start aborts what it finds: then that is the reason, and it is the newer one's business.
+                    return Checked(problem) if self._journal.is_newest() else Superseded()
             self._refuse_if_stopping()
         except (OnceflowError, StopRequested) as error:
             self._cause = error

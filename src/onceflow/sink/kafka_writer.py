@@ -28,6 +28,7 @@ COLUMNS = ("topic", "partition", "key", "value", "headers", "timestamp")
 """What a writer gets of each row: string, int or null, binary or null, binary or null, array or null, ms or null."""
 
 _SERVE_EVERY = 2_000  # records between two looks at librdkafka's events
+_STATISTICS_WITHIN_S = 30.0
 _ANY_PARTITION = -1
 _NO_TIMESTAMP = 0
 
@@ -83,6 +84,8 @@ class TransactionWriter(Writer):
         self._produced = 0
         self._held: _Record | None = None
         self._witness: tuple[str, int, int] | None = None
+        self._begun = False
+        self._identity: tuple[int, int] | None = None
         self._producer = Producer(
             dict(config)
             | {
@@ -99,10 +102,9 @@ class TransactionWriter(Writer):
         try:
             self._producer.init_transactions(min(60.0, self._timeout_s))
             self._producer.begin_transaction()
+            self._begun = True
         except KafkaException as error:
             raise self._failed("could not begin a transaction", error) from error
-        first = self._next_statistics(lambda eos: eos["producer_id"] >= 0)["eos"]
-        self._identity = (first["producer_id"], first["producer_epoch"])
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Produce the rows. The last one is held back, so that it can carry the witness's callback."""
@@ -132,7 +134,7 @@ class TransactionWriter(Writer):
         if self._witness is None or self._witness[2] < 0:
             raise self._failed(f"the last record's offset is not known: {self._witness}")
         topic, partition, offset = self._witness
-        producer_id, producer_epoch = self._identity
+        producer_id, producer_epoch = self._identity or (-1, -1)
         del self._producer  # no close(): that would abort what has just been prepared
         return {
             "id": self._name,
@@ -168,7 +170,7 @@ class TransactionWriter(Writer):
     def _proof(self) -> list[tuple[str, int]]:
         """The partitions written, after the statistics have proven that all records are in the log."""
         self._drain()
-        statistics = self._next_statistics(lambda _: True, skip=1)
+        statistics = self._new_statistics()
         eos = statistics["eos"]
         if eos["txn_state"] != "InTransaction":
             raise self._failed(f"the transaction is in state {eos['txn_state']}")
@@ -191,24 +193,15 @@ class TransactionWriter(Writer):
             seen = self._statistics_seen
             self._producer.poll(0)
 
-    def _next_statistics(self, wanted: Any, skip: int = 0) -> Any:
-        """The next statistics for which ``wanted(eos)`` holds, after skipping some.
-
-        One more is skipped behind a drain, because the first may have been begun before it.
-        """
-        deadline = time.monotonic() + 30.0
-        seen = self._statistics_seen
-        while time.monotonic() < deadline:
+    def _new_statistics(self) -> Any:
+        """Statistics that were begun after a drain: the first after it may have been begun before."""
+        wanted = self._statistics_seen + 2
+        deadline = time.monotonic() + _STATISTICS_WITHIN_S
+        while self._statistics_seen < wanted or self._identity is None:
+            if time.monotonic() > deadline:
+                raise self._failed(f"librdkafka gave no statistics for {_STATISTICS_WITHIN_S:.0f} s")
             self._producer.poll(0.05)
-            if self._statistics_seen > seen:
-                seen = self._statistics_seen
-                if skip > 0:
-                    skip -= 1
-                    continue
-                statistics = json.loads(self._statistics)
-                if wanted(statistics["eos"]):
-                    return statistics
-        raise self._failed("librdkafka gave no statistics for 30 s")
+        return json.loads(self._statistics)
 
     def _produce(self, record: _Record, *, witness: bool = False) -> None:
         callback = {"on_delivery": self._on_witness} if witness else {}
@@ -220,6 +213,12 @@ class TransactionWriter(Writer):
     def _on_statistics(self, text: str) -> None:
         self._statistics = text
         self._statistics_seen += 1
+        if self._begun and self._identity is None:
+            # The transaction's identity is what the first statistics after its beginning say; waiting for them here
+            # would cost every shard some milliseconds, and the proof waits for newer ones anyway.
+            eos = json.loads(text)["eos"]
+            if eos["producer_id"] >= 0:
+                self._identity = (eos["producer_id"], eos["producer_epoch"])
 
     def _on_error(self, error: Any) -> None:
         self._problem = self._problem or str(error)

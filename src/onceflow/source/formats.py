@@ -44,6 +44,9 @@ class Format(ABC):
     def encode(self, columns: Sequence[str]) -> Column:
         """The named columns of a row as one binary column."""
 
+    def check_readable(self) -> None:  # noqa: B027 - most formats read anything
+        """Raise what can be known without a SparkSession to stand in the way of reading."""
+
 
 @dataclass(frozen=True)
 class Json(Format):
@@ -93,16 +96,11 @@ class Json(Format):
         Raises:
             ConfigurationError: There is no schema, or Spark cannot parse it.
         """
-        if self.schema is None:
-            raise ConfigurationError(
-                "A source cannot read Json without a schema.",
-                cause="Json() has schema=None",
-                action='Name the fields, for example Json("user_id string, amount decimal(18,2)").',
-            )
+        self.check_readable()
         if isinstance(self.schema, StructType):
             return self.schema
         try:
-            schema = DataType.fromDDL(self.schema)
+            schema = DataType.fromDDL(str(self.schema))
         except PySparkException as error:
             first_line = next((line for line in str(error).splitlines() if line.strip()), "")
             raise ConfigurationError(
@@ -117,6 +115,15 @@ class Json(Format):
                 action='Name the fields, for example Json("user_id string, amount decimal(18,2)").',
             )
         return schema
+
+    def check_readable(self) -> None:
+        """Raise if there is no schema. Whether Spark understands its DDL shows when a source is loaded."""
+        if self.schema is None:
+            raise ConfigurationError(
+                "A source cannot read Json without a schema.",
+                cause="Json() has schema=None",
+                action='Name the fields, for example Json("user_id string, amount decimal(18,2)").',
+            )
 
     def parsed(self, column: Column) -> Column:
         """A struct of the schema's fields and of one more, which is null where all is well."""

@@ -336,7 +336,7 @@ def _checked_choice(name: str, value: str, choices: tuple[str, ...]) -> str:
 def _checked_format(name: str, value: Any) -> Format:
     if not isinstance(value, Format):
         _wrong(name, value, "a format: Json(schema), Text() or Raw()")
-    value.fields()
+    value.check_readable()
     return value
 
 

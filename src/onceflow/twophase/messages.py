@@ -121,7 +121,7 @@ class RunPlan:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Check every pre-commit against what its system shows, and the epoch's age. Answer: Checked."""
+    """Check every pre-commit against what its system shows, and the epoch's age. Answer: Checked or Superseded."""
 
     committables: tuple[Committable, ...]
 

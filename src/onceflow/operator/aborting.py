@@ -18,8 +18,8 @@ from onceflow.errors import ConfigurationError
 from onceflow.kafka import transactions
 from onceflow.kafka.client import KafkaClient
 from onceflow.kafka.transactions import Handle
-from onceflow.runtime.inventory import OPEN_STATES, OwnTransaction, Standing, own_transactions
-from onceflow.runtime.operator import Operator
+from onceflow.operator.access import Operator
+from onceflow.operator.inventory import OPEN_STATES, OwnTransaction, Standing, own_transactions
 from onceflow.sink.kafka_committer import ONGOING
 
 _ENDED_WITHIN_S = 10.0

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from onceflow.errors import CheckpointCorruptError, CheckpointStoreError, ConfigurationError
 from onceflow.kafka.client import KafkaClient
-from onceflow.runtime.inventory import partitions_of, source_ends, witness_of
-from onceflow.runtime.operator import Operator
+from onceflow.operator.access import Operator
+from onceflow.operator.inventory import partitions_of, source_ends, witness_of
 from onceflow.source.offsets import Range, ranges
 from onceflow.twophase.committable import Committable, Participant, participants
 from onceflow.twophase.messages import Appended, Evidence, Outcome, Superseded
@@ -157,13 +157,15 @@ def meant(undone: UndoneEpoch, choice: Choice, of: Sequence[Participant] | None)
         ConfigurationError: The choice does not fit what is known.
     """
     if choice == "accept-state":
-        if not undone.stateful or of is not None:
+        found = {part.evidence.outcome for part in undone.parts}
+        torn = {Outcome.COMMITTED, Outcome.ABORTED} <= found
+        if of is not None or not (undone.stateful or torn):
             raise ConfigurationError(
                 f"accept-state does not fit epoch {undone.epoch}",
-                cause="it is about the state of the whole epoch, not of a shard"
-                if undone.stateful
-                else "the query keeps no state",
-                action="leave --shard away" if undone.stateful else "choose write-again or count-as-written",
+                cause="it is about the whole epoch, not about a shard"
+                if of is not None
+                else "the query keeps no state, and its output is not visible in part",
+                action="leave --shard away" if of is not None else "choose write-again or count-as-written",
                 epoch=undone.epoch,
             )
         return ()

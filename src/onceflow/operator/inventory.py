@@ -18,7 +18,7 @@ from onceflow.kafka import transactions
 from onceflow.kafka.client import KafkaClient
 from onceflow.kafka.holders import Holder, find_holders
 from onceflow.kafka.transactions import Description, Handle
-from onceflow.runtime.operator import Cluster, Operator
+from onceflow.operator.access import Cluster, Operator
 from onceflow.sink.kafka_committer import ONGOING
 from onceflow.source.offsets import Partition, from_json
 from onceflow.twophase.committable import Committable, participants
