@@ -6,6 +6,7 @@ Must not know: how an epoch commits.
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 import threading
@@ -110,20 +111,36 @@ class Job:
         _log_to_stderr()
         signals = _Signals()
         plan = Plan(self.name, self._checkpointing, self._prefix, self._output_mode, until == "caught-up", takeover)
+        own_session = SparkSession.getActiveSession() is None
         with signals:
-            own_session = SparkSession.getActiveSession() is None
-            session = make_session(self.name, self._spark)
-            signals.install()
-            running = launch(session, self._function(session), self._sinks, plan)
             try:
-                _wait(running, signals)
+                session = make_session(self.name, self._spark)
+                signals.install()
+                self._run(session, self._function(session), plan, signals)
+            except StopRequested:
+                log.debug("stopped while starting", exc_info=True)
             finally:
-                running.close()
-                if own_session:
-                    session.stop()
+                active = SparkSession.getActiveSession()
+                if own_session and active is not None:
+                    active.stop()
         if signals.received is not None:
             log.info("stopped by %s", signals.received.name)
             sys.exit(128 + signals.received)
+
+    def _run(
+        self, session: SparkSession, result: DataFrame | Mapping[Sink, DataFrame], plan: Plan, signals: _Signals
+    ) -> None:
+        running = launch(session, result, self._sinks, plan)
+        signals.interrupting = False
+        try:
+            in_time = _wait(running, signals)
+        finally:
+            running.close()
+        if not in_time and signals.received is not None:
+            log.warning("the epoch in work could not be finished in time; the next start finishes it")
+            logging.shutdown()
+            # Threads that wait for a broker would hold the process; every step is made to be cut off.
+            os._exit(128 + signals.received)
 
 
 def start(
@@ -169,23 +186,24 @@ def start(
 
 def _close_after(running: RunningJob) -> None:
     try:
-        running.query.awaitTermination()
+        while not running.query.awaitTermination(0.5):  # type: ignore[arg-type]  # it takes fractions of a second
+            if not running.query.isActive:
+                running.stop()  # the caller's stop() waits for the epoch, and that perhaps for a broker
     except Exception:
         log.debug("query ended with an error", exc_info=True)
     running.close()
 
 
-def _wait(running: RunningJob, signals: _Signals) -> None:
+def _wait(running: RunningJob, signals: _Signals) -> bool:
+    """Wait for the query's end or for a signal; False when a stop could not finish the epoch in time."""
     try:
         while not running.query.awaitTermination(0.5):  # type: ignore[arg-type]  # it takes fractions of a second
             if signals.received is not None:
-                if not running.stop():
-                    log.warning("the epoch in work could not be finished in time; the next start finishes it")
-                return
+                return running.stop()
     except StreamingQueryException as error:
         failure = running.driver.failure
         if isinstance(failure, StopRequested):
-            return
+            return True
         ours = failure if isinstance(failure, OnceflowError) else from_spark(failure or error) or from_spark(error)
         if ours is not None:
             raise ours from None
@@ -195,13 +213,18 @@ def _wait(running: RunningJob, signals: _Signals) -> None:
             cause="see Spark's message above",
             action="mend the cause and start the job again",
         ) from error
+    return True
 
 
 class _Signals:
-    """SIGTERM and SIGINT, remembered while a job runs. In another thread than the main one it does nothing."""
+    """SIGTERM and SIGINT while a job runs. In another thread than the main one it does nothing.
+
+    While the job starts they interrupt it where it stands, as a crash would; once it runs they are remembered.
+    """
 
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
+        self.interrupting = True
         self._before: dict[signal.Signals, object] = {}
 
     def __enter__(self) -> None:
@@ -219,6 +242,9 @@ class _Signals:
 
     def _remember(self, number: int, _: FrameType | None) -> None:
         self.received = signal.Signals(number)
+        if self.interrupting:
+            self.interrupting = False  # once: what ends then must not be interrupted again
+            raise StopRequested
 
 
 def _log_to_stderr() -> None:

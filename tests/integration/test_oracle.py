@@ -98,7 +98,7 @@ def test_an_aborted_writer_cannot_go_on(cleaning):
         transactions.abort(client, [transactions.describe(client, [name])[name].handle])
         # Until the marker is in the log its partition still takes records; they lie before it, and are aborted.
         wait_until(lambda: state() == "CompleteAbort", what="the marker")
-        with pytest.raises(PreCommitError, match="newer producer instance"):
+        with pytest.raises(PreCommitError, match="could not be pre-committed"):
             writer.prepare()
         writer.abort()
         assert state() == "CompleteAbort"

@@ -301,7 +301,7 @@ def _no_durability() -> list[Patches]:
 
 
 def _sleeping_start_believed() -> list[Patches]:
-    def start(self: Journal, topics: Any = ()) -> Any:
+    def start(self: Journal, topics: Any = (), _above: int = 0) -> Any:
         while True:
             history, entries = self.history()
             self._adopt(entries)

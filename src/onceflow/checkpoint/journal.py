@@ -126,18 +126,19 @@ class Journal:
 
     # -- appending --------------------------------------------------------------------------------
 
-    def start(self, topics: tuple[tuple[str, str], ...] = ()) -> History:
+    def start(self, topics: tuple[tuple[str, str], ...] = (), above: int = 0) -> History:
         """Append a start with the next incarnation's number, and return the history up to and with it.
 
         Whoever else starts at the same moment gets another place; the later one of the two is the newest.
 
         Args:
             topics: The source topics' ids, as pairs.
+            above: An incarnation that is known from elsewhere; the new one is greater.
         """
         while True:
             history, entries = self.history()
             self._adopt(entries)
-            start = Start(history.incarnation + 1, topics)
+            start = Start(max(history.incarnation, above) + 1, topics)
             place, nonce, data = self._encode(start)
             try:
                 self._store.create(_name(place), data)

@@ -87,7 +87,8 @@ def ask(client: KafkaClient, handle: Handle, witness: Witness) -> Evidence:
     seen = False
     position = witness.offset
     while True:
-        leader = client.topics([witness.topic])[witness.topic].leaders.get(witness.partition, -1)
+        topic = client.topics([witness.topic]).get(witness.topic)
+        leader = -1 if topic is None else topic.leaders.get(witness.partition, -1)
         page = _fetch(client, leader, witness, position)
         if isinstance(page, Evidence):
             return page

@@ -99,6 +99,7 @@ class Driver:
         committers: The committer of each sink that takes part in the decision, by name.
         uri: The checkpoint's URI, for messages.
         topics: The source topics' ids, as pairs, for the start record.
+        above: An incarnation that is known from outside of the checkpoint; this one is greater.
     """
 
     def __init__(
@@ -110,6 +111,7 @@ class Driver:
         committers: Mapping[str, Committer],
         uri: str,
         topics: tuple[tuple[str, str], ...] = (),
+        above: int = 0,
     ) -> None:
         self._identity = identity
         self._journal = journal
@@ -118,8 +120,10 @@ class Driver:
         self._outputs = tuple(Output(sink.name, sink.writer_factory()) for sink in sinks)
         self._uri = uri
         self._topics = topics
+        self._above = above
         self._coordinator = Coordinator(committers)
         self._threads = ThreadPoolExecutor(max(1, len(committers)), "onceflow-commit")
+        self._marks = ThreadPoolExecutor(1, "onceflow-mark")  # a mark must never stand in a commit's way
         self._plan: DataFrame | None = None
         self._run_began = 0.0
         self._cause: BaseException | None = None
@@ -207,6 +211,7 @@ class Driver:
     def close(self) -> None:
         """End the driver's threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+        self._marks.shutdown(wait=False, cancel_futures=True)
 
     # -- the loop ---------------------------------------------------------------------------------
 
@@ -233,7 +238,7 @@ class Driver:
     # -- start ------------------------------------------------------------------------------------
 
     def _append_start(self, _: AppendStart) -> Event:
-        history = self._journal.start(self._topics)
+        history = self._journal.start(self._topics, self._above)
         log.info("incarnation %d of job %s on %s", history.incarnation, self._identity.job_id, self._uri)
         self._write_marks(history.decided.epoch if history.decided else -1, history.incarnation)
         crash.reach("S1", history.incarnation)
@@ -313,7 +318,7 @@ class Driver:
                     # A newer start aborts what it finds: then that is the reason, and it is the newer one's business.
                     return Checked(problem) if self._journal.is_newest() else Superseded()
             self._refuse_if_stopping()
-        except (OnceflowError, StopRequested) as error:
+        except Exception as error:  # noqa: BLE001 - whatever it was, the epoch's transactions must be aborted
             self._cause = error
             return Checked(str(error) or "the job is being stopped")
         return Checked(None)
@@ -427,7 +432,7 @@ class Driver:
     def _write_marks(self, epoch: int, incarnation: int) -> None:
         mark = Mark(incarnation, self._journal.start_nonce, epoch).dumps()
         for committer in self._committers.values():
-            self._threads.submit(committer.write_mark, mark)
+            self._marks.submit(committer.write_mark, mark)
 
     def _refuse_if_stopping(self) -> None:
         if self._stopping.is_set():

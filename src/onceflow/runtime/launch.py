@@ -34,7 +34,7 @@ from onceflow.errors import CheckpointConflictError, ConfigurationError, Onceflo
 from onceflow.runtime.driver import Driver
 from onceflow.runtime.plan import Outputs, kafka_sources, require_read_committed, warn_of_unrepeatable
 from onceflow.runtime.progress import Progress
-from onceflow.runtime.session import pin
+from onceflow.runtime.session import pin, require_isolated_state
 from onceflow.runtime.source_check import check_sources
 from onceflow.settings import Checkpointing
 from onceflow.sink.contract import Committer, Sink
@@ -48,6 +48,7 @@ OURS = "onceflow"
 
 _SWEEP_EVERY_S = 30.0
 _STOP_WITHIN_S = 8.0
+_HARD_STOP_WITHIN_S = 1.0
 _MODES = ("append", "update", "complete")
 
 
@@ -111,9 +112,15 @@ class RunningJob:
         clean = self.driver.wait_outside(_STOP_WITHIN_S)
         if not clean:
             self.driver.give_up()
+        # Spark waits without end for a foreachBatch that waits for a broker.
+        stopping = threading.Thread(target=self._stop_query, name="onceflow-stop", daemon=True)
+        stopping.start()
+        stopping.join(None if clean else _HARD_STOP_WITHIN_S)
+        return clean
+
+    def _stop_query(self) -> None:
         with contextlib.suppress(Exception):  # the query may have ended with the error that stopping caused
             self.query.stop()
-        return clean
 
     def close(self) -> None:
         """Let go of connections and threads, after the query has ended."""
@@ -132,6 +139,8 @@ class RunningJob:
                 self.driver.sweep()
             except OnceflowError as error:
                 log.warning("could not look for lingering transactions: %s", error.what)
+            except Exception:  # the sweep must go on for as long as the job runs
+                log.exception("could not look for lingering transactions")
 
 
 def launch(session: SparkSession, result: object, sinks: Sequence[Sink], plan: Plan) -> RunningJob:
@@ -206,7 +215,8 @@ def _take_over(
         refuse_rewound(committers.values(), Journal(records), checkpoint, uri)
     topics = check_sources(sources, checkpoint, Journal(records).history()[0])
     journal = Journal(records, retain=plan.checkpointing.retain)
-    driver = Driver(identity, journal, checkpoint, sinks, committers, uri, topics)
+    above = _claimed_incarnation(committers.values()) if plan.takeover == "claim" else 0
+    driver = Driver(identity, journal, checkpoint, sinks, committers, uri, topics, above)
     driver.start()
     return driver
 
@@ -236,12 +246,45 @@ def _identify(ours: LocalStore, checkpoint: SparkCheckpoint, uri: str, systems: 
             action="put the folder back, or start as a new job: --as-new",
             checkpoint=uri,
         )
+    require_isolated_state(checkpoint)
     identity = JobIdentity.new(uri, systems, plan.prefix)
     journal = ours.folder / "journal"
     if journal.exists():
+        _refuse_forgetting(ours, Journal(LocalStore(journal)), checkpoint, uri, systems, plan)
         journal.rename(ours.folder / f"journal-before-{identity.job_id}")
     write_identity(ours, identity)
     return identity
+
+
+def _refuse_forgetting(
+    ours: LocalStore, journal: Journal, checkpoint: SparkCheckpoint, uri: str, systems: str, plan: Plan
+) -> None:
+    """Refuse ``--as-new`` on the job's own checkpoint while an epoch is decided and not finished.
+
+    A new job would not know of the decision and write the epoch again. That is how a start command that keeps the flag
+    would double rows.
+    """
+    found = read_identity(ours)
+    if found is None or (found.checkpoint, found.cluster_id, found.prefix) != (uri, systems, plan.prefix):
+        return
+    undone = journal.history()[0].undone(checkpoint.newest_commit())
+    if undone is not None:
+        raise CheckpointConflictError(
+            f"--as-new is refused: epoch {undone.epoch} of this very job is decided and not finished",
+            cause="the flag was left in the start command, or this is not the copy that was meant",
+            action="start once without --as-new; the epoch is finished then",
+            checkpoint=uri,
+            epoch=undone.epoch,
+        )
+
+
+def _claimed_incarnation(committers: Iterable[Committer]) -> int:
+    """The newest incarnation that Kafka knows of: a claimed older copy must go on above it, or names come twice."""
+    marks = [Mark.loads(text) for text in (c.read_mark() for c in committers) if text is not None]
+    log.warning(
+        "the checkpoint is claimed; leave --claim away at the next start, it turns off the check for old copies"
+    )
+    return max((mark.incarnation for mark in marks if mark is not None), default=0)
 
 
 def refuse_rewound(committers: Iterable[Committer], journal: Journal, checkpoint: SparkCheckpoint, uri: str) -> None:

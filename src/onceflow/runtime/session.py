@@ -13,6 +13,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from onceflow.checkpoint.spark_checkpoint import SparkCheckpoint
 from onceflow.errors import ConfigurationError, RefusedSettingError
 from onceflow.jars import java_executable, spark_jars
 from onceflow.testing import crash
@@ -30,6 +31,8 @@ PINNED: Mapping[str, str] = {
     "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
+    # Plans are printed in errors, logs and Spark's UI; its own patterns let a PEM key and JAAS text pass.
+    "spark.sql.redaction.options.regex": r"(?i)url|jaas|secret|password|token|keystore[.]key|key[.]password",
 }
 """What a query under onceflow always runs with."""
 
@@ -106,11 +109,29 @@ def require_session(session: Any) -> None:
             action='start it with the jars that `onceflow jars` prints: spark-submit --jars "$(onceflow jars)", or let '
             "onceflow make the session",
         ) from None
-    if session.conf.get("spark.speculation", "false") == "true":
+    if str(session.conf.get("spark.speculation", "false")).lower() == "true":
         raise RefusedSettingError(
             "spark.speculation=true is refused: two attempts of one task would write at the same time",
             cause="spark.speculation is true",
             action="set spark.speculation=false for this application",
+        )
+
+
+def require_isolated_state(checkpoint: SparkCheckpoint) -> None:
+    """Check the state of a checkpoint that was made without onceflow.
+
+    Spark goes on with the state store that ``offsets/`` names, whatever the session says.
+
+    Raises:
+        RefusedSettingError: State of a run that was not recorded could mix with state of the run that is.
+    """
+    newest = checkpoint.newest_offsets()
+    if newest is not None and checkpoint.is_stateful() and _ROCKSDB not in checkpoint.offsets(newest):
+        raise RefusedSettingError(
+            f"the state in {checkpoint.folder} is not kept by RocksDB",
+            cause="the query ran with another spark.sql.streaming.stateStore.providerClass before, and Spark keeps it",
+            action="start with a new checkpoint",
+            checkpoint=str(checkpoint.folder),
         )
 
 

@@ -32,10 +32,9 @@ def check_sources(
     ids: dict[str, str] = {}
     for cluster in {source.cluster for source in sources}:
         read = [source for source in sources if source.cluster == cluster]
-        topics = {t for source in read for t in _names(source)} | {
-            p.topic for p in {**done, **planned} if _any(read, p)
-        }
+        topics = {p.topic for p in {**done, **planned} if _any(read, p)}
         with KafkaClient(cluster) as client:
+            topics |= {p.topic for source in read for p in offsets.partitions(client.admin, source.topics)}
             found = {name: topic.topic_id for name, topic in client.topics(topics).items()}
             _require_same(known, found)
             mine = {p: at for p, at in done.items() if _any(read, p)}
@@ -90,10 +89,6 @@ def _parse(lines: Sequence[str]) -> dict[Partition, int]:
         except ConfigurationError:
             continue
     return found
-
-
-def _names(source: KafkaSource) -> tuple[str, ...]:
-    return source.topics if isinstance(source.topics, tuple) else ()
 
 
 def _any(sources: Iterable[KafkaSource], partition: Partition) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from onceflow.errors import EpochTooLongError, KafkaError, PreCommitError
+from onceflow.errors import EpochTooLongError, KafkaError, KafkaUnavailableError, PreCommitError
 from onceflow.kafka import canary, offsets, oracle, transactions
 from onceflow.kafka.client import KafkaClient
 from onceflow.kafka.oracle import Witness
@@ -28,6 +28,7 @@ _CONCURRENT_TRANSACTIONS = 51
 _NOT_ALLOWED = frozenset({29, 31, 53})
 _WARN_AT, _FAIL_AT = 0.5, 0.8
 _DESCRIBE_FOR_S = 60.0
+_LIST_FOR_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +196,16 @@ class KafkaCommitter(Committer):
 
     def _names_of(self, run: Run) -> list[str]:
         """This sink's open transactions of one run of one epoch, by name."""
-        names = transactions.list_ids(self._client, f"{job_prefix(self._prefix, self._job_id)}{run.incarnation}-")
+        prefix = f"{job_prefix(self._prefix, self._job_id)}{run.incarnation}-"
+        deadline = time.monotonic() + _LIST_FOR_S
+        while True:
+            try:
+                names = transactions.list_ids(self._client, prefix)
+                break
+            except KafkaUnavailableError:  # a broker is being restarted
+                if time.monotonic() > deadline:
+                    raise
+                self._client.wait_a_little()
         parsed = ((name, parse_transactional_id(name, self._prefix, self._job_id)) for name in names)
         return [name for name, p in parsed if p and p.sink == self._sink and p.parity == run.epoch % 2]
 

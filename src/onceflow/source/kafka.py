@@ -395,7 +395,7 @@ def _checked_options(options: Mapping[str, Any]) -> dict[str, str]:
         if not lower.startswith("kafka.") and lower not in _CONNECTOR_OPTIONS:
             raise ConfigurationError(
                 f"KafkaSource does not know the option {name}.",
-                cause=f"options has {name}={value}",
+                cause=f"options has {name}",  # never its value: sasl.jaas.config without kafka. lands here, too
                 action="Consumer settings begin with kafka. (kafka.fetch.min.bytes); the connector's own are "
                 f"{', '.join(_CONNECTOR_OPTIONS.values())}.",
                 option=name,
