@@ -14,6 +14,7 @@ import uuid
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
 
 from onceflow.errors import ConfigurationError, MalformedRecordError, RefusedSettingError
@@ -23,7 +24,7 @@ from onceflow.source.formats import Format, Raw
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame
 
     from onceflow.kafka.cluster import KafkaCluster
 
@@ -337,6 +338,8 @@ def _checked_format(name: str, value: Any) -> Format:
     if not isinstance(value, Format):
         _wrong(name, value, "a format: Json(schema), Text() or Raw()")
     value.check_readable()
+    if SparkSession.getActiveSession() is not None:
+        value.fields()  # only Spark can tell whether it understands the DDL
     return value
 
 
