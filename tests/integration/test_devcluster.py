@@ -280,3 +280,14 @@ def test_down_kills_no_stranger(tmp_path):
         assert json.loads(dev("down", "--data-dir", str(tmp_path), "--output", "json").stdout) == {"stopped": []}
         assert stranger.poll() is None
         stranger.terminate()
+
+
+def test_a_cluster_id_that_looks_like_an_option_is_taken(tmp_path, monkeypatch):
+    """Kafka's ids are base64url: one of 64 begins with "-", which the storage tool would take for an option."""
+
+    class Dashed:
+        bytes = b"\xfb" * 16
+
+    monkeypatch.setattr("onceflow.devcluster.cluster.uuid.uuid4", lambda: Dashed)
+    with DevCluster(tmp_path / "data"):
+        assert json.loads((tmp_path / "data" / "cluster.json").read_text())["cluster_id"].startswith("-")

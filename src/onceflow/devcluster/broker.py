@@ -49,7 +49,8 @@ class Broker:
             return
         # C1 only: the tool lives for a second, and the optimising compiler would not pay
         command = [*self._java("-XX:TieredStopAtLevel=1"), "kafka.tools.StorageTool", "format"]
-        command += ["--ignore-formatted", "-t", cluster_id, "-c", str(self.node.properties)]
+        # One cluster id of 64 begins with "-": behind a "=" the tool does not take it for an option.
+        command += ["--ignore-formatted", f"--cluster-id={cluster_id}", "-c", str(self.node.properties)]
         told = subprocess.run(
             command, env=_environment(), capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
         )
