@@ -3,6 +3,8 @@
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
+from kafka import TopicPartition
+from kafka.admin import AbortTransactionSpec
 
 from onceflow.devcluster import FAST_EXPIRY, DevCluster
 from onceflow.errors import PreCommitError
@@ -103,3 +105,18 @@ def test_an_aborted_writer_cannot_go_on(cleaning):
         writer.abort()
         assert state() == "CompleteAbort"
     assert b"two" not in [value for _, value in read_topic(cleaning, TOPIC)]
+
+
+def test_an_abort_by_partition_takes_its_rows_and_the_commit_is_answered_with_success(cleaning):
+    """Kafka's own tool (WriteTxnMarkers) leaves the coordinator Ongoing: why operators use `onceflow txn`."""
+    writer = TransactionWriter("onceflow-abcdefgh-1-s-2-0-0", cleaning.for_librdkafka() | {"acks": "all"}, 60_000)
+    writer.write(one_row(b"partition", b"taken"))
+    prepared = writer.prepare()
+    handle = Handle(prepared["id"], prepared["producer_id"], prepared["producer_epoch"])
+    with KafkaClient(cleaning) as client:
+        spec = AbortTransactionSpec(TopicPartition(TOPIC, 0), handle.producer_id, handle.producer_epoch)
+        client.admin.abort_transaction(spec)
+        described = transactions.describe(client, [handle.transactional_id])[handle.transactional_id]
+        assert (described.state, described.handle) == ("Ongoing", handle)
+        assert transactions.commit(client, [handle]) == {handle: 0}
+    assert b"taken" not in [value for _, value in read_topic(cleaning, TOPIC)]
