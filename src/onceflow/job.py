@@ -117,8 +117,13 @@ class Job:
                 session = make_session(self.name, self._spark)
                 signals.install()
                 self._run(session, self._function(session), plan, signals)
-            except StopRequested:
+            except BaseException:
+                # An interrupted start may end with py4j's word for it instead of ours.
+                if signals.received is None:
+                    raise
                 log.debug("stopped while starting", exc_info=True)
+                logging.shutdown()
+                os._exit(128 + signals.received)
             finally:
                 active = SparkSession.getActiveSession()
                 if own_session and active is not None:
@@ -134,13 +139,13 @@ class Job:
         signals.interrupting = False
         try:
             in_time = _wait(running, signals)
+            if not in_time and signals.received is not None:
+                log.warning("the query could not be ended in time; the next start goes on from the checkpoint")
+                logging.shutdown()
+                # Threads that wait for a broker would hold the process; every step is made to be cut off.
+                os._exit(128 + signals.received)
         finally:
             running.close()
-        if not in_time and signals.received is not None:
-            log.warning("the epoch in work could not be finished in time; the next start finishes it")
-            logging.shutdown()
-            # Threads that wait for a broker would hold the process; every step is made to be cut off.
-            os._exit(128 + signals.received)
 
 
 def start(

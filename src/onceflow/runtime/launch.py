@@ -48,7 +48,7 @@ OURS = "onceflow"
 
 _SWEEP_EVERY_S = 30.0
 _STOP_WITHIN_S = 8.0
-_HARD_STOP_WITHIN_S = 1.0
+_HARD_STOP_WITHIN_S = 1.5
 _MODES = ("append", "update", "complete")
 
 
@@ -112,11 +112,11 @@ class RunningJob:
         clean = self.driver.wait_outside(_STOP_WITHIN_S)
         if not clean:
             self.driver.give_up()
-        # Spark waits without end for a foreachBatch that waits for a broker.
+        # Spark waits without end for a foreachBatch or a source that waits for a broker.
         stopping = threading.Thread(target=self._stop_query, name="onceflow-stop", daemon=True)
         stopping.start()
-        stopping.join(None if clean else _HARD_STOP_WITHIN_S)
-        return clean
+        stopping.join(_HARD_STOP_WITHIN_S)
+        return clean and not stopping.is_alive()
 
     def _stop_query(self) -> None:
         with contextlib.suppress(Exception):  # the query may have ended with the error that stopping caused
