@@ -126,7 +126,11 @@ def _prepared(stage: Stage, system: System, interval: int) -> tuple[str, Assignm
 
 
 def _started(traffic: Traffic, process: Process) -> str | None:
-    return None if traffic.wait_for(1, _START_S) else f"nothing was seen after {_START_S:g} s: ...{process.tail()}"
+    began = time.monotonic()
+    while not traffic.wait_for(1, 0.2):
+        if time.monotonic() - began > _START_S or not process.running():
+            return f"nothing was seen: ...{process.tail()}"
+    return None
 
 
 def _said(run: dict[str, Any], fields: Sequence[str]) -> str:

@@ -55,7 +55,7 @@ class Real:
         return name
 
     def write(self, name: str, topic: str, timeout_ms: int) -> Written:
-        writer = TransactionWriter(name, self._cluster.for_librdkafka(), timeout_ms)
+        writer = TransactionWriter(name, topic, self._cluster.for_librdkafka(), timeout_ms)
         columns = {
             "topic": pa.array([topic] * 2),
             "partition": pa.array([0, 1], pa.int32()),

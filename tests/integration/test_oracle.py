@@ -53,7 +53,9 @@ def one_row(key: bytes, value: bytes) -> pa.RecordBatch:
 
 def test_a_commit_whose_witness_was_compacted_away_is_unknown(cleaning):
     """Absence behind the last stable offset proves nothing: the transaction was committed, and its record is gone."""
-    writer = TransactionWriter("onceflow-abcdefgh-1-s-0-0-0", cleaning.for_librdkafka() | {"acks": "all"}, 60_000)
+    writer = TransactionWriter(
+        "onceflow-abcdefgh-1-s-0-0-0", TOPIC, cleaning.for_librdkafka() | {"acks": "all"}, 60_000
+    )
     writer.write(one_row(b"key", b"first"))
     prepared = Committable("s", 0, 0, 1, 0, writer.prepare())
     with KafkaClient(cleaning) as client:
@@ -86,7 +88,9 @@ def test_an_aborted_writer_cannot_go_on(cleaning):
 
     After a v3 abort it could: its later rows would pass every check, and 300 of 400 rows would become visible.
     """
-    writer = TransactionWriter("onceflow-abcdefgh-1-s-1-0-0", cleaning.for_librdkafka() | {"acks": "all"}, 60_000)
+    writer = TransactionWriter(
+        "onceflow-abcdefgh-1-s-1-0-0", TOPIC, cleaning.for_librdkafka() | {"acks": "all"}, 60_000
+    )
     with KafkaClient(cleaning) as client:
         for value in (b"one", b"two"):  # the last row is held back, so "one" is on its way
             writer.write(one_row(b"abort", value))
@@ -109,7 +113,9 @@ def test_an_aborted_writer_cannot_go_on(cleaning):
 
 def test_an_abort_by_partition_takes_its_rows_and_the_commit_is_answered_with_success(cleaning):
     """Kafka's own tool (WriteTxnMarkers) leaves the coordinator Ongoing: why operators use `onceflow txn`."""
-    writer = TransactionWriter("onceflow-abcdefgh-1-s-2-0-0", cleaning.for_librdkafka() | {"acks": "all"}, 60_000)
+    writer = TransactionWriter(
+        "onceflow-abcdefgh-1-s-2-0-0", TOPIC, cleaning.for_librdkafka() | {"acks": "all"}, 60_000
+    )
     writer.write(one_row(b"partition", b"taken"))
     prepared = writer.prepare()
     handle = Handle(prepared["id"], prepared["producer_id"], prepared["producer_epoch"])

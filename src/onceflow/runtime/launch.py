@@ -126,8 +126,6 @@ class RunningJob:
         """Let go of connections and threads, after the query has ended."""
         self._ended.set()
         self._sweeper.join(5.0)
-        with contextlib.suppress(Exception):
-            SparkSession.active().streams.removeListener(self._progress)
         self._progress.close()
         self.driver.close()
         for sink in self._sinks:
@@ -171,7 +169,7 @@ def launch(session: SparkSession, result: object, sinks: Sequence[Sink], plan: P
         sources = _sources(kafka_sources(outputs.query))
         driver = _take_over(outputs.sinks, taking_part, sources, folder, uri, ",".join(sorted(systems)), plan)
         progress = Progress(plan.name, driver.reports, sources)
-        session.streams.addListener(progress)
+        progress.listen(session)
         query = _start(outputs, driver, uri, plan)
         progress.watch(str(query.runId))
     except BaseException:

@@ -143,7 +143,7 @@ class KafkaSink(Sink):
     # -- rows -------------------------------------------------------------------------------------
 
     def columns(self, names: Sequence[str]) -> list[Column]:
-        """The columns of ``kafka_writer.COLUMNS``, from the output's."""
+        """Those columns of ``kafka_writer.COLUMNS`` that this sink has a use for, from the output's."""
         from pyspark.sql import functions as F  # noqa: N812, PLC0415
 
         named = {c for c in (self._headers, self._timestamp, self._partition, self._topic_column) if c is not None}
@@ -156,23 +156,19 @@ class KafkaSink(Sink):
                 action="select the column in the stream function, or name another one at the sink",
             )
 
-        def taken(column: str | None, cast: str) -> Column:
-            return F.lit(None).cast(cast) if column is None else F.col(f"`{column}`").cast(cast)
-
-        fixed = F.lit(self.topic)
-        topic = fixed if self._topic_column is None else F.coalesce(taken(self._topic_column, "string"), fixed)
-        key = self._key_format.encode(self._key) if self._key else F.lit(None).cast("binary")
-        timestamp = (
-            F.lit(None).cast("long") if self._timestamp is None else F.unix_millis(taken(self._timestamp, "timestamp"))
-        )
-        return [
-            topic.alias("topic"),
-            taken(self._partition, "int").alias("partition"),
-            key.alias("key"),
-            self._value.encode(value).alias("value"),
-            taken(self._headers, "array<struct<key:string,value:binary>>").alias("headers"),
-            timestamp.alias("timestamp"),
-        ]
+        columns = [self._value.encode(value).alias("value")]
+        if self._key:
+            columns.append(self._key_format.encode(self._key).alias("key"))
+        if self._partition is not None:
+            columns.append(F.col(f"`{self._partition}`").cast("int").alias("partition"))
+        if self._topic_column is not None:
+            columns.append(F.col(f"`{self._topic_column}`").cast("string").alias("topic"))
+        if self._headers is not None:
+            headers = F.col(f"`{self._headers}`").cast("array<struct<key:string,value:binary>>")
+            columns.append(headers.alias("headers"))
+        if self._timestamp is not None:
+            columns.append(F.unix_millis(F.col(f"`{self._timestamp}`").cast("timestamp")).alias("timestamp"))
+        return columns
 
     def writer_factory(self) -> KafkaWriterFactory:
         """What opens this sink's writers in tasks."""
@@ -186,7 +182,7 @@ class KafkaSink(Sink):
         config |= self._producer | self.cluster.for_librdkafka()
         if self.guarantee is not Guarantee.NONE:
             config["acks"] = "all"
-        return KafkaWriterFactory(self.name, self.guarantee, config, self._transaction_timeout_ms())
+        return KafkaWriterFactory(self.name, self.topic, self.guarantee, config, self._transaction_timeout_ms())
 
     # -- the driver's side ------------------------------------------------------------------------
 

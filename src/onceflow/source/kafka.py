@@ -255,6 +255,7 @@ class KafkaSource:
         non-deterministic, and spark_partition_id() is one that costs nothing.
         """
         parsed_value, parsed_key, barrier = "_onceflow_value", "_onceflow_key", "_onceflow_barrier"
+        verdict = "_onceflow_malformed"
         key = self.key
         keys = [] if key is None else [key.parsed(F.col("key")).alias(parsed_key)]
         frame = records.select(
@@ -273,7 +274,9 @@ class KafkaSource:
                 failure = F.raise_error(F.concat(F.lit(_MARKER), place)).cast("boolean")
                 frame = frame.where(F.when(malformed, failure).otherwise(F.spark_partition_id() == F.col(barrier)))
             else:
-                frame = frame.observe(_METRIC + source_id, F.count_if(malformed).alias("records")).where(~malformed)
+                # A column of its own: the check is not cheap, and is used twice.
+                frame = frame.withColumn(verdict, malformed)
+                frame = frame.observe(_METRIC + source_id, F.count_if(verdict).alias("records")).where(~F.col(verdict))
         fields = self.value.fields()
         columns: list[Column] = (
             [F.col(parsed_value).alias("value")]
