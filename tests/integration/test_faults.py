@@ -97,9 +97,16 @@ def test_of_two_drivers_on_one_checkpoint_the_older_ends(pipeline, processes):
     ended = pipeline.end(first)
     assert ended.code == 1
     assert "a newer start of this job has taken over" in ended.log
-    wait_until(lambda: len(pipeline.read()) >= len(pipeline.sent), what="all records")
-    second.send_signal(signal.SIGTERM)
-    assert pipeline.end(second).code == 128 + signal.SIGTERM
+    wait_until(
+        lambda: second.poll() is not None or len(pipeline.read()) >= len(pipeline.sent), what="all records, or an end"
+    )
+    if second.poll() is None:
+        second.send_signal(signal.SIGTERM)
+        assert pipeline.end(second).code == 128 + signal.SIGTERM
+    else:
+        # The older one planned its last epoch at the very moment when the newer one did: Spark ends the second.
+        assert "was planned by another driver" in pipeline.end(second).log
+        pipeline.run_well()
     pipeline.check()
 
 

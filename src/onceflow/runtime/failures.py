@@ -29,13 +29,16 @@ from onceflow.twophase.messages import Failure, FailureKind
 
 _OURS = re.compile(r"onceflow\.errors\.(\w+Error): (.*?)(?=\n\s*at |\n\n|\nDriver stacktrace|\Z)", re.DOTALL)
 
+# Spark 4.2, from OffsetSeqLog.add and CommitLog.add.
+_PLANNED_TWICE = re.compile(r"\[CONCURRENT_STREAM_LOG_UPDATE\].*?detected for (\d+)")
+
 
 def from_spark(error: BaseException) -> OnceflowError | None:
     """Our error inside one of Spark's, or None when there is none."""
     if isinstance(error, OnceflowError):
         return error
     text = str(error)
-    found = malformed_from(text) or data_lost_from(text)
+    found = malformed_from(text) or data_lost_from(text) or _planned_twice(text)
     if found is not None:
         return found
     match = _OURS.search(text)
@@ -43,6 +46,21 @@ def from_spark(error: BaseException) -> OnceflowError | None:
     if match is None or not isinstance(kind, type) or not issubclass(kind, OnceflowError):
         return None
     return kind(match[2].strip())
+
+
+def _planned_twice(text: str) -> OnceflowError | None:
+    """Two drivers planned one epoch at the same moment: Spark ends the one whose offsets/N came second."""
+    found = _PLANNED_TWICE.search(text)
+    if found is None:
+        return None
+    return EpochFailedError(
+        f"epoch {found[1]} was planned by another driver on this checkpoint at the same moment",
+        harmless="always for the data: nothing of it is decided. It happens to the newer of two starts as well, when "
+        "the older one plans its last epoch before it learns that it was replaced",
+        cause="two starts of one job at the same time: a supervisor that starts too early, or a forgotten terminal",
+        action="start the job again, once; it runs the epoch as planned",
+        epoch=int(found[1]),
+    )
 
 
 def from_failure(failure: Failure, cause: BaseException | None, checkpoint: str, evidence: str) -> OnceflowError:
