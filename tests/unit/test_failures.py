@@ -5,7 +5,7 @@ from onceflow.runtime.failures import from_spark
 
 SPARK_4_2 = (
     "[STREAM_FAILED] Query [id = 403c74e3, runId = c8947331] terminated with exception: "
-    "[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log. Multiple streaming jobs detected for 17. SQLSTATE: 40000"
+    "[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log. Multiple streaming jobs detected for 17."
 )
 
 
