@@ -33,6 +33,7 @@ three times as long to hand the rows over, even where it was null throughout.
 """
 
 _STATISTICS_WITHIN_S = 30.0
+_KNOWN_WITHIN_S = 1.0
 _ANY_PARTITION = -1
 
 
@@ -107,11 +108,25 @@ class TransactionWriter(Writer):
             }
         )
         try:
+            self._wait_for_a_known_broker()
             self._producer.init_transactions(min(60.0, self._timeout_s))
             self._producer.begin_transaction()
             self._begun = True
         except KafkaException as error:
             raise self._failed("could not begin a transaction", error) from error
+
+    def _wait_for_a_known_broker(self) -> None:
+        """Look, for a moment, until librdkafka is connected and has the brokers' numbers.
+
+        ``init_transactions`` before that finds no broker to ask, or is told of a coordinator whose number it does not
+        know yet; librdkafka (2.16) then sleeps on a timer of 500 ms.
+        """
+        deadline = time.monotonic() + _KNOWN_WITHIN_S
+        while time.monotonic() < deadline:
+            self._producer.poll(0.05)
+            brokers = json.loads(self._statistics)["brokers"].values() if self._statistics else ()
+            if any(broker["nodeid"] >= 0 and broker["state"] == "UP" for broker in brokers):
+                return
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Produce the rows. The last one is held back, so that it can carry the witness's callback."""
