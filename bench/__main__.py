@@ -28,25 +28,31 @@ def main() -> int:
         print(why, file=sys.stderr)
     if absent:
         return 1
-    began = datetime.now(UTC)
-    results: dict[str, Any] = {
-        "made": began.isoformat(timespec="seconds"),
-        "arguments": {**vars(asked), "output": asked.output.name},
-        "machine": machine.machine() | {"load_before": machine.load()},
-        "versions": machine.versions(),
-        "seed": asked.seed,
-    }
-    asked.output.parent.mkdir(parents=True, exist_ok=True)
+    results = _begun(asked)
+    arguments = {name: value for name, value in vars(asked).items() if name not in ("output", "parts")}
     with stage() as here:
         for part in asked.parts:
             print(f"== {part}", flush=True)
+            made = {"at": datetime.now(UTC).isoformat(timespec="seconds"), "load_before": machine.load()}
             results |= _PARTS[part](here, asked, systems)
+            results["parts"][part] = made | {"arguments": arguments}
             results["ratios"] = ratios(results)
             # After each part: an hour of runs must not be lost with the last of them.
             asked.output.write_text(json.dumps(results, indent=1) + "\n")
     _print(results)
     print(f"\n{asked.output}")
     return 1 if void(results) else 0
+
+
+def _begun(asked: argparse.Namespace) -> dict[str, Any]:
+    """Results without the parts that are asked for; the others stay if they are of this machine and these versions."""
+    head = {"machine": machine.machine(), "versions": machine.versions(), "seed": asked.seed}
+    asked.output.parent.mkdir(parents=True, exist_ok=True)
+    if asked.output.exists():
+        found: dict[str, Any] = json.loads(asked.output.read_text())
+        if "parts" in found and all(found.get(name) == value for name, value in head.items()):
+            return found
+    return head | {"parts": {}}
 
 
 def _throughput(here: Stage, asked: argparse.Namespace, systems: list[System]) -> dict[str, Any]:

@@ -29,6 +29,11 @@ settings = {
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # Also onceflow's defaults; both help Spark's own sink as well.
+    "spark.driver.defaultJavaOptions": "-XX:+UseParallelGC",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
     **told["spark"],
 }
 builder = SparkSession.builder.appName(f"bench-{told['work']}")
