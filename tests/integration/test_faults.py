@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from onceflow.testing.processes import kill_tree
+from onceflow.testing.processes import descendants, kill_tree
 from tests.integration.harness import Pipeline, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -148,5 +148,37 @@ def test_a_signal_ends_a_job_at_a_clean_point(pipeline, processes, number):
     assert pipeline.open_transactions() == []
     assert len(pipeline.read()) < len(pipeline.sent), "the signal came too late to prove anything"
     pipeline.per_epoch = 10_000
+    pipeline.run_well()
+    pipeline.check()
+
+
+def test_a_signal_ends_a_job_that_is_still_starting(pipeline, processes):
+    """G1: while Spark starts there is nothing to finish; the job ends with 128 + SIGTERM and the next start begins."""
+    pipeline.send(1_000)
+    process = pipeline.start(UNTIL="stopped")
+    processes.append(process)
+    wait_until(lambda: descendants(process.pid), what="Java's process")
+    process.send_signal(signal.SIGTERM)
+    ended = pipeline.end(process, 30)
+    assert ended.code == 128 + signal.SIGTERM, ended.log
+    assert not pipeline.checkpoint.exists() or pipeline.decisions() == []
+    pipeline.run_well()
+    pipeline.check()
+
+
+def test_a_signal_ends_a_job_whose_broker_is_silent(pipeline, processes, broker):
+    """G1: a frozen broker answers nothing, and Spark's source waits for it; the job ends all the same."""
+    pipeline.send(1_000)
+    process = pipeline.start(UNTIL="stopped")
+    processes.append(process)
+    wait_until(lambda: committed_epochs(pipeline) >= 1, what="an epoch")
+    broker.pause()
+    try:
+        process.send_signal(signal.SIGTERM)
+        ended = pipeline.end(process, 30)
+    finally:
+        broker.resume()
+    assert ended.code == 128 + signal.SIGTERM, ended.log
+    pipeline.send(1_000)
     pipeline.run_well()
     pipeline.check()
