@@ -2,9 +2,9 @@
 
 import pytest
 
-from onceflow.runtime.session import _has_chosen_collector
+from onceflow.runtime.session import _JAVA_IS_TOLD_BY, _has_chosen_collector
 
-NAMES = ("SPARK_CONF_DIR", "SPARK_HOME", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
+NAMES = ("SPARK_CONF_DIR", "SPARK_HOME", *_JAVA_IS_TOLD_BY)
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +20,14 @@ def test_a_collector_is_chosen_only_where_nobody_else_chose_one(monkeypatch):
     assert _has_chosen_collector({"spark.driver.extraJavaOptions": "-Da=b -XX:+UseZGC"})
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Xmx1g")
     assert not _has_chosen_collector({})
-    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseSerialGC")
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "@options.txt")
+    assert _has_chosen_collector({})
+
+
+@pytest.mark.parametrize("name", _JAVA_IS_TOLD_BY)
+def test_every_variable_that_java_or_spark_reads_counts(monkeypatch, name):
+    """Each of them reaches Java's command line."""
+    monkeypatch.setenv(name, "-XX:+UseSerialGC")
     assert _has_chosen_collector({})
 
 

@@ -29,8 +29,8 @@ from onceflow.twophase.messages import Failure, FailureKind
 
 _OURS = re.compile(r"onceflow\.errors\.(\w+Error): (.*?)(?=\n\s*at |\n\n|\nDriver stacktrace|\Z)", re.DOTALL)
 
-# Spark 4.2, from OffsetSeqLog.add and CommitLog.add.
-_PLANNED_TWICE = re.compile(r"\[CONCURRENT_STREAM_LOG_UPDATE\].*?detected for (\d+)")
+# What Spark 4.2 says when offsets/N or commits/N is there already, or comes to be there while it writes its own.
+_TWO_DRIVERS = re.compile(r"\[CONCURRENT_STREAM_LOG_UPDATE\]|Multiple streaming queries are concurrently using")
 
 
 def from_spark(error: BaseException) -> OnceflowError | None:
@@ -38,7 +38,7 @@ def from_spark(error: BaseException) -> OnceflowError | None:
     if isinstance(error, OnceflowError):
         return error
     text = str(error)
-    found = malformed_from(text) or data_lost_from(text) or _planned_twice(text)
+    found = malformed_from(text) or data_lost_from(text) or _two_drivers(text)
     if found is not None:
         return found
     match = _OURS.search(text)
@@ -48,18 +48,16 @@ def from_spark(error: BaseException) -> OnceflowError | None:
     return kind(match[2].strip())
 
 
-def _planned_twice(text: str) -> OnceflowError | None:
-    """Two drivers planned one epoch at the same moment: Spark ends the one whose offsets/N came second."""
-    found = _PLANNED_TWICE.search(text)
-    if found is None:
+def _two_drivers(text: str) -> OnceflowError | None:
+    """Two drivers recorded one epoch at the same moment: Spark ends the one that came second."""
+    if _TWO_DRIVERS.search(text) is None:
         return None
     return EpochFailedError(
-        f"epoch {found[1]} was planned by another driver on this checkpoint at the same moment",
-        harmless="always for the data: nothing of it is decided. It happens to the newer of two starts as well, when "
-        "the older one plans its last epoch before it learns that it was replaced",
+        "another driver of this job was at work on this checkpoint at the same moment",
+        harmless="always for the data: nothing is lost or doubled. It can end the newer of two starts as well, when the "
+        "older one plans its last epoch before it learns that it was replaced",
         cause="two starts of one job at the same time: a supervisor that starts too early, or a forgotten terminal",
-        action="start the job again, once; it runs the epoch as planned",
-        epoch=int(found[1]),
+        action="start the job again, once; it goes on from what is decided",
     )
 
 

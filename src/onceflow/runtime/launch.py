@@ -169,8 +169,13 @@ def launch(session: SparkSession, result: object, sinks: Sequence[Sink], plan: P
         sources = _sources(kafka_sources(outputs.query))
         driver = _take_over(outputs.sinks, taking_part, sources, folder, uri, ",".join(sorted(systems)), plan)
         progress = Progress(plan.name, driver.reports, sources)
-        progress.listen(session)
-        query = _start(outputs, driver, uri, plan)
+        try:
+            progress.listen(session)
+            query = _start(outputs, driver, uri, plan)
+        except BaseException:
+            progress.close()
+            driver.close()
+            raise
         progress.watch(str(query.runId))
     except BaseException:
         for sink in outputs.sinks:

@@ -109,7 +109,7 @@ class Outputs:
 
     def _encode(self, frame: DataFrame, indexes: Sequence[int]) -> DataFrame:
         structs = frame.select(*(F.struct(*self.sinks[i].columns(frame.columns)).alias(_tag(i)) for i in indexes))
-        return structs.select(*(_with_digest(structs, _tag(i)) for i in indexes))
+        return structs.select(*(_with_digest(structs, _tag(i), self.sinks[i].destination) for i in indexes))
 
 
 def kafka_sources(frame: DataFrame) -> Iterator[Mapping[str, str]]:
@@ -222,12 +222,12 @@ def _nodes(plan: Any) -> Iterator[Any]:
         yield from _nodes(child)
 
 
-def _with_digest(frame: DataFrame, tag: str) -> Column:
-    """The struct with the hash of its fields, each with its null flag: xxhash64 alone passes over nulls."""
+def _with_digest(frame: DataFrame, tag: str, destination: str) -> Column:
+    """The struct with the hash of destination and fields, each with its null flag: xxhash64 alone passes over nulls."""
     struct = frame.schema[tag].dataType
     if not isinstance(struct, StructType):
         raise TypeError(f"{tag} is no struct")
-    hashed: list[Column] = []
+    hashed: list[Column] = [F.lit(destination)]
     for field in struct.fields:
         value = F.col(tag)[field.name]
         nested = isinstance(field.dataType, ArrayType | MapType | StructType)

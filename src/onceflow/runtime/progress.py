@@ -84,7 +84,7 @@ class Progress:
         if self._manager is not None:
             with contextlib.suppress(Exception):  # the session may be gone
                 self._manager.removeListener(self._listener)
-        for client in self._clients.values():
+        for client in list(self._clients.values()):
             client.close()
 
     def _publish(self, positions: list[dict[offsets.Partition, int]]) -> None:

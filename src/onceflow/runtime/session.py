@@ -9,8 +9,10 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+import pyspark
 from pyspark.sql import SparkSession
 
 from onceflow.checkpoint.spark_checkpoint import SparkCheckpoint
@@ -39,7 +41,8 @@ PINNED: Mapping[str, str] = {
 DEFAULTS: Mapping[str, str] = {
     # Rows go to the Python workers in Arrow batches. After every row Spark (4.2) adds up the size of the batch's
     # buffers, to keep it below maxBytesPerBatch; without the limit the same rows took a fifth less time. A batch is
-    # then bounded by rows alone, so they are fewer than Spark's 10,000: of records of 100 kB, 200 MB.
+    # then bounded by rows alone, so they are fewer than Spark's 10,000: 200 MB in each task with records of 100 kB.
+    # Whoever writes records of a megabyte sets one of the two lower.
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
     # offsets/N and commits/N: the same files by the same rename(2), on a local or shared POSIX file system. The
@@ -49,6 +52,14 @@ DEFAULTS: Mapping[str, str] = {
     ),
 }
 """What a session that onceflow makes begins with; the user's settings go before."""
+
+_JAVA_IS_TOLD_BY = (
+    "JAVA_TOOL_OPTIONS",
+    "JDK_JAVA_OPTIONS",
+    "_JAVA_OPTIONS",
+    "SPARK_SUBMIT_OPTS",
+    "PYSPARK_SUBMIT_ARGS",
+)
 
 
 def make_session(name: str, spark: Mapping[str, str]) -> SparkSession:
@@ -71,12 +82,16 @@ def make_session(name: str, spark: Mapping[str, str]) -> SparkSession:
     crash.announce_driver()
     builder = SparkSession.builder.appName(name)
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    settings = dict(PINNED) | dict(DEFAULTS) | dict(spark)
+    settings = dict(PINNED) | dict(spark)
     if not submitted:
         _local_defaults(settings)
     for key, value in settings.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
+    told = session.sparkContext.getConf()
+    for key, value in DEFAULTS.items():
+        if not told.contains(key):  # neither by the user nor by spark-submit or spark-defaults.conf
+            session.conf.set(key, value)
     if not submitted:
         # Spark's warnings about triggers and AQE would bury the epochs' lines; errors stay.
         session.sparkContext.setLogLevel("ERROR")
@@ -105,11 +120,15 @@ def _local_defaults(settings: dict[str, str]) -> None:
 
 def _has_chosen_collector(settings: Mapping[str, str]) -> bool:
     """Whether Java is told of a garbage collector elsewhere, or may be: with two of them it does not start."""
-    if "SPARK_CONF_DIR" in os.environ or "SPARK_HOME" in os.environ:
+    if (
+        "SPARK_CONF_DIR" in os.environ
+        or "SPARK_HOME" in os.environ
+        or (Path(pyspark.__file__).parent / "conf").exists()
+    ):
         return True  # a Spark with settings of its own
-    told = [os.environ.get(name, "") for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")]
+    told = [os.environ.get(name, "") for name in _JAVA_IS_TOLD_BY]
     told += [value for name, value in settings.items() if name.endswith("JavaOptions")]
-    return any("GC" in text for text in told)
+    return any("GC" in text or "@" in text for text in told)  # @: a file of options
 
 
 def require_session(session: Any) -> None:

@@ -158,10 +158,13 @@ class Sink(ABC):
     Attributes:
         name: Unique within the job; part of transactional ids and of the journal.
         guarantee: What is promised.
+        destination: Where all rows go that name no place of their own. It is hashed into each row's digest: what was
+            decided for one place is never written again, in part, to another.
     """
 
     name: str
     guarantee: Guarantee
+    destination: str = ""
 
     @property
     def participates(self) -> bool:

@@ -116,7 +116,7 @@ class KafkaSink(Sink):
         producer: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self.cluster = cluster
-        self.topic = topic
+        self.topic = self.destination = topic
         self.name = name or topic
         self.guarantee = _guarantee(guarantee)
         self._key = () if key is None else (key,) if isinstance(key, str) else tuple(key)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 COLUMNS = ("value", "key", "partition", "topic", "headers", "timestamp")
-"""What a writer gets of each row: binary or null, binary or null, int or null, string, array or null, ms or null.
+"""What a writer gets of each row: binary, binary, int, string, array, ms; each may be null.
 
 All but ``value`` may be missing. Whoever has no use for a column leaves it out: a list column alone made Spark 4.2 take
 three times as long to hand the rows over, even where it was null throughout.
@@ -112,8 +112,9 @@ class TransactionWriter(Writer):
             self._producer.init_transactions(min(60.0, self._timeout_s))
             self._producer.begin_transaction()
             self._begun = True
-        except KafkaException as error:
-            raise self._failed("could not begin a transaction", error) from error
+        except (KafkaException, SystemError) as error:
+            fatal = error.__cause__ if isinstance(error.__cause__, KafkaException) else error
+            raise self._failed("could not begin a transaction", fatal) from error
 
     def _wait_for_a_known_broker(self) -> None:
         """Look, for a moment, until librdkafka is connected and has the brokers' numbers.
@@ -136,7 +137,7 @@ class TransactionWriter(Writer):
             if self._held is not None:
                 self._produced += _produce(self._producer, self._topic, self._held)
             self._produced += _produce(self._producer, self._topic, rows.slice(0, len(rows) - 1))
-            self._held = rows.slice(len(rows) - 1)
+            self._held = rows.take([len(rows) - 1])  # a copy: a slice would hold the whole batch in memory
             self._producer.poll(0)
 
     def prepare(self) -> Mapping[str, Any]:
