@@ -54,8 +54,8 @@ def _two_drivers(text: str) -> OnceflowError | None:
         return None
     return EpochFailedError(
         "another driver of this job was at work on this checkpoint at the same moment",
-        harmless="always for the data: nothing is lost or doubled. It can end the newer of two starts as well, when the "
-        "older one plans its last epoch before it learns that it was replaced",
+        harmless="always for the data: nothing is lost or doubled. It can end the newer of two starts as well, when "
+        "the older one plans its last epoch before it learns that it was replaced",
         cause="two starts of one job at the same time: a supervisor that starts too early, or a forgotten terminal",
         action="start the job again, once; it goes on from what is decided",
     )
