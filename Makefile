@@ -9,7 +9,7 @@ SETUP := $(VENV)/.ready
 .DEFAULT_GOAL := help
 SEED ?=
 SEEDS ?=
-.PHONY: help setup jars demo test test-fast simulate bench bench-page peer-expiry lint types format diagram lock clean bench bench-page peer-expiry
+.PHONY: help setup jars demo test test-fast simulate bench bench-page peer-expiry lint types format diagram lock clean
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

@@ -126,11 +126,7 @@ def _prepared(stage: Stage, system: System, interval: int) -> tuple[str, Assignm
 
 
 def _started(traffic: Traffic, process: Process) -> str | None:
-    began = time.monotonic()
-    while not traffic.wait_for(1, 0.2):
-        if time.monotonic() - began > _START_S or not process.running():
-            return f"nothing was seen: ...{process.tail()}"
-    return None
+    return None if traffic.wait_for_first(process.running, _START_S) else f"nothing was seen: ...{process.tail()}"
 
 
 def _said(run: dict[str, Any], fields: Sequence[str]) -> str:

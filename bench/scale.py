@@ -177,7 +177,6 @@ def _start(stage: Stage, assignment: Assignment) -> dict[str, Any]:
         stage.run(ALL["onceflow"], assignment) as process,
     ):
         began = time.monotonic()
-        while not traffic.wait_for(1, 0.2):
-            if time.monotonic() - began > _PATIENCE_S or not process.running():
-                return {"start_s": None, "void": f"it did not start: ...{process.tail()}"}
+        if not traffic.wait_for_first(process.running, _PATIENCE_S):
+            return {"start_s": None, "void": f"it did not start: ...{process.tail()}"}
         return {"start_s": round(time.monotonic() - began, 2), "void": None}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
@@ -69,6 +70,14 @@ class Traffic:
             if time.monotonic() > deadline:
                 return False
             time.sleep(0.01)
+        return True
+
+    def wait_for_first(self, running: Callable[[], bool], seconds: float) -> bool:
+        """Wait until a record was seen; False when time is over or what should show it has ended."""
+        deadline = time.monotonic() + seconds
+        while not self.wait_for(1, 0.2):
+            if time.monotonic() > deadline or not running():
+                return False
         return True
 
     def finish(self, seconds: float) -> str | None:

@@ -116,9 +116,9 @@ def line(report: EpochReport, records_in: int, duration_ms: int, lag: int) -> st
 def _position(source: Mapping[str, Any]) -> tuple[dict[offsets.Partition, int], dict[offsets.Partition, int]]:
     """Where a source stands after the epoch, and what the topic held when the epoch was planned."""
     try:
-        at = offsets.from_json(json.dumps(source["endOffset"]))
-        latest = offsets.from_json(json.dumps(source["latestOffset"])) if source.get("latestOffset") else at
-    except (OnceflowError, KeyError):
+        at = offsets.flat(source["endOffset"])
+        latest = offsets.flat(source["latestOffset"]) if source.get("latestOffset") else at
+    except (KeyError, ValueError, TypeError, AttributeError):
         return {}, {}  # not a Kafka source
     return at, latest
 

@@ -81,7 +81,7 @@ class TransactionWriter(Writer):
     """
 
     def __init__(self, transactional_id: str, topic: str, config: Mapping[str, Any], timeout_ms: int) -> None:
-        from confluent_kafka import KafkaException, Producer  # noqa: PLC0415 - only in a worker
+        from confluent_kafka import Producer  # noqa: PLC0415 - only in a worker
 
         self._name = transactional_id
         self._topic = topic
@@ -107,14 +107,11 @@ class TransactionWriter(Writer):
                 "enable.sparse.connections": False,
             }
         )
-        try:
+        with self._explained("could not begin a transaction"):
             self._wait_for_a_known_broker()
             self._producer.init_transactions(min(60.0, self._timeout_s))
             self._producer.begin_transaction()
             self._begun = True
-        except (KafkaException, SystemError) as error:
-            fatal = error.__cause__ if isinstance(error.__cause__, KafkaException) else error
-            raise self._failed("could not begin a transaction", fatal) from error
 
     def _wait_for_a_known_broker(self) -> None:
         """Look, for a moment, until librdkafka is connected and has the brokers' numbers.
@@ -179,7 +176,7 @@ class TransactionWriter(Writer):
                 producer.close()
 
     @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _explained(self, why: str = "librdkafka gave up") -> Iterator[None]:
         """Turn what librdkafka raises into our error.
 
         A fatal error (fenced by a newer producer, for one) comes out of ``poll`` and ``flush``; when another callback
@@ -191,7 +188,7 @@ class TransactionWriter(Writer):
             yield
         except (KafkaException, SystemError) as error:
             fatal = error.__cause__ if isinstance(error.__cause__, KafkaException) else error
-            raise self._failed("librdkafka gave up", fatal) from error
+            raise self._failed(why, fatal) from error
 
     def _proof(self) -> list[tuple[str, int]]:
         """The partitions written, after the statistics have proven that all records are in the log."""
@@ -279,7 +276,7 @@ class PlainWriter(Writer):
         self._refused = 0
         self._first = ""
         self._count = 0
-        # Only failures are reported, so a callback on every record costs nothing while all goes well.
+        # One callback for all records, and only failures are reported: while all goes well it is never called.
         more = {"enable.idempotence": checked, "delivery.report.only.error": True, "on_delivery": self._on_refused}
         self._producer = Producer(dict(config) | more)
 
