@@ -29,8 +29,9 @@ settings = {
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    # Also onceflow's defaults; both help Spark's own sink as well.
-    "spark.driver.defaultJavaOptions": "-XX:+UseParallelGC",
+    # Also onceflow's defaults; all of them help Spark's own sink as well.
+    "spark.driver.memory": "2g",
+    "spark.driver.defaultJavaOptions": "-XX:+UseParallelGC -XX:+UseTransparentHugePages",
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),

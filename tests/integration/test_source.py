@@ -239,15 +239,38 @@ MALFORMED = [
     b'{"b":"\xff"}',
     '{"a":9999999999}',
 ]
-GOOD = ['{"a":1,"b":"x","c":9}', "{}", '{"a":null}']
+GOOD = {
+    '{"a":1,"b":"x","c":9}': (1, "x"),
+    "{}": (None, None),
+    '{"a":null}': (None, None),
+    '{"b":"\ufffd"}': (None, "\ufffd"),
+    b'{"a":2,"c":"\xff"}': (2, None),
+}
 
 
 def test_what_is_malformed(spark, cluster, new_topic, produce, checkpoint):
-    """Wrong types, cut objects, other JSON, bytes that are no UTF-8, tombstones; missing fields are none of it."""
+    """Wrong types, cut objects, other JSON, bytes that are no UTF-8, tombstones; missing and ignored fields are not."""
     topic = new_topic()
-    produce(topic, GOOD + MALFORMED)
+    produce(topic, [*GOOD, *MALFORMED])
     frame = KafkaSource(cluster, topic, value=Json("a int, b string"), on_malformed="skip").load(spark)
-    assert [tuple(row) for row in drain(frame, checkpoint)] == [(1, "x"), (None, None), (None, None)]
+    assert [tuple(row) for row in drain(frame, checkpoint)] == list(GOOD.values())
+
+
+@pytest.mark.parametrize(
+    "kind", ["array<string>", "map<string,int>", "struct<x:string>", "string collate UTF8_LCASE", "variant"]
+)
+def test_bytes_that_are_not_utf8_are_found_deeper_down(spark, cluster, new_topic, produce, checkpoint, kind):
+    """from_json replaces them without a word, whatever the type that holds the text."""
+    topic = new_topic()
+    records = {
+        "array<string>": '{"a":["?"]}',
+        "map<string,int>": '{"a":{"?":1}}',
+        "struct<x:string>": '{"a":{"x":"?"}}',
+    }
+    record = records.get(kind, '{"a":"?"}')
+    produce(topic, [record.encode().replace(b"?", b"\xff"), record])
+    source = KafkaSource(cluster, topic, value=Json(f"a {kind}"), on_malformed="skip")
+    assert len(drain(source.load(spark).selectExpr("to_json(struct(a)) AS a"), checkpoint)) == 1
 
 
 def test_text_and_raw(spark, cluster, new_topic, produce, checkpoint):

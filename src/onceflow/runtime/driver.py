@@ -95,7 +95,7 @@ class Driver:
         identity: Whose checkpoint it is.
         journal: The checkpoint's journal; only this object appends to it.
         checkpoint: Spark's side of the checkpoint.
-        sinks: All sinks of the job, in the order of the plan's struct columns.
+        sinks: All sinks of the job, in the order of the plan's columns.
         committers: The committer of each sink that takes part in the decision, by name.
         uri: The checkpoint's URI, for messages.
         topics: The source topics' ids, as pairs, for the start record.

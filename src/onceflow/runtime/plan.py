@@ -2,23 +2,24 @@
 
 Must not know: the journal, any particular sink.
 
-Several outputs share one epoch and one decision by being one query: a union of rows with one struct column for each
-sink, null in the rows of the others. Each branch reads its source on its own.
+Several outputs share one epoch and one decision by being one query: a union of rows with columns for each sink, null in
+the rows of the others. Each branch reads its source on its own.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
-from pyspark.sql.types import ArrayType, MapType, StructType
+from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 
 from onceflow.errors import ConfigurationError, RefusedSettingError
 from onceflow.sink.contract import Sink
-from onceflow.sink.shard import DIGEST
+from onceflow.sink.shard import DIGEST, column_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -87,29 +88,29 @@ class Outputs:
         """The one streaming DataFrame to start: what ``sink.shard.Task`` gets of each row."""
 
     def _encoded(self, frames: list[DataFrame]) -> DataFrame:
-        """One branch for each different frame: the structs of its own sinks, null for the others'."""
+        """One branch for each different frame: the columns of its own sinks, null for the others'."""
         distinct = list({id(frame): frame for frame in frames}.values())
-        own = [[i for i, frame in enumerate(frames) if frame is one] for one in distinct]
-        branches = [self._encode(frame, indexes) for frame, indexes in zip(distinct, own, strict=True)]
-        types = {
-            i: branch.schema[_tag(i)].dataType for branch, indexes in zip(branches, own, strict=True) for i in indexes
-        }
-        query: DataFrame | None = None
-        for branch, indexes in zip(branches, own, strict=True):
-            full = branch.select(
-                *(
-                    F.col(_tag(i)) if i in indexes else F.lit(None).cast(types[i]).alias(_tag(i))
-                    for i in range(len(frames))
-                )
+        branches = [self._encode(one, [i for i, frame in enumerate(frames) if frame is one]) for one in distinct]
+        if len(branches) == 1:
+            return branches[0]
+        types = {field.name: field.dataType for branch in branches for field in branch.schema}
+        full = [
+            branch.select(
+                *(name if name in branch.columns else F.lit(None).cast(types[name]).alias(name) for name in types)
             )
-            query = full if query is None else query.unionByName(full)
-        if query is None:
-            raise AssertionError("there is at least one frame")
-        return query
+            for branch in branches
+        ]
+        return reduce(DataFrame.unionByName, full)
 
     def _encode(self, frame: DataFrame, indexes: Sequence[int]) -> DataFrame:
-        structs = frame.select(*(F.struct(*self.sinks[i].columns(frame.columns)).alias(_tag(i)) for i in indexes))
-        return structs.select(*(_with_digest(structs, _tag(i), self.sinks[i].destination) for i in indexes))
+        # Flat, and in two steps: Spark makes one projection of both, and hands the fields of a struct to Arrow one
+        # object at a time.
+        columns = {i: self.sinks[i].columns(frame.columns) for i in indexes}
+        fields = {i: frame.select(*columns[i]).schema.fields for i in indexes}
+        rows = frame.select(*(column for i in indexes for column in columns[i]))
+        rows = rows.toDF(*(column_name(i, field.name) for i in indexes for field in fields[i]))
+        digests = (_digest(i, fields[i], self.sinks[i].destination) for i in indexes)
+        return rows.select("*", *digests)
 
 
 def kafka_sources(frame: DataFrame) -> Iterator[Mapping[str, str]]:
@@ -222,18 +223,11 @@ def _nodes(plan: Any) -> Iterator[Any]:
         yield from _nodes(child)
 
 
-def _with_digest(frame: DataFrame, tag: str, destination: str) -> Column:
-    """The struct with the hash of destination and fields, each with its null flag: xxhash64 alone passes over nulls."""
-    struct = frame.schema[tag].dataType
-    if not isinstance(struct, StructType):
-        raise TypeError(f"{tag} is no struct")
+def _digest(i: int, fields: Sequence[StructField], destination: str) -> Column:
+    """The hash of destination and fields, each with its null flag: xxhash64 alone passes over nulls."""
     hashed: list[Column] = [F.lit(destination)]
-    for field in struct.fields:
-        value = F.col(tag)[field.name]
+    for field in fields:
+        value = F.col(column_name(i, field.name))
         nested = isinstance(field.dataType, ArrayType | MapType | StructType)
         hashed += [F.to_json(value) if nested else value, value.isNull()]
-    return F.col(tag).withField(DIGEST, F.xxhash64(*hashed)).alias(tag)
-
-
-def _tag(i: int) -> str:
-    return f"output_{i}"
+    return F.xxhash64(*hashed).alias(column_name(i, DIGEST))

@@ -32,6 +32,9 @@ All but ``value`` may be missing. Whoever has no use for a column leaves it out:
 three times as long to hand the rows over, even where it was null throughout.
 """
 
+# Making statistics costs librdkafka a fifth of a millisecond. A shard of few rows waits for them, so they come often;
+# one whose first batch is full already writes for long, and would make hundreds that nobody reads.
+_OFTEN_MS, _SELDOM_MS, _MANY_ROWS = 5, 25, 2000
 _STATISTICS_WITHIN_S = 30.0
 _KNOWN_WITHIN_S = 1.0
 _ANY_PARTITION = -1
@@ -81,10 +84,10 @@ class TransactionWriter(Writer):
     """
 
     def __init__(self, transactional_id: str, topic: str, config: Mapping[str, Any], timeout_ms: int) -> None:
-        from confluent_kafka import Producer  # noqa: PLC0415 - only in a worker
-
         self._name = transactional_id
         self._topic = topic
+        self._config = config
+        self._timeout_ms = timeout_ms
         self._timeout_s = timeout_ms / 1000
         self._statistics = ""
         self._statistics_seen = 0
@@ -94,13 +97,19 @@ class TransactionWriter(Writer):
         self._witness: tuple[str, int, int] | None = None
         self._begun = False
         self._identity: tuple[int, int] | None = None
+        self._producer: Any = None
+
+    def _begin(self, first_rows: int) -> None:
+        """Open the producer and begin the transaction, knowing how many rows come at once."""
+        from confluent_kafka import Producer  # noqa: PLC0415 - only in a worker
+
         self._producer = Producer(
-            dict(config)
+            dict(self._config)
             | {
-                "transactional.id": transactional_id,
-                "transaction.timeout.ms": timeout_ms,
+                "transactional.id": self._name,
+                "transaction.timeout.ms": self._timeout_ms,
                 # The producer id and epoch, and the proof, come by statistics; nothing else says them.
-                "statistics.interval.ms": 5,
+                "statistics.interval.ms": _OFTEN_MS if first_rows < _MANY_ROWS else _SELDOM_MS,
                 "stats_cb": self._on_statistics,
                 "error_cb": self._on_error,
                 # With the default librdkafka waits on a timer for the coordinator's connection: 60 to 510 ms.
@@ -130,6 +139,8 @@ class TransactionWriter(Writer):
         """Produce the rows. The last one is held back, so that it can carry the witness's callback."""
         if not len(rows):
             return
+        if self._producer is None:
+            self._begin(len(rows))
         with self._explained():
             if self._held is not None:
                 self._produced += _produce(self._producer, self._topic, self._held)
@@ -158,7 +169,7 @@ class TransactionWriter(Writer):
             raise self._failed(f"the last record's offset is not known: {self._witness}")
         topic, partition, offset = self._witness
         producer_id, producer_epoch = self._identity or (-1, -1)
-        del self._producer  # no close(): that would abort what has just been prepared
+        self._producer = None  # no close(): that would abort what has just been prepared
         return {
             "id": self._name,
             "producer_id": producer_id,
@@ -169,11 +180,10 @@ class TransactionWriter(Writer):
 
     def abort(self) -> None:
         """Abort the transaction by closing the producer; one that was fenced has nothing left to abort."""
-        producer = getattr(self, "_producer", None)
-        if producer is not None:
+        if self._producer is not None:
             with contextlib.suppress(Exception), warnings.catch_warnings(action="ignore"):
-                producer.purge()
-                producer.close()
+                self._producer.purge()
+                self._producer.close()
 
     @contextlib.contextmanager
     def _explained(self, why: str = "librdkafka gave up") -> Iterator[None]:

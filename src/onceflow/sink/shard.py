@@ -1,13 +1,13 @@
 """The task's side of an epoch: one Spark task's share of every sink's output.
 
 Must not know: any particular sink, the journal, the driver. It runs in Spark's Python workers, gets Arrow batches with
-one struct column for each sink (null where a row is not for that sink), and hands back one committable for each.
+each sink's columns (null where a row is not for that sink), and hands back one committable for each.
 """
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,10 +21,15 @@ if TYPE_CHECKING:
 RESULT_SCHEMA = "committable string"
 """What each task returns: one row for each sink, ``Committable.dumps``."""
 
-DIGEST = "digest"
-"""The last field of each sink's struct: a 64-bit hash of the row as the sink gets it."""
+DIGEST = "onceflow_digest"
+"""The last of each sink's columns: a 64-bit hash of the row as the sink gets it; null where it does not."""
 
 _WRAP = (1 << 64) - 1
+
+
+def column_name(output: int, name: str) -> str:
+    """What a sink's column is called among those of all sinks of the job."""
+    return f"output_{output}_{name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +45,7 @@ class Task:
     """What runs in every task of an epoch's plan; a callable for ``DataFrame.mapInArrow``.
 
     Attributes:
-        outputs: The sinks, in the order of the struct columns.
+        outputs: The sinks, by the numbers of their columns (``column_name``).
         run: Which run of which epoch.
         write: False: write nothing, only count and digest.
         silent: Participants that write nothing although ``write`` is true.
@@ -71,8 +76,8 @@ class Task:
         parts = [_Part(output, shard, self._is_silent(output.sink, shard.number)) for output in self.outputs]
         try:
             for batch in batches:
-                for part, column in zip(parts, batch.columns, strict=True):
-                    part.write(column)
+                for i, part in enumerate(parts):
+                    part.write(_columns_of(i, batch))
             crash.reach("D2", shard.run.epoch)
             committables = [part.prepare() for part in parts]
             crash.reach("D3", shard.run.epoch)
@@ -113,19 +118,18 @@ class _Part:
         self._rows = 0
         self._digest = 0
 
-    def write(self, structs: pa.StructArray) -> None:
-        if structs.null_count:
-            structs = structs.drop_null()
-        if not len(structs):
+    def write(self, rows: pa.RecordBatch) -> None:
+        if rows.column(DIGEST).null_count:
+            rows = rows.filter(rows.column(DIGEST).is_valid())
+        if not len(rows):
             return
-        fields = structs.flatten()
-        self._rows += len(structs)
-        self._digest = (self._digest + wrapping_sum(fields[-1])) & _WRAP
+        self._rows += len(rows)
+        self._digest = (self._digest + wrapping_sum(rows.column(DIGEST))) & _WRAP
         if self._silent:
             return
         if self._writer is None:
             self._writer = self._output.open(self._shard)
-        self._writer.write(_batch_of(structs.type, fields[:-1]))
+        self._writer.write(rows.drop_columns([DIGEST]))
 
     def prepare(self) -> Committable:
         transaction = None if self._writer is None else self._writer.prepare()
@@ -145,10 +149,11 @@ def wrapping_sum(hashes: pa.Array) -> int:
     return int(pc.sum(hashes).as_py() or 0) & _WRAP
 
 
-def _batch_of(struct: pa.StructType, fields: Sequence[pa.Array]) -> pa.RecordBatch:
-    import pyarrow as pa  # noqa: PLC0415 - only in a worker
-
-    return pa.RecordBatch.from_arrays(list(fields), names=[struct.field(i).name for i in range(len(fields))])
+def _columns_of(output: int, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """One sink's columns, under the names that the sink gave them."""
+    prefix = column_name(output, "")
+    own = batch.select([name for name in batch.schema.names if name.startswith(prefix)])
+    return own.rename_columns([name.removeprefix(prefix) for name in own.schema.names])
 
 
 def _as_batch(committables: Iterable[Committable]) -> pa.RecordBatch:

@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
-from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    NumericType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from onceflow.errors import ConfigurationError
 
@@ -23,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Format", "Json", "Raw", "Text"]
 
 _CORRUPT = "_onceflow_corrupt"
+_WITHOUT_TEXT = (NumericType, BooleanType, DateType, TimestampType, TimestampNTZType, BinaryType)
 
 
 class Format(ABC):
@@ -55,9 +67,9 @@ class Json(Format):
     Reading: a field that is missing is null, also one that the schema calls NOT NULL; fields that the schema does
     not name are ignored; names are compared exactly. Malformed are: no JSON object, a field of the wrong type
     (``"1"`` and ``1.5`` are no ``int``), a number that does not fit, an object cut short, bytes that are not
-    UTF-8, an empty value, and a null value (a tombstone). What Spark's ``from_json`` lets pass: any JSON is
-    good for a ``string`` field; decimals are rounded to the scale; of a name given twice the last counts;
-    what follows the closing brace is ignored.
+    UTF-8 in a field that is read, an empty value, and a null value (a tombstone). What Spark's ``from_json`` lets
+    pass: any JSON is good for a ``string`` field; decimals are rounded to the scale; of a name given twice the last
+    counts; what follows the closing brace is ignored.
 
     Writing: an object with the columns' names, in their order. Null columns are kept as ``"name":null``, so that
     a reader can tell "no value" from "no such field".
@@ -133,10 +145,23 @@ class Json(Format):
 
     def malformed(self, column: Column, parsed: Column) -> Column:
         """See the class."""
-        # from_json gives null, and no corrupt record, for null and for text that is empty or blank. It replaces
-        # bytes that are not UTF-8 without a word.
-        utf8 = F.is_valid_utf8(column.cast("string"))
-        return parsed.isNull() | parsed[_CORRUPT].isNotNull() | ~utf8
+        # from_json gives null, and no corrupt record, for null and for text that is empty or blank.
+        return parsed.isNull() | parsed[_CORRUPT].isNotNull() | self._not_utf8(column.cast("string"), parsed)
+
+    def _not_utf8(self, text: Column, parsed: Column) -> Column:
+        """True where a field was read from bytes that are not UTF-8, for which from_json puts U+FFFD without a word.
+
+        Looking for that character costs less than checking each record's bytes: those are checked where it is found,
+        and everywhere if a field can hold text deeper down.
+        """
+        valid = F.is_valid_utf8(text)
+        kinds = {field.name: field.dataType for field in self.fields()}
+        if not all(kind == StringType() or isinstance(kind, _WITHOUT_TEXT) for kind in kinds.values()):
+            return ~valid
+        replaced = F.lit(False)
+        for name in (name for name, kind in kinds.items() if kind == StringType()):
+            replaced |= F.coalesce(F.contains(parsed[name], F.lit("\ufffd")), F.lit(False))
+        return replaced & ~valid
 
     def encode(self, columns: Sequence[str]) -> Column:
         """One object with these fields."""
