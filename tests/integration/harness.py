@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 
 from onceflow.kafka import transactions
 from onceflow.kafka.client import KafkaClient
@@ -200,7 +200,12 @@ class Pipeline:
 
 
 def read_topic(cluster: KafkaCluster, topic: str, *, committed: bool = True) -> list[tuple[bytes | None, bytes | None]]:
-    """All records of a topic up to its present end."""
+    """Keys and values of a topic up to its present end."""
+    return [(message.key(), message.value()) for message in read_messages(cluster, topic, committed=committed)]
+
+
+def read_messages(cluster: KafkaCluster, topic: str, *, committed: bool = True) -> list[Message]:
+    """All records of a topic up to its present end, in the order of each partition."""
     consumer = Consumer(
         cluster.for_librdkafka()
         | {
@@ -218,7 +223,7 @@ def read_topic(cluster: KafkaCluster, topic: str, *, committed: bool = True) -> 
         assert time.monotonic() < deadline, f"{topic} could not be read to its end"
         for message in consumer.consume(1_000, 0.2):
             if message.error() is None:
-                found.append((message.key(), message.value()))
+                found.append(message)
             elif message.error().code() == KafkaError._PARTITION_EOF:
                 left.discard(message.partition())
             else:

@@ -5,14 +5,13 @@ from collections import Counter
 from decimal import Decimal
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 from pyspark.sql import functions as F  # noqa: N812
 
 import onceflow as of
 from onceflow.errors import ConfigurationError, RefusedSettingError, SourceDataLostError
 from onceflow.kafka import transactions
 from onceflow.kafka.client import KafkaClient
-from tests.integration.harness import read_topic
+from tests.integration.harness import read_messages, read_topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -48,27 +47,6 @@ def payments(cluster, topic, spark, **more):
     return of.KafkaSource(cluster, topic, value=of.Json(schema), **more).load(spark)
 
 
-def messages(cluster, topic):
-    """Whole messages of a topic, read committed."""
-    consumer = Consumer(
-        cluster.for_librdkafka()
-        | {"group.id": "whole", "isolation.level": "read_committed", "enable.partition.eof": True}
-    )
-    partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
-    consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in partitions])
-    left, found = set(partitions), []
-    while left:
-        message = consumer.poll(30)
-        assert message is not None
-        if message.error() is None:
-            found.append(message)
-        else:
-            assert message.error().code() == KafkaError._PARTITION_EOF
-            left.discard(message.partition())
-    consumer.close()
-    return found
-
-
 def test_every_part_of_a_record_is_written(spark, cluster, filled, new_topic, checkpoint):
     """Key, value, headers, timestamp, partition and topic of each row land where the sink says."""
     main, other = new_topic(3), new_topic(1)
@@ -84,7 +62,7 @@ def test_every_part_of_a_record_is_written(spark, cluster, filled, new_topic, ch
         cluster, main, key=["user", "id"], headers="h", timestamp="at", partition="p", topic_column="t", name="s"
     )
     run(frame, checkpoint, [sink])
-    found = messages(cluster, main) + messages(cluster, other)
+    found = read_messages(cluster, main) + read_messages(cluster, other)
     by_id = {json.loads(m.value())["id"]: m for m in found}
     assert sorted(by_id) == list(range(200))
     assert len(found) == 200
@@ -102,7 +80,7 @@ def test_a_key_lands_on_the_partition_of_every_java_producer(spark, cluster, fil
     """The partitioner is murmur2: partitions of these keys were computed with Java's BuiltInPartitioner rule."""
     topic = new_topic(4)
     run(payments(cluster, filled, spark), checkpoint, [of.KafkaSink(cluster, topic, key="user", name="s")])
-    by_key = {(m.key(), m.partition()) for m in messages(cluster, topic)}
+    by_key = {(m.key(), m.partition()) for m in read_messages(cluster, topic)}
     assert by_key == {(key, (murmur2(key) & 0x7FFFFFFF) % 4) for key, _ in by_key}
     assert len(by_key) == 10
 

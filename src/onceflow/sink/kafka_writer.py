@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from onceflow.errors import KafkaRightsError, KafkaUnavailableError, OnceflowError, PreCommitError
 from onceflow.sink.contract import Guarantee, Shard, Writer
+from onceflow.sink.librdkafka import TopicBatch, open_batch
 from onceflow.twophase.transactional_id import name_transaction
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ three times as long to hand the rows over, even where it was null throughout.
 
 # Making statistics costs librdkafka a fifth of a millisecond. A shard of few rows waits for them, so they come often;
 # one whose first batch is full already writes for long, and would make hundreds that nobody reads.
-_OFTEN_MS, _SELDOM_MS, _MANY_ROWS = 5, 25, 2000
+_OFTEN_MS, _SELDOM_MS, _MANY_ROWS = 5, 10, 2000
 _STATISTICS_WITHIN_S = 30.0
 _KNOWN_WITHIN_S = 1.0
 _ANY_PARTITION = -1
@@ -98,6 +99,7 @@ class TransactionWriter(Writer):
         self._begun = False
         self._identity: tuple[int, int] | None = None
         self._producer: Any = None
+        self._batch: TopicBatch | None = None
 
     def _begin(self, first_rows: int) -> None:
         """Open the producer and begin the transaction, knowing how many rows come at once."""
@@ -121,6 +123,7 @@ class TransactionWriter(Writer):
             self._producer.init_transactions(min(60.0, self._timeout_s))
             self._producer.begin_transaction()
             self._begun = True
+        self._batch = open_batch(self._producer, self._topic)
 
     def _wait_for_a_known_broker(self) -> None:
         """Look, for a moment, until librdkafka is connected and has the brokers' numbers.
@@ -143,10 +146,15 @@ class TransactionWriter(Writer):
             self._begin(len(rows))
         with self._explained():
             if self._held is not None:
-                self._produced += _produce(self._producer, self._topic, self._held)
-            self._produced += _produce(self._producer, self._topic, rows.slice(0, len(rows) - 1))
+                self._produced += self._produce(self._held)
+            self._produced += self._produce(rows.slice(0, len(rows) - 1))
             self._held = rows.take([len(rows) - 1])  # a copy: a slice would hold the whole batch in memory
             self._producer.poll(0)
+
+    def _produce(self, rows: pa.RecordBatch) -> int:
+        if self._batch is not None and set(rows.schema.names) <= {"value", "key"}:
+            return self._batch.produce(rows.column("value"), rows.column("key") if "key" in rows.schema.names else None)
+        return _produce(self._producer, self._topic, rows)
 
     def prepare(self) -> Mapping[str, Any]:
         """Send everything and prove that it is in the log.
@@ -169,6 +177,7 @@ class TransactionWriter(Writer):
             raise self._failed(f"the last record's offset is not known: {self._witness}")
         topic, partition, offset = self._witness
         producer_id, producer_epoch = self._identity or (-1, -1)
+        self._let_go_of_batch()
         self._producer = None  # no close(): that would abort what has just been prepared
         return {
             "id": self._name,
@@ -180,10 +189,16 @@ class TransactionWriter(Writer):
 
     def abort(self) -> None:
         """Abort the transaction by closing the producer; one that was fenced has nothing left to abort."""
+        self._let_go_of_batch()
         if self._producer is not None:
             with contextlib.suppress(Exception), warnings.catch_warnings(action="ignore"):
                 self._producer.purge()
                 self._producer.close()
+
+    def _let_go_of_batch(self) -> None:
+        if self._batch is not None:
+            self._batch.close()
+            self._batch = None
 
     @contextlib.contextmanager
     def _explained(self, why: str = "librdkafka gave up") -> Iterator[None]:

@@ -1,0 +1,43 @@
+"""What librdkafka is pointed at."""
+
+import ctypes
+
+import pyarrow as pa
+import pytest
+
+from onceflow.sink.librdkafka import _messages
+
+TEXTS = [b"first", None, b"", b"\x00\xff", b"last"]
+
+
+def read(pointers, lengths):
+    """The bytes that librdkafka would copy; None where there is no pointer."""
+    pairs = zip(pointers.tolist(), lengths.tolist(), strict=True)
+    return [ctypes.string_at(pointer, length) if pointer else None for pointer, length in pairs]
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
+@pytest.mark.parametrize(("begin", "end"), [(0, 5), (1, 4), (2, 3), (4, 5)])
+def test_every_record_is_pointed_at(kind, begin, end):
+    """Nulls stay apart from empty ones, and slices begin where they begin."""
+    values, keys = pa.array(TEXTS, kind), pa.array(TEXTS[::-1], kind)
+    messages = _messages(values[begin:end], keys[begin:end])
+    assert read(messages["payload"], messages["len"]) == TEXTS[begin:end]
+    assert read(messages["key"], messages["key_len"]) == TEXTS[::-1][begin:end]
+
+
+def test_no_keys_are_null_keys():
+    """A sink without a key sends none."""
+    messages = _messages(pa.array([b"a", b"b"], pa.binary()), None)
+    assert read(messages["key"], messages["key_len"]) == [None, None]
+
+
+def test_only_empty_records_are_not_null():
+    """Arrow may have no buffer at all for them."""
+    messages = _messages(pa.array([b"", b""], pa.binary()), None)
+    assert read(messages["payload"], messages["len"]) == [b"", b""]
+
+
+def test_the_struct_is_librdkafkas():
+    """Nine fields of rd_kafka_message_t, 72 bytes on every 64-bit system."""
+    assert _messages(pa.array([b"a"], pa.binary()), None).dtype.itemsize == 72
