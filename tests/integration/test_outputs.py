@@ -11,6 +11,8 @@ import onceflow as of
 from onceflow.errors import ConfigurationError, RefusedSettingError, SourceDataLostError
 from onceflow.kafka import transactions
 from onceflow.kafka.client import KafkaClient
+from onceflow.runtime.plan import Outputs
+from onceflow.sink.shard import DIGEST, column_name
 from tests.integration.harness import read_messages, read_topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -159,12 +161,28 @@ def test_bounded_memory_is_set_whatever_the_epoch(cluster):
         (lambda c, t: of.KafkaSink(c, t + "-absent"), "does not exist"),
         (lambda c, t: of.KafkaSink(c, t, key="nobody"), "needs column 'nobody'"),
         (lambda c, t: of.KafkaSink(c, t, transaction_timeout="100 d"), "transaction.max.timeout.ms=900000"),
+        (lambda c, t: of.KafkaSink(c, t, producer={"message.max.bytes": 90_000_000}), "larger than its whole queue"),
     ],
 )
 def test_what_cannot_work_is_said_before_anything_starts(spark, cluster, filled, new_topic, checkpoint, make, says):
     """E1 and more: refused at start, naming the setting and both values."""
     with pytest.raises(ConfigurationError, match=says):
         run(payments(cluster, filled, spark), checkpoint, [make(cluster, new_topic(1))])
+
+
+def test_columns_of_a_sink_may_have_any_names(spark, cluster, filled):
+    """A dot in a name is no field of a struct, neither for the hash nor where another output has no such column."""
+
+    class Odd(of.KafkaSink):
+        def columns(self, names):
+            return [F.struct(F.col("id").alias("b")).alias("a"), F.col("user").alias("a.b"), F.col("id").alias("`c`")]
+
+    frame = payments(cluster, filled, spark)
+    odd, plain = Odd(cluster, "odd", name="odd"), of.KafkaSink(cluster, "plain", name="plain", key="id")
+    query = Outputs({odd: frame, plain: frame.where("id > 3")}, []).query
+    names = ["a", "a.b", "`c`", DIGEST]
+    assert query.columns[:4] == [column_name(0, name) for name in names]
+    assert [field.dataType.typeName() for field in query.schema.fields[:4]] == ["struct", "string", "integer", "long"]
 
 
 def test_a_topic_is_made_if_asked(spark, cluster, filled, checkpoint):

@@ -41,3 +41,10 @@ def test_only_empty_records_are_not_null():
 def test_the_struct_is_librdkafkas():
     """Nine fields of rd_kafka_message_t, 72 bytes on every 64-bit system."""
     assert _messages(pa.array([b"a"], pa.binary()), None).dtype.itemsize == 72
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.int64()])
+def test_what_is_not_bytes_is_refused(kind):
+    """Its buffers would be read as if they were."""
+    with pytest.raises(TypeError, match="records are bytes"):
+        _messages(pa.array([None], kind), None)

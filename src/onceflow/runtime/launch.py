@@ -126,7 +126,10 @@ class RunningJob:
         """Let go of connections and threads, after the query has ended."""
         self._ended.set()
         self._sweeper.join(5.0)
-        self._progress.close()
+        ended = False
+        with contextlib.suppress(Exception):  # Java may be gone
+            ended = not self.query.isActive
+        self._progress.close(ended=ended)
         self.driver.close()
         for sink in self._sinks:
             sink.close()
@@ -173,7 +176,7 @@ def launch(session: SparkSession, result: object, sinks: Sequence[Sink], plan: P
             progress.listen(session)
             query = _start(outputs, driver, uri, plan)
         except BaseException:
-            progress.close()
+            progress.close(ended=False)
             driver.close()
             raise
         progress.watch(str(query.runId))

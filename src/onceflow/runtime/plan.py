@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
-from pyspark.sql.types import ArrayType, MapType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from onceflow.errors import ConfigurationError, RefusedSettingError
 from onceflow.sink.contract import Sink
@@ -96,7 +96,7 @@ class Outputs:
         types = {field.name: field.dataType for branch in branches for field in branch.schema}
         full = [
             branch.select(
-                *(name if name in branch.columns else F.lit(None).cast(types[name]).alias(name) for name in types)
+                *(_exactly(name) if name in branch.columns else _null(name, kind) for name, kind in types.items())
             )
             for branch in branches
         ]
@@ -227,7 +227,16 @@ def _digest(i: int, fields: Sequence[StructField], destination: str) -> Column:
     """The hash of destination and fields, each with its null flag: xxhash64 alone passes over nulls."""
     hashed: list[Column] = [F.lit(destination)]
     for field in fields:
-        value = F.col(column_name(i, field.name))
+        value = _exactly(column_name(i, field.name))
         nested = isinstance(field.dataType, ArrayType | MapType | StructType)
         hashed += [F.to_json(value) if nested else value, value.isNull()]
     return F.xxhash64(*hashed).alias(column_name(i, DIGEST))
+
+
+def _exactly(name: str) -> Column:
+    """A column by its name, dots and all."""
+    return F.col(f"`{name.replace('`', '``')}`")
+
+
+def _null(name: str, kind: DataType) -> Column:
+    return F.lit(None).cast(kind).alias(name)

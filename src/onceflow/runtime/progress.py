@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import threading
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -23,6 +24,8 @@ from onceflow.source import offsets
 from onceflow.source.kafka import KafkaSource, malformed_counts
 
 log = logging.getLogger(__name__)
+
+_LAST_WITHIN_S = 5.0
 
 
 class Progress:
@@ -44,6 +47,7 @@ class Progress:
         self._published = [source for source in sources if source.group is not None]
         self._clients: dict[int, KafkaClient] = {}
         self._run_id: str | None = None
+        self._heard_all = threading.Event()
         self._manager: Any = None
         self._listener: Any = None
 
@@ -79,8 +83,19 @@ class Progress:
                 log.warning("epoch %d: %d malformed records skipped (source %s)", report.epoch, count, source)
         self._publish([at for at, _ in positions])
 
-    def close(self) -> None:
-        """Hear no more, and close connections."""
+    def hear_end(self, run_id: str) -> None:
+        """Spark delivers a query's end after all of its epochs."""
+        if run_id == self._run_id:
+            self._heard_all.set()
+
+    def close(self, *, ended: bool) -> None:
+        """Hear no more, and close connections.
+
+        Args:
+            ended: The query has ended by itself: what is on its way of its last epochs is waited for, for a moment.
+        """
+        if ended:
+            self._heard_all.wait(_LAST_WITHIN_S)
         if self._manager is not None:
             with contextlib.suppress(Exception):  # the session may be gone
                 self._manager.removeListener(self._listener)
@@ -139,7 +154,7 @@ class _Listener:
         pass
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-        pass
+        self._progress.hear_end(event.runId().toString())
 
     class Java:
         """py4j's way to name the interface."""

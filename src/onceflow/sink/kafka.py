@@ -172,7 +172,7 @@ class KafkaSink(Sink):
 
     def writer_factory(self) -> KafkaWriterFactory:
         """What opens this sink's writers in tasks."""
-        config = {
+        config: dict[str, Any] = {
             # Java's default; librdkafka's own would put keys on other partitions than every Java producer.
             "partitioner": "murmur2_random",
             # librdkafka's default would let a task's queue grow to 1 GiB.
@@ -182,6 +182,13 @@ class KafkaSink(Sink):
         config |= self._producer | self.cluster.for_librdkafka()
         if self.guarantee is not Guarantee.NONE:
             config["acks"] = "all"
+        largest, queue = int(config.get("message.max.bytes", 1_000_000)), int(config["queue.buffering.max.kbytes"])
+        if largest > queue * 1024:
+            raise ConfigurationError(
+                f"sink {self.name} would wait for ever with a record larger than its whole queue",
+                cause=f"message.max.bytes is {largest}, queue.buffering.max.kbytes is {queue}",
+                action="raise queue.buffering.max.kbytes, or lower message.max.bytes",
+            )
         return KafkaWriterFactory(self.name, self.topic, self.guarantee, config, self._transaction_timeout_ms())
 
     # -- the driver's side ------------------------------------------------------------------------

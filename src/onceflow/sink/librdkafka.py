@@ -63,7 +63,7 @@ class TopicBatch:
             ctypes.c_int,
         )
         handle = ctypes.c_void_p.from_address(id(producer) + object.__basicsize__).value
-        self._topic = self._c.rd_kafka_topic_new(handle, topic.encode(), None)
+        self._topic = self._c.rd_kafka_topic_new(handle, topic.encode(), None) if handle else None
         if not self._topic:
             raise ValueError(f"librdkafka takes no topic named {topic!r}")
 
@@ -75,7 +75,8 @@ class TopicBatch:
             keys: As values; null is no key.
 
         Raises:
-            KafkaException: A record was refused; those before it are in the queue.
+            KafkaException: A record was refused; others may be in the queue.
+            TypeError: The arrays hold something else.
         """
         from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - only in a worker
 
@@ -126,6 +127,8 @@ def _pointers(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     import numpy as np  # noqa: PLC0415 - only in a worker
     import pyarrow as pa  # noqa: PLC0415 - only in a worker
 
+    if not (pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type)):
+        raise TypeError(f"records are bytes, not {array.type}")
     _, offsets, data = array.buffers()
     width = np.dtype("i8" if pa.types.is_large_binary(array.type) else "i4")
     ends = np.frombuffer(offsets, width, len(array) + 1, array.offset * width.itemsize)

@@ -15,7 +15,6 @@ from pyspark.sql.types import (
     BinaryType,
     BooleanType,
     DataType,
-    DateType,
     NumericType,
     StringType,
     StructField,
@@ -34,7 +33,8 @@ if TYPE_CHECKING:
 __all__ = ["Format", "Json", "Raw", "Text"]
 
 _CORRUPT = "_onceflow_corrupt"
-_WITHOUT_TEXT = (NumericType, BooleanType, DateType, TimestampType, TimestampNTZType, BinaryType)
+# Not dates: Spark reads what comes before a T or a blank, and lets pass what follows.
+_WITHOUT_TEXT = (NumericType, BooleanType, TimestampType, TimestampNTZType, BinaryType)
 
 
 class Format(ABC):
