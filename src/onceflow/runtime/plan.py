@@ -20,6 +20,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 from onceflow.errors import ConfigurationError, RefusedSettingError
 from onceflow.sink.contract import Sink
 from onceflow.sink.shard import DIGEST, column_name
+from onceflow.source.formats import column_named
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -96,7 +97,7 @@ class Outputs:
         types = {field.name: field.dataType for branch in branches for field in branch.schema}
         full = [
             branch.select(
-                *(_exactly(name) if name in branch.columns else _null(name, kind) for name, kind in types.items())
+                *(column_named(name) if name in branch.columns else _null(name, kind) for name, kind in types.items())
             )
             for branch in branches
         ]
@@ -227,15 +228,10 @@ def _digest(i: int, fields: Sequence[StructField], destination: str) -> Column:
     """The hash of destination and fields, each with its null flag: xxhash64 alone passes over nulls."""
     hashed: list[Column] = [F.lit(destination)]
     for field in fields:
-        value = _exactly(column_name(i, field.name))
+        value = column_named(column_name(i, field.name))
         nested = isinstance(field.dataType, ArrayType | MapType | StructType)
         hashed += [F.to_json(value) if nested else value, value.isNull()]
     return F.xxhash64(*hashed).alias(column_name(i, DIGEST))
-
-
-def _exactly(name: str) -> Column:
-    """A column by its name, dots and all."""
-    return F.col(f"`{name.replace('`', '``')}`")
 
 
 def _null(name: str, kind: DataType) -> Column:

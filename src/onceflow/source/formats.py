@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column
 
-__all__ = ["Format", "Json", "Raw", "Text"]
+__all__ = ["Format", "Json", "Raw", "Text", "column_named"]
 
 _CORRUPT = "_onceflow_corrupt"
 # Not dates: Spark reads what comes before a T or a blank, and lets pass what follows.
@@ -165,7 +165,7 @@ class Json(Format):
 
     def encode(self, columns: Sequence[str]) -> Column:
         """One object with these fields."""
-        row = F.struct(*(_named(name) for name in columns))
+        row = F.struct(*(column_named(name) for name in columns))
         return F.to_json(row, {"ignoreNullFields": "false"}).cast("binary")
 
 
@@ -219,9 +219,9 @@ def _only(form: Format, columns: Sequence[str]) -> Column:
             action="Select one column, or write Json().",
             columns=list(columns),
         )
-    return _named(columns[0])
+    return column_named(columns[0])
 
 
-def _named(name: str) -> Column:
+def column_named(name: str) -> Column:
     """A top-level column by its exact name, dots and all."""
     return F.col(f"`{name.replace('`', '``')}`")
