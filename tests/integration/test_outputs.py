@@ -12,7 +12,7 @@ from onceflow.errors import ConfigurationError, RefusedSettingError, SourceDataL
 from onceflow.kafka import transactions
 from onceflow.kafka.client import KafkaClient
 from onceflow.runtime.plan import Outputs
-from onceflow.sink.shard import DIGEST, column_name
+from onceflow.sink.shard import DIGEST, output_column
 from tests.integration.harness import read_messages, read_topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -181,7 +181,7 @@ def test_columns_of_a_sink_may_have_any_names(spark, cluster, filled):
     odd, plain = Odd(cluster, "odd", name="odd"), of.KafkaSink(cluster, "plain", name="plain", key="id")
     query = Outputs({odd: frame, plain: frame.where("id > 3")}, []).query
     names = ["a", "a.b", "`c`", DIGEST]
-    assert query.columns[:4] == [column_name(0, name) for name in names]
+    assert query.columns[:4] == [output_column(0, name) for name in names]
     assert [field.dataType.typeName() for field in query.schema.fields[:4]] == ["struct", "string", "integer", "long"]
 
 

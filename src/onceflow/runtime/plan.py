@@ -19,7 +19,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 
 from onceflow.errors import ConfigurationError, RefusedSettingError
 from onceflow.sink.contract import Sink
-from onceflow.sink.shard import DIGEST, column_name
+from onceflow.sink.shard import DIGEST, output_column
 from onceflow.source.formats import column_named
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Outputs:
         columns = {i: self.sinks[i].columns(frame.columns) for i in indexes}
         fields = {i: frame.select(*columns[i]).schema.fields for i in indexes}
         rows = frame.select(*(column for i in indexes for column in columns[i]))
-        rows = rows.toDF(*(column_name(i, field.name) for i in indexes for field in fields[i]))
+        rows = rows.toDF(*(output_column(i, field.name) for i in indexes for field in fields[i]))
         digests = (_digest(i, fields[i], self.sinks[i].destination) for i in indexes)
         return rows.select("*", *digests)
 
@@ -228,10 +228,10 @@ def _digest(i: int, fields: Sequence[StructField], destination: str) -> Column:
     """The hash of destination and fields, each with its null flag: xxhash64 alone passes over nulls."""
     hashed: list[Column] = [F.lit(destination)]
     for field in fields:
-        value = column_named(column_name(i, field.name))
+        value = column_named(output_column(i, field.name))
         nested = isinstance(field.dataType, ArrayType | MapType | StructType)
         hashed += [F.to_json(value) if nested else value, value.isNull()]
-    return F.xxhash64(*hashed).alias(column_name(i, DIGEST))
+    return F.xxhash64(*hashed).alias(output_column(i, DIGEST))
 
 
 def _null(name: str, kind: DataType) -> Column:

@@ -18,7 +18,7 @@ from onceflow.settings import duration_ms
 from onceflow.sink.contract import Committer, Guarantee, Sink
 from onceflow.sink.kafka_committer import KafkaCommitter
 from onceflow.sink.kafka_writer import KafkaWriterFactory
-from onceflow.source.formats import Format, Json, Text
+from onceflow.source.formats import Format, Json, Text, column_named
 from onceflow.twophase.transactional_id import SINK_NAME
 
 if TYPE_CHECKING:
@@ -160,14 +160,14 @@ class KafkaSink(Sink):
         if self._key:
             columns.append(self._key_format.encode(self._key).alias("key"))
         if self._partition is not None:
-            columns.append(F.col(f"`{self._partition}`").cast("int").alias("partition"))
+            columns.append(column_named(self._partition).cast("int").alias("partition"))
         if self._topic_column is not None:
-            columns.append(F.col(f"`{self._topic_column}`").cast("string").alias("topic"))
+            columns.append(column_named(self._topic_column).cast("string").alias("topic"))
         if self._headers is not None:
-            headers = F.col(f"`{self._headers}`").cast("array<struct<key:string,value:binary>>")
+            headers = column_named(self._headers).cast("array<struct<key:string,value:binary>>")
             columns.append(headers.alias("headers"))
         if self._timestamp is not None:
-            columns.append(F.unix_millis(F.col(f"`{self._timestamp}`").cast("timestamp")).alias("timestamp"))
+            columns.append(F.unix_millis(column_named(self._timestamp).cast("timestamp")).alias("timestamp"))
         return columns
 
     def writer_factory(self) -> KafkaWriterFactory:

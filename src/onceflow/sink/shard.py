@@ -27,7 +27,7 @@ DIGEST = "onceflow_digest"
 _WRAP = (1 << 64) - 1
 
 
-def column_name(output: int, name: str) -> str:
+def output_column(output: int, name: str) -> str:
     """What a sink's column is called among those of all sinks of the job."""
     return f"output_{output}_{name}"
 
@@ -45,7 +45,7 @@ class Task:
     """What runs in every task of an epoch's plan; a callable for ``DataFrame.mapInArrow``.
 
     Attributes:
-        outputs: The sinks, by the numbers of their columns (``column_name``).
+        outputs: The sinks, by the numbers of their columns (``output_column``).
         run: Which run of which epoch.
         write: False: write nothing, only count and digest.
         silent: Participants that write nothing although ``write`` is true.
@@ -151,7 +151,7 @@ def wrapping_sum(hashes: pa.Array) -> int:
 
 def _columns_of(output: int, batch: pa.RecordBatch) -> pa.RecordBatch:
     """One sink's columns, under the names that the sink gave them."""
-    prefix = column_name(output, "")
+    prefix = output_column(output, "")
     own = batch.select([name for name in batch.schema.names if name.startswith(prefix)])
     return own.rename_columns([name.removeprefix(prefix) for name in own.schema.names])
 
