@@ -1,6 +1,6 @@
 """Spark's own Kafka source and sink (at-least-once), with the settings that onceflow gives to source and session.
 
-Must not know: who measures it. Of onceflow it takes the pinned connector jars and nothing else.
+Must not know: who measures it. Of onceflow it takes the pinned connector jars and Java's class archive, nothing else.
 """
 
 import json
@@ -10,14 +10,17 @@ import sys
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
 
+from onceflow import class_archive
 from onceflow.jars import spark_jars
 
 told = json.loads(sys.argv[1])
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+archive = class_archive.find(spark_jars())
+java = ["-XX:+UseParallelGC", "-XX:+UseTransparentHugePages", *(class_archive.options(archive) if archive else [])]
 settings = {
     "spark.master": "local[*]",
-    "spark.jars": ",".join(map(str, spark_jars())),
+    "spark.driver.extraClassPath": ":".join(map(str, spark_jars())),
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
@@ -31,7 +34,7 @@ settings = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     # Also onceflow's defaults; all of them help Spark's own sink as well.
     "spark.driver.memory": "2g",
-    "spark.driver.defaultJavaOptions": "-XX:+UseParallelGC -XX:+UseTransparentHugePages",
+    "spark.driver.defaultJavaOptions": " ".join(java),
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),

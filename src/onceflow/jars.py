@@ -119,15 +119,29 @@ def java_executable() -> str:
     return java
 
 
-@functools.cache
+def java_build() -> str:
+    """Version, build and vendor of that Java: what its ``java -version`` tells, less what options add to it.
+
+    Raises:
+        SetupError: As ``java_executable``.
+    """
+    lines = [line for line in _told_by(java_executable()).splitlines() if "Picked up " not in line]
+    return "\n".join(lines[:2])  # the third says how code is run: "mixed mode, emulated-client"
+
+
 def _java_version(java: str) -> int | None:
     """The major version that ``java -version`` tells (8 for "1.8.0"), or None."""
+    version = re.search(r'version "(?:1\.)?(\d+)', _told_by(java))
+    return int(version.group(1)) if version else None
+
+
+@functools.cache
+def _told_by(java: str) -> str:
     try:
         told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
-        return None
-    version = re.search(r'version "(?:1\.)?(\d+)', told.stderr + told.stdout)
-    return int(version.group(1)) if version else None
+        return ""
+    return told.stderr + told.stdout
 
 
 def _own_jars(setting: str) -> list[Path]:
@@ -148,7 +162,7 @@ def _own_jars(setting: str) -> list[Path]:
 def _pinned(group: str, progress: Progress | None) -> list[Path]:
     """The paths of a list of ``jars.toml``, each checked; what the cache lacks is fetched first."""
     pinned = _listed(group)
-    cache = _cache_folder()
+    cache = cache_folder()
     if not all(jar.path_in(cache).exists() for jar in pinned):
         with _only_one_fetches(cache):
             missing = [jar for jar in pinned if not jar.path_in(cache).exists()]
@@ -164,7 +178,8 @@ def _listed(group: str) -> list[Jar]:
     return [Jar(**entry) for entry in tomllib.loads(text)[group]]
 
 
-def _cache_folder() -> Path:
+def cache_folder() -> Path:
+    """Where jars, and what is made from them, are kept for this user."""
     if own := os.environ.get("ONCEFLOW_CACHE", ""):
         return Path(own).expanduser().absolute()
     if xdg := os.environ.get("XDG_CACHE_HOME", ""):
@@ -275,11 +290,16 @@ def _telling(lines: deque[str]) -> list[str]:
     return ([line for line in once if reason.search(line)] or once)[-6:]
 
 
-def _ivy_jar() -> Path:
-    """The Ivy that PySpark ships, found without importing PySpark."""
+def spark_home_jars() -> list[Path]:
+    """Spark's own jars, which PySpark ships, found without importing PySpark."""
     pyspark = util.find_spec("pyspark")
     folders = pyspark.submodule_search_locations if pyspark else None
-    found = [jar for folder in folders or [] for jar in sorted(Path(folder, "jars").glob("ivy-*.jar"))]
+    return [jar for folder in folders or [] for jar in sorted(Path(folder, "jars").glob("*.jar"))]
+
+
+def _ivy_jar() -> Path:
+    """The Ivy that PySpark ships."""
+    found = [jar for jar in spark_home_jars() if jar.name.startswith("ivy-")]
     if not found:
         raise SetupError(
             "PySpark's own jars (pyspark/jars/ivy-*.jar) are not there, so nothing can be fetched.",

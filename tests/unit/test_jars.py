@@ -197,3 +197,14 @@ def test_the_pinned_lists_are_complete_and_unambiguous():
         listed = jars._listed(group)
         assert len(listed) == len({jar.file_name for jar in listed}) == size
         assert all(len(jar.sha256) == 64 and jar.size > 0 for jar in listed)
+
+
+def test_options_do_not_make_another_java(monkeypatch):
+    """The real Java, told to run in another mode: it is the same build."""
+    monkeypatch.delenv("JAVA_TOOL_OPTIONS", raising=False)
+    jars._told_by.cache_clear()
+    build = jars.java_build()
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Xint")
+    jars._told_by.cache_clear()
+    assert jars.java_build() == build
+    assert build.count("\n") == 1

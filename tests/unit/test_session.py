@@ -1,7 +1,11 @@
 """What a session begins with."""
 
-import pytest
+from pathlib import Path
 
+import pytest
+from pyspark import SparkContext
+
+from onceflow import class_archive
 from onceflow.runtime import session
 
 DRIVER_MEMORY, JAVA = "spark.driver.memory", "spark.driver.defaultJavaOptions"
@@ -18,7 +22,7 @@ def nothing_told(monkeypatch):
 def defaults(**given):
     """What is set for Java beside what the user set."""
     settings = {name.replace("_", "."): value for name, value in given.items()}
-    session._java_defaults(settings)
+    session._java_defaults(settings, ())
     return settings
 
 
@@ -70,3 +74,73 @@ def test_huge_pages_are_asked_for_only_where_linux_gives_them(monkeypatch, tmp_p
     assert "HugePages" not in defaults()[JAVA]
     said.write_text(told)
     assert ("HugePages" in defaults()[JAVA]) is asked
+
+
+JARS = [Path("/jars/a.jar"), Path("/jars/b.jar")]
+
+
+@pytest.fixture
+def local(monkeypatch):
+    """What is set for ``python job.py``, with two jars and nothing running yet."""
+    monkeypatch.setattr(session, "spark_jars", lambda: JARS)
+    monkeypatch.setattr(session, "java_executable", lambda: "java")
+    monkeypatch.setattr(class_archive, "find", lambda _: Path("/cache/with space.jsa"))
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    monkeypatch.delenv("SPARK_MASTER", raising=False)
+
+    def settings(**given):
+        made = {name.replace("_", "."): value for name, value in given.items()}
+        session._local_defaults(made)
+        return made
+
+    return settings
+
+
+def test_a_java_that_is_started_here_has_the_jars_on_its_class_path_and_the_archive_of_classes(local):
+    """Only what is on the class path comes out of the archive."""
+    found = local()
+    assert found["spark.driver.extraClassPath"] == "/jars/a.jar:/jars/b.jar"
+    assert "spark.jars" not in found
+    assert "'-XX:SharedArchiveFile=/cache/with space.jsa'" in found[JAVA]
+    assert "-XX:+UseParallelGC" in found[JAVA]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"spark_driver_extraClassPath": "/own.jar"},
+        {"spark_master": "local-cluster[1,1,1024]"},
+        {"spark_master": "yarn"},
+    ],
+)
+def test_a_class_path_that_is_not_ours_alone_is_left_as_it_is(local, given):
+    """Executors of their own, and a class path that somebody chose: Spark hands the jars out as before."""
+    found = local(**given)
+    assert found["spark.jars"] == "/jars/a.jar,/jars/b.jar"
+    assert found.get("spark.driver.extraClassPath") == given.get("spark_driver_extraClassPath")
+    assert "SharedArchiveFile" not in found.get(JAVA, "")
+
+
+def test_a_java_that_runs_already_gets_the_jars_from_spark(local, monkeypatch):
+    """Its class path cannot be changed any more."""
+    monkeypatch.setattr(SparkContext, "_gateway", object())
+    assert local()["spark.jars"] == "/jars/a.jar,/jars/b.jar"
+
+
+@pytest.mark.parametrize("name", ["SPARK_HOME", "PYSPARK_SUBMIT_ARGS"])
+def test_a_class_path_may_be_told_elsewhere(local, monkeypatch, name):
+    """By spark-defaults.conf, or --driver-class-path."""
+    monkeypatch.setenv(name, "something")
+    assert "spark.driver.extraClassPath" not in local()
+
+
+def test_an_archive_of_ones_own_goes_before(local):
+    """Java takes one."""
+    assert JAVA not in local(spark_driver_extraJavaOptions="-XX:+UseZGC -XX:SharedArchiveFile=own.jsa")
+
+
+def test_jars_of_ones_own_stay(local):
+    """Whoever names jars or packages names the connector too."""
+    found = local(spark_jars_packages="a:b:1")
+    assert "spark.jars" not in found
+    assert "spark.driver.extraClassPath" not in found

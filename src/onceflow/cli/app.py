@@ -24,6 +24,7 @@ app = typer.Typer(
 app.command("run")(run.run)
 app.command("demo")(demo.demo)
 app.command("jars")(jars.jars)
+app.command("class-archive")(jars.class_archive)
 app.add_typer(dev.app, name="dev")
 app.add_typer(txn.app, name="txn")
 

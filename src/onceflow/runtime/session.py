@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyspark
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from onceflow import class_archive
 from onceflow.checkpoint.spark_checkpoint import SparkCheckpoint
 from onceflow.errors import ConfigurationError, RefusedSettingError
 from onceflow.jars import java_executable, spark_jars
@@ -105,37 +108,71 @@ def _local_defaults(settings: dict[str, str]) -> None:
     java_executable()
     master = settings.setdefault("spark.master", os.environ.get("SPARK_MASTER", "local[*]"))
     settings.setdefault("spark.ui.showConsoleProgress", "false")
+    on_class_path: Sequence[Path] = ()
     if "spark.jars" not in settings and "spark.jars.packages" not in settings:
-        settings["spark.jars"] = ",".join(str(jar) for jar in spark_jars())
+        jars = spark_jars()
+        if _starts_java_with(jars, settings):
+            on_class_path = jars
+            settings["spark.driver.extraClassPath"] = ":".join(map(str, jars))
+        else:
+            settings["spark.jars"] = ",".join(map(str, jars))
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings.setdefault("spark.driver.host", "127.0.0.1")
         settings.setdefault("spark.driver.bindAddress", "127.0.0.1")
         settings.setdefault("spark.ui.enabled", "false")
-        _java_defaults(settings)
+        _java_defaults(settings, on_class_path)
         # Two hundred shuffle partitions, Spark's default, are two hundred state stores for a laptop.
         settings.setdefault("spark.sql.shuffle.partitions", str(max(2, os.cpu_count() or 2)))
 
 
-def _java_defaults(settings: dict[str, str]) -> None:
-    """Memory and garbage collection of a Java that is driver and executor in one, where nobody has chosen them."""
-    if (
-        "SPARK_CONF_DIR" in os.environ
-        or "SPARK_HOME" in os.environ
-        or (Path(pyspark.__file__).parent / "conf").exists()
-    ):
-        return  # a Spark with settings of its own
+def _starts_java_with(jars: Sequence[Path], settings: Mapping[str, str]) -> bool:
+    """Whether the jars can go on Java's class path: one Java for driver and executor, and nobody else's class path.
+
+    From there its archive of classes has them too, and Spark need not copy them.
+    """
+    master = settings["spark.master"]
+    return (
+        (master == "local" or master.startswith("local["))
+        and SparkContext._gateway is None  # noqa: SLF001 - nothing public tells whether Java runs already
+        and not _has_settings_of_its_own()
+        and "PYSPARK_SUBMIT_ARGS" not in os.environ
+        and "spark.driver.extraClassPath" not in settings
+        and not any(":" in str(jar) for jar in jars)
+    )
+
+
+def _java_defaults(settings: dict[str, str], on_class_path: Sequence[Path]) -> None:
+    """Memory and options of a Java that is driver and executor in one, where nobody has chosen them."""
+    if _has_settings_of_its_own():
+        return
     if "SPARK_DRIVER_MEMORY" not in os.environ and "PYSPARK_SUBMIT_ARGS" not in os.environ:
         # Spark gives a driver 1 GB, of which from_json alone fills 8 kB with each record.
         settings.setdefault("spark.driver.memory", "2g")
     told = [os.environ.get(name, "") for name in _JAVA_IS_TOLD_BY]
     told += [value for name, value in settings.items() if name.endswith("JavaOptions")]
-    if any("GC" in text or "@" in text for text in told):  # @: a file of options
-        return  # with two collectors Java does not start
-    # An epoch makes much garbage and keeps little: G1, Java's choice, took up to a tenth more processor time. All
-    # that garbage is new memory each time, and pages of 2 MB make it cheaper to reach: another three percent.
-    options = ["-XX:+UseParallelGC", *(["-XX:+UseTransparentHugePages"] if _has_huge_pages() else [])]
-    settings.setdefault("spark.driver.defaultJavaOptions", " ".join(options))
+    if any("@" in text for text in told):  # a file of options
+        return
+    options = []
+    if not any("GC" in text for text in told):  # with two collectors Java does not start
+        # An epoch makes much garbage and keeps little: G1, Java's choice, took up to a tenth more processor time. All
+        # that garbage is new memory each time, and pages of 2 MB make it cheaper to reach: another three percent.
+        options += ["-XX:+UseParallelGC", *(["-XX:+UseTransparentHugePages"] if _has_huge_pages() else [])]
+    if on_class_path and not any("Archive" in text or "-Xshare" in text for text in told):
+        archive = class_archive.find(on_class_path)
+        if archive is not None:
+            options += map(shlex.quote, class_archive.options(archive))
+    if options:
+        settings.setdefault("spark.driver.defaultJavaOptions", " ".join(options))
+
+
+def _has_settings_of_its_own() -> bool:
+    """Whether a Spark is used that may have a spark-defaults.conf."""
+    return (
+        "SPARK_CONF_DIR" in os.environ
+        or "SPARK_HOME" in os.environ
+        or (Path(pyspark.__file__).parent / "conf").exists()
+    )
 
 
 def _has_huge_pages() -> bool:
