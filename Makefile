@@ -25,7 +25,7 @@ $(SETUP): requirements/dev.txt pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-jars: $(SETUP) ## Fetch the jars of Spark's connector and of the broker, make Java's class archive (once per user)
+jars: $(SETUP) ## Fetch the jars of Spark's connector and of the broker, make Java's class archive (once)
 	@$(BIN)/python -c 'import sys; from onceflow import jars; sys.exit(jars.main())'
 	-@$(BIN)/onceflow class-archive
 

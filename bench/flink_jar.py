@@ -25,9 +25,9 @@ def flink_jar() -> Path:
         SetupError: It cannot be fetched, or it is not the pinned one.
     """
     # onceflow's own lists are what it runs with, so a peer's jar stands here and takes only their mechanism.
-    cache = jars._cache_folder()  # noqa: SLF001
+    cache = jars.cache_folder()
     path = CONNECTOR.path_in(cache)
-    with jars._only_one_fetches(cache):  # noqa: SLF001
+    with jars.one_at_a_time("fetch"):
         if not path.exists():
             jars._fetch([CONNECTOR], cache, lambda _done, _total: None)  # noqa: SLF001
     jars._check(CONNECTOR, path, action=f"delete {path}; it is fetched again.")  # noqa: SLF001

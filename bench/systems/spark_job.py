@@ -5,6 +5,7 @@ Must not know: who measures it. Of onceflow it takes the pinned connector jars a
 
 import json
 import os
+import shlex
 import sys
 
 from pyspark.sql import SparkSession
@@ -16,11 +17,12 @@ from onceflow.jars import spark_jars
 told = json.loads(sys.argv[1])
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-archive = class_archive.find(spark_jars())
+jars = spark_jars()
+archive = class_archive.find(jars)
 java = ["-XX:+UseParallelGC", "-XX:+UseTransparentHugePages", *(class_archive.options(archive) if archive else [])]
 settings = {
     "spark.master": "local[*]",
-    "spark.driver.extraClassPath": ":".join(map(str, spark_jars())),
+    "spark.driver.extraClassPath": ":".join(map(str, jars)),
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
@@ -34,7 +36,7 @@ settings = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     # Also onceflow's defaults; all of them help Spark's own sink as well.
     "spark.driver.memory": "2g",
-    "spark.driver.defaultJavaOptions": " ".join(java),
+    "spark.driver.defaultJavaOptions": shlex.join(java),
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),

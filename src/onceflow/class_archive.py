@@ -4,72 +4,74 @@ Must not know: Spark sessions, how an archive is made. It says where one lies, a
 
 Of the seconds that a job needs to start, Java spends four on reading 16,000 classes out of jars and checking them. An
 archive (JEP 350, Java 13 and later) holds them loaded. Java checks that it fits (version, class path, each jar's size
-and time) and leaves it aside with a warning if not; its name is made from all of these, so that one which does not fit
-is not even found. A file that is cut off makes Java (17) die of SIGBUS: so its size is in its name too.
+and time) and leaves it aside if not; its name is made from the same, so that one of another Java or another PySpark is
+not even found. A file that is cut off makes Java (17) die of SIGBUS: so its size is in its name too.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from onceflow.jars import cache_folder, java_build, spark_home_jars
 
+log = logging.getLogger(__name__)
+
 _KEPT = 3  # archives of other environments, 180 MB each
+
+
+def folder() -> Path:
+    """Where archives lie, if any were made."""
+    return cache_folder() / "classes"
 
 
 def find(class_path: Sequence[Path]) -> Path | None:
     """The archive for a Spark that PySpark starts with these jars before its own; None if none is there whole.
 
-    Raises:
-        SetupError: Java or PySpark's own jars are not there.
+    Only this user's files and root's count: Java runs what is in them.
     """
-    for archive in _where().glob(f"{_key(class_path)}-*.jsa"):
-        if archive.stem.endswith(f"-{archive.stat().st_size}"):
-            with contextlib.suppress(OSError):  # it may be another user's
-                os.utime(archive)  # it is in use, see keep()
-            return archive
+    try:
+        for archive in folder().glob(f"{_key(class_path)}-*.jsa"):
+            about = archive.stat()
+            if archive.stem.endswith(f"-{about.st_size}") and about.st_uid in (0, os.geteuid()):
+                with contextlib.suppress(OSError):
+                    os.utime(archive)  # it is in use, see forget_old()
+                return archive
+    except (OSError, RuntimeError) as error:  # RuntimeError: no home folder
+        log.debug("no class archive: %s", error)
     return None
 
 
 def options(archive: Path) -> list[str]:
-    """What makes Java use it. It checks the content too (a tenth of a second) and leaves a damaged one aside."""
+    """What makes Java use it. It checks the content first (a quarter of a second) and leaves a damaged one aside."""
     return [f"-XX:SharedArchiveFile={archive}", "-XX:+VerifySharedSpaces"]
 
 
 def keep(made: Path, class_path: Sequence[Path]) -> Path:
-    """Take a new archive in, from a file in ``folder()``; those of others that were not used for longest go.
-
-    Returns:
-        Where it lies now.
-    """
+    """Take in a new archive, a file on the cache's file system; where it lies now."""
     with made.open("rb") as file:
         os.fsync(file.fileno())
         size = os.fstat(file.fileno()).st_size
     archive = folder() / f"{_key(class_path)}-{size}.jsa"
+    archive.parent.mkdir(exist_ok=True)
     made.replace(archive)
-    others = [path for path in folder().glob("*.jsa") if path != archive]
-    for path in sorted(others, key=lambda path: path.stat().st_mtime, reverse=True)[_KEPT:]:
-        path.unlink(missing_ok=True)
     return archive
 
 
-def folder() -> Path:
-    """Where archives lie; made if need be."""
-    _where().mkdir(parents=True, exist_ok=True)
-    return _where()
-
-
-def _where() -> Path:
-    return cache_folder() / "classes"
+def forget_old(newest: Path) -> None:
+    """Delete, beside a new one, those that were not used for longest: every environment has its own."""
+    others = [path for path in folder().glob("*.jsa") if path != newest]
+    for path in sorted(others, key=lambda path: path.stat().st_mtime, reverse=True)[_KEPT:]:
+        path.unlink(missing_ok=True)
 
 
 def _key(class_path: Sequence[Path]) -> str:
     known = hashlib.sha256(java_build().encode())
     for jar in [*class_path, *spark_home_jars()]:
         about = jar.stat()
-        known.update(f"{jar}\0{about.st_size}\0{about.st_mtime_ns}\0".encode())
+        known.update(f"{jar}\0{about.st_size}\0{int(about.st_mtime)}\0".encode())
     return known.hexdigest()[:16]

@@ -164,7 +164,7 @@ def _pinned(group: str, progress: Progress | None) -> list[Path]:
     pinned = _listed(group)
     cache = cache_folder()
     if not all(jar.path_in(cache).exists() for jar in pinned):
-        with _only_one_fetches(cache):
+        with one_at_a_time("fetch"):
             missing = [jar for jar in pinned if not jar.path_in(cache).exists()]
             if missing:  # else another process fetched them while this one waited
                 _fetch(missing, cache, progress or (lambda _done, _total: None))
@@ -188,15 +188,21 @@ def cache_folder() -> Path:
 
 
 @contextmanager
-def _only_one_fetches(cache: Path) -> Iterator[None]:
+def one_at_a_time(what: str) -> Iterator[None]:
+    """Hold a lock in the cache folder, which is made if need be; other processes wait for it.
+
+    Raises:
+        SetupError: The cache cannot be written.
+    """
+    cache = cache_folder()
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        with (cache / "fetch.lock").open("a") as lock:
+        with (cache / f"{what}.lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # freed when the file is closed, also by the process's death
             yield
     except OSError as error:
         raise SetupError(
-            f"The jar cache {cache} cannot be written: {error}",
+            f"The cache {cache} cannot be written: {error}",
             action="make room or give rights there, or set ONCEFLOW_CACHE to another folder.",
         ) from error
 

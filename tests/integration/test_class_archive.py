@@ -31,8 +31,8 @@ def sources(tmp_path):
 
 def test_a_job_takes_its_classes_from_the_archive(pipeline, tmp_path):
     """Spark's own and the connector's, once an archive was made; making it again does nothing."""
-    archive, _ = make_archive()
-    assert make_archive() == (archive, False)
+    archive, _ = make_archive(print)
+    assert make_archive(print) == (archive, False)
     pipeline.run_well()
     pipeline.check()
     found = sources(tmp_path)
@@ -41,12 +41,12 @@ def test_a_job_takes_its_classes_from_the_archive(pipeline, tmp_path):
 
 def test_a_damaged_archive_is_left_aside(pipeline, tmp_path, monkeypatch):
     """A block that the disk lost: Java looks at the content before it uses it, and the job runs."""
-    archive, _ = make_archive()
+    archive, _ = make_archive(print)
     own = tmp_path / "cache"
     own.mkdir()
     (own / "jars").symlink_to(cache_folder() / "jars")
     monkeypatch.setenv("ONCEFLOW_CACHE", str(own))
-    damaged = class_archive.folder() / "made.jsa"
+    damaged = own / "made.jsa"
     shutil.copyfile(archive, damaged)
     with damaged.open("r+b") as file:
         file.seek(damaged.stat().st_size // 3)

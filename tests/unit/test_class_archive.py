@@ -11,6 +11,7 @@ from onceflow import class_archive
 def jars(tmp_path, monkeypatch):
     """An empty cache, and a class path of one jar."""
     monkeypatch.setenv("ONCEFLOW_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "cache").mkdir()
     monkeypatch.setattr(class_archive, "java_build", lambda: "Java 17.0.1")
     monkeypatch.setattr(class_archive, "spark_home_jars", list)
     jar = tmp_path / "connector.jar"
@@ -20,7 +21,7 @@ def jars(tmp_path, monkeypatch):
 
 def made(jars, content=b"an archive"):
     """An archive, taken in."""
-    file = class_archive.folder() / "new"
+    file = jars[0].parent / "new"
     file.write_bytes(content)
     return class_archive.keep(file, jars)
 
@@ -28,7 +29,7 @@ def made(jars, content=b"an archive"):
 def test_what_was_taken_in_is_found(jars):
     """Nothing is there at first, and looking makes nothing."""
     assert class_archive.find(jars) is None
-    assert not (jars[0].parent / "cache").exists()
+    assert not class_archive.folder().exists()
     archive = made(jars)
     assert class_archive.find(jars) == archive
 
@@ -63,4 +64,31 @@ def test_those_unused_for_longest_go(jars):
     assert class_archive.find(jars) == archives[0]
     os.utime(jars[0], (9, 9))
     newest = made(jars)
+    class_archive.forget_old(newest)
     assert sorted(class_archive.folder().iterdir()) == sorted([archives[0], *archives[2:], newest])
+
+
+def test_what_cannot_be_looked_for_is_not_there(jars, monkeypatch):
+    """A job runs without one: a cache that is not to be read, a jar that is gone, a user without a home."""
+    made(jars)
+    jars[0].unlink()
+    assert class_archive.find(jars) is None
+    monkeypatch.delenv("ONCEFLOW_CACHE")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr("pathlib.Path.home", failing)
+    assert class_archive.find([]) is None
+
+
+def failing():
+    raise RuntimeError("Could not determine home directory.")
+
+
+def test_a_file_of_another_user_is_not_used(jars, monkeypatch):
+    """Java would run what is in it."""
+    archive = made(jars)
+    assert class_archive.find(jars) == archive
+    if os.getuid() == 0:
+        os.chown(archive, 12345, -1)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    assert class_archive.find(jars) is None

@@ -9,7 +9,7 @@ from onceflow import class_archive
 from onceflow.runtime import session
 
 DRIVER_MEMORY, JAVA = "spark.driver.memory", "spark.driver.defaultJavaOptions"
-NAMES = ("SPARK_CONF_DIR", "SPARK_HOME", "SPARK_DRIVER_MEMORY", *session._JAVA_IS_TOLD_BY)
+NAMES = ("ONCEFLOW_JARS", "SPARK_CONF_DIR", "SPARK_HOME", "SPARK_DRIVER_MEMORY", *session.JAVA_IS_TOLD_BY)
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +42,7 @@ def test_a_collector_is_chosen_only_where_nobody_else_chose_one(monkeypatch):
     assert JAVA not in defaults()
 
 
-@pytest.mark.parametrize("name", session._JAVA_IS_TOLD_BY)
+@pytest.mark.parametrize("name", session.JAVA_IS_TOLD_BY)
 def test_every_variable_that_java_or_spark_reads_counts(monkeypatch, name):
     """Each of them reaches Java's command line."""
     monkeypatch.setenv(name, "-XX:+UseSerialGC")
@@ -127,16 +127,19 @@ def test_a_java_that_runs_already_gets_the_jars_from_spark(local, monkeypatch):
     assert local()["spark.jars"] == "/jars/a.jar,/jars/b.jar"
 
 
-@pytest.mark.parametrize("name", ["SPARK_HOME", "PYSPARK_SUBMIT_ARGS"])
+@pytest.mark.parametrize("name", ["SPARK_HOME", "PYSPARK_SUBMIT_ARGS", "ONCEFLOW_JARS"])
 def test_a_class_path_may_be_told_elsewhere(local, monkeypatch, name):
-    """By spark-defaults.conf, or --driver-class-path."""
+    """By spark-defaults.conf or --driver-class-path; and jars of one's own may be other versions of what Spark has."""
     monkeypatch.setenv(name, "something")
     assert "spark.driver.extraClassPath" not in local()
 
 
-def test_an_archive_of_ones_own_goes_before(local):
-    """Java takes one."""
-    assert JAVA not in local(spark_driver_extraJavaOptions="-XX:+UseZGC -XX:SharedArchiveFile=own.jsa")
+@pytest.mark.parametrize("own", ["-XX:SharedArchiveFile=own.jsa", "-Xshare:off", "-XX:AOTCache=own.aot"])
+def test_an_archive_of_ones_own_goes_before(local, own):
+    """Java takes one, and it fits one class path."""
+    found = local(spark_driver_extraJavaOptions=own)
+    assert "spark.jars" in found
+    assert "SharedArchiveFile" not in found[JAVA]
 
 
 def test_jars_of_ones_own_stay(local):

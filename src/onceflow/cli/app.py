@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import onceflow
-from onceflow.cli import demo, dev, jars, run, txn
+from onceflow.cli import class_archive, demo, dev, jars, run, txn
 from onceflow.cli.main import DEBUG
 
 app = typer.Typer(
@@ -24,7 +24,7 @@ app = typer.Typer(
 app.command("run")(run.run)
 app.command("demo")(demo.demo)
 app.command("jars")(jars.jars)
-app.command("class-archive")(jars.class_archive)
+app.command("class-archive")(class_archive.class_archive)
 app.add_typer(dev.app, name="dev")
 app.add_typer(txn.app, name="txn")
 

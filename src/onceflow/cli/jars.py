@@ -1,4 +1,4 @@
-"""``onceflow jars``: the jars that a Spark of one's own needs. ``onceflow class-archive``: makes jobs start sooner.
+"""``onceflow jars``: the jars that a Spark of one's own needs.
 
 Must not know: jobs.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import typer
 
 from onceflow.cli.output import Output, OutputOption, tell_json
-from onceflow.demo.training import make_archive
 from onceflow.jars import spark_jars
 
 
@@ -23,17 +22,3 @@ def jars(output: OutputOption = Output.TEXT) -> None:
         tell_json({"jars": paths})
     else:
         typer.echo(",".join(paths))
-
-
-def class_archive(output: OutputOption = Output.TEXT) -> None:
-    """Make Java's archive of Spark's classes for this user, once (half a minute, 180 MB): jobs start 4 s sooner.
-
-    Sessions that onceflow makes on this machine find it by themselves. Another Java or PySpark needs another one.
-    """
-    path, made = make_archive()
-    if output is Output.JSON:
-        tell_json({"class_archive": str(path), "made": made})
-    elif made:
-        typer.echo(f"made {path}")
-    else:
-        typer.echo(f"{path} is there already")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -57,13 +58,14 @@ DEFAULTS: Mapping[str, str] = {
 """What a session that onceflow makes begins with; the user's settings go before."""
 
 _HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-_JAVA_IS_TOLD_BY = (
+JAVA_IS_TOLD_BY = (
     "JAVA_TOOL_OPTIONS",
     "JDK_JAVA_OPTIONS",
     "_JAVA_OPTIONS",
     "SPARK_SUBMIT_OPTS",
     "PYSPARK_SUBMIT_ARGS",
 )
+"""Variables whose options reach the command line of Spark's Java."""
 
 
 def make_session(name: str, spark: Mapping[str, str]) -> SparkSession:
@@ -111,7 +113,7 @@ def _local_defaults(settings: dict[str, str]) -> None:
     on_class_path: Sequence[Path] = ()
     if "spark.jars" not in settings and "spark.jars.packages" not in settings:
         jars = spark_jars()
-        if _starts_java_with(jars, settings):
+        if starts_java_with(jars, settings):
             on_class_path = jars
             settings["spark.driver.extraClassPath"] = ":".join(map(str, jars))
         else:
@@ -126,10 +128,11 @@ def _local_defaults(settings: dict[str, str]) -> None:
         settings.setdefault("spark.sql.shuffle.partitions", str(max(2, os.cpu_count() or 2)))
 
 
-def _starts_java_with(jars: Sequence[Path], settings: Mapping[str, str]) -> bool:
+def starts_java_with(jars: Sequence[Path], settings: Mapping[str, str]) -> bool:
     """Whether the jars can go on Java's class path: one Java for driver and executor, and nobody else's class path.
 
-    From there its archive of classes has them too, and Spark need not copy them.
+    From there its archive of classes has them too, and Spark need not copy them. They come before Spark's own jars
+    then, which only those that we pinned may: others could hold another version of what Spark has.
     """
     master = settings["spark.master"]
     return (
@@ -137,7 +140,10 @@ def _starts_java_with(jars: Sequence[Path], settings: Mapping[str, str]) -> bool
         and SparkContext._gateway is None  # noqa: SLF001 - nothing public tells whether Java runs already
         and not _has_settings_of_its_own()
         and "PYSPARK_SUBMIT_ARGS" not in os.environ
+        and "ONCEFLOW_JARS" not in os.environ
         and "spark.driver.extraClassPath" not in settings
+        # An archive of the user's own fits the user's class path.
+        and not any(re.search("Archive|-Xshare|AOT", text) for text in _told_to_java(settings))
         and not any(":" in str(jar) for jar in jars)
     )
 
@@ -149,8 +155,7 @@ def _java_defaults(settings: dict[str, str], on_class_path: Sequence[Path]) -> N
     if "SPARK_DRIVER_MEMORY" not in os.environ and "PYSPARK_SUBMIT_ARGS" not in os.environ:
         # Spark gives a driver 1 GB, of which from_json alone fills 8 kB with each record.
         settings.setdefault("spark.driver.memory", "2g")
-    told = [os.environ.get(name, "") for name in _JAVA_IS_TOLD_BY]
-    told += [value for name, value in settings.items() if name.endswith("JavaOptions")]
+    told = _told_to_java(settings)
     if any("@" in text for text in told):  # a file of options
         return
     options = []
@@ -158,12 +163,17 @@ def _java_defaults(settings: dict[str, str], on_class_path: Sequence[Path]) -> N
         # An epoch makes much garbage and keeps little: G1, Java's choice, took up to a tenth more processor time. All
         # that garbage is new memory each time, and pages of 2 MB make it cheaper to reach: another three percent.
         options += ["-XX:+UseParallelGC", *(["-XX:+UseTransparentHugePages"] if _has_huge_pages() else [])]
-    if on_class_path and not any("Archive" in text or "-Xshare" in text for text in told):
-        archive = class_archive.find(on_class_path)
-        if archive is not None:
-            options += map(shlex.quote, class_archive.options(archive))
+    archive = class_archive.find(on_class_path) if on_class_path else None
+    if archive is not None:
+        options += map(shlex.quote, class_archive.options(archive))
     if options:
         settings.setdefault("spark.driver.defaultJavaOptions", " ".join(options))
+
+
+def _told_to_java(settings: Mapping[str, str]) -> list[str]:
+    """Options that others give to Java."""
+    told = [os.environ.get(name, "") for name in JAVA_IS_TOLD_BY]
+    return told + [value for name, value in settings.items() if name.endswith("JavaOptions")]
 
 
 def _has_settings_of_its_own() -> bool:
