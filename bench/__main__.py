@@ -40,6 +40,8 @@ def main() -> int:
             # After each part: an hour of runs must not be lost with the last of them.
             asked.output.write_text(json.dumps(results, indent=1) + "\n")
     _print(results)
+    for run in void(results):
+        print(f"\nvoid, does not count: {run}", file=sys.stderr)
     print(f"\n{asked.output}")
     return 1 if void(results) else 0
 

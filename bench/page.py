@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.chart import bars
+from bench.stage import ALL
 
 _HERE = Path(__file__).resolve().parent
 RESULTS, NOTES, DOCS = _HERE / "results" / "latest.json", _HERE / "notes.md", _HERE.parent / "docs"
@@ -218,6 +219,16 @@ def _made(results: dict[str, Any]) -> str:
         f"| {name} | {made['at'][:16].replace('T', ' ')} | {made['load_before']} | {made['arguments']['rounds']} |"
         for name, made in results["parts"].items()
     )
+    void = [
+        f"* {run['work']}, {ALL[run['system']].title}, {run['records']:,} records: {run['void']}"
+        for run in results.get("runs", [])
+        if run["void"] is not None
+    ]
+    told = (
+        "\n\nRuns of the throughput part that do not count, because of their output:\n\n" + "\n".join(void)
+        if void
+        else ""
+    )
     return f"""## Made on
 
 {processor}, {on["cores"]} cores, {gigabytes} GB, Java {on["java"]}, Python {on["python"]}, {on["system"]}. Seed
@@ -225,7 +236,7 @@ def _made(results: dict[str, Any]) -> str:
 
 | part | begun, UTC | load average before | rounds |
 |---|---|---|---:|
-{parts}"""
+{parts}{told}"""
 
 
 _SECTIONS: dict[str, Callable[[dict[str, Any]], str]] = {

@@ -2,10 +2,10 @@
 
 Must not know: Spark sessions, how an archive is made. It says where one lies, and whether it may be used.
 
-Of the seconds that a job needs to start, Java spends four on reading 16,000 classes out of jars and checking them. An
-archive (JEP 350, Java 13 and later) holds them loaded. Java checks that it fits (version, class path, each jar's size
-and time) and leaves it aside if not; its name is made from the same, so that one of another Java or another PySpark is
-not even found. A file that is cut off makes Java (17) die of SIGBUS: so its size is in its name too.
+Of the seconds that a job needs to start, Java spends three to four on reading 16,000 classes out of jars and checking
+them. An archive (JEP 350, Java 13 and later) holds them loaded. Java checks that it fits (version, class path, each
+jar's size and time) and leaves it aside if not; its name is made from the same, so that one of another Java or another
+PySpark is not even found. A file that is cut off makes Java (17) die of SIGBUS: so its size is in its name too.
 """
 
 from __future__ import annotations

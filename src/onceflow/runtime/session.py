@@ -140,7 +140,7 @@ def starts_java_with(jars: Sequence[Path], settings: Mapping[str, str]) -> bool:
         and SparkContext._gateway is None  # noqa: SLF001 - nothing public tells whether Java runs already
         and not _has_settings_of_its_own()
         and "PYSPARK_SUBMIT_ARGS" not in os.environ
-        and "ONCEFLOW_JARS" not in os.environ
+        and not os.environ.get("ONCEFLOW_JARS")
         and "spark.driver.extraClassPath" not in settings
         # An archive of the user's own fits the user's class path.
         and not any(re.search("Archive|-Xshare|AOT", text) for text in _told_to_java(settings))
