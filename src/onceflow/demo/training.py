@@ -25,7 +25,7 @@ from onceflow.demo.run import ALERTS, PAYMENTS
 from onceflow.devcluster import DevCluster
 from onceflow.errors import SetupError
 from onceflow.jars import java_executable, one_at_a_time, spark_jars
-from onceflow.runtime.session import JAVA_IS_TOLD_BY, starts_java_with
+from onceflow.runtime.session import JAVA_IS_TOLD_BY, may_start_java_with
 from onceflow.testing.processes import kill_tree
 
 _PAYMENTS = 5_000
@@ -48,7 +48,7 @@ def make_archive(say: Callable[[str], object]) -> tuple[Path, bool]:
         SetupError: Java made none, does not take it, or no job that is started like this would use one.
     """
     jars = spark_jars()
-    if not starts_java_with(jars, _SETTINGS):
+    if not may_start_java_with(jars, _SETTINGS):
         raise _failed(
             "jobs that are started in this environment would not use one",
             "SPARK_HOME, SPARK_CONF_DIR, PYSPARK_SUBMIT_ARGS or ONCEFLOW_JARS is set, PySpark has a conf folder, or "

@@ -113,7 +113,8 @@ def _local_defaults(settings: dict[str, str]) -> None:
     on_class_path: Sequence[Path] = ()
     if "spark.jars" not in settings and "spark.jars.packages" not in settings:
         jars = spark_jars()
-        if starts_java_with(jars, settings):
+        runs_already = SparkContext._gateway is not None  # noqa: SLF001 - nothing public tells
+        if not runs_already and may_start_java_with(jars, settings):
             on_class_path = jars
             settings["spark.driver.extraClassPath"] = ":".join(map(str, jars))
         else:
@@ -128,7 +129,7 @@ def _local_defaults(settings: dict[str, str]) -> None:
         settings.setdefault("spark.sql.shuffle.partitions", str(max(2, os.cpu_count() or 2)))
 
 
-def starts_java_with(jars: Sequence[Path], settings: Mapping[str, str]) -> bool:
+def may_start_java_with(jars: Sequence[Path], settings: Mapping[str, str]) -> bool:
     """Whether the jars can go on Java's class path: one Java for driver and executor, and nobody else's class path.
 
     From there its archive of classes has them too, and Spark need not copy them. They come before Spark's own jars
@@ -137,7 +138,6 @@ def starts_java_with(jars: Sequence[Path], settings: Mapping[str, str]) -> bool:
     master = settings["spark.master"]
     return (
         (master == "local" or master.startswith("local["))
-        and SparkContext._gateway is None  # noqa: SLF001 - nothing public tells whether Java runs already
         and not _has_settings_of_its_own()
         and "PYSPARK_SUBMIT_ARGS" not in os.environ
         and not os.environ.get("ONCEFLOW_JARS")
