@@ -25,7 +25,9 @@ The tree (``retriable`` is class data: may the same job be started again, as it 
     ├── FencedError                  no    a newer incarnation of this job runs; this one touched nothing more
     ├── EpochFailedError             yes   failed before its decision; nothing of it is visible
     │   ├── PreCommitError           yes   a shard could not prove that all of its records are in the log
-    │   └── EpochTooLongError        no    the epoch outlives transaction.timeout.ms, and would again
+    │   │   └── WriterFencedError    yes   a writer's transaction was ended under its hands
+    │   ├── EpochTooLongError        yes   the epoch outlived transaction.timeout.ms; the next start cuts it smaller
+    │   └── TimeoutTooShortError     no    it outlives transaction.timeout.ms, and cannot be cut smaller
     └── RecoveryError                no    decided, but it cannot be finished without a person
         ├── TransactionLostError     no    positive evidence: a decided transaction was aborted
         ├── OutcomeUnknownError      no    no evidence in either direction
@@ -137,8 +139,16 @@ class PreCommitError(EpochFailedError):
     """A shard could not prove that all of its records are in the log."""
 
 
+class WriterFencedError(PreCommitError):
+    """A writer's transaction was ended while it wrote: it expired, or somebody else's start or tool ended it."""
+
+
 class EpochTooLongError(EpochFailedError):
-    """The epoch took so long that its transactions may expire before they are committed."""
+    """The epoch took so long that its transactions may expire before they are committed; the next one is smaller."""
+
+
+class TimeoutTooShortError(EpochFailedError):
+    """An epoch that cannot be cut smaller outlives its transactions, and would again."""
 
     retriable = False
 

@@ -18,13 +18,14 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from onceflow.errors import ConfigurationError, EpochFailedError, OnceflowError
+from onceflow.errors import ConfigurationError, EpochFailedError, FencedError, OnceflowError
 from onceflow.runtime.driver import StopRequested
 from onceflow.runtime.failures import from_spark
-from onceflow.runtime.launch import Plan, RunningJob, launch
+from onceflow.runtime.launch import Plan, RunningJob, epoch_limit, finish_decided, launch
 from onceflow.runtime.session import make_session, require_session
 from onceflow.settings import Checkpointing
 from onceflow.sink.contract import Sink
+from onceflow.source.kafka import limited
 
 log = logging.getLogger(__name__)
 
@@ -114,9 +115,13 @@ class Job:
         own_session = SparkSession.getActiveSession() is None
         with signals:
             try:
+                # Before anything that could fail: consumers wait for what is decided, and it may expire.
+                finish_decided(self._sinks, plan)
                 session = make_session(self.name, self._spark)
                 signals.install()
-                self._run(session, self._function(session), plan, signals)
+                with limited(epoch_limit(plan, self._sinks)):
+                    result = self._function(session)
+                self._run(session, result, plan, signals)
             except BaseException:
                 # An interrupted start may end with py4j's word for it instead of ours.
                 if signals.received is None:
@@ -205,6 +210,8 @@ def _wait(running: RunningJob, signals: _Signals) -> bool:
         while not running.query.awaitTermination(0.5):  # type: ignore[arg-type]  # it takes fractions of a second
             if signals.received is not None:
                 return running.stop()
+        if isinstance(running.driver.failure, FencedError):
+            raise running.driver.failure  # it was idle, and its sweep found the newer start
     except StreamingQueryException as error:
         failure = running.driver.failure
         if isinstance(failure, StopRequested):

@@ -14,13 +14,15 @@ import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from onceflow.checkpoint.store import LocalStore
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError
 from onceflow.twophase.transactional_id import JOB_ID
 
-FORMAT = 1
+FORMAT = 2
+"""2: whether ``--as-new`` made the job, and which job it left."""
 FILE = "job.json"
 
 
@@ -33,17 +35,19 @@ class JobIdentity:
         checkpoint: The URI that the checkpoint was made at.
         cluster_id: Kafka's id of the sinks' cluster, "" when no sink takes part in the decision.
         prefix: First part of the transactional ids.
+        left: The job id that ``--as-new`` found in this very checkpoint and left, "" for a job that began it.
     """
 
     job_id: str
     checkpoint: str
     cluster_id: str
     prefix: str
+    left: str = ""
 
     @classmethod
-    def new(cls, checkpoint: str, cluster_id: str, prefix: str) -> JobIdentity:
+    def new(cls, checkpoint: str, cluster_id: str, prefix: str, left: str = "") -> JobIdentity:
         """An identity that nobody has had before."""
-        return cls(secrets.token_hex(6), checkpoint, cluster_id, prefix)
+        return cls(secrets.token_hex(6), checkpoint, cluster_id, prefix, left)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +92,13 @@ def read_identity(store: LocalStore) -> JobIdentity | None:
         return None
     try:
         body = json.loads(data)
-        if isinstance(body["format"], int) and body["format"] > FORMAT:
-            raise CheckpointConflictError(
-                f"{path} has format {body['format']}, this version reads up to {FORMAT}",
-                cause="a newer version of onceflow wrote this checkpoint",
-                action="run the job with that version or a newer one",
-                file=str(path),
-            )
+        if isinstance(body["format"], int) and body["format"] != FORMAT:
+            raise other_format(path, body["format"], FORMAT)
         if body.pop("sha256") != _checksum(body):
             raise ValueError("its checksum does not match its content")
-        identity = JobIdentity(body["job_id"], body["checkpoint"], body["cluster_id"], body["prefix"])
+        identity = JobIdentity(
+            body["job_id"], body["checkpoint"], body["cluster_id"], body["prefix"], str(body["left"])
+        )
         if JOB_ID.fullmatch(identity.job_id) is None:
             raise ValueError("it holds no job id")
     except (ValueError, KeyError, TypeError) as error:
@@ -109,6 +110,20 @@ def read_identity(store: LocalStore) -> JobIdentity | None:
             file=str(path),
         ) from error
     return identity
+
+
+def other_format(path: Path, found: int, ours: int) -> CheckpointConflictError:
+    """The error for a file that another version of onceflow wrote."""
+    if found > ours:
+        cause = "a newer version of onceflow wrote this checkpoint"
+        action = "run the job with that version or a newer one"
+    else:
+        cause = "an older version of onceflow wrote this checkpoint, which kept less than a start compares now"
+        action = "let that version finish and stop the job, then start it with a new checkpoint folder; or go on with "
+        action += "that version"
+    return CheckpointConflictError(
+        f"{path} has format {found}, this version reads format {ours}", cause=cause, action=action, file=str(path)
+    )
 
 
 def write_identity(store: LocalStore, identity: JobIdentity) -> None:
@@ -166,6 +181,20 @@ def not_rewound(mark: Mark | None, incarnation: int, nonce: str, epoch: int, che
         "independent job: --as-new",
         checkpoint=checkpoint,
         epoch=mark.epoch,
+    )
+
+
+def mark_is_gone(checkpoint: str, epoch: int) -> CheckpointConflictError:
+    """The error for a mark that should stand outside the checkpoint and does not."""
+    return CheckpointConflictError(
+        f"the checkpoint {checkpoint} knows epoch {epoch} as decided, but Kafka has no mark of this job: whether this "
+        "is the newest copy of the checkpoint cannot be told",
+        harmless="the job was down for longer than Kafka keeps a group's offsets (offsets.retention.minutes on the "
+        "brokers, 7 days by default), or somebody deleted the group, and this is the newest copy",
+        cause="the mark expired or was deleted; a job that runs writes it again every hour",
+        action="if nothing newer of this checkpoint exists anywhere: --claim, once",
+        checkpoint=checkpoint,
+        epoch=epoch,
     )
 
 

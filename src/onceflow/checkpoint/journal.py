@@ -15,26 +15,32 @@ import hashlib
 import json
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from onceflow.checkpoint.identity import other_format
 from onceflow.checkpoint.store import LocalStore
-from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, CheckpointStoreError
+from onceflow.errors import CheckpointCorruptError, CheckpointStoreError
 from onceflow.twophase.committable import Committable, Participant
+from onceflow.twophase.layout import Layout, Source, State, Topic
 from onceflow.twophase.messages import Adopted, Appended, Superseded, Unanswered, Voided
 from onceflow.twophase.records import (
     Decide,
     History,
     HistoryError,
+    Planned,
     Record,
+    Recut,
     Replay,
     ReplayBegin,
     Resolve,
+    Skip,
     Start,
     Void,
 )
 
-FORMAT = 1
+FORMAT = 2
+"""2: starts name their job, layouts, what each task read. Checkpoints of format 1 lack what a start compares."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +72,11 @@ class Journal:
         self._store = store
         self._retain = retain
         self._tail = 0
+        self._tail_data = b""
         self._tail_kept_from = 1
         self._floor = 1
         self._index: dict[int, Record] = {}
-        self._disputed: tuple[str, Record] = ("", Start(0))
+        self._disputed: tuple[str, Record, bytes] = ("", Start(0), b"")
         self.start_nonce = ""
 
     # -- reading ----------------------------------------------------------------------------------
@@ -110,9 +117,12 @@ class Journal:
         entries = self.read()
         kept = [e for e in entries if e.place >= entries[-1].kept_from]
         history = History()
+        for entry in entries[: len(entries) - len(kept)]:
+            history = history.recalled(entry.record)
         if kept:
             first = kept[0].record
-            history = History(first.incarnation - 1 if isinstance(first, Start) else first.incarnation)
+            before = first.incarnation - 1 if isinstance(first, Start) else first.incarnation
+            history = replace(history, incarnation=before)
         for entry in kept:
             try:
                 history = history.then(entry.record)
@@ -126,19 +136,19 @@ class Journal:
 
     # -- appending --------------------------------------------------------------------------------
 
-    def start(self, topics: tuple[tuple[str, str], ...] = (), above: int = 0) -> History:
+    def start(self, job_id: str, above: int = 0) -> History:
         """Append a start with the next incarnation's number, and return the history up to and with it.
 
         Whoever else starts at the same moment gets another place; the later one of the two is the newest.
 
         Args:
-            topics: The source topics' ids, as pairs.
+            job_id: Whose start it is; with another id than the newest start's a new job begins.
             above: An incarnation that is known from elsewhere; the new one is greater.
         """
         while True:
             history, entries = self.history()
             self._adopt(entries)
-            start = Start(max(history.incarnation, above) + 1, topics)
+            start = Start(max(history.incarnation, above) + 1, job_id)
             place, nonce, data = self._encode(start)
             try:
                 self._store.create(_name(place), data)
@@ -151,7 +161,7 @@ class Journal:
             if self._nonce_at(place) != nonce or place < self._read_place(max(self._places())).kept_from:
                 continue  # lost the place; or slept so long that others wrote there and purged it
             self.start_nonce = nonce
-            self._note(place, start)
+            self._note(place, start, data)
             return history.then(start)
 
     def append(self, record: Record) -> Appended | Superseded | Unanswered:
@@ -160,7 +170,7 @@ class Journal:
             if not self.is_newest():
                 return Superseded()
             place, nonce, data = self._encode(record)
-            self._disputed = nonce, record
+            self._disputed = nonce, record, data
             answer = self._try_to_create(place, data)
             found = self._nonce_at(place)
             if found is None:
@@ -169,7 +179,7 @@ class Journal:
                 return Superseded()
             if answer:
                 self._make_durable(place)
-            return self._appended(place, record)
+            return self._appended(place, record, data)
         except (CheckpointStoreError, CheckpointCorruptError) as error:
             return Unanswered(error.what)
 
@@ -180,7 +190,7 @@ class Journal:
         """
         try:
             place, nonce, data = self._encode(void)
-            disputed_nonce, disputed = self._disputed
+            disputed_nonce, disputed, disputed_data = self._disputed
             answer = self._try_to_create(place, data)
             found = self._nonce_at(place)
             if found is None:
@@ -188,9 +198,10 @@ class Journal:
             if answer and found in (nonce, disputed_nonce):
                 self._make_durable(place)
             if found == nonce:
-                return Voided() if isinstance(self._appended(place, void), Appended) else Superseded()
+                return Voided() if isinstance(self._appended(place, void, data), Appended) else Superseded()
             if found == disputed_nonce:
-                return Adopted() if isinstance(self._appended(place, disputed), Appended) else Superseded()
+                adopted = self._appended(place, disputed, disputed_data)
+                return Adopted() if isinstance(adopted, Appended) else Superseded()
             return Superseded()
         except (CheckpointStoreError, CheckpointCorruptError) as error:
             return Unanswered(error.what)
@@ -211,18 +222,29 @@ class Journal:
         self._store.sync()
 
     def is_newest(self) -> bool:
-        """Whether nobody has appended behind this driver's last record."""
-        return max(self._places(), default=0) == self._tail
+        """Whether this driver's last record is there and nobody has appended behind it.
 
-    def _appended(self, place: int, record: Record) -> Appended | Superseded:
-        if max(self._places()) != place:
+        Numbers alone do not tell: in a journal that another one has taken the place of (an older copy was put back and
+        gone on with), another driver's record may stand under the same number.
+        """
+        return max(self._places(), default=0) == self._tail and self._mine_is_there()
+
+    def _appended(self, place: int, record: Record, data: bytes) -> Appended | Superseded:
+        if max(self._places()) != place or not self._mine_is_there():
             return Superseded()
-        self._note(place, record)
+        self._note(place, record, data)
         # The record stands whatever becomes of the purge. Told as a failed append, it would be voided in the place
         # behind it, and what it decided would be aborted. What is left over is removed with the next record.
         with contextlib.suppress(CheckpointStoreError):
             self._purge()
         return Appended()
+
+    def _mine_is_there(self) -> bool:
+        """Whether this driver's last record is still what stands in its place."""
+        try:
+            return self._store.read(_name(self._tail)) == self._tail_data
+        except FileNotFoundError:
+            return False
 
     # -- purging ----------------------------------------------------------------------------------
 
@@ -236,13 +258,15 @@ class Journal:
         return min(place for place, epoch in decided if epoch > newest - self._retain)
 
     def _purge(self) -> None:
-        """Remove what the durable tail has declared as purged. Starts stay.
+        """Remove what the durable tail has declared as purged. Starts stay, and so does the newest layout.
 
         The place that a stale driver would take next is the one behind its last record, and a newer start stands
         there: if that could be purged, the stale driver could append.
         """
         kept_from = self._tail_kept_from
-        for place in sorted(p for p, r in self._index.items() if p < kept_from and not isinstance(r, Start)):
+        stays = max((p for p, r in self._index.items() if isinstance(r, Planned)), default=0)
+        old = (p for p, r in self._index.items() if p < kept_from and p != stays and not isinstance(r, Start))
+        for place in sorted(old):
             self._store.remove(_name(place))
             del self._index[place]
 
@@ -261,13 +285,8 @@ class Journal:
             raise _corrupt(self._store, name, "the file is missing") from None
         try:
             return decode(data, place)
-        except _NewerFormatError as error:
-            raise CheckpointConflictError(
-                f"{self._store.path(name)} has format {error}, this version reads up to {FORMAT}",
-                cause="a newer version of onceflow wrote this checkpoint",
-                action="run the job with that version or a newer one",
-                file=str(self._store.path(name)),
-            ) from None
+        except _OtherFormatError as error:
+            raise other_format(self._store.path(name), error.found, FORMAT) from None
         except (ValueError, KeyError, TypeError) as error:
             raise _corrupt(self._store, name, str(error)) from error
 
@@ -285,9 +304,10 @@ class Journal:
         self._tail = entries[-1].place if entries else 0
         self._floor = entries[-1].kept_from if entries else 1
 
-    def _note(self, place: int, record: Record) -> None:
+    def _note(self, place: int, record: Record, data: bytes) -> None:
         self._index[place] = record
         self._tail = place
+        self._tail_data = data
 
 
 def encode(entry: Entry) -> bytes:
@@ -314,8 +334,8 @@ def decode(data: bytes, place: int) -> Entry:
     body = json.loads(data)
     if not isinstance(body, dict):
         raise TypeError("the file holds no JSON object")
-    if isinstance(body.get("format"), int) and body["format"] > FORMAT:
-        raise _NewerFormatError(body["format"])
+    if isinstance(body.get("format"), int) and body["format"] != FORMAT:
+        raise _OtherFormatError(body["format"])
     if body.pop("sha256", None) != _checksum(body):
         raise ValueError("its checksum does not match its content")
     if body["place"] != place:
@@ -323,8 +343,12 @@ def decode(data: bytes, place: int) -> Entry:
     return Entry(place, str(body["nonce"]), int(body["kept_from"]), _READERS[body["kind"]](body["record"]))
 
 
-class _NewerFormatError(ValueError):
-    """Made by a newer version."""
+class _OtherFormatError(ValueError):
+    """Made by another version."""
+
+    def __init__(self, found: int) -> None:
+        self.found = found
+        super().__init__(f"format {found}")
 
 
 def _checksum(body: Mapping[str, Any]) -> str:
@@ -350,6 +374,9 @@ def _corrupt(store: LocalStore, name: str, why: str) -> CheckpointCorruptError:
 
 _KINDS: dict[type, str] = {
     Start: "start",
+    Planned: "layout",
+    Recut: "recut",
+    Skip: "skip",
     Decide: "decide",
     Void: "void",
     ReplayBegin: "replay-begin",
@@ -360,20 +387,26 @@ _KINDS: dict[type, str] = {
 
 def _record_to_json(record: Record) -> dict[str, Any]:
     match record:
-        case Start(incarnation, topics):
-            return {"incarnation": incarnation, "topics": dict(topics)}
+        case Start(incarnation, job_id):
+            return {"incarnation": incarnation, "job_id": job_id}
+        case Planned(incarnation, layout):
+            return {"incarnation": incarnation, "layout": asdict(layout)}
+        case Recut(incarnation, epoch, limit):
+            return {"incarnation": incarnation, "epoch": epoch, "limit": limit}
+        case Skip(incarnation, epoch, before, offsets):
+            return {"incarnation": incarnation, "epoch": epoch, "before": before, "offsets": offsets}
         case Void(incarnation, epoch):
             return {"incarnation": incarnation, "epoch": epoch}
         case ReplayBegin(incarnation, epoch, replay):
             return {"incarnation": incarnation, "epoch": epoch, "replay": replay}
-        case Decide(incarnation, epoch, offsets, committables, state_ids):
+        case Decide(incarnation, epoch, offsets, committables, took_ms):
             written = [c.to_json() for c in committables]
             return {
                 "incarnation": incarnation,
                 "epoch": epoch,
                 "offsets": offsets,
                 "committables": written,
-                "state_ids": state_ids,
+                "took_ms": took_ms,
             }
         case Replay(incarnation, epoch, replay, scope, committables, kept):
             written = [c.to_json() for c in committables]
@@ -405,12 +438,35 @@ def _participants(value: Any) -> tuple[Participant, ...]:
     return tuple(Participant((str(sink), int(shard))) for sink, shard in value)
 
 
+def _layout(value: Any) -> Layout:
+    return Layout(
+        tuple(
+            Source(
+                _texts(v["outputs"]),
+                str(v["system"]),
+                str(v["reads"]),
+                str(v["path"]),
+                tuple(Topic(str(t["name"]), str(t["id"]), int(t["partitions"])) for t in v["topics"]),
+            )
+            for v in value["sources"]
+        ),
+        tuple(State(_texts(v["outputs"]), str(v["shape"]), str(v["path"])) for v in value["states"]),
+    )
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(str(v) for v in value)
+
+
 _READERS: dict[str, Callable[[dict[str, Any]], Record]] = {
-    "start": lambda v: Start(int(v["incarnation"]), tuple((str(t), str(i)) for t, i in v["topics"].items())),
+    "start": lambda v: Start(int(v["incarnation"]), str(v["job_id"])),
+    "layout": lambda v: Planned(int(v["incarnation"]), _layout(v["layout"])),
+    "recut": lambda v: Recut(int(v["incarnation"]), int(v["epoch"]), int(v["limit"])),
+    "skip": lambda v: Skip(int(v["incarnation"]), int(v["epoch"]), str(v["before"]), str(v["offsets"])),
     "void": lambda v: Void(int(v["incarnation"]), int(v["epoch"])),
     "replay-begin": lambda v: ReplayBegin(int(v["incarnation"]), int(v["epoch"]), int(v["replay"])),
     "decide": lambda v: Decide(
-        int(v["incarnation"]), int(v["epoch"]), str(v["offsets"]), _committables(v["committables"]), v["state_ids"]
+        int(v["incarnation"]), int(v["epoch"]), str(v["offsets"]), _committables(v["committables"]), int(v["took_ms"])
     ),
     "replay": lambda v: Replay(
         int(v["incarnation"]),

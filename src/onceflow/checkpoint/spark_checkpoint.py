@@ -1,6 +1,7 @@
 """What Spark keeps in the checkpoint: ``offsets/<epoch>`` and ``commits/<epoch>``.
 
-Must not know: the journal, Kafka. It reads Spark's files as bytes and numbers; only ``restore_offsets`` writes.
+Must not know: the journal, Kafka. It reads Spark's files as bytes and numbers; only while no query runs on them does it
+write: ``restore_offsets``, ``set_start`` and ``take_back``.
 
 Spark (4.2) writes ``offsets/N`` before epoch N runs and ``commits/N`` after its ``foreachBatch`` returned; numbers
 may jump and old files are purged, so "epoch N is done" means "the newest commit is at least N".
@@ -11,7 +12,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from onceflow.checkpoint.store import LocalStore
-from onceflow.errors import CheckpointCorruptError
+from onceflow.errors import CheckpointCorruptError, EpochFailedError
 
 
 class SparkCheckpoint:
@@ -59,23 +60,79 @@ class SparkCheckpoint:
             raise self._corrupt(epoch, "it is empty")
         return text
 
-    def restore_offsets(self, epoch: int, decided: str) -> bool:
+    def initial_offsets(self, source: int) -> str:
+        """Where a source began before the first epoch, as JSON; "" when Spark has not written it.
+
+        Spark keeps it in ``sources/<number>/0``: a zero byte, the version in a line, the JSON.
+        """
+        try:
+            data = LocalStore(self.folder / "sources" / str(source)).read("0")
+        except FileNotFoundError:
+            return ""
+        return data.decode("utf-8", "replace").rpartition("\n")[2]
+
+    def restore_offsets(self, epoch: int, decided: str, was: str = "") -> bool:
         """Make ``offsets/<epoch>`` hold what was decided; False when it holds something else.
 
         A power cut may take the file, which Spark does not sync, while the decision, which is synced, stays. Spark
         would then plan another range under the same number, and the rows between the two would be lost.
+
+        Args:
+            epoch: Which.
+            decided: What it must hold.
+            was: What it may hold instead, to be replaced; "" for nothing.
         """
         try:
             present = self._offsets.read(str(epoch))
         except FileNotFoundError:
             present = b""
-        if present.strip():
-            return present == decided.encode("utf-8")
+        if present == decided.encode("utf-8"):
+            return True
+        if present.strip() and present != was.encode("utf-8"):
+            return False
         self._offsets.make()
-        self._offsets.replace(str(epoch), decided.encode("utf-8"))
-        # Spark's checksum of a file that is not there any more would make it refuse the new one.
-        self._offsets.remove(f".{epoch}.crc")
+        self._replace(self._offsets, str(epoch), decided.encode("utf-8"))
         return True
+
+    def set_start(self, epoch: int, before: str) -> None:
+        """Let an epoch begin at these offsets: they take the place of ``offsets/<epoch - 1>``.
+
+        Args:
+            epoch: Which; for 0 the sources' initial offsets are written.
+            before: In the form of an offsets file.
+        """
+        if epoch > 0:
+            self._replace(self._offsets, str(epoch - 1), before.encode("utf-8"))
+            return
+        for number, line in enumerate(before.splitlines()[2:]):
+            store = LocalStore(self.folder / "sources" / str(number))
+            store.make()
+            self._replace(store, "0", b"\0v1\n" + line.encode("utf-8"))
+
+    def take_back(self, epoch: int) -> None:
+        """Remove Spark's plans of this and all later epochs, the newest first: Spark then plans anew.
+
+        Raises:
+            EpochFailedError: One of them is recorded as done by now.
+        """
+        if self.is_done(epoch):
+            raise EpochFailedError(
+                f"epoch {epoch} was to be planned again, but {self.folder / 'commits'} has it as done",
+                harmless="another driver of this job was just ending: start the job again",
+                cause="two drivers of one job ran at the same time",
+                action="see to it that only one runs, then start the job again",
+                epoch=epoch,
+            )
+        for planned in sorted((n for n in _epochs(self._offsets) if n >= epoch), reverse=True):
+            self._offsets.remove(str(planned))
+            self._offsets.remove(f".{planned}.crc")
+        self._offsets.sync()
+
+    def _replace(self, store: LocalStore, name: str, data: bytes) -> None:
+        # Spark's checksum of what was there before would make it refuse the new file. It goes first: without one Spark
+        # reads the file as it is.
+        store.remove(f".{name}.crc")
+        store.replace(name, data)
 
     def sync(self, epoch: int) -> None:
         """Make ``offsets/<epoch>`` and ``commits/<epoch - 1>`` durable before the epoch is decided."""
@@ -88,7 +145,7 @@ class SparkCheckpoint:
         path = self._offsets.path(str(epoch))
         return CheckpointCorruptError(
             f"Spark's {path} cannot be used: {why}",
-            harmless="never: it says which records epoch {epoch} consists of",
+            harmless=f"never: it says which records epoch {epoch} consists of",
             cause="the file was edited or cut, or the disk lost it",
             action="put the file back from a copy of the checkpoint",
             file=str(path),

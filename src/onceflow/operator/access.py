@@ -116,8 +116,7 @@ class Operator:
 
     def start(self) -> History:
         """Append a start: ends the power of every driver that runs on this checkpoint. Read before you act."""
-        before, _ = self.journal.history()
-        history = self.journal.start(before.topics)
+        history = self.journal.start(self.identity.job_id)
         epoch = history.decided.epoch if history.decided is not None else -1
         mark = Mark(history.incarnation, self.journal.start_nonce, epoch).dumps()
         for committer in self.committers.values():
@@ -126,7 +125,7 @@ class Operator:
 
     def refuse_rewound(self) -> None:
         """Refuse to act on a checkpoint that is older than what the job has done: its decisions are not all here."""
-        refuse_rewound(self.committers.values(), self.journal, self.checkpoint, self.uri)
+        refuse_rewound(self.committers.values(), self.journal, self.identity, self.checkpoint)
 
     def fenced(self) -> FencedError:
         """The error for a start of the job that came while an operator was at work."""

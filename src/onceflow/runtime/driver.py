@@ -3,29 +3,44 @@
 Must not know: what follows from an event (``twophase`` does), or how a sink commits (its committer does).
 
 Spark calls it in the driver's own process, one epoch after the other: ``offsets/N`` is there before, ``commits/N``
-comes after it returned, and until then a restart calls it again with the same N, range, timestamp and task layout.
+comes after it returned, and until then a restart calls it again with the same N, range and timestamp.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from onceflow.checkpoint.identity import JobIdentity, Mark
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.spark_checkpoint import SparkCheckpoint
-from onceflow.errors import CheckpointStoreError, OnceflowError, PreCommitError
-from onceflow.runtime.failures import evidence_lines, from_failure
+from onceflow.errors import (
+    CheckpointCorruptError,
+    CheckpointStoreError,
+    ConfigurationError,
+    EpochTooLongError,
+    FencedError,
+    OnceflowError,
+    PreCommitError,
+    TimeoutTooShortError,
+)
+from onceflow.runtime import pace
+from onceflow.runtime.failures import evidence_lines, fenced, from_failure, from_spark
+from onceflow.runtime.origins import origins
+from onceflow.runtime.source_check import Sources
 from onceflow.sink.contract import Committer, Run, Sink
 from onceflow.sink.shard import RESULT_SCHEMA, Output, Task
 from onceflow.testing import crash
 from onceflow.twophase.committable import Committable, Participant, participants
-from onceflow.twophase.coordinator import Coordinator
+from onceflow.twophase.coordinator import Coordinator, Mode
+from onceflow.twophase.layout import Layout
 from onceflow.twophase.messages import (
     Aborted,
     AbortOwn,
@@ -57,7 +72,12 @@ from onceflow.twophase.messages import (
     RunPlan,
     Started,
     Superseded,
+    Survey,
+    Surveyed,
     Sweep,
+    TakeBack,
+    TakenBack,
+    TakenOver,
     Unanswered,
 )
 from onceflow.twophase.records import Decide, Replay, ReplayBegin
@@ -71,6 +91,8 @@ _PATIENCE_S = 60.0
 """How long an outcome that may still become known is asked for: markers are there by then, or need a person."""
 _ASK_EVERY_S = 0.2
 _COMMIT_PAUSE_S = (0.0, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+_TOO_OLD = 0.8
+"""Share of the transactions' time-out after which a failed pre-commit is taken for their expiry."""
 _PHASES: Mapping[type, str] = {RunPlan: "prepare", Check: "check", Append: "decide", Commit: "commit"}
 
 
@@ -89,16 +111,14 @@ class EpochReport:
 
 
 class Driver:
-    """Drives one incarnation of a job.
+    """Drives one incarnation of a job: ``take_over``, then ``settle``, then an epoch after the other.
 
     Args:
         identity: Whose checkpoint it is.
         journal: The checkpoint's journal; only this object appends to it.
         checkpoint: Spark's side of the checkpoint.
-        sinks: All sinks of the job, in the order of the plan's columns.
         committers: The committer of each sink that takes part in the decision, by name.
         uri: The checkpoint's URI, for messages.
-        topics: The source topics' ids, as pairs, for the start record.
         above: An incarnation that is known from outside of the checkpoint; this one is greater.
     """
 
@@ -107,22 +127,21 @@ class Driver:
         identity: JobIdentity,
         journal: Journal,
         checkpoint: SparkCheckpoint,
-        sinks: Sequence[Sink],
         committers: Mapping[str, Committer],
         uri: str,
-        topics: tuple[tuple[str, str], ...] = (),
         above: int = 0,
     ) -> None:
         self._identity = identity
         self._journal = journal
         self._checkpoint = checkpoint
         self._committers = dict(committers)
-        self._outputs = tuple(Output(sink.name, sink.writer_factory()) for sink in sinks)
+        self._outputs: tuple[Output, ...] = ()
+        self._sources: Sources | None = None
+        self._keys_repeat = False
         self._uri = uri
-        self._topics = topics
         self._above = above
         self._coordinator = Coordinator(committers)
-        self._threads = ThreadPoolExecutor(max(1, len(committers)), "onceflow-commit")
+        self._threads = ThreadPoolExecutor(max(1, len(committers)) + 1, "onceflow-commit")
         self._marks = ThreadPoolExecutor(1, "onceflow-mark")  # a mark must never stand in a commit's way
         self._plan: DataFrame | None = None
         self._run_began = 0.0
@@ -145,13 +164,31 @@ class Driver:
         """The number of this start, 0 before it."""
         return self._coordinator.memory.history.incarnation
 
-    def start(self) -> None:
+    def take_over(self) -> None:
         """Take over the checkpoint: fence older drivers, finish what they decided, abort what they left.
+
+        Neither Spark nor the sources are needed for it.
 
         Raises:
             OnceflowError: It cannot go on; the message says what and why.
         """
         self._drive(self._coordinator.start())
+
+    def settle(self, sinks: Sequence[Sink], sources: Sources, *, keys_repeat: bool) -> None:
+        """Compare what the plan reads and keeps with what the checkpoint knows; after it epochs may come.
+
+        Args:
+            sinks: All sinks of the job, in the order of the plan's columns.
+            sources: What the plan reads and keeps.
+            keys_repeat: As ``origins.origins`` takes it.
+
+        Raises:
+            OnceflowError: It cannot go on; the message says what and why.
+        """
+        self._outputs = tuple(Output(sink.name, sink.writer_factory()) for sink in sinks)
+        self._sources = sources
+        self._keys_repeat = keys_repeat
+        self._drive(self._coordinator.settle())
 
     def __call__(self, batch: DataFrame, epoch: int) -> None:
         """Run one epoch: what Spark calls as ``foreachBatch``."""
@@ -164,7 +201,8 @@ class Driver:
             self._report = EpochReport(epoch)
             crash.reach("D1", epoch)
             offsets = self._checkpoint.offsets(epoch)
-            self._drive(self._coordinator.begin(epoch, offsets, stateful=self._checkpoint.is_stateful()))
+            stateful, newest = self._checkpoint.is_stateful(), self._checkpoint.newest_commit()
+            self._drive(self._coordinator.begin(epoch, offsets, stateful=stateful, newest_commit=newest))
             crash.reach("D7", epoch)
             self._last_epoch = epoch
             self.reports[epoch] = self._report
@@ -200,13 +238,25 @@ class Driver:
         """End the waits of a decided epoch as well; the next start rolls it forward."""
         self._give_up.set()
 
-    def sweep(self) -> None:
+    def sweep(self) -> bool:
         """Abort what older incarnations opened since: a worker of a dead driver may still be at work.
 
         May run beside an epoch: it touches older incarnations' transactions only.
+
+        Returns:
+            Whether this is still the newest start.
         """
         undone = self._coordinator.memory.undone
-        self._sweep(participants(undone.effective) if undone else ())
+        return self._sweep(participants(undone.effective) if undone else ())
+
+    def refresh_mark(self) -> None:
+        """Write the mark again: Kafka forgets what nobody has written for ``offsets.retention.minutes``."""
+        decided = self._coordinator.memory.history.decided
+        self._write_marks(decided.epoch if decided is not None else -1, self.incarnation)
+
+    def fenced(self) -> FencedError:
+        """The error for a newer start."""
+        return fenced(self._uri, self._last_epoch if self._last_epoch >= 0 else None)
 
     def close(self) -> None:
         """End the driver's threads."""
@@ -216,7 +266,7 @@ class Driver:
     # -- the loop ---------------------------------------------------------------------------------
 
     def _drive(self, action: Action) -> None:
-        while not isinstance(action, Ready | Return | Fail):
+        while not isinstance(action, TakenOver | Ready | Return | Fail):
             began = time.monotonic()
             event = self._perform(action)
             phase = _PHASES.get(type(action))
@@ -238,16 +288,39 @@ class Driver:
     # -- start ------------------------------------------------------------------------------------
 
     def _append_start(self, _: AppendStart) -> Event:
-        history = self._journal.start(self._topics, self._above)
+        history = self._journal.start(self._identity.job_id, self._above)
         log.info("incarnation %d of job %s on %s", history.incarnation, self._identity.job_id, self._uri)
         self._write_marks(history.decided.epoch if history.decided else -1, history.incarnation)
         crash.reach("S1", history.incarnation)
         if history.decided is not None and not self._checkpoint.is_done(history.decided.epoch):
             log.info("epoch %d is decided and not finished: rolling it forward", history.decided.epoch)
-        return Started(history, self._checkpoint.newest_commit())
+        checkpoint = self._checkpoint
+        return Started(history, checkpoint.newest_commit(), checkpoint.newest_offsets(), checkpoint.is_stateful())
 
     def _restore_offsets(self, action: RestoreOffsets) -> Event:
-        return Restored(self._checkpoint.restore_offsets(action.epoch, action.offsets))
+        if not self._checkpoint.restore_offsets(action.epoch, action.offsets, action.was):
+            return Restored(same=False)
+        if action.before:
+            self._checkpoint.set_start(action.epoch, action.before)
+        return Restored(same=True)
+
+    def _take_back(self, action: TakeBack) -> Event:
+        log.warning("Spark's plan of epoch %d is taken back: it is not decided, and is planned anew", action.epoch)
+        self._checkpoint.take_back(action.epoch)
+        if action.before:
+            self._checkpoint.set_start(action.epoch, action.before)
+        return TakenBack()
+
+    def _survey(self, action: Survey) -> Event:
+        if self._sources is None:
+            return Surveyed(self._coordinator.memory.history.layout or Layout())
+        memory = self._coordinator.memory
+        found, self._cause = self._sources.survey(
+            self._checkpoint, memory.undone, memory.history.layout, again=action.again
+        )
+        if found.loss:
+            log.warning("%s", found.loss)
+        return found
 
     def _sweep_at_start(self, action: Sweep) -> Event:
         return Confirmed(newest=self._sweep(action.spared))
@@ -275,20 +348,64 @@ class Driver:
             self._refuse_if_stopping()
             committables = self._collect(action)
         except Exception as error:  # noqa: BLE001 - whatever it was, the epoch's transactions must be aborted
-            self._cause = error
-            return RunFailed(str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__)
+            return self._failed_run(action.epoch, error)
         finally:
             self._interruptible.clear()
+        took_ms = int((time.monotonic() - self._run_began) * 1000)
         self._report.rows = sum(c.rows for c in committables)
         self._report.participants = len(participants(committables))
         crash.reach("D4", action.epoch)
-        return Prepared(tuple(c for c in committables if c.sink in self._committers))
+        return Prepared(tuple(c for c in committables if c.sink in self._committers), took_ms)
+
+    def _failed_run(self, epoch: int, error: Exception) -> Event:
+        """Why a run failed: replaced by a newer start, too long for its transactions, or what it says itself."""
+        with contextlib.suppress(CheckpointStoreError, CheckpointCorruptError):  # then the run's own error is told
+            if not self._journal.is_newest():
+                return Superseded()
+        self._cause = error
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        age, timeout = time.monotonic() - self._run_began, self._expires_after_s()
+        if isinstance(from_spark(error), PreCommitError) and age >= _TOO_OLD * timeout:
+            return RunFailed(reason, self._too_long(epoch, reason, age))
+        return RunFailed(reason)
+
+    def _expires_after_s(self) -> float:
+        known = [s for s in (c.expires_after_s() for c in self._committers.values()) if s is not None]
+        return min(known, default=math.inf)
+
+    def _too_long(self, epoch: int, said: str, age: float) -> int | None:
+        """How many records each source may read for an epoch from now on; the cause becomes one that says so."""
+        timeout = self._expires_after_s()
+        undecided = self._coordinator.memory.mode is Mode.FRESH
+        read = self._sources.sizes(self._checkpoint, epoch) if self._sources is not None and undecided else []
+        limit = pace.cut(read, age, timeout)
+        setting = f"transaction_timeout is {timeout:g} s, and the epoch took {age:.1f} s"
+        if limit is None:
+            self._cause = TimeoutTooShortError(
+                f"epoch {epoch} outlived its transactions and cannot be cut smaller: {said}",
+                harmless="never: every start would take as long",
+                cause=setting + ("" if undecided else "; it is decided and written again, so its range is fixed"),
+                action="raise transaction_timeout (and the broker's transaction.max.timeout.ms), then start the job",
+                epoch=epoch,
+            )
+            return None
+        self._cause = EpochTooLongError(
+            f"epoch {epoch} with {sum(read):,} records outlived its transactions: {said}",
+            harmless="the job is started again: the epoch is planned anew, smaller",
+            cause=setting,
+            action=f"start the job again: each source then reads at most {limit:,} records for an epoch. If that is "
+            "too few for the rate of arrival, raise transaction_timeout (and the broker's transaction.max.timeout.ms)",
+            epoch=epoch,
+            limit=limit,
+        )
+        return limit
 
     def _collect(self, action: RunPlan) -> list[Committable]:
         if self._plan is None:
             raise AssertionError("a plan runs inside foreachBatch")
         task = Task(self._outputs, self._run(action.epoch), action.write, action.silent)
         shards = self._plan._jdf.queryExecution().toRdd().getNumPartitions()  # noqa: SLF001 - has no Python side
+        read = self._threads.submit(origins, self._executed_plan(), shards, keys_repeat=self._keys_repeat)
         rows = self._plan.mapInArrow(task, RESULT_SCHEMA).collect()
         committables = [Committable.loads(row[0]) for row in rows]
         reported = {c.participant for c in committables}
@@ -301,12 +418,25 @@ class Driver:
                 action="start the job again; nothing of this epoch is visible",
                 epoch=action.epoch,
             )
+        origin = read.result()
+        committables = [replace(c, origin=origin[c.shard]) for c in committables]
         if not action.write:
             return committables
         sealed = [c for c in committables if c.sink not in self._committers]
         for name, committer in self._committers.items():
             sealed += committer.seal([c for c in committables if c.sink == name])
         return sorted(sealed, key=lambda c: c.participant)
+
+    def _executed_plan(self) -> Callable[[], Any]:
+        """What gives Spark's physical plan of the epoch in work; asked for in Spark's thread, given in any."""
+        session = self._plan.sparkSession if self._plan is not None else None
+        query_id = session.sparkContext.getLocalProperty("sql.streaming.queryId") if session is not None else None
+
+        def plan() -> Any:
+            streams = session._jsparkSession.streams()  # type: ignore[union-attr]  # noqa: SLF001 - no Python side
+            return streams.get(query_id).streamingQuery().lastExecution().executedPlan()
+
+        return plan
 
     def _check(self, action: Check) -> Event:
         age = time.monotonic() - self._run_began
@@ -317,11 +447,18 @@ class Driver:
                 if problem is not None:
                     # A newer start aborts what it finds: then that is the reason, and it is the newer one's business.
                     return Checked(problem) if self._journal.is_newest() else Superseded()
+            layout = None
+            if self._sources is not None:
+                memory = self._coordinator.memory
+                layout = self._sources.look_again(memory.layout, memory.offsets)
             self._refuse_if_stopping()
+        except EpochTooLongError as error:
+            limit = self._too_long(run.epoch, error.what, age)
+            return Checked(error.what, limit)
         except Exception as error:  # noqa: BLE001 - whatever it was, the epoch's transactions must be aborted
             self._cause = error
             return Checked(str(error) or "the job is being stopped")
-        return Checked(None)
+        return Checked(None, layout=layout)
 
     def _append(self, action: Append) -> Event:
         record = action.record
@@ -406,6 +543,8 @@ class Driver:
     _PERFORMERS: Mapping[type, Callable[..., Event]] = {
         AppendStart: _append_start,
         RestoreOffsets: _restore_offsets,
+        TakeBack: _take_back,
+        Survey: _survey,
         Sweep: _sweep_at_start,
         RunPlan: _run_plan,
         Check: _check,
@@ -424,10 +563,27 @@ class Driver:
         return Run(self._identity.job_id, self._identity.prefix, self.incarnation, epoch)
 
     def _by_sink(self, committables: Sequence[Committable]) -> dict[str, list[Committable]]:
+        """Committables by the sink whose committer finishes them: their own, or one of the same system."""
         by_sink: dict[str, list[Committable]] = {}
         for committable in committables:
-            by_sink.setdefault(committable.sink, []).append(committable)
+            by_sink.setdefault(self._finisher(committable), []).append(committable)
         return by_sink
+
+    def _finisher(self, committable: Committable) -> str:
+        if committable.sink in self._committers:
+            return committable.sink
+        able = (name for name, committer in self._committers.items() if committer.can_finish(committable))
+        found = next(able, None)
+        if found is None:
+            raise ConfigurationError(
+                f"epoch {self._coordinator.memory.epoch} is decided and not finished, and its sink {committable.sink} "
+                "is none of the job's sinks now",
+                cause="the sink was removed or renamed while the job was down, and no other sink is on its cluster",
+                action="start the job once with the sinks of before; then change them",
+                epoch=self._coordinator.memory.epoch,
+                sink=committable.sink,
+            )
+        return found
 
     def _write_marks(self, epoch: int, incarnation: int) -> None:
         mark = Mark(incarnation, self._journal.start_nonce, epoch).dumps()

@@ -15,11 +15,13 @@ from onceflow.errors import (
     CheckpointStoreError,
     ConfigurationError,
     EpochFailedError,
+    EpochTooLongError,
     FencedError,
     NotDeterministicError,
     OnceflowError,
     OutcomeUnknownError,
     PreCommitError,
+    SourceDataLostError,
     StateRebuildError,
     TransactionLostError,
 )
@@ -71,7 +73,7 @@ def from_failure(failure: Failure, cause: BaseException | None, checkpoint: str,
         evidence: What is known of each participant, a line each.
     """
     spoken = from_spark(cause) if cause is not None else None
-    if spoken is not None and failure.kind in (FailureKind.RUN_FAILED, FailureKind.UNSOUND):
+    if spoken is not None and failure.kind in _SPOKEN_FOR:
         return spoken
     return _MAKERS[failure.kind](failure, checkpoint, evidence)
 
@@ -123,12 +125,17 @@ def _uncertain(f: Failure, checkpoint: str, _: str) -> OnceflowError:
 
 
 def _fenced(f: Failure, checkpoint: str, _: str) -> OnceflowError:
+    return fenced(checkpoint, f.epoch)
+
+
+def fenced(checkpoint: str, epoch: int | None) -> FencedError:
+    """The error for a start that came after this one."""
     return FencedError(
         f"a newer start of this job has taken over the checkpoint {checkpoint}; this one ends and touches nothing more",
         harmless="the job was started again on purpose while this one still ran",
         cause="two starts of one job at the same time: a supervisor that starts too early, or a forgotten terminal",
         action="nothing for the data's sake; see to it that only one runs",
-        epoch=f.epoch,
+        epoch=epoch,
     )
 
 
@@ -144,7 +151,9 @@ def _two_undone(f: Failure, checkpoint: str, _: str) -> OnceflowError:
 
 def _sinks_changed(f: Failure, checkpoint: str, _: str) -> OnceflowError:
     return ConfigurationError(
-        f"epoch {f.epoch} is decided and not finished, and the job's sinks have changed since: {f.detail}",
+        f"epoch {f.epoch} is decided, its plan has to run once more (for its state, or for rows that are lost), and "
+        f"the job's sinks have changed since: {f.detail}",
+        harmless="for what is decided and was open: it is committed",
         cause="a sink was added, removed or renamed while the job was down",
         action="start the job once with the sinks of before, let it finish the epoch and stop it; then change them",
         epoch=f.epoch,
@@ -195,6 +204,46 @@ def _unknown(f: Failure, _: str, evidence: str) -> OnceflowError:
     )
 
 
+def _layout_moved(f: Failure, checkpoint: str, _: str) -> OnceflowError:
+    return CheckpointConflictError(
+        f"the plan does not fit the checkpoint {checkpoint}: {f.detail}",
+        harmless="never: Spark tells sources and states by their numbers alone, so records would be lost, written "
+        "twice or counted in another output's state",
+        cause="an output was added, removed, renamed or given another source, key or function while the job was down",
+        action="start the job as it was before (a sink keeps its name with name=); or, for the new plan, give the job "
+        "a new checkpoint folder: it is a new job then",
+        checkpoint=checkpoint,
+    )
+
+
+def _source_lost(f: Failure, _: str, __: str) -> OnceflowError:
+    return SourceDataLostError(f.detail, epoch=f.epoch)
+
+
+def _source_remade(f: Failure, _: str, __: str) -> OnceflowError:
+    return SourceDataLostError(
+        f"a topic was deleted and made again while epoch {f.epoch} read it: {f.detail}",
+        harmless="never: what had not been read of the old topic is gone",
+        cause="somebody deleted the topic",
+        action="start the job: it says what is lost, and which command goes on without it",
+        epoch=f.epoch,
+    )
+
+
+def _not_recorded(f: Failure, checkpoint: str, _: str) -> OnceflowError:
+    return CheckpointStoreError(
+        f"a record of the journal could not be written: {f.detail}",
+        harmless="always: nothing was decided by it",
+        cause=f"the file system under {checkpoint} failed",
+        action="mend the file system and start the job again",
+        epoch=f.epoch,
+    )
+
+
+def _too_long(f: Failure, _: str, __: str) -> OnceflowError:
+    return EpochTooLongError(f"epoch {f.epoch} outlived its transactions: {f.detail}", epoch=f.epoch)
+
+
 def _not_deterministic(f: Failure, _: str, evidence: str) -> OnceflowError:
     return NotDeterministicError(
         f"epoch {f.epoch} gave other rows when it was run again: {f.detail or _who(f)}\n{evidence}",
@@ -232,7 +281,15 @@ _MAKERS: Mapping[FailureKind, Callable[[Failure, str, str], OnceflowError]] = {
     FailureKind.NOT_DETERMINISTIC: _not_deterministic,
     FailureKind.REBUILD_FAILED: _rebuild_failed,
     FailureKind.REPLAY_NOT_RECORDED: _uncertain,
+    FailureKind.NOT_RECORDED: _not_recorded,
+    FailureKind.SOURCE_LOST: _source_lost,
+    FailureKind.SOURCE_REMADE: _source_remade,
+    FailureKind.LAYOUT_MOVED: _layout_moved,
+    FailureKind.TOO_LONG: _too_long,
 }
+
+# Where the cause says more than the rules know.
+_SPOKEN_FOR = frozenset({FailureKind.RUN_FAILED, FailureKind.UNSOUND, FailureKind.SOURCE_LOST, FailureKind.TOO_LONG})
 
 
 def evidence_lines(found: Sequence[str]) -> str:

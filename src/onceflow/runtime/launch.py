@@ -7,11 +7,12 @@ has Kafka seen a newer one, take over, finish and clean up, and only then start 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import pairwise
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -21,6 +22,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from onceflow.checkpoint.identity import (
     JobIdentity,
     Mark,
+    mark_is_gone,
     not_rewound,
     read_identity,
     reclaimed,
@@ -31,14 +33,19 @@ from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.spark_checkpoint import SparkCheckpoint
 from onceflow.checkpoint.store import LocalStore, local_path
 from onceflow.errors import CheckpointConflictError, ConfigurationError, OnceflowError
+from onceflow.runtime import pace
 from onceflow.runtime.driver import Driver
-from onceflow.runtime.plan import Outputs, kafka_sources, require_read_committed, warn_of_unrepeatable
+from onceflow.runtime.failures import from_failure
+from onceflow.runtime.plan import Outputs, keys_repeat, require_read_committed, warn_of_unrepeatable
 from onceflow.runtime.progress import Progress
 from onceflow.runtime.session import pin, require_isolated_state
-from onceflow.runtime.source_check import check_sources
+from onceflow.runtime.source_check import Sources
 from onceflow.settings import Checkpointing
 from onceflow.sink.contract import Committer, Sink
-from onceflow.source.kafka import SOURCE_OPTION, KafkaSource, find
+from onceflow.source import offsets
+from onceflow.source.kafka import EpochLimit
+from onceflow.twophase.coordinator import objection
+from onceflow.twophase.records import Decide, HistoryError
 from onceflow.twophase.transactional_id import PREFIX
 
 log = logging.getLogger(__name__)
@@ -47,6 +54,7 @@ OURS = "onceflow"
 """The folder inside the checkpoint that is ours; the rest is Spark's."""
 
 _SWEEP_EVERY_S = 30.0
+_SWEEPS_A_MARK = 120  # once an hour; Kafka forgets a group's offsets after 7 days by default
 _STOP_WITHIN_S = 8.0
 _HARD_STOP_WITHIN_S = 1.5
 _MODES = ("append", "update", "complete")
@@ -87,10 +95,13 @@ class Plan:
 class RunningJob:
     """A job that runs: Spark's query and what surrounds it."""
 
-    def __init__(self, query: StreamingQuery, driver: Driver, sinks: Sequence[Sink], progress: Progress) -> None:
+    def __init__(
+        self, query: StreamingQuery, driver: Driver, sinks: Sequence[Sink], sources: Sources, progress: Progress
+    ) -> None:
         self.query = query
         self.driver = driver
         self._sinks = sinks
+        self._sources = sources
         self._progress = progress
         self._ended = threading.Event()
         self._sweeper = threading.Thread(target=self._sweep, name="onceflow-sweep", daemon=True)
@@ -131,13 +142,22 @@ class RunningJob:
             ended = not self.query.isActive
         self._progress.close(ended=ended)
         self.driver.close()
+        self._sources.close()
         for sink in self._sinks:
             sink.close()
 
     def _sweep(self) -> None:
-        while not self._ended.wait(_SWEEP_EVERY_S):
+        for turn in itertools.count(1):
+            if self._ended.wait(_SWEEP_EVERY_S):
+                return
             try:
-                self.driver.sweep()
+                if not self.driver.sweep():
+                    # Nothing else tells a driver whose topic is quiet that it was replaced.
+                    self.driver.failure = self.driver.failure or self.driver.fenced()
+                    self._stop_query()
+                    return
+                if turn % _SWEEPS_A_MARK == 0:
+                    self.driver.refresh_mark()
             except OnceflowError as error:
                 log.warning("could not look for lingering transactions: %s", error.what)
             except Exception:  # the sweep must go on for as long as the job runs
@@ -154,37 +174,94 @@ def launch(session: SparkSession, result: object, sinks: Sequence[Sink], plan: P
         plan: The rest.
 
     Raises:
-        OnceflowError: It cannot run, and why. Nothing is left running.
+        OnceflowError: It cannot run, and why. Nothing is left running, and nothing that was decided waits for it.
     """
+    finish_decided(tuple(result) if isinstance(result, Mapping) else sinks, plan)
     outputs = Outputs(result, sinks)
     taking_part = [sink for sink in outputs.sinks if sink.participates]
     if taking_part:
         require_read_committed(outputs.query)
         warn_of_unrepeatable(outputs.query)
     pin(session, plan.checkpointing.retain)
-    folder = local_path(plan.checkpointing.location)
-    uri = "file://" + quote(str(folder))
+    place = _Place.of(plan)
+    sources = Sources(outputs.leaves(), outputs.states())
     try:
         systems = {sink.connect() for sink in outputs.sinks if sink.participates}
         for sink in outputs.sinks:
             if not sink.participates:
                 sink.connect()
-        sources = _sources(kafka_sources(outputs.query))
-        driver = _take_over(outputs.sinks, taking_part, sources, folder, uri, ",".join(sorted(systems)), plan)
-        progress = Progress(plan.name, driver.reports, sources)
+        _foresee(place, sources)
+        driver = _driver(place, taking_part, systems, plan)
+        progress = Progress(plan.name, driver.reports, sources.distinct)
         try:
+            driver.take_over()
+            driver.settle(outputs.sinks, sources, keys_repeat=keys_repeat(outputs.query))
             progress.listen(session)
-            query = _start(outputs, driver, uri, plan)
+            query = _start(outputs, driver, place.uri, plan)
         except BaseException:
             progress.close(ended=False)
             driver.close()
             raise
         progress.watch(str(query.runId))
     except BaseException:
+        sources.close()
         for sink in outputs.sinks:
             sink.close()
         raise
-    return RunningJob(query, driver, outputs.sinks, progress)
+    return RunningJob(query, driver, outputs.sinks, sources, progress)
+
+
+def finish_decided(sinks: Sequence[object], plan: Plan) -> None:
+    """Commit what is decided and not finished, before any check may end the start.
+
+    Consumers are waiting for it, and it expires with its transactions. Nothing of it needs Spark, the plan or the
+    sources, so their troubles are none of its business. Where nothing is undone it only reads the journal.
+
+    Args:
+        sinks: The job's sinks, as far as they are known.
+        plan: The rest.
+
+    Raises:
+        OnceflowError: The checkpoint is not this job's, or cannot be read; or a system was not reached.
+    """
+    taking_part = [sink for sink in sinks if isinstance(sink, Sink) and sink.participates]
+    place = _Place.of(plan)
+    if not taking_part or plan.takeover == "as-new" or not place.has_undone():
+        return
+    try:
+        systems = {sink.attach() for sink in taking_part}
+        driver = _driver(place, taking_part, systems, plan, preflight=False)
+        try:
+            driver.take_over()
+        finally:
+            driver.close()
+    finally:
+        for sink in taking_part:
+            sink.close()
+
+
+def epoch_limit(plan: Plan, sinks: Sequence[Sink]) -> EpochLimit:
+    """How many records each source may read for an epoch, from what the journal has measured."""
+    known = [s for s in (sink.expires_after_s() for sink in sinks if sink.participates) if s is not None]
+    timeout_s = min(known, default=None)
+    if timeout_s is None:
+        return EpochLimit()
+    history, entries = _Place.of(plan).journal.history()
+    decided = [e.record for e in entries if isinstance(e.record, Decide)]
+    measured = [
+        (offsets.records_between(before.offsets, after.offsets), after.took_ms)
+        for before, after in pairwise(decided)
+        if after.epoch == before.epoch + 1
+    ]
+    sources = len(history.layout.sources) if history.layout is not None else 1
+    most = None if history.recut is None else history.recut.limit
+    if most is not None and history.recut is not None:
+        log.warning(
+            "epoch %d outlived its transactions: until one is decided, each source reads at most %d records for it",
+            history.recut.epoch,
+            most,
+        )
+    return EpochLimit(pace.limit(measured, timeout_s, sources), most)
 
 
 def _start(outputs: Outputs, driver: Driver, uri: str, plan: Plan) -> StreamingQuery:
@@ -200,51 +277,75 @@ def _start(outputs: Outputs, driver: Driver, uri: str, plan: Plan) -> StreamingQ
     return writer.trigger(processingTime=interval).start()  # type: ignore[no-any-return]
 
 
-def _take_over(
-    sinks: Sequence[Sink],
-    taking_part: Sequence[Sink],
-    sources: Sequence[KafkaSource],
-    folder: Path,
-    uri: str,
-    systems: str,
-    plan: Plan,
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A checkpoint, with all that is kept there."""
+
+    uri: str
+    checkpoint: SparkCheckpoint
+    ours: LocalStore
+    records: LocalStore
+    journal: Journal
+
+    @classmethod
+    def of(cls, plan: Plan) -> _Place:
+        folder = local_path(plan.checkpointing.location)
+        ours = LocalStore(folder / OURS)
+        records = LocalStore(ours.folder / "journal")
+        journal = Journal(records, retain=plan.checkpointing.retain)
+        return cls("file://" + quote(str(folder)), SparkCheckpoint(folder), ours, records, journal)
+
+    def has_undone(self) -> bool:
+        """Whether a decided epoch is not recorded as done; two of them are the start's business, too."""
+        try:
+            return self.journal.history()[0].undone(self.checkpoint.newest_commit()) is not None
+        except HistoryError:
+            return True
+
+
+def _foresee(place: _Place, sources: Sources) -> None:
+    """Refuse what the start would refuse, before a driver that runs is ended for nothing.
+
+    While an epoch is undone there is nothing to foresee: it may have to be read again, and the start knows.
+    """
+    if place.has_undone():
+        return
+    history, _ = place.journal.history()
+    found, error = sources.survey(place.checkpoint, None, history.layout, again=False)
+    newest = place.checkpoint.newest_commit()
+    failure = objection(history, None, (-1 if newest is None else newest) + 1, found)
+    if failure is not None:
+        raise from_failure(failure, error, place.uri, "")
+
+
+def _driver(
+    place: _Place, taking_part: Sequence[Sink], systems: Iterable[str], plan: Plan, *, preflight: bool = True
 ) -> Driver:
-    checkpoint = SparkCheckpoint(folder)
-    ours = LocalStore(folder / OURS)
-    identity = _identify(ours, checkpoint, uri, systems, plan)
+    identity = _identify(place, ",".join(sorted(systems)), plan)
     committers = {sink.name: sink.committer(identity.prefix, identity.job_id) for sink in taking_part}
-    for committer in committers.values():
-        committer.preflight()
-    records = LocalStore(ours.folder / "journal")
-    records.make()
+    if preflight:
+        for committer in committers.values():
+            committer.preflight()
+    place.records.make()
     if plan.takeover is None:
-        refuse_rewound(committers.values(), Journal(records), checkpoint, uri)
-    topics = check_sources(sources, checkpoint, Journal(records).history()[0])
-    journal = Journal(records, retain=plan.checkpointing.retain)
+        refuse_rewound(committers.values(), place.journal, identity, place.checkpoint)
     above = _claimed_incarnation(committers.values()) if plan.takeover == "claim" else 0
-    driver = Driver(identity, journal, checkpoint, sinks, committers, uri, topics, above)
-    driver.start()
-    return driver
+    return Driver(identity, place.journal, place.checkpoint, committers, place.uri, above)
 
 
-def _identify(ours: LocalStore, checkpoint: SparkCheckpoint, uri: str, systems: str, plan: Plan) -> JobIdentity:
+def _identify(place: _Place, systems: str, plan: Plan) -> JobIdentity:
     """The job's identity: the one in the checkpoint, or a new one for a new checkpoint."""
+    ours, uri = place.ours, place.uri
     ours.make()
-    found = read_identity(ours) if plan.takeover != "as-new" else None
+    found = read_identity(ours)
+    if plan.takeover == "as-new":
+        return _as_new(place, found, systems, plan)
     if found is not None:
         if plan.takeover == "claim":
             found = reclaimed(found, uri, systems, plan.prefix)
             write_identity(ours, found)
         same_place(found, uri, systems, plan.prefix)
         return found
-    if plan.takeover is None and checkpoint.has_run():
-        raise CheckpointConflictError(
-            f"{uri} holds offsets of a query, but no {OURS}/job.json",
-            harmless="never, if this job has run here: its open transactions could not be told from others'",
-            cause=f"the folder {OURS}/ was deleted, or the checkpoint is of a query that ran without onceflow",
-            action="put the folder back; or, to go on from these offsets as a new job: --as-new",
-            checkpoint=uri,
-        )
     if plan.takeover == "claim":
         raise CheckpointConflictError(
             f"{uri} holds no {OURS}/job.json to claim",
@@ -252,34 +353,60 @@ def _identify(ours: LocalStore, checkpoint: SparkCheckpoint, uri: str, systems: 
             action="put the folder back, or start as a new job: --as-new",
             checkpoint=uri,
         )
-    require_isolated_state(checkpoint)
+    if place.checkpoint.has_run():
+        raise CheckpointConflictError(
+            f"{uri} holds offsets of a query, but no {OURS}/job.json",
+            harmless="never, if this job has run here: its open transactions could not be told from others'",
+            cause=f"the folder {OURS}/ was deleted, or the checkpoint is of a query that ran without onceflow",
+            action="put the folder back; or, to go on from these offsets as a new job: --as-new",
+            checkpoint=uri,
+        )
     identity = JobIdentity.new(uri, systems, plan.prefix)
-    journal = ours.folder / "journal"
-    if journal.exists():
-        _refuse_forgetting(ours, Journal(LocalStore(journal)), checkpoint, uri, systems, plan)
-        journal.rename(ours.folder / f"journal-before-{identity.job_id}")
     write_identity(ours, identity)
     return identity
 
 
-def _refuse_forgetting(
-    ours: LocalStore, journal: Journal, checkpoint: SparkCheckpoint, uri: str, systems: str, plan: Plan
-) -> None:
-    """Refuse ``--as-new`` on the job's own checkpoint while an epoch is decided and not finished.
+def _as_new(place: _Place, found: JobIdentity | None, systems: str, plan: Plan) -> JobIdentity:
+    """A new job on the offsets and the state that are here.
 
-    A new job would not know of the decision and write the epoch again. That is how a start command that keeps the flag
-    would double rows.
+    Its first start in the same journal fences whatever driver of the old job still runs here, like any other start.
     """
-    found = read_identity(ours)
-    if found is None or (found.checkpoint, found.cluster_id, found.prefix) != (uri, systems, plan.prefix):
-        return
-    undone = journal.history()[0].undone(checkpoint.newest_commit())
+    require_isolated_state(place.checkpoint)
+    if found is not None and (found.checkpoint, found.cluster_id, found.prefix) == (place.uri, systems, plan.prefix):
+        _refuse_forgetting(place, found)
+    left = found.job_id if found is not None else "none"
+    identity = JobIdentity.new(place.uri, systems, plan.prefix, left)
+    log.warning(
+        "--as-new: job %s leaves job %s behind, whose open transactions nobody ends before they expire; leave the flag "
+        "away at the next start, it would be refused",
+        identity.job_id,
+        left,
+    )
+    write_identity(place.ours, identity)
+    return identity
+
+
+def _refuse_forgetting(place: _Place, found: JobIdentity) -> None:
+    """Refuse ``--as-new`` on the job's own checkpoint where it would double rows, or is a flag that was left behind.
+
+    A new job would not know of an undone decision and write the epoch again. And with the flag left in a start command
+    every start would be a new job, whose predecessor nobody sweeps.
+    """
+    if found.left:
+        raise CheckpointConflictError(
+            f"--as-new is refused: it has made this job, {found.job_id}, already (from job {found.left})",
+            harmless="always: nothing was changed",
+            cause="the flag was left in the start command (a unit file, a supervisor)",
+            action="start without --as-new: the job goes on",
+            checkpoint=place.uri,
+        )
+    undone = place.journal.history()[0].undone(place.checkpoint.newest_commit())
     if undone is not None:
         raise CheckpointConflictError(
             f"--as-new is refused: epoch {undone.epoch} of this very job is decided and not finished",
             cause="the flag was left in the start command, or this is not the copy that was meant",
             action="start once without --as-new; the epoch is finished then",
-            checkpoint=uri,
+            checkpoint=place.uri,
             epoch=undone.epoch,
         )
 
@@ -293,21 +420,22 @@ def _claimed_incarnation(committers: Iterable[Committer]) -> int:
     return max((mark.incarnation for mark in marks if mark is not None), default=0)
 
 
-def refuse_rewound(committers: Iterable[Committer], journal: Journal, checkpoint: SparkCheckpoint, uri: str) -> None:
-    """Refuse a checkpoint that is older than a mark that this job left outside of it.
+def refuse_rewound(
+    committers: Iterable[Committer], journal: Journal, identity: JobIdentity, checkpoint: SparkCheckpoint
+) -> None:
+    """Refuse a checkpoint that is older than a mark that this job left outside of it, or whose mark is gone.
 
     Raises:
         CheckpointConflictError: With what both know.
     """
     history, _ = journal.history()
+    if history.job_id != identity.job_id:
+        return  # its first start is still to come
     newest = checkpoint.newest_commit()
     known = max(history.decided.epoch if history.decided else -1, -1 if newest is None else newest)
     for committer in committers:
         text = committer.read_mark()
         mark = Mark.loads(text) if text is not None else None
-        not_rewound(mark, history.incarnation, journal.newest_start_nonce(), known, uri)
-
-
-def _sources(options: Iterable[Mapping[str, str]]) -> list[KafkaSource]:
-    found = (find(option.get(SOURCE_OPTION, "")) for option in options)
-    return [source for source in found if source is not None]
+        if mark is None and history.decided is not None and committer.keeps_mark:
+            raise mark_is_gone(identity.checkpoint, history.decided.epoch)
+        not_rewound(mark, history.incarnation, journal.newest_start_nonce(), known, identity.checkpoint)

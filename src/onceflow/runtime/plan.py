@@ -8,8 +8,11 @@ the rows of the others. Each branch reads its source on its own.
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +24,7 @@ from onceflow.errors import ConfigurationError, RefusedSettingError
 from onceflow.sink.contract import Sink
 from onceflow.sink.shard import DIGEST, output_column
 from onceflow.source.formats import column_named
+from onceflow.twophase.layout import State
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -39,6 +43,7 @@ _STATEFUL = frozenset(
         "Aggregate",
         "Deduplicate",
         "DeduplicateWithinWatermark",
+        "Distinct",
         "FlatMapGroupsInPandasWithState",
         "FlatMapGroupsWithState",
         "GlobalLimit",
@@ -46,6 +51,35 @@ _STATEFUL = frozenset(
         "TransformWithStateInPySpark",
     }
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One streaming source of a plan: what stands at one of Spark's positions.
+
+    One source that several outputs start from stands in the plan, and in ``offsets/N``, once for each of them.
+
+    Attributes:
+        outputs: Names of the sinks that get what it reads, in order.
+        kind: Spark's name of the source: ``kafka``, ``rate``, ...
+        options: Its options, with lower-case names.
+        path: A fingerprint of all that lies between it and its output.
+    """
+
+    outputs: tuple[str, ...]
+    kind: str
+    options: Mapping[str, str]
+    path: str
+
+    @property
+    def reads(self) -> str:
+        """What is subscribed to, in words."""
+        if "subscribe" in self.options:
+            names = sorted(name.strip() for name in self.options["subscribe"].split(","))
+            return ("topic " if len(names) == 1 else "topics ") + ", ".join(names)
+        if "subscribepattern" in self.options:
+            return f"topics like {self.options['subscribepattern']}"
+        return f"partitions {self.options['assign']}" if "assign" in self.options else f"source {self.kind}"
 
 
 class Outputs:
@@ -85,12 +119,36 @@ class Outputs:
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ConfigurationError(f"two sinks are named {', '.join(twice)}", action="give one of them another name=")
+        # In the order of the sinks' names: then the order in which a dict names them moves no position.
+        distinct = {id(frame): frame for frame in by_sink.values()}
+        named = {key: tuple(sorted(s.name for s, f in by_sink.items() if id(f) == key)) for key in distinct}
+        self._frames = [(named[key], distinct[key]) for key in sorted(distinct, key=lambda key: named[key])]
         self.query = self._encoded(list(by_sink.values()))
         """The one streaming DataFrame to start: what ``sink.shard.Task`` gets of each row."""
 
+    def leaves(self) -> list[Leaf]:
+        """The streaming sources, in the order of the lines of Spark's ``offsets/N``."""
+        found = []
+        for outputs, frame in self._frames:
+            for node, above in _with_path(_analyzed(frame)):
+                if node.isStreaming() and not node.children().size():
+                    kind, options = _source_of(node)
+                    found.append(Leaf(outputs, kind, options, _fingerprint(above)))
+        return found
+
+    def states(self) -> list[State]:
+        """The state operators, in the order of the plan."""
+        found = []
+        for outputs, frame in self._frames:
+            for node in _nodes(_analyzed(frame)):
+                if node.isStreaming() and _keeps_state(node):
+                    below = [_said(each) for each in _nodes(node)]
+                    found.append(State(outputs, _shape(node), _fingerprint(below)))
+        return found
+
     def _encoded(self, frames: list[DataFrame]) -> DataFrame:
         """One branch for each different frame: the columns of its own sinks, null for the others'."""
-        distinct = list({id(frame): frame for frame in frames}.values())
+        distinct = [frame for _, frame in self._frames]
         branches = [self._encode(one, [i for i, frame in enumerate(frames) if frame is one]) for one in distinct]
         if len(branches) == 1:
             return branches[0]
@@ -118,8 +176,58 @@ def kafka_sources(frame: DataFrame) -> Iterator[Mapping[str, str]]:
     """The options of every Kafka source in a streaming plan, with lower-case names."""
     for node in _nodes(_analyzed(frame)):
         if node.getClass().getSimpleName() == _RELATION and node.sourceName() == _KAFKA:
-            options = node.extraOptions().asCaseSensitiveMap()
-            yield {str(key).lower(): str(options[key]) for key in options}
+            yield _source_of(node)[1]
+
+
+def _source_of(leaf: Any) -> tuple[str, dict[str, str]]:
+    """A streaming leaf's source and options, without secrets' keys being of interest to anybody."""
+    if leaf.getClass().getSimpleName() != _RELATION:
+        return leaf.getClass().getSimpleName(), {}
+    options = leaf.extraOptions().asCaseSensitiveMap()
+    return str(leaf.sourceName()), {str(key).lower(): str(options[key]) for key in options}
+
+
+def _with_path(node: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[Any, tuple[str, ...]]]:
+    """Every node with what lies above it, in the order in which Spark numbers sources."""
+    yield node, above
+    for child in _all(node.children()):
+        yield from _with_path(child, (*above, _said(node)))
+
+
+def _said(node: Any) -> str:
+    """A node in words that are the same for the same code in every process."""
+    kind = str(node.getClass().getSimpleName())
+    if kind == _RELATION:
+        return kind
+    words = [_sql(e) for e in _all(node.expressions())]
+    return f"{kind} {words}"
+
+
+def _sql(expression: Any) -> str:
+    text: str = str(expression.sql())
+    # Arguments of lambda functions are numbered through the process.
+    return re.sub(r"\b([A-Za-z]+)_\d+\b", r"\1", text) if "lambda" in text else text
+
+
+def _shape(node: Any) -> str:
+    """What a state operator keeps: its kind, and its keys and functions, keys as they are made below it."""
+    made: dict[int, str] = {}
+    for below in _nodes(node):
+        if below.getClass().getSimpleName() == "Project":
+            for named in _all(below.projectList()):
+                if named.getClass().getSimpleName() == "Alias":
+                    made.setdefault(named.exprId().id(), _sql(named.child()))
+
+    def words(expression: Any) -> str:
+        if expression.getClass().getSimpleName() == "AttributeReference":
+            return str(made.get(expression.exprId().id(), _sql(expression)))
+        return _sql(expression)
+
+    return f"{node.getClass().getSimpleName()}({', '.join(words(e) for e in _all(node.expressions()))})"
+
+
+def _fingerprint(words: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
 
 
 def require_read_committed(frame: DataFrame) -> None:
@@ -158,6 +266,14 @@ def unrepeatable(frame: DataFrame) -> list[str]:
     """
     found = (name for node in _nodes(_analyzed(frame)) for e in _all(node.expressions()) for name in _culprits(e))
     return sorted(set(found))
+
+
+def keys_repeat(frame: DataFrame) -> bool:
+    """Whether no expression of a plan can send a row to another partition of a shuffle when it runs again.
+
+    What depends on the order of rows after a shuffle does not move rows; all else that may give other rows might.
+    """
+    return set(unrepeatable(frame)) <= {"first()", "last()", "collect_list()"}
 
 
 def is_stateful(frame: DataFrame) -> bool:

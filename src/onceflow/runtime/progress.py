@@ -10,7 +10,7 @@ import contextlib
 import json
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from pyspark.java_gateway import ensure_callback_server_started
@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from onceflow.errors import OnceflowError
 from onceflow.kafka.client import KafkaClient
+from onceflow.kafka.cluster import KafkaCluster
 from onceflow.kafka.offsets import write_offsets
 from onceflow.runtime.driver import EpochReport
 from onceflow.source import offsets
@@ -38,14 +39,14 @@ class Progress:
     Args:
         name: The job's name.
         reports: The driver's reports by epoch; one is taken out when its line is written.
-        sources: The KafkaSources of the query's plan, in no order.
+        sources: The sources of the query's plan, as Spark's progress lists them; None for one that is not ours.
     """
 
-    def __init__(self, name: str, reports: dict[int, EpochReport], sources: list[KafkaSource]) -> None:
+    def __init__(self, name: str, reports: dict[int, EpochReport], sources: Sequence[KafkaSource | None]) -> None:
         self._name = name
         self._reports = reports
-        self._published = [source for source in sources if source.group is not None]
-        self._clients: dict[int, KafkaClient] = {}
+        self._sources = tuple(sources)
+        self._clients: dict[KafkaCluster, KafkaClient] = {}
         self._run_id: str | None = None
         self._heard_all = threading.Event()
         self._manager: Any = None
@@ -102,21 +103,39 @@ class Progress:
         for client in list(self._clients.values()):
             client.close()
 
-    def _publish(self, positions: list[dict[offsets.Partition, int]]) -> None:
-        for source in self._published:
-            mine: dict[str, dict[int, int]] = {}
-            for at in positions:
-                for partition, offset in at.items():
-                    if source.reads(partition.topic):
-                        mine.setdefault(partition.topic, {})[partition.number] = offset
-            if not mine or source.group is None:
-                continue
+    def _publish(self, positions: Sequence[Mapping[offsets.Partition, int]]) -> None:
+        for (cluster, group), at in to_publish(self._sources, positions).items():
             try:
-                client = self._clients.get(id(source)) or KafkaClient(source.cluster)
-                self._clients[id(source)] = client
-                write_offsets(client, source.group, mine)
+                client = self._clients.get(cluster) or KafkaClient(cluster)
+                self._clients[cluster] = client
+                write_offsets(client, group, at)
             except OnceflowError as error:
-                log.warning("offsets of group %s were not published: %s", source.group, error.what)
+                log.warning("offsets of group %s were not published: %s", group, error.what)
+
+
+def to_publish(
+    sources: Sequence[KafkaSource | None], positions: Sequence[Mapping[offsets.Partition, int]]
+) -> dict[tuple[KafkaCluster, str], dict[str, dict[int, int]]]:
+    """What each group is told, by cluster and group: topic to partition to offset.
+
+    Where several sources share a group, the one that is farthest behind counts: whoever goes on from these offsets must
+    miss nothing.
+
+    Args:
+        sources: The query's sources; None for one that is not ours.
+        positions: Where each of them stands.
+    """
+    told: dict[tuple[KafkaCluster, str], dict[str, dict[int, int]]] = {}
+    if len(sources) != len(positions):
+        return told  # whose position is whose cannot be told
+    for source, at in zip(sources, positions, strict=True):
+        if source is None or source.group is None:
+            continue
+        group = told.setdefault((source.cluster, source.group), {})
+        for partition, offset in at.items():
+            topic = group.setdefault(partition.topic, {})
+            topic[partition.number] = min(offset, topic.get(partition.number, offset))
+    return {key: topics for key, topics in told.items() if topics}
 
 
 def line(report: EpochReport, records_in: int, duration_ms: int, lag: int) -> str:

@@ -103,6 +103,22 @@ class Committer(ABC):
             KafkaRightsError, ConfigurationError: A right is missing or a setting cannot work; the message names it.
         """
 
+    def expires_after_s(self) -> float | None:
+        """How long the system keeps an undecided transaction, in seconds; None for one that never expires."""
+        return None
+
+    def can_finish(self, committable: Committable) -> bool:  # noqa: ARG002 - the contract's signature
+        """Whether this committer can commit what another sink of the same system prepared.
+
+        A sink may have been renamed or removed while the job was down; what it decided must become visible anyway.
+        """
+        return False
+
+    @property
+    def keeps_mark(self) -> bool:
+        """Whether the system can keep the job's mark, so that its absence says something."""
+        return False
+
     def read_mark(self) -> str | None:
         """The job's mark outside its checkpoint, or None where the system cannot keep one."""
         return None
@@ -170,6 +186,13 @@ class Sink(ABC):
     def participates(self) -> bool:
         """Whether the sink takes part in the decision."""
         return self.guarantee is Guarantee.EXACTLY_ONCE
+
+    def expires_after_s(self) -> float | None:
+        """How long the system keeps an undecided transaction, in seconds, as far as it is known before ``connect``.
+
+        None for a system whose transactions never expire.
+        """
+        return None
 
     @abstractmethod
     def connect(self) -> str:

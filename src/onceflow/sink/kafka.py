@@ -193,6 +193,10 @@ class KafkaSink(Sink):
 
     # -- the driver's side ------------------------------------------------------------------------
 
+    def expires_after_s(self) -> float:
+        """The transactions' time-out; the broker's default maximum where neither it nor the user has said one yet."""
+        return self._transaction_timeout_ms() / 1000
+
     def connect(self) -> str:
         """Connect, and check the topic and the time-out; the cluster's id."""
         client = KafkaClient(self.cluster)

@@ -81,12 +81,26 @@ class KafkaCommitter(Committer):
         """The sink's topic."""
         return self._topic
 
+    def expires_after_s(self) -> float:
+        """``transaction.timeout.ms`` of the writers."""
+        return self._timeout_s
+
+    def can_finish(self, committable: Committable) -> bool:
+        """A transaction of this cluster, whichever sink it was of: handles are all that is needed."""
+        witness = (committable.transaction or {}).get("witness") or {}
+        return witness.get("cluster_id") == self._client.cluster_id
+
     # -- before the job -----------------------------------------------------------------------
 
     def preflight(self) -> None:
         """Open a canary transaction on the topic, find it in the list, and abort it. It writes no record."""
         name = name_transaction(self._prefix, self._job_id, 0, self._sink, 0, 0, 0)
         canary.fly(self._client, name, self._topic, int(self._timeout_s * 1000))
+
+    @property
+    def keeps_mark(self) -> bool:
+        """It does."""
+        return True
 
     def read_mark(self) -> str | None:
         """The mark, as metadata of a group of the job's own."""
@@ -149,8 +163,7 @@ class KafkaCommitter(Committer):
                 f"epoch {run.epoch} took {age_s:.1f} s; its transactions expire after {self._timeout_s:.1f} s, and "
                 f"what expires after the decision has to be written again",
                 cause=f"transaction_timeout of sink {self._sink} is {self._timeout_s:g} s, less than this epoch needs",
-                action="raise transaction_timeout (and the broker's transaction.max.timeout.ms) and start the job "
-                "again; the epoch's range is fixed, so a smaller max_records_per_epoch helps only later epochs",
+                action="raise transaction_timeout (and the broker's transaction.max.timeout.ms)",
                 epoch=run.epoch,
             )
         if age_s >= _WARN_AT * self._timeout_s and self._warned_epoch != run.epoch:

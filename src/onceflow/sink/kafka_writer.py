@@ -16,7 +16,13 @@ from dataclasses import dataclass, field
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
-from onceflow.errors import KafkaRightsError, KafkaUnavailableError, OnceflowError, PreCommitError
+from onceflow.errors import (
+    KafkaRightsError,
+    KafkaUnavailableError,
+    OnceflowError,
+    PreCommitError,
+    WriterFencedError,
+)
 from onceflow.sink.contract import Guarantee, Shard, Writer
 from onceflow.sink.librdkafka import TopicBatch, open_batch
 from onceflow.twophase.transactional_id import name_transaction
@@ -274,6 +280,15 @@ class TransactionWriter(Writer):
         kind = _kind_of(error)
         said = f"; librdkafka said: {self._problem}" if self._problem else ""
         because = f" ({error.args[0]})" if error is not None and error.args else ""
+        if kind is WriterFencedError:
+            return kind(
+                f"transaction {self._name} was ended while it was written: {why}{because}{said}",
+                harmless="the job was started again, or an operator's tool took over",
+                cause=f"it expired (transaction_timeout is {self._timeout_s:g} s), another start of this job swept it, "
+                "or another job has the same transactional id prefix",
+                action="nothing of this epoch is visible; start the job again",
+                transactional_id=self._name,
+            )
         return kind(
             f"transaction {self._name} could not be pre-committed: {why}{because}{said}",
             harmless="a broker was restarted: the epoch is run again",
@@ -402,4 +417,12 @@ def _kind_of(error: Exception | None) -> type[OnceflowError]:
         return KafkaRightsError
     if code in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):  # noqa: SLF001
         return KafkaUnavailableError
+    if code in (
+        KafkaError._FENCED,  # noqa: SLF001
+        KafkaError.INVALID_PRODUCER_EPOCH,
+        KafkaError.PRODUCER_FENCED,
+        KafkaError.INVALID_PRODUCER_ID_MAPPING,
+        KafkaError.INVALID_TXN_STATE,
+    ):
+        return WriterFencedError
     return PreCommitError

@@ -11,6 +11,9 @@ from __future__ import annotations
 import json
 import re
 import uuid
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
@@ -22,7 +25,7 @@ from onceflow.source import offsets
 from onceflow.source.formats import Format, Raw
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame
 
@@ -96,6 +99,37 @@ _CONNECTOR_OPTIONS = {
 _loaded: dict[str, KafkaSource] = {}
 
 
+@dataclass(frozen=True, slots=True)
+class EpochLimit:
+    """How many records a source may read for an epoch, where its job knows what it can do in its time.
+
+    Attributes:
+        records: For a source without a limit of its own.
+        most: For every source, or None.
+    """
+
+    records: int = 900_000
+    most: int | None = None
+
+    def of(self, given: int | None) -> int:
+        """The limit of a source."""
+        records = given or self.records
+        return records if self.most is None else min(records, self.most)
+
+
+_limit: ContextVar[EpochLimit] = ContextVar("_limit", default=EpochLimit())  # noqa: B039 - it is frozen
+
+
+@contextmanager
+def limited(limit: EpochLimit) -> Iterator[None]:
+    """Sources that are loaded inside read no more than this for an epoch."""
+    token = _limit.set(limit)
+    try:
+        yield
+    finally:
+        _limit.reset(token)
+
+
 class KafkaSource:
     """Kafka topics as a streaming DataFrame.
 
@@ -123,7 +157,10 @@ class KafkaSource:
             group ids that Spark makes for itself (for brokers with ACLs: READ on this prefix).
         isolation: ``"read_committed"`` (aborted records are never seen, open transactions hold the end of an
             epoch back) or ``"read_uncommitted"`` (refused by exactly-once jobs).
-        max_records_per_epoch: At most so many offsets per epoch over all partitions.
+        max_records_per_epoch: At most so many offsets per epoch over all partitions. None: so many that an epoch
+            takes a quarter of its transactions' time-out at the rate that was measured; before anything was, and
+            outside of a ``Job``, 900,000. An epoch is never without a limit: what arrived in a weekend would take
+            longer than its transactions live.
         on_malformed: ``"fail"``: a record that the format cannot read stops the query with topic, partition and
             offset (never with its content). ``"skip"``: it is left out and counted, see ``malformed_counts``.
         options: More settings of the Java consumer (``kafka.…``) and a few of Spark's connector.
@@ -208,8 +245,7 @@ class KafkaSource:
             options["startingOffsets"] = self._resolved_start()
         if self.group is not None:
             options.setdefault("groupIdPrefix", self.group)
-        if self.max_records_per_epoch is not None:
-            options["maxOffsetsPerTrigger"] = str(self.max_records_per_epoch)
+        options["maxOffsetsPerTrigger"] = str(_limit.get().of(self.max_records_per_epoch))
         if "headers" in self.metadata:
             options["includeHeaders"] = "true"
         return options

@@ -32,6 +32,8 @@ class Committable:
         digest: Order-free 64-bit sum of the rows' hashes (unsigned); equal rows give equal digests.
         transaction: What the sink's committer needs (JSON values only), or None when the shard was empty and
             opened no transaction.
+        origin: What the task read, in words that are the same for the same input in every run: ranges of source
+            partitions, or the partition of a shuffle; "" where it cannot be told.
     """
 
     sink: str
@@ -40,6 +42,7 @@ class Committable:
     rows: int
     digest: int
     transaction: Mapping[str, Any] | None = field(default=None)
+    origin: str = ""
 
     @property
     def participant(self) -> Participant:
@@ -60,6 +63,7 @@ class Committable:
             "rows": self.rows,
             "digest": self.digest,
             "transaction": None if self.transaction is None else dict(self.transaction),
+            "origin": self.origin,
         }
 
     @classmethod
@@ -79,6 +83,7 @@ class Committable:
             rows=int(value["rows"]),
             digest=int(value["digest"]),
             transaction=transaction,
+            origin=str(value["origin"]),
         )
 
     def __hash__(self) -> int:
@@ -135,4 +140,18 @@ def find_again(visible: Iterable[Committable], rerun: Iterable[Committable]) -> 
         if not same:
             return None
         found.add(same.pop())
+    return frozenset(found)
+
+
+def find_by_origin(visible: Iterable[Committable], rerun: Iterable[Committable]) -> frozenset[Participant] | None:
+    """Which parts of a run read what these visible transactions had read; None where one cannot be told."""
+    places: dict[tuple[str, str], list[Participant]] = {}
+    for c in rerun:
+        places.setdefault((c.sink, c.origin), []).append(c.participant)
+    found = set()
+    for c in visible:
+        same = places.get((c.sink, c.origin), ())
+        if not c.origin or len(same) != 1:
+            return None
+        found.add(same[0])
     return frozenset(found)

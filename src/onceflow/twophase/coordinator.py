@@ -30,8 +30,10 @@ from onceflow.twophase.committable import (
     Participant,
     differing_sinks,
     find_again,
+    find_by_origin,
     participants,
 )
+from onceflow.twophase.layout import Layout, remade, what_moved
 from onceflow.twophase.messages import (
     Aborted,
     AbortOwn,
@@ -65,11 +67,27 @@ from onceflow.twophase.messages import (
     RunPlan,
     Started,
     Superseded,
+    Survey,
+    Surveyed,
     Sweep,
+    TakeBack,
+    TakenBack,
+    TakenOver,
     Unanswered,
     Voided,
 )
-from onceflow.twophase.records import Decide, DecidedEpoch, History, HistoryError, Replay, ReplayBegin, Void
+from onceflow.twophase.records import (
+    Decide,
+    DecidedEpoch,
+    History,
+    HistoryError,
+    Planned,
+    Recut,
+    Replay,
+    ReplayBegin,
+    Skip,
+    Void,
+)
 from onceflow.twophase.state import TABLE, Input, State, step
 
 
@@ -89,10 +107,17 @@ class Memory:
     Attributes:
         history: The journal, as far as this incarnation has read and written it.
         undone: The decided epoch that Spark has not recorded, or None.
+        newest_commit: Spark's newest ``commits/`` entry at the start, -1 for none.
+        newest_plan: Its newest ``offsets/`` entry, likewise.
         finished: The start has committed all of ``undone``.
+        lost: The start found a part of ``undone`` proven aborted.
         epoch, offsets, stateful: The epoch in work.
+        layout: What stands at Spark's positions, as it was last found.
+        skip: Positions behind what the source has lost, to be appended.
+        limit: The run outlived its transactions, and would not with so many records of each source.
         mode: Why its plan runs.
         written: What this run has pre-committed.
+        took_ms: How long it took.
         pending: Decided participants that are not known to be committed.
         visible: Participants of a replaced set that are proven committed.
         silent: Parts of this run that hold their rows, and so write nothing.
@@ -103,12 +128,19 @@ class Memory:
 
     history: History = field(default_factory=History)
     undone: DecidedEpoch | None = None
+    newest_commit: int = -1
+    newest_plan: int = -1
     finished: bool = False
+    lost: bool = False
     epoch: int = -1
     offsets: str = ""
     stateful: bool = False
+    layout: Layout = field(default_factory=Layout)
+    skip: Skip | None = None
+    limit: int | None = None
     mode: Mode = Mode.FRESH
     written: tuple[Committable, ...] = ()
+    took_ms: int = 0
     pending: tuple[Committable, ...] = ()
     visible: frozenset[Participant] = frozenset()
     silent: frozenset[Participant] = frozenset()
@@ -135,18 +167,27 @@ class Coordinator:
     # -- what a caller may do ---------------------------------------------------------------------
 
     def start(self) -> Action:
-        """Begin the incarnation. Go on with ``receive`` until ``Ready`` or ``Fail``."""
+        """Begin the incarnation. Go on with ``receive`` until ``TakenOver`` or ``Fail``.
+
+        What was decided is finished in here, before any check may end the start: consumers are waiting for it, and it
+        may expire.
+        """
         return self._step(Input.START, self.memory)
 
-    def begin(self, epoch: int, offsets: str, *, stateful: bool) -> Action:
+    def settle(self) -> Action:
+        """Compare what the plan reads and keeps. Go on with ``receive`` until ``Ready`` or ``Fail``."""
+        return self._step(Input.SETTLE, self.memory)
+
+    def begin(self, epoch: int, offsets: str, *, stateful: bool, newest_commit: int | None = None) -> Action:
         """Begin an epoch that Spark has planned. Go on with ``receive`` until ``Return`` or ``Fail``.
 
         Args:
             epoch: Spark's batch id.
             offsets: ``offsets/<epoch>``, byte for byte.
             stateful: Whether the plan keeps state between epochs.
+            newest_commit: Spark's newest ``commits/`` entry now.
         """
-        return self._step(*self._read_epoch(epoch, offsets, stateful))
+        return self._step(*self._read_epoch(epoch, offsets, stateful, newest_commit))
 
     def receive(self, event: Event) -> Action:
         """Say how the last action ended; the answer is the next action.
@@ -161,22 +202,20 @@ class Coordinator:
         before = self.state
         self.state = step(before, happened)
         self.memory = memory
-        if before in (State.CONFIRMING, State.SWEEPING) and self.state is State.READY:
-            return self._leave(before)
+        if before is State.CONFIRMING and self.state is State.READY:
+            # The epoch is done, and nothing of it is remembered.
+            self.memory = Memory(history=memory.history, layout=memory.layout)
+            return Return(memory.epoch)
         return self._NEXT[self.state](self)
-
-    def _leave(self, before: State) -> Action:
-        """READY again: the start is over, or the epoch is done and nothing of it is remembered."""
-        m = self.memory
-        if before is State.SWEEPING:
-            return Ready()
-        self.memory = Memory(history=m.history)
-        return Return(m.epoch)
 
     # -- events: what they mean -------------------------------------------------------------------
 
-    def _read_epoch(self, epoch: int, offsets: str, stateful: bool) -> _Reading:
+    def _read_epoch(self, epoch: int, offsets: str, stateful: bool, newest_commit: int | None) -> _Reading:
         m = replace(self.memory, epoch=epoch, offsets=offsets, stateful=stateful)
+        done = -1 if newest_commit is None else newest_commit
+        if m.undone is not None and m.undone.epoch < epoch and done >= m.undone.epoch:
+            # An older driver had confirmed it, and its Spark recorded it, after this start had looked.
+            m = replace(m, undone=None)
         if m.undone is None:
             decided = m.history.decided
             if decided is not None and decided.epoch >= epoch:
@@ -184,8 +223,8 @@ class Coordinator:
             return Input.EPOCH, replace(m, mode=Mode.FRESH)
         undone = m.undone
         if undone.epoch != epoch:
-            return Input.EPOCH_UNEXPECTED, self._failing(m, FailureKind.EPOCH_UNEXPECTED, detail=f"{m.undone.epoch}")
-        if m.undone.offsets != offsets:
+            return Input.EPOCH_UNEXPECTED, self._failing(m, FailureKind.EPOCH_UNEXPECTED, detail=f"{undone.epoch}")
+        if undone.offsets != offsets:
             return Input.EPOCH_UNEXPECTED, self._failing(m, FailureKind.OFFSETS_DIFFER)
         m = replace(m, mode=Mode.ROLL_FORWARD)
         if undone.replaying:
@@ -195,7 +234,15 @@ class Coordinator:
         return Input.EPOCH_DECIDED, replace(m, pending=_open_business(undone))
 
     def _read_started(self, event: Started) -> _Reading:
-        m = replace(self.memory, history=event.history)
+        newest = -1 if event.newest_commit is None else event.newest_commit
+        planned = -1 if event.newest_plan is None else event.newest_plan
+        m = replace(
+            self.memory,
+            history=event.history,
+            newest_commit=newest,
+            newest_plan=planned,
+            stateful=event.stateful,
+        )
         try:
             undone = event.history.undone(event.newest_commit)
         except HistoryError as error:
@@ -204,17 +251,44 @@ class Coordinator:
         if undone is None:
             return Input.STARTED, m
         m = replace(m, epoch=undone.epoch, offsets=undone.offsets, pending=_open_business(undone))
-        gone = {c.sink for c in undone.effective} ^ self._sinks
-        if gone:
-            return Input.SINKS_CHANGED, self._failing(m, FailureKind.SINKS_CHANGED, detail=", ".join(sorted(gone)))
         return Input.STARTED_UNDONE, m
 
     def _read_restored(self, event: Restored) -> _Reading:
         m = self.memory
         if not event.same:
             return Input.OFFSETS_DIFFER, self._failing(m, FailureKind.OFFSETS_DIFFER)
+        if self.state is State.MOVING:
+            return Input.OFFSETS_MOVED, m
         replaying = m.undone is not None and m.undone.replaying
         return (Input.REPLAY_UNFINISHED if replaying else Input.OFFSETS_SAME), m
+
+    def _read_taken_back(self, _: TakenBack) -> _Reading:
+        return (Input.OFFSETS_MOVED if self.state is State.MOVING else Input.TAKEN_BACK), self.memory
+
+    def _read_surveyed(self, event: Surveyed) -> _Reading:
+        m = replace(self.memory, layout=event.layout)
+        failure = objection(m.history, m.undone, self._next_epoch(m), event)
+        if failure is not None:
+            lost = failure.kind is FailureKind.SOURCE_LOST
+            return (Input.SOURCE_LOST if lost else Input.LAYOUT_MOVED), replace(m, failure=failure)
+        if event.loss:
+            skip = Skip(m.history.incarnation, self._next_epoch(m), event.before, event.offsets)
+            return Input.LOSS_ACCEPTED, replace(m, skip=skip)
+        changed = self._changed_sinks(m)
+        if changed:
+            return Input.SINKS_CHANGED, self._failing(m, FailureKind.SINKS_CHANGED, detail=", ".join(sorted(changed)))
+        return (Input.LAYOUT_SAME if event.layout == m.history.layout else Input.LAYOUT_NEW), m
+
+    @staticmethod
+    def _next_epoch(m: Memory) -> int:
+        """The undone epoch, or the one that comes next."""
+        return m.undone.epoch if m.undone is not None else m.newest_commit + 1
+
+    def _changed_sinks(self, m: Memory) -> frozenset[str]:
+        """Sinks by which the undone epoch and the job differ, where the epoch's plan must run again as it ran."""
+        if m.undone is None or (m.finished and not m.stateful):
+            return frozenset()
+        return self._sinks ^ {c.sink for c in m.undone.effective}
 
     def _read_outcomes(self, event: Outcomes) -> _Reading:
         m = self.memory
@@ -227,7 +301,7 @@ class Coordinator:
         lost = _with(found, Outcome.ABORTED)
         if lost:
             if m.mode is Mode.ROLL_FORWARD or self.state is State.ASSESSING:
-                return Input.SOME_LOST, m
+                return Input.SOME_LOST, replace(m, lost=True)
             return Input.LOST_AFTER_RUN, self._failing(m, FailureKind.LOST_WHILE_RUNNING, lost)
         pending = tuple(c for c in m.pending if found.get(c.participant) is not Outcome.COMMITTED)
         return self._all_or(Input.NONE_LOST, replace(m, pending=pending))
@@ -242,6 +316,8 @@ class Coordinator:
         if unknown:
             return Input.SOME_UNKNOWN, self._failing(m, FailureKind.OUTCOME_UNKNOWN, unknown)
         visible = frozenset(_with(found, Outcome.COMMITTED))
+        if m.undone is not None and m.undone.given_up and len(visible) == len(found):
+            return self._all_or(Input.SOME_VISIBLE, replace(m, mode=Mode.ROLL_FORWARD, pending=()))
         if visible:
             return Input.SOME_VISIBLE, replace(m, mode=Mode.SHARDS, visible=visible)
         return Input.NONE_VISIBLE, replace(m, mode=Mode.WHOLE, visible=visible)
@@ -269,7 +345,7 @@ class Coordinator:
             return self._compare_rebuilt(m, event.committables)
         if self.state is State.MATCHING:
             return self._match(m, event.committables)
-        m = replace(m, written=event.committables)
+        m = replace(m, written=event.committables, took_ms=event.took_ms)
         if m.mode is Mode.FRESH:
             return (Input.PREPARED if participants(m.written) else Input.NOTHING_TO_COMMIT), m
         if m.mode is Mode.SHARDS:
@@ -289,8 +365,11 @@ class Coordinator:
         visible = [c for c in _open_business(m.undone) if c.participant in m.visible]
         silent = find_again(visible, found)
         if silent is None and m.undone is not None and m.undone.state_accepted:
-            # The operator takes other rows for the lost ones; then tasks can only be told by their numbers.
-            silent = m.visible
+            # The operator takes other rows for the lost ones. What the visible ones had read tells which tasks of this
+            # run would write it again; a task's number does not, since tasks are numbered otherwise in every process.
+            silent = find_by_origin(visible, found)
+            if silent is None and not any(c.origin for c in visible):
+                silent = m.visible  # nothing better is known, and the operator was told how many rows that may cost
         if silent is None:
             who = tuple(c.participant for c in visible)
             return Input.NOT_DETERMINISTIC, self._failing(m, FailureKind.NOT_DETERMINISTIC, who)
@@ -299,21 +378,45 @@ class Coordinator:
     def _read_run_failed(self, event: RunFailed) -> _Reading:
         again = self.state in (State.REBUILDING, State.MATCHING)
         kind = FailureKind.REBUILD_FAILED if again else FailureKind.RUN_FAILED
-        return Input.RUN_FAILED, self._failing(self.memory, kind, detail=event.reason)
+        m, kind = self._too_long(self.memory, event.limit, kind)
+        return Input.RUN_FAILED, self._failing(m, kind, detail=event.reason)
+
+    @staticmethod
+    def _too_long(m: Memory, limit: int | None, otherwise: FailureKind) -> tuple[Memory, FailureKind]:
+        """An undecided epoch that outlived its transactions is cut smaller; a decided one never."""
+        if limit is None or m.mode is not Mode.FRESH:
+            return m, otherwise
+        return replace(m, limit=limit), FailureKind.TOO_LONG
 
     def _read_checked(self, event: Checked) -> _Reading:
-        if event.problem is None:
-            return Input.SOUND, self.memory
-        return Input.UNSOUND, self._failing(self.memory, FailureKind.UNSOUND, detail=event.problem)
+        m = self.memory
+        if event.problem is not None:
+            m, kind = self._too_long(m, event.limit, FailureKind.UNSOUND)
+            return Input.UNSOUND, self._failing(m, kind, detail=event.problem)
+        if event.layout is None or event.layout == m.layout:
+            return Input.SOUND, m
+        strange = next(remade(m.layout, event.layout), None)
+        if strange is not None:
+            said = f"topic {strange.topic}: its id was {strange.was} and is {strange.now}"
+            return Input.UNSOUND, self._failing(m, FailureKind.SOURCE_REMADE, detail=said)
+        return Input.GROWN, replace(m, layout=event.layout)
 
     def _read_appended(self, event: Appended | Adopted) -> _Reading:
         m = self.memory
         happened = Input.ADOPTED if isinstance(event, Adopted) else Input.APPENDED
         if happened not in TABLE[self.state]:
             return happened, m
-        if self.state is State.BEGINNING_REPLAY:
-            history = m.history.then(self._replay_begin())
-            return happened, replace(m, history=history, undone=history.decided)
+        match self.state:
+            case State.BEGINNING_REPLAY:
+                history = m.history.then(self._replay_begin())
+                return happened, replace(m, history=history, undone=history.decided)
+            case State.LAYING | State.RECORDING:
+                return happened, replace(m, history=m.history.then(self._planned()))
+            case State.SKIPPING if m.skip is not None:
+                history = m.history.then(m.skip)
+                return happened, replace(m, history=history, undone=history.decided if m.undone else None)
+            case State.RECUTTING:
+                return happened, m
         decision = self._decision()
         history = m.history.then(decision)
         pending = participants(decision.committables)
@@ -323,8 +426,14 @@ class Coordinator:
         return Input.SUPERSEDED, self._failing(self.memory, FailureKind.FENCED)
 
     def _read_unanswered(self, event: Unanswered) -> _Reading:
-        replaying = self.state is State.BEGINNING_REPLAY
-        kind = FailureKind.REPLAY_NOT_RECORDED if replaying else FailureKind.DECISION_UNCERTAIN
+        if self.state is State.RECUTTING:
+            return Input.UNANSWERED, self.memory  # the next start takes as long once more, and says so
+        kind = {
+            State.BEGINNING_REPLAY: FailureKind.REPLAY_NOT_RECORDED,
+            State.LAYING: FailureKind.NOT_RECORDED,
+            State.SKIPPING: FailureKind.NOT_RECORDED,
+            State.RECORDING: FailureKind.NOT_RECORDED,
+        }.get(self.state, FailureKind.DECISION_UNCERTAIN)
         return Input.UNANSWERED, self._failing(self.memory, kind, detail=event.reason)
 
     def _read_voided(self, _: Voided) -> _Reading:
@@ -332,16 +441,33 @@ class Coordinator:
         return Input.VOIDED, self._failing(self.memory, FailureKind.DECISION_VOIDED, detail=detail)
 
     def _read_aborted(self, _: Aborted) -> _Reading:
-        return Input.ABORTED, self.memory
+        too_long = self.state is State.ABORTING and self.memory.limit is not None
+        return (Input.ABORTED_TOO_LONG if too_long else Input.ABORTED), self.memory
 
     def _read_confirmed(self, event: Confirmed) -> _Reading:
+        m = self.memory
         if not event.newest:
-            return Input.SUPERSEDED, self._failing(self.memory, FailureKind.FENCED)
-        return (Input.SWEPT if self.state is State.SWEEPING else Input.NEWEST), self.memory
+            return Input.SUPERSEDED, self._failing(m, FailureKind.FENCED)
+        if self.state is not State.SWEEPING:
+            return Input.NEWEST, m
+        return (Input.SWEPT if self._plan_left(m) is None else Input.SWEPT_PLAN_LEFT), m
+
+    def _plan_left(self, m: Memory) -> TakeBack | None:
+        """What Spark has planned, is not decided, and must not be run as it was planned."""
+        if m.undone is not None:
+            # Spark plans an epoch when it has recorded the one before: that record is lost, and comes again.
+            return TakeBack(m.undone.epoch + 1) if m.newest_plan > m.undone.epoch else None
+        said = m.history.recut, m.history.skip
+        after = m.newest_commit + 1
+        if not any(record is not None and record.epoch == after for record in said):
+            return None
+        return TakeBack(after, m.history.skip.before if m.history.skip is not None else "")
 
     _READERS: Mapping[type, Callable[..., _Reading]] = {
         Started: _read_started,
         Restored: _read_restored,
+        TakenBack: _read_taken_back,
+        Surveyed: _read_surveyed,
         Outcomes: _read_outcomes,
         Replies: _read_replies,
         Prepared: _read_prepared,
@@ -359,7 +485,32 @@ class Coordinator:
     # -- states: which action they begin with -----------------------------------------------------
 
     def _next_restoring(self) -> Action:
-        return RestoreOffsets(self.memory.epoch, self.memory.offsets)
+        undone = self.memory.undone
+        if undone is None:
+            raise AssertionError("there is nothing to restore")
+        return RestoreOffsets(undone.epoch, undone.offsets, undone.was, undone.before)
+
+    def _next_taking_back(self) -> Action:
+        left = self._plan_left(self.memory)
+        if left is None:
+            raise AssertionError("there is nothing to take back")
+        return left
+
+    def _next_surveying(self) -> Action:
+        m = self.memory
+        again = m.undone is not None and (m.lost or m.undone.replaying or m.stateful)
+        return Survey(again)
+
+    def _next_skipping(self) -> Action:
+        if self.memory.skip is None:
+            raise AssertionError("there is nothing to skip")
+        return Append(self.memory.skip)
+
+    def _next_moving(self) -> Action:
+        m = self.memory
+        if m.undone is not None:
+            return self._next_restoring()
+        return TakeBack(self._next_epoch(m), m.skip.before if m.skip is not None else "")
 
     def _next_asking(self) -> Action:
         return AskOutcomes(self.memory.pending)
@@ -376,6 +527,13 @@ class Coordinator:
 
     def _next_checking(self) -> Action:
         return Check(self.memory.written)
+
+    def _next_recording(self) -> Action:
+        return Append(self._planned())
+
+    def _next_recutting(self) -> Action:
+        m = self.memory
+        return Append(Recut(m.history.incarnation, m.epoch, m.limit or 1))
 
     def _next_deciding(self) -> Action:
         return Append(self._decision())
@@ -409,8 +567,16 @@ class Coordinator:
         State.ASSESSING: _next_asking,
         State.FINISHING: _next_committing,
         State.SWEEPING: _next_sweeping,
+        State.TAKING_BACK: _next_taking_back,
+        State.TAKEN_OVER: lambda _: TakenOver(),
+        State.SURVEYING: _next_surveying,
+        State.LAYING: _next_recording,
+        State.SKIPPING: _next_skipping,
+        State.MOVING: _next_moving,
+        State.READY: lambda _: Ready(),
         State.PREPARING: _next_preparing,
         State.CHECKING: _next_checking,
+        State.RECORDING: _next_recording,
         State.DECIDING: _next_deciding,
         State.VOIDING: _next_voiding,
         State.COMMITTING: _next_committing,
@@ -421,7 +587,9 @@ class Coordinator:
         State.DISCARDING: _next_discarding,
         State.WEIGHING: _next_weighing,
         State.ABORTING: _next_aborting,
+        State.RECUTTING: _next_recutting,
         State.CONFIRMING: lambda _: ConfirmNewest(),
+        State.DOUBTING: lambda _: ConfirmNewest(),
         State.FENCED: _next_failing,
         State.FAILED: _next_failing,
         State.STOPPED: _next_failing,
@@ -433,7 +601,7 @@ class Coordinator:
         m = self.memory
         incarnation = m.history.incarnation
         if m.mode is Mode.FRESH:
-            return Decide(incarnation, m.epoch, m.offsets, m.written)
+            return Decide(incarnation, m.epoch, m.offsets, m.written, m.took_ms)
         replays = m.undone.replays if m.undone else 0
         if m.mode is Mode.WHOLE:
             return Replay(incarnation, m.epoch, replays, "whole", m.written)
@@ -442,23 +610,48 @@ class Coordinator:
         lost = tuple(replace(c, shard=c.shard + behind) for c in m.written if c.participant not in m.silent)
         return Replay(incarnation, m.epoch, replays, "shards", lost, tuple(sorted(m.visible)))
 
+    def _planned(self) -> Planned:
+        return Planned(self.memory.history.incarnation, self.memory.layout)
+
     def _replay_begin(self) -> ReplayBegin:
         replays = self.memory.undone.replays if self.memory.undone else 0
         return ReplayBegin(self.memory.history.incarnation, self.memory.epoch, replays + 1)
 
     def _as_resolved(self, found: Mapping[Participant, Outcome]) -> dict[Participant, Outcome]:
-        """The outcomes, with an operator's choice in the place of UNKNOWN."""
+        """The outcomes, with an operator's choice in the place of UNKNOWN, and of ABORTED where rows are given up."""
         undone = self.memory.undone
         chosen: dict[Participant, Outcome] = {}
         if undone is not None:
             chosen |= dict.fromkeys(undone.counted, Outcome.COMMITTED)
             chosen |= dict.fromkeys(undone.rewritten, Outcome.ABORTED)
+            gone = (Outcome.ABORTED, Outcome.UNKNOWN)
+            given_up = {p for p in undone.given_up if found.get(p) in gone}
+            chosen |= dict.fromkeys(given_up, Outcome.COMMITTED)
+            found = dict(found) | dict.fromkeys(given_up, Outcome.COMMITTED)
         return {p: chosen.get(p, o) if o is Outcome.UNKNOWN else o for p, o in found.items()}
 
     @staticmethod
     def _failing(m: Memory, kind: FailureKind, who: tuple[Participant, ...] = (), detail: str = "") -> Memory:
         epoch = m.epoch if m.epoch >= 0 else None
         return replace(m, failure=Failure(kind, epoch, who, detail))
+
+
+def objection(history: History, undone: DecidedEpoch | None, epoch: int, found: Surveyed) -> Failure | None:
+    """Why a job cannot go on with what its plan was found to read and keep, or None.
+
+    Args:
+        history: The journal.
+        undone: The decided epoch that Spark has not recorded, or None.
+        epoch: It, or the one that comes next.
+        found: What was found.
+    """
+    moved = what_moved(history.layout, found.layout) if history.layout is not None else None
+    if moved is not None:
+        return Failure(FailureKind.LAYOUT_MOVED, epoch, detail=moved)
+    accepted = undone.loss_accepted if undone is not None else history.loss_accepted == epoch
+    if found.loss and not accepted:
+        return Failure(FailureKind.SOURCE_LOST, epoch, detail=found.loss)
+    return None
 
 
 def _open_business(decided: DecidedEpoch | None) -> tuple[Committable, ...]:

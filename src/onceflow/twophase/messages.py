@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from onceflow.twophase.committable import Committable, Participant
+from onceflow.twophase.layout import Layout
 from onceflow.twophase.records import History, Record, Void
 
 
@@ -57,6 +58,11 @@ class FailureKind(Enum):
     NOT_DETERMINISTIC = "the plan run again gives other rows"
     REBUILD_FAILED = "the state of a finished epoch could not be built again"
     REPLAY_NOT_RECORDED = "replay-begin could not be appended"
+    NOT_RECORDED = "a record that decides nothing could not be appended"
+    SOURCE_LOST = "records that are still needed are gone from the source"
+    SOURCE_REMADE = "a topic of the source was deleted and made again while it was read"
+    LAYOUT_MOVED = "a position or a state would become another output's"
+    TOO_LONG = "the epoch outlives its transactions; the next start cuts it smaller"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +85,36 @@ class AppendStart:
 
 @dataclass(frozen=True, slots=True)
 class RestoreOffsets:
-    """Make ``offsets/<epoch>`` hold ``offsets``: write it if missing or empty. Answer: Restored."""
+    """Make ``offsets/<epoch>`` hold ``offsets``: write it if missing, empty or ``was``. Answer: Restored.
+
+    ``before``, if there is one, is what ``offsets/<epoch - 1>`` is made to hold.
+    """
 
     epoch: int
     offsets: str
+    was: str = ""
+    before: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TakeBack:
+    """Remove Spark's plans of this and all later epochs, none of which is decided or done. Answer: TakenBack.
+
+    ``before``, if there is one, is what ``offsets/<epoch - 1>`` is made to hold.
+    """
+
+    epoch: int
+    before: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """Look what the plan reads and keeps now, and whether the source still has what is needed. Answer: Surveyed.
+
+    ``again``: the undone epoch has to be read once more, for its rows or for its state.
+    """
+
+    again: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +193,11 @@ class ConfirmNewest:
 
 
 @dataclass(frozen=True, slots=True)
+class TakenOver:
+    """Final: the checkpoint is this driver's, and what was decided is committed as far as it can be."""
+
+
+@dataclass(frozen=True, slots=True)
 class Ready:
     """Final: the job may start its query."""
 
@@ -182,6 +219,8 @@ class Fail:
 Action = (
     AppendStart
     | RestoreOffsets
+    | TakeBack
+    | Survey
     | AskOutcomes
     | Commit
     | Sweep
@@ -192,6 +231,7 @@ Action = (
     | AbortOwn
     | Discard
     | ConfirmNewest
+    | TakenOver
     | Ready
     | Return
     | Fail
@@ -203,10 +243,12 @@ Action = (
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """My start is durable; the history up to and with it; Spark's newest ``commits/`` entry."""
+    """My start is durable; the history up to and with it; Spark's newest ``commits/`` and ``offsets/`` entries."""
 
     history: History
     newest_commit: int | None
+    newest_plan: int | None = None
+    stateful: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +256,28 @@ class Restored:
     """Whether ``offsets/<epoch>`` now holds what was decided."""
 
     same: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TakenBack:
+    """The plans are gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surveyed:
+    """What was found.
+
+    Attributes:
+        layout: What stands at Spark's positions now.
+        loss: What the source has lost of what is needed, "" for nothing.
+        before: With a loss: ``offsets`` of the epoch before, the positions moved behind what is lost.
+        offsets: With a loss: ``offsets`` of the undone epoch, likewise; "" when none is undone.
+    """
+
+    layout: Layout
+    loss: str = ""
+    before: str = ""
+    offsets: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,23 +296,31 @@ class Replies:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """The run ended: one committable for every task and sink, empty ones too."""
+    """The run ended after ``took_ms``: one committable for every task and sink, empty ones too."""
 
     committables: tuple[Committable, ...]
+    took_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class RunFailed:
-    """The run failed."""
+    """The run failed. ``limit``: it outlived its transactions, and would not with so many records of each source."""
 
     reason: str
+    limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What a check found wrong, or None."""
+    """What a check found wrong, or None.
+
+    ``limit`` is as in RunFailed. ``layout`` is what the plan was found to read after it ran: what it had read is
+    of exactly these topics, since a topic's id never comes back. None where nobody looked.
+    """
 
     problem: str | None
+    limit: int | None = None
+    layout: Layout | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,6 +365,8 @@ class Confirmed:
 Event = (
     Started
     | Restored
+    | TakenBack
+    | Surveyed
     | Outcomes
     | Replies
     | Prepared

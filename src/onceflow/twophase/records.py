@@ -13,32 +13,66 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from onceflow.twophase.committable import Committable, Participant
+from onceflow.twophase.layout import Layout
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
     """A driver took over: from this place on no older one may append anything.
 
-    ``topics`` are (topic, topic id) pairs of the sources: a topic that was deleted and made again has another id, and
-    offsets of the old one mean nothing in it.
+    With another ``job_id`` than the start before it, a new job begins here (``--as-new``): what stands before is not
+    its own. The two share one numbering, so that a driver of the old job is fenced like any other.
     """
 
     incarnation: int
-    topics: tuple[tuple[str, str], ...] = ()
+    job_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What stands at Spark's positions from here on: at each start, and when a source has grown since."""
+
+    incarnation: int
+    layout: Layout
 
 
 @dataclass(frozen=True, slots=True)
 class Decide:
-    """The epoch commits. ``offsets`` is Spark's ``offsets/<epoch>``, byte for byte.
-
-    ``state_ids`` keeps a place for Spark's ids of the state that this run built; nothing writes it yet.
-    """
+    """The epoch commits. ``offsets`` is Spark's ``offsets/<epoch>``, byte for byte; its run took ``took_ms``."""
 
     incarnation: int
     epoch: int
     offsets: str
     committables: tuple[Committable, ...]
-    state_ids: str | None = None
+    took_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Recut:
+    """An undecided epoch outlived its transactions: the next start takes Spark's plan of it back.
+
+    ``limit`` is how many records each source may read for an epoch from then on, until one was decided.
+    """
+
+    incarnation: int
+    epoch: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """Records that the source has lost are passed over, as an operator chose: other positions for Spark's files.
+
+    Attributes:
+        before: What ``offsets/<epoch - 1>`` holds from now on: where the epoch begins.
+        offsets: What ``offsets/<epoch>`` holds from now on; "" for an epoch that is not decided, whose plan is taken
+            back.
+    """
+
+    incarnation: int
+    epoch: int
+    before: str
+    offsets: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +107,7 @@ class Replay:
     kept: tuple[Participant, ...] = ()
 
 
-Choice = Literal["write-again", "count-as-written", "accept-state"]
+Choice = Literal["write-again", "count-as-written", "accept-state", "give-up-rows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +122,7 @@ class Resolve:
     why: str
 
 
-Record = Start | Decide | Void | ReplayBegin | Replay | Resolve
+Record = Start | Planned | Decide | Void | ReplayBegin | Replay | Resolve | Recut | Skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +138,10 @@ class DecidedEpoch:
         counted: Participants that an operator said to count as written.
         rewritten: Participants that an operator said to write again although their outcome is unknown.
         state_accepted: An operator accepted state that was rebuilt by a run with other rows.
+        given_up: Participants whose loss an operator accepted, since the source cannot give their rows again.
+        loss_accepted: An operator gave up what the source has lost of this epoch.
+        was: What ``offsets/<epoch>`` held when it was decided, where lost records were passed over since; else "".
+        before: What ``offsets/<epoch - 1>`` must hold then.
     """
 
     epoch: int
@@ -114,6 +152,10 @@ class DecidedEpoch:
     counted: frozenset[Participant] = field(default_factory=frozenset)
     rewritten: frozenset[Participant] = field(default_factory=frozenset)
     state_accepted: bool = False
+    given_up: frozenset[Participant] = field(default_factory=frozenset)
+    loss_accepted: bool = False
+    was: str = ""
+    before: str = ""
 
     def replaced_by(self, record: Replay) -> DecidedEpoch:
         """The epoch after a replay was decided.
@@ -127,6 +169,9 @@ class DecidedEpoch:
             kept + record.committables,
             self.replays,
             counted=self.counted.intersection(record.kept),
+            loss_accepted=self.loss_accepted,
+            was=self.was,
+            before=self.before,
         )
 
     def resolved_by(self, record: Resolve) -> DecidedEpoch:
@@ -139,6 +184,13 @@ class DecidedEpoch:
                 return replace(self, rewritten=self.rewritten | names, counted=self.counted - names)
             case "accept-state":
                 return replace(self, state_accepted=True)
+            case "give-up-rows":
+                # State is then built from what the source still has, so it cannot be that of the decided rows.
+                return replace(self, given_up=self.given_up | names, loss_accepted=True, state_accepted=True)
+
+    def skipped_by(self, record: Skip) -> DecidedEpoch:
+        """The epoch after lost records were passed over."""
+        return replace(self, offsets=record.offsets, was=self.was or self.offsets, before=record.before)
 
 
 class HistoryError(ValueError):
@@ -151,16 +203,24 @@ class History:
 
     Attributes:
         incarnation: The newest start's number, 0 before the first.
+        job_id: Whose start that was, "" before the first.
         decided: The newest decided epoch, as replays and resolves left it, or None.
         earlier: The epoch number decided before that one, or None. An epoch decided before another must be
             done when the newer one is decided.
-        topics: Ids of the source topics, as the newest start that knew them has them.
+        layout: What stands at Spark's positions, as the newest record that says so has it, or None.
+        recut: The undecided epoch whose plan is to be taken back, or None.
+        skip: The undecided epoch that begins behind lost records, or None.
+        loss_accepted: The undecided epoch before which an operator gave up what the source has lost, or None.
     """
 
     incarnation: int = 0
+    job_id: str = ""
     decided: DecidedEpoch | None = None
     earlier: int | None = None
-    topics: tuple[tuple[str, str], ...] = ()
+    layout: Layout | None = None
+    recut: Recut | None = None
+    skip: Skip | None = None
+    loss_accepted: int | None = None
 
     def then(self, record: Record) -> History:
         """The history with one record more.
@@ -171,32 +231,69 @@ class History:
         if isinstance(record, Start):
             if record.incarnation <= self.incarnation:
                 raise HistoryError(f"start {record.incarnation} after start {self.incarnation}")
-            return replace(self, incarnation=record.incarnation, topics=record.topics or self.topics)
+            if self.incarnation and record.job_id != self.job_id:
+                return History(record.incarnation, record.job_id)
+            return replace(self, incarnation=record.incarnation, job_id=record.job_id)
         if record.incarnation != self.incarnation:
             raise HistoryError(
                 f"{type(record).__name__} of incarnation {record.incarnation} after start {self.incarnation}"
             )
-        if isinstance(record, Void):
-            return self
-        if isinstance(record, Decide):
-            return self._decide(record)
+        match record:
+            case Void():
+                return self
+            case Planned():
+                return replace(self, layout=record.layout)
+            case Decide():
+                return self._decide(record)
+            case Recut() | Skip() | Resolve() if self.decided is None or record.epoch > self.decided.epoch:
+                return self._of_undecided(record)
         if self.decided is None or record.epoch != self.decided.epoch:
             raise HistoryError(f"{type(record).__name__} for epoch {record.epoch}, which is not the newest decided")
-        if isinstance(record, ReplayBegin):
-            if record.replay != self.decided.replays + 1:
-                raise HistoryError(f"replay {record.replay} of epoch {record.epoch} after {self.decided.replays}")
-            return replace(self, decided=replace(self.decided, replays=record.replay, replaying=True))
-        if isinstance(record, Replay):
-            if not self.decided.replaying or record.replay != self.decided.replays:
-                raise HistoryError(f"replay {record.replay} of epoch {record.epoch} ended without its beginning")
-            return replace(self, decided=self.decided.replaced_by(record))
-        return replace(self, decided=self.decided.resolved_by(record))
+        return replace(self, decided=self._of_decided(self.decided, record))
+
+    def recalled(self, record: Record) -> History:
+        """The history with what a record from before its beginning still says: purges leave starts and layouts."""
+        match record:
+            case Start():
+                return replace(self, job_id=record.job_id, layout=None if record.job_id != self.job_id else self.layout)
+            case Planned():
+                return replace(self, layout=record.layout)
+        return self
 
     def _decide(self, record: Decide) -> History:
         if self.decided is not None and record.epoch <= self.decided.epoch:
             raise HistoryError(f"epoch {record.epoch} decided after epoch {self.decided.epoch}")
         decided = DecidedEpoch(record.epoch, record.offsets, record.committables)
-        return replace(self, decided=decided, earlier=None if self.decided is None else self.decided.epoch)
+        earlier = None if self.decided is None else self.decided.epoch
+        # What was said of an epoch before its decision ends with it.
+        return replace(self, decided=decided, earlier=earlier, recut=None, skip=None, loss_accepted=None)
+
+    def _of_undecided(self, record: Recut | Skip | Resolve) -> History:
+        match record:
+            case Recut():
+                return replace(self, recut=record)
+            case Skip():
+                return replace(self, skip=record)
+            case Resolve(choice="give-up-rows"):
+                return replace(self, loss_accepted=record.epoch)
+        raise HistoryError(f"{record.choice} for epoch {record.epoch}, which is not decided")
+
+    @staticmethod
+    def _of_decided(decided: DecidedEpoch, record: ReplayBegin | Replay | Resolve | Recut | Skip) -> DecidedEpoch:
+        match record:
+            case ReplayBegin():
+                if record.replay != decided.replays + 1:
+                    raise HistoryError(f"replay {record.replay} of epoch {record.epoch} after {decided.replays}")
+                return replace(decided, replays=record.replay, replaying=True)
+            case Replay():
+                if not decided.replaying or record.replay != decided.replays:
+                    raise HistoryError(f"replay {record.replay} of epoch {record.epoch} ended without its beginning")
+                return decided.replaced_by(record)
+            case Resolve():
+                return decided.resolved_by(record)
+            case Skip():
+                return decided.skipped_by(record)
+        raise HistoryError(f"epoch {record.epoch} is decided; its plan cannot be taken back")
 
     def undone(self, newest_commit: int | None) -> DecidedEpoch | None:
         """The decided epoch that Spark has not recorded as done, or None.

@@ -19,9 +19,16 @@ class State(Enum):
     ASSESSING = "start: the outcomes of the undone epoch are being asked for"
     FINISHING = "start: the undone epoch is being committed"
     SWEEPING = "lingering transactions of older incarnations are being aborted"
+    TAKING_BACK = "Spark's plan of an undecided epoch is being taken back"
+    TAKEN_OVER = "the checkpoint is this driver's; what the plan reads is not looked at yet"
+    SURVEYING = "what the plan reads and keeps is being looked at"
+    LAYING = "what stands at Spark's positions is being appended"
+    SKIPPING = "new positions behind what the source has lost are being appended"
+    MOVING = "Spark's files are being given those positions"
     READY = "between epochs"
     PREPARING = "the plan runs and the writers pre-commit"
     CHECKING = "every pre-commit is checked against the broker"
+    RECORDING = "what a source has grown by is being appended"
     DECIDING = "the decision is being appended"
     VOIDING = "an unanswered decision's place is being taken by a void"
     COMMITTING = "the decided transactions are being committed"
@@ -32,6 +39,8 @@ class State(Enum):
     WEIGHING = "the outcome of each replaced transaction is being asked for"
     MATCHING = "the plan runs, writing nothing, to find which of its shards are visible already"
     ABORTING = "this run's own transactions are being aborted"
+    RECUTTING = "that the epoch is to be cut smaller is being appended"
+    DOUBTING = "Spark began an epoch that cannot follow: is this still the newest incarnation?"
     CONFIRMING = "before Spark records the epoch: is this still the newest incarnation?"
     FENCED = "a newer incarnation runs; nothing more may be touched"
     FAILED = "nothing of the epoch is decided; it will be run again"
@@ -58,6 +67,15 @@ class Input(Enum):
     SOME_RETRY = "one gave no answer yet"
     SOME_SUSPECT = "one gave an answer that proves nothing"
     SWEPT = "swept"
+    SWEPT_PLAN_LEFT = "swept; Spark has planned an epoch that is to be planned anew"
+    TAKEN_BACK = "the plan is taken back"
+    SETTLE = "settle"
+    LAYOUT_SAME = "the layout is as recorded"
+    LAYOUT_NEW = "the layout is new, and moves nothing"
+    LAYOUT_MOVED = "a position or a state would move to another output"
+    SOURCE_LOST = "the source has lost what is needed"
+    LOSS_ACCEPTED = "the source has lost what is needed, and an operator gave it up"
+    OFFSETS_MOVED = "the positions are moved"
     EPOCH = "a new epoch"
     EPOCH_FINISHED = "an epoch that the start finished"
     EPOCH_FINISHED_STATEFUL = "an epoch that the start finished, with state to build"
@@ -69,6 +87,7 @@ class Input(Enum):
     NOT_DETERMINISTIC = "the rows differ from those decided"
     RUN_FAILED = "the run failed"
     SOUND = "the checks hold"
+    GROWN = "the checks hold, and a source has grown"
     UNSOUND = "a check does not hold"
     APPENDED = "the record is durable and is the tail"
     UNANSWERED = "the append gave no answer"
@@ -80,6 +99,7 @@ class Input(Enum):
     SOME_VISIBLE = "at least one replaced one is proven committed"
     SOME_OPEN = "some replaced ones are still open"
     ABORTED = "aborts were sent"
+    ABORTED_TOO_LONG = "aborts were sent; the epoch outlived its transactions"
     NEWEST = "still the newest"
     SUPERSEDED = "a newer start is in the journal"
 
@@ -97,7 +117,6 @@ TABLE: Mapping[State, Mapping[Input, State]] = {
         _I.STARTED: _S.SWEEPING,
         _I.STARTED_UNDONE: _S.RESTORING,
         _I.TWO_UNDONE: _S.STOPPED,
-        _I.SINKS_CHANGED: _S.STOPPED,
     },
     _S.RESTORING: {
         _I.OFFSETS_SAME: _S.ASSESSING,
@@ -117,7 +136,21 @@ TABLE: Mapping[State, Mapping[Input, State]] = {
         _I.SOME_RETRY: _S.FINISHING,
         _I.SOME_SUSPECT: _S.ASSESSING,
     },
-    _S.SWEEPING: {_I.SWEPT: _S.READY, _I.SUPERSEDED: _S.FENCED},
+    _S.SWEEPING: {_I.SWEPT: _S.TAKEN_OVER, _I.SWEPT_PLAN_LEFT: _S.TAKING_BACK, _I.SUPERSEDED: _S.FENCED},
+    _S.TAKING_BACK: {_I.TAKEN_BACK: _S.TAKEN_OVER},
+    # Only now may a check end the start: nothing that is decided waits for it any more, or nothing can help it.
+    _S.TAKEN_OVER: {_I.SETTLE: _S.SURVEYING},
+    _S.SURVEYING: {
+        _I.LAYOUT_SAME: _S.READY,
+        _I.LAYOUT_NEW: _S.LAYING,
+        _I.LAYOUT_MOVED: _S.STOPPED,
+        _I.SINKS_CHANGED: _S.STOPPED,
+        _I.SOURCE_LOST: _S.STOPPED,
+        _I.LOSS_ACCEPTED: _S.SKIPPING,
+    },
+    _S.LAYING: {_I.APPENDED: _S.READY, _I.SUPERSEDED: _S.FENCED, _I.UNANSWERED: _S.FAILED},
+    _S.SKIPPING: {_I.APPENDED: _S.MOVING, _I.SUPERSEDED: _S.FENCED, _I.UNANSWERED: _S.FAILED},
+    _S.MOVING: {_I.OFFSETS_MOVED: _S.SURVEYING, _I.OFFSETS_DIFFER: _S.STOPPED},
     # -- an epoch -----------------------------------------------------------------------------
     _S.READY: {
         _I.EPOCH: _S.PREPARING,
@@ -125,15 +158,24 @@ TABLE: Mapping[State, Mapping[Input, State]] = {
         _I.EPOCH_FINISHED_STATEFUL: _S.REBUILDING,
         _I.EPOCH_DECIDED: _S.JUDGING,
         _I.EPOCH_REPLAYING: _S.WEIGHING,
-        _I.EPOCH_UNEXPECTED: _S.STOPPED,
+        _I.EPOCH_UNEXPECTED: _S.DOUBTING,
     },
+    # A newer start may have finished the epoch that this one remembers.
+    _S.DOUBTING: {_I.NEWEST: _S.STOPPED, _I.SUPERSEDED: _S.FENCED},
     _S.PREPARING: {
         _I.PREPARED: _S.CHECKING,
         _I.NOTHING_TO_COMMIT: _S.CONFIRMING,
         _I.NOT_DETERMINISTIC: _S.ABORTING,
         _I.RUN_FAILED: _S.ABORTING,
+        _I.SUPERSEDED: _S.FENCED,
     },
-    _S.CHECKING: {_I.SOUND: _S.DECIDING, _I.UNSOUND: _S.ABORTING, _I.SUPERSEDED: _S.FENCED},
+    _S.CHECKING: {
+        _I.SOUND: _S.DECIDING,
+        _I.GROWN: _S.RECORDING,
+        _I.UNSOUND: _S.ABORTING,
+        _I.SUPERSEDED: _S.FENCED,
+    },
+    _S.RECORDING: {_I.APPENDED: _S.DECIDING, _I.SUPERSEDED: _S.FENCED, _I.UNANSWERED: _S.ABORTING},
     _S.DECIDING: {_I.APPENDED: _S.COMMITTING, _I.SUPERSEDED: _S.FENCED, _I.UNANSWERED: _S.VOIDING},
     _S.VOIDING: {
         _I.VOIDED: _S.ABORTING,
@@ -160,6 +202,7 @@ TABLE: Mapping[State, Mapping[Input, State]] = {
         _I.SAME_ROWS: _S.CONFIRMING,
         _I.NOT_DETERMINISTIC: _S.STOPPED,
         _I.RUN_FAILED: _S.STOPPED,
+        _I.SUPERSEDED: _S.FENCED,
     },
     # -- replay -------------------------------------------------------------------------------
     _S.BEGINNING_REPLAY: {
@@ -173,15 +216,20 @@ TABLE: Mapping[State, Mapping[Input, State]] = {
         _I.SOME_VISIBLE: _S.MATCHING,
         _I.SOME_OPEN: _S.DISCARDING,
         _I.SOME_UNKNOWN: _S.STOPPED,
+        # What was lost is given up, since the source cannot give it again.
+        _I.ALL_COMMITTED: _S.CONFIRMING,
+        _I.ALL_COMMITTED_STATEFUL: _S.REBUILDING,
     },
     # Tasks are not numbered the same in every run, so what is visible is found by its rows, before anything is written.
     _S.MATCHING: {
         _I.MATCHED: _S.PREPARING,
         _I.NOT_DETERMINISTIC: _S.STOPPED,
         _I.RUN_FAILED: _S.STOPPED,
+        _I.SUPERSEDED: _S.FENCED,
     },
     # -- ends ---------------------------------------------------------------------------------
-    _S.ABORTING: {_I.ABORTED: _S.FAILED},
+    _S.ABORTING: {_I.ABORTED: _S.FAILED, _I.ABORTED_TOO_LONG: _S.RECUTTING},
+    _S.RECUTTING: {_I.APPENDED: _S.FAILED, _I.SUPERSEDED: _S.FENCED, _I.UNANSWERED: _S.FAILED},
     _S.CONFIRMING: {_I.NEWEST: _S.READY, _I.SUPERSEDED: _S.FENCED},
     _S.FENCED: {},
     _S.FAILED: {},

@@ -1,0 +1,156 @@
+"""The layout of a plan: what stands at each of Spark's positions, and whose state is whose.
+
+Must not know: Spark's plans, Kafka, where a layout is kept. Pure: two layouts in, what is wrong with the change out.
+
+Spark's ``offsets/N`` holds one line for each source of the plan and says of none which it is; its state operators are
+numbers, too. So after an edit of the job a position or a state can become another output's without a word from Spark.
+The journal therefore keeps what each of them was, and every start compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as a source was found to read it.
+
+    Attributes:
+        name: Its name.
+        id: Its id: a topic that is deleted and made again has another one, and offsets of the old mean nothing in it.
+        partitions: How many partitions it had.
+    """
+
+    name: str
+    id: str
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What stands at one position.
+
+    Attributes:
+        outputs: Names of the sinks that get what is read here, in order.
+        system: The lasting id of the cluster that is read, "" where it is not known.
+        reads: What is subscribed to, in words.
+        path: A fingerprint of all that lies between the source and its output.
+        topics: The topics, in order of their names; empty where they are not known.
+    """
+
+    outputs: tuple[str, ...]
+    system: str
+    reads: str
+    path: str
+    topics: tuple[Topic, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What one state operator keeps.
+
+    Attributes:
+        outputs: Names of the sinks that get what it gives, in order.
+        shape: What it keeps: operator, keys and functions, in words.
+        path: A fingerprint of all that lies below it.
+    """
+
+    outputs: tuple[str, ...]
+    shape: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Sources in the order of Spark's positions, state operators in the order of the plan."""
+
+    sources: tuple[Source, ...] = ()
+    states: tuple[State, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Remade:
+    """A topic that is not the one that the checkpoint's offsets speak of."""
+
+    position: int
+    topic: str
+    was: str
+    now: str
+
+
+def what_moved(then: Layout, now: Layout) -> str | None:
+    """Why the checkpoint cannot be gone on with by this plan, or None.
+
+    What may change is everything that moves no position and no state: functions and filters on the way, sinks added to
+    an output or taken from it, topics added to a source.
+    """
+    if len(then.sources) != len(now.sources):
+        return (
+            f"the plan read {len(then.sources)} sources ({_named(then.sources)}) and now reads {len(now.sources)} "
+            f"({_named(now.sources)}); an output counts its source once for itself"
+        )
+    for position, (old, new) in enumerate(zip(then.sources, now.sources, strict=True)):
+        if not set(old.outputs) & set(new.outputs):
+            return (
+                f"position {position} belonged to output {_outputs(old)} (reading {old.reads}) and would now belong to "
+                f"output {_outputs(new)} (reading {new.reads})"
+            )
+        if old.system and new.system and old.system != new.system:
+            return (
+                f"source {position} ({new.reads}, output {_outputs(new)}) was on cluster {old.system} and is on "
+                f"cluster {new.system}"
+            )
+        gone = {t.name for t in old.topics} - {t.name for t in new.topics}
+        if gone and old.reads != new.reads:
+            return (
+                f"source {position} (output {_outputs(new)}) read {old.reads} and now reads {new.reads}: the positions "
+                f"in {', '.join(sorted(gone))} would be dropped"
+            )
+        if not old.topics and old.reads != new.reads:
+            return f"source {position} (output {_outputs(new)}) read {old.reads} and now reads {new.reads}"
+    return _exchanged(then.sources, now.sources, "the position") or _states_moved(then.states, now.states)
+
+
+def _states_moved(then: Sequence[State], now: Sequence[State]) -> str | None:
+    if len(then) != len(now):
+        return f"the plan kept {len(then)} states and now keeps {len(now)}"
+    for number, (old, new) in enumerate(zip(then, now, strict=True)):
+        if not set(old.outputs) & set(new.outputs):
+            return f"state {number} belonged to output {_outputs(old)} and would now belong to output {_outputs(new)}"
+        if old.shape != new.shape:
+            return (
+                f"state {number} of output {_outputs(new)} was kept by {old.shape} and would now be gone on with by "
+                f"{new.shape}"
+            )
+    return _exchanged(then, now, "the state")
+
+
+def _exchanged(then: Sequence[Source | State], now: Sequence[Source | State], what: str) -> str | None:
+    """One that stands where another stood before: two that look alike from outside have changed places."""
+    for i, new in enumerate(now):
+        if new.path == then[i].path:
+            continue
+        for j, old in enumerate(then):
+            if j != i and old.path == new.path and now[j].path != old.path:
+                return f"{what} of output {_outputs(old)} would become that of output {_outputs(new)}"
+    return None
+
+
+def remade(then: Layout, now: Layout) -> Iterator[Remade]:
+    """Topics that were deleted and made again, or have lost partitions, position by position."""
+    for position, (old, new) in enumerate(zip(then.sources, now.sources, strict=False)):
+        known = {t.name: t for t in old.topics}
+        for topic in new.topics:
+            was = known.get(topic.name)
+            if was is not None and was.id != topic.id:
+                yield Remade(position, topic.name, was.id, topic.id)
+
+
+def _outputs(of: Source | State) -> str:
+    return " and ".join(of.outputs)
+
+
+def _named(sources: Sequence[Source]) -> str:
+    return ", ".join(f"{s.reads} for {_outputs(s)}" for s in sources) or "none"
