@@ -3,6 +3,7 @@
 import os
 import stat
 import threading
+import time
 
 import pytest
 
@@ -65,18 +66,38 @@ def test_a_missing_file_is_told_as_such(store):
     store.sync("x")
 
 
-def test_a_file_being_written_is_not_listed(store):
-    """A temporary file that a killed writer left is no file of the journal, and the next start removes it."""
-    (store.folder / ".tmp-x-dead").write_bytes(b"half")
+def test_a_leftover_is_not_listed_and_cleared_when_it_is_old(store):
+    """A temporary file that a killed writer left is no file of the journal, and a start removes it after an hour."""
+    leftover = store.folder / ".tmp-x-dead"
+    leftover.write_bytes(b"half")
     assert store.names() == []
+    hour_ago = time.time() - 3601
+    os.utime(leftover, (hour_ago, hour_ago))
     store.make()
     assert os.listdir(store.folder) == []  # noqa: PTH208
 
 
-def test_a_writer_whose_temporary_file_was_cleared_fails_cleanly(store, monkeypatch):
-    """Another start clears the temporary file between write and link: the creation fails, and no file is there."""
+@pytest.mark.parametrize("write", [LocalStore.create, LocalStore.replace])
+def test_a_start_does_not_disturb_a_writer(store, write, monkeypatch):
+    """Another start makes the same folder while a driver writes, before and after its file is whole: it is written."""
+    link, rename, fsync = os.link, os.rename, os.fsync
+    others = []
+
+    def disturbed(real):
+        return lambda *given: (others.append(LocalStore(store.folder).make()), real(*given))
+
+    monkeypatch.setattr(os, "link", disturbed(link))
+    monkeypatch.setattr(os, "rename", disturbed(rename))
+    monkeypatch.setattr(os, "fsync", disturbed(fsync))
+    write(store, "x", b"mine")
+    assert store.read("x") == b"mine"
+    assert len(others) == 3
+
+
+def test_a_writer_whose_temporary_file_is_gone_fails_cleanly(store, monkeypatch):
+    """Somebody removes the temporary file between write and link: the creation fails, and no file is there."""
     link = os.link
-    monkeypatch.setattr(os, "link", lambda a, b: (store.make(), link(a, b)))
+    monkeypatch.setattr(os, "link", lambda a, b: (os.unlink(a), link(a, b)))  # noqa: PTH108 - as a path or not
     with pytest.raises(CheckpointStoreError, match="x"):
         store.create("x", b"mine")
     assert store.names() == []

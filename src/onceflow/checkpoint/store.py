@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from urllib.parse import unquote, urlsplit
 from onceflow.errors import CheckpointStoreError, ConfigurationError
 
 _TEMPORARY = ".tmp-"
+_LEFT_AFTER_S = 3600.0  # a write takes milliseconds; a clock that is wrong by less does no harm
 
 
 def local_path(checkpoint: str | os.PathLike[str]) -> Path:
@@ -62,7 +64,7 @@ class LocalStore:
             self.folder.mkdir(parents=True, exist_ok=True)
             for made in missing:
                 _sync(made.parent)
-        self._clear_temporaries()
+        self._clear_leftovers()
 
     def path(self, name: str) -> Path:
         """Where the file is, for messages."""
@@ -133,10 +135,12 @@ class LocalStore:
             raise
         return temporary
 
-    def _clear_temporaries(self) -> None:
-        """Remove what a killed writer left. One that is still at work fails cleanly, before its link."""
+    def _clear_leftovers(self) -> None:
+        """Remove what a killed writer left. What is younger may be of a running driver, which nobody may disturb."""
         for path in self.folder.glob(f"{_TEMPORARY}*"):
-            _remove(path)
+            with contextlib.suppress(OSError):
+                if time.time() - path.stat().st_mtime > _LEFT_AFTER_S:
+                    _remove(path)
 
 
 def _sync(path: Path) -> None:
