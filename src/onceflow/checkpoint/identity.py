@@ -9,6 +9,7 @@ running it would write again what the newer one has committed.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import secrets
@@ -111,10 +112,25 @@ def read_identity(store: LocalStore) -> JobIdentity | None:
     return identity
 
 
+def create_identity(store: LocalStore, identity: JobIdentity) -> JobIdentity:
+    """Write the first ``job.json``, durably; what it holds then: of two first starts at one moment, one names the job.
+
+    Raises:
+        CheckpointCorruptError: Somebody else wrote it at this moment, and it cannot be used.
+    """
+    with contextlib.suppress(FileExistsError):
+        store.create(FILE, _dumps(identity))
+    return read_identity(store) or identity
+
+
 def write_identity(store: LocalStore, identity: JobIdentity) -> None:
-    """Write ``job.json``, durably."""
+    """Write ``job.json`` in the place of what was there, durably."""
+    store.replace(FILE, _dumps(identity))
+
+
+def _dumps(identity: JobIdentity) -> bytes:
     body: dict[str, Any] = {"format": FORMAT} | asdict(identity)
-    store.replace(FILE, json.dumps(body | {"sha256": _checksum(body)}, indent=1).encode() + b"\n")
+    return json.dumps(body | {"sha256": _checksum(body)}, indent=1).encode() + b"\n"
 
 
 def same_place(found: JobIdentity, checkpoint: str, cluster_id: str, prefix: str) -> None:

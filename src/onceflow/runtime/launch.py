@@ -21,6 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from onceflow.checkpoint.identity import (
     JobIdentity,
     Mark,
+    create_identity,
     not_rewound,
     read_identity,
     reclaimed,
@@ -39,6 +40,7 @@ from onceflow.runtime.source_check import check_sources
 from onceflow.settings import Checkpointing
 from onceflow.sink.contract import Committer, Sink
 from onceflow.source.kafka import SOURCE_OPTION, KafkaSource, find
+from onceflow.twophase.records import Start
 from onceflow.twophase.transactional_id import PREFIX
 
 log = logging.getLogger(__name__)
@@ -230,6 +232,9 @@ def _take_over(
 def _identify(ours: LocalStore, checkpoint: SparkCheckpoint, uri: str, systems: str, plan: Plan) -> JobIdentity:
     """The job's identity: the one in the checkpoint, or a new one for a new checkpoint."""
     ours.make()
+    journal = ours.folder / "journal"
+    # Looked at before job.json: another first start at this moment writes that before it makes either of the two.
+    was_used = checkpoint.has_run() or journal.exists()
     found = read_identity(ours) if plan.takeover != "as-new" else None
     if found is not None:
         if plan.takeover == "claim":
@@ -237,11 +242,12 @@ def _identify(ours: LocalStore, checkpoint: SparkCheckpoint, uri: str, systems: 
             write_identity(ours, found)
         same_place(found, uri, systems, plan.prefix)
         return found
-    if plan.takeover is None and checkpoint.has_run():
+    if plan.takeover is None and was_used:
         raise CheckpointConflictError(
-            f"{uri} holds offsets of a query, but no {OURS}/job.json",
+            f"{uri} holds offsets of a query or a journal, but no {OURS}/job.json",
             harmless="never, if this job has run here: its open transactions could not be told from others'",
-            cause=f"the folder {OURS}/ was deleted, or the checkpoint is of a query that ran without onceflow",
+            cause=f"the folder {OURS}/ or its job.json was deleted, or the checkpoint is of a query that ran without "
+            "onceflow",
             action="put the folder back; or, to go on from these offsets as a new job: --as-new",
             checkpoint=uri,
         )
@@ -254,7 +260,10 @@ def _identify(ours: LocalStore, checkpoint: SparkCheckpoint, uri: str, systems: 
         )
     require_isolated_state(checkpoint)
     identity = JobIdentity.new(uri, systems, plan.prefix)
-    journal = ours.folder / "journal"
+    if plan.takeover is None:
+        identity = create_identity(ours, identity)
+        same_place(identity, uri, systems, plan.prefix)
+        return identity
     if journal.exists():
         _refuse_forgetting(ours, Journal(LocalStore(journal)), checkpoint, uri, systems, plan)
         journal.rename(ours.folder / f"journal-before-{identity.job_id}")
@@ -299,13 +308,15 @@ def refuse_rewound(committers: Iterable[Committer], journal: Journal, checkpoint
     Raises:
         CheckpointConflictError: With what both know.
     """
-    history, _ = journal.history()
+    marks = [committer.read_mark() for committer in committers]
+    # After the marks: another start at this moment writes the journal first.
+    history, entries = journal.history()
+    nonce = next((entry.nonce for entry in reversed(entries) if isinstance(entry.record, Start)), "")
     newest = checkpoint.newest_commit()
     known = max(history.decided.epoch if history.decided else -1, -1 if newest is None else newest)
-    for committer in committers:
-        text = committer.read_mark()
+    for text in marks:
         mark = Mark.loads(text) if text is not None else None
-        not_rewound(mark, history.incarnation, journal.newest_start_nonce(), known, uri)
+        not_rewound(mark, history.incarnation, nonce, known, uri)
 
 
 def _sources(options: Iterable[Mapping[str, str]]) -> list[KafkaSource]:
