@@ -1,14 +1,18 @@
 """The local store: a name has one winner, a file is whole, and an error says which file."""
 
 import os
+import re
 import stat
 import threading
 import time
+from pathlib import Path
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from onceflow.checkpoint import store as store_module
-from onceflow.checkpoint.store import LocalStore, local_path
+from onceflow.checkpoint.store import LocalStore, file_uri, local_path
 from onceflow.errors import CheckpointStoreError, ConfigurationError
 
 
@@ -151,7 +155,30 @@ def test_local_places(tmp_path, form):
     assert local_path(f"file://{tmp_path}/a%20place") == real.resolve()
 
 
-@pytest.mark.parametrize("uri", ["s3a://bucket/x", "hdfs://host/x", "dbfs://x"])
+NAMES = st.text(st.characters(exclude_characters="/\0", exclude_categories=["Cs"]), min_size=1)
+NAMES |= st.binary(min_size=1).filter(lambda name: not set(name) & set(b"/\0")).map(os.fsdecode)
+
+
+@given(NAMES)
+def test_every_name_is_taken_literally(name):
+    """A path is what it says, whatever letters it has; its URI is plain ASCII, has but one form, and comes back."""
+    assume(name not in (".", ".."))
+    folder = Path("/nowhere", name)
+    assert local_path(f"/nowhere/{name}") == folder
+    uri = file_uri(folder)
+    assert re.fullmatch(r"file:///nowhere/[A-Za-z0-9%._~-]+", uri)
+    assert local_path(uri) == folder
+    assert file_uri(local_path(uri)) == uri
+
+
+@pytest.mark.parametrize("text", ["file:/a#b", "file:///a?b", "file://host/a", "/a\0b", "file:/a%00b"])
+def test_what_names_no_file_is_refused(text):
+    """A URI whose path would end in the middle, or be on another host, is not cut down to a path that was not meant."""
+    with pytest.raises(ConfigurationError, match="is refused"):
+        local_path(text)
+
+
+@pytest.mark.parametrize("uri", ["s3a://bucket/x", "hdfs://host/x", "dbfs://x", "dbfs:/x"])
 def test_other_schemes_are_refused(uri):
     """A store without proven exclusive creation is refused by its scheme."""
     with pytest.raises(ConfigurationError, match="is refused"):

@@ -88,7 +88,7 @@ class SparkCheckpoint:
         path = self._offsets.path(str(epoch))
         return CheckpointCorruptError(
             f"Spark's {path} cannot be used: {why}",
-            harmless="never: it says which records epoch {epoch} consists of",
+            harmless=f"never: it says which records epoch {epoch} consists of",
             cause="the file was edited or cut, or the disk lost it",
             action="put the file back from a copy of the checkpoint",
             file=str(path),

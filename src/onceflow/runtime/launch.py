@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import quote
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -30,12 +29,12 @@ from onceflow.checkpoint.identity import (
 )
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.spark_checkpoint import SparkCheckpoint
-from onceflow.checkpoint.store import LocalStore, local_path
+from onceflow.checkpoint.store import LocalStore, file_uri, local_path
 from onceflow.errors import CheckpointConflictError, ConfigurationError, OnceflowError
 from onceflow.runtime.driver import Driver
 from onceflow.runtime.plan import Outputs, kafka_sources, require_read_committed, warn_of_unrepeatable
 from onceflow.runtime.progress import Progress
-from onceflow.runtime.session import pin, require_isolated_state
+from onceflow.runtime.session import pin, require_isolated_state, spark_path
 from onceflow.runtime.source_check import check_sources
 from onceflow.settings import Checkpointing
 from onceflow.sink.contract import Committer, Sink
@@ -165,7 +164,7 @@ def launch(session: SparkSession, result: object, sinks: Sequence[Sink], plan: P
         warn_of_unrepeatable(outputs.query)
     pin(session, plan.checkpointing.retain)
     folder = local_path(plan.checkpointing.location)
-    uri = "file://" + quote(str(folder))
+    uri, where = file_uri(folder), spark_path(session, folder)
     try:
         systems = {sink.connect() for sink in outputs.sinks if sink.participates}
         for sink in outputs.sinks:
@@ -176,7 +175,7 @@ def launch(session: SparkSession, result: object, sinks: Sequence[Sink], plan: P
         progress = Progress(plan.name, driver.reports, sources)
         try:
             progress.listen(session)
-            query = _start(outputs, driver, uri, plan)
+            query = _start(outputs, driver, where, plan)
         except BaseException:
             progress.close(ended=False)
             driver.close()
@@ -189,11 +188,11 @@ def launch(session: SparkSession, result: object, sinks: Sequence[Sink], plan: P
     return RunningJob(query, driver, outputs.sinks, progress)
 
 
-def _start(outputs: Outputs, driver: Driver, uri: str, plan: Plan) -> StreamingQuery:
+def _start(outputs: Outputs, driver: Driver, where: str, plan: Plan) -> StreamingQuery:
     writer: Any = (
         outputs.query.writeStream.queryName(plan.name)
         .outputMode(plan.output_mode)
-        .option("checkpointLocation", uri)
+        .option("checkpointLocation", where)
         .foreachBatch(driver)
     )
     if plan.bounded:
