@@ -25,6 +25,7 @@ The tree (``retriable`` is class data: may the same job be started again, as it 
     ├── FencedError                  no    a newer incarnation of this job runs; this one touched nothing more
     ├── EpochFailedError             yes   failed before its decision; nothing of it is visible
     │   ├── PreCommitError           yes   a shard could not prove that all of its records are in the log
+    │   ├── RowRefusedError          no    a row that its sink cannot write as it is, now and at every retry
     │   └── EpochTooLongError        no    the epoch outlives transaction.timeout.ms, and would again
     └── RecoveryError                no    decided, but it cannot be finished without a person
         ├── TransactionLostError     no    positive evidence: a decided transaction was aborted
@@ -135,6 +136,12 @@ class EpochFailedError(OnceflowError):
 
 class PreCommitError(EpochFailedError):
     """A shard could not prove that all of its records are in the log."""
+
+
+class RowRefusedError(EpochFailedError):
+    """A row that its sink cannot write as it is. The epoch's range is fixed, so the same start meets it again."""
+
+    retriable = False
 
 
 class EpochTooLongError(EpochFailedError):
