@@ -26,6 +26,7 @@ The tree (``retriable`` is class data: may the same job be started again, as it 
     ├── EpochFailedError             yes   failed before its decision; nothing of it is visible
     │   ├── PreCommitError           yes   a shard could not prove that all of its records are in the log
     │   │   └── WriterFencedError    yes   a writer's transaction was ended under its hands
+    │   ├── RowRefusedError          no    a row that its sink cannot write as it is, now and at every retry
     │   ├── EpochTooLongError        yes   the epoch outlived transaction.timeout.ms; the next start cuts it smaller
     │   └── TimeoutTooShortError     no    it outlives transaction.timeout.ms, and cannot be cut smaller
     └── RecoveryError                no    decided, but it cannot be finished without a person
@@ -141,6 +142,12 @@ class PreCommitError(EpochFailedError):
 
 class WriterFencedError(PreCommitError):
     """A writer's transaction was ended while it wrote: it expired, or somebody else's start or tool ended it."""
+
+
+class RowRefusedError(EpochFailedError):
+    """A row that its sink cannot write as it is. The epoch's range is fixed, so the same start meets it again."""
+
+    retriable = False
 
 
 class EpochTooLongError(EpochFailedError):

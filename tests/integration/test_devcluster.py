@@ -144,6 +144,17 @@ def test_another_number_of_brokers_is_refused(tmp_path):
         DevCluster(tmp_path, brokers=3).start()
 
 
+def test_a_folder_of_any_name(tmp_path):
+    """Data and log lie in the folder that was named, whatever it is called; one that Kafka cannot have is refused."""
+    folder = tmp_path / "my broker %20#ü 日本 😀\\n"
+    with DevCluster(folder):
+        pass
+    assert sorted(path.name for path in tmp_path.iterdir()) == [folder.name]
+    assert {"data", "metadata", "server.log"} <= {path.name for path in (folder / "broker-0").iterdir()}
+    with pytest.raises(ConfigurationError, match="comma"):
+        DevCluster(tmp_path / "a,b")
+
+
 def test_a_taken_port_is_named(tmp_path):
     """Nothing is started on a port that another program holds."""
     with socket.create_server(("127.0.0.1", 0)) as taken:

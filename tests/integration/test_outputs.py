@@ -5,12 +5,14 @@ from collections import Counter
 from decimal import Decimal
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812
 
 import onceflow as of
-from onceflow.errors import ConfigurationError, RefusedSettingError, SourceDataLostError
+from onceflow.errors import ConfigurationError, RefusedSettingError, RowRefusedError, SourceDataLostError
 from onceflow.kafka import transactions
 from onceflow.kafka.client import KafkaClient
+from onceflow.runtime.failures import from_spark
 from onceflow.runtime.plan import Outputs
 from onceflow.sink.shard import DIGEST, output_column
 from tests.integration.harness import read_messages, read_topic
@@ -76,6 +78,34 @@ def test_every_part_of_a_record_is_written(spark, cluster, filled, new_topic, ch
     assert seven.timestamp()[1] == (1_700_000_000 + 7) * 1000
     assert {by_id[i].partition() for i in range(1, 200, 2) if i != 7} == {0}
     assert {by_id[i].partition() for i in range(0, 200, 2)} == {0, 1, 2}
+
+
+@pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
+@pytest.mark.parametrize("time", ["1970-01-01T00:00:00Z", "1970-01-01T00:00:00.000999Z", "1969-12-31T23:59:59Z"])
+def test_a_time_that_kafka_does_not_have_is_refused(spark, cluster, filled, new_topic, checkpoint, time, guarantee):
+    """The client would write the present time in its place: the epoch fails for good, and nothing of it is visible."""
+    topic = new_topic(1)
+    at = F.when(F.col("id") == 150, F.lit(time).cast("timestamp")).otherwise(F.timestamp_millis(F.col("id") + 1))
+    frame = payments(cluster, filled, spark).select("id", at.alias("at"))
+    with pytest.raises(StreamingQueryException) as failed:
+        run(frame, checkpoint, [of.KafkaSink(cluster, topic, timestamp="at", guarantee=guarantee, name="s")])
+    error = from_spark(failed.value)
+    assert isinstance(error, RowRefusedError)
+    assert not error.retriable
+    assert f"a row for topic {topic} has the time" in str(error)
+    if guarantee == "exactly-once":
+        assert read_topic(cluster, topic) == []
+
+
+def test_the_earliest_time_and_no_time(spark, cluster, filled, new_topic, checkpoint):
+    """One millisecond after 1970 began is written as it is; null is the present time."""
+    topic = new_topic(1)
+    at = F.when(F.col("id") % 2 == 0, F.timestamp_millis(F.lit(1)))
+    frame = payments(cluster, filled, spark).select("id", at.alias("at"))
+    run(frame, checkpoint, [of.KafkaSink(cluster, topic, timestamp="at", name="s")])
+    times = {json.loads(m.value())["id"]: m.timestamp()[1] for m in read_messages(cluster, topic)}
+    assert {times[i] for i in range(0, 200, 2)} == {1}
+    assert min(times[i] for i in range(1, 200, 2)) > 1_700_000_000_000
 
 
 def test_a_key_lands_on_the_partition_of_every_java_producer(spark, cluster, filled, new_topic, checkpoint):
@@ -161,7 +191,12 @@ def test_bounded_memory_is_set_whatever_the_epoch(cluster):
         (lambda c, t: of.KafkaSink(c, t + "-absent"), "does not exist"),
         (lambda c, t: of.KafkaSink(c, t, key="nobody"), "needs column 'nobody'"),
         (lambda c, t: of.KafkaSink(c, t, transaction_timeout="100 d"), "transaction.max.timeout.ms=900000"),
-        (lambda c, t: of.KafkaSink(c, t, producer={"message.max.bytes": 90_000_000}), "larger than its whole queue"),
+        (
+            lambda c, t: of.KafkaSink(
+                c, t, producer={"message.max.bytes": 90_000_000, "queue.buffering.max.kbytes": 65_536}
+            ),
+            "larger than its whole queue",
+        ),
     ],
 )
 def test_what_cannot_work_is_said_before_anything_starts(spark, cluster, filled, new_topic, checkpoint, make, says):

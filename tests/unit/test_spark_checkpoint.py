@@ -57,6 +57,7 @@ def test_offsets_that_cannot_be_used_are_named(checkpoint, content):
     with pytest.raises(CheckpointCorruptError, match="offsets/3") as caught:
         checkpoint.offsets(3)
     assert caught.value.facts["epoch"] == 3
+    assert "which records epoch 3 consists of" in str(caught.value)
 
 
 @pytest.mark.parametrize("content", [None, "", "\n"])

@@ -1,13 +1,18 @@
 """The local store: a name has one winner, a file is whole, and an error says which file."""
 
 import os
+import re
 import stat
 import threading
+import time
+from pathlib import Path
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from onceflow.checkpoint import store as store_module
-from onceflow.checkpoint.store import LocalStore, local_path
+from onceflow.checkpoint.store import LocalStore, file_uri, local_path
 from onceflow.errors import CheckpointStoreError, ConfigurationError
 
 
@@ -65,18 +70,38 @@ def test_a_missing_file_is_told_as_such(store):
     store.sync("x")
 
 
-def test_a_file_being_written_is_not_listed(store):
-    """A temporary file that a killed writer left is no file of the journal, and the next start removes it."""
-    (store.folder / ".tmp-x-dead").write_bytes(b"half")
+def test_a_leftover_is_not_listed_and_cleared_when_it_is_old(store):
+    """A temporary file that a killed writer left is no file of the journal, and a start removes it after an hour."""
+    leftover = store.folder / ".tmp-x-dead"
+    leftover.write_bytes(b"half")
     assert store.names() == []
+    hour_ago = time.time() - 3601
+    os.utime(leftover, (hour_ago, hour_ago))
     store.make()
     assert os.listdir(store.folder) == []  # noqa: PTH208
 
 
-def test_a_writer_whose_temporary_file_was_cleared_fails_cleanly(store, monkeypatch):
-    """Another start clears the temporary file between write and link: the creation fails, and no file is there."""
+@pytest.mark.parametrize("write", [LocalStore.create, LocalStore.replace])
+def test_a_start_does_not_disturb_a_writer(store, write, monkeypatch):
+    """Another start makes the same folder while a driver writes, before and after its file is whole: it is written."""
+    link, rename, fsync = os.link, os.rename, os.fsync
+    others = []
+
+    def disturbed(real):
+        return lambda *given: (others.append(LocalStore(store.folder).make()), real(*given))
+
+    monkeypatch.setattr(os, "link", disturbed(link))
+    monkeypatch.setattr(os, "rename", disturbed(rename))
+    monkeypatch.setattr(os, "fsync", disturbed(fsync))
+    write(store, "x", b"mine")
+    assert store.read("x") == b"mine"
+    assert len(others) == 3
+
+
+def test_a_writer_whose_temporary_file_is_gone_fails_cleanly(store, monkeypatch):
+    """Somebody removes the temporary file between write and link: the creation fails, and no file is there."""
     link = os.link
-    monkeypatch.setattr(os, "link", lambda a, b: (store.make(), link(a, b)))
+    monkeypatch.setattr(os, "link", lambda a, b: (os.unlink(a), link(a, b)))  # noqa: PTH108 - as a path or not
     with pytest.raises(CheckpointStoreError, match="x"):
         store.create("x", b"mine")
     assert store.names() == []
@@ -130,7 +155,30 @@ def test_local_places(tmp_path, form):
     assert local_path(f"file://{tmp_path}/a%20place") == real.resolve()
 
 
-@pytest.mark.parametrize("uri", ["s3a://bucket/x", "hdfs://host/x", "dbfs://x"])
+NAMES = st.text(st.characters(exclude_characters="/\0", exclude_categories=["Cs"]), min_size=1)
+NAMES |= st.binary(min_size=1).filter(lambda name: not set(name) & set(b"/\0")).map(os.fsdecode)
+
+
+@given(NAMES)
+def test_every_name_is_taken_literally(name):
+    """A path is what it says, whatever letters it has; its URI is plain ASCII, has but one form, and comes back."""
+    assume(name not in (".", ".."))
+    folder = Path("/nowhere", name)
+    assert local_path(f"/nowhere/{name}") == folder
+    uri = file_uri(folder)
+    assert re.fullmatch(r"file:///nowhere/[A-Za-z0-9%._~-]+", uri)
+    assert local_path(uri) == folder
+    assert file_uri(local_path(uri)) == uri
+
+
+@pytest.mark.parametrize("text", ["file:/a#b", "file:///a?b", "file://host/a", "/a\0b", "file:/a%00b"])
+def test_what_names_no_file_is_refused(text):
+    """A URI whose path would end in the middle, or be on another host, is not cut down to a path that was not meant."""
+    with pytest.raises(ConfigurationError, match="is refused"):
+        local_path(text)
+
+
+@pytest.mark.parametrize("uri", ["s3a://bucket/x", "hdfs://host/x", "dbfs://x", "dbfs:/x"])
 def test_other_schemes_are_refused(uri):
     """A store without proven exclusive creation is refused by its scheme."""
     with pytest.raises(ConfigurationError, match="is refused"):

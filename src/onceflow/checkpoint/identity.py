@@ -9,6 +9,7 @@ running it would write again what the newer one has committed.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import secrets
@@ -106,7 +107,8 @@ def read_identity(store: LocalStore) -> JobIdentity | None:
             f"{path} cannot be used: {error}",
             harmless="never: without it nobody can tell which open transactions are this job's",
             cause="the file was edited or cut, or the disk lost it",
-            action="put the file back from a copy of the checkpoint, or start as a new job (--as-new)",
+            action="put the file back from a copy of the checkpoint; or, if nothing newer of this checkpoint exists "
+            "anywhere, --claim: it is made again from the journal",
             file=str(path),
         ) from error
     return identity
@@ -126,10 +128,25 @@ def other_format(path: Path, found: int, ours: int) -> CheckpointConflictError:
     )
 
 
+def create_identity(store: LocalStore, identity: JobIdentity) -> JobIdentity:
+    """Write the first ``job.json``, durably; what it holds then: of two first starts at one moment, one names the job.
+
+    Raises:
+        CheckpointCorruptError: Somebody else wrote it at this moment, and it cannot be used.
+    """
+    with contextlib.suppress(FileExistsError):
+        store.create(FILE, _dumps(identity))
+    return read_identity(store) or identity
+
+
 def write_identity(store: LocalStore, identity: JobIdentity) -> None:
-    """Write ``job.json``, durably."""
+    """Write ``job.json`` in the place of what was there, durably."""
+    store.replace(FILE, _dumps(identity))
+
+
+def _dumps(identity: JobIdentity) -> bytes:
     body: dict[str, Any] = {"format": FORMAT} | asdict(identity)
-    store.replace(FILE, json.dumps(body | {"sha256": _checksum(body)}, indent=1).encode() + b"\n")
+    return json.dumps(body | {"sha256": _checksum(body)}, indent=1).encode() + b"\n"
 
 
 def same_place(found: JobIdentity, checkpoint: str, cluster_id: str, prefix: str) -> None:

@@ -130,10 +130,6 @@ class Journal:
                 raise _corrupt(self._store, _name(entry.place), str(error)) from error
         return history, entries
 
-    def newest_start_nonce(self) -> str:
-        """The nonce of the newest start, "" when there is none."""
-        return next((e.nonce for e in reversed(self.read()) if isinstance(e.record, Start)), "")
-
     # -- appending --------------------------------------------------------------------------------
 
     def start(self, job_id: str, above: int = 0) -> History:

@@ -10,39 +10,64 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote_to_bytes
 
 from onceflow.errors import CheckpointStoreError, ConfigurationError
 
+_URI = re.compile(r"(file|[a-z][a-z0-9+.-]*(?=:/)):", re.IGNORECASE)
 _TEMPORARY = ".tmp-"
+_LEFT_AFTER_S = 3600.0  # a write takes milliseconds; a clock that is wrong by less does no harm
 
 
 def local_path(checkpoint: str | os.PathLike[str]) -> Path:
-    """The absolute path of a checkpoint given as a path or a ``file:`` URI.
+    """The absolute path of a checkpoint given as a path, which is taken literally, or as a ``file:`` URI.
 
     A path without a scheme means the local file system, also where Spark's default is another one: the
     checkpoint's place must not depend on a setting of the cluster.
 
     Raises:
-        ConfigurationError: The scheme is one whose exclusive creation is not supported.
+        ConfigurationError: The scheme is one whose exclusive creation is not supported, or the text names no file here.
     """
-    text = os.fspath(checkpoint)
-    parts = urlsplit(text)
-    if parts.scheme == "file":
-        return Path(os.path.realpath(unquote(parts.path)))
-    if "://" in text:
-        raise ConfigurationError(
-            f"a checkpoint at {parts.scheme}:// is refused",
-            cause="the journal needs a store in which exactly one of two writers can create a file; this version "
-            f"has that for local and mounted file systems only, and the checkpoint is {text!r}",
-            action="give a path on a local or a shared POSIX file system that the driver sees on every host it may "
-            "start on",
-            checkpoint=text,
-        )
-    return Path(os.path.realpath(text))
+    text = path = os.fspath(checkpoint)
+    uri = _URI.match(text)
+    if uri is not None:
+        if uri[1].lower() != "file":
+            raise ConfigurationError(
+                f"a checkpoint at {uri[1]}:// is refused",
+                cause="the journal needs a store in which exactly one of two writers can create a file; this version "
+                f"has that for local and mounted file systems only, and the checkpoint is {text!r}",
+                action="give a path on a local or a shared POSIX file system that the driver sees on every host it may "
+                "start on",
+                checkpoint=text,
+            )
+        path = text[uri.end() :]
+        if path.startswith("//"):
+            host, _, path = path[2:].partition("/")
+            path = "/" + path
+            if host not in ("", "localhost"):
+                raise _no_path(text, f"a file: URI names a host here, {host!r}; write three slashes: file:///...")
+        if "?" in path or "#" in path:
+            raise _no_path(text, "in a URI ? and # end the path; write %3F and %23, or give the path without file:")
+        path = os.fsdecode(unquote_to_bytes(os.fsencode(path)))
+    if "\0" in path:
+        raise _no_path(text, "no file system takes a zero byte in a name")
+    return Path(os.path.realpath(path))
+
+
+def _no_path(text: str, why: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"the checkpoint {text!r} is refused", cause=why, action="correct the checkpoint's location", checkpoint=text
+    )
+
+
+def file_uri(folder: Path) -> str:
+    """The one ``file:`` URI of an absolute path, quoted; ``local_path`` takes it back."""
+    return "file://" + quote(os.fsencode(folder))
 
 
 class LocalStore:
@@ -62,7 +87,7 @@ class LocalStore:
             self.folder.mkdir(parents=True, exist_ok=True)
             for made in missing:
                 _sync(made.parent)
-        self._clear_temporaries()
+        self._clear_leftovers()
 
     def path(self, name: str) -> Path:
         """Where the file is, for messages."""
@@ -133,10 +158,12 @@ class LocalStore:
             raise
         return temporary
 
-    def _clear_temporaries(self) -> None:
-        """Remove what a killed writer left. One that is still at work fails cleanly, before its link."""
+    def _clear_leftovers(self) -> None:
+        """Remove what a killed writer left. What is younger may be of a running driver, which nobody may disturb."""
         for path in self.folder.glob(f"{_TEMPORARY}*"):
-            _remove(path)
+            with contextlib.suppress(OSError):
+                if time.time() - path.stat().st_mtime > _LEFT_AFTER_S:
+                    _remove(path)
 
 
 def _sync(path: Path) -> None:

@@ -187,7 +187,7 @@ class Broker:
             *options,
             "-Djava.awt.headless=true",
             f"-Djava.io.tmpdir={own_tmp}",
-            f"-Dlog4j2.configurationFile={self.node.log4j}",
+            f"-Dlog4j2.configurationFile={self.node.log4j.as_uri()}",
         ]
 
 

@@ -86,6 +86,12 @@ class DevCluster:
             raise ConfigurationError(f"A dev cluster has 1 or 3 brokers, not {brokers}.")
         self._temporary = data_dir is None
         self.data_dir = Path(data_dir or tempfile.mkdtemp(prefix="onceflow-dev-")).absolute()
+        if "," in str(self.data_dir):
+            raise ConfigurationError(
+                f"A dev cluster cannot lie in {str(self.data_dir)!r}.",
+                cause="Kafka's log.dirs is a list with commas between the folders",
+                action="choose a folder without a comma in its path",
+            )
         self._size = brokers
         self._settings = dict(settings)
         self._extra_listeners = dict(extra_listeners)

@@ -115,8 +115,14 @@ def server_properties(
 
 
 def _escaped(value: str) -> str:
-    """A value as Java's properties format takes it (a PEM has line ends, JAAS has backslashes)."""
-    return value.replace("\\", "\\\\").replace("\n", "\\n")
+    """A value as Java's properties format takes it: a PEM has line ends, JAAS has backslashes, a folder any letter."""
+    value = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    return "".join(c if c.isascii() else _in_utf_16(c) for c in value)
+
+
+def _in_utf_16(letter: str) -> str:
+    code = letter.encode("utf-16-be").hex()
+    return "".join(f"\\u{code[i : i + 4]}" for i in range(0, len(code), 4))
 
 
 def log4j_properties(node: Node) -> str:
@@ -124,8 +130,8 @@ def log4j_properties(node: Node) -> str:
     return f"""status=error
 appender.file.type=RollingFile
 appender.file.name=file
-appender.file.fileName={node.log}
-appender.file.filePattern={node.log}.%i
+appender.file.fileName={_escaped(str(node.log))}
+appender.file.filePattern={_escaped(str(node.log))}.%i
 appender.file.layout.type=PatternLayout
 appender.file.layout.pattern=%d %p %c{{1}}: %m%n
 appender.file.policies.type=SizeBasedTriggeringPolicy

@@ -17,14 +17,14 @@ from onceflow.kafka.transactions import Handle
 
 _INVALID_TRANSACTION_TIMEOUT = 50
 _TRANSACTIONAL_ID_REFUSED, _TOPIC_REFUSED, _CLUSTER_REFUSED = 53, 29, 31
-# The coordinator is loading or moving, or an earlier canary of this name is still being aborted.
+# The coordinator is loading or moving, or somebody aborts the canary at this moment.
 _AGAIN = frozenset({None, 14, 15, 16, 51, 90, 47})
 _TRIES = 100
 _CLIENT_VERSION = 3  # later versions of AddPartitionsToTxn are for brokers
 
 
 def fly(client: KafkaClient, name: str, topic: str, timeout_ms: int) -> None:
-    """Open, find and abort a transaction called ``name`` on ``topic``.
+    """Open, find and abort a transaction called ``name`` on ``topic``; nobody else may use the name.
 
     Raises:
         KafkaRightsError: A right is missing; the message names it.
@@ -34,24 +34,33 @@ def fly(client: KafkaClient, name: str, topic: str, timeout_ms: int) -> None:
     for _ in range(_TRIES):
         handle = _begin(client, name, timeout_ms)
         if handle is not None and _add(client, handle, topic):
-            break
+            try:
+                missing = _look(client, name)
+                if missing is None:
+                    return
+                # An abort moves the epoch: if the handle still counts, the transaction was open all the time. If not,
+                # a sweep of a job that runs, or the time-out, has ended it before it was seen.
+                if _add(client, handle, topic):
+                    raise missing
+            finally:
+                transactions.abort(client, [handle])
         client.wait_a_little()
-    else:
-        raise KafkaUnavailableError(
-            f"no transaction could be begun under the name {name}",
-            harmless="the cluster is just starting",
-            cause="its transaction coordinator does not answer, or another start of this job is under way",
-            action="look at the brokers, then start the job again",
-        )
-    try:
-        if name not in transactions.list_ids(client, name):
-            raise _missing(
-                "DESCRIBE", f"TransactionalId {name}", "our own open transaction is not in the broker's list"
-            )
-        if transactions.describe(client, [name]).get(name) is None:
-            raise _missing("DESCRIBE", f"TransactionalId {name}", "our own open transaction cannot be described")
-    finally:
-        transactions.abort(client, [handle])
+    raise KafkaUnavailableError(
+        f"no transaction could be begun and seen under the name {name}",
+        harmless="the cluster is just starting",
+        cause="its transaction coordinator does not answer, or somebody aborts this job's transactions all the time",
+        action="look at the brokers, then start the job again",
+    )
+
+
+def _look(client: KafkaClient, name: str) -> KafkaRightsError | None:
+    """What is missing if the open transaction cannot be found."""
+    saw = ""
+    if name not in transactions.list_ids(client, name):
+        saw = "our own open transaction is not in the broker's list"
+    elif transactions.describe(client, [name]).get(name) is None:
+        saw = "our own open transaction cannot be described"
+    return _missing("DESCRIBE", f"TransactionalId {name}", saw) if saw else None
 
 
 def _begin(client: KafkaClient, name: str, timeout_ms: int) -> Handle | None:

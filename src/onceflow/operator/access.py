@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Self
-from urllib.parse import quote
 
 from onceflow.checkpoint.identity import JobIdentity, Mark, read_identity, same_place
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.spark_checkpoint import SparkCheckpoint
-from onceflow.checkpoint.store import LocalStore, local_path
+from onceflow.checkpoint.store import LocalStore, file_uri, local_path
 from onceflow.errors import CheckpointConflictError, ConfigurationError, FencedError
 from onceflow.kafka.client import KafkaClient
 from onceflow.runtime.launch import OURS, refuse_rewound
@@ -50,7 +49,7 @@ class Operator:
 
     def __init__(self, checkpointing: Checkpointing, prefix: str, sinks: Sequence[Sink]) -> None:
         folder = local_path(checkpointing.location)
-        self.uri = "file://" + quote(str(folder))
+        self.uri = file_uri(folder)
         self.checkpoint = SparkCheckpoint(folder)
         self.journal = Journal(LocalStore(folder / OURS / "journal"), retain=checkpointing.retain)
         self.committers: dict[str, Committer] = {}

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal
-from urllib.parse import quote
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -22,6 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from onceflow.checkpoint.identity import (
     JobIdentity,
     Mark,
+    create_identity,
     mark_is_gone,
     not_rewound,
     read_identity,
@@ -31,21 +31,21 @@ from onceflow.checkpoint.identity import (
 )
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.spark_checkpoint import SparkCheckpoint
-from onceflow.checkpoint.store import LocalStore, local_path
-from onceflow.errors import CheckpointConflictError, ConfigurationError, OnceflowError
+from onceflow.checkpoint.store import LocalStore, file_uri, local_path
+from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, ConfigurationError, OnceflowError
 from onceflow.runtime import pace
 from onceflow.runtime.driver import Driver
 from onceflow.runtime.failures import from_failure
 from onceflow.runtime.plan import Outputs, keys_repeat, require_read_committed, warn_of_unrepeatable
 from onceflow.runtime.progress import Progress
-from onceflow.runtime.session import pin, require_isolated_state
+from onceflow.runtime.session import pin, require_isolated_state, spark_path
 from onceflow.runtime.source_check import Sources
 from onceflow.settings import Checkpointing
 from onceflow.sink.contract import Committer, Sink
 from onceflow.source import offsets
 from onceflow.source.kafka import EpochLimit
 from onceflow.twophase.coordinator import objection
-from onceflow.twophase.records import Decide, HistoryError
+from onceflow.twophase.records import Decide, HistoryError, Start
 from onceflow.twophase.transactional_id import PREFIX
 
 log = logging.getLogger(__name__)
@@ -184,6 +184,7 @@ def launch(session: SparkSession, result: object, sinks: Sequence[Sink], plan: P
         warn_of_unrepeatable(outputs.query)
     pin(session, plan.checkpointing.retain)
     place = _Place.of(plan)
+    where = spark_path(session, place.checkpoint.folder)
     sources = Sources(outputs.leaves(), outputs.states())
     try:
         systems = {sink.connect() for sink in outputs.sinks if sink.participates}
@@ -197,7 +198,7 @@ def launch(session: SparkSession, result: object, sinks: Sequence[Sink], plan: P
             driver.take_over()
             driver.settle(outputs.sinks, sources, keys_repeat=keys_repeat(outputs.query))
             progress.listen(session)
-            query = _start(outputs, driver, place.uri, plan)
+            query = _start(outputs, driver, where, plan)
         except BaseException:
             progress.close(ended=False)
             driver.close()
@@ -264,11 +265,11 @@ def epoch_limit(plan: Plan, sinks: Sequence[Sink]) -> EpochLimit:
     return EpochLimit(pace.limit(measured, timeout_s, sources), most)
 
 
-def _start(outputs: Outputs, driver: Driver, uri: str, plan: Plan) -> StreamingQuery:
+def _start(outputs: Outputs, driver: Driver, where: str, plan: Plan) -> StreamingQuery:
     writer: Any = (
         outputs.query.writeStream.queryName(plan.name)
         .outputMode(plan.output_mode)
-        .option("checkpointLocation", uri)
+        .option("checkpointLocation", where)
         .foreachBatch(driver)
     )
     if plan.bounded:
@@ -293,7 +294,7 @@ class _Place:
         ours = LocalStore(folder / OURS)
         records = LocalStore(ours.folder / "journal")
         journal = Journal(records, retain=plan.checkpointing.retain)
-        return cls("file://" + quote(str(folder)), SparkCheckpoint(folder), ours, records, journal)
+        return cls(file_uri(folder), SparkCheckpoint(folder), ours, records, journal)
 
     def has_undone(self) -> bool:
         """Whether a decided epoch is not recorded as done; two of them are the start's business, too."""
@@ -337,41 +338,60 @@ def _identify(place: _Place, systems: str, plan: Plan) -> JobIdentity:
     """The job's identity: the one in the checkpoint, or a new one for a new checkpoint."""
     ours, uri = place.ours, place.uri
     ours.make()
-    found = read_identity(ours)
+    # Looked at before job.json: another first start at this moment writes that before it makes either of the two.
+    was_used = place.checkpoint.has_run() or place.records.folder.exists()
     if plan.takeover == "as-new":
-        return _as_new(place, found, systems, plan)
+        return _as_new(place, systems, plan)
+    if plan.takeover == "claim":
+        identity = reclaimed(_claimed(place), uri, systems, plan.prefix)
+        write_identity(ours, identity)
+        return identity
+    found = read_identity(ours)
     if found is not None:
-        if plan.takeover == "claim":
-            found = reclaimed(found, uri, systems, plan.prefix)
-            write_identity(ours, found)
         same_place(found, uri, systems, plan.prefix)
         return found
-    if plan.takeover == "claim":
+    if was_used:
         raise CheckpointConflictError(
-            f"{uri} holds no {OURS}/job.json to claim",
-            cause="the folder was deleted, or this is no checkpoint of onceflow",
-            action="put the folder back, or start as a new job: --as-new",
-            checkpoint=uri,
-        )
-    if place.checkpoint.has_run():
-        raise CheckpointConflictError(
-            f"{uri} holds offsets of a query, but no {OURS}/job.json",
+            f"{uri} holds offsets of a query or a journal, but no {OURS}/job.json",
             harmless="never, if this job has run here: its open transactions could not be told from others'",
-            cause=f"the folder {OURS}/ was deleted, or the checkpoint is of a query that ran without onceflow",
-            action="put the folder back; or, to go on from these offsets as a new job: --as-new",
+            cause=f"the folder {OURS}/ or its job.json was deleted, or the checkpoint is of a query that ran without "
+            "onceflow",
+            action="put the folder back; or, if journal/ is there, --claim; or, to go on from these offsets as a new "
+            "job: --as-new",
             checkpoint=uri,
         )
-    identity = JobIdentity.new(uri, systems, plan.prefix)
-    write_identity(ours, identity)
+    identity = create_identity(ours, JobIdentity.new(uri, systems, plan.prefix))
+    same_place(identity, uri, systems, plan.prefix)
     return identity
 
 
-def _as_new(place: _Place, found: JobIdentity | None, systems: str, plan: Plan) -> JobIdentity:
+def _claimed(place: _Place) -> JobIdentity:
+    """Whose checkpoint is claimed: as ``job.json`` says, or, where that is gone or spoiled, the newest start."""
+    with contextlib.suppress(CheckpointCorruptError):
+        found = read_identity(place.ours)
+        if found is not None:
+            return found
+    job_id = place.journal.history()[0].job_id
+    if job_id:
+        log.warning("%s is made again for job %s, which the journal names", place.ours.path("job.json"), job_id)
+        return JobIdentity(job_id, place.uri, "", "")
+    raise CheckpointConflictError(
+        f"{place.uri} holds neither {OURS}/job.json nor a journal to claim",
+        cause="the folder was deleted, or this is no checkpoint of onceflow",
+        action="put the folder back, or start as a new job: --as-new",
+        checkpoint=place.uri,
+    )
+
+
+def _as_new(place: _Place, systems: str, plan: Plan) -> JobIdentity:
     """A new job on the offsets and the state that are here.
 
     Its first start in the same journal fences whatever driver of the old job still runs here, like any other start.
     """
     require_isolated_state(place.checkpoint)
+    found = None
+    with contextlib.suppress(CheckpointCorruptError):  # of a job whose file is spoiled nothing can be asked
+        found = read_identity(place.ours)
     if found is not None and (found.checkpoint, found.cluster_id, found.prefix) == (place.uri, systems, plan.prefix):
         _refuse_forgetting(place, found)
     left = found.job_id if found is not None else "none"
@@ -428,14 +448,16 @@ def refuse_rewound(
     Raises:
         CheckpointConflictError: With what both know.
     """
-    history, _ = journal.history()
+    marks = [(committer.read_mark(), committer.keeps_mark) for committer in committers]
+    # After the marks: another start at this moment writes the journal first.
+    history, entries = journal.history()
     if history.job_id != identity.job_id:
         return  # its first start is still to come
+    nonce = next((entry.nonce for entry in reversed(entries) if isinstance(entry.record, Start)), "")
     newest = checkpoint.newest_commit()
     known = max(history.decided.epoch if history.decided else -1, -1 if newest is None else newest)
-    for committer in committers:
-        text = committer.read_mark()
+    for text, kept in marks:
         mark = Mark.loads(text) if text is not None else None
-        if mark is None and history.decided is not None and committer.keeps_mark:
+        if mark is None and history.decided is not None and kept:
             raise mark_is_gone(identity.checkpoint, history.decided.epoch)
-        not_rewound(mark, history.incarnation, journal.newest_start_nonce(), known, identity.checkpoint)
+        not_rewound(mark, history.incarnation, nonce, known, identity.checkpoint)

@@ -37,6 +37,8 @@ PINNED: Mapping[str, str] = {
     "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
+    # Spark looks for what its version 2 wrote, under the path's quoted name. Somebody's folder may have that name.
+    "spark.sql.streaming.checkpoint.escapedPathCheck.enabled": "false",
     # Plans are printed in errors, logs and Spark's UI; its own patterns let a PEM key and JAAS text pass.
     "spark.sql.redaction.options.regex": r"(?i)url|jaas|secret|password|token|keystore[.]key|key[.]password",
 }
@@ -222,6 +224,31 @@ def require_session(session: Any) -> None:
             cause="spark.speculation is true",
             action="set spark.speculation=false for this application",
         )
+
+
+def spark_path(session: SparkSession, folder: Path) -> str:
+    """The folder as Spark takes it literally: not as a URI, which Hadoop would not unquote.
+
+    Raises:
+        ConfigurationError: Java cannot have a file of this name.
+    """
+    jvm: Any = session._jvm  # noqa: SLF001 - the session's Python side has no paths
+    text = f"file:{folder}"
+    try:
+        jvm.java.io.File(str(folder)).toPath()  # raises for letters that its encoding of names does not have
+        taken = jvm.org.apache.hadoop.fs.Path(text).toUri().getPath()
+    except Exception:  # noqa: BLE001 - py4j wraps what Java raises, and raises for what is no text
+        taken = None
+    if taken != str(folder):
+        encoding = jvm.java.lang.System.getProperty("sun.jnu.encoding")
+        raise ConfigurationError(
+            f"the checkpoint {str(folder)!r} is refused: Spark cannot have files there",
+            cause=f"its name holds bytes that are no text, or letters that Java, whose file names are {encoding}, does "
+            "not have",
+            action="give a checkpoint with another name, or start with a UTF-8 locale (LC_ALL=C.UTF-8)",
+            checkpoint=str(folder),
+        )
+    return text
 
 
 def require_isolated_state(checkpoint: SparkCheckpoint) -> None:

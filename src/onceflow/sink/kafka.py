@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _BROKER_DEFAULT_MAX_TIMEOUT_MS = 900_000
+_BROKER_DEFAULT_MAX_BYTES = 1_048_588
+# librdkafka's own: a message by default, a batch by default, a message at most.
+_MESSAGE_BYTES, _BATCH_BYTES, _LARGEST_BYTES = 1_000_000, 1_000_000, 1_000_000_000
+_QUEUE_KBYTES = 65_536
 _TRANSACTIONS = "the two-phase commit needs it to be as it sets it"
 _CLUSTER = "it belongs to the cluster"
 # librdkafka's producer settings that would break the guarantee: why, and what to do instead.
@@ -80,7 +84,8 @@ class KafkaSink(Sink):
         value_columns: Columns of the value; None takes all that are not named by ``headers``, ``timestamp``,
             ``partition`` or ``topic_column``. Key columns stay in the value.
         headers: A column of type ``array<struct<key: string, value: binary>>``.
-        timestamp: A column of type ``timestamp``: the record's time. None lets the client take the present time.
+        timestamp: A column of type ``timestamp``: the record's time. None lets the client take the present time, as
+            null does. A time at or before 1970-01-01T00:00:00Z fails the epoch: Kafka's clients have none.
         partition: A column of type ``int``; null lets the partitioner choose by key (murmur2, as Java's does).
         topic_column: A string column: the topic of each row, ``topic`` where it is null. Topics must exist.
         name: The sink's name, unique in the job: letters, digits, ``.``, ``_``, ``-``. The topic by default.
@@ -89,7 +94,9 @@ class KafkaSink(Sink):
             the most that the broker allows (``transaction.max.timeout.ms``). A job that is down for longer
             finds its decided transactions expired.
         create_topic: Make the topic like this if it does not exist; None refuses to start.
-        producer: More librdkafka settings, for example ``{"compression.type": "zstd"}``.
+        producer: More librdkafka settings, for example ``{"compression.type": "zstd"}``. Without
+            ``message.max.bytes`` a record may be as large as the topic's ``max.message.bytes`` says at the start, and
+            with ``topic_column`` as large as the brokers' default for all topics, if that is more.
 
     Raises:
         RefusedSettingError: A producer setting would break the guarantee.
@@ -129,6 +136,7 @@ class KafkaSink(Sink):
         self._create_topic = create_topic
         self._producer = _checked(producer)
         self._client: KafkaClient | None = None
+        self._topic_limits: Sequence[int] = (_BROKER_DEFAULT_MAX_BYTES,)
         if SINK_NAME.fullmatch(self.name) is None:
             raise ConfigurationError(
                 f"a sink cannot be named {self.name!r}",
@@ -172,17 +180,16 @@ class KafkaSink(Sink):
 
     def writer_factory(self) -> KafkaWriterFactory:
         """What opens this sink's writers in tasks."""
+        told = self._producer | self.cluster.for_librdkafka()
         config: dict[str, Any] = {
             # Java's default; librdkafka's own would put keys on other partitions than every Java producer.
             "partitioner": "murmur2_random",
-            # librdkafka's default would let a task's queue grow to 1 GiB.
-            "queue.buffering.max.kbytes": 65_536,
             "linger.ms": 20,
         }
-        config |= self._producer | self.cluster.for_librdkafka()
+        config |= self._sizes(told) | told
         if self.guarantee is not Guarantee.NONE:
             config["acks"] = "all"
-        largest, queue = int(config.get("message.max.bytes", 1_000_000)), int(config["queue.buffering.max.kbytes"])
+        largest, queue = int(config["message.max.bytes"]), int(config["queue.buffering.max.kbytes"])
         if largest > queue * 1024:
             raise ConfigurationError(
                 f"sink {self.name} would wait for ever with a record larger than its whole queue",
@@ -190,6 +197,23 @@ class KafkaSink(Sink):
                 action="raise queue.buffering.max.kbytes, or lower message.max.bytes",
             )
         return KafkaWriterFactory(self.name, self.topic, self.guarantee, config, self._transaction_timeout_ms())
+
+    def _sizes(self, told: Mapping[str, Any]) -> dict[str, int]:
+        """How large a record, a batch and the queue may be: what the topic takes, unless the user says otherwise.
+
+        A record is measured here as it is and there as it is sent, which may be compressed; so a topic that takes
+        less than librdkafka's default does not lower it.
+        """
+        largest = int(told.get("message.max.bytes", max(_MESSAGE_BYTES, *self._topic_limits)))
+        if "queue.buffering.max.kbytes" in told:
+            largest = min(largest, int(told["queue.buffering.max.kbytes"]) * 1024)
+        return {
+            "message.max.bytes": min(largest, _LARGEST_BYTES),
+            # Several records that the topic takes, in a batch that it does not, would be refused together.
+            "batch.size": min(_BATCH_BYTES, *self._topic_limits),
+            # librdkafka's default would let a task's queue grow to 1 GiB.
+            "queue.buffering.max.kbytes": max(_QUEUE_KBYTES, -(-largest // 1024)),
+        }
 
     # -- the driver's side ------------------------------------------------------------------------
 
@@ -203,9 +227,11 @@ class KafkaSink(Sink):
         try:
             self._client = client
             self._require_topic(client)
+            settings = client.topic_configs([self.topic]).get(self.topic, {})
+            self._topic_limits = self._limits(client, settings)
             if self.participates:
                 self._require_timeout(client)
-                self._warn_of_compaction(client)
+                self._warn_of_compaction(settings)
         except BaseException:
             self.close()
             raise
@@ -271,8 +297,15 @@ class KafkaSink(Sink):
                 action=f"raise it on the brokers, or set transaction_timeout to at most {allowed / 1000:g} s",
             )
 
-    def _warn_of_compaction(self, client: KafkaClient) -> None:
-        policy = client.topic_configs([self.topic]).get(self.topic, {}).get("cleanup.policy", "")
+    def _limits(self, client: KafkaClient, settings: Mapping[str, str]) -> list[int]:
+        """How large a batch of records may be: in the topic, and in those that ``topic_column`` may name."""
+        told = [settings.get("max.message.bytes")]
+        if self._topic_column is not None:
+            told.append(client.broker_config("message.max.bytes"))
+        return [int(size) if size and size.isdigit() else _BROKER_DEFAULT_MAX_BYTES for size in told]
+
+    def _warn_of_compaction(self, settings: Mapping[str, str]) -> None:
+        policy = settings.get("cleanup.policy", "")
         if "compact" in policy:
             log.warning(
                 "topic %s of sink %s has cleanup.policy=%s: compaction may remove the record by which a lost "

@@ -6,6 +6,7 @@ Must not know: the journal, Spark. It knows transactions by their handles alone 
 from __future__ import annotations
 
 import logging
+import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -94,7 +95,9 @@ class KafkaCommitter(Committer):
 
     def preflight(self) -> None:
         """Open a canary transaction on the topic, find it in the list, and abort it. It writes no record."""
-        name = name_transaction(self._prefix, self._job_id, 0, self._sink, 0, 0, 0)
+        # A name of its own, as an attempt: another start at this moment must not end our canary. Incarnation 0 is older
+        # than all, so one that was left open is swept by the next start.
+        name = name_transaction(self._prefix, self._job_id, 0, self._sink, 0, 0, secrets.randbits(48))
         canary.fly(self._client, name, self._topic, int(self._timeout_s * 1000))
 
     @property

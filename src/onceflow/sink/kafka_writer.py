@@ -21,6 +21,7 @@ from onceflow.errors import (
     KafkaUnavailableError,
     OnceflowError,
     PreCommitError,
+    RowRefusedError,
     WriterFencedError,
 )
 from onceflow.sink.contract import Guarantee, Shard, Writer
@@ -148,9 +149,10 @@ class TransactionWriter(Writer):
         """Produce the rows. The last one is held back, so that it can carry the witness's callback."""
         if not len(rows):
             return
+        _require_times(self._topic, rows)
         if self._producer is None:
             self._begin(len(rows))
-        with self._explained():
+        with self._explained(), _sized(self._topic, self._config):
             if self._held is not None:
                 self._produced += self._produce(self._held)
             self._produced += self._produce(rows.slice(0, len(rows) - 1))
@@ -168,7 +170,7 @@ class TransactionWriter(Writer):
         Raises:
             PreCommitError: A record was refused, or the proof does not add up.
         """
-        with self._explained():
+        with self._explained(), _sized(self._topic, self._config):
             if self._held is not None:
                 self._produced += _produce(self._producer, self._topic, self._held, self._on_witness)
                 self._held = None
@@ -312,6 +314,7 @@ class PlainWriter(Writer):
         from confluent_kafka import Producer  # noqa: PLC0415 - only in a worker
 
         self._topic = topic
+        self._config = config
         self._checked = checked
         self._refused = 0
         self._first = ""
@@ -322,7 +325,9 @@ class PlainWriter(Writer):
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Produce the rows."""
-        self._count += _produce(self._producer, self._topic, rows)
+        _require_times(self._topic, rows)
+        with _sized(self._topic, self._config):
+            self._count += _produce(self._producer, self._topic, rows)
         self._producer.poll(0)
 
     def prepare(self) -> None:
@@ -355,6 +360,48 @@ class PlainWriter(Writer):
         if error is not None:
             self._refused += 1
             self._first = self._first or f"{message.topic()}: {error}"
+
+
+def _require_times(topic: str, rows: pa.RecordBatch) -> None:
+    """Refuse times that Kafka does not have, before any of these rows is written.
+
+    librdkafka (2.16) takes 0 for "no time" and writes the present one without a word; what is before 1970 is no time
+    in Kafka.
+    """
+    import pyarrow.compute as pc  # noqa: PLC0415 - only in a worker
+
+    if "timestamp" not in rows.schema.names:
+        return
+    earliest = pc.min(rows.column("timestamp")).as_py()
+    if earliest is not None and earliest <= 0:
+        raise RowRefusedError(
+            f"a row for topic {topic} has the time {earliest} ms since 1970-01-01T00:00:00Z",
+            cause="the sink's timestamp= names a column with times at or before that; a Kafka record's time is 1 ms "
+            "or more",
+            action="give such rows another time, or null for the present one, in the stream function, and start the "
+            "job again; nothing of this epoch is visible",
+            topic=topic,
+        )
+
+
+@contextlib.contextmanager
+def _sized(topic: str, config: Mapping[str, Any]) -> Iterator[None]:
+    """Name the setting when a record is larger than the client takes."""
+    from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - only in a worker
+
+    try:
+        yield
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.MSG_SIZE_TOO_LARGE:
+            raise
+        raise RowRefusedError(
+            f"a record for topic {topic} is larger than {config.get('message.max.bytes', 1_000_000)} bytes",
+            cause=f"message.max.bytes of this sink's producer is {config.get('message.max.bytes', 1_000_000)}; it "
+            "follows max.message.bytes of the sink's topic unless producer= says otherwise",
+            action="raise the topic's max.message.bytes (and message.max.bytes, if producer= has it), or make the "
+            "record smaller; then start the job again",
+            topic=topic,
+        ) from error
 
 
 def _produce(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -67,6 +68,7 @@ def _reach(armed: str, point: str, epoch: int) -> None:
             return  # once
         Path(mark).write_text(f"{point} {epoch}\n")
     if match[3] == "stop":
-        os.kill(os.getpid(), signal.SIGSTOP)
+        # To this thread: sent to the process, the main thread would take it, and this one go on for milliseconds.
+        signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
         return
     kill_tree(int(os.environ.get(DRIVER, os.getpid())))

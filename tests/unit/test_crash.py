@@ -1,0 +1,64 @@
+"""Crash points: a test that stops a driver must know that it stands exactly there."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from onceflow.testing import crash
+from tests.integration.harness import wait_until
+
+# The main thread waits, as posix_spawn does, for its child to be another program, and the child for the test to open a
+# pipe. So long the kernel cannot stop it: it takes a signal that is meant for the whole process, and keeps it.
+CALLBACK = """
+import ctypes, sys, threading
+from onceflow.testing import crash
+
+pipe, went_on = sys.argv[1:]
+
+def callback():
+    crash.reach("D7", 1)
+    open(went_on, "x").close()
+
+threading.Thread(target=callback).start()
+libc = ctypes.CDLL(None)
+actions = ctypes.create_string_buffer(1024)
+libc.posix_spawn_file_actions_init(actions)
+libc.posix_spawn_file_actions_addopen(actions, 0, pipe.encode(), 0, 0)
+program = (ctypes.c_char_p * 2)(b"/bin/true", None)
+libc.posix_spawn(ctypes.byref(ctypes.c_int()), program[0], actions, None, program, None)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="looks at threads in /proc")
+def test_a_stop_holds_the_thread_that_reached_the_point(tmp_path):
+    """Spark calls foreachBatch in a thread of its own; that one must not go on by one line, whatever main does."""
+    mark, pipe, went_on = tmp_path / "mark", tmp_path / "pipe", tmp_path / "went-on"
+    os.mkfifo(pipe)
+    writer = None
+    process = subprocess.Popen(
+        [sys.executable, "-c", CALLBACK, str(pipe), str(went_on)],
+        env=os.environ | {crash.ARM: "D7@1:stop", crash.MARK: str(mark)},
+    )
+    try:
+        wait_until(lambda: "T" in states(process.pid) or went_on.exists(), 30, "the callback's stop")
+        assert not went_on.exists(), "the callback went on behind the point"
+        assert mark.read_text() == "D7 1\n"
+        writer = os.open(pipe, os.O_RDWR)
+        wait_until(lambda: states(process.pid) == ["T", "T"], 30, "the stop of the whole process")
+        assert not went_on.exists()
+        process.send_signal(signal.SIGCONT)
+        assert process.wait(30) == 0
+        assert went_on.exists()
+    finally:
+        process.kill()
+        os.close(writer if writer is not None else os.open(pipe, os.O_RDWR))
+        process.wait()
+
+
+def states(pid: int) -> list[str]:
+    """The states of a process's threads: ``T`` is stopped."""
+    return [stat.read_text().rpartition(")")[2].split()[0] for stat in Path(f"/proc/{pid}/task").glob("*/stat")]
