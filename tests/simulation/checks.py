@@ -6,6 +6,7 @@ files, of verdicts as the broker gives them, and of what Spark records.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,7 @@ from tests.simulation.fake_broker import Batch, Observer, Transaction
 from tests.simulation.world import World
 
 PREFIX, JOB = "sim", "simulated"
+TIMEOUT_S = 60.0
 
 INVARIANTS: Mapping[str, str] = {
     "1": "a participant is committed only if the journal decided it",
@@ -30,6 +32,7 @@ INVARIANTS: Mapping[str, str] = {
     "outcomes first": "nothing of a decided epoch is committed while the loss of another part could be known",
     "nothing lost": "at the end every source record is in every sink",
     "refusals": "a job stops for a person only when it cannot know better",
+    "advice": "an error is retriable exactly when starting again, unchanged, is right; doing what a message says helps",
     "ends": "a run without faults comes to its end",
 }
 
@@ -74,6 +77,7 @@ class Watch(Observer):
         self.epochs: dict[int, Books] = {}
         self.decided: dict[Handle, Key] = {}
         self.starts: dict[int, int] = {}  # incarnation -> place
+        self.started_at: dict[int, int] = {}  # incarnation -> step
         self.incarnations: dict[str, int] = {}  # actor's name -> incarnation
         self.rolling: set[str] = set()  # actors that finish what others decided
         self.tail = 0
@@ -83,7 +87,7 @@ class Watch(Observer):
         self.shown: dict[Key, Handle] = {}
         self.rows: dict[tuple[str, int], Row] = {}
         self.lost_evidence = False
-        self.power_cuts = 0
+        self.taken: set[str] = set()  # folders from which a power cut took a file
         self.rotten = False
         self.aborted_rows = 0
         self.v5 = True
@@ -99,6 +103,7 @@ class Watch(Observer):
         if isinstance(record, Start):
             self.newest = record.incarnation
             self.starts[record.incarnation] = place
+            self.started_at.setdefault(record.incarnation, self._world.steps)
             return
         self._world.check(
             record.incarnation == self.newest, "6", lambda: f"{record} appended after start {self.newest}"
@@ -114,6 +119,10 @@ class Watch(Observer):
             books.effective = kept | {c.participant: c for c in record.committables}
             books.replaying = False
             self._decide(record.epoch, record.committables)
+
+    def overtaken_at(self, incarnation: int) -> float:
+        """The step at which a newer start than this one came, or infinity."""
+        return min((step for newer, step in self.started_at.items() if newer > incarnation), default=math.inf)
 
     def read_again(self, records: Iterable[tuple[int, Record]]) -> None:
         """A power cut took records that were not durable: the books are what is left."""

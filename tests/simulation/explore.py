@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from onceflow import errors
 from tests.simulation import sim_driver
 from tests.simulation.sim_driver import Plan, Scene, wanted
 from tests.simulation.world import Chooser, Killed, RandomChooser, ScriptedChooser, Violation
@@ -135,7 +134,7 @@ def _with_faults(scene: Scene, *, scripted: bool) -> None:  # noqa: C901, PLR091
 
 def _to_the_end(scene: Scene) -> BaseException | None:
     """Start drivers until one reads the source to its end; the error that a person must look at, or None."""
-    world = scene.world
+    world, refusals = scene.world, 0
     for _ in range(_HEALING_STARTS):
         if world.violation is not None:
             return None
@@ -152,9 +151,12 @@ def _to_the_end(scene: Scene) -> BaseException | None:
             world.marks.add("read to the end")
             _guard(scene)
             return None
-        error = scene.errors[-1] if len(scene.errors) > before else actor.error
-        if not getattr(error, "retriable", True) and not isinstance(error, errors.TransactionLostError):
-            return _judge_refusal(scene, error)
+        error = scene.errors[-1] if len(scene.errors) > before else None
+        if error is not None and not error.retriable:
+            # Said once, it is tried once more: whoever says that a start alone does not help must be right.
+            refusals += 1
+            if refusals == 2:
+                return error
     world.violation = world.violation or Violation(
         "ends", f"no end after {_HEALING_STARTS} starts: {scene.errors[-1]!r}"
     )
@@ -178,23 +180,9 @@ def _sweep_once_more(scene: Scene) -> None:
 def _guard(scene: Scene) -> None:
     try:
         scene.watch.at_the_end(wanted(range(scene.plan.records)), scene.plan.sinks, scene.broker.transactions)
+        scene.judge.at_the_end()
     except Killed:
         return
-
-
-def _judge_refusal(scene: Scene, error: BaseException) -> BaseException:
-    """A job may stop for a person only when it cannot know better."""
-    watch = scene.watch
-    allowed = {
-        errors.OutcomeUnknownError: watch.lost_evidence,
-        errors.NotDeterministicError: not scene.plan.deterministic,
-        errors.CheckpointConflictError: watch.power_cuts > 0,
-        errors.CheckpointCorruptError: watch.rotten,
-    }
-    scene.world.marks.add(f"refused: {type(error).__name__}")
-    if not allowed.get(type(error), False) and scene.world.violation is None:
-        scene.world.violation = Violation("refusals", f"{type(error).__name__}: {error}")
-    return error
 
 
 def every_run(

@@ -19,27 +19,37 @@ from onceflow.checkpoint import journal as journal_module
 from onceflow.checkpoint.identity import JobIdentity
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.spark_checkpoint import SparkCheckpoint
-from onceflow.errors import OnceflowError, PreCommitError
+from onceflow.errors import EpochFailedError, OnceflowError, PreCommitError
 from onceflow.kafka import oracle
 from onceflow.runtime import driver as driver_module
 from onceflow.runtime.driver import Driver
+from onceflow.runtime.failures import from_spark
 from onceflow.sink import kafka_committer as committer_module
 from onceflow.sink.kafka_committer import KafkaCommitter
 from onceflow.twophase.committable import Committable, Participant
 from onceflow.twophase.coordinator import Coordinator, Mode
-from onceflow.twophase.messages import Action, RunPlan
+from onceflow.twophase.messages import Action, Checked, RunFailed, RunPlan
 from onceflow.twophase.state import Input, State
 from onceflow.twophase.transactional_id import name_transaction
-from tests.simulation.checks import JOB, PREFIX, Row, Watch
-from tests.simulation.fake_broker import CONCURRENT, FakeBroker, FakeClient, fetch
+from tests.simulation.checks import JOB, PREFIX, TIMEOUT_S, Row, Watch
+from tests.simulation.fake_broker import CONCURRENT, FENCED, FakeBroker, FakeClient, fetch
 from tests.simulation.fake_files import FakeStore, Files
+from tests.simulation.judge import Judge
 from tests.simulation.world import ASK, CHANGE, LOOK, SEND, Actor, Chooser, Events, Killed, World
-
-TIMEOUT_S = 60.0
 
 
 class SparkError(Exception):
-    """Spark's query ends: another one wrote the file that it was about to write."""
+    """Spark's query ends."""
+
+    @classmethod
+    def two_queries(cls, file: str) -> SparkError:
+        """Another query wrote the file that this one was about to write."""
+        return cls(f"[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log: {file} is there already")
+
+
+def as_the_job_says(error: Exception) -> OnceflowError:
+    """What the job raises for an error that ended its query."""
+    return from_spark(error) or EpochFailedError(f"the query ended: {error}")
 
 
 class TaskFailed(Exception):  # noqa: N818 - what Spark calls it
@@ -63,6 +73,7 @@ class Plan:
         sound: At one in so many moments the disk spoils a record of the journal.
         max_epoch: Producer epochs before a producer id rotates.
         most_starts: Drivers that are started before the faults end.
+        slow: Seconds between two records of a task; tasks run beside each other.
     """
 
     epochs: int = 3
@@ -78,6 +89,7 @@ class Plan:
     sound: int = 150
     max_epoch: int = 32766
     most_starts: int = 6
+    slow: float = 0.0
 
     @property
     def records(self) -> int:
@@ -108,7 +120,8 @@ class Scene:
         self.zombies: list[Iterator[Any]] = []
         self.runs = 0
         self.started = 0
-        self.errors: list[BaseException] = []
+        self.errors: list[OnceflowError] = []
+        self.judge = Judge(self)
         self.world.on_wait = self._time_passes
         self.world.on_power_cut = self._power_cut
         self.world.on_slow = lambda slow: setattr(self.broker, "slow", slow)
@@ -127,13 +140,13 @@ class Scene:
             self.world.marks.add("transactions expired")
 
     def _power_cut(self) -> None:
-        self.watch.power_cuts += 1
         self.zombies.clear()
-        for files in (self.journal, self.offsets, self.commits):
+        for folder, files in (("journal", self.journal), ("offsets", self.offsets), ("commits", self.commits)):
             for name in files.unsynced:
                 if self.world.chooser.draw("lost to the power cut", [True, False]):
                     self.world.say(f"    the power cut takes {name}")
                     self.world.marks.add("the power cut took a file")
+                    self.watch.taken.add(folder)
                     files.lose(name)
             files.settle()
         if not self.watch.rotten:
@@ -196,20 +209,39 @@ class Scene:
         return actor
 
     def _run(self, actor: Actor) -> None:
+        driver = None
         try:
             driver = SimDriver(self, actor)
             driver.start()
             Query(self, driver).run()
         except (OnceflowError, SparkError) as error:
-            self.errors.append(error)
+            if isinstance(error, SparkError) and driver is not None:
+                driver.failed_at = self.world.steps
+            self._ended(actor, driver, as_the_job_says(error))
             raise
+        except Exception as error:
+            bug = f"{actor.name} ends with {error!r}"
+            self.world.check(False, "ends", lambda: bug)
 
-    def store(self, folder: str, files: Files, created: Callable[[str, bytes], None] = lambda _, __: None) -> FakeStore:
+    def _ended(self, actor: Actor, driver: SimDriver | None, error: OnceflowError) -> None:
+        self.errors.append(error)
+        self.judge.ended(actor, driver, error)
+
+    def store(
+        self,
+        folder: str,
+        files: Files,
+        created: Callable[[str, bytes], None] = lambda _, __: None,
+        unanswered: Callable[[], None] = lambda: None,
+    ) -> FakeStore:
         """One process's access to a folder."""
 
         def carry(what: str, effect: Callable[[], Any]) -> Any:
             options = CHANGE if what.startswith(("create", "replace", "remove")) else LOOK
-            return self.world.request(what, effect, options)
+            answer = self.world.request(what, effect, options)
+            if answer is None:
+                unanswered()
+            return answer
 
         return FakeStore(folder, files, carry, created)
 
@@ -305,13 +337,20 @@ class SimDriver(Driver):
         }
         sinks = [SimpleNamespace(name=sink, writer_factory=lambda: None) for sink in scene.plan.sinks]
         identity = JobIdentity(JOB, "checkpoint", FakeClient.cluster_id, PREFIX)
-        journal = Journal(scene.store("journal", scene.journal, scene.created), retain=scene.plan.retain)
+        records = scene.store("journal", scene.journal, scene.created, self._got_no_answer)
+        journal = Journal(records, retain=scene.plan.retain)
         super().__init__(identity, journal, SimCheckpoint(scene), sinks, committers, "checkpoint")  # type: ignore[arg-type]
         self._coordinator = WatchedCoordinator(committers)
         self._coordinator.world = scene.world
         self._threads = _Now()  # type: ignore[assignment]
         self._give_up = Events(scene.world)  # type: ignore[assignment]
         self.state: int | None = None
+        self.ran_from = 0.0
+        self.failed_at = self.blind_at = -1
+
+    def _got_no_answer(self) -> None:
+        """From here on it cannot be held to know what is in the journal."""
+        self.blind_at = self.scene.world.steps
 
     def _perform(self, action: Action) -> Any:
         scene, memory = self.scene, self._coordinator.memory
@@ -319,7 +358,14 @@ class SimDriver(Driver):
             scene.watch.incarnations[self.actor.name] = self.incarnation
         finishing = self._coordinator.state is State.FINISHING or memory.mode is Mode.ROLL_FORWARD
         (scene.watch.rolling.add if finishing else scene.watch.rolling.discard)(self.actor.name)
-        return super()._perform(action)
+        try:
+            event = super()._perform(action)
+        except Exception:
+            self.failed_at = scene.world.steps
+            raise
+        if isinstance(event, RunFailed) or (isinstance(event, Checked) and event.problem is not None):
+            self.failed_at = scene.world.steps
+        return event
 
     def _append_start(self, action: Any) -> Any:
         event = super()._append_start(action)
@@ -335,6 +381,7 @@ class SimDriver(Driver):
     def _collect(self, action: RunPlan) -> list[Committable]:
         scene = self.scene
         scene.runs += 1
+        self.ran_from = scene.world.now
         salt = 0 if scene.plan.deterministic else scene.world.chooser.draw("salt", [scene.runs, scene.runs, 0])
         if self.state is None:
             self.state = salt  # the first run of a call builds the state
@@ -359,7 +406,7 @@ class SimDriver(Driver):
                 except TaskFailed as error:
                     attempts[who] += 1
                     if attempts[who] > 2:
-                        raise PreCommitError(str(error)) from error
+                        raise PreCommitError(f"transaction of {who} could not be pre-committed: {error}") from error
                     tasks[who] = self._task(who, action, attempts[who], rows[who], who in action.silent)
         except BaseException as error:
             if not isinstance(error, Killed) or scene.world.chooser.draw("workers survive", [True, False]):
@@ -382,9 +429,13 @@ class SimDriver(Driver):
         code, pid, epoch = yield from self._ask(lambda: broker.init(name, TIMEOUT_S), f"init {name}")
         if code:
             raise TaskFailed(f"init {name}: {code}")
+        began = self.scene.world.now
         partitions, witness = set(), {}
-        for row in rows:
+        for n, row in enumerate(rows):
             partition = (f"out-{sink}", row.record % 2)
+            if self.scene.plan.slow:
+                self.scene.world.now = max(self.scene.world.now, began + self.scene.plan.slow * n)
+                broker.expire()
             code, offset = yield from self._ask(
                 lambda row=row, partition=partition: broker.produce(name, pid, epoch, partition, row),
                 f"write {name} {row}",
@@ -392,7 +443,8 @@ class SimDriver(Driver):
             if code:
                 if self.ignores_delivery_errors:
                     continue
-                raise TaskFailed(f"write {name}: {code}")
+                fatal = f"KafkaError{{FATAL,code=_FENCED,val=-144,str={code}}}" if code == FENCED else code
+                raise TaskFailed(f"write {name}: {fatal}")
             partitions.add(partition)
             witness = {"topic": partition[0], "partition": partition[1], "offset": offset}
         return Committable(
@@ -465,7 +517,7 @@ class Query:
         size = scene.world.chooser.draw("size", [4, 4, 2, 3])
         self.records = range(first, min(first + size, scene.plan.records))
         if str(epoch) in scene.offsets.content:
-            raise SparkError(f"offsets/{epoch} is there already")
+            raise SparkError.two_queries(f"offsets/{epoch}")
         scene.offsets.put(str(epoch), f"{self.records.start}-{self.records.stop}".encode())
         scene.world.say(f"    offsets/{epoch} = {self.records}")
         scene.world.point(f"offsets/{epoch} is written")
@@ -475,7 +527,7 @@ class Query:
         scene = self.scene
         scene.world.point(f"foreachBatch({epoch}) returned")
         if str(epoch) in scene.commits.content:
-            raise SparkError(f"commits/{epoch} is there already")
+            raise SparkError.two_queries(f"commits/{epoch}")
         scene.commits.put(str(epoch), b"v1")
         scene.world.say(f"    commits/{epoch}")
         scene.watch.recorded(
