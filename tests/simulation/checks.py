@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from onceflow.twophase.committable import Committable
-from onceflow.twophase.records import Decide, Record, Replay, ReplayBegin, Start
+from onceflow.twophase.records import Decide, Record, Replay, ReplayBegin, Resolve, Start
 from onceflow.twophase.transactional_id import parse_transactional_id
 from tests.simulation.fake_broker import Batch, Observer, Transaction
 from tests.simulation.world import World
@@ -57,6 +57,7 @@ class Books:
 
     effective: dict[tuple[str, int], Committable] = field(default_factory=dict)
     replaying: bool = False
+    counted: set[Handle] = field(default_factory=set)
 
 
 def handle_of(committable: Committable) -> Handle | None:
@@ -83,9 +84,15 @@ class Watch(Observer):
         self.tail = 0
         self.newest = 0
         self.aborted_at: dict[Handle, int] = {}
-        self.committed: set[Handle] = set()
+        self.committed: dict[Handle, int] = {}  # at which step
         self.shown: dict[Key, Handle] = {}
+        self.shown_again: set[Key] = set()  # somebody was told that this may be
         self.rows: dict[tuple[str, int], Row] = {}
+        self.of: dict[Handle, list[Row]] = {}  # what was written in each transaction
+        self.may_double: set[tuple[str, int]] = set()
+        self.may_lose: set[tuple[str, int]] = set()
+        self.accepted: set[int] = set()  # epochs whose state an operator took as it is
+        self.older = False  # somebody has put an older copy of the checkpoint in its place
         self.lost_evidence = False
         self.taken: set[str] = set()  # folders from which a power cut took a file
         self.rotten = False
@@ -119,6 +126,29 @@ class Watch(Observer):
             books.effective = kept | {c.participant: c for c in record.committables}
             books.replaying = False
             self._decide(record.epoch, record.committables)
+        elif isinstance(record, Resolve):
+            self._resolved(self.epochs[record.epoch], record)
+
+    def _resolved(self, books: Books, record: Resolve) -> None:
+        """A person chose. What may be doubled or lost by that is what the choice's description says, and no more."""
+        if record.choice == "accept-state":
+            self.accepted.add(record.epoch)
+        for participant in record.participants:
+            handle = handle_of(books.effective[participant])
+            rows = {(row.sink, row.record) for row in self.of.get(handle, ())} if handle is not None else set()
+            if record.choice == "write-again" and handle not in self.aborted_at:
+                self.may_double |= rows
+                self.shown_again.add((record.epoch, *participant))
+            elif record.choice == "count-as-written" and handle not in self.committed:
+                self.may_lose |= rows
+                books.counted |= {handle} - {None}
+
+    def claimed(self, copied_at: int) -> None:
+        """A person goes on from an older copy, and was told: what was committed since it was taken is written twice."""
+        self.older = False
+        late = {handle for handle, step in self.committed.items() if step > copied_at}
+        self.may_double |= {(row.sink, row.record) for handle in late for row in self.of.get(handle, ())}
+        self.shown_again |= {key for key, handle in self.shown.items() if handle in late}
 
     def overtaken_at(self, incarnation: int) -> float:
         """The step at which a newer start than this one came, or infinity."""
@@ -126,7 +156,7 @@ class Watch(Observer):
 
     def read_again(self, records: Iterable[tuple[int, Record]]) -> None:
         """A power cut took records that were not durable: the books are what is left."""
-        self.epochs, self.decided, self.starts = {}, {}, {}
+        self.epochs, self.decided, self.starts, self.started_at = {}, {}, {}, {}
         self.tail = self.newest = 0
         for place, record in records:
             self.newest = max(self.newest, record.incarnation)  # its start may have been purged from these books
@@ -145,6 +175,7 @@ class Watch(Observer):
             self._world.check(
                 not after_marker, "one epoch, one transaction", lambda: f"{name} {pid}/{epoch} writes after a marker"
             )
+        self.of.setdefault((name, pid, epoch), []).append(rows)
 
     def ending(self, transaction: Transaction, *, commit: bool, by: str) -> None:
         handle = (transaction.name, transaction.pid, transaction.epoch)
@@ -152,7 +183,7 @@ class Watch(Observer):
         if handle in self.committed:
             return  # a late duplicate has opened it again, without a record: nothing hangs on how that ends
         if commit:
-            self.committed.add(handle)
+            self.committed[handle] = self._world.steps
         else:
             self.aborted_at[handle] = self._world.steps
         if by in self.incarnations:
@@ -160,18 +191,40 @@ class Watch(Observer):
                 self._committing(handle, by)
             else:
                 self._aborting(handle, by)
+        elif by.startswith("operator"):
+            self._world.check(not commit, "1", lambda: f"{by} commits {handle}")
+            self._aborted_by_hand(handle, by)
+
+    def _aborted_by_hand(self, handle: Handle, by: str) -> None:
+        """Without a start of one's own only what nobody can decide any more may be aborted."""
+        parsed = parse_transactional_id(handle[0], PREFIX, JOB)
+        self._world.check(
+            parsed is not None and parsed.incarnation < self.newest,
+            "6",
+            lambda: f"{by} aborts {handle} of the newest start, {self.newest}",
+        )
+        self._spares_decided(handle, by)
+
+    def _spares_decided(self, handle: Handle, by: str) -> None:
+        for epoch, books in self.epochs.items():
+            ours = any(handle_of(c) == handle for c in books.effective.values())
+            self._world.check(
+                not ours or books.replaying, "2", lambda epoch=epoch: f"{by} aborts {handle} of decided epoch {epoch}"
+            )
 
     def _committing(self, handle: Handle, by: str) -> None:
         self._world.check(handle in self.decided, "1", lambda: f"{by} commits {handle}, which nobody decided")
         key = self.decided[handle]
         before = self.shown.setdefault(key, handle)
-        self._world.check(before == handle, "3", lambda: f"{before} and {handle} of {key} are both visible")
+        same = before == handle or key in self.shown_again
+        self._world.check(same, "3", lambda: f"{before} and {handle} of {key} are both visible")
         if by not in self.rolling:
             return
         for epoch, books in self.epochs.items():
             handles = {handle_of(c) for c in books.effective.values()} - {None}
             start = self.starts.get(self.incarnations[by], 0)
-            lost = [h for h in handles if h in self.aborted_at and self.aborted_at[h] < self.began.get(by, 0)]
+            known = handles - books.counted
+            lost = [h for h in known if h in self.aborted_at and self.aborted_at[h] < self.began.get(by, 0)]
             self._world.check(
                 handle not in handles or not lost or books.replaying,
                 "outcomes first",
@@ -190,11 +243,7 @@ class Watch(Observer):
             "6",
             lambda: f"{by}, incarnation {mine}, aborts {handle}",
         )
-        for epoch, books in self.epochs.items():
-            ours = any(handle_of(c) == handle for c in books.effective.values())
-            self._world.check(
-                not ours or books.replaying, "2", lambda epoch=epoch: f"{by} aborts {handle} of decided epoch {epoch}"
-            )
+        self._spares_decided(handle, by)
 
     def visible(self, pid: int, batches: list[Batch]) -> None:
         for batch in batches:
@@ -203,7 +252,9 @@ class Watch(Observer):
                 continue
             before = self.rows.get((row.sink, row.record))
             self._world.check(
-                before is None, "3", lambda row=row, before=before: f"{row} is visible, and so is {before}"
+                before is None or (row.sink, row.record) in self.may_double,
+                "3",
+                lambda row=row, before=before: f"{row} is visible, and so is {before}",
             )
             self.rows[row.sink, row.record] = row
 
@@ -215,21 +266,21 @@ class Watch(Observer):
             for record in records:
                 row = self.rows.get((sink, record))
                 self._world.check(
-                    row is not None and row.epoch == epoch,
+                    (row is not None and row.epoch == epoch) or (sink, record) in self.may_lose,
                     "4",
                     lambda sink=sink, record=record, row=row: (
                         f"commits/{epoch} exists, record {record} in sink {sink} is {row}"
                     ),
                 )
                 self._world.check(
-                    state is None or row is None or row.run == state,
+                    state is None or row is None or row.run == state or epoch in self.accepted,
                     "8",
                     lambda row=row: f"the state of epoch {epoch} is of run {state}, its output has {row}",
                 )
 
     def at_the_end(self, records: list[int], sinks: tuple[str, ...], transactions: Mapping[str, Transaction]) -> None:
         """After healing and a run to the end."""
-        missing = [(s, r) for s in sinks for r in records if (s, r) not in self.rows]
+        missing = [(s, r) for s in sinks for r in records if (s, r) not in self.rows and (s, r) not in self.may_lose]
         self._world.check(not missing, "nothing lost", lambda: f"missing: {missing}")
         left = [t.name for t in transactions.values() if t.state == "Ongoing"]
         self._world.check(not left, "5", lambda: f"still open: {left}")

@@ -6,15 +6,18 @@ and asks whether what came out is right.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from onceflow.errors import NotDeterministicError, OnceflowError
 from tests.simulation import sim_driver
 from tests.simulation.sim_driver import Plan, Scene, wanted
+from tests.simulation.sim_operator import ACTS, command_in
 from tests.simulation.world import Chooser, Killed, RandomChooser, ScriptedChooser, Violation
 
-_HEALING_STARTS = 6
+_HEALING_STARTS = 12
 
 
 @dataclass
@@ -59,6 +62,12 @@ def run_seed(seed: int, *, traced: bool = False, focus: Sequence[str] = (), **fi
         remembers=rng.choice([12, 12, 1]),
         max_epoch=rng.choice([32766, 32766, 0, 1]),
     )
+    beside = random.Random(-1 - seed)  # what a run is about does not change what happens in it
+    plan = replace(plan, operator=beside.random() < 0.25)
+    if plan.operator and beside.random() < 0.3:
+        plan = replace(plan, remembers=1)
+    if plan.operator or fixed.get("operator"):
+        plan = replace(plan, moves=False)
     return run(replace(plan, **fixed), chooser, traced=traced)
 
 
@@ -126,10 +135,55 @@ def _with_faults(scene: Scene, *, scripted: bool) -> None:  # noqa: C901, PLR091
                 scene.forget_something()
             if draw("late duplicate", [False] * 8 + [True]):
                 scene.duplicate_late()
+            if plan.operator and scene.journal.content and draw("operator", [False, False, True]):
+                _a_person_acts(scene)
             if scene.journal.content and draw("rot", [False] * plan.sound + [True]):
                 scene.rot()
         if living := world.living():
             world.resume(draw("who", living[::-1]))
+
+
+def _a_person_acts(scene: Scene) -> None:
+    """Somebody gives a command: what the last message said, or anything."""
+    draw = scene.world.chooser.draw
+    if scene.errors and draw("follow", [True, False]) and _obeyed(scene, scene.errors[-1]):
+        return
+    match draw("act", [*ACTS, "copy", "copy", "exchange"]):
+        case "copy":
+            if not scene.watch.older:
+                scene.copy = scene.take_copy()
+        case "exchange":
+            scene.exchange()
+        case command:
+            scene.start_operator(command)
+
+
+def _obeyed(scene: Scene, error: OnceflowError) -> bool:
+    """Do what a message says, or begin to; False when there is nothing that a person can do in this world."""
+    what = command_in(error)
+    if what is not None and (scene.plan.accepts or not isinstance(error, NotDeterministicError)):
+        scene.start_operator(what)
+        return True
+    if "--claim" in error.action and scene.watch.older:
+        if scene.world.chooser.draw("which advice", ["claim", "newest"]) == "claim":
+            scene.claims = True
+        else:
+            scene.put_newest_back()
+        return True
+    return False
+
+
+def _follow(scene: Scene, error: OnceflowError) -> bool:
+    """Do what a refusal says to its end; False when there is nothing that a person can do in this world."""
+    if not scene.plan.operator or not _obeyed(scene, error):
+        return False
+    for actor in scene.world.living():
+        while not actor.over:
+            scene.world.resume(actor)
+        if actor.error is not None and scene.world.violation is None:
+            detail = f"{type(error).__name__} says: {error.action}; and that ends with {actor.error!r}"
+            scene.world.violation = Violation("advice", detail)
+    return True
 
 
 def _to_the_end(scene: Scene) -> BaseException | None:
@@ -156,7 +210,9 @@ def _to_the_end(scene: Scene) -> BaseException | None:
             # Said once, it is tried once more: whoever says that a start alone does not help must be right.
             refusals += 1
             if refusals == 2:
-                return error
+                if not _follow(scene, error):
+                    return error
+                refusals = 0
     world.violation = world.violation or Violation(
         "ends", f"no end after {_HEALING_STARTS} starts: {scene.errors[-1]!r}"
     )

@@ -90,7 +90,7 @@ _JUSTIFIED: Mapping[type, Callable[[Scene, Watch, SimDriver | None], bool]] = {
     errors.OutcomeUnknownError: lambda scene, watch, _: watch.lost_evidence or scene.world.was_down,
     errors.TransactionLostError: lambda scene, watch, _: bool(watch.aborted_at),
     errors.NotDeterministicError: lambda scene, _, __: not scene.plan.deterministic,
-    errors.CheckpointConflictError: lambda _, watch, __: "commits" in watch.taken,
+    errors.CheckpointConflictError: lambda _, watch, __: "commits" in watch.taken or watch.older,
     errors.CheckpointCorruptError: lambda _, watch, __: watch.rotten,
     errors.EpochTooLongError: _took_too_long,
 }

@@ -19,11 +19,14 @@ from onceflow.checkpoint import journal as journal_module
 from onceflow.checkpoint.identity import JobIdentity
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.spark_checkpoint import SparkCheckpoint
-from onceflow.errors import EpochFailedError, OnceflowError, PreCommitError
+from onceflow.errors import EpochFailedError, FencedError, OnceflowError, PreCommitError
 from onceflow.kafka import oracle
+from onceflow.kafka.client import KafkaClient
+from onceflow.operator import aborting, inventory, resolution
 from onceflow.runtime import driver as driver_module
 from onceflow.runtime.driver import Driver
 from onceflow.runtime.failures import from_spark
+from onceflow.runtime.launch import _claimed_incarnation, refuse_rewound
 from onceflow.sink import kafka_committer as committer_module
 from onceflow.sink.kafka_committer import KafkaCommitter
 from onceflow.twophase.committable import Committable, Participant
@@ -35,6 +38,7 @@ from tests.simulation.checks import JOB, PREFIX, TIMEOUT_S, Row, Watch
 from tests.simulation.fake_broker import CONCURRENT, FENCED, FakeBroker, FakeClient, fetch
 from tests.simulation.fake_files import FakeStore, Files
 from tests.simulation.judge import Judge
+from tests.simulation.sim_operator import act
 from tests.simulation.world import ASK, CHANGE, LOOK, SEND, Actor, Chooser, Events, Killed, World
 
 
@@ -73,6 +77,9 @@ class Plan:
         sound: At one in so many moments the disk spoils a record of the journal.
         max_epoch: Producer epochs before a producer id rotates.
         most_starts: Drivers that are started before the faults end.
+        operator: A person is at work, too.
+        accepts: That person takes other state for that of the decided rows.
+        moves: Another run of a plan that is not deterministic moves rows between its tasks.
         slow: Seconds between two records of a task; tasks run beside each other.
     """
 
@@ -89,11 +96,27 @@ class Plan:
     sound: int = 150
     max_epoch: int = 32766
     most_starts: int = 6
+    operator: bool = False
+    accepts: bool = False
+    moves: bool = True
     slow: float = 0.0
 
     @property
     def records(self) -> int:
         return 4 * self.epochs
+
+
+class Copy:
+    """A copy of the checkpoint.
+
+    Attributes:
+        step: When it was taken.
+        folders: journal/, offsets/ and commits/.
+    """
+
+    def __init__(self, step: int, *folders: dict[str, bytes]) -> None:
+        self.step = step
+        self.folders = folders
 
 
 def wanted(records: range) -> list[int]:
@@ -121,6 +144,11 @@ class Scene:
         self.runs = 0
         self.started = 0
         self.errors: list[OnceflowError] = []
+        self.acts = 0
+        self.copy: Copy | None = None
+        self.newest: Copy | None = None
+        self.claims = False
+        self.marks: dict[str, str] = {}
         self.judge = Judge(self)
         self.world.on_wait = self._time_passes
         self.world.on_power_cut = self._power_cut
@@ -149,9 +177,7 @@ class Scene:
                     self.watch.taken.add(folder)
                     files.lose(name)
             files.settle()
-        if not self.watch.rotten:
-            left = sorted(self.journal.content.items())
-            self.watch.read_again((int(n[:-5]), journal_module.decode(d, int(n[:-5])).record) for n, d in left)
+        self._read_books()
 
     def step_zombie(self) -> None:
         """A task of a dead driver, or an attempt that was given up, goes on by one request."""
@@ -223,6 +249,89 @@ class Scene:
             bug = f"{actor.name} ends with {error!r}"
             self.world.check(False, "ends", lambda: bug)
 
+    def start_operator(self, what: str) -> Actor:
+        """A person gives a command."""
+        self.acts += 1
+        actor = self.world.spawn(f"operator-{self.acts}", lambda actor: self._operate(actor, what))
+        self.watch.began[actor.name] = self.world.steps
+        return actor
+
+    def _operate(self, actor: Actor, what: str) -> None:
+        try:
+            act(self, actor, what)
+        except OnceflowError as error:
+            said, mine = f"{actor.name}: {error}", self.watch.incarnations.get(actor.name, 0)
+            if isinstance(error, FencedError):
+                self.world.check(0 < mine < self.watch.newest, "refusals", lambda: said)
+            raise
+        except Exception as error:
+            bug = f"{actor.name} ends with {error!r}"
+            self.world.check(False, "ends", lambda: bug)
+
+    # -- copies of the checkpoint -------------------------------------------------------------------------------------
+
+    def take_copy(self) -> Copy:
+        """The whole checkpoint, at one moment."""
+        return Copy(self.world.steps, *(files.copy() for files in (self.journal, self.offsets, self.commits)))
+
+    def put_back(self, copy: Copy) -> None:
+        """A person ends all drivers and puts a copy in the checkpoint's place."""
+        for actor in self.world.actors:
+            actor.killed = True
+        self.world.bury()
+        self.world.land_all()
+        self.world.say(f"    the copy of step {copy.step} is put back")
+        for files, content in zip((self.journal, self.offsets, self.commits), copy.folders, strict=True):
+            files.put_back(content)
+        self._read_books()
+        self.judge.somebody_came()
+
+    def exchange(self) -> None:
+        """An older copy comes in the place of the checkpoint, which is set aside."""
+        if self.copy is not None and not self.watch.older:
+            newest, copy = self.take_copy(), self.copy
+            self.put_back(copy)
+            self.newest, self.watch.older = newest, True
+            self.world.marks.add("operator: an older copy")
+
+    def put_newest_back(self) -> None:
+        """What was set aside is the checkpoint again."""
+        if self.newest is not None:
+            self.put_back(self.newest)
+            self.newest, self.watch.older = None, False
+            self.world.marks.add("operator: the newest copy")
+
+    def claimed(self) -> None:
+        """A driver was started with --claim: what is here now is the checkpoint."""
+        self.claims = False
+        if self.watch.older and self.copy is not None:
+            self.watch.claimed(self.copy.step)
+            self.world.marks.add("operator: --claim")
+        self.newest = None
+        self.judge.somebody_came()
+
+    def _read_books(self) -> None:
+        if not self.watch.rotten:
+            left = sorted(self.journal.content.items())
+            self.watch.read_again((int(n[:-5]), journal_module.decode(d, int(n[:-5])).record) for n, d in left)
+
+    # -- what a process is given ------------------------------------------------------------------------------------
+
+    def client(self, actor: Actor) -> FakeClient:
+        """A process's connection to the cluster."""
+        return FakeClient(self.broker, self.network, actor.name, lambda: self.world.sleep(0.1))
+
+    def committers(self, client: FakeClient) -> dict[str, SimCommitter]:
+        """The job's, over a connection."""
+        return {
+            sink: SimCommitter(client, sink, f"out-{sink}", PREFIX, JOB, int(TIMEOUT_S * 1000), self.marks)
+            for sink in self.plan.sinks
+        }
+
+    def checkpoint(self) -> SimCheckpoint:
+        """Spark's side of the checkpoint, for one process."""
+        return SimCheckpoint(self)
+
     def _ended(self, actor: Actor, driver: SimDriver | None, error: OnceflowError) -> None:
         self.errors.append(error)
         self.judge.ended(actor, driver, error)
@@ -260,7 +369,7 @@ class Scene:
 
     def rows(self, epoch: int, records: range, salt: int, incarnation: int) -> dict[Participant, list[Row]]:
         """What one run of the plan gives for each sink and shard; other runs than those of salt 0 give other rows."""
-        turn = salt + incarnation * self.plan.renumbers
+        turn = salt * self.plan.moves + incarnation * self.plan.renumbers
         out: dict[Participant, list[Row]] = {
             Participant((sink, n)): [] for sink in self.plan.sinks for n in range(self.plan.shards)
         }
@@ -303,10 +412,21 @@ class _Now:
 
 
 class SimCommitter(KafkaCommitter):
-    """The real one, without a mark outside the checkpoint."""
+    """The real one; its mark is always written, and at once.
+
+    Args:
+        marks: The marks outside of the checkpoint, by group.
+    """
+
+    def __init__(self, *args: Any) -> None:
+        *args, self._marks = args
+        super().__init__(*args)
+
+    def read_mark(self) -> str | None:
+        return self._marks.get(self._mark_group())
 
     def write_mark(self, mark: str) -> None:
-        """Marks are tested elsewhere."""
+        self._marks[self._mark_group()] = mark
 
 
 class SimCheckpoint(SparkCheckpoint):
@@ -330,16 +450,19 @@ class SimDriver(Driver):
     def __init__(self, scene: Scene, actor: Actor) -> None:
         self.scene = scene
         self.actor = actor
-        client = FakeClient(scene.broker, scene.network, actor.name, lambda: scene.world.sleep(0.1))
-        committers = {
-            sink: SimCommitter(client, sink, f"out-{sink}", PREFIX, JOB, int(TIMEOUT_S * 1000))  # type: ignore[arg-type]
-            for sink in scene.plan.sinks
-        }
+        committers = scene.committers(scene.client(actor))
         sinks = [SimpleNamespace(name=sink, writer_factory=lambda: None) for sink in scene.plan.sinks]
         identity = JobIdentity(JOB, "checkpoint", FakeClient.cluster_id, PREFIX)
         records = scene.store("journal", scene.journal, scene.created, self._got_no_answer)
         journal = Journal(records, retain=scene.plan.retain)
-        super().__init__(identity, journal, SimCheckpoint(scene), sinks, committers, "checkpoint")  # type: ignore[arg-type]
+        checkpoint = scene.checkpoint()
+        above = 0
+        if scene.claims:
+            above = _claimed_incarnation(committers.values())
+            scene.claimed()
+        elif scene.plan.operator:
+            refuse_rewound(committers.values(), Journal(records), checkpoint, "checkpoint")
+        super().__init__(identity, journal, checkpoint, sinks, committers, "checkpoint", above=above)  # type: ignore[arg-type]
         self._coordinator = WatchedCoordinator(committers)
         self._coordinator.world = scene.world
         self._threads = _Now()  # type: ignore[assignment]
@@ -536,11 +659,21 @@ class Query:
         scene.world.point(f"commits/{epoch} is written")
 
 
+_LOGGERS = ("onceflow.runtime.driver", "onceflow.runtime.launch", "onceflow.sink.kafka_committer")
+
+
 @contextlib.contextmanager
 def simulated() -> Iterator[None]:
     """The real modules, with the world's clock, a fake fetch, and no log."""
-    clock = SimpleNamespace(monotonic=lambda: CLOCK[0].now, sleep=lambda s: CLOCK[0].sleep(s))  # noqa: PLW0108
-    loggers = [logging.getLogger(name) for name in ("onceflow.runtime.driver", "onceflow.sink.kafka_committer")]
+
+    def sleep(seconds: float = 0.1) -> None:
+        CLOCK[0].sleep(seconds)
+
+    def now() -> float:
+        return float(CLOCK[0].now)
+
+    clock = SimpleNamespace(monotonic=now, time=now, sleep=sleep)
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
     levels = [logger.level for logger in loggers]
     decode, decoded = journal_module.decode, {}
 
@@ -555,6 +688,10 @@ def simulated() -> Iterator[None]:
     with (
         mock.patch.object(driver_module, "time", clock),
         mock.patch.object(committer_module, "time", clock),
+        mock.patch.object(aborting, "time", clock),
+        mock.patch.object(resolution, "time", clock),
+        mock.patch.object(inventory, "time", clock),
+        mock.patch.object(KafkaClient, "wait_a_little", sleep),
         mock.patch.object(oracle, "_fetch", fetch),
         mock.patch.object(journal_module, "decode", decode_once),
     ):

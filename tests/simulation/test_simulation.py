@@ -121,7 +121,7 @@ def test_every_pair_of_faults_in_a_small_world():
 
 
 def test_an_epoch_that_outlives_its_transactions_is_not_tried_forever():
-    """Transactions expire while they are written, in every run alike: the job comes to its end, or says that it cannot."""
+    """Transactions expire while they are written, run after run: the job comes to its end, or says that it cannot."""
     results = {f"seed {seed}": run_seed(seed, slow=65.0, retain=100) for seed in range(100)}
     assert not any(result.violation for result in results.values()), summary(results)
 

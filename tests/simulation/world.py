@@ -335,6 +335,10 @@ class World:
         self.late = []
         self.on_power_cut()
 
+    def land_all(self) -> None:
+        """What was late has arrived."""
+        self._land(10**9)
+
     def living(self) -> list[Actor]:
         """The actors that are neither over nor killed."""
         return [a for a in self.actors if not a.over and not a.killed]
@@ -384,7 +388,7 @@ class World:
         self.healing = True
         self.down_until = 0.0
         if self.violation is None:
-            self._land(10**9)
+            self.land_all()
 
 
 @dataclass
