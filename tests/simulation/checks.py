@@ -31,6 +31,7 @@ INVARIANTS: Mapping[str, str] = {
     "one epoch, one transaction": "after a verdict no record is written under the same producer epoch",
     "outcomes first": "nothing of a decided epoch is committed while the loss of another part could be known",
     "nothing lost": "at the end every source record is in every sink",
+    "decided rows": "a job that stops because of its source or its plan has committed what it had decided",
     "refusals": "a job stops for a person only when it cannot know better",
     "advice": "an error is retriable exactly when starting again, unchanged, is right; doing what a message says helps",
     "ends": "a run without faults comes to its end",
@@ -260,27 +261,34 @@ class Watch(Observer):
 
     # -- Spark ----------------------------------------------------------------------------------------------------
 
-    def recorded(self, epoch: int, records: list[int], sinks: tuple[str, ...], state: int | None) -> None:
+    def recorded(self, epoch: int, sink: str, records: list[int], state: int | None) -> None:
         """Spark wrote commits/N; ``state`` is the run that built the epoch's state, None without state."""
-        for sink in sinks:
-            for record in records:
-                row = self.rows.get((sink, record))
-                self._world.check(
-                    (row is not None and row.epoch == epoch) or (sink, record) in self.may_lose,
-                    "4",
-                    lambda sink=sink, record=record, row=row: (
-                        f"commits/{epoch} exists, record {record} in sink {sink} is {row}"
-                    ),
-                )
-                self._world.check(
-                    state is None or row is None or row.run == state or epoch in self.accepted,
-                    "8",
-                    lambda row=row: f"the state of epoch {epoch} is of run {state}, its output has {row}",
-                )
+        for record in records:
+            row = self.rows.get((sink, record))
+            self._world.check(
+                (row is not None and row.epoch == epoch) or (sink, record) in self.may_lose,
+                "4",
+                lambda record=record, row=row: f"commits/{epoch} exists, record {record} in sink {sink} is {row}",
+            )
+            self._world.check(
+                state is None or row is None or row.run == state or epoch in self.accepted,
+                "8",
+                lambda row=row: f"the state of epoch {epoch} is of run {state}, its output has {row}",
+            )
 
-    def at_the_end(self, records: list[int], sinks: tuple[str, ...], transactions: Mapping[str, Transaction]) -> None:
+    def at_the_end(self, wanted: Mapping[str, Iterable[int]], transactions: Mapping[str, Transaction]) -> None:
         """After healing and a run to the end."""
-        missing = [(s, r) for s in sinks for r in records if (s, r) not in self.rows and (s, r) not in self.may_lose]
+        missing = [place for s, of in wanted.items() for r in of if (place := (s, r)) not in self.rows]
+        missing = [place for place in missing if place not in self.may_lose]
         self._world.check(not missing, "nothing lost", lambda: f"missing: {missing}")
         left = [t.name for t in transactions.values() if t.state == "Ongoing"]
         self._world.check(not left, "5", lambda: f"still open: {left}")
+
+    def at_a_refusal(self) -> None:
+        """The job has stopped for a person, in a world without faults: what it had decided is finished all the same."""
+        newest = max(self.epochs, default=None)
+        handles = () if newest is None else map(handle_of, self.epochs[newest].effective.values())
+        left = [h for h in handles if h is not None and h not in self.committed and h not in self.aborted_at]
+        self._world.check(
+            not left, "decided rows", lambda: f"epoch {newest} is decided, and these are left open: {left}"
+        )

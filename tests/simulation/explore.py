@@ -6,12 +6,13 @@ and asks whether what came out is right.
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from onceflow.errors import NotDeterministicError, OnceflowError
+from onceflow.errors import ConfigurationError, NotDeterministicError, OnceflowError, SourceDataLostError
 from tests.simulation import sim_driver
 from tests.simulation.sim_driver import Plan, Scene, wanted
 from tests.simulation.sim_operator import ACTS, command_in
@@ -114,6 +115,9 @@ def _with_faults(scene: Scene, *, scripted: bool) -> None:  # noqa: C901, PLR091
                 return
             if scene.started >= plan.most_starts:
                 return
+            if scene.job is not None and draw("is edited", [False, False, True]):
+                world.say(f"the job is edited: {scene.job.edit(draw)}, {scene.job.outputs}")
+                scene.judge.somebody_came()
             last = scene.start_driver()
         elif scripted:
             # The one that paused waits until a newer one has ended.
@@ -135,6 +139,8 @@ def _with_faults(scene: Scene, *, scripted: bool) -> None:  # noqa: C901, PLR091
                 scene.forget_something()
             if draw("late duplicate", [False] * 8 + [True]):
                 scene.duplicate_late()
+            if scene.job is not None and not scene.job.remade and draw("made again", [False] * 15 + [True]):
+                world.say(f"{scene.job.make_again(draw)} is deleted and made again")
             if plan.operator and scene.journal.content and draw("operator", [False, False, True]):
                 _a_person_acts(scene)
             if scene.journal.content and draw("rot", [False] * plan.sound + [True]):
@@ -175,6 +181,10 @@ def _obeyed(scene: Scene, error: OnceflowError) -> bool:
 
 def _follow(scene: Scene, error: OnceflowError) -> bool:
     """Do what a refusal says to its end; False when there is nothing that a person can do in this world."""
+    if scene.job is not None and scene.job.moved:
+        scene.job.take_back()
+        scene.judge.somebody_came()
+        return True
     if not scene.plan.operator or not _obeyed(scene, error):
         return False
     for actor in scene.world.living():
@@ -211,6 +221,7 @@ def _to_the_end(scene: Scene) -> BaseException | None:
             refusals += 1
             if refusals == 2:
                 if not _follow(scene, error):
+                    _guard_decided(scene)
                     return error
                 refusals = 0
     world.violation = world.violation or Violation(
@@ -233,9 +244,17 @@ def _sweep_once_more(scene: Scene) -> None:
         scene.world.violation = scene.world.violation or Violation("ends", f"the last start: {actor.error!r}")
 
 
+def _guard_decided(scene: Scene) -> None:
+    if scene.job is not None and isinstance(scene.errors[-1], SourceDataLostError | ConfigurationError):
+        with contextlib.suppress(Killed):
+            scene.watch.at_a_refusal()
+
+
 def _guard(scene: Scene) -> None:
     try:
-        scene.watch.at_the_end(wanted(range(scene.plan.records)), scene.plan.sinks, scene.broker.transactions)
+        records = wanted(range(scene.plan.records))
+        of_each = scene.job.wanted() if scene.job else dict.fromkeys(scene.plan.sinks, records)
+        scene.watch.at_the_end(of_each, scene.broker.transactions)
         scene.judge.at_the_end()
     except Killed:
         return

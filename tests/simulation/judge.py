@@ -89,7 +89,11 @@ def _took_too_long(scene: Scene, _: Watch, driver: SimDriver | None) -> bool:
 _JUSTIFIED: Mapping[type, Callable[[Scene, Watch, SimDriver | None], bool]] = {
     errors.OutcomeUnknownError: lambda scene, watch, _: watch.lost_evidence or scene.world.was_down,
     errors.TransactionLostError: lambda scene, watch, _: bool(watch.aborted_at),
-    errors.NotDeterministicError: lambda scene, _, __: not scene.plan.deterministic,
+    errors.NotDeterministicError: lambda scene, _, __: (
+        not scene.plan.deterministic or (scene.job is not None and len(scene.job.filters) > 1)
+    ),
+    errors.SourceDataLostError: lambda scene, _, __: scene.job is not None and bool(scene.job.remade),
+    errors.ConfigurationError: lambda scene, _, __: scene.job is not None and scene.job.moved,
     errors.CheckpointConflictError: lambda _, watch, __: "commits" in watch.taken or watch.older,
     errors.CheckpointCorruptError: lambda _, watch, __: watch.rotten,
     errors.EpochTooLongError: _took_too_long,

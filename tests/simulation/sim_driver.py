@@ -10,7 +10,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -27,14 +27,17 @@ from onceflow.runtime import driver as driver_module
 from onceflow.runtime.driver import Driver
 from onceflow.runtime.failures import from_spark
 from onceflow.runtime.launch import _claimed_incarnation, refuse_rewound
+from onceflow.runtime.source_check import _require_same
 from onceflow.sink import kafka_committer as committer_module
 from onceflow.sink.kafka_committer import KafkaCommitter
 from onceflow.twophase.committable import Committable, Participant
 from onceflow.twophase.coordinator import Coordinator, Mode
 from onceflow.twophase.messages import Action, Checked, RunFailed, RunPlan
+from onceflow.twophase.records import Decide, History, Replay
 from onceflow.twophase.state import Input, State
 from onceflow.twophase.transactional_id import name_transaction
 from tests.simulation.checks import JOB, PREFIX, TIMEOUT_S, Row, Watch
+from tests.simulation.edits import Job, from_text, in_positions, to_text
 from tests.simulation.fake_broker import CONCURRENT, FENCED, FakeBroker, FakeClient, fetch
 from tests.simulation.fake_files import FakeStore, Files
 from tests.simulation.judge import Judge
@@ -80,6 +83,7 @@ class Plan:
         operator: A person is at work, too.
         accepts: That person takes other state for that of the decided rows.
         moves: Another run of a plan that is not deterministic moves rows between its tasks.
+        edits: The job is edited between its starts, and its source topics are deleted and made again.
         slow: Seconds between two records of a task; tasks run beside each other.
     """
 
@@ -99,6 +103,7 @@ class Plan:
     operator: bool = False
     accepts: bool = False
     moves: bool = True
+    edits: bool = False
     slow: float = 0.0
 
     @property
@@ -145,6 +150,7 @@ class Scene:
         self.started = 0
         self.errors: list[OnceflowError] = []
         self.acts = 0
+        self.job = Job(chooser.draw) if plan.edits else None
         self.copy: Copy | None = None
         self.newest: Copy | None = None
         self.claims = False
@@ -239,7 +245,7 @@ class Scene:
         try:
             driver = SimDriver(self, actor)
             driver.start()
-            Query(self, driver).run()
+            (EditedQuery if self.job else Query)(self, driver).run()
         except (OnceflowError, SparkError) as error:
             if isinstance(error, SparkError) and driver is not None:
                 driver.failed_at = self.world.steps
@@ -325,8 +331,13 @@ class Scene:
         """The job's, over a connection."""
         return {
             sink: SimCommitter(client, sink, f"out-{sink}", PREFIX, JOB, int(TIMEOUT_S * 1000), self.marks)
-            for sink in self.plan.sinks
+            for sink in self.sinks
         }
+
+    @property
+    def sinks(self) -> tuple[str, ...]:
+        """The sinks of the job as it is now."""
+        return self.plan.sinks if self.job is None else self.job.sinks
 
     def checkpoint(self) -> SimCheckpoint:
         """Spark's side of the checkpoint, for one process."""
@@ -364,22 +375,24 @@ class Scene:
         entry = journal_module.decode(data, place)
         self.world.say(f"    journal {place}: {entry.record}")
         self.watch.appended(place, entry.record)
+        if self.job is not None and isinstance(entry.record, Decide | Replay):
+            self.job.planned = self.job.outputs
 
     # -- the source and the plan --------------------------------------------------------------------------------------
 
-    def rows(self, epoch: int, records: range, salt: int, incarnation: int) -> dict[Participant, list[Row]]:
+    def rows(
+        self, epoch: int, sinks: tuple[str, ...], read: Reading, salt: int, incarnation: int
+    ) -> dict[Participant, list[Row]]:
         """What one run of the plan gives for each sink and shard; other runs than those of salt 0 give other rows."""
         turn = salt * self.plan.moves + incarnation * self.plan.renumbers
-        out: dict[Participant, list[Row]] = {
-            Participant((sink, n)): [] for sink in self.plan.sinks for n in range(self.plan.shards)
-        }
-        for sink, n in out:
-            for record in wanted(records):
+        out: dict[Participant, list[Row]] = {}
+        for sink in sinks:
+            records = read(sink)
+            for n in range(self.plan.shards):
                 # The seventh and eighth record leave a shard empty; other runs of a plan that is not deterministic
                 # also move rows between shards.
-                shard = (turn if record in (6, 7) else record // 2 + turn) % self.plan.shards
-                if shard == n:
-                    out[Participant((sink, n))].append(Row(record, epoch, sink, n, salt))
+                mine = [r for r in records if (turn if r in (6, 7) else r // 2 + turn) % self.plan.shards == n]
+                out[Participant((sink, n))] = [Row(record, epoch, sink, n, salt) for record in mine]
         return out
 
 
@@ -451,7 +464,8 @@ class SimDriver(Driver):
         self.scene = scene
         self.actor = actor
         committers = scene.committers(scene.client(actor))
-        sinks = [SimpleNamespace(name=sink, writer_factory=lambda: None) for sink in scene.plan.sinks]
+        self.sinks = scene.sinks
+        sinks = [SimpleNamespace(name=sink, writer_factory=lambda: None) for sink in self.sinks]
         identity = JobIdentity(JOB, "checkpoint", FakeClient.cluster_id, PREFIX)
         records = scene.store("journal", scene.journal, scene.created, self._got_no_answer)
         journal = Journal(records, retain=scene.plan.retain)
@@ -462,7 +476,8 @@ class SimDriver(Driver):
             scene.claimed()
         elif scene.plan.operator:
             refuse_rewound(committers.values(), Journal(records), checkpoint, "checkpoint")
-        super().__init__(identity, journal, checkpoint, sinks, committers, "checkpoint", above=above)  # type: ignore[arg-type]
+        topics = check_plan(scene.job, Journal(records).history()[0]) if scene.job else ()
+        super().__init__(identity, journal, checkpoint, sinks, committers, "checkpoint", topics, above)  # type: ignore[arg-type]
         self._coordinator = WatchedCoordinator(committers)
         self._coordinator.world = scene.world
         self._threads = _Now()  # type: ignore[assignment]
@@ -508,8 +523,8 @@ class SimDriver(Driver):
         salt = 0 if scene.plan.deterministic else scene.world.chooser.draw("salt", [scene.runs, scene.runs, 0])
         if self.state is None:
             self.state = salt  # the first run of a call builds the state
-        records: Any = self._plan
-        rows = scene.rows(action.epoch, records, salt, self.incarnation)
+        read: Any = self._plan
+        rows = scene.rows(action.epoch, self.sinks, read, salt, self.incarnation)
         done: dict[Participant, Committable] = {}
         tasks = {p: self._task(p, action, 0, rows[p], p in action.silent or not action.write) for p in rows}
         attempts = dict.fromkeys(tasks, 0)
@@ -604,47 +619,68 @@ class SimDriver(Driver):
             self.scene.broker.complete_all()
 
 
-@dataclass
-class Query:
-    """Spark's query: plans an epoch, calls ``foreachBatch``, records it, and plans the next."""
+Reading = Callable[[str], list[int]]
+"""What an epoch's plan reads for a sink: the DataFrame that Spark hands to ``foreachBatch``."""
 
-    scene: Scene
-    driver: SimDriver
-    records: range = field(default_factory=lambda: range(0))
+
+class Query:
+    """Spark's query: plans an epoch, calls ``foreachBatch``, records it, and plans the next.
+
+    Args:
+        scene: Where it runs.
+        driver: What it calls.
+    """
+
+    def __init__(self, scene: Scene, driver: SimDriver) -> None:
+        self.scene = scene
+        self.driver = driver
+        self.records = range(0)
 
     def run(self) -> None:
         """Until the source is read to its end."""
         epoch = self._first()
         while epoch is not None:
-            self.driver(self.records, epoch)
+            self.driver(self.read, epoch)
             self._record(epoch)
-            epoch = self._plan(epoch + 1, self.records.stop)
+            epoch = self._next(epoch + 1)
+
+    def read(self, _sink: str) -> list[int]:
+        """What the present epoch's plan gives for a sink."""
+        return wanted(self.records)
 
     def _first(self) -> int | None:
-        scene = self.scene
-        offsets, commits = scene.offsets.numbers(), scene.commits.numbers()
+        offsets, commits = self.scene.offsets.numbers(), self.scene.commits.numbers()
         if not offsets:
-            return self._plan(0, 0)
+            return self._next(0)
         newest = offsets[-1]
-        first, last = map(int, scene.offsets.content[str(newest)].decode().split("-"))
-        self.records = range(first, last)
-        if commits and commits[-1] == newest:
-            return self._plan(newest + 1, last)
-        return newest
+        self._go_on(newest)
+        return self._next(newest + 1) if commits and commits[-1] == newest else newest
 
-    def _plan(self, epoch: int, first: int) -> int | None:
-        scene = self.scene
-        if first >= scene.plan.records:
+    def _go_on(self, epoch: int) -> None:
+        """The epoch that was planned last."""
+        self.records = range(*map(int, self.scene.offsets.content[str(epoch)].decode().split("-")))
+
+    def _next(self, epoch: int) -> int | None:
+        """Plan an epoch; None when the source is read to its end."""
+        if self._is_at_the_end():
             return None
-        scene.world.point(f"plan {epoch}")
-        size = scene.world.chooser.draw("size", [4, 4, 2, 3])
-        self.records = range(first, min(first + size, scene.plan.records))
-        if str(epoch) in scene.offsets.content:
+        self.scene.world.point(f"plan {epoch}")
+        text = self._plan()
+        if str(epoch) in self.scene.offsets.content:
             raise SparkError.two_queries(f"offsets/{epoch}")
-        scene.offsets.put(str(epoch), f"{self.records.start}-{self.records.stop}".encode())
-        scene.world.say(f"    offsets/{epoch} = {self.records}")
-        scene.world.point(f"offsets/{epoch} is written")
+        self.scene.offsets.put(str(epoch), text.encode())
+        self.scene.world.say(f"    offsets/{epoch} = {text!r}")
+        self.scene.world.point(f"offsets/{epoch} is written")
         return epoch
+
+    def _is_at_the_end(self) -> bool:
+        return self.records.stop >= self.scene.plan.records
+
+    def _plan(self) -> str:
+        first = self.records.stop
+        size = self.scene.world.chooser.draw("size", [4, 4, 2, 3])
+        self.records = range(first, min(first + size, self.scene.plan.records))
+        return f"{self.records.start}-{self.records.stop}"
 
     def _record(self, epoch: int) -> None:
         scene = self.scene
@@ -653,10 +689,73 @@ class Query:
             raise SparkError.two_queries(f"commits/{epoch}")
         scene.commits.put(str(epoch), b"v1")
         scene.world.say(f"    commits/{epoch}")
-        scene.watch.recorded(
-            epoch, wanted(self.records), scene.plan.sinks, self.driver.state if scene.plan.stateful else None
-        )
+        for sink in self.driver.sinks:
+            try:
+                records = self.read(sink)
+            except SparkError:  # the topic is gone; what was decided is looked at when the job ends
+                continue
+            scene.watch.recorded(epoch, sink, records, self.driver.state if scene.plan.stateful else None)
         scene.world.point(f"commits/{epoch} is written")
+
+
+class EditedQuery(Query):
+    """The query of a job whose outputs have sources of their own: positions are found by their line's number."""
+
+    def __init__(self, scene: Scene, driver: SimDriver) -> None:
+        super().__init__(scene, driver)
+        assert scene.job is not None
+        self.job = scene.job
+        self.outputs = in_positions(self.job.outputs)
+        self.begins = self.ends = [0] * len(self.outputs)
+
+    def read(self, sink: str) -> list[int]:
+        found: list[int] = []
+        for output, first, last in zip(self.outputs, self.begins, self.ends, strict=True):
+            if output.sink == sink:
+                records = self.job.read(output, first, last)
+                if records is None:
+                    where = f"[{first}, {last}) for topic partition {output.reads.topic}-0"
+                    raise SparkError(f"Could not read records in offset {where}")
+                found += records
+        return found
+
+    def _go_on(self, epoch: int) -> None:
+        self.ends = self._positions(epoch)
+        self.begins = self._positions(epoch - 1) if str(epoch - 1) in self.scene.offsets.content else self.begins
+
+    def _positions(self, epoch: int) -> list[int]:
+        lines = list(from_text(self.scene.offsets.content[str(epoch)].decode()))
+        if len(lines) != len(self.outputs):
+            raise SparkError(
+                f"There are [{len(lines)}] sources in the checkpoint offsets and now there are "
+                f"[{len(self.outputs)}] sources requested by the query. Cannot continue."
+            )
+        for (topic, _), output in zip(lines, self.outputs, strict=True):
+            if topic != output.reads.topic:
+                raise SparkError(f"Partitions Set({topic}-0) have been deleted")
+        return [at for _, at in lines]
+
+    def _latest(self) -> list[int]:
+        return [self.job.topics[output.reads].size for output in self.outputs]
+
+    def _is_at_the_end(self) -> bool:
+        return self._latest() == self.ends
+
+    def _plan(self) -> str:
+        for output, at, latest in zip(self.outputs, self.ends, self._latest(), strict=True):
+            if latest < at:
+                raise SparkError(f"Partition {output.reads.topic}-0 offset was changed from {at} to {latest}")
+        self.begins, latest = self.ends, self._latest()
+        self.ends = [min(at + o.limit, end) for o, at, end in zip(self.outputs, self.ends, latest, strict=True)]
+        self.job.planned = tuple(self.outputs)
+        return to_text(self.outputs, self.ends)
+
+
+def check_plan(job: Job, history: History) -> tuple[tuple[str, str], ...]:
+    """What the product compares at a start, before the driver's own: so far the topics' ids, by name, nothing else."""
+    found = {output.reads.topic: job.topics[output.reads].id for output in job.outputs}
+    _require_same(dict(history.topics), found)
+    return tuple(sorted(found.items()))
 
 
 _LOGGERS = ("onceflow.runtime.driver", "onceflow.runtime.launch", "onceflow.sink.kafka_committer")
