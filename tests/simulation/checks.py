@@ -287,8 +287,12 @@ class Watch(Observer):
     def at_a_refusal(self) -> None:
         """The job has stopped for a person, in a world without faults: what it had decided is finished all the same."""
         newest = max(self.epochs, default=None)
-        handles = () if newest is None else map(handle_of, self.epochs[newest].effective.values())
-        left = [h for h in handles if h is not None and h not in self.committed and h not in self.aborted_at]
+        handles = (
+            {handle_of(c) for c in self.epochs[newest].effective.values()} - {None} if newest is not None else set()
+        )
+        if handles & self.aborted_at.keys():
+            return  # a part is lost and cannot be written again: how to go on is for a person to say
+        left = sorted(h for h in handles if h is not None and h not in self.committed)
         self._world.check(
             not left, "decided rows", lambda: f"epoch {newest} is decided, and these are left open: {left}"
         )

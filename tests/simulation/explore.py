@@ -115,9 +115,8 @@ def _with_faults(scene: Scene, *, scripted: bool) -> None:  # noqa: C901, PLR091
                 return
             if scene.started >= plan.most_starts:
                 return
-            if scene.job is not None and draw("is edited", [False, False, True]):
-                world.say(f"the job is edited: {scene.job.edit(draw)}, {scene.job.outputs}")
-                scene.judge.somebody_came()
+            if scene.job is not None:
+                _between_starts(scene)
             last = scene.start_driver()
         elif scripted:
             # The one that paused waits until a newer one has ended.
@@ -139,14 +138,23 @@ def _with_faults(scene: Scene, *, scripted: bool) -> None:  # noqa: C901, PLR091
                 scene.forget_something()
             if draw("late duplicate", [False] * 8 + [True]):
                 scene.duplicate_late()
-            if scene.job is not None and not scene.job.remade and draw("made again", [False] * 15 + [True]):
-                world.say(f"{scene.job.make_again(draw)} is deleted and made again")
             if plan.operator and scene.journal.content and draw("operator", [False, False, True]):
                 _a_person_acts(scene)
             if scene.journal.content and draw("rot", [False] * plan.sound + [True]):
                 scene.rot()
         if living := world.living():
             world.resume(draw("who", living[::-1]))
+
+
+def _between_starts(scene: Scene) -> None:
+    """While the job is down somebody edits it, or makes a topic again."""
+    job, draw = scene.job, scene.world.chooser.draw
+    assert job is not None
+    if draw("is edited", [False, False, True]):
+        scene.world.say(f"the job is edited: {job.edit(draw)}, {job.outputs}")
+        scene.judge.somebody_came()
+    if not job.remade and draw("made again", [False, False, False, True]):
+        scene.world.say(f"{job.make_again(draw)} is deleted and made again")
 
 
 def _a_person_acts(scene: Scene) -> None:

@@ -32,7 +32,7 @@ from onceflow.sink import kafka_committer as committer_module
 from onceflow.sink.kafka_committer import KafkaCommitter
 from onceflow.twophase.committable import Committable, Participant
 from onceflow.twophase.coordinator import Coordinator, Mode
-from onceflow.twophase.messages import Action, Checked, RunFailed, RunPlan
+from onceflow.twophase.messages import Action, Checked, RunFailed, RunPlan, Started
 from onceflow.twophase.records import Decide, History, Replay
 from onceflow.twophase.state import Input, State
 from onceflow.twophase.transactional_id import name_transaction
@@ -308,7 +308,7 @@ class Scene:
             self.world.marks.add("operator: the newest copy")
 
     def claimed(self) -> None:
-        """A driver was started with --claim: what is here now is the checkpoint."""
+        """A start with --claim is in the journal: what is here now is the checkpoint."""
         self.claims = False
         if self.watch.older and self.copy is not None:
             self.watch.claimed(self.copy.step)
@@ -317,9 +317,15 @@ class Scene:
         self.judge.somebody_came()
 
     def _read_books(self) -> None:
-        if not self.watch.rotten:
-            left = sorted(self.journal.content.items())
-            self.watch.read_again((int(n[:-5]), journal_module.decode(d, int(n[:-5])).record) for n, d in left)
+        """The books are what is on the disk; with a spoiled record in it they stay as they were."""
+        try:
+            left = [
+                (int(n[:-5]), journal_module.decode(d, int(n[:-5]))) for n, d in sorted(self.journal.content.items())
+            ]
+        except ValueError:
+            return
+        self.watch.rotten = False
+        self.watch.read_again((place, entry.record) for place, entry in left)
 
     # -- what a process is given ------------------------------------------------------------------------------------
 
@@ -473,7 +479,6 @@ class SimDriver(Driver):
         above = 0
         if scene.claims:
             above = _claimed_incarnation(committers.values())
-            scene.claimed()
         elif scene.plan.operator:
             refuse_rewound(committers.values(), Journal(records), checkpoint, "checkpoint")
         topics = check_plan(scene.job, Journal(records).history()[0]) if scene.job else ()
@@ -501,13 +506,12 @@ class SimDriver(Driver):
         except Exception:
             self.failed_at = scene.world.steps
             raise
+        if isinstance(event, Started):
+            scene.watch.incarnations[self.actor.name] = event.history.incarnation
+            if scene.claims:
+                scene.claimed()
         if isinstance(event, RunFailed) or (isinstance(event, Checked) and event.problem is not None):
             self.failed_at = scene.world.steps
-        return event
-
-    def _append_start(self, action: Any) -> Any:
-        event = super()._append_start(action)
-        self.scene.watch.incarnations[self.actor.name] = event.history.incarnation
         return event
 
     def __call__(self, batch: Any, epoch: int) -> None:
