@@ -6,17 +6,19 @@ files, of verdicts as the broker gives them, and of what Spark records.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from onceflow.twophase.committable import Committable
-from onceflow.twophase.records import Decide, Record, Replay, ReplayBegin, Start
+from onceflow.twophase.records import Decide, Record, Replay, ReplayBegin, Resolve, Start
 from onceflow.twophase.transactional_id import parse_transactional_id
 from tests.simulation.fake_broker import Batch, Observer, Transaction
 from tests.simulation.world import World
 
 PREFIX, JOB = "sim", "simulated"
+TIMEOUT_S = 60.0
 
 INVARIANTS: Mapping[str, str] = {
     "1": "a participant is committed only if the journal decided it",
@@ -29,7 +31,9 @@ INVARIANTS: Mapping[str, str] = {
     "one epoch, one transaction": "after a verdict no record is written under the same producer epoch",
     "outcomes first": "nothing of a decided epoch is committed while the loss of another part could be known",
     "nothing lost": "at the end every source record is in every sink",
+    "decided rows": "a job that stops because of its source or its plan has committed what it had decided",
     "refusals": "a job stops for a person only when it cannot know better",
+    "advice": "an error is retriable exactly when starting again, unchanged, is right; doing what a message says helps",
     "ends": "a run without faults comes to its end",
 }
 
@@ -54,6 +58,7 @@ class Books:
 
     effective: dict[tuple[str, int], Committable] = field(default_factory=dict)
     replaying: bool = False
+    counted: set[Handle] = field(default_factory=set)
 
 
 def handle_of(committable: Committable) -> Handle | None:
@@ -74,16 +79,23 @@ class Watch(Observer):
         self.epochs: dict[int, Books] = {}
         self.decided: dict[Handle, Key] = {}
         self.starts: dict[int, int] = {}  # incarnation -> place
+        self.started_at: dict[int, int] = {}  # incarnation -> step
         self.incarnations: dict[str, int] = {}  # actor's name -> incarnation
         self.rolling: set[str] = set()  # actors that finish what others decided
         self.tail = 0
         self.newest = 0
         self.aborted_at: dict[Handle, int] = {}
-        self.committed: set[Handle] = set()
+        self.committed: dict[Handle, int] = {}  # at which step
         self.shown: dict[Key, Handle] = {}
+        self.shown_again: set[Key] = set()  # somebody was told that this may be
         self.rows: dict[tuple[str, int], Row] = {}
+        self.of: dict[Handle, list[Row]] = {}  # what was written in each transaction
+        self.may_double: set[tuple[str, int]] = set()
+        self.may_lose: set[tuple[str, int]] = set()
+        self.accepted: set[int] = set()  # epochs whose state an operator took as it is
+        self.older = False  # somebody has put an older copy of the checkpoint in its place
         self.lost_evidence = False
-        self.power_cuts = 0
+        self.taken: set[str] = set()  # folders from which a power cut took a file
         self.rotten = False
         self.aborted_rows = 0
         self.v5 = True
@@ -99,6 +111,7 @@ class Watch(Observer):
         if isinstance(record, Start):
             self.newest = record.incarnation
             self.starts[record.incarnation] = place
+            self.started_at.setdefault(record.incarnation, self._world.steps)
             return
         self._world.check(
             record.incarnation == self.newest, "6", lambda: f"{record} appended after start {self.newest}"
@@ -114,10 +127,37 @@ class Watch(Observer):
             books.effective = kept | {c.participant: c for c in record.committables}
             books.replaying = False
             self._decide(record.epoch, record.committables)
+        elif isinstance(record, Resolve):
+            self._resolved(self.epochs[record.epoch], record)
+
+    def _resolved(self, books: Books, record: Resolve) -> None:
+        """A person chose. What may be doubled or lost by that is what the choice's description says, and no more."""
+        if record.choice == "accept-state":
+            self.accepted.add(record.epoch)
+        for participant in record.participants:
+            handle = handle_of(books.effective[participant])
+            rows = {(row.sink, row.record) for row in self.of.get(handle, ())} if handle is not None else set()
+            if record.choice == "write-again" and handle not in self.aborted_at:
+                self.may_double |= rows
+                self.shown_again.add((record.epoch, *participant))
+            elif record.choice == "count-as-written" and handle not in self.committed:
+                self.may_lose |= rows
+                books.counted |= {handle} - {None}
+
+    def claimed(self, copied_at: int) -> None:
+        """A person goes on from an older copy, and was told: what was committed since it was taken is written twice."""
+        self.older = False
+        late = {handle for handle, step in self.committed.items() if step > copied_at}
+        self.may_double |= {(row.sink, row.record) for handle in late for row in self.of.get(handle, ())}
+        self.shown_again |= {key for key, handle in self.shown.items() if handle in late}
+
+    def overtaken_at(self, incarnation: int) -> float:
+        """The step at which a newer start than this one came, or infinity."""
+        return min((step for newer, step in self.started_at.items() if newer > incarnation), default=math.inf)
 
     def read_again(self, records: Iterable[tuple[int, Record]]) -> None:
         """A power cut took records that were not durable: the books are what is left."""
-        self.epochs, self.decided, self.starts = {}, {}, {}
+        self.epochs, self.decided, self.starts, self.started_at = {}, {}, {}, {}
         self.tail = self.newest = 0
         for place, record in records:
             self.newest = max(self.newest, record.incarnation)  # its start may have been purged from these books
@@ -136,6 +176,7 @@ class Watch(Observer):
             self._world.check(
                 not after_marker, "one epoch, one transaction", lambda: f"{name} {pid}/{epoch} writes after a marker"
             )
+        self.of.setdefault((name, pid, epoch), []).append(rows)
 
     def ending(self, transaction: Transaction, *, commit: bool, by: str) -> None:
         handle = (transaction.name, transaction.pid, transaction.epoch)
@@ -143,7 +184,7 @@ class Watch(Observer):
         if handle in self.committed:
             return  # a late duplicate has opened it again, without a record: nothing hangs on how that ends
         if commit:
-            self.committed.add(handle)
+            self.committed[handle] = self._world.steps
         else:
             self.aborted_at[handle] = self._world.steps
         if by in self.incarnations:
@@ -151,18 +192,40 @@ class Watch(Observer):
                 self._committing(handle, by)
             else:
                 self._aborting(handle, by)
+        elif by.startswith("operator"):
+            self._world.check(not commit, "1", lambda: f"{by} commits {handle}")
+            self._aborted_by_hand(handle, by)
+
+    def _aborted_by_hand(self, handle: Handle, by: str) -> None:
+        """Without a start of one's own only what nobody can decide any more may be aborted."""
+        parsed = parse_transactional_id(handle[0], PREFIX, JOB)
+        self._world.check(
+            parsed is not None and parsed.incarnation < self.newest,
+            "6",
+            lambda: f"{by} aborts {handle} of the newest start, {self.newest}",
+        )
+        self._spares_decided(handle, by)
+
+    def _spares_decided(self, handle: Handle, by: str) -> None:
+        for epoch, books in self.epochs.items():
+            ours = any(handle_of(c) == handle for c in books.effective.values())
+            self._world.check(
+                not ours or books.replaying, "2", lambda epoch=epoch: f"{by} aborts {handle} of decided epoch {epoch}"
+            )
 
     def _committing(self, handle: Handle, by: str) -> None:
         self._world.check(handle in self.decided, "1", lambda: f"{by} commits {handle}, which nobody decided")
         key = self.decided[handle]
         before = self.shown.setdefault(key, handle)
-        self._world.check(before == handle, "3", lambda: f"{before} and {handle} of {key} are both visible")
+        same = before == handle or key in self.shown_again
+        self._world.check(same, "3", lambda: f"{before} and {handle} of {key} are both visible")
         if by not in self.rolling:
             return
         for epoch, books in self.epochs.items():
             handles = {handle_of(c) for c in books.effective.values()} - {None}
             start = self.starts.get(self.incarnations[by], 0)
-            lost = [h for h in handles if h in self.aborted_at and self.aborted_at[h] < self.began.get(by, 0)]
+            known = handles - books.counted
+            lost = [h for h in known if h in self.aborted_at and self.aborted_at[h] < self.began.get(by, 0)]
             self._world.check(
                 handle not in handles or not lost or books.replaying,
                 "outcomes first",
@@ -181,11 +244,7 @@ class Watch(Observer):
             "6",
             lambda: f"{by}, incarnation {mine}, aborts {handle}",
         )
-        for epoch, books in self.epochs.items():
-            ours = any(handle_of(c) == handle for c in books.effective.values())
-            self._world.check(
-                not ours or books.replaying, "2", lambda epoch=epoch: f"{by} aborts {handle} of decided epoch {epoch}"
-            )
+        self._spares_decided(handle, by)
 
     def visible(self, pid: int, batches: list[Batch]) -> None:
         for batch in batches:
@@ -194,33 +253,46 @@ class Watch(Observer):
                 continue
             before = self.rows.get((row.sink, row.record))
             self._world.check(
-                before is None, "3", lambda row=row, before=before: f"{row} is visible, and so is {before}"
+                before is None or (row.sink, row.record) in self.may_double,
+                "3",
+                lambda row=row, before=before: f"{row} is visible, and so is {before}",
             )
             self.rows[row.sink, row.record] = row
 
     # -- Spark ----------------------------------------------------------------------------------------------------
 
-    def recorded(self, epoch: int, records: list[int], sinks: tuple[str, ...], state: int | None) -> None:
+    def recorded(self, epoch: int, sink: str, records: list[int], state: int | None) -> None:
         """Spark wrote commits/N; ``state`` is the run that built the epoch's state, None without state."""
-        for sink in sinks:
-            for record in records:
-                row = self.rows.get((sink, record))
-                self._world.check(
-                    row is not None and row.epoch == epoch,
-                    "4",
-                    lambda sink=sink, record=record, row=row: (
-                        f"commits/{epoch} exists, record {record} in sink {sink} is {row}"
-                    ),
-                )
-                self._world.check(
-                    state is None or row is None or row.run == state,
-                    "8",
-                    lambda row=row: f"the state of epoch {epoch} is of run {state}, its output has {row}",
-                )
+        for record in records:
+            row = self.rows.get((sink, record))
+            self._world.check(
+                (row is not None and row.epoch == epoch) or (sink, record) in self.may_lose,
+                "4",
+                lambda record=record, row=row: f"commits/{epoch} exists, record {record} in sink {sink} is {row}",
+            )
+            self._world.check(
+                state is None or row is None or row.run == state or epoch in self.accepted,
+                "8",
+                lambda row=row: f"the state of epoch {epoch} is of run {state}, its output has {row}",
+            )
 
-    def at_the_end(self, records: list[int], sinks: tuple[str, ...], transactions: Mapping[str, Transaction]) -> None:
+    def at_the_end(self, wanted: Mapping[str, Iterable[int]], transactions: Mapping[str, Transaction]) -> None:
         """After healing and a run to the end."""
-        missing = [(s, r) for s in sinks for r in records if (s, r) not in self.rows]
+        missing = [place for s, of in wanted.items() for r in of if (place := (s, r)) not in self.rows]
+        missing = [place for place in missing if place not in self.may_lose]
         self._world.check(not missing, "nothing lost", lambda: f"missing: {missing}")
         left = [t.name for t in transactions.values() if t.state == "Ongoing"]
         self._world.check(not left, "5", lambda: f"still open: {left}")
+
+    def at_a_refusal(self) -> None:
+        """The job has stopped for a person, in a world without faults: what it had decided is finished all the same."""
+        newest = max(self.epochs, default=None)
+        handles = (
+            {handle_of(c) for c in self.epochs[newest].effective.values()} - {None} if newest is not None else set()
+        )
+        if handles & self.aborted_at.keys():
+            return  # a part is lost and cannot be written again: how to go on is for a person to say
+        left = sorted(h for h in handles if h is not None and h not in self.committed)
+        self._world.check(
+            not left, "decided rows", lambda: f"epoch {newest} is decided, and these are left open: {left}"
+        )

@@ -6,16 +6,19 @@ and asks whether what came out is right.
 
 from __future__ import annotations
 
+import contextlib
+import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from onceflow import errors
+from onceflow.errors import ConfigurationError, NotDeterministicError, OnceflowError, SourceDataLostError
 from tests.simulation import sim_driver
 from tests.simulation.sim_driver import Plan, Scene, wanted
+from tests.simulation.sim_operator import ACTS, command_in
 from tests.simulation.world import Chooser, Killed, RandomChooser, ScriptedChooser, Violation
 
-_HEALING_STARTS = 6
+_HEALING_STARTS = 12
 
 
 @dataclass
@@ -60,6 +63,12 @@ def run_seed(seed: int, *, traced: bool = False, focus: Sequence[str] = (), **fi
         remembers=rng.choice([12, 12, 1]),
         max_epoch=rng.choice([32766, 32766, 0, 1]),
     )
+    beside = random.Random(-1 - seed)  # what a run is about does not change what happens in it
+    plan = replace(plan, operator=beside.random() < 0.25)
+    if plan.operator and beside.random() < 0.3:
+        plan = replace(plan, remembers=1)
+    if plan.operator or fixed.get("operator"):
+        plan = replace(plan, moves=False)
     return run(replace(plan, **fixed), chooser, traced=traced)
 
 
@@ -106,6 +115,8 @@ def _with_faults(scene: Scene, *, scripted: bool) -> None:  # noqa: C901, PLR091
                 return
             if scene.started >= plan.most_starts:
                 return
+            if scene.job is not None:
+                _between_starts(scene)
             last = scene.start_driver()
         elif scripted:
             # The one that paused waits until a newer one has ended.
@@ -127,15 +138,75 @@ def _with_faults(scene: Scene, *, scripted: bool) -> None:  # noqa: C901, PLR091
                 scene.forget_something()
             if draw("late duplicate", [False] * 8 + [True]):
                 scene.duplicate_late()
+            if plan.operator and scene.journal.content and draw("operator", [False, False, True]):
+                _a_person_acts(scene)
             if scene.journal.content and draw("rot", [False] * plan.sound + [True]):
                 scene.rot()
         if living := world.living():
             world.resume(draw("who", living[::-1]))
 
 
+def _between_starts(scene: Scene) -> None:
+    """While the job is down somebody edits it, or makes a topic again."""
+    job, draw = scene.job, scene.world.chooser.draw
+    assert job is not None
+    if draw("is edited", [False, False, True]):
+        scene.world.say(f"the job is edited: {job.edit(draw)}, {job.outputs}")
+        scene.judge.somebody_came()
+    if not job.remade and draw("made again", [False, False, False, True]):
+        scene.world.say(f"{job.make_again(draw)} is deleted and made again")
+
+
+def _a_person_acts(scene: Scene) -> None:
+    """Somebody gives a command: what the last message said, or anything."""
+    draw = scene.world.chooser.draw
+    if scene.errors and draw("follow", [True, False]) and _obeyed(scene, scene.errors[-1]):
+        return
+    match draw("act", [*ACTS, "copy", "copy", "exchange"]):
+        case "copy":
+            if not scene.watch.older:
+                scene.copy = scene.take_copy()
+        case "exchange":
+            scene.exchange()
+        case command:
+            scene.start_operator(command)
+
+
+def _obeyed(scene: Scene, error: OnceflowError) -> bool:
+    """Do what a message says, or begin to; False when there is nothing that a person can do in this world."""
+    what = command_in(error)
+    if what is not None and (scene.plan.accepts or not isinstance(error, NotDeterministicError)):
+        scene.start_operator(what)
+        return True
+    if "--claim" in error.action and scene.watch.older:
+        if scene.world.chooser.draw("which advice", ["claim", "newest"]) == "claim":
+            scene.claims = True
+        else:
+            scene.put_newest_back()
+        return True
+    return False
+
+
+def _follow(scene: Scene, error: OnceflowError) -> bool:
+    """Do what a refusal says to its end; False when there is nothing that a person can do in this world."""
+    if scene.job is not None and scene.job.moved:
+        scene.job.take_back()
+        scene.judge.somebody_came()
+        return True
+    if not scene.plan.operator or not _obeyed(scene, error):
+        return False
+    for actor in scene.world.living():
+        while not actor.over:
+            scene.world.resume(actor)
+        if actor.error is not None and scene.world.violation is None:
+            detail = f"{type(error).__name__} says: {error.action}; and that ends with {actor.error!r}"
+            scene.world.violation = Violation("advice", detail)
+    return True
+
+
 def _to_the_end(scene: Scene) -> BaseException | None:
     """Start drivers until one reads the source to its end; the error that a person must look at, or None."""
-    world = scene.world
+    world, refusals = scene.world, 0
     for _ in range(_HEALING_STARTS):
         if world.violation is not None:
             return None
@@ -152,9 +223,15 @@ def _to_the_end(scene: Scene) -> BaseException | None:
             world.marks.add("read to the end")
             _guard(scene)
             return None
-        error = scene.errors[-1] if len(scene.errors) > before else actor.error
-        if not getattr(error, "retriable", True) and not isinstance(error, errors.TransactionLostError):
-            return _judge_refusal(scene, error)
+        error = scene.errors[-1] if len(scene.errors) > before else None
+        if error is not None and not error.retriable:
+            # Said once, it is tried once more: whoever says that a start alone does not help must be right.
+            refusals += 1
+            if refusals == 2:
+                if not _follow(scene, error):
+                    _guard_decided(scene)
+                    return error
+                refusals = 0
     world.violation = world.violation or Violation(
         "ends", f"no end after {_HEALING_STARTS} starts: {scene.errors[-1]!r}"
     )
@@ -175,26 +252,20 @@ def _sweep_once_more(scene: Scene) -> None:
         scene.world.violation = scene.world.violation or Violation("ends", f"the last start: {actor.error!r}")
 
 
+def _guard_decided(scene: Scene) -> None:
+    if scene.job is not None and isinstance(scene.errors[-1], SourceDataLostError | ConfigurationError):
+        with contextlib.suppress(Killed):
+            scene.watch.at_a_refusal()
+
+
 def _guard(scene: Scene) -> None:
     try:
-        scene.watch.at_the_end(wanted(range(scene.plan.records)), scene.plan.sinks, scene.broker.transactions)
+        records = wanted(range(scene.plan.records))
+        of_each = scene.job.wanted() if scene.job else dict.fromkeys(scene.plan.sinks, records)
+        scene.watch.at_the_end(of_each, scene.broker.transactions)
+        scene.judge.at_the_end()
     except Killed:
         return
-
-
-def _judge_refusal(scene: Scene, error: BaseException) -> BaseException:
-    """A job may stop for a person only when it cannot know better."""
-    watch = scene.watch
-    allowed = {
-        errors.OutcomeUnknownError: watch.lost_evidence,
-        errors.NotDeterministicError: not scene.plan.deterministic,
-        errors.CheckpointConflictError: watch.power_cuts > 0,
-        errors.CheckpointCorruptError: watch.rotten,
-    }
-    scene.world.marks.add(f"refused: {type(error).__name__}")
-    if not allowed.get(type(error), False) and scene.world.violation is None:
-        scene.world.violation = Violation("refusals", f"{type(error).__name__}: {error}")
-    return error
 
 
 def every_run(

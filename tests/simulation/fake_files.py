@@ -43,6 +43,15 @@ class Files:
         self.bytes_unsynced.clear()
         self.name_unsynced.clear()
 
+    def copy(self) -> dict[str, bytes]:
+        """What is there now."""
+        return dict(self.content)
+
+    def put_back(self, content: dict[str, bytes]) -> None:
+        """Another folder takes this one's place."""
+        self.content = dict(content)
+        self.settle()
+
     def numbers(self) -> list[int]:
         """Files that are called by a number, as Spark's are."""
         return sorted(int(n) for n in self.content if n.isdigit())

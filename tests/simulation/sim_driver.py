@@ -10,7 +10,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -19,27 +19,44 @@ from onceflow.checkpoint import journal as journal_module
 from onceflow.checkpoint.identity import JobIdentity
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.spark_checkpoint import SparkCheckpoint
-from onceflow.errors import OnceflowError, PreCommitError
+from onceflow.errors import EpochFailedError, FencedError, OnceflowError, PreCommitError
 from onceflow.kafka import oracle
+from onceflow.kafka.client import KafkaClient
+from onceflow.operator import aborting, inventory, resolution
 from onceflow.runtime import driver as driver_module
 from onceflow.runtime.driver import Driver
+from onceflow.runtime.failures import from_spark
+from onceflow.runtime.launch import _claimed_incarnation, refuse_rewound
+from onceflow.runtime.source_check import _require_same
 from onceflow.sink import kafka_committer as committer_module
 from onceflow.sink.kafka_committer import KafkaCommitter
 from onceflow.twophase.committable import Committable, Participant
 from onceflow.twophase.coordinator import Coordinator, Mode
-from onceflow.twophase.messages import Action, RunPlan
+from onceflow.twophase.messages import Action, Checked, RunFailed, RunPlan, Started
+from onceflow.twophase.records import Decide, History, Replay
 from onceflow.twophase.state import Input, State
 from onceflow.twophase.transactional_id import name_transaction
-from tests.simulation.checks import JOB, PREFIX, Row, Watch
-from tests.simulation.fake_broker import CONCURRENT, FakeBroker, FakeClient, fetch
+from tests.simulation.checks import JOB, PREFIX, TIMEOUT_S, Row, Watch
+from tests.simulation.edits import Job, from_text, in_positions, to_text
+from tests.simulation.fake_broker import CONCURRENT, FENCED, FakeBroker, FakeClient, fetch
 from tests.simulation.fake_files import FakeStore, Files
+from tests.simulation.judge import Judge
+from tests.simulation.sim_operator import act
 from tests.simulation.world import ASK, CHANGE, LOOK, SEND, Actor, Chooser, Events, Killed, World
-
-TIMEOUT_S = 60.0
 
 
 class SparkError(Exception):
-    """Spark's query ends: another one wrote the file that it was about to write."""
+    """Spark's query ends."""
+
+    @classmethod
+    def two_queries(cls, file: str) -> SparkError:
+        """Another query wrote the file that this one was about to write."""
+        return cls(f"[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log: {file} is there already")
+
+
+def as_the_job_says(error: Exception) -> OnceflowError:
+    """What the job raises for an error that ended its query."""
+    return from_spark(error) or EpochFailedError(f"the query ended: {error}")
 
 
 class TaskFailed(Exception):  # noqa: N818 - what Spark calls it
@@ -63,6 +80,11 @@ class Plan:
         sound: At one in so many moments the disk spoils a record of the journal.
         max_epoch: Producer epochs before a producer id rotates.
         most_starts: Drivers that are started before the faults end.
+        operator: A person is at work, too.
+        accepts: That person takes other state for that of the decided rows.
+        moves: Another run of a plan that is not deterministic moves rows between its tasks.
+        edits: The job is edited between its starts, and its source topics are deleted and made again.
+        slow: Seconds between two records of a task; tasks run beside each other.
     """
 
     epochs: int = 3
@@ -78,10 +100,28 @@ class Plan:
     sound: int = 150
     max_epoch: int = 32766
     most_starts: int = 6
+    operator: bool = False
+    accepts: bool = False
+    moves: bool = True
+    edits: bool = False
+    slow: float = 0.0
 
     @property
     def records(self) -> int:
         return 4 * self.epochs
+
+
+class Copy:
+    """A copy of the checkpoint.
+
+    Attributes:
+        step: When it was taken.
+        folders: journal/, offsets/ and commits/.
+    """
+
+    def __init__(self, step: int, *folders: dict[str, bytes]) -> None:
+        self.step = step
+        self.folders = folders
 
 
 def wanted(records: range) -> list[int]:
@@ -108,7 +148,14 @@ class Scene:
         self.zombies: list[Iterator[Any]] = []
         self.runs = 0
         self.started = 0
-        self.errors: list[BaseException] = []
+        self.errors: list[OnceflowError] = []
+        self.acts = 0
+        self.job = Job(chooser.draw) if plan.edits else None
+        self.copy: Copy | None = None
+        self.newest: Copy | None = None
+        self.claims = False
+        self.marks: dict[str, str] = {}
+        self.judge = Judge(self)
         self.world.on_wait = self._time_passes
         self.world.on_power_cut = self._power_cut
         self.world.on_slow = lambda slow: setattr(self.broker, "slow", slow)
@@ -127,18 +174,16 @@ class Scene:
             self.world.marks.add("transactions expired")
 
     def _power_cut(self) -> None:
-        self.watch.power_cuts += 1
         self.zombies.clear()
-        for files in (self.journal, self.offsets, self.commits):
+        for folder, files in (("journal", self.journal), ("offsets", self.offsets), ("commits", self.commits)):
             for name in files.unsynced:
                 if self.world.chooser.draw("lost to the power cut", [True, False]):
                     self.world.say(f"    the power cut takes {name}")
                     self.world.marks.add("the power cut took a file")
+                    self.watch.taken.add(folder)
                     files.lose(name)
             files.settle()
-        if not self.watch.rotten:
-            left = sorted(self.journal.content.items())
-            self.watch.read_again((int(n[:-5]), journal_module.decode(d, int(n[:-5])).record) for n, d in left)
+        self._read_books()
 
     def step_zombie(self) -> None:
         """A task of a dead driver, or an attempt that was given up, goes on by one request."""
@@ -196,20 +241,133 @@ class Scene:
         return actor
 
     def _run(self, actor: Actor) -> None:
+        driver = None
         try:
             driver = SimDriver(self, actor)
             driver.start()
-            Query(self, driver).run()
+            (EditedQuery if self.job else Query)(self, driver).run()
         except (OnceflowError, SparkError) as error:
-            self.errors.append(error)
+            if isinstance(error, SparkError) and driver is not None:
+                driver.failed_at = self.world.steps
+            self._ended(actor, driver, as_the_job_says(error))
             raise
+        except Exception as error:
+            bug = f"{actor.name} ends with {error!r}"
+            self.world.check(False, "ends", lambda: bug)
 
-    def store(self, folder: str, files: Files, created: Callable[[str, bytes], None] = lambda _, __: None) -> FakeStore:
+    def start_operator(self, what: str) -> Actor:
+        """A person gives a command."""
+        self.acts += 1
+        actor = self.world.spawn(f"operator-{self.acts}", lambda actor: self._operate(actor, what))
+        self.watch.began[actor.name] = self.world.steps
+        return actor
+
+    def _operate(self, actor: Actor, what: str) -> None:
+        try:
+            act(self, actor, what)
+        except OnceflowError as error:
+            said, mine = f"{actor.name}: {error}", self.watch.incarnations.get(actor.name, 0)
+            if isinstance(error, FencedError):
+                self.world.check(0 < mine < self.watch.newest, "refusals", lambda: said)
+            raise
+        except Exception as error:
+            bug = f"{actor.name} ends with {error!r}"
+            self.world.check(False, "ends", lambda: bug)
+
+    # -- copies of the checkpoint -------------------------------------------------------------------------------------
+
+    def take_copy(self) -> Copy:
+        """The whole checkpoint, at one moment."""
+        return Copy(self.world.steps, *(files.copy() for files in (self.journal, self.offsets, self.commits)))
+
+    def put_back(self, copy: Copy) -> None:
+        """A person ends all drivers and puts a copy in the checkpoint's place."""
+        for actor in self.world.actors:
+            actor.killed = True
+        self.world.bury()
+        self.world.land_all()
+        self.world.say(f"    the copy of step {copy.step} is put back")
+        for files, content in zip((self.journal, self.offsets, self.commits), copy.folders, strict=True):
+            files.put_back(content)
+        self._read_books()
+        self.judge.somebody_came()
+
+    def exchange(self) -> None:
+        """An older copy comes in the place of the checkpoint, which is set aside."""
+        if self.copy is not None and not self.watch.older:
+            newest, copy = self.take_copy(), self.copy
+            self.put_back(copy)
+            self.newest, self.watch.older = newest, True
+            self.world.marks.add("operator: an older copy")
+
+    def put_newest_back(self) -> None:
+        """What was set aside is the checkpoint again."""
+        if self.newest is not None:
+            self.put_back(self.newest)
+            self.newest, self.watch.older = None, False
+            self.world.marks.add("operator: the newest copy")
+
+    def claimed(self) -> None:
+        """A start with --claim is in the journal: what is here now is the checkpoint."""
+        self.claims = False
+        if self.watch.older and self.copy is not None:
+            self.watch.claimed(self.copy.step)
+            self.world.marks.add("operator: --claim")
+        self.newest = None
+        self.judge.somebody_came()
+
+    def _read_books(self) -> None:
+        """The books are what is on the disk; with a spoiled record in it they stay as they were."""
+        try:
+            left = [
+                (int(n[:-5]), journal_module.decode(d, int(n[:-5]))) for n, d in sorted(self.journal.content.items())
+            ]
+        except ValueError:
+            return
+        self.watch.rotten = False
+        self.watch.read_again((place, entry.record) for place, entry in left)
+
+    # -- what a process is given ------------------------------------------------------------------------------------
+
+    def client(self, actor: Actor) -> FakeClient:
+        """A process's connection to the cluster."""
+        return FakeClient(self.broker, self.network, actor.name, lambda: self.world.sleep(0.1))
+
+    def committers(self, client: FakeClient) -> dict[str, SimCommitter]:
+        """The job's, over a connection."""
+        return {
+            sink: SimCommitter(client, sink, f"out-{sink}", PREFIX, JOB, int(TIMEOUT_S * 1000), self.marks)
+            for sink in self.sinks
+        }
+
+    @property
+    def sinks(self) -> tuple[str, ...]:
+        """The sinks of the job as it is now."""
+        return self.plan.sinks if self.job is None else self.job.sinks
+
+    def checkpoint(self) -> SimCheckpoint:
+        """Spark's side of the checkpoint, for one process."""
+        return SimCheckpoint(self)
+
+    def _ended(self, actor: Actor, driver: SimDriver | None, error: OnceflowError) -> None:
+        self.errors.append(error)
+        self.judge.ended(actor, driver, error)
+
+    def store(
+        self,
+        folder: str,
+        files: Files,
+        created: Callable[[str, bytes], None] = lambda _, __: None,
+        unanswered: Callable[[], None] = lambda: None,
+    ) -> FakeStore:
         """One process's access to a folder."""
 
         def carry(what: str, effect: Callable[[], Any]) -> Any:
             options = CHANGE if what.startswith(("create", "replace", "remove")) else LOOK
-            return self.world.request(what, effect, options)
+            answer = self.world.request(what, effect, options)
+            if answer is None:
+                unanswered()
+            return answer
 
         return FakeStore(folder, files, carry, created)
 
@@ -223,22 +381,24 @@ class Scene:
         entry = journal_module.decode(data, place)
         self.world.say(f"    journal {place}: {entry.record}")
         self.watch.appended(place, entry.record)
+        if self.job is not None and isinstance(entry.record, Decide | Replay):
+            self.job.planned = self.job.outputs
 
     # -- the source and the plan --------------------------------------------------------------------------------------
 
-    def rows(self, epoch: int, records: range, salt: int, incarnation: int) -> dict[Participant, list[Row]]:
+    def rows(
+        self, epoch: int, sinks: tuple[str, ...], read: Reading, salt: int, incarnation: int
+    ) -> dict[Participant, list[Row]]:
         """What one run of the plan gives for each sink and shard; other runs than those of salt 0 give other rows."""
-        turn = salt + incarnation * self.plan.renumbers
-        out: dict[Participant, list[Row]] = {
-            Participant((sink, n)): [] for sink in self.plan.sinks for n in range(self.plan.shards)
-        }
-        for sink, n in out:
-            for record in wanted(records):
+        turn = salt * self.plan.moves + incarnation * self.plan.renumbers
+        out: dict[Participant, list[Row]] = {}
+        for sink in sinks:
+            records = read(sink)
+            for n in range(self.plan.shards):
                 # The seventh and eighth record leave a shard empty; other runs of a plan that is not deterministic
                 # also move rows between shards.
-                shard = (turn if record in (6, 7) else record // 2 + turn) % self.plan.shards
-                if shard == n:
-                    out[Participant((sink, n))].append(Row(record, epoch, sink, n, salt))
+                mine = [r for r in records if (turn if r in (6, 7) else r // 2 + turn) % self.plan.shards == n]
+                out[Participant((sink, n))] = [Row(record, epoch, sink, n, salt) for record in mine]
         return out
 
 
@@ -271,10 +431,21 @@ class _Now:
 
 
 class SimCommitter(KafkaCommitter):
-    """The real one, without a mark outside the checkpoint."""
+    """The real one; its mark is always written, and at once.
+
+    Args:
+        marks: The marks outside of the checkpoint, by group.
+    """
+
+    def __init__(self, *args: Any) -> None:
+        *args, self._marks = args
+        super().__init__(*args)
+
+    def read_mark(self) -> str | None:
+        return self._marks.get(self._mark_group())
 
     def write_mark(self, mark: str) -> None:
-        """Marks are tested elsewhere."""
+        self._marks[self._mark_group()] = mark
 
 
 class SimCheckpoint(SparkCheckpoint):
@@ -298,20 +469,31 @@ class SimDriver(Driver):
     def __init__(self, scene: Scene, actor: Actor) -> None:
         self.scene = scene
         self.actor = actor
-        client = FakeClient(scene.broker, scene.network, actor.name, lambda: scene.world.sleep(0.1))
-        committers = {
-            sink: SimCommitter(client, sink, f"out-{sink}", PREFIX, JOB, int(TIMEOUT_S * 1000))  # type: ignore[arg-type]
-            for sink in scene.plan.sinks
-        }
-        sinks = [SimpleNamespace(name=sink, writer_factory=lambda: None) for sink in scene.plan.sinks]
+        committers = scene.committers(scene.client(actor))
+        self.sinks = scene.sinks
+        sinks = [SimpleNamespace(name=sink, writer_factory=lambda: None) for sink in self.sinks]
         identity = JobIdentity(JOB, "checkpoint", FakeClient.cluster_id, PREFIX)
-        journal = Journal(scene.store("journal", scene.journal, scene.created), retain=scene.plan.retain)
-        super().__init__(identity, journal, SimCheckpoint(scene), sinks, committers, "checkpoint")  # type: ignore[arg-type]
+        records = scene.store("journal", scene.journal, scene.created, self._got_no_answer)
+        journal = Journal(records, retain=scene.plan.retain)
+        checkpoint = scene.checkpoint()
+        above = 0
+        if scene.claims:
+            above = _claimed_incarnation(committers.values())
+        elif scene.plan.operator:
+            refuse_rewound(committers.values(), Journal(records), checkpoint, "checkpoint")
+        topics = check_plan(scene.job, Journal(records).history()[0]) if scene.job else ()
+        super().__init__(identity, journal, checkpoint, sinks, committers, "checkpoint", topics, above)  # type: ignore[arg-type]
         self._coordinator = WatchedCoordinator(committers)
         self._coordinator.world = scene.world
         self._threads = _Now()  # type: ignore[assignment]
         self._give_up = Events(scene.world)  # type: ignore[assignment]
         self.state: int | None = None
+        self.ran_from = 0.0
+        self.failed_at = self.blind_at = -1
+
+    def _got_no_answer(self) -> None:
+        """From here on it cannot be held to know what is in the journal."""
+        self.blind_at = self.scene.world.steps
 
     def _perform(self, action: Action) -> Any:
         scene, memory = self.scene, self._coordinator.memory
@@ -319,11 +501,17 @@ class SimDriver(Driver):
             scene.watch.incarnations[self.actor.name] = self.incarnation
         finishing = self._coordinator.state is State.FINISHING or memory.mode is Mode.ROLL_FORWARD
         (scene.watch.rolling.add if finishing else scene.watch.rolling.discard)(self.actor.name)
-        return super()._perform(action)
-
-    def _append_start(self, action: Any) -> Any:
-        event = super()._append_start(action)
-        self.scene.watch.incarnations[self.actor.name] = event.history.incarnation
+        try:
+            event = super()._perform(action)
+        except Exception:
+            self.failed_at = scene.world.steps
+            raise
+        if isinstance(event, Started):
+            scene.watch.incarnations[self.actor.name] = event.history.incarnation
+            if scene.claims:
+                scene.claimed()
+        if isinstance(event, RunFailed) or (isinstance(event, Checked) and event.problem is not None):
+            self.failed_at = scene.world.steps
         return event
 
     def __call__(self, batch: Any, epoch: int) -> None:
@@ -335,11 +523,12 @@ class SimDriver(Driver):
     def _collect(self, action: RunPlan) -> list[Committable]:
         scene = self.scene
         scene.runs += 1
+        self.ran_from = scene.world.now
         salt = 0 if scene.plan.deterministic else scene.world.chooser.draw("salt", [scene.runs, scene.runs, 0])
         if self.state is None:
             self.state = salt  # the first run of a call builds the state
-        records: Any = self._plan
-        rows = scene.rows(action.epoch, records, salt, self.incarnation)
+        read: Any = self._plan
+        rows = scene.rows(action.epoch, self.sinks, read, salt, self.incarnation)
         done: dict[Participant, Committable] = {}
         tasks = {p: self._task(p, action, 0, rows[p], p in action.silent or not action.write) for p in rows}
         attempts = dict.fromkeys(tasks, 0)
@@ -359,7 +548,7 @@ class SimDriver(Driver):
                 except TaskFailed as error:
                     attempts[who] += 1
                     if attempts[who] > 2:
-                        raise PreCommitError(str(error)) from error
+                        raise PreCommitError(f"transaction of {who} could not be pre-committed: {error}") from error
                     tasks[who] = self._task(who, action, attempts[who], rows[who], who in action.silent)
         except BaseException as error:
             if not isinstance(error, Killed) or scene.world.chooser.draw("workers survive", [True, False]):
@@ -382,9 +571,13 @@ class SimDriver(Driver):
         code, pid, epoch = yield from self._ask(lambda: broker.init(name, TIMEOUT_S), f"init {name}")
         if code:
             raise TaskFailed(f"init {name}: {code}")
+        began = self.scene.world.now
         partitions, witness = set(), {}
-        for row in rows:
+        for n, row in enumerate(rows):
             partition = (f"out-{sink}", row.record % 2)
+            if self.scene.plan.slow:
+                self.scene.world.now = max(self.scene.world.now, began + self.scene.plan.slow * n)
+                broker.expire()
             code, offset = yield from self._ask(
                 lambda row=row, partition=partition: broker.produce(name, pid, epoch, partition, row),
                 f"write {name} {row}",
@@ -392,7 +585,8 @@ class SimDriver(Driver):
             if code:
                 if self.ignores_delivery_errors:
                     continue
-                raise TaskFailed(f"write {name}: {code}")
+                fatal = f"KafkaError{{FATAL,code=_FENCED,val=-144,str={code}}}" if code == FENCED else code
+                raise TaskFailed(f"write {name}: {fatal}")
             partitions.add(partition)
             witness = {"topic": partition[0], "partition": partition[1], "offset": offset}
         return Committable(
@@ -429,66 +623,160 @@ class SimDriver(Driver):
             self.scene.broker.complete_all()
 
 
-@dataclass
-class Query:
-    """Spark's query: plans an epoch, calls ``foreachBatch``, records it, and plans the next."""
+Reading = Callable[[str], list[int]]
+"""What an epoch's plan reads for a sink: the DataFrame that Spark hands to ``foreachBatch``."""
 
-    scene: Scene
-    driver: SimDriver
-    records: range = field(default_factory=lambda: range(0))
+
+class Query:
+    """Spark's query: plans an epoch, calls ``foreachBatch``, records it, and plans the next.
+
+    Args:
+        scene: Where it runs.
+        driver: What it calls.
+    """
+
+    def __init__(self, scene: Scene, driver: SimDriver) -> None:
+        self.scene = scene
+        self.driver = driver
+        self.records = range(0)
 
     def run(self) -> None:
         """Until the source is read to its end."""
         epoch = self._first()
         while epoch is not None:
-            self.driver(self.records, epoch)
+            self.driver(self.read, epoch)
             self._record(epoch)
-            epoch = self._plan(epoch + 1, self.records.stop)
+            epoch = self._next(epoch + 1)
+
+    def read(self, _sink: str) -> list[int]:
+        """What the present epoch's plan gives for a sink."""
+        return wanted(self.records)
 
     def _first(self) -> int | None:
-        scene = self.scene
-        offsets, commits = scene.offsets.numbers(), scene.commits.numbers()
+        offsets, commits = self.scene.offsets.numbers(), self.scene.commits.numbers()
         if not offsets:
-            return self._plan(0, 0)
+            return self._next(0)
         newest = offsets[-1]
-        first, last = map(int, scene.offsets.content[str(newest)].decode().split("-"))
-        self.records = range(first, last)
-        if commits and commits[-1] == newest:
-            return self._plan(newest + 1, last)
-        return newest
+        self._go_on(newest)
+        return self._next(newest + 1) if commits and commits[-1] == newest else newest
 
-    def _plan(self, epoch: int, first: int) -> int | None:
-        scene = self.scene
-        if first >= scene.plan.records:
+    def _go_on(self, epoch: int) -> None:
+        """The epoch that was planned last."""
+        self.records = range(*map(int, self.scene.offsets.content[str(epoch)].decode().split("-")))
+
+    def _next(self, epoch: int) -> int | None:
+        """Plan an epoch; None when the source is read to its end."""
+        if self._is_at_the_end():
             return None
-        scene.world.point(f"plan {epoch}")
-        size = scene.world.chooser.draw("size", [4, 4, 2, 3])
-        self.records = range(first, min(first + size, scene.plan.records))
-        if str(epoch) in scene.offsets.content:
-            raise SparkError(f"offsets/{epoch} is there already")
-        scene.offsets.put(str(epoch), f"{self.records.start}-{self.records.stop}".encode())
-        scene.world.say(f"    offsets/{epoch} = {self.records}")
-        scene.world.point(f"offsets/{epoch} is written")
+        self.scene.world.point(f"plan {epoch}")
+        text = self._plan()
+        if str(epoch) in self.scene.offsets.content:
+            raise SparkError.two_queries(f"offsets/{epoch}")
+        self.scene.offsets.put(str(epoch), text.encode())
+        self.scene.world.say(f"    offsets/{epoch} = {text!r}")
+        self.scene.world.point(f"offsets/{epoch} is written")
         return epoch
+
+    def _is_at_the_end(self) -> bool:
+        return self.records.stop >= self.scene.plan.records
+
+    def _plan(self) -> str:
+        first = self.records.stop
+        size = self.scene.world.chooser.draw("size", [4, 4, 2, 3])
+        self.records = range(first, min(first + size, self.scene.plan.records))
+        return f"{self.records.start}-{self.records.stop}"
 
     def _record(self, epoch: int) -> None:
         scene = self.scene
         scene.world.point(f"foreachBatch({epoch}) returned")
         if str(epoch) in scene.commits.content:
-            raise SparkError(f"commits/{epoch} is there already")
+            raise SparkError.two_queries(f"commits/{epoch}")
         scene.commits.put(str(epoch), b"v1")
         scene.world.say(f"    commits/{epoch}")
-        scene.watch.recorded(
-            epoch, wanted(self.records), scene.plan.sinks, self.driver.state if scene.plan.stateful else None
-        )
+        for sink in self.driver.sinks:
+            try:
+                records = self.read(sink)
+            except SparkError:  # the topic is gone; what was decided is looked at when the job ends
+                continue
+            scene.watch.recorded(epoch, sink, records, self.driver.state if scene.plan.stateful else None)
         scene.world.point(f"commits/{epoch} is written")
+
+
+class EditedQuery(Query):
+    """The query of a job whose outputs have sources of their own: positions are found by their line's number."""
+
+    def __init__(self, scene: Scene, driver: SimDriver) -> None:
+        super().__init__(scene, driver)
+        assert scene.job is not None
+        self.job = scene.job
+        self.outputs = in_positions(self.job.outputs)
+        self.begins = self.ends = [0] * len(self.outputs)
+
+    def read(self, sink: str) -> list[int]:
+        found: list[int] = []
+        for output, first, last in zip(self.outputs, self.begins, self.ends, strict=True):
+            if output.sink == sink:
+                records = self.job.read(output, first, last)
+                if records is None:
+                    where = f"[{first}, {last}) for topic partition {output.reads.topic}-0"
+                    raise SparkError(f"Could not read records in offset {where}")
+                found += records
+        return found
+
+    def _go_on(self, epoch: int) -> None:
+        self.ends = self._positions(epoch)
+        self.begins = self._positions(epoch - 1) if str(epoch - 1) in self.scene.offsets.content else self.begins
+
+    def _positions(self, epoch: int) -> list[int]:
+        lines = list(from_text(self.scene.offsets.content[str(epoch)].decode()))
+        if len(lines) != len(self.outputs):
+            raise SparkError(
+                f"There are [{len(lines)}] sources in the checkpoint offsets and now there are "
+                f"[{len(self.outputs)}] sources requested by the query. Cannot continue."
+            )
+        for (topic, _), output in zip(lines, self.outputs, strict=True):
+            if topic != output.reads.topic:
+                raise SparkError(f"Partitions Set({topic}-0) have been deleted")
+        return [at for _, at in lines]
+
+    def _latest(self) -> list[int]:
+        return [self.job.topics[output.reads].size for output in self.outputs]
+
+    def _is_at_the_end(self) -> bool:
+        return self._latest() == self.ends
+
+    def _plan(self) -> str:
+        for output, at, latest in zip(self.outputs, self.ends, self._latest(), strict=True):
+            if latest < at:
+                raise SparkError(f"Partition {output.reads.topic}-0 offset was changed from {at} to {latest}")
+        self.begins, latest = self.ends, self._latest()
+        self.ends = [min(at + o.limit, end) for o, at, end in zip(self.outputs, self.ends, latest, strict=True)]
+        self.job.planned = tuple(self.outputs)
+        return to_text(self.outputs, self.ends)
+
+
+def check_plan(job: Job, history: History) -> tuple[tuple[str, str], ...]:
+    """What the product compares at a start, before the driver's own: so far the topics' ids, by name, nothing else."""
+    found = {output.reads.topic: job.topics[output.reads].id for output in job.outputs}
+    _require_same(dict(history.topics), found)
+    return tuple(sorted(found.items()))
+
+
+_LOGGERS = ("onceflow.runtime.driver", "onceflow.runtime.launch", "onceflow.sink.kafka_committer")
 
 
 @contextlib.contextmanager
 def simulated() -> Iterator[None]:
     """The real modules, with the world's clock, a fake fetch, and no log."""
-    clock = SimpleNamespace(monotonic=lambda: CLOCK[0].now, sleep=lambda s: CLOCK[0].sleep(s))  # noqa: PLW0108
-    loggers = [logging.getLogger(name) for name in ("onceflow.runtime.driver", "onceflow.sink.kafka_committer")]
+
+    def sleep(seconds: float = 0.1) -> None:
+        CLOCK[0].sleep(seconds)
+
+    def now() -> float:
+        return float(CLOCK[0].now)
+
+    clock = SimpleNamespace(monotonic=now, time=now, sleep=sleep)
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
     levels = [logger.level for logger in loggers]
     decode, decoded = journal_module.decode, {}
 
@@ -503,6 +791,10 @@ def simulated() -> Iterator[None]:
     with (
         mock.patch.object(driver_module, "time", clock),
         mock.patch.object(committer_module, "time", clock),
+        mock.patch.object(aborting, "time", clock),
+        mock.patch.object(resolution, "time", clock),
+        mock.patch.object(inventory, "time", clock),
+        mock.patch.object(KafkaClient, "wait_a_little", sleep),
         mock.patch.object(oracle, "_fetch", fetch),
         mock.patch.object(journal_module, "decode", decode_once),
     ):

@@ -185,6 +185,7 @@ class World:
         self.healing = False
         self.down_until = 0.0
         self.down_for = ""
+        self.was_down = False
         self._scripted = scripted
         self._main = _thread.allocate_lock()
         self._main.acquire()
@@ -242,6 +243,7 @@ class World:
                 self.on_wait(fault == ONE)
                 return effect()
             case "down":
+                self.was_down = True
                 self.down_for = self.chooser.draw("down for", ["describe", "", "", "fetch", "commit"])
                 self.down_until = self.now + self.chooser.draw("down until", [64.0, 1.0, 20.0, 70.0, 300.0])
                 return None
@@ -333,6 +335,10 @@ class World:
         self.late = []
         self.on_power_cut()
 
+    def land_all(self) -> None:
+        """What was late has arrived."""
+        self._land(10**9)
+
     def living(self) -> list[Actor]:
         """The actors that are neither over nor killed."""
         return [a for a in self.actors if not a.over and not a.killed]
@@ -382,7 +388,7 @@ class World:
         self.healing = True
         self.down_until = 0.0
         if self.violation is None:
-            self._land(10**9)
+            self.land_all()
 
 
 @dataclass

@@ -1,0 +1,101 @@
+"""What a driver's end is worth: each error is judged when it ends a driver, and once more when the job is done.
+
+Must not know: how the rules come to an error. It asks what the world has seen: whether a newer start is in the journal,
+whether evidence was lost, whether the power was cut; and it takes an error's word for what a supervisor does next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from onceflow import errors
+from onceflow.errors import OnceflowError
+from tests.simulation.checks import TIMEOUT_S, Watch
+
+if TYPE_CHECKING:
+    from tests.simulation.sim_driver import Scene, SimDriver
+    from tests.simulation.world import Actor
+
+_BY_LUCK = (errors.NotDeterministicError, errors.EpochTooLongError, errors.CheckpointCorruptError)
+"""A plan may give the same rows by chance, an epoch be slow once, and a running driver purge a spoiled record."""
+
+
+class Judge:
+    """Judges the ends of a scene's drivers.
+
+    Args:
+        scene: What it is about.
+    """
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self.refused: list[OnceflowError] = []
+
+    def ended(self, actor: Actor, driver: SimDriver | None, error: OnceflowError) -> None:
+        """A driver ended with this error.
+
+        Args:
+            actor: Its process.
+            driver: The driver, None when the process ended before it had one.
+            error: The error as the job raises it.
+        """
+        world, watch = self._scene.world, self._scene.watch
+        name = type(error).__name__
+        mine = watch.incarnations.get(actor.name, 0)
+        if isinstance(error, errors.FencedError):
+            world.check(
+                0 < mine < watch.newest, "refusals", lambda: f"{actor.name} says {name}, nobody started: {error}"
+            )
+            return
+        if error.retriable:
+            fenced = driver is not None and mine > 0 and driver.failed_at > watch.overtaken_at(mine)
+            knew = driver is not None and driver.blind_at < driver.failed_at
+            world.check(
+                not (fenced and knew),
+                "advice",
+                lambda: (
+                    f"{actor.name}, which start {watch.newest} had taken over from, says to start it again: {error!r}"
+                ),
+            )
+            return
+        world.marks.add(f"refused: {name}")
+        justified = _JUSTIFIED.get(type(error), lambda *_: False)
+        world.check(
+            justified(self._scene, watch, driver), "refusals", lambda: f"{actor.name} ends with {name}: {error}"
+        )
+        self.refused.append(error)
+
+    def somebody_came(self) -> None:
+        """A person, or something from outside, has changed what was refused."""
+        self.refused.clear()
+
+    def at_the_end(self) -> None:
+        """The job came to its end: whatever said before that it needs a person did need one."""
+        for error in self.refused:
+            self._scene.world.check(
+                isinstance(error, _BY_LUCK),
+                "advice",
+                lambda error=error: (
+                    f"said that a start alone does not help, and it did: {type(error).__name__}: {error}"
+                ),
+            )
+
+
+def _took_too_long(scene: Scene, _: Watch, driver: SimDriver | None) -> bool:
+    return driver is not None and scene.world.now - driver.ran_from >= 0.8 * TIMEOUT_S
+
+
+_JUSTIFIED: Mapping[type, Callable[[Scene, Watch, SimDriver | None], bool]] = {
+    errors.OutcomeUnknownError: lambda scene, watch, _: watch.lost_evidence or scene.world.was_down,
+    errors.TransactionLostError: lambda scene, watch, _: bool(watch.aborted_at),
+    errors.NotDeterministicError: lambda scene, _, __: (
+        not scene.plan.deterministic or (scene.job is not None and len(scene.job.filters) > 1)
+    ),
+    errors.SourceDataLostError: lambda scene, _, __: scene.job is not None and bool(scene.job.remade),
+    errors.ConfigurationError: lambda scene, _, __: scene.job is not None and scene.job.moved,
+    errors.CheckpointConflictError: lambda _, watch, __: "commits" in watch.taken or watch.older,
+    errors.CheckpointCorruptError: lambda _, watch, __: watch.rotten,
+    errors.EpochTooLongError: _took_too_long,
+}
+"""When a job may stop for a person: only where it cannot know better."""

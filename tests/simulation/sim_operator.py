@@ -1,0 +1,91 @@
+"""A person in the simulated world: the real functions behind ``onceflow txn``, at any moment, also while drivers run.
+
+Must not know: what is true. A person guesses what nothing proves; the world keeps what was said, and what it may cost.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from onceflow.checkpoint.identity import JobIdentity
+from onceflow.checkpoint.journal import Journal
+from onceflow.errors import ConfigurationError, OnceflowError
+from onceflow.operator.aborting import abort
+from onceflow.operator.access import Cluster, Operator
+from onceflow.operator.resolution import resolve, undone_epoch
+from onceflow.twophase.messages import Outcome
+from onceflow.twophase.records import Choice, History
+from tests.simulation.checks import JOB, PREFIX
+from tests.simulation.fake_broker import FakeClient
+
+if TYPE_CHECKING:
+    from tests.simulation.sim_driver import Scene
+    from tests.simulation.world import Actor
+
+ACTS = ("resolve", "abort", "abort --claim")
+
+
+class SimOperator(Operator):
+    """The real one's methods over the world's checkpoint and cluster.
+
+    Args:
+        scene: The world.
+        actor: The process of the command.
+    """
+
+    def __init__(self, scene: Scene, actor: Actor) -> None:
+        self._scene = scene
+        self._actor = actor
+        self._sinks = []
+        self.uri = "checkpoint"
+        self.checkpoint = scene.checkpoint()
+        self.journal = Journal(scene.store("journal", scene.journal, scene.created), retain=scene.plan.retain)
+        client = scene.client(actor)
+        self.identity = JobIdentity(JOB, self.uri, FakeClient.cluster_id, PREFIX)
+        self.committers = dict(scene.committers(client))
+        topics = {committer.topic for committer in scene.committers(client).values()}
+        self.clusters = {client.cluster_id: Cluster(client, set(self.committers), topics)}  # type: ignore[arg-type]
+
+    def start(self) -> History:
+        """The real one; the world learns whose start it is."""
+        history = super().start()
+        self._scene.watch.incarnations[self._actor.name] = history.incarnation
+        return history
+
+
+def act(scene: Scene, actor: Actor, what: str) -> None:
+    """One command, start to end.
+
+    Raises:
+        OnceflowError: It was refused, or failed.
+    """
+    operator = SimOperator(scene, actor)
+    scene.world.say(f"$ onceflow txn {what}")
+    match what.split():
+        case ["abort", *claim]:
+            abort(operator, None, claim=bool(claim))
+        case ["resolve", *epoch]:
+            _resolve(scene, operator, int(epoch[0]) if epoch else None)
+    scene.world.marks.add(f"operator: {what.rstrip(' 0123456789')}")
+
+
+def command_in(error: OnceflowError) -> str | None:
+    """The command of ``onceflow txn`` that a message names, or None."""
+    found = re.search(r"`onceflow txn (resolve) <job file> (\d+)`", error.action)
+    return None if found is None else " ".join(found.groups())
+
+
+def _resolve(scene: Scene, operator: Operator, epoch: int | None) -> None:
+    """Look what is known, and choose what fits; a person who cannot know guesses."""
+    undone = undone_epoch(operator, epoch)
+    if undone is None:
+        raise ConfigurationError("nothing is undone")
+    found = {part.evidence.outcome for part in undone.parts if part.choice is None}
+    choices: list[Choice] = ["write-again", "count-as-written"]
+    if scene.plan.accepts and (Outcome.UNKNOWN not in found or scene.world.chooser.draw("accept", [False, True])):
+        choices = ["accept-state"]
+    choice = scene.world.chooser.draw("choice", choices)
+    resolve(operator, undone.epoch, choice, who="op", why="looked")
+    scene.world.marks.add(f"operator: {choice}")
+    scene.judge.somebody_came()
