@@ -21,6 +21,7 @@ from onceflow.runtime.launch import OURS, refuse_rewound
 from onceflow.settings import Checkpointing
 from onceflow.sink.contract import Committer, Sink
 from onceflow.sink.kafka_committer import KafkaCommitter
+from onceflow.testing import crash
 from onceflow.twophase.records import DecidedEpoch, History, HistoryError
 from onceflow.twophase.transactional_id import TransactionalId, parse_transactional_id
 
@@ -118,6 +119,7 @@ class Operator:
         """Append a start: ends the power of every driver that runs on this checkpoint. Read before you act."""
         before, _ = self.journal.history()
         history = self.journal.start(before.topics)
+        crash.reach("O1", history.incarnation)
         epoch = history.decided.epoch if history.decided is not None else -1
         mark = Mark(history.incarnation, self.journal.start_nonce, epoch).dumps()
         for committer in self.committers.values():
