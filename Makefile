@@ -9,7 +9,7 @@ SETUP := $(VENV)/.ready
 .DEFAULT_GOAL := help
 SEED ?=
 SEEDS ?=
-.PHONY: help setup jars demo test test-fast simulate bench bench-page peer-expiry lint types format diagram lock clean
+.PHONY: help setup jars demo test test-fast faults simulate bench bench-page peer-expiry lint types format diagram lock clean
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ test: jars lint types ## Everything that CI runs
 
 test-fast: $(SETUP) ## Tests without Spark and without a broker
 	@$(BIN)/python -m pytest -n 2 -m "not spark and not kafka" $(ARGS)
+
+faults: jars ## Further faults on a real broker and real Spark, which `make test` leaves out
+	@$(BIN)/python -m pytest -n 2 --dist loadfile -m faults $(ARGS)
 
 simulate: $(SETUP) ## The rules in a world of faults; SEEDS=100000 for more, SEED=7 to replay one with its trace
 	@PYTHONPATH=src:. $(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),10000))

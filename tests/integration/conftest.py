@@ -15,6 +15,16 @@ from onceflow.jars import spark_jars
 from onceflow.kafka.cluster import KafkaCluster
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is marked ``faults``, unless ``-m`` speaks of it: a default run stays short."""
+    if "faults" in config.option.markexpr:
+        return
+    left_out = [item for item in items if item.get_closest_marker("faults")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
 @pytest.fixture(scope="session")
 def broker() -> Iterator[DevCluster]:
     """A real broker; ``broker.bootstrap_servers`` is its address. Tests use topics of their own."""

@@ -21,6 +21,7 @@ from onceflow.kafka.transactions import Handle
 from onceflow.operator.access import Operator
 from onceflow.operator.inventory import OPEN_STATES, OwnTransaction, Standing, own_transactions
 from onceflow.sink.kafka_committer import ONGOING
+from onceflow.testing import crash
 
 _ENDED_WITHIN_S = 10.0
 
@@ -82,6 +83,7 @@ def abort(operator: Operator, ids: Sequence[str] | None, *, claim: bool) -> Abor
     codes: dict[Handle, int] = {}
     for cluster_id, cluster in operator.clusters.items():
         codes |= transactions.abort(cluster.client, [t.handle for t in chosen if t.cluster_id == cluster_id])
+    crash.reach("O3", started or 0)
     left = _still_open(operator, chosen)
     return AbortReport(
         started,

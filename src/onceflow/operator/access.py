@@ -20,6 +20,7 @@ from onceflow.runtime.launch import OURS, refuse_rewound
 from onceflow.settings import Checkpointing
 from onceflow.sink.contract import Committer, Sink
 from onceflow.sink.kafka_committer import KafkaCommitter
+from onceflow.testing import crash
 from onceflow.twophase.records import DecidedEpoch, History, HistoryError
 from onceflow.twophase.transactional_id import TransactionalId, parse_transactional_id
 
@@ -116,6 +117,7 @@ class Operator:
     def start(self) -> History:
         """Append a start: ends the power of every driver that runs on this checkpoint. Read before you act."""
         history = self.journal.start(self.identity.job_id)
+        crash.reach("O1", history.incarnation)
         epoch = history.decided.epoch if history.decided is not None else -1
         mark = Mark(history.incarnation, self.journal.start_nonce, epoch).dumps()
         for committer in self.committers.values():

@@ -18,6 +18,7 @@ from onceflow.kafka.client import KafkaClient
 from onceflow.operator.access import Operator
 from onceflow.operator.inventory import partitions_of, source_ends, witness_of
 from onceflow.source.offsets import Range, ranges
+from onceflow.testing import crash
 from onceflow.twophase.committable import Committable, Participant, participants
 from onceflow.twophase.messages import Appended, Evidence, Outcome, Superseded
 from onceflow.twophase.records import Choice, DecidedEpoch, History, Resolve
@@ -147,6 +148,7 @@ def resolve(
             action="mend the file system, look with `onceflow txn resolve` what is recorded, and choose again",
             epoch=epoch,
         )
+    crash.reach("O2", epoch)
     return record
 
 

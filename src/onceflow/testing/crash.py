@@ -35,6 +35,9 @@ POINTS: Mapping[str, str] = {
     "D6a": "the commits are sent; their answers are lost",
     "D7": "all are committed; commits/N is missing",
     "D8": "commits/N is durable; the next epoch has not begun",
+    "O1": "the start of an operator's tool is durable; it has done nothing yet",
+    "O2": "an operator's choice is durable; nobody was told",
+    "O3": "an operator's aborts are sent; whether they are over was not looked at",
 }
 
 
