@@ -33,7 +33,10 @@ def make_again(cluster, topic: str, partitions: int = 4) -> None:
         wait_until(lambda: len(client.topics([topic])) == 1, what="the new topic")
 
 
-@pytest.mark.parametrize("retain", ["100", "2"])
+FAULTS = pytest.mark.faults
+
+
+@pytest.mark.parametrize("retain", ["2", pytest.param("100", marks=FAULTS)])
 def test_a_topic_made_again_is_noticed_however_many_epochs_were_decided(pipeline, retain):
     """K1: after five epochs, also with a journal that keeps two; the message's own command goes on in the new topic."""
     p = pipeline(per_epoch=500, environment={"RETAIN": retain})
@@ -93,10 +96,10 @@ def test_the_order_in_which_outputs_are_named_moves_nothing(pipeline, new_topic)
     ("edit", "said"),
     [
         ("exchanged", "would become that of output"),
-        ("renamed", "would now belong to output"),
-        ("added", "the plan read 2 sources"),
-        ("removed", "the plan read 2 sources"),
-        ("another topic", "would be dropped"),
+        pytest.param("renamed", "would now belong to output", marks=FAULTS),
+        pytest.param("added", "the plan read 2 sources", marks=FAULTS),
+        pytest.param("removed", "the plan read 2 sources", marks=FAULTS),
+        pytest.param("another topic", "would be dropped", marks=FAULTS),
     ],
 )
 def test_an_edit_that_would_move_a_position_is_refused(pipeline, new_topic, edit, said):
@@ -104,7 +107,10 @@ def test_an_edit_that_would_move_a_position_is_refused(pipeline, new_topic, edit
     p = pipeline("outputs")
     second, third = new_topic(2), new_topic(2)
     p.send(3_000)
-    a, b = ["a", p.sink, p.source, 1_000, "copy:value is not null"], ["b", second, p.source, 300, "copy:key is not null"]
+    a, b = (
+        ["a", p.sink, p.source, 1_000, "copy:value is not null"],
+        ["b", second, p.source, 300, "copy:key is not null"],
+    )
     p.die_at("D8@1", **outputs(p, a, b))
     seen = [Counter(read_topic(p.cluster, topic)) for topic in (p.sink, second)]
     edited = {
@@ -124,7 +130,7 @@ def test_an_edit_that_would_move_a_position_is_refused(pipeline, new_topic, edit
     assert Counter(read_topic(p.cluster, second)) == Counter(p.sent)
 
 
-@pytest.mark.parametrize("edit", ["exchanged", "another key function"])
+@pytest.mark.parametrize("edit", ["exchanged", pytest.param("another key function", marks=FAULTS)])
 def test_an_edit_that_would_move_a_state_is_refused(pipeline, new_topic, edit):
     """Two aggregates of one schema: Spark would count on in the other one's state; here the start is refused."""
     p = pipeline("outputs", environment={"MODE": "update"})
@@ -135,7 +141,7 @@ def test_an_edit_that_would_move_a_state_is_refused(pipeline, new_topic, edit):
     edited = [[*a[:4], b[4]], [*b[:4], a[4]]] if edit == "exchanged" else [[*a[:4], "sum"], b]
     ended = p.run(**outputs(p, *edited))
     assert ended.code == 1, ended.log
-    assert "state 0 of output a was kept by" in ended.log
+    assert ("would become that of output" if edit == "exchanged" else "state 0 of output a was kept by") in ended.log
     p.run_well(**outputs(p, b, a))
     newest = {}
     for key, value in read_topic(p.cluster, p.sink):
@@ -143,6 +149,7 @@ def test_an_edit_that_would_move_a_state_is_refused(pipeline, new_topic, edit):
     assert newest == Counter(key for key, _ in p.sent)
 
 
+@FAULTS
 def test_a_changed_filter_and_a_changed_limit_are_gone_on_with(pipeline, new_topic):
     """What moves no position may change: the new filter holds from the next epoch on, and nothing is there twice."""
     p = pipeline("outputs")
@@ -164,9 +171,9 @@ def test_two_clusters_with_one_topic_name_are_two_sources(pipeline, tmp_path):
             client.admin.create_topics({p.source: {"num_partitions": 2, "replication_factor": 1}})
             wait_until(lambda: client.topics([p.source]), what="the other topic")
         there.send(700, value=lambda i: f"other {i}".encode())
-        settings = outputs(
-            p, ["a", p.sink, p.source, 400, "copy"], ["b", p.sink, "@" + p.source, 200, "copy"]
-        ) | {"KAFKA2": broker.bootstrap_servers}
+        settings = outputs(p, ["a", p.sink, p.source, 400, "copy"], ["b", p.sink, "@" + p.source, 200, "copy"]) | {
+            "KAFKA2": broker.bootstrap_servers
+        }
         p.run_well(**settings)
         p.send(300)
         p.die_at("D5", **settings)

@@ -240,13 +240,6 @@ def meant(undone: UndoneEpoch, choice: Choice, of: Sequence[Participant] | None)
 
 def _given_up(undone: UndoneEpoch, of: Sequence[Participant] | None) -> tuple[Participant, ...]:
     """The participants whose rows are given up: those that are lost, all of which the source cannot give again."""
-    if of is not None:
-        raise ConfigurationError(
-            f"give-up-rows is about the whole of epoch {undone.epoch}",
-            cause="what the source has lost is lost for every shard",
-            action="leave --shard away",
-            epoch=undone.epoch,
-        )
     if not undone.lost and not undone.unseen:
         raise ConfigurationError(
             f"give-up-rows is refused: the source still holds all that epoch {undone.epoch} needs",
@@ -255,7 +248,15 @@ def _given_up(undone: UndoneEpoch, of: Sequence[Participant] | None) -> tuple[Pa
             epoch=undone.epoch,
         )
     gone = {Outcome.ABORTED} | ({Outcome.OPEN} if undone.replaying else set())
-    return tuple(p.participant for p in undone.parts if p.evidence.outcome in gone or p.choice == "write-again")
+    found = tuple(p.participant for p in undone.parts if p.evidence.outcome in gone or p.choice == "write-again")
+    if of is not None and set(of) != set(found):
+        raise ConfigurationError(
+            f"give-up-rows is about all that is lost of epoch {undone.epoch}: {len(found)} participants, not {len(of)}",
+            cause="--shard names a part of them, or another transaction has expired by now",
+            action="leave --shard away, and look at the numbers again",
+            epoch=undone.epoch,
+        )
+    return found
 
 
 def _expect(operator: Operator, epoch: int) -> UndoneEpoch:

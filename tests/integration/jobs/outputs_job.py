@@ -34,6 +34,8 @@ def outputs(spark):
             topic,
             name=name,
             key="key",
+            value=of.Text() if work.startswith("copy") else of.Json(),
+            value_columns=["value"] if work.startswith("copy") else None,
             producer={"linger.ms": 0},
             transaction_timeout=os.environ.get("TIMEOUT"),
         )
