@@ -21,7 +21,7 @@ CLUSTER = "local-cluster[2,1,1024]"
 
 @pytest.fixture
 def pipeline(cluster, new_topic, tmp_path):
-    """Three epochs' worth of input and a job over it, stateless unless a test names another."""
+    """Three epochs' worth of input and a job over it."""
     made = Pipeline(cluster, new_topic(4), new_topic(4), tmp_path / "checkpoint")
     made.send(6_000)
     return made
@@ -62,17 +62,9 @@ def attempts(p: Pipeline) -> set[int]:
     return {c["attempt"] for d in p.decisions() if d["epoch"] == EPOCH for c in d["committables"]}
 
 
-@pytest.mark.parametrize(
-    ("name", "point"),
-    [
-        pytest.param("copy", "D2", marks=pytest.mark.faults),
-        ("copy", "D3"),
-        pytest.param("count", "D3", marks=pytest.mark.faults),
-    ],
-)
-def test_a_worker_that_dies_is_tried_again_and_what_it_left_is_aborted(pipeline, held, name, point):
+@pytest.mark.parametrize("point", [pytest.param("D2", marks=pytest.mark.faults), "D3"])
+def test_a_worker_that_dies_is_tried_again_and_what_it_left_is_aborted(pipeline, held, point):
     """D2, D3: killed while it writes, or prepared and not reported: a second attempt counts, the first is aborted."""
-    pipeline.job = name
     job, worker = held(point, RETRYING)
     os.kill(worker, signal.SIGKILL)
     ended = pipeline.end(job)
@@ -111,10 +103,8 @@ def test_where_spark_does_not_try_again_the_epoch_fails_and_all_of_it_is_aborted
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("name", ["copy", "count"])
-def test_an_executor_dies_with_its_workers_and_another_takes_over(pipeline, held, name):
+def test_an_executor_dies_with_its_workers_and_another_takes_over(pipeline, held):
     """On executors of their own, one is killed that has prepared: its workers go with it, the task runs elsewhere."""
-    pipeline.job = name
     job, worker = held("D3", CLUSTER)
     executor = parent_of(parent_of(worker))
     assert executor != job.pid
@@ -124,39 +114,3 @@ def test_an_executor_dies_with_its_workers_and_another_takes_over(pipeline, held
     assert subprocess.run(["ps", "-p", str(worker)], check=False, capture_output=True).returncode != 0
     pipeline.check()
     assert pipeline.aborted() > 0
-
-
-@pytest.mark.faults
-def test_a_stage_that_is_run_again_while_a_task_of_the_first_run_still_lives(pipeline):
-    """An executor is lost with what it had shuffled, and Spark runs the stage again: each record is there once.
-
-    Its tasks bear the numbers, and so the names, of those that still live; they fence one another, and the epoch counts
-    one of them, or fails.
-    """
-    pipeline.job = "count"
-    job = pipeline.start(ONCEFLOW_CRASH=f"D3@{EPOCH}:stop", ONCEFLOW_CRASH_MARK="", SPARK_MASTER=CLUSTER)
-    try:
-        wait_until(lambda: job.poll() is not None or len(stopped_below(job.pid)) == 2, what="both workers at D3")
-        alive, lost = stopped_below(job.pid)
-        assert parent_of(parent_of(alive)) != parent_of(parent_of(lost))
-        os.kill(parent_of(parent_of(lost)), signal.SIGKILL)
-        wait_until(lambda: set(stopped_below(job.pid)) - {alive, lost}, what="a worker of the second run at D3")
-        os.kill(alive, signal.SIGCONT)
-        wait_until(lambda: go_on(job.pid) or job.poll() is not None, what="the job's end")
-        ended = pipeline.end(job)
-    finally:
-        if job.poll() is None:
-            kill_tree(job.pid)
-            job.wait()
-    print(ended.log)
-    if ended.code != 0:
-        assert "nothing of it is visible" in ended.log, ended.log
-        assert pipeline.open_transactions() == []
-        pipeline.run_well()
-    pipeline.check()
-
-
-def go_on(pid: int) -> None:
-    """Continue every worker that is held below ``pid``."""
-    for worker in stopped_below(pid):
-        os.kill(worker, signal.SIGCONT)
