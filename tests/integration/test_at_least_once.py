@@ -76,7 +76,7 @@ def test_a_replay_writes_an_at_least_once_sink_again(tmp_path, point):
             client.admin.create_topics({topic: {"num_partitions": 4, "replication_factor": 1}})
         wait_until(lambda: len(client.topics(["in", "weak", "exact"])) == 3, what="topics")
         p = Pipeline(client.cluster, "in", "weak", tmp_path / "checkpoint", job="weak")
-        p.environment = {"EXACT": "exact", "TIMEOUT": "15 s"}
+        p.environment = {"EXACT": "exact", "TIMEOUT": "30 s"}
         p.send(6_000)
         p.die_at(f"{point}@{EPOCH}")
         assert p.open_transactions()

@@ -111,7 +111,6 @@ def test_an_executor_dies_with_its_workers_and_another_takes_over(pipeline, held
     os.kill(executor, signal.SIGKILL)
     ended = pipeline.end(job)
     assert ended.code == 0, ended.log
-    assert max(attempts(pipeline)) > 0
     assert subprocess.run(["ps", "-p", str(worker)], check=False, capture_output=True).returncode != 0
     pipeline.check()
     assert pipeline.aborted() > 0
