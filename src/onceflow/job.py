@@ -218,13 +218,14 @@ def _wait(running: RunningJob, signals: _Signals) -> bool:
             return True
         ours = failure if isinstance(failure, OnceflowError) else from_spark(failure or error) or from_spark(error)
         if ours is not None:
-            raise ours from None
-        raise EpochFailedError(
+            raise running.driver.true_cause(ours) from None
+        raw = EpochFailedError(
             f"the query ended: {str(error).splitlines()[0]}",
             harmless="always for the data: nothing that is not decided is visible",
             cause="see Spark's message above",
             action="mend the cause and start the job again",
-        ) from error
+        )
+        raise running.driver.true_cause(raw) from error
     return True
 
 

@@ -245,7 +245,7 @@ def command_of(message: str) -> list[str]:
 
 
 def follow(p: Pipeline, ended: Ended, *more: str) -> str:
-    """Do what an error's message says, with the job's file and a reason in the places that it leaves open; its words."""
+    """Do what an error's message says, with the job's file and a reason where it leaves them open; what was said."""
     fill = {"<job file>": str(JOBS / f"{p.job}_job.py"), "...": "the test follows the message"}
     words = [fill.get(word, word) for word in command_of(ended.log)]
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Which source and which state stand at Spark's positions: edited jobs, topics made again, clusters with equal names."""
+"""Which source and which state stand at Spark's positions: edited jobs, topics made again, equal names."""
 
 import json
 import uuid
@@ -80,7 +80,7 @@ def outputs(p: Pipeline, *of: list) -> dict[str, str]:
 
 
 def test_the_order_in_which_outputs_are_named_moves_nothing(pipeline, new_topic):
-    """Two outputs, each with a source of its own on one topic and another limit: exchanged in the dict, all is right."""
+    """Two outputs, each with a source of its own on one topic: exchanged in the dict, every record is there once."""
     p = pipeline("outputs")
     second = new_topic(2)
     p.send(6_000)

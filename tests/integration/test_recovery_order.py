@@ -47,8 +47,10 @@ def decided_rows(p: Pipeline) -> int:
 
 
 def test_decided_rows_become_visible_although_the_source_is_gone(pipeline):
-    """The state of the epoch cannot be built any more, but its output is committed before the start is refused for that;
-    the message's command goes on with what the source has, and every later record is counted."""
+    """The state of the epoch cannot be built any more, but its output is committed before the start is refused.
+
+    The message's command goes on with what the source has, and every later record is counted.
+    """
     p = pipeline("count")
     p.send(6_000)
     p.die_at("D5@1")
@@ -108,7 +110,7 @@ def test_an_epoch_that_neither_sink_nor_source_has_can_be_given_up(pipeline, job
     after = Counter(p.read())
     assert not before - after
     if job == "copy":
-        assert Counter({r: 1 for r in p.sent[-900:]}) == after - before
+        assert Counter(p.sent[-900:]) == after - before
 
 
 def test_lost_records_that_were_never_read_can_be_given_up(pipeline):
@@ -143,8 +145,10 @@ def test_a_renamed_sink_does_not_keep_decided_rows_from_becoming_visible(pipelin
 
 
 def test_a_choice_for_other_rows_loses_and_doubles_no_input(pipeline):
-    """A plan that gives other rows in every run, a part of its epoch visible, the rest expired, accepted by an operator:
-    what the visible part had read is known, so every input is there once."""
+    """A plan that gives other rows in every run, a part of its epoch visible, the rest expired, and accepted.
+
+    What the visible part had read is known, so every input is there once.
+    """
     p = pipeline("random", environment={"TIMEOUT": "30 s"})
     p.send(6_000)
     p.die_at("D6@1")

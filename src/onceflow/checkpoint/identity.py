@@ -195,7 +195,7 @@ def not_rewound(mark: Mark | None, incarnation: int, nonce: str, epoch: int, che
         harmless="never: epochs that were committed after this copy was taken would be written twice",
         cause="an older copy of the checkpoint was put back, or the job went on from another copy of it",
         action="put the newest copy back; or, to write those epochs again on purpose: --claim; or, for a second, "
-        "independent job: --as-new",
+        "independent job, which writes them again as well: --as-new",
         checkpoint=checkpoint,
         epoch=mark.epoch,
     )

@@ -251,7 +251,8 @@ class Journal:
         if not decided:
             return min(kept, default=self._floor)
         newest = max(epoch for _, epoch in decided)
-        return min(place for place, epoch in decided if epoch > newest - self._retain)
+        last_two = sorted(decided)[-2:]  # the one before the newest proves that no two are undone
+        return min(place for place, epoch in decided if epoch > newest - self._retain or (place, epoch) in last_two)
 
     def _purge(self) -> None:
         """Remove what the durable tail has declared as purged. Starts stay, and so does the newest layout.

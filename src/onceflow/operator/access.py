@@ -91,6 +91,8 @@ class Operator:
 
     def close(self) -> None:
         """Close the connections."""
+        for committer in self.committers.values():
+            committer.close()
         for sink in self._sinks:
             sink.close()
 

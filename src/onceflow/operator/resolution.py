@@ -201,13 +201,12 @@ def meant(undone: UndoneEpoch, choice: Choice, of: Sequence[Participant] | None)
     """
     if choice == "accept-state":
         found = {part.evidence.outcome for part in undone.parts}
-        torn = {Outcome.COMMITTED, Outcome.ABORTED} <= found
-        if of is not None or not (undone.stateful or torn):
+        if of is not None or not (undone.stateful or Outcome.ABORTED in found):
             raise ConfigurationError(
                 f"accept-state does not fit epoch {undone.epoch}",
                 cause="it is about the whole epoch, not about a shard"
                 if of is not None
-                else "the query keeps no state, and its output is not visible in part",
+                else "the query keeps no state, and nothing of its output is lost",
                 action="leave --shard away" if of is not None else "choose write-again or count-as-written",
                 epoch=undone.epoch,
             )
@@ -275,7 +274,7 @@ def _expect(operator: Operator, epoch: int) -> UndoneEpoch:
 def _known(operator: Operator, history: History, undone: DecidedEpoch) -> UndoneEpoch:
     parts = participants(undone.effective)
     evidence: dict[Participant, Evidence] = {}
-    for sink in {c.sink for c in parts}:
+    for sink in sorted({c.sink for c in parts}):
         committer = operator.committers.get(sink)
         of = [c for c in parts if c.sink == sink]
         if committer is None:

@@ -32,7 +32,7 @@ from onceflow.errors import (
     TimeoutTooShortError,
 )
 from onceflow.runtime import pace
-from onceflow.runtime.failures import evidence_lines, fenced, from_failure, from_spark
+from onceflow.runtime.failures import evidence_lines, fenced, from_failure, from_spark, unanswered
 from onceflow.runtime.origins import origins
 from onceflow.runtime.source_check import Sources
 from onceflow.sink.contract import Committer, Run, Sink
@@ -59,6 +59,7 @@ from onceflow.twophase.messages import (
     Event,
     Evidence,
     Fail,
+    FailureKind,
     Outcome,
     Outcomes,
     Prepared,
@@ -174,13 +175,16 @@ class Driver:
         """
         self._drive(self._coordinator.start())
 
-    def settle(self, sinks: Sequence[Sink], sources: Sources, *, keys_repeat: bool) -> None:
+    def settle(
+        self, sinks: Sequence[Sink], sources: Sources, *, keys_repeat: bool = True, rows_repeat: bool = True
+    ) -> None:
         """Compare what the plan reads and keeps with what the checkpoint knows; after it epochs may come.
 
         Args:
             sinks: All sinks of the job, in the order of the plan's columns.
             sources: What the plan reads and keeps.
             keys_repeat: As ``origins.origins`` takes it.
+            rows_repeat: Nothing in the plan is known to give other rows when it runs again.
 
         Raises:
             OnceflowError: It cannot go on; the message says what and why.
@@ -188,7 +192,7 @@ class Driver:
         self._outputs = tuple(Output(sink.name, sink.writer_factory()) for sink in sinks)
         self._sources = sources
         self._keys_repeat = keys_repeat
-        self._drive(self._coordinator.settle())
+        self._drive(self._coordinator.settle(rows_repeat=rows_repeat))
 
     def __call__(self, batch: DataFrame, epoch: int) -> None:
         """Run one epoch: what Spark calls as ``foreachBatch``."""
@@ -254,21 +258,37 @@ class Driver:
         decided = self._coordinator.memory.history.decided
         self._write_marks(decided.epoch if decided is not None else -1, self.incarnation)
 
+    def true_cause(self, error: OnceflowError) -> OnceflowError:
+        """The error that ended this driver: that a newer start took over comes before every other reason.
+
+        What such a driver meets (writers that were fenced, files of Spark that are there already) looks like a passing
+        trouble; whoever started it again for that would take over from the newer one.
+        """
+        with contextlib.suppress(CheckpointStoreError, CheckpointCorruptError):
+            if self.incarnation and not isinstance(error, FencedError) and not self._journal.is_newest():
+                return self.fenced()
+        return error
+
     def fenced(self) -> FencedError:
         """The error for a newer start."""
         return fenced(self._uri, self._last_epoch if self._last_epoch >= 0 else None)
 
     def close(self) -> None:
-        """End the driver's threads."""
+        """End the driver's threads and connections."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._marks.shutdown(wait=False, cancel_futures=True)
+        for committer in self._committers.values():
+            committer.close()
 
     # -- the loop ---------------------------------------------------------------------------------
 
     def _drive(self, action: Action) -> None:
         while not isinstance(action, TakenOver | Ready | Return | Fail):
             began = time.monotonic()
-            event = self._perform(action)
+            try:
+                event = self._perform(action)
+            except OnceflowError as said:
+                raise self.true_cause(said) from said
             phase = _PHASES.get(type(action))
             if phase is not None:
                 spent = self._report.phases
@@ -278,8 +298,11 @@ class Driver:
             if self._stopping.is_set() and self._cause is not None:
                 raise StopRequested from self._cause
             known = [f"{sink} shard {n}: {e.why}" for (sink, n), e in sorted(self._evidence.items())]
+            unknown = [e for e in self._evidence.values() if e.outcome is Outcome.UNKNOWN]
+            if action.failure.kind is FailureKind.OUTCOME_UNKNOWN and unknown and all(e.passing for e in unknown):
+                raise unanswered(action.failure, evidence_lines(known))
             error = from_failure(action.failure, self._cause, self._uri, evidence_lines(known))
-            raise error from self._cause
+            raise self.true_cause(error) from self._cause
 
     def _perform(self, action: Action) -> Event:
         performer: Callable[[Any], Event] = self._PERFORMERS[type(action)].__get__(self)

@@ -19,6 +19,7 @@ from onceflow.errors import (
     EpochFailedError,
     EpochTooLongError,
     FencedError,
+    KafkaUnavailableError,
     NotDeterministicError,
     OnceflowError,
     OutcomeUnknownError,
@@ -263,6 +264,18 @@ def _not_recorded(f: Failure, checkpoint: str, _: str) -> OnceflowError:
 
 def _too_long(f: Failure, _: str, __: str) -> OnceflowError:
     return EpochTooLongError(f"epoch {f.epoch} outlived its transactions: {f.detail}", epoch=f.epoch)
+
+
+def unanswered(failure: Failure, evidence: str) -> KafkaUnavailableError:
+    """The error for outcomes that only brokers know that do not answer: nobody has to choose anything."""
+    return KafkaUnavailableError(
+        f"epoch {failure.epoch} is decided, and brokers did not say what became of: {_who(failure)}\n{evidence}",
+        harmless="the brokers come back: the decision stands, and the next start goes on with it",
+        cause="a broker is down, or a coordinator is moving or loading",
+        action="look at the brokers, then start the job again",
+        epoch=failure.epoch,
+        participants=failure.participants,
+    )
 
 
 def _not_deterministic(f: Failure, _: str, evidence: str) -> OnceflowError:

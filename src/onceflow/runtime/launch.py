@@ -36,7 +36,7 @@ from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, Con
 from onceflow.runtime import pace
 from onceflow.runtime.driver import Driver
 from onceflow.runtime.failures import from_failure
-from onceflow.runtime.plan import Outputs, keys_repeat, require_read_committed, warn_of_unrepeatable
+from onceflow.runtime.plan import Outputs, keys_repeat, require_read_committed, unrepeatable, warn_of_unrepeatable
 from onceflow.runtime.progress import Progress
 from onceflow.runtime.session import pin, require_isolated_state, spark_path
 from onceflow.runtime.source_check import Sources
@@ -196,7 +196,8 @@ def launch(session: SparkSession, result: object, sinks: Sequence[Sink], plan: P
         progress = Progress(plan.name, driver.reports, sources.distinct)
         try:
             driver.take_over()
-            driver.settle(outputs.sinks, sources, keys_repeat=keys_repeat(outputs.query))
+            culprits = unrepeatable(outputs.query)
+            driver.settle(outputs.sinks, sources, keys_repeat=keys_repeat(culprits), rows_repeat=not culprits)
             progress.listen(session)
             query = _start(outputs, driver, where, plan)
         except BaseException:
@@ -324,14 +325,19 @@ def _driver(
 ) -> Driver:
     identity = _identify(place, ",".join(sorted(systems)), plan)
     committers = {sink.name: sink.committer(identity.prefix, identity.job_id) for sink in taking_part}
-    if preflight:
+    try:
+        if preflight:
+            for committer in committers.values():
+                committer.preflight()
+        place.records.make()
+        if plan.takeover is None:
+            refuse_rewound(committers.values(), place.journal, identity, place.checkpoint)
+        above = _claimed_incarnation(committers.values()) if plan.takeover == "claim" else 0
+        return Driver(identity, place.journal, place.checkpoint, committers, place.uri, above)
+    except BaseException:
         for committer in committers.values():
-            committer.preflight()
-    place.records.make()
-    if plan.takeover is None:
-        refuse_rewound(committers.values(), place.journal, identity, place.checkpoint)
-    above = _claimed_incarnation(committers.values()) if plan.takeover == "claim" else 0
-    return Driver(identity, place.journal, place.checkpoint, committers, place.uri, above)
+            committer.close()
+        raise
 
 
 def _identify(place: _Place, systems: str, plan: Plan) -> JobIdentity:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -268,12 +268,15 @@ def unrepeatable(frame: DataFrame) -> list[str]:
     return sorted(set(found))
 
 
-def keys_repeat(frame: DataFrame) -> bool:
-    """Whether no expression of a plan can send a row to another partition of a shuffle when it runs again.
+def keys_repeat(culprits: Iterable[str]) -> bool:
+    """Whether nothing in a plan can send a row to another partition of a shuffle when it runs again.
 
     What depends on the order of rows after a shuffle does not move rows; all else that may give other rows might.
+
+    Args:
+        culprits: What ``unrepeatable`` found.
     """
-    return set(unrepeatable(frame)) <= {"first()", "last()", "collect_list()"}
+    return set(culprits) <= {"first()", "last()", "collect_list()"}
 
 
 def is_stateful(frame: DataFrame) -> bool:

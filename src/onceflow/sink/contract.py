@@ -126,6 +126,9 @@ class Committer(ABC):
     def write_mark(self, mark: str) -> None:  # noqa: B027 - not every system can
         """Keep the job's mark outside its checkpoint. Best effort; must not raise."""
 
+    def close(self) -> None:  # noqa: B027 - not every committer holds a connection
+        """Let go of the connection that the sink handed over."""
+
     @abstractmethod
     def seal(self, committables: Sequence[Committable]) -> list[Committable]:
         """Add what only the driver knows to fresh committables, before they are checked and decided."""
@@ -211,11 +214,14 @@ class Sink(ABC):
 
     @abstractmethod
     def committer(self, prefix: str, job_id: str) -> Committer:
-        """What commits this sink's part; only for one that takes part in the decision, connected or attached."""
+        """What commits this sink's part; only for one that takes part in the decision, connected or attached.
+
+        The connection is the committer's from then on: one sink may serve two runs, of which one is just ending.
+        """
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of what ``connect`` opened."""
+        """Let go of what ``connect`` opened and no committer has."""
 
     @abstractmethod
     def columns(self, names: Sequence[str]) -> list[Column]:

@@ -247,8 +247,8 @@ class KafkaSink(Sink):
         """What commits this sink's transactions."""
         if self._client is None:
             raise RuntimeError("connect() or attach() comes first")
-        timeout_ms = self._transaction_timeout_ms()
-        return KafkaCommitter(self._client, self.name, self.topic, prefix, job_id, timeout_ms)
+        client, self._client = self._client, None
+        return KafkaCommitter(client, self.name, self.topic, prefix, job_id, self._transaction_timeout_ms())
 
     def close(self) -> None:
         """Close the driver's connection."""

@@ -55,7 +55,7 @@ class KafkaCommitter(Committer):
     """Commits one Kafka sink's transactions.
 
     Args:
-        client: A connection to the sink's cluster; shared, not closed here.
+        client: A connection to the sink's cluster, this committer's own.
         sink: The sink's name.
         topic: The sink's topic: what the preflight writes to, and where the mark is kept.
         prefix: First part of the transactional ids.
@@ -90,6 +90,10 @@ class KafkaCommitter(Committer):
         """A transaction of this cluster, whichever sink it was of: handles are all that is needed."""
         witness = (committable.transaction or {}).get("witness") or {}
         return witness.get("cluster_id") == self._client.cluster_id
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
 
     # -- before the job -----------------------------------------------------------------------
 

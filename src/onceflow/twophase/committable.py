@@ -129,6 +129,13 @@ def differing_sinks(decided: Iterable[Committable], rerun: Iterable[Committable]
     }
 
 
+def differing_rows(decided: Iterable[Committable], rerun: Iterable[Committable]) -> dict[str, tuple[int, int]]:
+    """Sinks of which a run again gives another number of rows than was decided: rows then, rows now."""
+    before, after = totals(decided), totals(rerun)
+    counts = {s: (before.get(s, (0, 0))[0], after.get(s, (0, 0))[0]) for s in sorted(before.keys() | after.keys())}
+    return {sink: (then, now) for sink, (then, now) in counts.items() if then != now}
+
+
 def find_again(visible: Iterable[Committable], rerun: Iterable[Committable]) -> frozenset[Participant] | None:
     """Which parts of a run hold exactly the rows of these visible transactions; None when one is not among them."""
     places: dict[tuple[str, int, int], list[Participant]] = {}

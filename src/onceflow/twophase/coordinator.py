@@ -28,6 +28,7 @@ from typing import Any
 from onceflow.twophase.committable import (
     Committable,
     Participant,
+    differing_rows,
     differing_sinks,
     find_again,
     find_by_origin,
@@ -163,6 +164,7 @@ class Coordinator:
         self.state = State.NEW
         self.memory = Memory()
         self._sinks = frozenset(sinks)
+        self._rows_repeat = True
 
     # -- what a caller may do ---------------------------------------------------------------------
 
@@ -174,8 +176,13 @@ class Coordinator:
         """
         return self._step(Input.START, self.memory)
 
-    def settle(self) -> Action:
-        """Compare what the plan reads and keeps. Go on with ``receive`` until ``Ready`` or ``Fail``."""
+    def settle(self, *, rows_repeat: bool = True) -> Action:
+        """Compare what the plan reads and keeps. Go on with ``receive`` until ``Ready`` or ``Fail``.
+
+        Args:
+            rows_repeat: Nothing in the plan is known to give other rows when it runs again.
+        """
+        self._rows_repeat = rows_repeat
         return self._step(Input.SETTLE, self.memory)
 
     def begin(self, epoch: int, offsets: str, *, stateful: bool, newest_commit: int | None = None) -> Action:
@@ -348,6 +355,12 @@ class Coordinator:
         m = replace(m, written=event.committables, took_ms=event.took_ms)
         if m.mode is Mode.FRESH:
             return (Input.PREPARED if participants(m.written) else Input.NOTHING_TO_COMMIT), m
+        if m.mode is Mode.WHOLE and self._rows_repeat and not (m.undone and m.undone.state_accepted):
+            # Nothing is visible, so other rows would do no harm; fewer rows are records that the source has lost
+            # without a gap in its offsets (compaction).
+            fewer = differing_rows(m.undone.effective if m.undone else (), m.written)
+            if fewer:
+                return Input.NOT_DETERMINISTIC, self._failing(m, FailureKind.NOT_DETERMINISTIC, detail=_counts(fewer))
         if m.mode is Mode.SHARDS:
             different = _different_parts(m.matched, m.written)
             if different and not (m.undone and m.undone.state_accepted):
@@ -357,8 +370,7 @@ class Coordinator:
     def _compare_rebuilt(self, m: Memory, rebuilt: tuple[Committable, ...]) -> _Reading:
         different = differing_sinks(m.undone.effective if m.undone else (), rebuilt)
         if different and not (m.undone and m.undone.state_accepted):
-            said = "; ".join(f"sink {s}: {then} rows decided, {now} now" for s, (then, now) in different.items())
-            return Input.NOT_DETERMINISTIC, self._failing(m, FailureKind.NOT_DETERMINISTIC, detail=said)
+            return Input.NOT_DETERMINISTIC, self._failing(m, FailureKind.NOT_DETERMINISTIC, detail=_counts(different))
         return Input.SAME_ROWS, m
 
     def _match(self, m: Memory, found: tuple[Committable, ...]) -> _Reading:
@@ -652,6 +664,10 @@ def objection(history: History, undone: DecidedEpoch | None, epoch: int, found: 
     if found.loss and not accepted:
         return Failure(FailureKind.SOURCE_LOST, epoch, detail=found.loss)
     return None
+
+
+def _counts(different: Mapping[str, tuple[int, int]]) -> str:
+    return "; ".join(f"sink {s}: {then} rows decided, {now} now" for s, (then, now) in different.items())
 
 
 def _open_business(decided: DecidedEpoch | None) -> tuple[Committable, ...]:

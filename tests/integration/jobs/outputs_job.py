@@ -39,10 +39,10 @@ def outputs(spark):
             producer={"linger.ms": 0},
             transaction_timeout=os.environ.get("TIMEOUT"),
         )
-        work, _, argument = work.partition(":")
-        if work == "count":
+        does, _, argument = work.partition(":")
+        if does == "count":
             made[sink] = read.groupBy("key").agg(F.count("*").alias("n"))
-        elif work == "sum":
+        elif does == "sum":
             made[sink] = read.groupBy("key").agg(F.sum(F.length("value")).alias("n"))
         else:
             made[sink] = read.where(F.expr(argument)) if argument else read

@@ -1,0 +1,10 @@
+"""The copy job with a sweep every second, for tests that wait for one."""
+
+import os
+
+from onceflow.runtime import launch
+from tests.integration.jobs import copy_job
+
+if __name__ == "__main__":
+    launch._SWEEP_EVERY_S = 1.0  # type: ignore[misc]
+    copy_job.job.run(until=os.environ.get("UNTIL", "caught-up"))

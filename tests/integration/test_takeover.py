@@ -1,0 +1,147 @@
+"""Two drivers of one job, and epochs that outlive their transactions: the true cause is named, the right one goes on.
+
+A supervisor that goes by ``retriable`` must do the right thing in each.
+"""
+
+import os
+import re
+import signal
+import uuid
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from onceflow import errors
+from onceflow.devcluster import FAST_EXPIRY, DevCluster
+from onceflow.kafka.client import KafkaClient
+from onceflow.kafka.cluster import KafkaCluster
+from onceflow.testing.processes import kill_tree
+from tests.integration.harness import Ended, Pipeline, wait_until
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def pipeline(cluster, new_topic, tmp_path):
+    """A job over an empty topic."""
+    made = Pipeline(cluster, new_topic(4), new_topic(4), tmp_path / "checkpoint")
+    made.environment = {"PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT)))}
+    return made
+
+
+@pytest.fixture
+def processes():
+    """Jobs that run in the background; whatever is left of them is ended with the test."""
+    running = []
+    yield running
+    for process in running:
+        if process.poll() is None:
+            kill_tree(process.pid)
+            process.wait()
+
+
+def error_in(ended: Ended) -> type[errors.OnceflowError]:
+    """The class of the error that ended a job."""
+    names = re.findall(r"onceflow\.errors\.(\w+):", ended.log)
+    assert names, ended.log
+    return getattr(errors, names[-1])
+
+
+def commits(p: Pipeline) -> list[int]:
+    folder = p.checkpoint / "commits"
+    return sorted(int(f.name) for f in folder.glob("*") if f.name.isdigit()) if folder.exists() else []
+
+
+def test_an_idle_driver_that_was_replaced_ends(pipeline, processes):
+    """No record comes, so no epoch tells it: its sweep finds the newer start, and it ends as fenced."""
+    p = pipeline
+    p.job = "short_sweep"
+    p.send(1_000)
+    older = p.start(UNTIL="stopped")
+    processes.append(older)
+    wait_until(lambda: commits(p) and len(p.read()) == 1_000, what="the first epoch")
+    newer = p.start(UNTIL="stopped")
+    processes.append(newer)
+    ended = p.end(older)
+    assert ended.code == 1
+    assert error_in(ended) is errors.FencedError
+    assert not errors.FencedError.retriable
+    p.send(500)
+    wait_until(lambda: len(p.read()) == 1_500, what="the newer one's epoch")
+    newer.send_signal(signal.SIGTERM)
+    p.end(newer)
+    p.check()
+
+
+@pytest.mark.faults
+def test_a_start_beside_a_driver_that_is_just_recording_its_epoch_goes_on(pipeline, processes):
+    """The older one had confirmed epoch 1 and records it after the newer start has looked: the newer one goes on."""
+    p = pipeline
+    p.per_epoch = 1_000
+    p.send(4_000)
+    older = p.start(ONCEFLOW_CRASH="D7@1:stop")
+    processes.append(older)
+    wait_until(p.mark.exists, what="the older one's confirmation")
+    p.mark.unlink()
+    newer = p.start(ONCEFLOW_CRASH="S2:stop")
+    processes.append(newer)
+    wait_until(p.mark.exists, what="the newer one's sweep")
+    assert commits(p) == [0]
+    os.kill(older.pid, signal.SIGCONT)
+    ended = p.end(older)
+    assert error_in(ended) is errors.FencedError
+    assert 1 in commits(p)
+    os.kill(newer.pid, signal.SIGCONT)
+    assert p.end(newer).code == 0
+    p.check()
+
+
+@pytest.fixture(scope="module")
+def short_lived():
+    """A broker that expires transactions within a fraction of a second of their time-out."""
+    with DevCluster(settings=FAST_EXPIRY) as running:
+        yield KafkaCluster(running.bootstrap_servers)
+
+
+@pytest.fixture
+def slow(short_lived, tmp_path):
+    """A job that does some two thousand records a second, with transactions that live for three."""
+    names = [f"slow-{uuid.uuid4().hex[:8]}" for _ in range(2)]
+    with KafkaClient(short_lived) as client:
+        client.admin.create_topics({n: {"num_partitions": 4, "replication_factor": 1} for n in names})
+        wait_until(lambda: len(client.topics(names)) == 2, what="topics")
+    return Pipeline(short_lived, *names, tmp_path / "checkpoint", job="slow", environment={"TIMEOUT": "6 s"})
+
+
+def run_as_a_supervisor_does(p: Pipeline, most: int = 6) -> list[Ended]:
+    """Start the job again for as long as its error says that this helps."""
+    ended = [p.run()]
+    while ended[-1].code != 0 and error_in(ended[-1]).retriable and len(ended) < most:
+        ended.append(p.run())
+    return ended
+
+
+def test_an_epoch_that_outlives_its_transactions_is_cut_smaller(slow):
+    """Written until its transactions expired: the error says so, not "a refused record"; the next start drains it."""
+    slow.per_epoch = 60_000
+    slow.send(30_000)
+    ended = run_as_a_supervisor_does(slow)
+    assert error_in(ended[0]) is errors.EpochTooLongError, ended[0].log
+    assert "transaction_timeout is 6 s" in ended[0].log
+    assert ended[-1].code == 0, ended[-1].log
+    assert [r["kind"] for r in slow.records()].count("recut") >= 1
+    assert Counter(slow.read()) == Counter(slow.sent)
+
+
+@pytest.mark.faults
+def test_a_backlog_of_twenty_time_outs_is_drained_without_a_limit_being_set(slow):
+    """Nobody set max_records_per_epoch: epochs are bounded all the same, and a weekend's backlog is read to its end."""
+    slow.per_epoch = 0
+    slow.send(20 * 6 * 2_000)
+    ended = run_as_a_supervisor_does(slow)
+    assert ended[-1].code == 0, ended[-1].log
+    assert len(slow.decisions()) > 20
+    assert Counter(slow.read()) == Counter(slow.sent)
