@@ -84,7 +84,7 @@ from onceflow.twophase.messages import (
 from onceflow.twophase.records import Decide, Replay, ReplayBegin
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 log = logging.getLogger(__name__)
 
@@ -138,6 +138,7 @@ class Driver:
         self._committers = dict(committers)
         self._outputs: tuple[Output, ...] = ()
         self._sources: Sources | None = None
+        self._session: SparkSession | None = None
         self._keys_repeat = False
         self._uri = uri
         self._above = above
@@ -176,13 +177,20 @@ class Driver:
         self._drive(self._coordinator.start())
 
     def settle(
-        self, sinks: Sequence[Sink], sources: Sources, *, keys_repeat: bool = True, rows_repeat: bool = True
+        self,
+        sinks: Sequence[Sink],
+        sources: Sources,
+        session: SparkSession | None = None,
+        *,
+        keys_repeat: bool = True,
+        rows_repeat: bool = True,
     ) -> None:
         """Compare what the plan reads and keeps with what the checkpoint knows; after it epochs may come.
 
         Args:
             sinks: All sinks of the job, in the order of the plan's columns.
             sources: What the plan reads and keeps.
+            session: The session whose query it will be: an epoch's DataFrame has another one, that knows no query.
             keys_repeat: As ``origins.origins`` takes it.
             rows_repeat: Nothing in the plan is known to give other rows when it runs again.
 
@@ -191,6 +199,7 @@ class Driver:
         """
         self._outputs = tuple(Output(sink.name, sink.writer_factory()) for sink in sinks)
         self._sources = sources
+        self._session = session
         self._keys_repeat = keys_repeat
         self._drive(self._coordinator.settle(rows_repeat=rows_repeat))
 
@@ -428,7 +437,8 @@ class Driver:
             raise AssertionError("a plan runs inside foreachBatch")
         task = Task(self._outputs, self._run(action.epoch), action.write, action.silent)
         shards = self._plan._jdf.queryExecution().toRdd().getNumPartitions()  # noqa: SLF001 - has no Python side
-        read = self._threads.submit(origins, self._executed_plan(), shards, keys_repeat=self._keys_repeat)
+        query_id = self._plan.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")  # of this thread
+        read = self._threads.submit(origins, self._session, str(query_id), shards, keys_repeat=self._keys_repeat)
         rows = self._plan.mapInArrow(task, RESULT_SCHEMA).collect()
         committables = [Committable.loads(row[0]) for row in rows]
         reported = {c.participant for c in committables}
@@ -449,17 +459,6 @@ class Driver:
         for name, committer in self._committers.items():
             sealed += committer.seal([c for c in committables if c.sink == name])
         return sorted(sealed, key=lambda c: c.participant)
-
-    def _executed_plan(self) -> Callable[[], Any]:
-        """What gives Spark's physical plan of the epoch in work; asked for in Spark's thread, given in any."""
-        session = self._plan.sparkSession if self._plan is not None else None
-        query_id = session.sparkContext.getLocalProperty("sql.streaming.queryId") if session is not None else None
-
-        def plan() -> Any:
-            streams = session._jsparkSession.streams()  # type: ignore[union-attr]  # noqa: SLF001 - no Python side
-            return streams.get(query_id).streamingQuery().lastExecution().executedPlan()
-
-        return plan
 
     def _check(self, action: Check) -> Event:
         age = time.monotonic() - self._run_began

@@ -197,7 +197,8 @@ def launch(session: SparkSession, result: object, sinks: Sequence[Sink], plan: P
         try:
             driver.take_over()
             culprits = unrepeatable(outputs.query)
-            driver.settle(outputs.sinks, sources, keys_repeat=keys_repeat(culprits), rows_repeat=not culprits)
+            repeats = {"keys_repeat": keys_repeat(culprits), "rows_repeat": not culprits}
+            driver.settle(outputs.sinks, sources, outputs.query.sparkSession, **repeats)
             progress.listen(session)
             query = _start(outputs, driver, where, plan)
         except BaseException:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 log = logging.getLogger(__name__)
@@ -17,16 +17,18 @@ log = logging.getLogger(__name__)
 _RANGE = re.compile(r"KafkaOffsetRange\(([\w.-]+-\d+),(\d+),(\d+),")
 
 
-def origins(executed_plan: Callable[[], Any], tasks: int, *, keys_repeat: bool) -> list[str]:
+def origins(session: Any, query_id: str, tasks: int, *, keys_repeat: bool) -> list[str]:
     """An origin for each task, in their order; "" for all where it cannot be told.
 
     Args:
-        executed_plan: Gives Spark's physical plan of the epoch.
+        session: The SparkSession that the query was started in.
+        query_id: The query's id; its last execution is the epoch in work.
         tasks: How many tasks the epoch has.
         keys_repeat: No expression of the plan can send a row to another partition of a shuffle when it runs again.
     """
     try:
-        found = _Walk(keys_repeat=keys_repeat).of(executed_plan())
+        query = session._jsparkSession.streams().get(query_id).streamingQuery()  # noqa: SLF001 - no Python side
+        found = _Walk(keys_repeat=keys_repeat).of(query.lastExecution().executedPlan())
     except Exception:  # Spark's private classes: what cannot be told is not needed to write the epoch
         log.debug("what the tasks read could not be told", exc_info=True)
         found = None
