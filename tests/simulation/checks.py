@@ -86,7 +86,6 @@ class Watch(Observer):
         self.power_cuts = 0
         self.rotten = False
         self.aborted_rows = 0
-        self.v5 = True
 
     # -- the journal ----------------------------------------------------------------------------------------------
 
@@ -132,10 +131,9 @@ class Watch(Observer):
     # -- the broker -----------------------------------------------------------------------------------------------
 
     def wrote(self, name: str, pid: int, epoch: int, rows: Any, *, after_marker: bool) -> None:
-        if self.v5:  # without EndTxn v5 there is a moment between abort and InitProducerId
-            self._world.check(
-                not after_marker, "one epoch, one transaction", lambda: f"{name} {pid}/{epoch} writes after a marker"
-            )
+        self._world.check(
+            not after_marker, "one epoch, one transaction", lambda: f"{name} {pid}/{epoch} writes after a marker"
+        )
 
     def ending(self, transaction: Transaction, *, commit: bool, by: str) -> None:
         handle = (transaction.name, transaction.pid, transaction.epoch)

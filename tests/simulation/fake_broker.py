@@ -112,8 +112,13 @@ class FakeBroker:
 
     # -- what a producer asks -----------------------------------------------------------------------------------
 
-    def init(self, name: str, timeout: float = 60.0, by: str = "writer") -> tuple[int, int, int]:
-        """InitProducerId without an expected epoch: (error code, producer id, epoch). Aborts what is open."""
+    def init(
+        self, name: str, timeout: float = 60.0, by: str = "writer", expected: tuple[int, int] | None = None
+    ) -> tuple[int, int, int]:
+        """InitProducerId: (error code, producer id, epoch). Aborts what is open, whatever epoch was expected.
+
+        Simplified: without an expected (producer id, epoch) it is answered at once where a broker says "ask again".
+        """
         found = self.transactions.get(name)
         if found is None:
             self.transactions[name] = made = Transaction(name, next(self._pids), timeout=timeout)
@@ -121,10 +126,14 @@ class FakeBroker:
             return NONE, made.pid, made.epoch
         if found.state in PREPARE.values():
             return CONCURRENT, -1, -1
+        if expected is not None and expected[0] != found.pid:
+            return FENCED, -1, -1
         if found.state == ONGOING:
             self._finish(found, commit=False, bump=True, by=by)
-            if found.state in PREPARE.values():
+            if expected is not None or found.state in PREPARE.values():
                 return CONCURRENT, -1, -1
+        if expected is not None and expected[1] != found.epoch:
+            return FENCED, -1, -1
         if found.epoch >= self._max_epoch:
             found.pid, found.epoch = next(self._pids), 0
         else:
@@ -334,7 +343,8 @@ class FakeClient:
 
     def _init(self, request: Any) -> Any:
         timeout = request.transaction_timeout_ms / 1000
-        code, pid, epoch = self.broker.init(request.transactional_id, timeout, by=self.who)
+        expected = (request.producer_id, request.producer_epoch) if request.producer_id >= 0 else None
+        code, pid, epoch = self.broker.init(request.transactional_id, timeout, by=self.who, expected=expected)
         return SimpleNamespace(error_code=code, producer_id=pid, producer_epoch=epoch)
 
     def _add(self, request: Any) -> Any:

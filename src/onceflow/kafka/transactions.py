@@ -22,6 +22,9 @@ from onceflow.twophase.messages import Reply
 
 NO_ANSWER = -1
 TRANSACTIONAL_ID_NOT_FOUND = 105
+_NONE, _INVALID_TXN_STATE, _INVALID_PRODUCER_ID_MAPPING, _PRODUCER_FENCED = 0, 48, 49, 90
+_VERDICT_GIVEN = frozenset({"PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
+_FENCE_TRIES = 100
 
 # What EndTxn(commit) v3 with our exact handle proves, by Kafka's error code.
 COMMIT_REPLIES: Mapping[int, Reply] = {
@@ -79,22 +82,67 @@ def abort(client: KafkaClient, handles: Sequence[Handle]) -> dict[Handle, int]:
     """Abort each by its exact handle, so that its writer cannot go on. What it answers proves nothing.
 
     ``EndTxn`` v5 compares the handle and moves the epoch. A v3 abort would leave the epoch, and the writer's next
-    request would open a second transaction under the same handle that passes every check; so for brokers
-    without v5 it is followed by ``InitProducerId``, which moves it.
+    request would open a second transaction under the same handle; so brokers without v5 (before 4.0) are sent
+    ``InitProducerId`` instead.
     """
     if client.supports(EndTxnRequest, 5):
         return _end(client, handles, commit=False, version={"min_version": 5})
-    codes = _end(client, handles, commit=False, version={"max_version": 3})
-    stopped = [h for h in handles if codes[h] == 0]
-    client.send_to_coordinators(
-        TRANSACTION,
-        [h.transactional_id for h in stopped],
-        lambda key: InitProducerIdRequest(
-            transactional_id=key, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1
-        ),
-        lambda answer, _: int(answer.error_code),
-    )
+    return _fence(client, handles)
+
+
+def _fence(client: KafkaClient, handles: Sequence[Handle]) -> dict[Handle, int]:
+    """Abort each by ``InitProducerId``, which moves the epoch in the same step as it aborts what is open.
+
+    The broker does not compare the epoch of a transaction that is open, so it is looked at first, and only where the
+    name still has our exact handle is anything sent. What could get between is a younger transaction of the same name,
+    which has the same incarnation: of an older one nobody can decide it, and one of our own is proven lost and
+    written again.
+
+    One answer is not enough: CONCURRENT_TRANSACTIONS says that the abort has begun, or that nothing was done since another
+    request of the writer was under way. So it is repeated until the name has moved on.
+    """
+    codes = dict.fromkeys(handles, NO_ANSWER)
+    left = {h.transactional_id: h for h in handles}
+    for _ in range(_FENCE_TRIES):
+        found = describe(client, left)
+        for name, seen in found.items():
+            if seen is None or seen.handle != left[name] or seen.state in _VERDICT_GIVEN:
+                handle = left.pop(name)
+                codes[handle] = _NONE if codes[handle] != NO_ANSWER else _code_of_the_past(handle, seen)
+        answers = client.send_to_coordinators(
+            TRANSACTION,
+            [name for name in left if name in found],
+            lambda name: _init_again(left[name], found[name]),
+            lambda answer, _: int(answer.error_code),
+        )
+        for name, answer in answers.items():
+            if answer is not None:
+                codes[left[name]] = int(answer.error_code)
+                if answer.error_code == _NONE:
+                    del left[name]
+        if not left:
+            break
+        client.wait_a_little()
     return codes
+
+
+def _init_again(handle: Handle, seen: Description | None) -> InitProducerIdRequest:
+    return InitProducerIdRequest(
+        transactional_id=handle.transactional_id,
+        # its own: another one may be more than the broker allows
+        transaction_timeout_ms=seen.timeout_ms if seen is not None else 0,
+        producer_id=handle.producer_id,
+        producer_epoch=handle.producer_epoch,
+        min_version=3,
+        max_version=5,
+    )
+
+
+def _code_of_the_past(handle: Handle, seen: Description | None) -> int:
+    """What an abort by exact handle would have been answered, had one been sent."""
+    if seen is None:
+        return _INVALID_PRODUCER_ID_MAPPING
+    return _PRODUCER_FENCED if seen.handle != handle else _INVALID_TXN_STATE
 
 
 def _end(
