@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 
@@ -24,6 +25,17 @@ from onceflow.testing.processes import kill_tree
 
 JOBS = Path(__file__).parent / "jobs"
 KEYS = 50
+OLDEST_KAFKA = "3.7"
+
+
+def kafka_asked_for() -> dict[str, Any]:
+    """Which Kafka the tests are to run on, as arguments of ``DevCluster``: what ``make test-brokers`` sets."""
+    asked: dict[str, Any] = {}
+    if version := os.environ.get("TEST_KAFKA"):
+        asked["version"] = version
+    if level := os.environ.get("TEST_TRANSACTION_VERSION"):
+        asked["features"] = {"transaction.version": level}
+    return asked
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 60.0, what: str = "the condition") -> None:

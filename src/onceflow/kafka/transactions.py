@@ -98,8 +98,8 @@ def _fence(client: KafkaClient, handles: Sequence[Handle]) -> dict[Handle, int]:
     which has the same incarnation: of an older one nobody can decide it, and one of our own is proven lost and
     written again.
 
-    One answer is not enough: CONCURRENT_TRANSACTIONS says that the abort has begun, or that nothing was done since another
-    request of the writer was under way. So it is repeated until the name has moved on.
+    One answer is not enough: CONCURRENT_TRANSACTIONS says that the abort has begun, or that nothing was done, since
+    another request of the writer was under way. So it is repeated until the name has moved on.
     """
     codes = dict.fromkeys(handles, NO_ANSWER)
     left = {h.transactional_id: h for h in handles}
@@ -112,7 +112,7 @@ def _fence(client: KafkaClient, handles: Sequence[Handle]) -> dict[Handle, int]:
         answers = client.send_to_coordinators(
             TRANSACTION,
             [name for name in left if name in found],
-            lambda name: _init_again(left[name], found[name]),
+            lambda name, found=found: _init_again(left[name], found[name]),  # type: ignore[misc]
             lambda answer, _: int(answer.error_code),
         )
         for name, answer in answers.items():
