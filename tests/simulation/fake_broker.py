@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from kafka.protocol.admin import DescribeTransactionsRequest
+from kafka.protocol.admin import DescribeProducersRequest, DescribeTransactionsRequest
 from kafka.protocol.producer import AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest
 
 from onceflow.kafka.client import Topic
@@ -238,6 +238,11 @@ class FakeBroker:
         """Records from an offset on, uncommitted ones too; what compaction or retention took is left out."""
         return [b for b in self.logs.get(partition, [])[offset:] if not b.gone]
 
+    def producers(self, partition: tuple[str, int]) -> list[tuple[int, int, int]]:
+        """Open transactions in a partition: (producer id, epoch, offset of the first record)."""
+        undecided = [bs for (_, *p), bs in self._undecided.items() if tuple(p) == partition]
+        return [(bs[0].producer_id, bs[0].producer_epoch, bs[0].base_offset) for bs in undecided]
+
     def read_committed(self, partition: tuple[str, int]) -> list[Any]:
         """What a read_committed consumer sees: rows up to the LSO."""
         log = self.logs.get(partition, [])
@@ -329,7 +334,24 @@ class FakeClient:
         if isinstance(request, DescribeTransactionsRequest):
             names = list(request.transactional_ids)
             return self.ask(f"describe {len(names)}", lambda: self._describe(names))
+        if isinstance(request, DescribeProducersRequest):
+            return self.ask("describe producers", lambda: self._describe_producers(request))
         return self.ask("list", lambda: self._list(request))
+
+    def _describe_producers(self, request: Any) -> Any:
+        def row(topic: str, partition: int) -> Any:
+            found = self.broker.producers((topic, partition))
+            producers = [
+                SimpleNamespace(producer_id=pid, producer_epoch=epoch, current_txn_start_offset=start)
+                for pid, epoch, start in found
+            ]
+            return SimpleNamespace(error_code=NONE, partition_index=partition, active_producers=producers)
+
+        topics = [
+            SimpleNamespace(name=t.name, partitions=[row(t.name, n) for n in t.partition_indexes])
+            for t in request.topics
+        ]
+        return SimpleNamespace(topics=topics)
 
     def _end(self, request: Any) -> Any:
         name, pid, epoch = request.transactional_id, request.producer_id, request.producer_epoch
