@@ -106,14 +106,19 @@ class Pipeline:
         """Where a crash point says that it was reached."""
         return self.checkpoint.parent / f"{self.checkpoint.name}.mark"
 
-    def start(self, **environment: str) -> subprocess.Popen[str]:
-        """Start the job as a process of its own."""
-        settings = {
+    def settings(self) -> dict[str, str]:
+        """What the job's file reads from its environment."""
+        return {
             "KAFKA": self.cluster.bootstrap_servers,
             "IN": self.source,
             "OUT": self.sink,
             "CHECKPOINT": str(self.checkpoint),
             "PER_EPOCH": str(self.per_epoch),
+        } | self.environment
+
+    def start(self, **environment: str) -> subprocess.Popen[str]:
+        """Start the job as a process of its own."""
+        settings = {
             "ONCEFLOW_CRASH_MARK": str(self.mark),
             # A job that lives for seconds: Java's second compiler only costs.
             "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
@@ -121,7 +126,7 @@ class Pipeline:
         log = (self.checkpoint.parent / f"job-{uuid.uuid4().hex[:6]}.log").open("w+")
         process = subprocess.Popen(
             [sys.executable, str(JOBS / f"{self.job}_job.py")],
-            env=os.environ | settings | self.environment | environment,
+            env=os.environ | settings | self.settings() | environment,
             stdout=log,
             stderr=subprocess.STDOUT,
             text=True,
