@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results" / "brokers.json"
 
 # (version; empty: the one that everything else runs on), (transaction.version; empty: it does not have the feature)
-KAFKAS = (("3.7", ""), ("3.9", ""), ("4.0", "1"), ("4.0", "2"), ("", "1"), ("", "2"))
+KAFKAS = (("3.1", ""), ("3.7", ""), ("3.9", ""), ("4.0", "1"), ("4.0", "2"), ("", "1"), ("", "2"))
 TESTS = ("test_contract.py", "test_oracle.py", "test_crash_points.py", "test_expiry.py")
 
 

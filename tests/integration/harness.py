@@ -25,7 +25,7 @@ from onceflow.testing.processes import kill_tree
 
 JOBS = Path(__file__).parent / "jobs"
 KEYS = 50
-OLDEST_KAFKA = "3.7"
+OLDEST_KAFKA = "3.1"
 
 
 def kafka_asked_for() -> dict[str, Any]:

@@ -210,7 +210,7 @@ def test_options_do_not_make_another_java(monkeypatch):
     assert build.count("\n") == 1
 
 
-@pytest.mark.parametrize("version", ["3.7", "3.9", "4.0"])
+@pytest.mark.parametrize("version", ["3.1", "3.7", "3.9", "4.0"])
 def test_an_older_brokers_list_is_of_that_version(version):
     """All of Kafka's own jars in the list are of one release of it, the broker's first; each jar is there once."""
     listed = jars._listed(f"broker-{version}")
@@ -222,5 +222,5 @@ def test_an_older_brokers_list_is_of_that_version(version):
 
 def test_a_version_that_is_not_pinned_is_named():
     """There is no list for it: refused before anything is fetched, with those that there are."""
-    with pytest.raises(SetupError, match=r"(?s)broker-2\.8.*broker-3\.7"):
+    with pytest.raises(SetupError, match=r"(?s)broker-2\.8.*broker-3\.1"):
         jars.broker_jars(version="2.8")

@@ -1,7 +1,6 @@
 """Transactions by their exact handle: commit, abort, describe, list; and what each answer proves.
 
-Must not know: epochs, decisions, Spark. Tried on Kafka 4.3 with transaction.version=2; the same table is held against
-the real broker by the contract test.
+Must not know: epochs, decisions, Spark. The contract test holds the same table against real brokers, from Kafka 3.1 on.
 
 A prepared transaction can be ended by anyone who knows (transactional id, producer id, producer epoch); the
 writer may be dead.
