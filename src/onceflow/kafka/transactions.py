@@ -21,7 +21,8 @@ from onceflow.twophase.messages import Reply
 
 NO_ANSWER = -1
 TRANSACTIONAL_ID_NOT_FOUND = 105
-_NONE, _INVALID_TXN_STATE, _INVALID_PRODUCER_ID_MAPPING, _PRODUCER_FENCED = 0, 48, 49, 90
+_NONE, _INVALID_TXN_STATE, _INVALID_PRODUCER_ID_MAPPING = 0, 48, 49
+_CONCURRENT_TRANSACTIONS, _PRODUCER_FENCED = 51, 90
 _VERDICT_GIVEN = frozenset({"PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
 _FENCE_TRIES = 100
 
@@ -103,38 +104,40 @@ def _fence(client: KafkaClient, handles: Sequence[Handle]) -> dict[Handle, int]:
     codes = dict.fromkeys(handles, NO_ANSWER)
     left = {h.transactional_id: h for h in handles}
     for _ in range(_FENCE_TRIES):
-        found = describe(client, left)
-        for name, seen in found.items():
-            if seen is None or seen.handle != left[name] or seen.state in _VERDICT_GIVEN:
-                handle = left.pop(name)
-                codes[handle] = _NONE if codes[handle] != NO_ANSWER else _code_of_the_past(handle, seen)
-        answers = client.send_to_coordinators(
-            TRANSACTION,
-            [name for name in left if name in found],
-            lambda name, found=found: _init_again(left[name], found[name]),  # type: ignore[misc]
-            lambda answer, _: int(answer.error_code),
-        )
-        for name, answer in answers.items():
-            if answer is not None:
-                codes[left[name]] = int(answer.error_code)
-                if answer.error_code == _NONE:
-                    del left[name]
+        ours: dict[str, Description] = {}
+        for name, seen in describe(client, left).items():
+            handle = left[name]
+            if seen is not None and seen.handle == handle and seen.state not in _VERDICT_GIVEN:
+                ours[name] = seen
+                continue
+            codes[handle] = _NONE if codes[handle] == _CONCURRENT_TRANSACTIONS else _code_of_the_past(handle, seen)
+            del left[name]
+        for name, code in _init_again(client, ours).items():
+            codes[left[name]] = code
+            if code != _CONCURRENT_TRANSACTIONS:
+                del left[name]
         if not left:
             break
         client.wait_a_little()
     return codes
 
 
-def _init_again(handle: Handle, seen: Description | None) -> InitProducerIdRequest:
-    return InitProducerIdRequest(
-        transactional_id=handle.transactional_id,
-        # its own: another one may be more than the broker allows
-        transaction_timeout_ms=seen.timeout_ms if seen is not None else 0,
-        producer_id=handle.producer_id,
-        producer_epoch=handle.producer_epoch,
-        min_version=3,
-        max_version=5,
+def _init_again(client: KafkaClient, seen: Mapping[str, Description]) -> dict[str, int]:
+    """``InitProducerId`` for each name, expecting its present handle; Kafka's error code for each that was answered."""
+    answers = client.send_to_coordinators(
+        TRANSACTION,
+        list(seen),
+        lambda name: InitProducerIdRequest(
+            transactional_id=name,
+            transaction_timeout_ms=seen[name].timeout_ms,  # another one may be more than the broker allows
+            producer_id=seen[name].handle.producer_id,
+            producer_epoch=seen[name].handle.producer_epoch,
+            min_version=3,
+            max_version=5,
+        ),
+        lambda answer, _: int(answer.error_code),
     )
+    return {name: int(answer.error_code) for name, answer in answers.items() if answer is not None}
 
 
 def _code_of_the_past(handle: Handle, seen: Description | None) -> int:
