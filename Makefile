@@ -9,7 +9,8 @@ SETUP := $(VENV)/.ready
 .DEFAULT_GOAL := help
 SEED ?=
 SEEDS ?=
-.PHONY: help setup jars demo test test-fast faults simulate bench bench-page peer-expiry lint types format diagram lock clean
+.PHONY: help setup jars demo test test-fast faults test-brokers test-three simulate bench bench-page peer-expiry lint types format \
+	diagram lock clean
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,13 +34,19 @@ demo: jars ## The fraud job, killed three times on the way, and the verdict; ARG
 	@$(BIN)/onceflow demo $(ARGS)
 
 test: jars lint types ## Everything that CI runs
-	@$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "not three" $(ARGS)
 
 test-fast: $(SETUP) ## Tests without Spark and without a broker
 	@$(BIN)/python -m pytest -n 2 -m "not spark and not kafka" $(ARGS)
 
 faults: jars ## Further faults on a real broker and real Spark, which `make test` leaves out
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -m faults $(ARGS)
+
+test-brokers: jars ## What hangs on a broker's answers, on each Kafka; fetches their jars; ARGS="--only 3.7"
+	@$(BIN)/python -m bench.brokers $(ARGS)
+
+test-three: jars ## Three brokers, of which some are killed or lose their disks
+	@$(BIN)/python -m pytest -m three $(ARGS)
 
 simulate: $(SETUP) ## The rules in a world of faults; SEEDS=100000 for more, SEED=7 to replay one with its trace
 	@PYTHONPATH=src:. $(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),10000))

@@ -2,7 +2,7 @@
 
 Must not know: Spark sessions, brokers, jobs. It hands out paths of files whose SHA-256 is the pinned one.
 
-``jars.toml`` holds two complete lists (nothing is resolved transitively). What the cache lacks is fetched by
+``jars.toml`` holds complete lists (nothing is resolved transitively). What the cache lacks is fetched by
 Apache Ivy, which PySpark ships; so no repository's address stands here, and a company's mirror takes
 an ``ivysettings.xml`` of its own (``ONCEFLOW_IVY_SETTINGS``). Once everything is cached, neither Java nor
 the network is touched.
@@ -86,13 +86,17 @@ def spark_jars(progress: Progress | None = None) -> list[Path]:
     return _own_jars(own) if own else _pinned("spark", progress)
 
 
-def broker_jars(progress: Progress | None = None) -> list[Path]:
+def broker_jars(progress: Progress | None = None, *, version: str | None = None) -> list[Path]:
     """The class path of a Kafka broker with its storage tool.
 
+    Args:
+        progress: Told of each jar that is fetched.
+        version: One of the older brokers of ``jars.toml``; None is the one that the dev cluster runs.
+
     Raises:
-        SetupError: A jar is missing and cannot be fetched, or a jar is not the pinned one.
+        SetupError: A jar is missing and cannot be fetched, a jar is not the pinned one, or no such version is pinned.
     """
-    return _pinned("broker", progress)
+    return _pinned("broker" if version is None else f"broker-{version}", progress)
 
 
 def java_executable() -> str:
@@ -174,8 +178,14 @@ def _pinned(group: str, progress: Progress | None) -> list[Path]:
 
 
 def _listed(group: str) -> list[Jar]:
-    text = resources.files("onceflow").joinpath("jars.toml").read_text("utf-8")
-    return [Jar(**entry) for entry in tomllib.loads(text)[group]]
+    lists = tomllib.loads(resources.files("onceflow").joinpath("jars.toml").read_text("utf-8"))
+    lists |= {f"broker-{version}": jars for version, jars in lists.pop("older-brokers").items()}
+    if group not in lists:
+        raise SetupError(
+            f"There is no list of jars named {group}.",
+            action=f"choose one of {', '.join(sorted(lists))}; a new one goes into jars.toml.",
+        )
+    return [Jar(**entry) for entry in lists[group]]
 
 
 def cache_folder() -> Path:
@@ -315,7 +325,7 @@ def _ivy_jar() -> Path:
 
 
 def main() -> int:
-    """``python -m onceflow.jars``: fetch both lists ahead of their use, with lines of progress."""
+    """``python -m onceflow.jars``: fetch Spark's and the broker's list ahead of their use, with lines of progress."""
 
     def show(done: int, total: int) -> None:
         print(f"  {done} of {total} jars", flush=True)  # noqa: T201 - this is the command's output

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from onceflow.devcluster import DevCluster
 from onceflow.jars import spark_jars
 from onceflow.kafka.cluster import KafkaCluster
+from tests.integration.harness import kafka_asked_for
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -28,7 +29,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(scope="session")
 def broker() -> Iterator[DevCluster]:
     """A real broker; ``broker.bootstrap_servers`` is its address. Tests use topics of their own."""
-    with DevCluster() as running:
+    with DevCluster(**kafka_asked_for()) as running:
         yield running
 
 

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 
@@ -25,6 +26,17 @@ from onceflow.testing.processes import kill_tree
 
 JOBS = Path(__file__).parent / "jobs"
 KEYS = 50
+OLDEST_KAFKA = "3.1"
+
+
+def kafka_asked_for() -> dict[str, Any]:
+    """Which Kafka the tests are to run on, as arguments of ``DevCluster``: what ``make test-brokers`` sets."""
+    asked: dict[str, Any] = {}
+    if version := os.environ.get("TEST_KAFKA"):
+        asked["version"] = version
+    if level := os.environ.get("TEST_TRANSACTION_VERSION"):
+        asked["features"] = {"transaction.version": level}
+    return asked
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 60.0, what: str = "the condition") -> None:
@@ -103,6 +115,11 @@ class Pipeline:
             "OUT": self.sink,
             "CHECKPOINT": str(self.checkpoint),
             "PER_EPOCH": str(self.per_epoch),
+        } | self.environment
+
+    def start(self, **environment: str) -> subprocess.Popen[str]:
+        """Start the job as a process of its own."""
+        settings = {
             "ONCEFLOW_CRASH_MARK": str(self.mark),
             # A job that lives for seconds: Java's second compiler only costs.
             "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",

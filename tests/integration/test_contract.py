@@ -4,6 +4,9 @@ The simulation's proofs rest on the fake, and the fake was written by those who 
 transactions, ends them in one of the ways that the protocol knows, and writes down every answer: Kafka's error codes,
 what DescribeTransactions shows (the producer epoch as the distance from the one that wrote), what a read_committed
 consumer sees, and what the oracle says. Where the two differ, the real broker is right.
+
+The oldest Kafka that is tested is told the same stories: before 4.0 there is no ``EndTxn`` v5, and an abort is
+``InitProducerId``.
 """
 
 import time
@@ -17,6 +20,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from kafka.admin import NewTopic
+from kafka.protocol.producer import EndTxnRequest
 
 from onceflow.devcluster import FAST_EXPIRY, DevCluster
 from onceflow.kafka import canary, oracle, transactions
@@ -25,6 +29,7 @@ from onceflow.kafka.cluster import KafkaCluster
 from onceflow.kafka.oracle import Witness
 from onceflow.kafka.transactions import Handle
 from onceflow.sink.kafka_writer import COLUMNS, TransactionWriter
+from tests.integration.harness import OLDEST_KAFKA, kafka_asked_for
 from tests.simulation.fake_broker import FakeBroker, FakeClient, fetch
 
 pytestmark = pytest.mark.kafka
@@ -112,9 +117,9 @@ class Real:
 class Fake:
     """The simulation's broker, through the same code of the product."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, v5: bool) -> None:
         self._now = 0.0
-        self._broker = FakeBroker(lambda: self._now)
+        self._broker = FakeBroker(lambda: self._now, v5=v5)
         self.client: Any = FakeClient(self._broker)
 
     def topic(self) -> str:
@@ -168,7 +173,7 @@ class Story:
         self._end("commit v3", handle, lambda h: transactions.commit(self.side.client, [h]))
 
     def abort(self, handle: Handle | None = None) -> None:
-        self._end("abort v5", handle, lambda h: transactions.abort(self.side.client, [h]))
+        self._end("abort", handle, lambda h: transactions.abort(self.side.client, [h]))
 
     def abort_v3(self, handle: Handle | None = None) -> None:
         version = {"max_version": 3}
@@ -268,8 +273,8 @@ def go_on_after_abort_v3(s: Story) -> None:
     s.look()
 
 
-def commit_after_abort_v5(s: Story) -> None:
-    """A v5 abort moves the epoch: the commit is fenced, and the writer cannot go on."""
+def commit_after_abort(s: Story) -> None:
+    """Our abort moves the epoch: the commit is fenced, and the writer cannot go on."""
     s.write()
     s.abort()
     s.look()
@@ -279,8 +284,8 @@ def commit_after_abort_v5(s: Story) -> None:
     s.look()
 
 
-def abort_v5_after_commit(s: Story) -> None:
-    """A v5 abort after a commit answers NONE and shows CompleteAbort, and every row stays: only the log knows."""
+def abort_after_commit(s: Story) -> None:
+    """An abort after a commit answers NONE (v5: and shows CompleteAbort), and every row stays: only the log knows."""
     s.write()
     s.commit()
     s.look()
@@ -389,7 +394,7 @@ def commit_what_was_reopened(s: Story) -> None:
 
 
 def end_an_empty_one(s: Story) -> None:
-    """After InitProducerId alone there is nothing to commit; a v5 abort moves the epoch all the same."""
+    """After InitProducerId alone there is nothing to commit; our abort moves the epoch all the same."""
     s.write()
     s.commit()
     s.look()
@@ -427,8 +432,8 @@ STORIES = (
     commit_again,
     commit_after_abort_v3,
     go_on_after_abort_v3,
-    commit_after_abort_v5,
-    abort_v5_after_commit,
+    commit_after_abort,
+    abort_after_commit,
     abort_v3_after_commit,
     commit_after_expiry,
     init_over_an_open_one,
@@ -444,10 +449,13 @@ STORIES = (
 )
 
 
-@pytest.fixture(scope="module")
-def real() -> Iterator[Real]:
+ON = [kafka_asked_for()] if kafka_asked_for() else [{}, {"version": OLDEST_KAFKA}]
+
+
+@pytest.fixture(scope="module", params=ON, ids=lambda asked: asked.get("version", "newest"))
+def real(request: pytest.FixtureRequest) -> Iterator[Real]:
     """A broker of its own: transactions expire, and names are forgotten, within seconds."""
-    with DevCluster(settings=FAST_EXPIRY) as running:
+    with DevCluster(settings=FAST_EXPIRY, **request.param) as running:
         cluster = KafkaCluster(running.bootstrap_servers)
         with KafkaClient(cluster) as client:
             yield Real(cluster, client)
@@ -456,7 +464,7 @@ def real() -> Iterator[Real]:
 @pytest.mark.parametrize("story", STORIES, ids=lambda s: s.__name__)
 def test_the_fake_answers_as_the_real_broker_does(real, story):
     """The same steps get the same answers, step by step, from Kafka and from the simulation's broker."""
-    of_real, of_fake = Story(real), Story(Fake())
+    of_real, of_fake = Story(real), Story(Fake(v5=real.client.supports(EndTxnRequest, 5)))
     story(of_real)
     with mock.patch.object(oracle, "_fetch", fetch):
         story(of_fake)

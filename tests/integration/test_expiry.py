@@ -11,7 +11,7 @@ from kafka import TopicPartition
 from onceflow.devcluster import FAST_EXPIRY, DevCluster
 from onceflow.kafka.client import KafkaClient
 from onceflow.kafka.cluster import KafkaCluster
-from tests.integration.harness import Pipeline, wait_until
+from tests.integration.harness import Pipeline, kafka_asked_for, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -22,7 +22,7 @@ TIMEOUT = "30 s"
 @pytest.fixture(scope="module")
 def short_lived():
     """A broker that expires transactions within a fraction of a second of their time-out."""
-    with DevCluster(settings=FAST_EXPIRY) as running:
+    with DevCluster(settings=FAST_EXPIRY, **kafka_asked_for()) as running:
         yield KafkaCluster(running.bootstrap_servers)
 
 

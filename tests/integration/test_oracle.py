@@ -17,7 +17,7 @@ from onceflow.sink.kafka_committer import KafkaCommitter
 from onceflow.sink.kafka_writer import TransactionWriter
 from onceflow.twophase.committable import Committable
 from onceflow.twophase.messages import Outcome
-from tests.integration.harness import read_topic, wait_until
+from tests.integration.harness import kafka_asked_for, read_topic, wait_until
 
 pytestmark = pytest.mark.kafka
 
@@ -29,7 +29,7 @@ CONFIG = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "seg
 @pytest.fixture(scope="module")
 def cleaning():
     """A broker whose log cleaner is always at work, with one compacted topic."""
-    with DevCluster(settings=FAST_EXPIRY | CLEANER) as running:
+    with DevCluster(settings=FAST_EXPIRY | CLEANER, **kafka_asked_for()) as running:
         cluster = KafkaCluster(running.bootstrap_servers)
         with KafkaClient(cluster) as client:
             client.admin.create_topics({TOPIC: {"num_partitions": 1, "replication_factor": 1, "configs": CONFIG}})

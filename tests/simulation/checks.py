@@ -98,7 +98,6 @@ class Watch(Observer):
         self.taken: set[str] = set()  # folders from which a power cut took a file
         self.rotten = False
         self.aborted_rows = 0
-        self.v5 = True
 
     # -- the journal ----------------------------------------------------------------------------------------------
 
@@ -172,10 +171,9 @@ class Watch(Observer):
     # -- the broker -----------------------------------------------------------------------------------------------
 
     def wrote(self, name: str, pid: int, epoch: int, rows: Any, *, after_marker: bool) -> None:
-        if self.v5:  # without EndTxn v5 there is a moment between abort and InitProducerId
-            self._world.check(
-                not after_marker, "one epoch, one transaction", lambda: f"{name} {pid}/{epoch} writes after a marker"
-            )
+        self._world.check(
+            not after_marker, "one epoch, one transaction", lambda: f"{name} {pid}/{epoch} writes after a marker"
+        )
         self.of.setdefault((name, pid, epoch), []).append(rows)
 
     def ending(self, transaction: Transaction, *, commit: bool, by: str) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from kafka.protocol.admin import DescribeTransactionsRequest
+from kafka.protocol.admin import DescribeProducersRequest, DescribeTransactionsRequest
 from kafka.protocol.producer import AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest
 
 from onceflow.kafka.client import Topic
@@ -112,8 +112,13 @@ class FakeBroker:
 
     # -- what a producer asks -----------------------------------------------------------------------------------
 
-    def init(self, name: str, timeout: float = 60.0, by: str = "writer") -> tuple[int, int, int]:
-        """InitProducerId without an expected epoch: (error code, producer id, epoch). Aborts what is open."""
+    def init(
+        self, name: str, timeout: float = 60.0, by: str = "writer", expected: tuple[int, int] | None = None
+    ) -> tuple[int, int, int]:
+        """InitProducerId: (error code, producer id, epoch). Aborts what is open, whatever epoch was expected.
+
+        Simplified: without an expected (producer id, epoch) it is answered at once where a broker says "ask again".
+        """
         found = self.transactions.get(name)
         if found is None:
             self.transactions[name] = made = Transaction(name, next(self._pids), timeout=timeout)
@@ -121,10 +126,14 @@ class FakeBroker:
             return NONE, made.pid, made.epoch
         if found.state in PREPARE.values():
             return CONCURRENT, -1, -1
+        if expected is not None and expected[0] != found.pid:
+            return FENCED, -1, -1
         if found.state == ONGOING:
             self._finish(found, commit=False, bump=True, by=by)
-            if found.state in PREPARE.values():
+            if expected is not None or found.state in PREPARE.values():
                 return CONCURRENT, -1, -1
+        if expected is not None and expected[1] != found.epoch:
+            return FENCED, -1, -1
         if found.epoch >= self._max_epoch:
             found.pid, found.epoch = next(self._pids), 0
         else:
@@ -229,6 +238,11 @@ class FakeBroker:
         """Records from an offset on, uncommitted ones too; what compaction or retention took is left out."""
         return [b for b in self.logs.get(partition, [])[offset:] if not b.gone]
 
+    def producers(self, partition: tuple[str, int]) -> list[tuple[int, int, int]]:
+        """Open transactions in a partition: (producer id, epoch, offset of the first record)."""
+        undecided = [bs for (_, *p), bs in self._undecided.items() if tuple(p) == partition]
+        return [(bs[0].producer_id, bs[0].producer_epoch, bs[0].base_offset) for bs in undecided]
+
     def read_committed(self, partition: tuple[str, int]) -> list[Any]:
         """What a read_committed consumer sees: rows up to the LSO."""
         log = self.logs.get(partition, [])
@@ -320,7 +334,24 @@ class FakeClient:
         if isinstance(request, DescribeTransactionsRequest):
             names = list(request.transactional_ids)
             return self.ask(f"describe {len(names)}", lambda: self._describe(names))
+        if isinstance(request, DescribeProducersRequest):
+            return self.ask("describe producers", lambda: self._describe_producers(request))
         return self.ask("list", lambda: self._list(request))
+
+    def _describe_producers(self, request: Any) -> Any:
+        def row(topic: str, partition: int) -> Any:
+            found = self.broker.producers((topic, partition))
+            producers = [
+                SimpleNamespace(producer_id=pid, producer_epoch=epoch, current_txn_start_offset=start)
+                for pid, epoch, start in found
+            ]
+            return SimpleNamespace(error_code=NONE, partition_index=partition, active_producers=producers)
+
+        topics = [
+            SimpleNamespace(name=t.name, partitions=[row(t.name, n) for n in t.partition_indexes])
+            for t in request.topics
+        ]
+        return SimpleNamespace(topics=topics)
 
     def _end(self, request: Any) -> Any:
         name, pid, epoch = request.transactional_id, request.producer_id, request.producer_epoch
@@ -334,7 +365,8 @@ class FakeClient:
 
     def _init(self, request: Any) -> Any:
         timeout = request.transaction_timeout_ms / 1000
-        code, pid, epoch = self.broker.init(request.transactional_id, timeout, by=self.who)
+        expected = (request.producer_id, request.producer_epoch) if request.producer_id >= 0 else None
+        code, pid, epoch = self.broker.init(request.transactional_id, timeout, by=self.who, expected=expected)
         return SimpleNamespace(error_code=code, producer_id=pid, producer_epoch=epoch)
 
     def _add(self, request: Any) -> Any:

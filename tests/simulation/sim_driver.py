@@ -141,7 +141,6 @@ class Scene:
         self.plan = plan
         self.world = World(chooser, scripted=scripted, trace=trace)
         self.watch = Watch(self.world)
-        self.watch.v5 = plan.v5
         self.watch.began = {}
         self.broker = FakeBroker(lambda: self.world.now, self.watch, v5=plan.v5, max_epoch=plan.max_epoch)
         self.journal, self.offsets, self.commits = Files(), Files(), Files()

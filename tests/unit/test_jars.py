@@ -208,3 +208,19 @@ def test_options_do_not_make_another_java(monkeypatch):
     jars._told_by.cache_clear()
     assert jars.java_build() == build
     assert build.count("\n") == 1
+
+
+@pytest.mark.parametrize("version", ["3.1", "3.7", "3.9", "4.0"])
+def test_an_older_brokers_list_is_of_that_version(version):
+    """All of Kafka's own jars in the list are of one release of it, the broker's first; each jar is there once."""
+    listed = jars._listed(f"broker-{version}")
+    assert listed[0].name == "kafka_2.13"
+    assert {jar.rev for jar in listed if jar.org == "org.apache.kafka"} == {listed[0].rev}
+    assert listed[0].rev.startswith(f"{version}.")
+    assert len({jar.file_name for jar in listed}) == len(listed)
+
+
+def test_a_version_that_is_not_pinned_is_named():
+    """There is no list for it: refused before anything is fetched, with those that there are."""
+    with pytest.raises(SetupError, match=r"(?s)broker-2\.8.*broker-3\.1"):
+        jars.broker_jars(version="2.8")

@@ -24,7 +24,7 @@ from onceflow.errors import SetupError
 from onceflow.jars import broker_jars, java_executable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
 
 log = logging.getLogger(__name__)
 
@@ -33,14 +33,22 @@ _POLL = 0.05  # seconds between two looks
 
 
 class Broker:
-    """A handle of one broker, running or not."""
+    """A handle of one broker, running or not.
 
-    def __init__(self, node: Node) -> None:
+    Args:
+        node: Where it lies.
+        version: An older Kafka to start instead of the usual one.
+    """
+
+    def __init__(self, node: Node, version: str | None = None) -> None:
         self.node = node
+        self._version = version
         self._child: subprocess.Popen[str] | None = None
 
-    def format(self, cluster_id: str) -> None:
+    def format(self, cluster_id: str, features: Mapping[str, str]) -> None:
         """Make the metadata directory, as Kafka asks for before the first start. Does nothing if it is there.
+
+        ``features`` are Kafka's feature levels by name.
 
         Raises:
             SetupError: The storage tool refused; the message holds what it said.
@@ -51,14 +59,16 @@ class Broker:
         command = [*self._java("-XX:TieredStopAtLevel=1"), "kafka.tools.StorageTool", "format"]
         # One cluster id of 64 begins with "-": behind a "=" the tool does not take it for an option.
         command += ["--ignore-formatted", f"--cluster-id={cluster_id}", "-c", str(self.node.properties)]
+        for name, level in features.items():
+            command += ["--feature", f"{name}={level}"]
         told = subprocess.run(
-            command, env=_environment(), capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
+            command, env=self._environment(), capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
         )
         if told.returncode != 0:
             raise SetupError(
                 f"Kafka could not format the storage of broker {self.node.id}:\n{told.stdout}{told.stderr}",
-                cause="a broker setting that Kafka does not take.",
-                action="correct the settings given to the dev cluster.",
+                cause="a broker setting or a feature level that Kafka does not take.",
+                action="correct the settings and features given to the dev cluster.",
             )
 
     def start(self, *, lock: int, detached: bool) -> None:
@@ -69,7 +79,7 @@ class Broker:
         with self.node.console.open("a") as console:
             self._child = subprocess.Popen(
                 command,
-                env=_environment(),
+                env=self._environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=console if detached else subprocess.PIPE,
                 stderr=console,
@@ -188,12 +198,12 @@ class Broker:
             "-Djava.awt.headless=true",
             f"-Djava.io.tmpdir={own_tmp}",
             f"-Dlog4j2.configurationFile={self.node.log4j.as_uri()}",
+            f"-Dlog4j.configuration={self.node.log4j1.as_uri()}",
         ]
 
-
-def _environment() -> dict[str, str]:
-    """The class path goes by environment: the command line stays readable in ``ps``."""
-    return {**os.environ, "CLASSPATH": os.pathsep.join(map(str, broker_jars()))}
+    def _environment(self) -> dict[str, str]:
+        """The class path goes by environment: the command line stays readable in ``ps``."""
+        return {**os.environ, "CLASSPATH": os.pathsep.join(map(str, broker_jars(version=self._version)))}
 
 
 def _command_line(pid: int) -> str:

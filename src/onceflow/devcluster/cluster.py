@@ -35,6 +35,7 @@ from onceflow.devcluster.config import (
     HOST,
     PLAINTEXT,
     Node,
+    log4j1_properties,
     log4j_properties,
     server_properties,
 )
@@ -67,6 +68,9 @@ class DevCluster:
             its configuration goes into ``settings``. Ask ``bootstrap(name)`` for its addresses.
         port: The first broker's port. None takes a free one, or the one it had.
         detached: The brokers outlive this process; ``onceflow dev down`` or ``stop_detached`` ends them.
+        version: An older Kafka, of those in ``jars.toml``. None is the newest that onceflow was tested with.
+        features: Kafka's feature levels, for example ``{"transaction.version": "1"}``, where not the version's own.
+            Like ``version`` they are for the first start of a data directory.
 
     Raises:
         ConfigurationError: Another number of brokers than 1 or 3, or than the data directory has.
@@ -81,6 +85,8 @@ class DevCluster:
         extra_listeners: Mapping[str, str] = MappingProxyType({}),
         port: int | None = None,
         detached: bool = False,
+        version: str | None = None,
+        features: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         if brokers not in (1, 3):
             raise ConfigurationError(f"A dev cluster has 1 or 3 brokers, not {brokers}.")
@@ -97,6 +103,8 @@ class DevCluster:
         self._extra_listeners = dict(extra_listeners)
         self._port = port
         self._detached = detached
+        self._version = version
+        self._features = dict(features)
         self._lock: int | None = None
         self._brokers: list[Broker] = []
 
@@ -124,13 +132,13 @@ class DevCluster:
             SetupError: Java or jars are missing, the directory is in use, a port is taken, or a broker did not
                 come up. Nothing is left running.
         """
-        broker_jars()  # fetch before the lock is taken: that may take long
+        broker_jars(version=self._version)  # fetch before the lock is taken: that may take long
         began = time.monotonic()
         self._take_lock()
         try:
             cluster_id = self._lay_out()
             with ThreadPoolExecutor() as pool:  # each is a Java of its own, so side by side
-                list(pool.map(lambda broker: broker.format(cluster_id), self._brokers))
+                list(pool.map(lambda broker: broker.format(cluster_id, self._features), self._brokers))
             for broker in self._brokers:
                 self._launch(broker)
             for broker in self._brokers:
@@ -225,7 +233,8 @@ class DevCluster:
             node.properties.touch(mode=0o600)  # settings may hold passwords
             node.properties.write_text(server_properties(node, nodes, self._extra_listeners, self._settings))
             node.log4j.write_text(log4j_properties(node))
-        self._brokers = [Broker(node) for node in nodes]
+            node.log4j1.write_text(log4j1_properties(node))
+        self._brokers = [Broker(node, self._version) for node in nodes]
         cluster_id: str = state["cluster_id"]
         return cluster_id
 

@@ -46,6 +46,11 @@ class Node:
         return self.directory / "log4j2.properties"
 
     @property
+    def log4j1(self) -> Path:
+        """The same for brokers older than 4.0."""
+        return self.directory / "log4j.properties"
+
+    @property
     def log(self) -> Path:
         """The broker's log."""
         return self.directory / "server.log"
@@ -140,4 +145,16 @@ appender.file.strategy.type=DefaultRolloverStrategy
 appender.file.strategy.max=1
 rootLogger.level=info
 rootLogger.appenderRef.file.ref=file
+"""
+
+
+def log4j1_properties(node: Node) -> str:
+    """The same for brokers older than 4.0, which log by log4j 1."""
+    return f"""log4j.rootLogger=INFO, file
+log4j.appender.file=org.apache.log4j.RollingFileAppender
+log4j.appender.file.File={node.log}
+log4j.appender.file.MaxFileSize=20MB
+log4j.appender.file.MaxBackupIndex=1
+log4j.appender.file.layout=org.apache.log4j.PatternLayout
+log4j.appender.file.layout.ConversionPattern=%d %p %c{{1}}: %m%n
 """

@@ -38,11 +38,19 @@ _NEEDED = (
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """What the cluster says of a topic. ``leaders`` maps partition to broker id, -1 for none."""
+    """What the cluster says of a topic.
+
+    Attributes:
+        name: The topic's name.
+        topic_id: Its UUID.
+        leaders: Partition to broker id, -1 for none.
+        copies: Copies of the partition that has fewest.
+    """
 
     name: str
     topic_id: str
     leaders: Mapping[int, int]
+    copies: int = 1
 
 
 class KafkaClient:
@@ -181,7 +189,8 @@ class KafkaClient:
         for row in self._metadata(wanted).topics:
             if row.error_code == _NONE:
                 leaders = {p.partition_index: p.leader_id for p in row.partitions}
-                found[row.name] = Topic(row.name, str(row.topic_id), leaders)
+                copies = min((len(p.replica_nodes) for p in row.partitions), default=1)
+                found[row.name] = Topic(row.name, str(row.topic_id), leaders, copies)
             elif row.error_code not in (3, 5):  # it does not exist; it has no leader yet
                 raise rights_or_unavailable(row.error_code, f"describing topic {row.name}")
         return found

@@ -102,6 +102,24 @@ def find_holders(client: KafkaClient, topics: Iterable[str]) -> Holders:
     return Holders(tuple(found), tuple(unseen))
 
 
+def open_producers(client: KafkaClient, places: Iterable[Place]) -> dict[Place, frozenset[tuple[int, int]]]:
+    """Who has an open transaction in each partition: (producer id, epoch). One without an answer is left out.
+
+    The partition's own word, which may differ from its coordinator's: a log that was lost has nothing open.
+    """
+    wanted = set(places)
+    leaders = {name: topic.leaders for name, topic in client.topics({p.topic for p in wanted}).items()}
+    by_leader: dict[int, list[Place]] = {}
+    for place in wanted:
+        leader = leaders.get(place.topic, {}).get(place.partition, -1)
+        if leader >= 0:
+            by_leader.setdefault(leader, []).append(place)
+    return {
+        place: frozenset((row.producer_id, row.producer_epoch) for row in rows if row.current_txn_start_offset >= 0)
+        for place, rows in _producers(client, by_leader).items()
+    }
+
+
 def _ends(client: KafkaClient, by_leader: Mapping[int, Sequence[Place]], isolation: int) -> dict[Place, int]:
     """The end of each partition at an isolation level; a partition without an answer is left out."""
     row = ListOffsetsRequest.ListOffsetsTopic

@@ -72,24 +72,19 @@ class Witness:
         return f"{self.topic}-{self.partition}@{self.offset}"
 
 
+class _Purged(Evidence):
+    """Nothing is known, since retention took the record."""
+
+
 def ask(client: KafkaClient, handle: Handle, witness: Witness) -> Evidence:
     """Find what the log itself says of one transaction."""
-    if witness.cluster_id != client.cluster_id:
-        return Evidence(Outcome.UNKNOWN, f"the witness is in cluster {witness.cluster_id}, this is {client.cluster_id}")
-    topic = client.topics([witness.topic]).get(witness.topic)
-    if topic is None:
-        return Evidence(Outcome.UNKNOWN, f"topic {witness.topic} does not exist")
-    if topic.topic_id != witness.topic_id:
-        return Evidence(
-            Outcome.UNKNOWN,
-            f"topic {witness.topic} was made again: its id was {witness.topic_id} and is {topic.topic_id}",
-        )
+    other = _another_log(client, witness)
+    if other is not None:
+        return other
     seen = False
     position = witness.offset
     while True:
-        topic = client.topics([witness.topic]).get(witness.topic)
-        leader = -1 if topic is None else topic.leaders.get(witness.partition, -1)
-        page = _fetch(client, leader, witness, position)
+        page = _fetch(client, _leader(client, witness), witness, position)
         if isinstance(page, Evidence):
             return page
         records, high_watermark = page
@@ -103,6 +98,42 @@ def ask(client: KafkaClient, handle: Handle, witness: Witness) -> Evidence:
                 return _verdict(batch)
         if position >= high_watermark:
             return Evidence(Outcome.UNKNOWN, f"no marker behind {witness} yet", passing=True)
+
+
+def look_for(client: KafkaClient, handle: Handle, witness: Witness) -> Evidence | None:
+    """Why the log does not hold the record at the witness; None if it does, or if retention took it since."""
+    other = _another_log(client, witness)
+    if other is not None:
+        return other
+    page = _fetch(client, _leader(client, witness), witness, witness.offset)
+    if isinstance(page, _Purged):
+        return None
+    if isinstance(page, Evidence):
+        return page
+    batch = page[0].next_batch()
+    if batch is None or not _holds(batch, handle, witness.offset):
+        return Evidence(Outcome.UNKNOWN, f"the record at {witness} is gone or is not ours")
+    return None
+
+
+def _leader(client: KafkaClient, witness: Witness) -> int:
+    topic = client.topics([witness.topic]).get(witness.topic)
+    return -1 if topic is None else topic.leaders.get(witness.partition, -1)
+
+
+def _another_log(client: KafkaClient, witness: Witness) -> Evidence | None:
+    """Why the witness cannot be in this cluster's topic of that name; None if it can."""
+    if witness.cluster_id != client.cluster_id:
+        return Evidence(Outcome.UNKNOWN, f"the witness is in cluster {witness.cluster_id}, this is {client.cluster_id}")
+    topic = client.topics([witness.topic]).get(witness.topic)
+    if topic is None:
+        return Evidence(Outcome.UNKNOWN, f"topic {witness.topic} does not exist")
+    if topic.topic_id != witness.topic_id:
+        return Evidence(
+            Outcome.UNKNOWN,
+            f"topic {witness.topic} was made again: its id was {witness.topic_id} and is {topic.topic_id}",
+        )
+    return None
 
 
 def _holds(batch: Any, handle: Handle, offset: int) -> bool:
@@ -147,7 +178,11 @@ def _fetch(client: KafkaClient, leader: int, witness: Witness, offset: int) -> E
         return Evidence(Outcome.UNKNOWN, f"broker {leader} did not answer a fetch of {witness}", passing=True)
     page = answer.responses[0].partitions[0]
     if page.error_code == _OFFSET_OUT_OF_RANGE:
-        return Evidence(Outcome.UNKNOWN, f"the record at {witness} is gone: the log begins at {page.log_start_offset}")
+        if page.log_start_offset > offset:
+            return _Purged(
+                Outcome.UNKNOWN, f"the record at {witness} is gone: the log begins at {page.log_start_offset}"
+            )
+        return Evidence(Outcome.UNKNOWN, f"the record at {witness} is gone: the log ends before it")
     if page.error_code in _UNKNOWN_TOPIC:
         return Evidence(Outcome.UNKNOWN, f"topic {witness.topic} with id {witness.topic_id} is gone")
     if page.error_code != 0:

@@ -1,7 +1,6 @@
 """Transactions by their exact handle: commit, abort, describe, list; and what each answer proves.
 
-Must not know: epochs, decisions, Spark. Tried on Kafka 4.3 with transaction.version=2; the same table is held against
-the real broker by the contract test.
+Must not know: epochs, decisions, Spark. The contract test holds the same table against real brokers, from Kafka 3.1 on.
 
 A prepared transaction can be ended by anyone who knows (transactional id, producer id, producer epoch); the
 writer may be dead.
@@ -22,6 +21,10 @@ from onceflow.twophase.messages import Reply
 
 NO_ANSWER = -1
 TRANSACTIONAL_ID_NOT_FOUND = 105
+_NONE, _INVALID_TXN_STATE, _INVALID_PRODUCER_ID_MAPPING = 0, 48, 49
+_CONCURRENT_TRANSACTIONS, _PRODUCER_FENCED = 51, 90
+_VERDICT_GIVEN = frozenset({"PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
+_FENCE_TRIES = 100
 
 # What EndTxn(commit) v3 with our exact handle proves, by Kafka's error code.
 COMMIT_REPLIES: Mapping[int, Reply] = {
@@ -79,22 +82,69 @@ def abort(client: KafkaClient, handles: Sequence[Handle]) -> dict[Handle, int]:
     """Abort each by its exact handle, so that its writer cannot go on. What it answers proves nothing.
 
     ``EndTxn`` v5 compares the handle and moves the epoch. A v3 abort would leave the epoch, and the writer's next
-    request would open a second transaction under the same handle that passes every check; so for brokers
-    without v5 it is followed by ``InitProducerId``, which moves it.
+    request would open a second transaction under the same handle; so brokers without v5 (before 4.0) are sent
+    ``InitProducerId`` instead.
     """
     if client.supports(EndTxnRequest, 5):
         return _end(client, handles, commit=False, version={"min_version": 5})
-    codes = _end(client, handles, commit=False, version={"max_version": 3})
-    stopped = [h for h in handles if codes[h] == 0]
-    client.send_to_coordinators(
+    return _fence(client, handles)
+
+
+def _fence(client: KafkaClient, handles: Sequence[Handle]) -> dict[Handle, int]:
+    """Abort each by ``InitProducerId``, which moves the epoch in the same step as it aborts what is open.
+
+    The broker does not compare the epoch of a transaction that is open, so it is looked at first, and only where the
+    name still has our exact handle is anything sent. What could get between is a younger transaction of the same name,
+    which has the same incarnation: of an older one nobody can decide it, and one of our own is proven lost and
+    written again.
+
+    One answer is not enough: CONCURRENT_TRANSACTIONS says that the abort has begun, or that nothing was done, since
+    another request of the writer was under way. So it is repeated until the name has moved on.
+    """
+    codes = dict.fromkeys(handles, NO_ANSWER)
+    left = {h.transactional_id: h for h in handles}
+    for _ in range(_FENCE_TRIES):
+        ours: dict[str, Description] = {}
+        for name, seen in describe(client, left).items():
+            handle = left[name]
+            if seen is not None and seen.handle == handle and seen.state not in _VERDICT_GIVEN:
+                ours[name] = seen
+                continue
+            codes[handle] = _NONE if codes[handle] == _CONCURRENT_TRANSACTIONS else _code_of_the_past(handle, seen)
+            del left[name]
+        for name, code in _init_again(client, ours).items():
+            codes[left[name]] = code
+            if code != _CONCURRENT_TRANSACTIONS:
+                del left[name]
+        if not left:
+            break
+        client.wait_a_little()
+    return codes
+
+
+def _init_again(client: KafkaClient, seen: Mapping[str, Description]) -> dict[str, int]:
+    """``InitProducerId`` for each name, expecting its present handle; Kafka's error code for each that was answered."""
+    answers = client.send_to_coordinators(
         TRANSACTION,
-        [h.transactional_id for h in stopped],
-        lambda key: InitProducerIdRequest(
-            transactional_id=key, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1
+        list(seen),
+        lambda name: InitProducerIdRequest(
+            transactional_id=name,
+            transaction_timeout_ms=seen[name].timeout_ms,  # another one may be more than the broker allows
+            producer_id=seen[name].handle.producer_id,
+            producer_epoch=seen[name].handle.producer_epoch,
+            min_version=3,
+            max_version=5,
         ),
         lambda answer, _: int(answer.error_code),
     )
-    return codes
+    return {name: int(answer.error_code) for name, answer in answers.items() if answer is not None}
+
+
+def _code_of_the_past(handle: Handle, seen: Description | None) -> int:
+    """What an abort by exact handle would have been answered, had one been sent."""
+    if seen is None:
+        return _INVALID_PRODUCER_ID_MAPPING
+    return _PRODUCER_FENCED if seen.handle != handle else _INVALID_TXN_STATE
 
 
 def _end(

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from onceflow.errors import ConfigurationError, KafkaError, RefusedSettingError
+from onceflow.kafka import durability
 from onceflow.kafka.client import KafkaClient
 from onceflow.kafka.cluster import KafkaCluster
 from onceflow.settings import duration_ms
@@ -230,7 +231,10 @@ class KafkaSink(Sink):
             self._require_topic(client)
             settings = client.topic_configs([self.topic]).get(self.topic, {})
             self._topic_limits = self._limits(client, settings)
+            if self.guarantee is not Guarantee.NONE:
+                durability.warn_of_weak_topics(client, [self.topic], "rows of finished epochs")
             if self.participates:
+                durability.warn_of_weak_transaction_log(client)
                 self._require_timeout(client)
                 self._warn_of_compaction(settings)
         except BaseException:

@@ -15,6 +15,7 @@ from typing import Any
 from onceflow.errors import EpochTooLongError, KafkaError, KafkaUnavailableError, PreCommitError
 from onceflow.kafka import canary, offsets, oracle, transactions
 from onceflow.kafka.client import KafkaClient
+from onceflow.kafka.holders import Place, open_producers
 from onceflow.kafka.oracle import Witness
 from onceflow.kafka.transactions import Description, Handle
 from onceflow.sink.contract import Committer, Run
@@ -239,7 +240,43 @@ class KafkaCommitter(Committer):
         """By DescribeTransactions where it is proof, else by the log itself."""
         held = {c.participant: KafkaTransaction.of(c) for c in committables}
         described = transactions.describe(self._client, [t.handle.transactional_id for t in held.values()])
-        return {p: self._outcome(t, described) for p, t in held.items()}
+        found = {p: self._outcome(t, described) for p, t in held.items()}
+        still_open = {p: held[p] for p, evidence in found.items() if evidence.outcome is Outcome.OPEN}
+        return found | self._not_whole(still_open)
+
+    def _not_whole(self, still_open: Mapping[Participant, KafkaTransaction]) -> dict[Participant, Evidence]:
+        """Open transactions of which a partition does not hold its part any more, and why.
+
+        Its coordinator does not know: a commit would be answered with success, and the rows would be missing.
+        """
+        places = {Place(*at) for t in still_open.values() for at in t.partitions}
+        producers = open_producers(self._client, places)
+        found: dict[Participant, Evidence] = {}
+        for participant, transaction in still_open.items():
+            handle = transaction.handle
+            me = (handle.producer_id, handle.producer_epoch)
+            parts = sorted(Place(*at) for at in transaction.partitions)
+            silent = [f"{p.topic}-{p.partition}" for p in parts if p not in producers]
+            without = [f"{p.topic}-{p.partition}" for p in parts if p in producers and me not in producers[p]]
+            if silent:
+                why = f"{handle.transactional_id} is Ongoing; no leader of {', '.join(silent)} told what it holds"
+                found[participant] = Evidence(Outcome.UNKNOWN, why, passing=True)
+            elif without:
+                # A late duplicate may have opened it again after its commit; then the log says so.
+                log_says = oracle.ask(self._client, handle, transaction.witness)
+                if log_says.outcome is not Outcome.COMMITTED:
+                    why = f"is Ongoing, but nothing of it is open in {', '.join(without)}; {log_says.why}"
+                    found[participant] = Evidence(Outcome.UNKNOWN, f"{handle.transactional_id} {why}")
+            elif (gone := oracle.look_for(self._client, handle, transaction.witness)) is not None:
+                found[participant] = replace(gone, why=f"{handle.transactional_id} is Ongoing, but {gone.why}")
+        if not all(evidence.passing for evidence in found.values()):
+            # It may have ended between the two looks: then this says nothing, and the next look finds how.
+            now = transactions.describe(self._client, [still_open[p].handle.transactional_id for p in found])
+            for participant, evidence in found.items():
+                seen = now.get(still_open[participant].handle.transactional_id)
+                if seen is None or (seen.state, seen.handle) != (ONGOING, still_open[participant].handle):
+                    found[participant] = replace(evidence, passing=True)
+        return found
 
     def _outcome(self, transaction: KafkaTransaction, described: Mapping[str, Description | None]) -> Evidence:
         name = transaction.handle.transactional_id
