@@ -620,14 +620,14 @@ def test_a_loss_ends_the_start_and_names_its_epoch():
 
 
 def test_a_loss_that_was_given_up_is_passed_over_before_a_decided_epoch():
-    """The positions are recorded, then Spark's files get them, and the plan is looked at once more."""
+    """The positions are recorded, then Spark's files get them, then what is read: a new topic's id counts from here."""
     c, action = undone(GONE, SEEN, records=(Start(2), given_up(5, A), Start(3)), stateful=True)
     assert action == Sweep((A, B)), "the part that is given up counts as finished"
     assert survey(c) == Survey(again=True)
-    assert c.receive(Surveyed(LAYOUT, "gone", "moved 4", "moved 5")) == Append(Skip(3, 5, "moved 4", "moved 5"))
+    assert c.receive(Surveyed(REMADE, "gone", "moved 4", "moved 5")) == Append(Skip(3, 5, "moved 4", "moved 5"))
     assert c.receive(Appended()) == RestoreOffsets(5, "moved 5", was="o5", before="moved 4")
-    assert c.receive(Restored(same=True)) == Survey(again=True)
-    assert c.receive(Surveyed(LAYOUT)) == Ready()
+    assert c.receive(Restored(same=True)) == Append(Planned(3, REMADE))
+    assert c.receive(Appended()) == Ready()
     assert c.begin(5, "moved 5", stateful=True) == RunPlan(5, write=False)
 
 
@@ -648,8 +648,8 @@ def test_a_loss_that_was_given_up_is_passed_over_before_an_undecided_epoch():
     assert survey(c) == Survey(again=False)
     assert c.receive(Surveyed(LAYOUT, "gone", "moved 5")) == Append(Skip(2, 6, "moved 5", ""))
     assert c.receive(Appended()) == TakeBack(6, "moved 5")
-    assert c.receive(TakenBack()) == Survey(again=False)
-    assert c.receive(Surveyed(LAYOUT)) == Ready()
+    assert c.receive(TakenBack()) == Append(Planned(2, LAYOUT))
+    assert c.receive(Appended()) == Ready()
     assert c.begin(6, "o6", stateful=False) == RunPlan(6)
 
 
@@ -660,6 +660,15 @@ def test_what_was_given_up_of_one_epoch_is_not_given_up_of_another():
     c.receive(Started(decided(given_up(6, incarnation=1), Start(2)), 6, 6))
     survey(c)
     assert c.receive(Surveyed(LAYOUT, "gone", "moved")).failure.kind is FailureKind.SOURCE_LOST
+
+
+def test_a_loss_is_not_passed_over_while_the_sinks_are_not_those_of_before():
+    """The start would end right behind it: nothing is recorded or moved for a plan that cannot run."""
+    c, _ = undone(GONE, SEEN, records=(Start(2), given_up(5, A), Start(3)), stateful=True, sinks=["s", "t"])
+    survey(c)
+    failed = c.receive(Surveyed(LAYOUT, "gone", "moved 4", "moved 5"))
+    assert isinstance(failed, Fail)
+    assert failed.failure.kind is FailureKind.SINKS_CHANGED
 
 
 @pytest.mark.parametrize(
