@@ -51,7 +51,7 @@ def test_every_failure_has_an_error(kind):
     assert error.facts.get("epoch") == 7 or "what was seen" in error.what
 
 
-SPOKEN_FOR = {FailureKind.SOURCE_LOST, FailureKind.TOO_LONG}
+SPOKEN_FOR = (FailureKind.SOURCE_LOST, FailureKind.TOO_LONG)
 """Always raised with the cause, which says all four."""
 
 

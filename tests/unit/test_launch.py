@@ -9,11 +9,13 @@ from onceflow.checkpoint.identity import JobIdentity, Mark, read_identity, write
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.store import LocalStore
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError
-from onceflow.runtime.launch import Plan, _identify, _Place, refuse_rewound
+from onceflow.runtime.launch import Plan, _identify, _Place, epoch_limit, refuse_rewound
 from onceflow.settings import Checkpointing
+from onceflow.source.kafka import EpochLimit
 from onceflow.twophase.committable import Committable
+from onceflow.twophase.layout import Layout, Source
 from onceflow.twophase.messages import Appended
-from onceflow.twophase.records import Decide
+from onceflow.twophase.records import Decide, Planned, Recut
 
 ONE = (Committable("s", 0, 0, 1, 7, {"id": "x"}),)
 
@@ -270,3 +272,59 @@ def test_an_undone_epoch_is_seen_before_anything_is_asked(tmp_path):
     place.journal.append(Decide(1, 1, "v1\n1", ONE))
     place.journal.append(Decide(1, 2, "v1\n2", ONE))
     assert place_of(tmp_path).has_undone(), "two of them are for the start to judge"
+
+
+# -- how large an epoch may be ----------------------------------------------------------------------------------------
+
+
+@dataclass
+class Expiring:
+    """Only what is looked at of a sink."""
+
+    timeout_s: float | None
+    participates: bool = True
+
+    def expires_after_s(self):
+        return self.timeout_s
+
+
+def limit_of(folder, *sinks):
+    return epoch_limit(Plan("test", Checkpointing(folder)), sinks)
+
+
+def test_a_new_job_reads_what_a_slow_one_could_do(tmp_path):
+    """Nothing is measured: a quarter of the shortest time-out at a cautious rate, and looking makes no folder."""
+    assert limit_of(tmp_path, Expiring(900), Expiring(300), Expiring(1, participates=False)) == EpochLimit(300_000)
+    assert not (tmp_path / "onceflow").exists()
+
+
+@pytest.mark.parametrize("sinks", [[], [Expiring(None)], [Expiring(900, participates=False)]])
+def test_where_nothing_expires_the_default_holds(tmp_path, sinks):
+    """No sink is known yet, or none takes part, or its transactions never end."""
+    assert limit_of(tmp_path, *sinks) == EpochLimit()
+
+
+def test_the_limit_follows_the_journals_epochs(tmp_path):
+    """Offsets between two decisions that follow each other, over the time that the run took; jumps count nothing."""
+    _, place = started(tmp_path)
+    for epoch, at, took in ((0, 0, 5), (1, 20_000, 20_000), (3, 900_000, 10_000)):
+        place.journal.append(Decide(1, epoch, f'v1\n{{}}\n{{"t":{{"0":{at}}}}}', ONE, took))
+    assert limit_of(tmp_path, Expiring(1_000)) == EpochLimit(250_000), "1,000 a second, a quarter of 1,000 s"
+
+
+def test_several_sources_share_an_epoch(tmp_path):
+    """Spark gives each source a limit of its own."""
+    _, place = started(tmp_path)
+    sources = tuple(Source((name,), "", "topic t", name) for name in "abc")
+    place.journal.append(Planned(1, Layout(sources)))
+    assert limit_of(tmp_path, Expiring(900)) == EpochLimit(300_000)
+
+
+def test_after_an_epoch_that_was_too_long_every_source_reads_less(tmp_path, caplog):
+    """Also one with a limit of its own, until an epoch is decided; and the log says so."""
+    _, place = started(tmp_path)
+    place.journal.append(Recut(1, 0, 70))
+    assert limit_of(tmp_path, Expiring(900)) == EpochLimit(900_000, most=70)
+    assert "at most 70 records" in caplog.text
+    place.journal.append(Decide(1, 0, "v1", ONE, 5))
+    assert limit_of(tmp_path, Expiring(900)).most is None
