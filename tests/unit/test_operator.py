@@ -160,11 +160,18 @@ def test_an_undecided_epoch_has_no_rows_to_give_up():
 
 
 def test_rows_that_the_source_still_has_are_not_given_up():
-    """They are written again at the next start; and what is lost is lost for the whole epoch, not for a shard."""
+    """They are written again at the next start."""
     with pytest.raises(ConfigurationError, match="the source still holds all that epoch 9 needs"):
         meant(undone(Outcome.ABORTED), "give-up-rows", None)
-    with pytest.raises(ConfigurationError, match="about the whole of epoch 9"):
-        meant(undone(Outcome.ABORTED, lost=LOST), "give-up-rows", [Participant(("out", 0))])
+
+
+@pytest.mark.parametrize("of", [[], [0], [0, 1, 2], [1]])
+def test_what_is_given_up_is_all_that_is_lost_or_nothing(of):
+    """Naming a part, or other ones, is refused: what was shown when the choice was made is not what is there."""
+    epoch = undone(Outcome.ABORTED, Outcome.COMMITTED, Outcome.ABORTED, lost=LOST)
+    assert meant(epoch, "give-up-rows", [Participant(("out", n)) for n in (2, 0)]) == (("out", 0), ("out", 2))
+    with pytest.raises(ConfigurationError, match="about all that is lost of epoch 9: 2 participants"):
+        meant(epoch, "give-up-rows", [Participant(("out", n)) for n in of])
 
 
 @pytest.mark.parametrize("kind", [FailureKind.OUTCOME_UNKNOWN, FailureKind.NOT_DETERMINISTIC])

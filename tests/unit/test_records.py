@@ -239,3 +239,19 @@ def test_a_replay_keeps_where_its_epoch_begins():
     found = history.decided
     assert (found.offsets, found.was, found.before, found.loss_accepted) == ("o5 moved", "o5", "b4", True)
     assert (found.given_up, found.state_accepted) == (frozenset(), False)
+
+
+@pytest.mark.xfail(strict=True, reason="the operator's word is forgotten for a part that the replay names as kept")
+def test_a_part_that_was_given_up_stays_given_up_in_a_replay_that_keeps_it():
+    """As one that counts as written does: its rows are not owed, and the next start must not find them lost again."""
+    history = read_history(
+        [
+            Start(1),
+            Decide(1, 5, "o5", (A, B)),
+            Resolve(1, 5, "give-up-rows", (A.participant,), "", ""),
+            ReplayBegin(1, 5, 1),
+            Replay(1, 5, 1, "shards", (of(2, mark="new"),), (A.participant,)),
+        ]
+    )
+    assert ids(history.decided) == {"old-0", "new-2"}
+    assert history.decided.given_up == {A.participant}
