@@ -112,6 +112,12 @@ def test_a_way_that_is_new_takes_nobodys_place():
     assert what_moved(Layout((left, right)), Layout((source("a", path="edited"), right))) is None
 
 
+def test_a_way_may_become_like_another_one_that_stays():
+    """The filter of one of two is edited away: the other still stands where it stood, so nothing has changed places."""
+    left, right = source("a", path="left"), source("a", path="right")
+    assert what_moved(Layout((left, right)), Layout((right, right))) is None
+
+
 # -- states -----------------------------------------------------------------------------------------------------------
 
 
