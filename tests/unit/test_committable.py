@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onceflow.twophase.committable import Committable, differing_sinks, find_again, participants, totals
+from onceflow.twophase.committable import (
+    Committable,
+    differing_sinks,
+    find_again,
+    find_by_origin,
+    participants,
+    totals,
+)
 
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.text(max_size=5),
@@ -19,6 +26,7 @@ COMMITTABLES = st.builds(
     rows=st.integers(0, 2**40),
     digest=st.integers(0, 2**64 - 1),
     transaction=st.none() | st.dictionaries(st.text(max_size=4), JSON_VALUES, max_size=3),
+    origin=st.text(max_size=9),
 )
 
 
@@ -84,6 +92,36 @@ def test_equal_shards_are_not_found_twice():
 def test_a_visible_shard_whose_rows_are_gone_is_not_found():
     """One visible shard without its rows in the new run: nothing may be written."""
     assert find_again([A, B], [A, C]) is None
+
+
+def reading(shard, origin, sink="s"):
+    return Committable(sink, shard, 0, 1, shard, origin=origin)
+
+
+X, Y = "0:t-0[0,5)", "0:t-1[0,5)"
+
+
+def test_visible_shards_are_found_by_what_they_had_read():
+    """Whatever rows they have now and whatever their numbers: what was read tells, sink by sink."""
+    again = [reading(4, Y), reading(7, X), reading(4, X, "u"), reading(7, Y, "u")]
+    assert find_by_origin([reading(0, X)], again) == {("s", 7)}
+    assert find_by_origin([reading(0, X), reading(1, Y), reading(0, X, "u")], again) == {("s", 7), ("s", 4), ("u", 4)}
+    assert find_by_origin([], again) == frozenset()
+
+
+@pytest.mark.parametrize(
+    "again",
+    [[], [reading(0, Y)], [reading(0, X), reading(1, X)], [reading(0, X, "u")], [reading(0, "")]],
+)
+def test_what_nobody_reads_now_or_two_do_is_not_found(again):
+    """Not read any more, read by two, read for another sink only, or not known: nothing may be written."""
+    assert find_by_origin([reading(0, X)], again) is None
+
+
+def test_a_shard_whose_origin_is_not_known_is_not_found():
+    """An empty origin matches no other one, not even an empty one."""
+    assert find_by_origin([reading(0, "")], [reading(0, "")]) is None
+    assert find_by_origin([reading(0, X), reading(1, "")], [reading(0, X), reading(1, "")]) is None
 
 
 def test_an_empty_shard_does_not_take_part():

@@ -1,11 +1,13 @@
 """The coordinator, event by event: what it asks for next, and that an illegal event changes nothing."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
 from onceflow.twophase.committable import Committable
 from onceflow.twophase.coordinator import Coordinator, Mode
+from onceflow.twophase.layout import Layout, Source, Topic
 from onceflow.twophase.messages import (
     Aborted,
     AbortOwn,
@@ -35,12 +37,28 @@ from onceflow.twophase.messages import (
     RunPlan,
     Started,
     Superseded,
+    Survey,
+    Surveyed,
     Sweep,
+    TakeBack,
+    TakenBack,
+    TakenOver,
     Unanswered,
     Voided,
 )
-from onceflow.twophase.records import Decide, History, Replay, ReplayBegin, Resolve, Start, read_history
-from onceflow.twophase.state import IllegalTransitionError, State
+from onceflow.twophase.records import (
+    Decide,
+    History,
+    Planned,
+    Recut,
+    Replay,
+    ReplayBegin,
+    Resolve,
+    Skip,
+    Start,
+    read_history,
+)
+from onceflow.twophase.state import TABLE, IllegalTransitionError, State
 
 OPEN, GONE, SEEN, DARK = Outcome.OPEN, Outcome.ABORTED, Outcome.COMMITTED, Outcome.UNKNOWN
 EVENTS = [
@@ -58,7 +76,12 @@ EVENTS = [
     Adopted(),
     Aborted(),
     Confirmed(newest=True),
+    TakenBack(),
 ]
+LAYOUT = Layout((Source(("s",), "cluster", "topic t", "path", (Topic("t", "id-1", 1),)),))
+GROWN = Layout((Source(("s",), "cluster", "topic t", "path", (Topic("t", "id-1", 2),)),))
+REMADE = Layout((Source(("s",), "cluster", "topic t", "path", (Topic("t", "id-2", 1),)),))
+MOVED = Layout((Source(("other",), "cluster", "topic t", "path", (Topic("t", "id-1", 1),)),))
 
 
 def of(shard, rows=1, digest=7, mark="old", sink="s"):
@@ -78,26 +101,27 @@ def replies(*found):
 
 
 def decided(*more):
-    return read_history([Start(1), Decide(1, 5, "o5", (A, B, EMPTY)), *more])
+    return read_history([Start(1), Planned(1, LAYOUT), Decide(1, 5, "o5", (A, B, EMPTY)), *more])
 
 
-def fresh():
+def fresh(*records, newest_commit=None, newest_plan=None):
     """A coordinator that is READY, with nothing undone."""
     coordinator = Coordinator(["s"])
     coordinator.start()
-    assert isinstance(coordinator.receive(Started(History().then(Start(1)), None)), Sweep)
-    assert coordinator.receive(Confirmed(newest=True)) == Ready()
+    history = read_history(records or [Start(1), Planned(1, LAYOUT)])
+    assert coordinator.receive(Started(history, newest_commit, newest_plan)) == Sweep(())
+    assert ready(coordinator) == Ready()
     return coordinator
 
 
 NEXT_START = (Start(2),)
 
 
-def undone(*found, records=NEXT_START):
+def undone(*found, records=NEXT_START, sinks=("s",), newest_plan=5, stateful=False):
     """A coordinator that found epoch 5 decided and these outcomes, up to the action that follows them."""
-    coordinator = Coordinator(["s"])
+    coordinator = Coordinator(sinks)
     coordinator.start()
-    assert coordinator.receive(Started(decided(*records), 4)) == RestoreOffsets(5, "o5")
+    assert coordinator.receive(Started(decided(*records), 4, newest_plan, stateful)) == RestoreOffsets(5, "o5")
     action = coordinator.receive(Restored(same=True))
     if found:
         assert action == AskOutcomes((A, B)), "an empty shard has no outcome"
@@ -105,8 +129,16 @@ def undone(*found, records=NEXT_START):
     return coordinator, action
 
 
-def ready(coordinator):
-    return coordinator.receive(Confirmed(newest=True))
+def survey(coordinator):
+    """From the sweep on: taken over, and then the question what the plan reads."""
+    assert coordinator.receive(Confirmed(newest=True)) == TakenOver()
+    return coordinator.settle()
+
+
+def ready(coordinator, layout=LAYOUT):
+    """From the sweep on: what is read and kept is what it was."""
+    assert isinstance(survey(coordinator), Survey)
+    return coordinator.receive(Surveyed(layout))
 
 
 # -- an epoch ---------------------------------------------------------------------------------------------------------
@@ -285,11 +317,21 @@ def test_other_offsets_stop_the_start():
 
 
 @pytest.mark.parametrize("sinks", [["s", "t"], ["t"]])
-def test_other_sinks_stop_the_start(sinks):
-    """An undone epoch must be finished with the sinks that it was decided with."""
-    c = Coordinator(sinks)
-    c.start()
-    assert c.receive(Started(decided(Start(2)), 4)).failure.kind is FailureKind.SINKS_CHANGED
+@pytest.mark.parametrize(("found", "stateful"), [((GONE, OPEN), False), ((SEEN, SEEN), True)])
+def test_other_sinks_stop_the_start_where_the_plan_must_run_again(sinks, found, stateful):
+    """An undone epoch whose rows or state must come again needs its sinks; it is said when all else is done."""
+    c, _ = undone(*found, sinks=sinks, stateful=stateful)
+    failed = ready(c)
+    assert isinstance(failed, Fail)
+    assert failed.failure.kind is FailureKind.SINKS_CHANGED
+    assert "t" in failed.failure.detail
+
+
+def test_other_sinks_are_no_matter_where_nothing_runs_again():
+    """The undone epoch is committed and keeps no state: its plan never runs again, so the sinks may change."""
+    c, _ = undone(SEEN, SEEN, sinks=["s", "t"])
+    assert ready(c) == Ready()
+    assert c.begin(5, "o5", stateful=False) == ConfirmNewest()
 
 
 def test_two_undone_epochs_stop_the_start():
@@ -315,11 +357,22 @@ def test_a_start_that_is_fenced_while_sweeping_ends():
     ("epoch", "offsets", "kind"),
     [(6, "o5", FailureKind.EPOCH_UNEXPECTED), (5, "other", FailureKind.OFFSETS_DIFFER)],
 )
-def test_an_epoch_that_cannot_follow_stops(epoch, offsets, kind):
-    """Spark began another epoch than the undone one, or with other offsets."""
+@pytest.mark.parametrize("newest", [True, False])
+def test_an_epoch_that_cannot_follow_stops(epoch, offsets, kind, newest):
+    """Spark began another epoch than the undone one, or with other offsets: stopped, or fenced where one is newer."""
     c, _ = undone(GONE, OPEN)
     ready(c)
-    assert c.begin(epoch, offsets, stateful=False).failure.kind is kind
+    assert c.begin(epoch, offsets, stateful=False) == ConfirmNewest(), "a newer start may have gone on from here"
+    assert c.receive(Confirmed(newest=newest)).failure.kind is (kind if newest else FailureKind.FENCED)
+
+
+def test_what_spark_has_recorded_since_is_done():
+    """The epoch's own driver confirmed it and its Spark recorded it after the start had looked: the next one runs."""
+    c, _ = undone(GONE, OPEN)
+    ready(c)
+    assert c.begin(6, "o6", stateful=False, newest_commit=5) == RunPlan(6)
+    c.receive(Prepared((A, B)))
+    assert c.receive(Checked(None)) == Append(Decide(2, 6, "o6", (A, B)))
 
 
 def test_an_epoch_that_is_done_is_not_run_again():
@@ -328,7 +381,8 @@ def test_an_epoch_that_is_done_is_not_run_again():
     c.start()
     c.receive(Started(decided(Start(2)), 5))
     ready(c)
-    assert c.begin(5, "o5", stateful=False).failure.kind is FailureKind.EPOCH_UNEXPECTED
+    assert c.begin(5, "o5", stateful=False) == ConfirmNewest()
+    assert c.receive(Confirmed(newest=True)).failure.kind is FailureKind.EPOCH_UNEXPECTED
 
 
 # -- replay -----------------------------------------------------------------------------------------------------------
@@ -464,27 +518,450 @@ def test_a_start_goes_on_with_a_replay_that_has_begun():
     assert c.receive(outcomes(OPEN, OPEN)) == Discard((A, B))
 
 
+# -- what the start does after it has taken over ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sinks", "surveyed", "kind"),
+    [
+        (["s"], Surveyed(MOVED), FailureKind.LAYOUT_MOVED),
+        (["s"], Surveyed(LAYOUT, "gone", "before", "o5"), FailureKind.SOURCE_LOST),
+        (["s", "t"], Surveyed(LAYOUT), FailureKind.SINKS_CHANGED),
+    ],
+)
+def test_what_is_decided_is_committed_before_a_check_may_end_the_start(sinks, surveyed, kind):
+    """Commit, sweep, take over: only behind these is the plan looked at, and only then may it end the start."""
+    c, action = undone(OPEN, OPEN, sinks=sinks, stateful=True)
+    assert action == Commit((A, B))
+    assert c.receive(replies(Reply.COMMITTED, Reply.COMMITTED)) == Sweep((A, B))
+    assert survey(c) == Survey(again=True)
+    failed = c.receive(surveyed)
+    assert isinstance(failed, Fail)
+    assert (failed.failure.kind, failed.failure.epoch) == (kind, 5)
+    assert c.state is State.STOPPED
+
+
+@pytest.mark.parametrize(
+    ("found", "records", "stateful", "again"),
+    [
+        ((SEEN, SEEN), (), False, False),
+        ((SEEN, SEEN), (), True, True),
+        ((GONE, SEEN), (), False, True),
+        ((DARK, SEEN), (), False, False),
+        ((), (ReplayBegin(2, 5, 1), Start(3)), False, True),
+    ],
+)
+def test_the_source_is_asked_for_the_undone_epoch_where_it_must_be_read_again(found, records, stateful, again):
+    """It is read again for rows that are lost, for a replay that has begun, and for state; else what it read may go."""
+    c, _ = undone(*found, records=(Start(2), *records), stateful=stateful)
+    assert survey(c) == Survey(again=again)
+
+
+def test_without_an_undone_epoch_nothing_is_read_again():
+    """Spark's positions are then where the next epoch begins."""
+    c = Coordinator(["s"])
+    c.start()
+    c.receive(Started(decided(Start(2)), 5, 5, stateful=True))
+    assert survey(c) == Survey(again=False)
+
+
+def test_a_first_start_writes_down_what_is_read():
+    """Without a layout in the journal there is nothing to compare: it is appended, and then epochs may come."""
+    c = Coordinator(["s"])
+    c.start()
+    c.receive(Started(read_history([Start(1)]), None))
+    assert ready(c) == Append(Planned(1, LAYOUT))
+    assert c.receive(Appended()) == Ready()
+
+
+def test_a_layout_that_moves_nothing_is_written_down():
+    """A new partition moves no position: appended, once."""
+    c = Coordinator(["s"])
+    c.start()
+    c.receive(Started(decided(Start(2)), 5))
+    assert ready(c, GROWN) == Append(Planned(2, GROWN))
+    assert c.receive(Appended()) == Ready()
+    assert c.memory.history.layout == GROWN
+
+
+@pytest.mark.parametrize(
+    ("event", "kind", "end"),
+    [
+        (Superseded(), FailureKind.FENCED, State.FENCED),
+        (Unanswered("io"), FailureKind.NOT_RECORDED, State.FAILED),
+    ],
+)
+def test_a_layout_that_cannot_be_written_ends_the_start(event, kind, end):
+    """Nothing hangs on the record but later comparisons: fenced, or failed and tried again."""
+    c = Coordinator(["s"])
+    c.start()
+    c.receive(Started(read_history([Start(1)]), None))
+    ready(c)
+    assert c.receive(event).failure.kind is kind
+    assert c.state is end
+
+
+# -- what the source has lost -----------------------------------------------------------------------------------------
+
+
+def given_up(epoch, *who, incarnation=2):
+    return Resolve(incarnation, epoch, "give-up-rows", tuple(p.participant for p in who), "op", "gone")
+
+
+def test_a_loss_ends_the_start_and_names_its_epoch():
+    """What the next epoch needs is gone, and nobody has given it up."""
+    c = Coordinator(["s"])
+    c.start()
+    c.receive(Started(decided(Start(2)), 5))
+    survey(c)
+    failed = c.receive(Surveyed(LAYOUT, "offsets 3 to 4 are gone", "moved"))
+    assert (failed.failure.kind, failed.failure.epoch) == (FailureKind.SOURCE_LOST, 6)
+    assert failed.failure.detail == "offsets 3 to 4 are gone"
+
+
+def test_a_loss_that_was_given_up_is_passed_over_before_a_decided_epoch():
+    """The positions are recorded, then Spark's files get them, then what is read: a new topic's id counts from here."""
+    c, action = undone(GONE, SEEN, records=(Start(2), given_up(5, A), Start(3)), stateful=True)
+    assert action == Sweep((A, B)), "the part that is given up counts as finished"
+    assert survey(c) == Survey(again=True)
+    assert c.receive(Surveyed(REMADE, "gone", "moved 4", "moved 5")) == Append(Skip(3, 5, "moved 4", "moved 5"))
+    assert c.receive(Appended()) == RestoreOffsets(5, "moved 5", was="o5", before="moved 4")
+    assert c.receive(Restored(same=True)) == Append(Planned(3, REMADE))
+    assert c.receive(Appended()) == Ready()
+    assert c.begin(5, "moved 5", stateful=True) == RunPlan(5, write=False)
+
+
+def test_offsets_that_are_neither_the_old_nor_the_new_stop():
+    """offsets/N holds a third range: it is not overwritten."""
+    c, _ = undone(GONE, SEEN, records=(Start(2), given_up(5, A), Start(3)), stateful=True)
+    survey(c)
+    c.receive(Surveyed(LAYOUT, "gone", "moved 4", "moved 5"))
+    c.receive(Appended())
+    assert c.receive(Restored(same=False)).failure.kind is FailureKind.OFFSETS_DIFFER
+
+
+def test_a_loss_that_was_given_up_is_passed_over_before_an_undecided_epoch():
+    """Spark's plan of it is taken back, and it begins behind the loss."""
+    c = Coordinator(["s"])
+    c.start()
+    c.receive(Started(decided(given_up(6, incarnation=1), Start(2)), 5, 6))
+    assert survey(c) == Survey(again=False)
+    assert c.receive(Surveyed(LAYOUT, "gone", "moved 5")) == Append(Skip(2, 6, "moved 5", ""))
+    assert c.receive(Appended()) == TakeBack(6, "moved 5")
+    assert c.receive(TakenBack()) == Append(Planned(2, LAYOUT))
+    assert c.receive(Appended()) == Ready()
+    assert c.begin(6, "o6", stateful=False) == RunPlan(6)
+
+
+def test_what_was_given_up_of_one_epoch_is_not_given_up_of_another():
+    """The operator's word is about the epoch that was named."""
+    c = Coordinator(["s"])
+    c.start()
+    c.receive(Started(decided(given_up(6, incarnation=1), Start(2)), 6, 6))
+    survey(c)
+    assert c.receive(Surveyed(LAYOUT, "gone", "moved")).failure.kind is FailureKind.SOURCE_LOST
+
+
+def test_a_loss_is_not_passed_over_while_the_sinks_are_not_those_of_before():
+    """The start would end right behind it: nothing is recorded or moved for a plan that cannot run."""
+    c, _ = undone(GONE, SEEN, records=(Start(2), given_up(5, A), Start(3)), stateful=True, sinks=["s", "t"])
+    survey(c)
+    failed = c.receive(Surveyed(LAYOUT, "gone", "moved 4", "moved 5"))
+    assert isinstance(failed, Fail)
+    assert failed.failure.kind is FailureKind.SINKS_CHANGED
+
+
+@pytest.mark.parametrize(
+    ("event", "kind"), [(Superseded(), FailureKind.FENCED), (Unanswered("io"), FailureKind.NOT_RECORDED)]
+)
+def test_spark_is_given_no_positions_that_are_not_recorded(event, kind):
+    """Without the record a later start could not tell the moved offsets/N from a damaged one."""
+    c = Coordinator(["s"])
+    c.start()
+    c.receive(Started(decided(given_up(6, incarnation=1), Start(2)), 5, 6))
+    survey(c)
+    c.receive(Surveyed(LAYOUT, "gone", "moved"))
+    assert c.receive(event).failure.kind is kind
+
+
+@pytest.mark.parametrize("lost", [GONE, DARK])
+def test_rows_that_are_given_up_finish_the_epoch_without_a_run(lost):
+    """Stateless: the rest is committed, the lost part counts as finished, and the epoch returns."""
+    c, action = undone(lost, OPEN, records=(Start(2), given_up(5, A), Start(3)))
+    assert action == Commit((B,))
+    assert c.receive(replies(None, Reply.COMMITTED)) == Sweep((A, B))
+    assert ready(c) == Ready()
+    assert c.begin(5, "o5", stateful=False) == ConfirmNewest()
+    assert c.receive(Confirmed(newest=True)) == Return(5)
+
+
+def test_rows_that_are_given_up_finish_the_epoch_with_the_state_that_can_be_had():
+    """Stateful: the state is built from what the source still has, and its rows differ from those decided."""
+    c, _ = undone(GONE, SEEN, records=(Start(2), given_up(5, A), Start(3)), stateful=True)
+    ready(c)
+    assert c.begin(5, "o5", stateful=True) == RunPlan(5, write=False)
+    assert c.receive(Prepared((of(0, 0, 0, mark=""), of(1, mark="")))) == ConfirmNewest()
+
+
+@pytest.mark.parametrize(("stateful", "then"), [(False, ConfirmNewest()), (True, RunPlan(5, write=False))])
+def test_rows_that_are_given_up_end_a_replay(stateful, then):
+    """A replay has begun that could not be run: what it was for is given up, so nothing is written again."""
+    begun = (Start(2), ReplayBegin(2, 5, 1), Start(3), given_up(5, A, incarnation=3), Start(4))
+    c, _ = undone(records=begun, stateful=stateful)
+    ready(c)
+    assert c.begin(5, "o5", stateful=stateful) == AskOutcomes((A, B))
+    assert c.receive(outcomes(GONE, SEEN)) == then
+
+
+def test_what_is_not_given_up_is_written_again():
+    """One part is given up, another is lost as well: that one is still owed."""
+    begun = (Start(2), ReplayBegin(2, 5, 1), Start(3), given_up(5, A, incarnation=3), Start(4))
+    c, _ = undone(records=begun)
+    ready(c)
+    c.begin(5, "o5", stateful=False)
+    assert c.receive(outcomes(GONE, GONE)) == RunPlan(5, write=False)
+
+
+def test_a_part_that_is_committed_is_not_given_up():
+    """Whatever the operator said: rows that are visible are there, and stay what they are."""
+    _, action = undone(OPEN, SEEN, records=(Start(2), given_up(5, A), Start(3)))
+    assert action == Commit((A,)), "it is open, so it can still be had"
+
+
+# -- epochs that outlive their transactions ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("answer", [Appended(), Unanswered("io")])
+@pytest.mark.parametrize("event", [RunFailed("expired", 50), Checked("expired", 50)])
+def test_an_epoch_that_is_too_long_is_to_be_cut(event, answer):
+    """Its transactions are aborted first; then the record says what the next start may plan, as well as it can."""
+    c = fresh()
+    c.begin(0, "o0", stateful=False)
+    written = ()
+    if isinstance(event, Checked):
+        written = (A, B)
+        c.receive(Prepared(written))
+    assert c.receive(event) == AbortOwn(0, written)
+    assert c.receive(Aborted()) == Append(Recut(1, 0, 50))
+    assert c.receive(answer).failure.kind is FailureKind.TOO_LONG
+    assert c.state is State.FAILED
+
+
+def test_a_driver_that_was_replaced_does_not_cut():
+    """The newer start has planned already, or will: it is told that it was replaced."""
+    c = fresh()
+    c.begin(0, "o0", stateful=False)
+    c.receive(RunFailed("expired", 50))
+    c.receive(Aborted())
+    assert c.receive(Superseded()).failure.kind is FailureKind.FENCED
+
+
+@pytest.mark.parametrize(
+    ("event", "kind"),
+    [(RunFailed("expired", 50), FailureKind.RUN_FAILED), (Checked("expired", 50), FailureKind.UNSOUND)],
+)
+def test_a_decided_epoch_is_never_cut(event, kind):
+    """A replay that takes too long is aborted: its range is decided, and a smaller one would lose rows."""
+    c = losing(GONE, GONE)
+    c.receive(Appended())
+    c.receive(outcomes(GONE, GONE))
+    if isinstance(event, Checked):
+        c.receive(Prepared((A, B)))
+    assert isinstance(c.receive(event), AbortOwn)
+    assert c.receive(Aborted()).failure.kind is kind
+
+
+def started_with(*records, newest_commit=5, newest_plan=6):
+    """A coordinator with epoch 5 decided and done and these records behind it, at its sweep."""
+    c = Coordinator(["s"])
+    c.start()
+    incarnation = 1 + sum(isinstance(r, Start) for r in records)
+    history = decided(*records, Start(incarnation + 1))
+    assert c.receive(Started(history, newest_commit, newest_plan)) == Sweep(())
+    return c
+
+
+@pytest.mark.parametrize(
+    ("records", "action"),
+    [
+        ((Recut(1, 6, 50),), TakeBack(6)),
+        ((Skip(1, 6, "moved 5", ""),), TakeBack(6, "moved 5")),
+        ((Recut(1, 6, 50), Start(2), Skip(2, 6, "moved 5", "")), TakeBack(6, "moved 5")),
+    ],
+)
+def test_a_plan_that_was_given_up_is_taken_back(records, action):
+    """Too long, or over lost records: Spark plans the epoch anew, before anything looks at its plan."""
+    c = started_with(*records)
+    assert c.receive(Confirmed(newest=True)) == action
+    assert c.receive(TakenBack()) == TakenOver()
+
+
+@pytest.mark.parametrize("record", [Recut(1, 6, 50), Skip(1, 6, "moved 5", "")])
+def test_no_plan_is_taken_back_of_an_epoch_that_is_done(record):
+    """It ran without output, so without a decision, and Spark has recorded it."""
+    c = started_with(record, newest_commit=6)
+    assert c.receive(Confirmed(newest=True)) == TakenOver()
+
+
+@pytest.mark.xfail(strict=True, reason="the positions of the newest skip are used whatever epoch it was for")
+def test_positions_behind_a_loss_are_those_of_their_own_epoch():
+    """Epoch 6 began behind a loss and ended without output; epoch 7, cut smaller, begins where epoch 6 ended."""
+    c = started_with(Skip(1, 6, "moved 5", ""), Start(2), Recut(2, 7, 50), newest_commit=6, newest_plan=7)
+    assert c.receive(Confirmed(newest=True)) == TakeBack(7)
+
+
+def test_a_plan_behind_an_undone_epoch_is_taken_back():
+    """Spark's record of the undone epoch is lost: it comes again, and what was planned behind it is not to be run."""
+    c, _ = undone(SEEN, SEEN, newest_plan=6)
+    assert c.receive(Confirmed(newest=True)) == TakeBack(6)
+    assert c.receive(TakenBack()) == TakenOver()
+
+
+# -- what was read is what is known -----------------------------------------------------------------------------------
+
+
+def checking():
+    c = fresh()
+    c.begin(0, "o0", stateful=False)
+    c.receive(Prepared((A, B), 1200))
+    return c
+
+
+def test_what_a_source_has_grown_by_is_written_down_before_the_decision():
+    """Or a topic that is made again before the next start would pass for the one that was read."""
+    c = checking()
+    assert c.receive(Checked(None, layout=GROWN)) == Append(Planned(1, GROWN))
+    assert c.receive(Appended()) == Append(Decide(1, 0, "o0", (A, B), 1200))
+    assert c.receive(Appended()) == Commit((A, B))
+    c.receive(replies(Reply.COMMITTED, Reply.COMMITTED))
+    assert c.receive(Confirmed(newest=True)) == Return(0)
+    c.begin(1, "o1", stateful=False)
+    c.receive(Prepared((A, B)))
+    assert c.receive(Checked(None, layout=GROWN)) == Append(Decide(1, 1, "o1", (A, B))), "once is enough"
+
+
+@pytest.mark.parametrize("layout", [None, LAYOUT])
+def test_an_unchanged_source_costs_no_record(layout):
+    """Nothing is appended but the decision, which says how long the run took."""
+    assert checking().receive(Checked(None, layout=layout)) == Append(Decide(1, 0, "o0", (A, B), 1200))
+
+
+def test_a_topic_that_was_made_again_while_it_was_read_fails_the_epoch():
+    """Nothing is decided about rows of which nobody can say which topic they are from."""
+    c = checking()
+    assert c.receive(Checked(None, layout=REMADE)) == AbortOwn(0, (A, B))
+    failed = c.receive(Aborted())
+    assert failed.failure.kind is FailureKind.SOURCE_REMADE
+    assert "id-1" in failed.failure.detail
+    assert "id-2" in failed.failure.detail
+
+
+def test_growth_that_cannot_be_written_down_fails_the_epoch():
+    """Without the record nothing is decided; a newer start in the way is told as such, and nothing is aborted."""
+    c = checking()
+    c.receive(Checked(None, layout=GROWN))
+    assert c.receive(Unanswered("io")) == AbortOwn(0, (A, B))
+    assert c.receive(Aborted()).failure.kind is FailureKind.NOT_RECORDED
+    c = checking()
+    c.receive(Checked(None, layout=GROWN))
+    assert c.receive(Superseded()).failure.kind is FailureKind.FENCED
+
+
+@pytest.mark.parametrize("matched", [True, False])
+def test_a_run_that_a_newer_start_ended_says_so(matched):
+    """The run failed because it was replaced: fenced, and nothing is aborted, while writing as while matching."""
+    c = matching() if matched else fresh()
+    if not matched:
+        c.begin(0, "o0", stateful=False)
+    assert c.receive(Superseded()).failure.kind is FailureKind.FENCED
+    assert c.state is State.FENCED
+
+
+# -- other rows, taken by what they were made of ----------------------------------------------------------------------
+
+FIRST, SECOND = "0:t-0[0,5)", "0:t-1[0,5)"
+
+
+def accepting(*origins):
+    """A replay whose other rows an operator took, the first decided part visible; these origins were decided."""
+    there = tuple(replace(c, origin=o) for c, o in zip((A, B), origins, strict=True))
+    history = read_history(
+        [
+            Start(1),
+            Planned(1, LAYOUT),
+            Decide(1, 5, "o5", there),
+            Start(2),
+            ReplayBegin(2, 5, 1),
+            Start(3),
+            Resolve(3, 5, "accept-state", (), "op", "checked by hand"),
+        ]
+    )
+    c = Coordinator(["s"])
+    c.start()
+    c.receive(Started(history, 4, 5))
+    assert c.receive(Restored(same=True)) == Sweep(there)
+    ready(c)
+    assert c.begin(5, "o5", stateful=False) == AskOutcomes(there)
+    assert c.receive(outcomes(SEEN, GONE)) == RunPlan(5, write=False)
+    return c
+
+
+def rerun(*origins):
+    return Prepared(tuple(replace(of(n, 9, 90 + n, mark=""), origin=o) for n, o in enumerate(origins)))
+
+
+def test_other_rows_are_taken_by_what_their_task_read():
+    """Tasks are numbered otherwise: silent is the one that read what the visible part had read."""
+    assert accepting(FIRST, SECOND).receive(rerun(SECOND, FIRST)) == RunPlan(5, silent=frozenset([("s", 1)]))
+
+
+def test_numbers_count_only_where_no_origin_is_known():
+    """Nothing better is known, and the operator was told what it may cost."""
+    assert accepting("", "").receive(rerun(SECOND, FIRST)) == RunPlan(5, silent=frozenset([("s", 0)]))
+
+
+@pytest.mark.parametrize("now", [("", ""), ("0:t-0[0,4)", SECOND), (FIRST, FIRST)])
+def test_other_rows_whose_origin_is_not_found_stop(now):
+    """What the visible part had read is read by no task now, or by two: nothing tells what is visible already."""
+    failed = accepting(FIRST, SECOND).receive(rerun(*now))
+    assert isinstance(failed, Fail)
+    assert failed.failure.kind is FailureKind.NOT_DETERMINISTIC
+
+
 # -- whatever happens ------------------------------------------------------------------------------------------------
+
+
+GIVEN_UP = Resolve(2, 5, "give-up-rows", (A.participant,), "op", "gone")
+TAILS = [(), (GIVEN_UP,), (GIVEN_UP,), (GIVEN_UP,), (Recut(2, 6, 5),), (ReplayBegin(2, 5, 1),)]
 
 
 def test_an_illegal_event_changes_nothing():
     """Whatever a random walk reaches, an event that the table does not know leaves state and memory as they were."""
     reached = set()
-    for seed in range(600):
+    for seed in range(1500):
         rng = random.Random(seed)
         c = Coordinator(["s"])
-        for step in range(150):
+        for step in range(200):
             before, memory = c.state, c.memory
+            if not TABLE[before] and before in reached:
+                break
             if step == 0:
                 c.start()
                 continue
+            if c.state is State.TAKEN_OVER and rng.random() < 0.7:
+                c.settle()
+                continue
             if c.state is State.READY and rng.random() < 0.7:
                 epoch = c.memory.undone.epoch if c.memory.undone else 9
-                c.begin(epoch, f"o{epoch}", stateful=rng.random() < 0.5)
+                c.begin(epoch, rng.choice([f"o{epoch}"] * 9 + ["other"]), stateful=rng.random() < 0.5)
                 continue
             event = rng.choice(
                 [
-                    Started(decided(Start(2)), rng.choice([4, 5])),
+                    Started(decided(Start(2), *rng.choice(TAILS)), rng.choice([4, 5]), rng.choice([5, 6])),
+                    Surveyed(rng.choice([*[LAYOUT] * 9, GROWN, MOVED]), rng.choice(["", "lost"]), "b", "o5"),
+                    RunFailed("long", 5),
+                    Checked("long", 5),
+                    Checked(None, layout=rng.choice([LAYOUT, GROWN, REMADE])),
                     Restored(same=rng.random() < 0.9),
                     outcomes(*rng.choices([OPEN, GONE, SEEN, DARK], k=2)),
                     replies(*rng.choices(list(Reply), k=2)),

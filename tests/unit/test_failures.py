@@ -1,9 +1,11 @@
-"""Spark's words for a failure, in ours."""
+"""From a failure to the error that a user sees: the rules' reasons, and Spark's words in ours."""
 
 import pytest
 
-from onceflow.errors import ConfigurationError, EpochFailedError
-from onceflow.runtime.failures import from_spark
+from onceflow.errors import ConfigurationError, EpochFailedError, OnceflowError, RowRefusedError
+from onceflow.runtime.failures import from_failure, from_spark
+from onceflow.twophase.committable import Participant
+from onceflow.twophase.messages import Failure, FailureKind
 
 SPARK_4_2 = (
     "Multiple streaming queries are concurrently using file:///checkpoint/offsets.",
@@ -38,3 +40,72 @@ def test_a_batch_that_does_not_fit_names_the_setting(said):
     assert isinstance(error, ConfigurationError)
     assert not error.retriable
     assert "spark.sql.execution.arrow.maxBytesPerBatch" in error.action
+
+
+@pytest.mark.parametrize("kind", list(FailureKind))
+def test_every_failure_has_an_error(kind):
+    """Whatever the rules end a call with is one of ours, and names its epoch."""
+    failure = Failure(kind, 7, (Participant(("s", 0)),), "what was seen")
+    error = from_failure(failure, None, "file:///checkpoint", "    evidence")
+    assert isinstance(error, OnceflowError)
+    assert error.facts.get("epoch") == 7 or "what was seen" in error.what
+
+
+SPOKEN_FOR = (FailureKind.SOURCE_LOST, FailureKind.TOO_LONG)
+"""Always raised with the cause, which says all four."""
+
+
+@pytest.mark.parametrize("kind", [kind for kind in FailureKind if kind not in SPOKEN_FOR])
+def test_every_failure_says_what_to_do(kind):
+    """What happened, its likely cause and the way out."""
+    error = from_failure(Failure(kind, 7, (), "seen"), None, "file:///checkpoint", "")
+    assert error.what
+    assert error.cause
+    assert error.action
+
+
+@pytest.mark.parametrize(
+    ("kind", "retriable"),
+    [
+        (FailureKind.RUN_FAILED, True),
+        (FailureKind.UNSOUND, True),
+        (FailureKind.DECISION_VOIDED, True),
+        (FailureKind.DECISION_UNCERTAIN, True),
+        (FailureKind.REPLAY_NOT_RECORDED, True),
+        (FailureKind.NOT_RECORDED, True),
+        (FailureKind.REBUILD_FAILED, True),
+        (FailureKind.TOO_LONG, True),
+        (FailureKind.FENCED, False),
+        (FailureKind.TWO_UNDONE, False),
+        (FailureKind.SINKS_CHANGED, False),
+        (FailureKind.OFFSETS_DIFFER, False),
+        (FailureKind.EPOCH_UNEXPECTED, False),
+        (FailureKind.OUTCOME_UNKNOWN, False),
+        (FailureKind.NOT_DETERMINISTIC, False),
+        (FailureKind.SOURCE_LOST, False),
+        (FailureKind.SOURCE_REMADE, False),
+        (FailureKind.LAYOUT_MOVED, False),
+        pytest.param(
+            FailureKind.LOST_WHILE_RUNNING,
+            True,
+            marks=pytest.mark.xfail(strict=True, reason="its action is to start the job again; it says that is wrong"),
+        ),
+    ],
+)
+def test_a_failure_is_retriable_where_the_same_start_is_right(kind, retriable):
+    """A supervisor starts the job again, unchanged, exactly where that is the way out."""
+    assert from_failure(Failure(kind, 7, (), "seen"), None, "file:///checkpoint", "").retriable is retriable
+
+
+@pytest.mark.parametrize("kind", [FailureKind.RUN_FAILED, FailureKind.UNSOUND, *SPOKEN_FOR])
+def test_the_cause_speaks_where_it_knows_more(kind):
+    """Our own error behind the failure is what the user sees."""
+    cause = RowRefusedError("a row that cannot be written", action="mend it")
+    assert from_failure(Failure(kind, 7), cause, "file:///checkpoint", "") is cause
+
+
+def test_a_strange_cause_does_not_hide_the_failure():
+    """Of an error that is not ours the rules' words are told."""
+    error = from_failure(Failure(FailureKind.RUN_FAILED, 7, (), "boom"), ValueError("boom"), "file:///checkpoint", "")
+    assert isinstance(error, EpochFailedError)
+    assert "epoch 7 failed before its decision: boom" in str(error)

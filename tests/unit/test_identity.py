@@ -65,9 +65,26 @@ def test_a_changed_identity_is_refused_by_name(store, which):
 
 def test_a_newer_format_is_refused(store):
     """A checkpoint of a newer version is refused as such, not as corrupt."""
-    store.create("job.json", json.dumps({"format": 2, "anything": 1}).encode())
-    with pytest.raises(CheckpointConflictError, match="has format 2"):
+    store.create("job.json", json.dumps({"format": 3, "anything": 1}).encode())
+    with pytest.raises(CheckpointConflictError, match=r"(?s)has format 3.*newer version"):
         read_identity(store)
+
+
+def test_an_older_format_is_refused_with_the_way_out(store):
+    """A checkpoint of an older version lacks what a start compares: that version ends the job, or goes on with it."""
+    store.create("job.json", json.dumps({"format": 1, "anything": 1}).encode())
+    with pytest.raises(CheckpointConflictError, match=r"(?s)has format 1.*older version") as caught:
+        read_identity(store)
+    assert "let that version finish" in caught.value.action
+
+
+def test_the_job_that_was_left_is_remembered(store):
+    """--as-new: job.json names the job that was found here, so that the flag is refused when it stays."""
+    identity = JobIdentity.new(*WHERE, "0123456789ab")
+    write_identity(store, identity)
+    found = read_identity(store)
+    assert (found.left, found.job_id) == ("0123456789ab", identity.job_id)
+    assert JobIdentity.new(*WHERE).left == ""
 
 
 @pytest.mark.parametrize("changed", [0, 1, 2])

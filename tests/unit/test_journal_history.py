@@ -4,16 +4,18 @@ Two journals take the same records, as drivers write them: one purges with its `
 in memory, since the property is about records, not about files.
 """
 
+import uuid
 from dataclasses import dataclass, fields
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from onceflow.checkpoint.journal import Journal
 from onceflow.twophase.committable import Committable, Participant
+from onceflow.twophase.layout import Layout, Source, Topic
 from onceflow.twophase.messages import Appended
-from onceflow.twophase.records import Decide, History, Replay, ReplayBegin, Resolve, Void
+from onceflow.twophase.records import Decide, History, Planned, Recut, Replay, ReplayBegin, Resolve, Skip, Void
 from tests.simulation.fake_files import FakeStore, Files
 
 WHO = tuple(Participant((sink, shard)) for sink in ("a", "b") for shard in (0, 1))
@@ -38,14 +40,15 @@ class Job:
     def __post_init__(self):
         self._files = Files(), Files()
         self.stores = [FakeStore("journal", files, lambda _, effect: effect()) for files in self._files]
-        self.start(1)
+        self.history = None
+        self.start(0)
 
-    def start(self, topic_id):
-        """A driver takes over; it knows these ids of the source topics, or none."""
-        topics = (("in", f"id-{topic_id}"),) if topic_id else ()
+    def start(self, which):
+        """A driver takes over; now and then it is another job's, that goes on from here."""
+        job_id = self.history.job_id if self.history and which else uuid.uuid4().hex[:12]
         self.drivers = [Journal(s, retain=r) for s, r in zip(self.stores, (self.retain, NEVER), strict=True)]
         for driver in self.drivers:
-            self.history = driver.start(topics)
+            self.history = driver.start(job_id)
 
     def append(self, record):
         for driver in self.drivers:
@@ -57,6 +60,29 @@ class Job:
         return tuple(Journal(store).history()[0] for store in self.stores)
 
     # -- what a driver or an operator may write now ------------------------------------------------
+
+    def plan(self, partitions):
+        source = Source(("a", "b"), "cluster", "topic in", "path", (Topic("in", "id", partitions + 1),))
+        self.append(Planned(self.history.incarnation, Layout((source,))))
+
+    def recut(self, limit):
+        self.append(Recut(self.history.incarnation, self.next_epoch, limit + 1))
+
+    def skip(self, decided):
+        newest = self.history.decided
+        if newest is not None and decided % 2:
+            self.append(Skip(self.history.incarnation, newest.epoch, f"b{decided}", f"o{decided}"))
+        else:
+            self.append(Skip(self.history.incarnation, self.next_epoch, f"b{decided}", ""))
+
+    def give_up(self, which):
+        newest = self.history.decided
+        epoch = newest.epoch if newest is not None and which % 2 else self.next_epoch
+        self.append(Resolve(self.history.incarnation, epoch, "give-up-rows", (WHO[which],), "op", "gone"))
+
+    @property
+    def next_epoch(self):
+        return 0 if self.history.decided is None else self.history.decided.epoch + 1
 
     def decide(self, jump):
         newest = self.history.decided
@@ -92,14 +118,34 @@ class Job:
 
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from([Job.start, Job.decide, Job.decide, Job.void, Job.replay_begin, Job.replay, Job.resolve]),
+        st.sampled_from(
+            [
+                Job.start,
+                Job.decide,
+                Job.decide,
+                Job.plan,
+                Job.void,
+                Job.replay_begin,
+                Job.replay,
+                Job.resolve,
+                Job.recut,
+                Job.skip,
+                Job.give_up,
+            ]
+        ),
         st.integers(0, 3),
     ),
-    max_size=25,
+    max_size=30,
 )
 
 
-@pytest.mark.parametrize("field", [field.name for field in fields(History)])
+NOT_KEPT = pytest.mark.xfail(strict=True, reason="numbers jump: the decision before the newest may be purged at once")
+
+
+@pytest.mark.parametrize(
+    "field", [pytest.param(f.name, marks=NOT_KEPT if f.name == "earlier" else ()) for f in fields(History)]
+)
+@example(retain=2, steps=[(Job.decide, 0), (Job.decide, 1), (Job.start, 1)])
 @given(retain=st.integers(2, 5), steps=STEPS)
 @settings(deadline=None)
 def test_purging_changes_nothing_of_what_the_journal_says(field, retain, steps):

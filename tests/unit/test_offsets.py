@@ -125,3 +125,20 @@ def test_sparks_words_for_lost_records(reason, facts):
 def test_other_failures_are_not_lost_records():
     """A message about something else is not taken for a loss."""
     assert offsets.data_lost_from("Job aborted due to stage failure: Task 0 … Python worker exited") is None
+
+
+def test_offsets_between_two_of_sparks_files():
+    """Over all Kafka sources, line by line; version, metadata and other kinds of sources count nothing."""
+    before = 'v1\n{"batchWatermarkMs":0}\n{"t":{"0":5,"1":5}}\n{"t":{"0":100}}\n17'
+    after = 'v1\n{"batchWatermarkMs":9}\n{"t":{"0":9,"1":5}}\n{"t":{"0":103,"1":2}}\n99'
+    assert offsets.records_between(before, after) == 4 + (3 + 2), "a new partition begins at 0"
+    assert offsets.records_between(after, before) == 0, "never below 0"
+    assert offsets.records_between("", after) == 0
+
+
+@given(st.dictionaries(PARTITIONS, st.integers(0, 2**40)), st.dictionaries(PARTITIONS, st.integers(0, 2**20)))
+def test_what_lies_between_is_what_was_added(start, more):
+    """Whatever partitions there are: the sum of what each went on by."""
+    end = {p: start.get(p, 0) + more.get(p, 0) for p in start.keys() | more.keys()}
+    text = [f"v1\n{{}}\n{offsets.to_json(at)}" for at in (start, end)]
+    assert offsets.records_between(*text) == sum(more.values())

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -13,7 +14,7 @@ from onceflow.kafka.transactions import Handle
 from onceflow.operator.aborting import choose
 from onceflow.operator.access import Operator
 from onceflow.operator.inventory import OwnTransaction, Standing, source_ends, standing_of
-from onceflow.operator.resolution import Part, UndoneEpoch, meant
+from onceflow.operator.resolution import LostInput, Part, UndoneEpoch, meant
 from onceflow.runtime.failures import from_failure
 from onceflow.settings import Checkpointing
 from onceflow.sink.contract import Guarantee
@@ -97,12 +98,13 @@ def test_source_topics_are_read_from_sparks_offsets():
     assert source_ends(text) == {Partition("a", 0): 3, Partition("a", 1): 4, Partition("b", 0): 7}
 
 
-def undone(*outcomes: Outcome, stateful: bool = False) -> UndoneEpoch:
+def undone(*outcomes: Outcome, stateful: bool = False, **more: object) -> UndoneEpoch:
     parts = tuple(
         Part(Participant(("out", n)), 5, str(name(1, n)), (), None, Evidence(outcome, "seen"), None)
         for n, outcome in enumerate(outcomes)
     )
-    return UndoneEpoch(9, 2, stateful, state_accepted=False, replaying=False, parts=parts, sources=())
+    known = {"decided": True, "replaying": False, "parts": parts} | more
+    return UndoneEpoch(9, incarnation=2, stateful=stateful, state_accepted=False, sources=(), **known)
 
 
 def test_a_choice_is_about_what_nothing_is_known_of():
@@ -125,12 +127,51 @@ def test_a_choice_never_stands_against_evidence(outcome, choice):
 
 
 def test_state_is_accepted_for_a_whole_stateful_epoch_only():
-    """accept-state means no participant, and nothing for a query without state."""
+    """accept-state means no participant, and nothing for a query without state whose output is whole."""
     assert meant(undone(Outcome.COMMITTED, stateful=True), "accept-state", None) == ()
+    assert meant(undone(Outcome.COMMITTED, Outcome.ABORTED), "accept-state", None) == (), "visible in part"
     with pytest.raises(ConfigurationError, match="does not fit"):
         meant(undone(Outcome.COMMITTED), "accept-state", None)
     with pytest.raises(ConfigurationError, match="does not fit"):
         meant(undone(Outcome.COMMITTED, stateful=True), "accept-state", [Participant(("out", 0))])
+
+
+LOST = (LostInput(Partition("t", 0), 3, 9, remade=False),)
+
+
+@pytest.mark.parametrize("known", [{"lost": LOST}, {"unseen": ("topic t on cluster x",)}])
+def test_rows_that_neither_side_has_are_given_up(known):
+    """What is proven aborted, or was to be written again; what is visible or may still be committed stays."""
+    epoch = undone(Outcome.ABORTED, Outcome.COMMITTED, Outcome.OPEN, Outcome.UNKNOWN, **known)
+    assert meant(epoch, "give-up-rows", None) == (("out", 0),)
+    again = replace(epoch, parts=(*epoch.parts[:3], replace(epoch.parts[3], choice="write-again")))
+    assert meant(again, "give-up-rows", None) == (("out", 0), ("out", 3))
+
+
+def test_in_a_replay_what_is_open_is_given_up_as_well():
+    """A replay that has begun commits nothing of the old set any more: what is open is aborted."""
+    epoch = undone(Outcome.ABORTED, Outcome.COMMITTED, Outcome.OPEN, lost=LOST, replaying=True)
+    assert meant(epoch, "give-up-rows", None) == (("out", 0), ("out", 2))
+
+
+def test_an_undecided_epoch_has_no_rows_to_give_up():
+    """Only what the source has lost of it: the choice names no participant."""
+    assert meant(undone(decided=False, lost=LOST), "give-up-rows", None) == ()
+
+
+def test_rows_that_the_source_still_has_are_not_given_up():
+    """They are written again at the next start."""
+    with pytest.raises(ConfigurationError, match="the source still holds all that epoch 9 needs"):
+        meant(undone(Outcome.ABORTED), "give-up-rows", None)
+
+
+@pytest.mark.parametrize("of", [[], [0], [0, 1, 2], [1]])
+def test_what_is_given_up_is_all_that_is_lost_or_nothing(of):
+    """Naming a part, or other ones, is refused: what was shown when the choice was made is not what is there."""
+    epoch = undone(Outcome.ABORTED, Outcome.COMMITTED, Outcome.ABORTED, lost=LOST)
+    assert meant(epoch, "give-up-rows", [Participant(("out", n)) for n in (2, 0)]) == (("out", 0), ("out", 2))
+    with pytest.raises(ConfigurationError, match="about all that is lost of epoch 9: 2 participants"):
+        meant(epoch, "give-up-rows", [Participant(("out", n)) for n in of])
 
 
 @pytest.mark.parametrize("kind", [FailureKind.OUTCOME_UNKNOWN, FailureKind.NOT_DETERMINISTIC])

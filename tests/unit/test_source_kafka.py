@@ -8,7 +8,7 @@ import pytest
 from onceflow.errors import ConfigurationError, MalformedRecordError, RefusedSettingError
 from onceflow.kafka.cluster import KafkaCluster
 from onceflow.source.formats import Json, Raw, Text
-from onceflow.source.kafka import KafkaSource, find, malformed_counts, malformed_from
+from onceflow.source.kafka import EpochLimit, KafkaSource, find, limited, malformed_counts, malformed_from
 
 CLUSTER = KafkaCluster("broker:9092")
 
@@ -170,3 +170,31 @@ def test_formats_know_bad_schemas_early():
             Json(schema)
     assert hash(Json("a int")) == hash(Json("a int"))
     assert Raw() == Raw()
+
+
+@pytest.mark.parametrize(
+    ("limit", "given", "expected"),
+    [
+        (EpochLimit(), None, 900_000),
+        (EpochLimit(), 5, 5),
+        (EpochLimit(), 2_000_000, 2_000_000),  # who gives a limit means it
+        (EpochLimit(700), None, 700),
+        (EpochLimit(700), 5_000, 5_000),
+        (EpochLimit(700, most=50), None, 50),
+        (EpochLimit(700, most=50), 5_000, 50),  # an epoch outlived its transactions: that goes before all
+        (EpochLimit(700, most=50), 5, 5),
+    ],
+)
+def test_a_source_reads_no_more_for_an_epoch_than_its_job_can_do(limit, given, expected):
+    """The source's own limit, or what was measured; never more than what outlived its transactions was cut to."""
+    assert limit.of(given) == expected
+    with limited(limit):
+        assert options(max_records_per_epoch=given)["maxOffsetsPerTrigger"] == str(expected)
+    assert options(max_records_per_epoch=given)["maxOffsetsPerTrigger"] == str(given or 900_000)
+
+
+def test_a_limit_ends_with_its_job():
+    """Also when the stream function raises: the next job in this process has its own."""
+    with pytest.raises(ZeroDivisionError), limited(EpochLimit(7)):
+        _ = 1 / 0
+    assert options()["maxOffsetsPerTrigger"] == "900000"

@@ -1,9 +1,9 @@
-"""Spark's side of the checkpoint: what is read of it, and the one file that is ever put back."""
+"""Spark's side of the checkpoint: what is read of it, and what of it is written while no query runs."""
 
 import pytest
 
 from onceflow.checkpoint.spark_checkpoint import SparkCheckpoint
-from onceflow.errors import CheckpointCorruptError
+from onceflow.errors import CheckpointCorruptError, EpochFailedError
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def checkpoint(tmp_path):
 
 def put(checkpoint, name, text="v1\n{}\n"):
     path = checkpoint.folder / name
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return path
 
@@ -96,3 +96,105 @@ def test_other_offsets_are_told_and_left_alone(checkpoint):
 def test_sync_passes_over_what_is_not_there(tmp_path):
     """Epoch 0 has no commit before it, and a fresh checkpoint no folders: neither is an error."""
     SparkCheckpoint(tmp_path / "new").sync(0)
+
+
+# -- other positions, where lost records are passed over --------------------------------------------------------------
+
+
+def test_offsets_that_are_to_be_replaced_are_replaced(checkpoint):
+    """They are as they were decided, and records behind them are lost: they take the positions that were chosen."""
+    put(checkpoint, "offsets/3", "v1\ndecided")
+    crc = put(checkpoint, "offsets/.3.crc", "stale")
+    assert checkpoint.restore_offsets(3, "v1\nmoved", was="v1\ndecided")
+    assert checkpoint.offsets(3) == "v1\nmoved"
+    assert not crc.exists()
+    assert checkpoint.restore_offsets(3, "v1\nmoved", was="v1\ndecided"), "again, after a crash"
+
+
+def test_offsets_that_are_neither_are_left_alone(checkpoint):
+    """Neither what was decided nor what is to be: somebody else's range, and the job must stop."""
+    path = put(checkpoint, "offsets/3", "v1\nother")
+    assert not checkpoint.restore_offsets(3, "v1\nmoved", was="v1\ndecided")
+    assert path.read_text() == "v1\nother"
+
+
+def test_an_epoch_begins_at_the_offsets_of_the_one_before(checkpoint):
+    """Spark reads from offsets/N-1 on; its stale checksum would make it refuse the new file."""
+    put(checkpoint, "offsets/2", "v1\nold")
+    crc = put(checkpoint, "offsets/.2.crc", "stale")
+    checkpoint.set_start(3, "v1\nmoved")
+    assert checkpoint.offsets(2) == "v1\nmoved"
+    assert not crc.exists()
+
+
+def test_the_first_epoch_begins_at_the_sources_initial_offsets(checkpoint):
+    """There is no offsets/-1: each source's own file says where it begins, in Spark's form."""
+    crc = put(checkpoint, "sources/0/.0.crc", "stale")
+    checkpoint.set_start(0, 'v1\n{}\n{"t":{"0":5}}\n{"u":{"0":7}}')
+    assert (checkpoint.folder / "sources" / "0" / "0").read_bytes() == b'\0v1\n{"t":{"0":5}}'
+    assert (checkpoint.folder / "sources" / "1" / "0").read_bytes() == b'\0v1\n{"u":{"0":7}}'
+    assert [checkpoint.initial_offsets(i) for i in (0, 1)] == ['{"t":{"0":5}}', '{"u":{"0":7}}']
+    assert not crc.exists()
+
+
+def test_initial_offsets_that_spark_has_not_written(checkpoint):
+    """A source that never began has none."""
+    assert checkpoint.initial_offsets(0) == ""
+
+
+def test_initial_offsets_as_spark_writes_them(checkpoint):
+    """A zero byte, the version, a line break, the JSON."""
+    path = checkpoint.folder / "sources" / "0" / "0"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b'\0v1\n{"t":{"0":5}}')
+    assert checkpoint.initial_offsets(0) == '{"t":{"0":5}}'
+
+
+# -- plans that are taken back ----------------------------------------------------------------------------------------
+
+
+def test_plans_are_taken_back_newest_first(checkpoint, monkeypatch):
+    """When the power goes half way no plan is left behind one that is gone: numbers stay without gaps."""
+    for epoch in (8, 9, 10, 11):
+        put(checkpoint, f"offsets/{epoch}")
+        put(checkpoint, f"offsets/.{epoch}.crc")
+    put(checkpoint, "commits/8")
+    removed, remove = [], checkpoint._offsets.remove
+
+    def watched(name):
+        removed.append(name)
+        remove(name)
+
+    monkeypatch.setattr(checkpoint._offsets, "remove", watched)
+    checkpoint.take_back(9)
+    assert [name for name in removed if name.isdigit()] == ["11", "10", "9"]
+    assert sorted(path.name for path in (checkpoint.folder / "offsets").iterdir()) == [".8.crc", "8"]
+    checkpoint.take_back(9)
+    assert checkpoint.newest_offsets() == 8, "again, after a crash"
+
+
+@pytest.mark.parametrize("newest", [9, 10])
+def test_no_plan_is_taken_back_of_what_is_done(checkpoint, newest):
+    """Another driver's Spark recorded it in between: its rows are counted, so nothing is removed."""
+    for epoch in (9, 10):
+        put(checkpoint, f"offsets/{epoch}")
+    put(checkpoint, f"commits/{newest}")
+    with pytest.raises(EpochFailedError, match="has it as done") as caught:
+        checkpoint.take_back(9)
+    assert caught.value.retriable
+    assert checkpoint.newest_offsets() == 10
+
+
+def test_the_first_plan_is_taken_back(checkpoint):
+    """Nothing is done yet."""
+    put(checkpoint, "offsets/0")
+    checkpoint.take_back(0)
+    assert not checkpoint.has_run()
+
+
+@pytest.mark.parametrize(("newest", "epoch", "done"), [(None, -1, True), (None, 0, False), (3, 3, True), (3, 4, False)])
+def test_what_is_done(checkpoint, newest, epoch, done):
+    """Up to the newest number in commits/; before the first epoch there is nothing to record."""
+    if newest is not None:
+        put(checkpoint, f"commits/{newest}")
+    assert checkpoint.is_done(epoch) is done

@@ -1,0 +1,118 @@
+"""What a driver makes of a failed run: without Spark, on a real journal; of its committers only the time is asked."""
+
+import time
+from dataclasses import dataclass, replace
+
+import pytest
+
+from onceflow.checkpoint.identity import JobIdentity
+from onceflow.checkpoint.journal import Journal
+from onceflow.checkpoint.spark_checkpoint import SparkCheckpoint
+from onceflow.checkpoint.store import LocalStore
+from onceflow.errors import EpochTooLongError, PreCommitError, TimeoutTooShortError, WriterFencedError
+from onceflow.runtime.driver import Driver
+from onceflow.twophase.coordinator import Mode
+from onceflow.twophase.messages import RunFailed, Superseded
+
+TIMEOUT_S = 100.0
+JOB = JobIdentity("a" * 12, "file:///checkpoint", "cluster", "onceflow")
+
+
+@dataclass
+class Committer:
+    """Only what is looked at."""
+
+    timeout_s: float | None = TIMEOUT_S
+
+    def expires_after_s(self):
+        return self.timeout_s
+
+
+@dataclass
+class Sources:
+    """What each source read for an epoch."""
+
+    read: tuple[int, ...]
+
+    def sizes(self, *_):
+        return list(self.read)
+
+
+@pytest.fixture
+def driver(tmp_path):
+    store = LocalStore(tmp_path / "journal")
+    store.make()
+    journal = Journal(store)
+    committers = {"s": Committer(), "t": Committer(None)}
+    made = Driver(JOB, journal, SparkCheckpoint(tmp_path), committers, JOB.checkpoint)
+    journal.start(JOB.job_id)
+    made._sources = Sources((1_000, 40))
+    yield made
+    made.close()
+
+
+def failed(driver, error, age_s=TIMEOUT_S, mode=Mode.FRESH):
+    """What is told of a run of epoch 4 that ended with this error after so long."""
+    driver._run_began = time.monotonic() - age_s
+    driver._coordinator.memory = replace(driver._coordinator.memory, mode=mode)
+    return driver._failed_run(4, error)
+
+
+EXPIRED = WriterFencedError("the transaction was ended")
+
+
+def test_a_run_that_a_newer_start_ended_is_told_as_that(driver, tmp_path):
+    """Its transactions were aborted by the newer one: not a failure of the plan, and nothing to abort."""
+    Journal(LocalStore(tmp_path / "journal")).start(JOB.job_id)
+    assert failed(driver, EXPIRED) == Superseded()
+    assert failed(driver, ValueError("boom")) == Superseded()
+
+
+def test_a_run_that_failed_by_itself_says_why(driver):
+    """The first line of what was raised; without a text, its kind."""
+    assert failed(driver, ValueError("boom\n  at x")) == RunFailed("boom")
+    assert failed(driver, ValueError()) == RunFailed("ValueError")
+
+
+def test_a_journal_that_cannot_be_read_does_not_hide_the_run(driver, tmp_path):
+    """Whether it was replaced cannot be told: the run's own error is."""
+    (tmp_path / "journal").rename(tmp_path / "gone")
+    (tmp_path / "journal").write_text("no folder")
+    assert failed(driver, ValueError("boom")) == RunFailed("boom")
+
+
+@pytest.mark.parametrize("error", [EXPIRED, PreCommitError("not proven")])
+def test_a_run_that_outlived_its_transactions_is_to_be_cut(driver, error):
+    """The cause becomes one that names the limit, so that the user sees it and the same start goes on."""
+    driver._sources = Sources((3, 1))
+    assert failed(driver, error) == RunFailed(error.what, 1)
+    assert isinstance(driver._cause, EpochTooLongError)
+    assert driver._cause.retriable
+    assert driver._cause.facts["limit"] == 1
+
+
+def test_a_run_that_failed_early_is_not_too_long(driver):
+    """A writer was fenced long before the time-out: somebody else did it."""
+    assert failed(driver, EXPIRED, TIMEOUT_S / 2) == RunFailed(EXPIRED.what)
+    assert driver._cause is EXPIRED
+
+
+def test_an_error_of_the_plan_is_not_too_long(driver):
+    """However long it took: a smaller epoch would raise as well."""
+    assert failed(driver, ValueError("boom"), 10 * TIMEOUT_S) == RunFailed("boom")
+
+
+def test_where_nothing_expires_nothing_is_too_long(driver):
+    """A system whose transactions never end."""
+    driver._committers = {"t": Committer(None)}
+    assert failed(driver, EXPIRED, 10**6) == RunFailed(EXPIRED.what)
+
+
+@pytest.mark.parametrize(("read", "mode"), [((1, 0), Mode.FRESH), ((1_000,), Mode.WHOLE), ((1_000,), Mode.SHARDS)])
+def test_what_cannot_be_cut_needs_more_time(driver, read, mode):
+    """One record, or a range that is decided: starting again, unchanged, would take as long."""
+    driver._sources = Sources(read)
+    assert failed(driver, EXPIRED, mode=mode) == RunFailed(EXPIRED.what, None)
+    assert isinstance(driver._cause, TimeoutTooShortError)
+    assert not driver._cause.retriable
+    assert "raise transaction_timeout" in driver._cause.action

@@ -1,0 +1,218 @@
+"""Layouts: what an edit of a job may change, and what would hand a position or a state to another output."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from onceflow.twophase.layout import Layout, Remade, Source, State, Topic, remade, what_moved
+
+
+def source(outputs, path="p0", system="one", reads="topics t", topics=("t",), partitions=3):
+    names = outputs.split()
+    return Source(tuple(names), system, reads, path, tuple(Topic(t, f"id of {t}", partitions) for t in topics))
+
+
+def state(outputs, shape="count by key", path="p0"):
+    return State(tuple(outputs.split()), shape, path)
+
+
+A, B = source("a"), source("b", path="p1", reads="topics u", topics=("u",))
+THEN = Layout((A, B), (state("a"), state("b", path="p1")))
+
+
+def moved(sources=THEN.sources, states=THEN.states):
+    return what_moved(THEN, Layout(tuple(sources), tuple(states)))
+
+
+def test_the_same_plan_moves_nothing():
+    """A start without an edit goes on."""
+    assert moved() is None
+    assert what_moved(Layout(), Layout()) is None
+
+
+# -- sources ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sources", "said"),
+    [
+        # outputs in another order, each with its own source
+        ([B, A], "position 0 belonged to output a (reading topics t) and would now belong to output b"),
+        # an output more
+        ([A, B, source("c")], "the plan read 2 sources (topics t for a, topics u for b) and now reads 3"),
+        # one less
+        ([A], "now reads 1 (topics t for a)"),
+        ([], "now reads 0 (none)"),
+        # renamed
+        ([source("z"), B], "position 0 belonged to output a (reading topics t) and would now belong to output z"),
+        # another cluster
+        ([source("a", system="two"), B], "source 0 (topics t, output a) was on cluster one and is on cluster two"),
+        # another subscription, without what was read
+        (
+            [source("a", reads="topics v", topics=("v",)), B],
+            "source 0 (output a) read topics t and now reads topics v: the positions in t would be dropped",
+        ),
+        # two sources exchanged behind one another's output
+        ([replace(A, path="p1"), replace(B, path="p0")], "the position of output b would become that of output a"),
+    ],
+)
+def test_what_would_move_a_position_is_said(sources, said):
+    """Spark knows positions by number alone: what would read another output's is refused, and both are named."""
+    assert said in moved(sources=sources)
+
+
+@pytest.mark.parametrize(
+    "sources",
+    [
+        [source("a more"), B],  # a sink more in an output
+        [replace(A, path="p9"), B],  # another filter or function on the way
+        [source("a", reads="topics t,v", topics=("t", "v")), B],  # a topic more
+        [source("a", partitions=5), B],  # partitions more
+        [source("a", system=""), B],  # the cluster is not known now
+        [source("a", topics=()), B],  # deleted: what is lost is said elsewhere, and the subscription is the same
+    ],
+)
+def test_what_moves_no_position_may_change(sources):
+    """Sinks of one output, what lies on the way, and more to read."""
+    assert moved(sources=sources) is None
+
+
+def test_a_sink_may_be_taken_from_an_output():
+    """Of an output's sinks one stays: the position stays its own."""
+    then = Layout((source("a b"),), (state("a b"),))
+    assert what_moved(then, Layout((source("b"),), (state("b"),))) is None
+
+
+def test_a_cluster_that_was_not_known_may_become_known():
+    """A checkpoint of a source of another kind, or of which the cluster's id was not told."""
+    then = Layout((source("a", system=""),))
+    assert what_moved(then, Layout((source("a"),))) is None
+
+
+def test_of_a_source_without_known_topics_only_the_words_tell():
+    """A source that is not Kafka's has no topics: another description is another source."""
+    then = Layout((source("a", reads="folder /in", topics=()),))
+    assert what_moved(then, then) is None
+    said = what_moved(then, Layout((source("a", reads="folder /other", topics=()),)))
+    assert said == "source 0 (output a) read folder /in and now reads folder /other"
+
+
+def test_two_sources_of_one_topic_in_one_output_are_told_by_their_ways():
+    """A union of two reads of one topic, filtered differently: exchanged, each would go on where the other stood."""
+    left, right = source("a", path="left"), source("a", path="right")
+    said = what_moved(Layout((left, right)), Layout((right, left)))
+    assert said == "the position of output a would become that of output a"
+
+
+def test_a_way_that_is_new_takes_nobodys_place():
+    """One of two ways is edited, the other stays: nothing has changed places."""
+    left, right = source("a", path="left"), source("a", path="right")
+    assert what_moved(Layout((left, right)), Layout((source("a", path="edited"), right))) is None
+
+
+def test_a_way_may_become_like_another_one_that_stays():
+    """The filter of one of two is edited away: the other still stands where it stood, so nothing has changed places."""
+    left, right = source("a", path="left"), source("a", path="right")
+    assert what_moved(Layout((left, right)), Layout((right, right))) is None
+
+
+# -- states -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("states", "said"),
+    [
+        ([state("a")], "the plan kept 2 states and now keeps 1"),
+        ([*THEN.states, state("b", "dedup")], "the plan kept 2 states and now keeps 3"),
+        (
+            [state("a", "sum by key"), THEN.states[1]],
+            "state 0 of output a was kept by count by key and would now be gone on with by sum by key",
+        ),
+        (THEN.states[::-1], "state 0 belonged to output a and would now belong to output b"),
+    ],
+)
+def test_what_would_move_a_state_is_said(states, said):
+    """A state operator is a number, too: what would count in another one's state is refused."""
+    assert said in moved(states=states)
+
+
+def test_two_states_of_one_output_that_look_alike_are_told_by_their_ways():
+    """Two counts by the same key over different filters, exchanged."""
+    left, right = state("a", path="left"), state("a", path="right")
+    said = what_moved(Layout((A,), (left, right)), Layout((A,), (right, left)))
+    assert said == "the state of output a would become that of output a"
+
+
+def test_what_lies_below_a_state_may_change():
+    """A filter below an aggregation may be edited: Spark goes on with the state, as it says of itself."""
+    assert moved(states=[replace(THEN.states[0], path="edited"), THEN.states[1]]) is None
+
+
+# -- topics that were made again --------------------------------------------------------------------------------------
+
+
+def test_a_topic_with_another_id_is_told_by_position():
+    """By name it is the same; the ids tell, and each source is told for itself."""
+    again = replace(A, topics=(Topic("t", "new id", 3),))
+    assert list(remade(THEN, Layout((again, B)))) == [Remade(0, "t", "id of t", "new id")]
+    assert list(remade(Layout((A, A)), Layout((A, again)))) == [Remade(1, "t", "id of t", "new id")]
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        Layout((A, B)),
+        Layout((source("a", partitions=5), B)),
+        Layout((source("a", topics=("t", "v")), B)),
+        Layout((source("a", topics=()), B)),
+        Layout(()),
+    ],
+)
+def test_what_was_not_made_again(now):
+    """The same ids, a topic that is new to the source, or one that is gone."""
+    assert list(remade(THEN, now)) == []
+
+
+# -- whatever the plan ------------------------------------------------------------------------------------------------
+
+# Sinks that get one output are named together; a subscription is of the same topics wherever it stands.
+NAMES, PATHS, SHAPES = st.sampled_from([("a",), ("b", "c")]), st.sampled_from("xyz"), st.sampled_from(["count", "sum"])
+READS = {"topic t": ("t",), "topic u": ("u",), "topics t, u": ("t", "u")}
+
+
+def reading(outputs, reads, path):
+    return Source(outputs, "one", reads, path, tuple(Topic(name, f"id of {name}", 1) for name in READS[reads]))
+
+
+SOURCES = st.builds(reading, NAMES, st.sampled_from(sorted(READS)), PATHS)
+STATES = st.builds(State, NAMES, SHAPES, PATHS)
+LAYOUTS = st.builds(
+    lambda sources, states: Layout(tuple(sources), tuple(states)),
+    st.lists(SOURCES, max_size=5),
+    st.lists(STATES, max_size=5),
+)
+
+
+@given(LAYOUTS)
+def test_a_plan_fits_itself(layout):
+    """Whatever it reads and keeps."""
+    assert what_moved(layout, layout) is None
+    assert list(remade(layout, layout)) == []
+
+
+@given(LAYOUTS, st.randoms(use_true_random=False))
+def test_sources_in_another_order_are_noticed(layout, random):
+    """Whatever they have in common: another order of sources that differ in anything never passes."""
+    other = random.sample(layout.sources, len(layout.sources))
+    assume(tuple(other) != layout.sources)
+    assert what_moved(layout, replace(layout, sources=tuple(other)))
+
+
+@given(LAYOUTS, st.randoms(use_true_random=False))
+def test_states_in_another_order_are_noticed(layout, random):
+    """Likewise."""
+    other = random.sample(layout.states, len(layout.states))
+    assume(tuple(other) != layout.states)
+    assert what_moved(layout, replace(layout, states=tuple(other)))
