@@ -115,15 +115,10 @@ class Pipeline:
             "OUT": self.sink,
             "CHECKPOINT": str(self.checkpoint),
             "PER_EPOCH": str(self.per_epoch),
-        } | self.environment
-
-    def start(self, **environment: str) -> subprocess.Popen[str]:
-        """Start the job as a process of its own."""
-        settings = {
             "ONCEFLOW_CRASH_MARK": str(self.mark),
             # A job that lives for seconds: Java's second compiler only costs.
             "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        }
+        } | self.environment
 
     def start(self, **environment: str) -> subprocess.Popen[str]:
         """Start the job as a process of its own."""
@@ -131,7 +126,7 @@ class Pipeline:
         log = (self.checkpoint.parent / f"job-{uuid.uuid4().hex[:6]}.log").open("w+")
         process = subprocess.Popen(
             [sys.executable, str(JOBS / f"{self.job}_job.py")],
-            env=os.environ | self.settings() | self.environment | environment,
+            env=os.environ | self.settings() | environment,
             stdout=log,
             stderr=subprocess.STDOUT,
             text=True,
@@ -267,7 +262,7 @@ def follow(p: Pipeline, ended: Ended, *more: str) -> str:
     words = [fill.get(word, word) for word in command_of(ended.log)]
     done = subprocess.run(
         [sys.executable, "-m", "onceflow.cli.main", *words, *more, "--yes"],
-        env=os.environ | p.settings() | p.environment,
+        env=os.environ | p.settings(),
         capture_output=True,
         text=True,
         check=False,
