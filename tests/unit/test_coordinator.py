@@ -129,15 +129,15 @@ def undone(*found, records=NEXT_START, sinks=("s",), newest_plan=5, stateful=Fal
     return coordinator, action
 
 
-def survey(coordinator):
+def survey(coordinator, *, rows_repeat=True):
     """From the sweep on: taken over, and then the question what the plan reads."""
     assert coordinator.receive(Confirmed(newest=True)) == TakenOver()
-    return coordinator.settle()
+    return coordinator.settle(rows_repeat=rows_repeat)
 
 
-def ready(coordinator, layout=LAYOUT):
+def ready(coordinator, layout=LAYOUT, *, rows_repeat=True):
     """From the sweep on: what is read and kept is what it was."""
-    assert isinstance(survey(coordinator), Survey)
+    assert isinstance(survey(coordinator, rows_repeat=rows_repeat), Survey)
     return coordinator.receive(Surveyed(layout))
 
 
@@ -388,10 +388,10 @@ def test_an_epoch_that_is_done_is_not_run_again():
 # -- replay -----------------------------------------------------------------------------------------------------------
 
 
-def losing(*found, stateful=False):
+def losing(*found, stateful=False, rows_repeat=True):
     """A coordinator in epoch 5 that has just been told these outcomes, one of them a loss."""
     c, _ = undone(*found)
-    ready(c)
+    ready(c, rows_repeat=rows_repeat)
     c.begin(5, "o5", stateful=stateful)
     assert c.receive(outcomes(*found)) == Append(ReplayBegin(2, 5, 1))
     return c
@@ -407,8 +407,8 @@ def test_only_what_is_open_is_discarded():
 
 
 def test_nothing_visible_is_written_again_freely():
-    """All proven aborted: the plan runs freely, other rows are welcome, and the record replaces the whole set."""
-    c = losing(GONE, GONE, stateful=True)
+    """All proven aborted: the plan, known to give other rows, runs freely; the record replaces the whole set."""
+    c = losing(GONE, GONE, stateful=True, rows_repeat=False)
     c.receive(Appended())
     c.receive(outcomes(GONE, GONE))
     new = (of(0, 9, 9, mark="new"), of(3, 1, 1, mark="new"))
@@ -417,6 +417,22 @@ def test_nothing_visible_is_written_again_freely():
     assert c.receive(Appended()) == Commit(new)
     done = c.receive(Replies({n.participant: Reply.COMMITTED for n in new}))
     assert done == ConfirmNewest(), "the state comes from the same run"
+
+
+@pytest.mark.parametrize(
+    ("rows", "next_kind"), [((1, 1), Check), ((2, 0), Check), ((1, 0), AbortOwn), ((2, 1), AbortOwn)]
+)
+def test_a_whole_set_comes_again_in_full(rows, next_kind):
+    """Nothing is visible, so other rows do no harm; another number of them is input that was lost without a gap."""
+    c = losing(GONE, GONE)
+    c.receive(Appended())
+    c.receive(outcomes(GONE, GONE))
+    action = c.receive(Prepared(tuple(of(n, count, 90 + n, mark="new") for n, count in enumerate(rows))))
+    assert isinstance(action, next_kind)
+    if next_kind is AbortOwn:
+        failed = c.receive(Aborted())
+        assert failed.failure.kind is FailureKind.NOT_DETERMINISTIC
+        assert f"2 rows decided, {sum(rows)} now" in failed.failure.detail
 
 
 def matching():

@@ -27,6 +27,9 @@ class Committer:
     def expires_after_s(self):
         return self.timeout_s
 
+    def close(self):
+        pass
+
 
 @dataclass
 class Sources:

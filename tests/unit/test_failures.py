@@ -85,11 +85,7 @@ def test_every_failure_says_what_to_do(kind):
         (FailureKind.SOURCE_LOST, False),
         (FailureKind.SOURCE_REMADE, False),
         (FailureKind.LAYOUT_MOVED, False),
-        pytest.param(
-            FailureKind.LOST_WHILE_RUNNING,
-            True,
-            marks=pytest.mark.xfail(strict=True, reason="its action is to start the job again; it says that is wrong"),
-        ),
+        (FailureKind.LOST_WHILE_RUNNING, True),
     ],
 )
 def test_a_failure_is_retriable_where_the_same_start_is_right(kind, retriable):
