@@ -819,7 +819,6 @@ def test_no_plan_is_taken_back_of_an_epoch_that_is_done(record):
     assert c.receive(Confirmed(newest=True)) == TakenOver()
 
 
-@pytest.mark.xfail(strict=True, reason="the positions of the newest skip are used whatever epoch it was for")
 def test_positions_behind_a_loss_are_those_of_their_own_epoch():
     """Epoch 6 began behind a loss and ended without output; epoch 7, cut smaller, begins where epoch 6 ended."""
     c = started_with(Skip(1, 6, "moved 5", ""), Start(2), Recut(2, 7, 50), newest_commit=6, newest_plan=7)

@@ -312,7 +312,6 @@ def test_a_record_that_is_not_whole_stops_by_name(store, how, place):
         assert caught.value.facts["file"] == str(store.path(name))
 
 
-@pytest.mark.xfail(strict=True, reason="the next start is taken for another job's, and the decision is forgotten")
 def test_a_deleted_start_below_the_kept_history_is_not_missed(store):
     """Only its place mattered: a driver older than it that creates a record there sees that it is not at the end."""
     journal, history = started(store)

@@ -161,7 +161,6 @@ def test_a_copy_that_is_older_than_its_mark_is_refused(tmp_path, beyond):
         refuse_rewound([Kafka(beyond.dumps())], place.journal, identity, place.checkpoint)
 
 
-@pytest.mark.xfail(strict=True, reason="a journal that names no job passes for one whose first start is to come")
 def test_a_journal_that_was_emptied_is_older_than_its_mark(tmp_path):
     """job.json is there and the records are gone: what was decided is not known here, and would be written twice."""
     identity, place = started(tmp_path, 0)
@@ -172,7 +171,6 @@ def test_a_journal_that_was_emptied_is_older_than_its_mark(tmp_path):
         refuse_rewound([Kafka(mark)], place_of(tmp_path).journal, identity, place.checkpoint)
 
 
-@pytest.mark.xfail(strict=True, reason="job.json is asked for the job, and it is gone; the journal would know")
 def test_as_new_is_refused_over_an_undone_epoch_without_job_json(tmp_path):
     """The journal is this folder's own and knows the decision, whatever became of job.json."""
     _, place = started(tmp_path, 0)

@@ -241,7 +241,6 @@ def test_a_replay_keeps_where_its_epoch_begins():
     assert (found.given_up, found.state_accepted) == (frozenset(), False)
 
 
-@pytest.mark.xfail(strict=True, reason="the operator's word is forgotten for a part that the replay names as kept")
 def test_a_part_that_was_given_up_stays_given_up_in_a_replay_that_keeps_it():
     """As one that counts as written does: its rows are not owed, and the next start must not find them lost again."""
     history = read_history(

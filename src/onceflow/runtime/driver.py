@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from onceflow.checkpoint.identity import JobIdentity, Mark
@@ -33,7 +34,7 @@ from onceflow.errors import (
 )
 from onceflow.runtime import pace
 from onceflow.runtime.failures import evidence_lines, fenced, from_failure, from_spark, unanswered
-from onceflow.runtime.origins import origins
+from onceflow.runtime.origins import executed_plan, origins
 from onceflow.runtime.source_check import Sources
 from onceflow.sink.contract import Committer, Run, Sink
 from onceflow.sink.shard import RESULT_SCHEMA, Output, Task
@@ -438,7 +439,8 @@ class Driver:
         task = Task(self._outputs, self._run(action.epoch), action.write, action.silent)
         shards = self._plan._jdf.queryExecution().toRdd().getNumPartitions()  # noqa: SLF001 - has no Python side
         query_id = self._plan.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")  # of this thread
-        read = self._threads.submit(origins, self._session, str(query_id), shards, keys_repeat=self._keys_repeat)
+        plan = partial(executed_plan, self._session, str(query_id))
+        read = self._threads.submit(origins, plan, shards, keys_repeat=self._keys_repeat)
         rows = self._plan.mapInArrow(task, RESULT_SCHEMA).collect()
         committables = [Committable.loads(row[0]) for row in rows]
         reported = {c.participant for c in committables}

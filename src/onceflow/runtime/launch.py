@@ -45,7 +45,7 @@ from onceflow.sink.contract import Committer, Sink
 from onceflow.source import offsets
 from onceflow.source.kafka import EpochLimit
 from onceflow.twophase.coordinator import objection
-from onceflow.twophase.records import Decide, HistoryError, Start
+from onceflow.twophase.records import Decide, History, HistoryError, Start
 from onceflow.twophase.transactional_id import PREFIX
 
 log = logging.getLogger(__name__)
@@ -401,6 +401,8 @@ def _as_new(place: _Place, systems: str, plan: Plan) -> JobIdentity:
         found = read_identity(place.ours)
     if found is not None and (found.checkpoint, found.cluster_id, found.prefix) == (place.uri, systems, plan.prefix):
         _refuse_forgetting(place, found)
+    elif found is None:
+        _refuse_without_job_json(place)
     left = found.job_id if found is not None else "none"
     identity = JobIdentity.new(place.uri, systems, plan.prefix, left)
     log.warning(
@@ -411,6 +413,20 @@ def _as_new(place: _Place, systems: str, plan: Plan) -> JobIdentity:
     )
     write_identity(place.ours, identity)
     return identity
+
+
+def _refuse_without_job_json(place: _Place) -> None:
+    """Refuse ``--as-new`` where nobody can tell whose the undone epoch is: perhaps of this very job."""
+    if place.has_undone():
+        raise CheckpointConflictError(
+            f"--as-new is refused: the journal in {place.uri} has an epoch that is decided and not finished, and "
+            f"{OURS}/job.json, which says whose it is, is gone or spoiled",
+            harmless="never, if it is this job's: the epoch would be written again",
+            cause="the file was deleted or cut",
+            action="start with --claim: job.json is made again from the journal, and the epoch is finished; or put the "
+            "file back",
+            checkpoint=place.uri,
+        )
 
 
 def _refuse_forgetting(place: _Place, found: JobIdentity) -> None:
@@ -458,8 +474,9 @@ def refuse_rewound(
     marks = [(committer.read_mark(), committer.keeps_mark) for committer in committers]
     # After the marks: another start at this moment writes the journal first.
     history, entries = journal.history()
-    if history.job_id != identity.job_id:
-        return  # its first start is still to come
+    begun = history.job_id == identity.job_id
+    if not begun:  # its first start is still to come: a mark of this job says that one was here
+        history, entries = History(), []
     nonce = next((entry.nonce for entry in reversed(entries) if isinstance(entry.record, Start)), "")
     newest = checkpoint.newest_commit()
     known = max(history.decided.epoch if history.decided else -1, -1 if newest is None else newest)

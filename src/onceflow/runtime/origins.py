@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 log = logging.getLogger(__name__)
@@ -17,18 +17,27 @@ log = logging.getLogger(__name__)
 _RANGE = re.compile(r"KafkaOffsetRange\(([\w.-]+-\d+),(\d+),(\d+),")
 
 
-def origins(session: Any, query_id: str, tasks: int, *, keys_repeat: bool) -> list[str]:
-    """An origin for each task, in their order; "" for all where it cannot be told.
+def executed_plan(session: Any, query_id: str) -> Any:
+    """Spark's physical plan of the epoch in work.
 
     Args:
         session: The SparkSession that the query was started in.
-        query_id: The query's id; its last execution is the epoch in work.
+        query_id: The query's id.
+    """
+    query = session._jsparkSession.streams().get(query_id).streamingQuery()  # noqa: SLF001 - no Python side
+    return query.lastExecution().executedPlan()
+
+
+def origins(plan: Callable[[], Any], tasks: int, *, keys_repeat: bool) -> list[str]:
+    """An origin for each task, in their order; "" for all where it cannot be told.
+
+    Args:
+        plan: Gives Spark's physical plan of the epoch.
         tasks: How many tasks the epoch has.
         keys_repeat: No expression of the plan can send a row to another partition of a shuffle when it runs again.
     """
     try:
-        query = session._jsparkSession.streams().get(query_id).streamingQuery()  # noqa: SLF001 - no Python side
-        found = _Walk(keys_repeat=keys_repeat).of(query.lastExecution().executedPlan())
+        found = _Walk(keys_repeat=keys_repeat).of(plan())
     except Exception:  # Spark's private classes: what cannot be told is not needed to write the epoch
         log.debug("what the tasks read could not be told", exc_info=True)
         found = None

@@ -469,11 +469,11 @@ class Coordinator:
         if m.undone is not None:
             # Spark plans an epoch when it has recorded the one before: that record is lost, and comes again.
             return TakeBack(m.undone.epoch + 1) if m.newest_plan > m.undone.epoch else None
-        said = m.history.recut, m.history.skip
         after = m.newest_commit + 1
-        if not any(record is not None and record.epoch == after for record in said):
-            return None
-        return TakeBack(after, m.history.skip.before if m.history.skip is not None else "")
+        recut, skip = m.history.recut, m.history.skip
+        if skip is not None and skip.epoch == after:
+            return TakeBack(after, skip.before)
+        return TakeBack(after) if recut is not None and recut.epoch == after else None
 
     _READERS: Mapping[type, Callable[..., _Reading]] = {
         Started: _read_started,

@@ -139,7 +139,7 @@ def _exchanged(then: Sequence[Source | State], now: Sequence[Source | State], wh
 
 
 def remade(then: Layout, now: Layout) -> Iterator[Remade]:
-    """Topics that were deleted and made again, or have lost partitions, position by position."""
+    """Topics that were deleted and made again, position by position."""
     for position, (old, new) in enumerate(zip(then.sources, now.sources, strict=False)):
         known = {t.name: t for t in old.topics}
         for topic in new.topics:

@@ -169,6 +169,7 @@ class DecidedEpoch:
             kept + record.committables,
             self.replays,
             counted=self.counted.intersection(record.kept),
+            given_up=self.given_up.intersection(record.kept),
             loss_accepted=self.loss_accepted,
             was=self.was,
             before=self.before,
@@ -231,7 +232,7 @@ class History:
         if isinstance(record, Start):
             if record.incarnation <= self.incarnation:
                 raise HistoryError(f"start {record.incarnation} after start {self.incarnation}")
-            if self.incarnation and record.job_id != self.job_id:
+            if self.job_id and record.job_id != self.job_id:
                 return History(record.incarnation, record.job_id)
             return replace(self, incarnation=record.incarnation, job_id=record.job_id)
         if record.incarnation != self.incarnation:

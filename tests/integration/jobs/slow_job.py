@@ -5,6 +5,7 @@ import time
 
 import pandas as pd
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import BinaryType
 
 import onceflow as of
 
@@ -25,7 +26,7 @@ sink = of.KafkaSink(
 )
 
 
-@F.pandas_udf("binary")
+@F.pandas_udf(BinaryType())
 def slowly(values: pd.Series) -> pd.Series:
     time.sleep(0.001 * len(values))  # the work that a record costs
     return values
