@@ -257,6 +257,8 @@ class Watch(Observer):
                 "3",
                 lambda row=row, before=before: f"{row} is visible, and so is {before}",
             )
+            if before is not None:
+                self.may_double.discard((row.sink, row.record))  # once
             self.rows[row.sink, row.record] = row
 
     # -- Spark ----------------------------------------------------------------------------------------------------

@@ -44,8 +44,10 @@ class Judge:
         name = type(error).__name__
         mine = watch.incarnations.get(actor.name, 0)
         if isinstance(error, errors.FencedError):
+            overtaken = 0 < mine < watch.newest
+            world.check(overtaken, "refusals", lambda: f"{actor.name} says {name}, and nobody started: {error}")
             world.check(
-                0 < mine < watch.newest, "refusals", lambda: f"{actor.name} says {name}, nobody started: {error}"
+                not error.retriable, "advice", lambda: f"{actor.name} would take over from the newer one: {name}"
             )
             return
         if error.retriable:
@@ -86,8 +88,12 @@ def _took_too_long(scene: Scene, _: Watch, driver: SimDriver | None) -> bool:
     return driver is not None and scene.world.now - driver.ran_from >= 0.8 * TIMEOUT_S
 
 
+def _nothing_proves(_: Scene, watch: Watch, driver: SimDriver | None) -> bool:
+    return watch.lost_evidence or (driver is not None and driver.got_no_evidence())
+
+
 _JUSTIFIED: Mapping[type, Callable[[Scene, Watch, SimDriver | None], bool]] = {
-    errors.OutcomeUnknownError: lambda scene, watch, _: watch.lost_evidence or scene.world.was_down,
+    errors.OutcomeUnknownError: _nothing_proves,
     errors.TransactionLostError: lambda scene, watch, _: bool(watch.aborted_at),
     errors.NotDeterministicError: lambda scene, _, __: (
         not scene.plan.deterministic or (scene.job is not None and len(scene.job.filters) > 1)

@@ -12,16 +12,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest import mock
 
+from onceflow import errors
 from onceflow.checkpoint import journal as journal_module
 from onceflow.checkpoint.journal import Journal
 from onceflow.errors import CheckpointCorruptError, CheckpointStoreError
 from onceflow.kafka import oracle, transactions
+from onceflow.operator import aborting, inventory
+from onceflow.operator.inventory import Standing
 from onceflow.sink import kafka_committer
 from onceflow.twophase import coordinator as coordinator_module
 from onceflow.twophase.coordinator import Coordinator, Mode
 from onceflow.twophase.messages import Appended, Evidence, Outcome, Reply, RunPlan, Superseded, Unanswered, Voided
 from onceflow.twophase.records import Decide, History, Start
 from onceflow.twophase.state import TABLE, Input, State
+from tests.simulation import sim_driver, sim_operator
 from tests.simulation.fake_broker import COMPLETE, EMPTY, NONE, FakeBroker
 from tests.simulation.sim_driver import SimCheckpoint, SimCommitter, SimDriver
 
@@ -320,6 +324,46 @@ def _sleeping_start_believed() -> list[Patches]:
     return [mock.patch.object(Journal, "start", start)]
 
 
+def _running_aborted_without_a_claim() -> list[Patches]:
+    def choose(ours: Any, ids: Any, *, claim: bool) -> Any:
+        return [t for t in ours if t.state == "Ongoing" and t.standing in (Standing.LINGERING, Standing.RUNNING)]
+
+    return [mock.patch.object(aborting, "choose", choose)]
+
+
+def _decided_taken_for_lingering() -> list[Patches]:
+    def standing(name: Any, handle: Any, history: History) -> Standing:
+        return Standing.LINGERING if name.incarnation < history.incarnation else Standing.RUNNING
+
+    return [mock.patch.object(inventory, "standing_of", standing)]
+
+
+def _listed_before_the_claim() -> list[Patches]:
+    def abort(operator: Any, ids: Any, *, claim: bool) -> None:
+        chosen = aborting.doomed(operator, ids, claim=claim)
+        if claim:
+            operator.start()
+        for cluster in operator.clusters.values():
+            transactions.abort(cluster.client, [t.handle for t in chosen])
+
+    return [mock.patch.object(sim_operator, "abort", abort)]
+
+
+def _choice_without_a_start() -> list[Patches]:
+    def start(self: Any) -> History:
+        history, entries = self.journal.history()
+        self.journal._adopt(entries)
+        return history
+
+    return [mock.patch.object(sim_operator.SimOperator, "start", start)]
+
+
+def _retriable(kind: type, value: bool) -> Callable[[], list[Patches]]:
+    return lambda: [mock.patch.object(kind, "retriable", value)]
+
+
+OPERATOR: Mapping[str, Any] = {"operator": True, "sound": 10**6, "remembers": 10**6}
+
 MUTANTS = (
     Mutant("no journal", ("1",), _no_journal),
     Mutant("commit before the decision", ("1",), _commit_before_decision),
@@ -379,6 +423,49 @@ MUTANTS = (
         _replayed_in_the_same_call,
         ("one", "wait"),
         {"stateful": True, "deterministic": False},
+    ),
+    Mutant("a fenced driver asks to be started again", ("advice",), _retriable(errors.FencedError, True), ("pause",)),
+    Mutant(
+        "a loss that the next start writes again is called final",
+        ("advice",),
+        _retriable(errors.TransactionLostError, False),
+        ("one",),
+    ),
+    Mutant(
+        "a disk that did not answer is called final",
+        ("refusals",),
+        _retriable(errors.CheckpointStoreError, False),
+        ("lost",),
+    ),
+    Mutant(
+        "txn abort takes what the newest start may still decide",
+        ("6", "2"),
+        _running_aborted_without_a_claim,
+        ("pause",),
+        OPERATOR,
+    ),
+    Mutant("txn abort takes what is decided", ("2",), _decided_taken_for_lingering, ("pause", "die"), OPERATOR),
+    Mutant("txn abort --claim lists before its start", ("2",), _listed_before_the_claim, ("pause",), OPERATOR),
+    Mutant(
+        "a choice is recorded without a start of its own",
+        ("refusals",),
+        _choice_without_a_start,
+        ("pause", "die", "one"),
+        OPERATOR | {"remembers": 1},
+    ),
+    Mutant(
+        "an older copy of the checkpoint is gone on with",
+        ("3",),
+        lambda: [mock.patch.object(sim_driver, "refuse_rewound", return_value=None)],
+        ("pause", "die"),
+        OPERATOR,
+    ),
+    Mutant(
+        "a claim does not go on above the newest start",
+        ("3", "5"),
+        lambda: [mock.patch.object(sim_driver, "_claimed_incarnation", return_value=0)],
+        ("pause", "die"),
+        OPERATOR,
     ),
 )
 assert kafka_committer.transactions is transactions  # the committer must see the patched functions

@@ -323,6 +323,7 @@ class Scene:
                 (int(n[:-5]), journal_module.decode(d, int(n[:-5]))) for n, d in sorted(self.journal.content.items())
             ]
         except ValueError:
+            self.watch.rotten = True
             return
         self.watch.rotten = False
         self.watch.read_again((place, entry.record) for place, entry in left)
@@ -494,6 +495,10 @@ class SimDriver(Driver):
     def _got_no_answer(self) -> None:
         """From here on it cannot be held to know what is in the journal."""
         self.blind_at = self.scene.world.steps
+
+    def got_no_evidence(self) -> bool:
+        """Whether brokers did not answer when it last asked for outcomes."""
+        return any(evidence.passing for evidence in self._evidence.values())
 
     def _perform(self, action: Action) -> Any:
         scene, memory = self.scene, self._coordinator.memory
