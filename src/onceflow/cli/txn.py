@@ -158,8 +158,8 @@ def resolve_(
             return
         named = None if shard is None else [_participant(text) for text in shard]
         about = meant(found, choice, named)
-        told = f"{choice} for {_names(about) or 'the state'} of epoch {found.epoch}"
-        _ask([*_epoch_lines(found), FENCE, f"Then is recorded, for good: {told}."], yes)
+        told = f"{choice} for {_names(about) or 'the whole'} of epoch {found.epoch}"
+        _ask([*_epoch_lines(found), *_cost_lines(found, choice), FENCE, f"Then is recorded, for good: {told}."], yes)
         record = resolve(operator, found.epoch, choice, of=about or None, who=who or _me(), why=why)
     if output is Output.JSON:
         tell_json({"recorded": dataclasses.asdict(record)})
@@ -237,19 +237,51 @@ def _tell_epoch(found: UndoneEpoch | None, output: Output) -> None:
         typer.echo(line)
 
 
+def _cost_lines(found: UndoneEpoch, choice: Choice) -> Iterator[str]:
+    """What a choice may cost, in numbers."""
+    if choice == "give-up-rows":
+        records = sum(each.end - each.start for each in found.lost)
+        yield f"{found.rows_lost} rows of this epoch are given up: no sink will ever have them."
+        yield f"At most {records} records of the source were lost unread, or are not counted in any state."
+        for sentence in found.unseen:
+            yield f"Not looked at, so there may be more: {sentence}."
+    if choice == "accept-state":
+        if found.rows_untold:
+            yield (
+                f"Of {found.rows_untold} rows that are visible nobody knows what their tasks had read: up to so many "
+                "inputs may be lost, and up to so many doubled."
+            )
+        else:
+            yield "What the visible rows were made of is known: every other input is written once. None is lost."
+
+
 def _epoch_lines(found: UndoneEpoch) -> Iterator[str]:
+    if not found.decided:
+        yield f"epoch {found.epoch} comes next; it is not decided; incarnation {found.incarnation}"
+        yield from _lost_lines(found)
+        return
     replaying = ", is being written again" if found.replaying else ""
     state = "stateful" if found.stateful else "stateless"
     accepted = " (its state is accepted)" if found.state_accepted else ""
     yield f"epoch {found.epoch} is decided and not done{replaying}; {state}{accepted}; incarnation {found.incarnation}"
     for each in found.sources:
         yield f"  reads {each.partition.topic}-{each.partition.number} from {each.start} to {each.end - 1}"
+    yield from _lost_lines(found)
     for part in found.parts:
         sink, number = part.participant
         chosen = f"; chosen: {part.choice}" if part.choice is not None else ""
         yield f"  sink {sink} shard {number}: {part.rows} rows in {_places(part.partitions)}, last {part.witness}"
         passing = ", may still become known" if part.evidence.passing else ""
         yield f"    {part.evidence.outcome.value}{passing}: {part.evidence.why}{chosen}"
+
+
+def _lost_lines(found: UndoneEpoch) -> Iterator[str]:
+    for each in found.lost:
+        place = f"{each.partition.topic}-{each.partition.number}"
+        why = " (the topic was made again)" if each.remade else ""
+        yield f"  the source has lost {place} from {each.start} to before {each.end}{why}"
+    for sentence in found.unseen:
+        yield f"  not looked at: {sentence}"
 
 
 def _own_json(own: OwnTransaction) -> dict[str, Any]:

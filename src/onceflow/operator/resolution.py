@@ -2,9 +2,10 @@
 
 Must not know: Spark, how a command line looks, or whom it asks.
 
-The job stops when a decided transaction left no evidence (neither "committed" nor "aborted" can be proven), or when the
-epoch gave other rows in the run that was to build its state. Then a person decides, and the journal keeps who and why.
-A choice only takes the place of missing evidence: where the log itself says committed or aborted, it is refused.
+The job stops when a decided transaction left no evidence (neither "committed" nor "aborted" can be proven), when the
+epoch gave other rows in the run that was to build its state, or when the source has lost what is needed. Then a
+person decides, and the journal keeps who and why. A choice only takes the place of what is missing: where the log
+itself says committed or aborted, or the source still has the records, it is refused.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from onceflow.errors import CheckpointCorruptError, CheckpointStoreError, Config
 from onceflow.kafka.client import KafkaClient
 from onceflow.operator.access import Operator
 from onceflow.operator.inventory import partitions_of, source_ends, witness_of
-from onceflow.source.offsets import Range, ranges
+from onceflow.source.offsets import Partition, Range, bounds, ranges
 from onceflow.testing import crash
 from onceflow.twophase.committable import Committable, Participant, participants
 from onceflow.twophase.messages import Appended, Evidence, Outcome, Superseded
@@ -39,6 +40,7 @@ class Part:
         witness: ``topic-partition@offset`` of its last record, or None.
         evidence: Whether it was committed, and what that rests on.
         choice: What an operator has chosen for it before, or None.
+        origin: What its task read, "" where that is not known.
     """
 
     participant: Participant
@@ -48,14 +50,33 @@ class Part:
     witness: str | None
     evidence: Evidence
     choice: Choice | None
+    origin: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LostInput:
+    """Offsets that the job still needs and the source does not hold any more.
+
+    Attributes:
+        partition: Where.
+        start: The first of them.
+        end: The one after the last.
+        remade: The topic was deleted and made again.
+    """
+
+    partition: Partition
+    start: int
+    end: int
+    remade: bool
 
 
 @dataclass(frozen=True, slots=True)
 class UndoneEpoch:
-    """What is known of the epoch that is decided and not done.
+    """What is known of the epoch that is decided and not done, or of the one that comes next where none is.
 
     Attributes:
         epoch: Spark's batch id.
+        decided: It is decided; otherwise it has no participants, and only what the source has lost can be chosen about.
         incarnation: The newest start's number.
         stateful: The query keeps state.
         state_accepted: An operator has accepted state that is built by a run with other rows.
@@ -63,15 +84,31 @@ class UndoneEpoch:
         parts: Its participants.
         sources: The offsets that it consists of, by partition of its Kafka sources; empty when Spark's file of the
             epoch before it is not there.
+        lost: What the source has lost of what is still needed.
+        unseen: Sources that could not be looked at from here, in words.
     """
 
     epoch: int
+    decided: bool
     incarnation: int
     stateful: bool
     state_accepted: bool
     replaying: bool
     parts: tuple[Part, ...]
     sources: tuple[Range, ...]
+    lost: tuple[LostInput, ...] = ()
+    unseen: tuple[str, ...] = ()
+
+    @property
+    def rows_lost(self) -> int:
+        """Rows of the participants that are proven aborted."""
+        return sum(part.rows for part in self.parts if part.evidence.outcome is Outcome.ABORTED)
+
+    @property
+    def rows_untold(self) -> int:
+        """Rows that are visible and of which nobody knows what their task had read: so many may be lost or doubled."""
+        seen = (part for part in self.parts if part.evidence.outcome is Outcome.COMMITTED and not part.origin)
+        return sum(part.rows for part in seen)
 
 
 def undone_epoch(operator: Operator, epoch: int | None = None) -> UndoneEpoch | None:
@@ -87,6 +124,9 @@ def undone_epoch(operator: Operator, epoch: int | None = None) -> UndoneEpoch | 
     """
     history, _ = operator.journal.history()
     undone = operator.undone(history)
+    newest = operator.checkpoint.newest_commit()
+    if undone is None and newest is not None and epoch == newest + 1:
+        return _undecided(operator, history, epoch)
     if epoch is not None and (undone is None or undone.epoch != epoch):
         raise ConfigurationError(
             f"epoch {epoch} is not undone; "
@@ -116,7 +156,8 @@ def resolve(
         operator: The access to the job.
         epoch: The undone epoch.
         choice: ``write-again`` or ``count-as-written``, for participants of which nothing is proven; ``accept-state``
-            for state that is built by a run with other rows than those decided.
+            for state that is built by a run with other rows than those decided; ``give-up-rows`` for what neither the
+            sink nor the source has any more.
         of: The participants meant; None for all of which nothing is proven.
         who: Who chose.
         why: Why.
@@ -171,6 +212,8 @@ def meant(undone: UndoneEpoch, choice: Choice, of: Sequence[Participant] | None)
                 epoch=undone.epoch,
             )
         return ()
+    if choice == "give-up-rows":
+        return _given_up(undone, of)
     by_name = {part.participant: part for part in undone.parts}
     unknown = tuple(p for p, part in by_name.items() if part.evidence.outcome is Outcome.UNKNOWN)
     wanted = unknown if of is None else tuple(dict.fromkeys(of))
@@ -193,6 +236,26 @@ def meant(undone: UndoneEpoch, choice: Choice, of: Sequence[Participant] | None)
                 epoch=undone.epoch,
             )
     return wanted
+
+
+def _given_up(undone: UndoneEpoch, of: Sequence[Participant] | None) -> tuple[Participant, ...]:
+    """The participants whose rows are given up: those that are lost, all of which the source cannot give again."""
+    if of is not None:
+        raise ConfigurationError(
+            f"give-up-rows is about the whole of epoch {undone.epoch}",
+            cause="what the source has lost is lost for every shard",
+            action="leave --shard away",
+            epoch=undone.epoch,
+        )
+    if not undone.lost and not undone.unseen:
+        raise ConfigurationError(
+            f"give-up-rows is refused: the source still holds all that epoch {undone.epoch} needs",
+            cause="what is lost in the sink is written again from it",
+            action="start the job",
+            epoch=undone.epoch,
+        )
+    gone = {Outcome.ABORTED} | ({Outcome.OPEN} if undone.replaying else set())
+    return tuple(p.participant for p in undone.parts if p.evidence.outcome in gone or p.choice == "write-again")
 
 
 def _expect(operator: Operator, epoch: int) -> UndoneEpoch:
@@ -222,15 +285,73 @@ def _known(operator: Operator, history: History, undone: DecidedEpoch) -> Undone
                 epoch=undone.epoch,
             )
         evidence |= committer.outcomes(of)
+    stateful = operator.checkpoint.is_stateful()
+    lost = any(e.outcome is Outcome.ABORTED for e in evidence.values())
+    begin, end = _text(operator, undone.epoch - 1), undone.offsets
+    missing, unseen = _lost_inputs(operator, history, begin if lost or undone.replaying or stateful else end, end)
     return UndoneEpoch(
         undone.epoch,
+        True,
         history.incarnation,
-        operator.checkpoint.is_stateful(),
+        stateful,
         undone.state_accepted,
         undone.replaying,
         tuple(_part(c, evidence[c.participant], undone) for c in parts),
         _sources(operator, undone),
+        missing,
+        unseen,
     )
+
+
+def _undecided(operator: Operator, history: History, epoch: int) -> UndoneEpoch:
+    position, planned = _text(operator, epoch - 1), _text(operator, epoch)
+    missing, unseen = _lost_inputs(operator, history, position, planned or position)
+    stateful = operator.checkpoint.is_stateful()
+    return UndoneEpoch(epoch, False, history.incarnation, stateful, False, False, (), (), missing, unseen)
+
+
+def _text(operator: Operator, epoch: int) -> str:
+    try:
+        return operator.checkpoint.offsets(epoch)
+    except CheckpointCorruptError:
+        return ""
+
+
+def _lost_inputs(
+    operator: Operator, history: History, needed: str, end: str
+) -> tuple[tuple[LostInput, ...], tuple[str, ...]]:
+    """What is gone of the offsets from ``needed`` on, and the sources that cannot be asked with the sinks' logins.
+
+    Args:
+        operator: The access to the job.
+        history: The journal; its layout says which line is of which cluster.
+        needed: Spark's offsets file with the first offsets that are needed.
+        end: The one with the offsets after the last that are planned.
+    """
+    lost: list[LostInput] = []
+    unseen = []
+    layout = history.layout.sources if history.layout is not None else ()
+    lines = list(zip(needed.splitlines()[2:], end.splitlines()[2:], strict=False))
+    for source, (first, last) in zip(layout, lines, strict=False):
+        cluster = operator.clusters.get(source.system)
+        starts, ends = source_ends(first), source_ends(last)
+        if cluster is None:
+            unseen.append(f"{source.reads} on cluster {source.system or 'that is not known'}")
+            continue
+        ids = {topic.name: topic.id for topic in source.topics}
+        now = cluster.client.topics({p.topic for p in starts})
+        held = bounds(cluster.client.admin, starts, isolation="read_uncommitted")
+        for partition, start in starts.items():
+            after = max(start, ends.get(partition, start))
+            there = held.get(partition)
+            known, found = ids.get(partition.topic), now.get(partition.topic)
+            remade = known is not None and found is not None and known != found.topic_id
+            if remade or there is None:
+                lost.append(LostInput(partition, start, after, remade))
+            elif start < there.earliest or after > there.latest:
+                begin = start if start < there.earliest else min(after, there.latest)
+                lost.append(LostInput(partition, begin, max(after, there.earliest), False))
+    return tuple(lost), tuple(unseen)
 
 
 def _part(committable: Committable, evidence: Evidence, undone: DecidedEpoch) -> Part:
@@ -239,6 +360,8 @@ def _part(committable: Committable, evidence: Evidence, undone: DecidedEpoch) ->
         choice = "count-as-written"
     elif committable.participant in undone.rewritten:
         choice = "write-again"
+    elif committable.participant in undone.given_up:
+        choice = "give-up-rows"
     return Part(
         committable.participant,
         committable.rows,
@@ -247,6 +370,7 @@ def _part(committable: Committable, evidence: Evidence, undone: DecidedEpoch) ->
         witness_of(committable),
         evidence,
         choice,
+        committable.origin,
     )
 
 
