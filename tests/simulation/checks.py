@@ -127,12 +127,12 @@ class Watch(Observer):
             books.effective = kept | {c.participant: c for c in record.committables}
             books.replaying = False
             self._decide(record.epoch, record.committables)
-        elif isinstance(record, Resolve):
+        elif isinstance(record, Resolve) and record.epoch in self.epochs:
             self._resolved(self.epochs[record.epoch], record)
 
     def _resolved(self, books: Books, record: Resolve) -> None:
         """A person chose. What may be doubled or lost by that is what the choice's description says, and no more."""
-        if record.choice == "accept-state":
+        if record.choice in ("accept-state", "give-up-rows"):
             self.accepted.add(record.epoch)
         for participant in record.participants:
             handle = handle_of(books.effective[participant])
@@ -140,7 +140,7 @@ class Watch(Observer):
             if record.choice == "write-again" and handle not in self.aborted_at:
                 self.may_double |= rows
                 self.shown_again.add((record.epoch, *participant))
-            elif record.choice == "count-as-written" and handle not in self.committed:
+            elif record.choice in ("count-as-written", "give-up-rows") and handle not in self.committed:
                 self.may_lose |= rows
                 books.counted |= {handle} - {None}
 
@@ -262,6 +262,13 @@ class Watch(Observer):
             self.rows[row.sink, row.record] = row
 
     # -- Spark ----------------------------------------------------------------------------------------------------
+
+    def finished(self, epoch: int) -> None:
+        """Spark wrote commits/N."""
+        books = self.epochs.get(epoch, Books())
+        handles = {handle_of(c) for c in books.effective.values()} - {None} - books.counted
+        left = [h for h in handles if h is not None and h not in self.committed]
+        self._world.check(not left, "4", lambda: f"commits/{epoch} exists, and these are not committed: {left}")
 
     def recorded(self, epoch: int, sink: str, records: list[int], state: int | None) -> None:
         """Spark wrote commits/N; ``state`` is the run that built the epoch's state, None without state."""

@@ -12,9 +12,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from onceflow.errors import ConfigurationError, NotDeterministicError, OnceflowError, SourceDataLostError
+from onceflow.errors import (
+    CheckpointConflictError,
+    ConfigurationError,
+    NotDeterministicError,
+    OnceflowError,
+    SourceDataLostError,
+)
 from tests.simulation import sim_driver
-from tests.simulation.sim_driver import Plan, Scene, wanted
+from tests.simulation.sim_driver import Plan, Scene
 from tests.simulation.sim_operator import ACTS, command_in
 from tests.simulation.world import Chooser, Killed, RandomChooser, ScriptedChooser, Violation
 
@@ -115,7 +121,7 @@ def _with_faults(scene: Scene, *, scripted: bool) -> None:  # noqa: C901, PLR091
                 return
             if scene.started >= plan.most_starts:
                 return
-            if scene.job is not None:
+            if plan.edits:
                 _between_starts(scene)
             last = scene.start_driver()
         elif scripted:
@@ -140,6 +146,8 @@ def _with_faults(scene: Scene, *, scripted: bool) -> None:  # noqa: C901, PLR091
                 scene.duplicate_late()
             if plan.operator and scene.journal.content and draw("operator", [False, False, True]):
                 _a_person_acts(scene)
+            if plan.edits and len(scene.job.remade) < 2 and draw("source", [False] * plan.keeps + [True]):
+                _a_source_loses(scene)
             if scene.journal.content and draw("rot", [False] * plan.sound + [True]):
                 scene.rot()
         if living := world.living():
@@ -147,14 +155,20 @@ def _with_faults(scene: Scene, *, scripted: bool) -> None:  # noqa: C901, PLR091
 
 
 def _between_starts(scene: Scene) -> None:
-    """While the job is down somebody edits it, or makes a topic again."""
+    """While the job is down somebody edits it."""
     job, draw = scene.job, scene.world.chooser.draw
-    assert job is not None
     if draw("is edited", [False, False, True]):
         scene.world.say(f"the job is edited: {job.edit(draw)}, {job.outputs}")
         scene.judge.somebody_came()
-    if not job.remade and draw("made again", [False, False, False, True]):
+
+
+def _a_source_loses(scene: Scene) -> None:
+    """A topic is made again, or its retention takes records."""
+    job, draw = scene.job, scene.world.chooser.draw
+    if draw("loss", ["made again", "retention"]) == "made again":
         scene.world.say(f"{job.make_again(draw)} is deleted and made again")
+    else:
+        scene.world.say(f"retention takes records of {job.retain(draw)}")
 
 
 def _a_person_acts(scene: Scene) -> None:
@@ -189,7 +203,7 @@ def _obeyed(scene: Scene, error: OnceflowError) -> bool:
 
 def _follow(scene: Scene, error: OnceflowError) -> bool:
     """Do what a refusal says to its end; False when there is nothing that a person can do in this world."""
-    if scene.job is not None and scene.job.moved:
+    if scene.job.planned and (scene.job.moved or scene.job.has_other_sinks):
         scene.job.take_back()
         scene.judge.somebody_came()
         return True
@@ -242,7 +256,7 @@ def _sweep_once_more(scene: Scene) -> None:
     """What the job does every 30 seconds; zombies that were alive until now may have left something."""
 
     def sweep(actor: sim_driver.Actor) -> None:
-        sim_driver.SimDriver(scene, actor).start()
+        sim_driver.Process(scene, actor).take_over()
 
     actor = scene.world.spawn("sweeper", sweep)
     scene.watch.began[actor.name] = scene.world.steps
@@ -253,16 +267,15 @@ def _sweep_once_more(scene: Scene) -> None:
 
 
 def _guard_decided(scene: Scene) -> None:
-    if scene.job is not None and isinstance(scene.errors[-1], SourceDataLostError | ConfigurationError):
+    about_sources = SourceDataLostError | ConfigurationError | CheckpointConflictError
+    if scene.plan.edits and isinstance(scene.errors[-1], about_sources) and not scene.watch.older:
         with contextlib.suppress(Killed):
             scene.watch.at_a_refusal()
 
 
 def _guard(scene: Scene) -> None:
     try:
-        records = wanted(range(scene.plan.records))
-        of_each = scene.job.wanted() if scene.job else dict.fromkeys(scene.plan.sinks, records)
-        scene.watch.at_the_end(of_each, scene.broker.transactions)
+        scene.watch.at_the_end(scene.job.wanted(), scene.broker.transactions)
         scene.judge.at_the_end()
     except Killed:
         return

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.simulation.sim_driver import Scene, SimDriver
     from tests.simulation.world import Actor
 
-_BY_LUCK = (errors.NotDeterministicError, errors.EpochTooLongError, errors.CheckpointCorruptError)
+_BY_LUCK = (errors.NotDeterministicError, errors.TimeoutTooShortError, errors.CheckpointCorruptError)
 """A plan may give the same rows by chance, an epoch be slow once, and a running driver purge a spoiled record."""
 
 
@@ -96,12 +96,12 @@ _JUSTIFIED: Mapping[type, Callable[[Scene, Watch, SimDriver | None], bool]] = {
     errors.OutcomeUnknownError: _nothing_proves,
     errors.TransactionLostError: lambda scene, watch, _: bool(watch.aborted_at),
     errors.NotDeterministicError: lambda scene, _, __: (
-        not scene.plan.deterministic or (scene.job is not None and len(scene.job.filters) > 1)
+        not scene.plan.deterministic or len(scene.job.filters) > 1
     ),
-    errors.SourceDataLostError: lambda scene, _, __: scene.job is not None and bool(scene.job.remade),
-    errors.ConfigurationError: lambda scene, _, __: scene.job is not None and scene.job.moved,
-    errors.CheckpointConflictError: lambda _, watch, __: "commits" in watch.taken or watch.older,
+    errors.SourceDataLostError: lambda scene, _, __: bool(scene.job.gone),
+    errors.ConfigurationError: lambda scene, _, __: scene.job.has_other_sinks,
+    errors.CheckpointConflictError: lambda scene, watch, _: watch.older or scene.job.moved,
     errors.CheckpointCorruptError: lambda _, watch, __: watch.rotten,
-    errors.EpochTooLongError: _took_too_long,
+    errors.TimeoutTooShortError: _took_too_long,
 }
 """When a job may stop for a person: only where it cannot know better."""
