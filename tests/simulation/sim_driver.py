@@ -486,7 +486,7 @@ class SimDriver(Driver):
         super().__init__(identity, journal, checkpoint, sinks, committers, "checkpoint", topics, above)  # type: ignore[arg-type]
         self._coordinator = WatchedCoordinator(committers)
         self._coordinator.world = scene.world
-        self._threads = _Now()  # type: ignore[assignment]
+        self._threads = self._marks = _Now()  # type: ignore[assignment]
         self._give_up = Events(scene.world)  # type: ignore[assignment]
         self.state: int | None = None
         self.ran_from = 0.0
