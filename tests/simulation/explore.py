@@ -134,13 +134,13 @@ def _with_faults(scene: Scene, *, scripted: bool) -> None:  # noqa: C901, PLR091
         if not scripted:
             if scene.zombies and draw("zombie goes on", [False, True]):
                 scene.step_zombie()
-            if draw("forget something", [False] * plan.remembers + [True]):
+            if plan.remembers and draw("forget something", [False] * plan.remembers + [True]):
                 scene.forget_something()
             if draw("late duplicate", [False] * 8 + [True]):
                 scene.duplicate_late()
             if plan.operator and scene.journal.content and draw("operator", [False, False, True]):
                 _a_person_acts(scene)
-            if scene.journal.content and draw("rot", [False] * plan.sound + [True]):
+            if plan.sound and scene.journal.content and draw("rot", [False] * plan.sound + [True]):
                 scene.rot()
         if living := world.living():
             world.resume(draw("who", living[::-1]))

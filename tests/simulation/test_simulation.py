@@ -136,7 +136,7 @@ def test_an_epoch_that_outlives_its_transactions_is_not_tried_forever():
 
 def test_an_older_driver_that_meets_the_newer_one_is_told_so():
     """With pauses alone: whoever was taken over from says so, and nobody is sent to put an older copy back."""
-    alone = {"deterministic": True, "operator": False, "sound": 10**6, "remembers": 10**6}
+    alone = {"deterministic": True, "operator": False, "sound": 0, "remembers": 0}
     results = {f"seed {seed}": run_seed(seed, focus=("pause",), **alone) for seed in range(200, 600)}
     assert not any(result.violation or result.refusal for result in results.values()), summary(results)
 
@@ -144,14 +144,14 @@ def test_an_older_driver_that_meets_the_newer_one_is_told_so():
 def test_a_person_where_evidence_is_lost():
     """Choices, aborts, older copies and claims where little is remembered: only what was said is lost or doubled."""
     faults = ("die", "one", "down", "pause")
-    results = {f"seed {s}": run_seed(s, focus=faults, operator=True, remembers=1, sound=10**6) for s in range(200)}
+    results = {f"seed {s}": run_seed(s, focus=faults, operator=True, remembers=1, sound=0) for s in range(200)}
     assert not any(result.violation for result in results.values()), summary(results)
 
 
 @pytest.mark.xfail(strict=True, reason="tasks are told by their numbers, which are others after a start")
 def test_a_person_who_accepts_other_state_loses_and_doubles_nothing():
     """Part of an epoch of a plan that gives other rows is visible: the rest is written, and that part is not."""
-    plan = {"operator": True, "accepts": True, "deterministic": False, "renumbers": True, "sound": 10**6}
+    plan = {"operator": True, "accepts": True, "deterministic": False, "renumbers": True, "sound": 0}
     results = {f"seed {seed}": run_seed(seed, focus=("die", "one"), **plan) for seed in range(400)}
     assert not any(result.violation for result in results.values()), summary(results)
 
