@@ -140,7 +140,7 @@ def _with_faults(scene: Scene, *, scripted: bool) -> None:  # noqa: C901, PLR091
         if not scripted:
             if scene.zombies and draw("zombie goes on", [False, True]):
                 scene.step_zombie()
-            if draw("forget something", [False] * plan.remembers + [True]):
+            if plan.remembers and draw("forget something", [False] * plan.remembers + [True]):
                 scene.forget_something()
             if draw("late duplicate", [False] * 8 + [True]):
                 scene.duplicate_late()
@@ -148,7 +148,7 @@ def _with_faults(scene: Scene, *, scripted: bool) -> None:  # noqa: C901, PLR091
                 _a_person_acts(scene)
             if plan.edits and len(scene.job.remade) < 2 and draw("source", [False] * plan.keeps + [True]):
                 _a_source_loses(scene)
-            if scene.journal.content and draw("rot", [False] * plan.sound + [True]):
+            if plan.sound and scene.journal.content and draw("rot", [False] * plan.sound + [True]):
                 scene.rot()
         if living := world.living():
             world.resume(draw("who", living[::-1]))

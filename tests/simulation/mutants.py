@@ -362,7 +362,7 @@ def _retriable(kind: type, value: bool) -> Callable[[], list[Patches]]:
     return lambda: [mock.patch.object(kind, "retriable", value)]
 
 
-OPERATOR: Mapping[str, Any] = {"operator": True, "sound": 10**6, "remembers": 10**6}
+OPERATOR: Mapping[str, Any] = {"operator": True, "sound": 0, "remembers": 0}
 
 MUTANTS = (
     Mutant("no journal", ("1",), _no_journal),

@@ -108,8 +108,8 @@ class Plan:
         renumbers: Every start of the job numbers the tasks in another way.
         retain: Epochs kept in the journal.
         flaky: One in so many requests of a writer ends with its attempt given up.
-        remembers: At one in so many moments a record or an id is gone.
-        sound: At one in so many moments the disk spoils a record of the journal.
+        remembers: At one in so many moments a record or an id is gone; 0: never.
+        sound: At one in so many moments the disk spoils a record of the journal; 0: never.
         max_epoch: Producer epochs before a producer id rotates.
         most_starts: Drivers that are started before the faults end.
         operator: A person is at work, too.
