@@ -5,6 +5,7 @@ The checks read the topics with a consumer of their own and trust nothing that t
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -94,9 +95,9 @@ class Pipeline:
         """Where a crash point says that it was reached."""
         return self.checkpoint.parent / f"{self.checkpoint.name}.mark"
 
-    def start(self, **environment: str) -> subprocess.Popen[str]:
-        """Start the job as a process of its own."""
-        settings = {
+    def settings(self) -> dict[str, str]:
+        """What the job's file asks of the environment."""
+        return {
             "KAFKA": self.cluster.bootstrap_servers,
             "IN": self.source,
             "OUT": self.sink,
@@ -106,10 +107,14 @@ class Pipeline:
             # A job that lives for seconds: Java's second compiler only costs.
             "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         }
+
+    def start(self, **environment: str) -> subprocess.Popen[str]:
+        """Start the job as a process of its own."""
+        self.checkpoint.parent.mkdir(parents=True, exist_ok=True)
         log = (self.checkpoint.parent / f"job-{uuid.uuid4().hex[:6]}.log").open("w+")
         process = subprocess.Popen(
             [sys.executable, str(JOBS / f"{self.job}_job.py")],
-            env=os.environ | settings | self.environment | environment,
+            env=os.environ | self.settings() | self.environment | environment,
             stdout=log,
             stderr=subprocess.STDOUT,
             text=True,
@@ -230,6 +235,29 @@ def read_messages(cluster: KafkaCluster, topic: str, *, committed: bool = True) 
                 raise AssertionError(message.error())
     consumer.close()
     return found
+
+
+def command_of(message: str) -> list[str]:
+    """The ``onceflow`` command that a message names, word by word."""
+    found = re.search(r"`onceflow ([^`]*)`", message)
+    assert found is not None, f"no command in:\n{message}"
+    return re.findall(r"<[^>]*>|\S+", found[1])
+
+
+def follow(p: Pipeline, ended: Ended) -> str:
+    """Do what an error's message says, with the job's file and a reason in the places that it leaves open."""
+    fill = {"<job file>": str(JOBS / f"{p.job}_job.py"), "...": "the test follows the message"}
+    words = [fill.get(word, word) for word in command_of(ended.log)]
+    done = subprocess.run(
+        [sys.executable, "-m", "onceflow.cli.main", *words, "--yes"],
+        env=os.environ | p.settings() | p.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
 
 
 def _log(process: subprocess.Popen[str]) -> str:

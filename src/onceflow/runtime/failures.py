@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
+from pyspark.sql import SparkSession
+
 from onceflow import errors
 from onceflow.errors import (
     CheckpointConflictError,
@@ -31,6 +33,10 @@ from onceflow.twophase.messages import Failure, FailureKind
 
 _OURS = re.compile(r"onceflow\.errors\.(\w+Error): (.*?)(?=\n\s*at |\n\n|\nDriver stacktrace|\Z)", re.DOTALL)
 
+# What Spark's Arrow (19) says when the buffer of one column in one batch cannot be had.
+_NO_BUFFER = re.compile(r"arrow\.memory\.OutOfMemoryException|arrow\.vector\.util\.OversizedAllocationException")
+_ARROW = "spark.sql.execution.arrow."
+
 # What Spark 4.2 says when offsets/N or commits/N is there already, or comes to be there while it writes its own.
 _TWO_DRIVERS = re.compile(r"\[CONCURRENT_STREAM_LOG_UPDATE\]|Multiple streaming queries are concurrently using")
 
@@ -40,7 +46,7 @@ def from_spark(error: BaseException) -> OnceflowError | None:
     if isinstance(error, OnceflowError):
         return error
     text = str(error)
-    found = malformed_from(text) or data_lost_from(text) or _two_drivers(text)
+    found = malformed_from(text) or data_lost_from(text) or _two_drivers(text) or _no_buffer(text)
     if found is not None:
         return found
     match = _OURS.search(text)
@@ -60,6 +66,21 @@ def _two_drivers(text: str) -> OnceflowError | None:
         "the older one plans its last epoch before it learns that it was replaced",
         cause="two starts of one job at the same time: a supervisor that starts too early, or a forgotten terminal",
         action="start the job again, once; it goes on from what is decided",
+    )
+
+
+def _no_buffer(text: str) -> OnceflowError | None:
+    """A batch of rows on its way to a worker did not fit into Java's memory; the same range never will."""
+    if _NO_BUFFER.search(text) is None:
+        return None
+    session = SparkSession.getActiveSession()
+    names = (f"{_ARROW}maxBytesPerBatch", f"{_ARROW}maxRecordsPerBatch", "spark.driver.memory")
+    told = ", ".join(f"{name} is {session.conf.get(name, 'not set')}" for name in names) if session else "not known"
+    return ConfigurationError(
+        "a batch of rows on its way to the Python worker is larger than the memory that Java has for it",
+        cause=f"large records in one batch: {told}",
+        action=f"set {_ARROW}maxBytesPerBatch to 67108864 (64 MB), or {_ARROW}maxRecordsPerBatch lower, or give Java "
+        "more memory; then start the job again: nothing of this epoch is visible",
     )
 
 

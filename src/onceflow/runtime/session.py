@@ -45,11 +45,9 @@ PINNED: Mapping[str, str] = {
 """What a query under onceflow always runs with."""
 
 DEFAULTS: Mapping[str, str] = {
-    # Rows go to the Python workers in Arrow batches. After every row Spark (4.2) adds up the size of the batch's
-    # buffers, to keep it below maxBytesPerBatch; without the limit the same rows took a fifth less time. A batch is
-    # then bounded by rows alone, so they are fewer than Spark's 10,000: 200 MB in each task with records of 100 kB.
-    # Whoever writes records of a megabyte sets one of the two lower.
-    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
+    # Rows go to the Python workers in Arrow batches, bounded by Spark's 64 MB or so many rows. With the memory limit
+    # off, large records make batches that no Java can allocate; fewer rows than Spark's 10,000 suit the caches.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "67108864",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
     # offsets/N and commits/N: the same files by the same rename(2), on a local or shared POSIX file system. The
     # default manager asks for link targets by running `readlink`, sixteen processes for each epoch.
@@ -161,6 +159,10 @@ def _java_defaults(settings: dict[str, str], on_class_path: Sequence[Path]) -> N
     if any("@" in text for text in told):  # a file of options
         return
     options = []
+    if not any("arrow.enable_unsafe" in text for text in told):
+        # Arrow compares each write of a value with its buffer's end, which Spark's writers have made large enough
+        # before. Without the comparison a copy costs with Spark's limit on bytes what it costs with neither changed.
+        options.append("-Darrow.enable_unsafe_memory_access=true")
     if not any("GC" in text for text in told):  # with two collectors Java does not start
         # An epoch makes much garbage and keeps little: G1, Java's choice, took up to a tenth more processor time. All
         # that garbage is new memory each time, and pages of 2 MB make it cheaper to reach: another three percent.

@@ -85,7 +85,8 @@ class KafkaSink(Sink):
             ``partition`` or ``topic_column``. Key columns stay in the value.
         headers: A column of type ``array<struct<key: string, value: binary>>``.
         timestamp: A column of type ``timestamp``: the record's time. None lets the client take the present time, as
-            null does. A time at or before 1970-01-01T00:00:00Z fails the epoch: Kafka's clients have none.
+            null does. A row with 1970-01-01T00:00:00Z, to the millisecond, fails its epoch: Kafka's client takes it for
+            no time and would write the present one.
         partition: A column of type ``int``; null lets the partitioner choose by key (murmur2, as Java's does).
         topic_column: A string column: the topic of each row, ``topic`` where it is null. Topics must exist.
         name: The sink's name, unique in the job: letters, digits, ``.``, ``_``, ``-``. The topic by default.

@@ -363,23 +363,15 @@ class PlainWriter(Writer):
 
 
 def _require_times(topic: str, rows: pa.RecordBatch) -> None:
-    """Refuse times that Kafka does not have, before any of these rows is written.
-
-    librdkafka (2.16) takes 0 for "no time" and writes the present one without a word; what is before 1970 is no time
-    in Kafka.
-    """
+    """Refuse the one time that librdkafka (2.16) does not write: it takes 0 for "none", and sends the present time."""
     import pyarrow.compute as pc  # noqa: PLC0415 - only in a worker
 
-    if "timestamp" not in rows.schema.names:
-        return
-    earliest = pc.min(rows.column("timestamp")).as_py()
-    if earliest is not None and earliest <= 0:
+    if "timestamp" in rows.schema.names and pc.any(pc.equal(rows.column("timestamp"), 0)).as_py():
         raise RowRefusedError(
-            f"a row for topic {topic} has the time {earliest} ms since 1970-01-01T00:00:00Z",
-            cause="the sink's timestamp= names a column with times at or before that; a Kafka record's time is 1 ms "
-            "or more",
+            f"a row for topic {topic} has the time 1970-01-01T00:00:00Z, which cannot be written",
+            cause="the column that the sink's timestamp= names holds it, and Kafka's client takes it for no time",
             action="give such rows another time, or null for the present one, in the stream function, and start the "
-            "job again; nothing of this epoch is visible",
+            "job again",
             topic=topic,
         )
 

@@ -271,12 +271,12 @@ class Coordinator:
         if failure is not None:
             lost = failure.kind is FailureKind.SOURCE_LOST
             return (Input.SOURCE_LOST if lost else Input.LAYOUT_MOVED), replace(m, failure=failure)
-        if event.loss:
-            skip = Skip(m.history.incarnation, self._next_epoch(m), event.before, event.offsets)
-            return Input.LOSS_ACCEPTED, replace(m, skip=skip)
         changed = self._changed_sinks(m)
         if changed:
             return Input.SINKS_CHANGED, self._failing(m, FailureKind.SINKS_CHANGED, detail=", ".join(sorted(changed)))
+        if event.loss:
+            skip = Skip(m.history.incarnation, self._next_epoch(m), event.before, event.offsets)
+            return Input.LOSS_ACCEPTED, replace(m, skip=skip)
         return (Input.LAYOUT_SAME if event.layout == m.history.layout else Input.LAYOUT_NEW), m
 
     @staticmethod

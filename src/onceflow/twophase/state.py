@@ -150,7 +150,8 @@ TABLE: Mapping[State, Mapping[Input, State]] = {
     },
     _S.LAYING: {_I.APPENDED: _S.READY, _I.SUPERSEDED: _S.FENCED, _I.UNANSWERED: _S.FAILED},
     _S.SKIPPING: {_I.APPENDED: _S.MOVING, _I.SUPERSEDED: _S.FENCED, _I.UNANSWERED: _S.FAILED},
-    _S.MOVING: {_I.OFFSETS_MOVED: _S.SURVEYING, _I.OFFSETS_DIFFER: _S.STOPPED},
+    # The layout comes last: of a topic that was made again it holds the new id, which counts from the new positions on.
+    _S.MOVING: {_I.OFFSETS_MOVED: _S.LAYING, _I.OFFSETS_DIFFER: _S.STOPPED},
     # -- an epoch -----------------------------------------------------------------------------
     _S.READY: {
         _I.EPOCH: _S.PREPARING,

@@ -5,7 +5,8 @@ import os
 import onceflow as of
 
 kafka = of.KafkaCluster(os.environ["KAFKA"])
-job = of.Job("copy", checkpointing=of.Checkpointing(os.environ["CHECKPOINT"], interval="200 ms"))
+job = of.Job("copy", checkpointing=of.Checkpointing(os.environ["CHECKPOINT"], interval="200 ms",
+                                                   retain=int(os.environ.get("RETAIN", "100"))))
 
 
 @job.stream(sinks=[of.KafkaSink(kafka, os.environ["OUT"], key="key", value=of.Raw(), value_columns=["value"],

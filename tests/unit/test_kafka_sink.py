@@ -1,0 +1,48 @@
+"""What a Kafka sink's writers refuse, and how large their records may be, before any broker is asked."""
+
+import pyarrow as pa
+import pytest
+
+import onceflow as of
+from onceflow.errors import RowRefusedError
+from onceflow.sink.kafka_writer import _require_times
+
+
+def rows(*times):
+    return pa.RecordBatch.from_pydict({"timestamp": pa.array(times, pa.int64())})
+
+
+@pytest.mark.parametrize("times", [(), (None,), (1, -1, None), (-62_135_596_800_000, 253_402_300_799_999)])
+def test_times_that_are_written_as_they_are_pass(times):
+    """Also those before 1970, and none."""
+    _require_times("t", rows(*times))
+    _require_times("t", pa.RecordBatch.from_pydict({"value": pa.array([b""])}))
+
+
+def test_the_one_time_that_would_be_replaced_is_refused_for_good():
+    """Zero is the client's word for no time; starting again, unchanged, meets the same row."""
+    with pytest.raises(RowRefusedError, match=r"topic t has the time 1970-01-01T00:00:00Z") as refused:
+        _require_times("t", rows(5, None, 0))
+    assert not refused.value.retriable
+
+
+@pytest.mark.parametrize(
+    ("limits", "producer", "sizes"),
+    [
+        ((1_048_588,), {}, (1_048_588, 1_000_000, 65_536)),
+        ((8_000_000,), {}, (8_000_000, 1_000_000, 65_536)),
+        ((200_000_000,), {}, (200_000_000, 1_000_000, 195_313)),
+        ((20_000,), {}, (1_000_000, 20_000, 65_536)),
+        ((8_000_000, 1_048_588), {}, (8_000_000, 1_000_000, 65_536)),
+        ((8_000_000,), {"message.max.bytes": 40_000}, (40_000, 1_000_000, 65_536)),
+        ((8_000_000,), {"message.max.bytes": 90_000_000}, (90_000_000, 1_000_000, 87_891)),
+        ((1_048_588,), {"queue.buffering.max.kbytes": 1_000}, (1_024_000, 1_000_000, 1_000)),
+    ],
+)
+def test_sizes_follow_the_topic_unless_the_user_says_otherwise(limits, producer, sizes):
+    """A record as large as the topic takes, a batch no larger than it takes, and a queue that holds such a record."""
+    sink = of.KafkaSink(of.KafkaCluster("localhost:1"), "t", producer=producer)
+    sink._topic_limits = limits
+    config = sink.writer_factory().config
+    names = ("message.max.bytes", "batch.size", "queue.buffering.max.kbytes")
+    assert tuple(config[name] for name in names) == sizes
