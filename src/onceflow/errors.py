@@ -30,7 +30,7 @@ The tree (``retriable`` is class data: may the same job be started again, as it 
     │   ├── EpochTooLongError        yes   the epoch outlived transaction.timeout.ms; the next start cuts it smaller
     │   └── TimeoutTooShortError     no    it outlives transaction.timeout.ms, and cannot be cut smaller
     └── RecoveryError                no    decided, but it cannot be finished without a person
-        ├── TransactionLostError     no    positive evidence: a decided transaction was aborted
+        ├── TransactionLostError     yes   positive evidence: a decided transaction was aborted
         ├── OutcomeUnknownError      no    no evidence in either direction
         ├── NotDeterministicError    no    the plan, run again, gives other rows than those decided
         └── StateRebuildError        yes   the output is committed; the run that builds its state failed
@@ -166,6 +166,8 @@ class RecoveryError(OnceflowError):
 
 class TransactionLostError(RecoveryError):
     """Positive evidence (an ABORT marker behind the witness) that a decided transaction was aborted."""
+
+    retriable = True
 
 
 class OutcomeUnknownError(RecoveryError):
