@@ -95,7 +95,6 @@ class Watch(Observer):
         self.accepted: set[int] = set()  # epochs whose state an operator took as it is
         self.older = False  # somebody has put an older copy of the checkpoint in its place
         self.lost_evidence = False
-        self.taken: set[str] = set()  # folders from which a power cut took a file
         self.rotten = False
         self.aborted_rows = 0
         self.v5 = True
@@ -262,6 +261,10 @@ class Watch(Observer):
             self.rows[row.sink, row.record] = row
 
     # -- Spark ----------------------------------------------------------------------------------------------------
+
+    def sinks_of(self, epoch: int) -> set[str]:
+        """The sinks that an epoch was decided with."""
+        return {sink for sink, _ in self.epochs.get(epoch, Books()).effective}
 
     def finished(self, epoch: int) -> None:
         """Spark wrote commits/N."""

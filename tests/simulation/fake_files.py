@@ -25,8 +25,8 @@ class Files:
 
     @property
     def unsynced(self) -> list[str]:
-        """What a power cut may take."""
-        return sorted(self.bytes_unsynced | self.name_unsynced)
+        """What a power cut may take, the newest first."""
+        return sorted(self.bytes_unsynced | self.name_unsynced, key=lambda name: (len(name), name), reverse=True)
 
     def put(self, name: str, data: bytes) -> None:
         """Write a file as Spark does: whole, and not synced."""

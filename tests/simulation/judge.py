@@ -44,13 +44,15 @@ class Judge:
         name = type(error).__name__
         mine = watch.incarnations.get(actor.name, 0)
         if isinstance(error, errors.FencedError):
-            overtaken = 0 < mine < watch.newest
+            overtaken = 0 < mine < watch.newest or watch.rotten  # its own record may be what is spoiled
             world.check(overtaken, "refusals", lambda: f"{actor.name} says {name}, and nobody started: {error}")
             world.check(
                 not error.retriable, "advice", lambda: f"{actor.name} would take over from the newer one: {name}"
             )
             return
         if error.retriable:
+            if "same moment" in error.what:
+                return  # Spark ended it, and whether it is the older one or the newer is not known
             fenced = driver is not None and mine > 0 and driver.failed_at > watch.overtaken_at(mine)
             knew = driver is not None and driver.blind_at < driver.failed_at
             world.check(

@@ -207,12 +207,13 @@ class Scene:
     def _power_cut(self) -> None:
         self.zombies.clear()
         for folder, files in (("journal", self.journal), ("offsets", self.offsets), ("commits", self.commits)):
+            # A disk writes in order, but for what somebody syncs.
             for name in files.unsynced:
-                if self.world.chooser.draw("lost to the power cut", [True, False]):
-                    self.world.say(f"    the power cut takes {name}")
-                    self.world.marks.add("the power cut took a file")
-                    self.watch.taken.add(folder)
-                    files.lose(name)
+                if not self.world.chooser.draw("lost to the power cut", [True, False]):
+                    break
+                self.world.say(f"    the power cut takes {folder}/{name}")
+                self.world.marks.add("the power cut took a file")
+                files.lose(name)
             files.settle()
         self._read_books()
 
@@ -724,6 +725,7 @@ class SimDriver(Driver):
             scene.watch.incarnations[self.actor.name] = self.incarnation
         finishing = self._coordinator.state is State.FINISHING or memory.mode is Mode.ROLL_FORWARD
         (scene.watch.rolling.add if finishing else scene.watch.rolling.discard)(self.actor.name)
+        began = scene.world.steps
         try:
             event = super()._perform(action)
         except Exception:
@@ -734,7 +736,7 @@ class SimDriver(Driver):
             if self.actor.name in scene.claiming:
                 scene.claimed()
         if isinstance(event, RunFailed) or (isinstance(event, Checked) and event.problem is not None):
-            self.failed_at = scene.world.steps
+            self.failed_at = began  # it may have looked at the journal since, and then slept
         return event
 
     def __call__(self, batch: Any, epoch: int) -> None:
@@ -965,7 +967,7 @@ class Query:
         scene.world.say(f"    commits/{epoch}")
         scene.watch.finished(epoch)
         if not self.job.gone:
-            for sink in self.driver.sinks:
+            for sink in scene.watch.sinks_of(epoch) or self.driver.sinks:
                 records = [r for r in self.read(sink) if self.job.keeps(r)]
                 scene.watch.recorded(epoch, sink, records, self.driver.state if scene.plan.stateful else None)
         scene.world.point(f"commits/{epoch} is written")

@@ -266,21 +266,6 @@ class Driver:
     # -- the loop ---------------------------------------------------------------------------------
 
     def _drive(self, action: Action) -> None:
-        try:
-            self._go_on(action)
-        except OnceflowError as error:
-            # A retriable error would have the older driver started again, which would end the newer one.
-            if error.retriable and self._is_replaced():
-                raise self.fenced() from error
-            raise
-
-    def _is_replaced(self) -> bool:
-        """Whether a newer start is known to have come; where the journal gives no answer nothing is known."""
-        with contextlib.suppress(CheckpointStoreError, CheckpointCorruptError):
-            return self.incarnation > 0 and not self._journal.is_newest()
-        return False
-
-    def _go_on(self, action: Action) -> None:
         while not isinstance(action, TakenOver | Ready | Return | Fail):
             began = time.monotonic()
             event = self._perform(action)
@@ -374,8 +359,9 @@ class Driver:
 
     def _failed_run(self, epoch: int, error: Exception) -> Event:
         """Why a run failed: replaced by a newer start, too long for its transactions, or what it says itself."""
-        if self._is_replaced():
-            return Superseded()
+        with contextlib.suppress(CheckpointStoreError, CheckpointCorruptError):  # then the run's own error is told
+            if not self._journal.is_newest():
+                return Superseded()
         self._cause = error
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         age, timeout = time.monotonic() - self._run_began, self._expires_after_s()
