@@ -48,7 +48,7 @@ from onceflow.source.offsets import Bounds, Partition
 from onceflow.twophase import layout as layout_module
 from onceflow.twophase.committable import Committable, Participant
 from onceflow.twophase.coordinator import Coordinator, Mode
-from onceflow.twophase.messages import Action, Checked, RunFailed, RunPlan, Started
+from onceflow.twophase.messages import Action, Checked, RunPlan, Started
 from onceflow.twophase.records import Planned
 from onceflow.twophase.state import Input, State
 from onceflow.twophase.transactional_id import name_transaction
@@ -277,8 +277,6 @@ class Scene:
             Process(self, actor).run()
         except (OnceflowError, SparkError) as error:
             driver = self.drivers.get(actor.name)
-            if isinstance(error, SparkError) and driver is not None:
-                driver.failed_at = self.world.steps
             self._ended(actor, driver, as_the_job_says(error))
             raise
         except Exception as error:
@@ -726,18 +724,18 @@ class SimDriver(Driver):
         finishing = self._coordinator.state is State.FINISHING or memory.mode is Mode.ROLL_FORWARD
         (scene.watch.rolling.add if finishing else scene.watch.rolling.discard)(self.actor.name)
         began = scene.world.steps
-        try:
-            event = super()._perform(action)
-        except Exception:
-            self.failed_at = scene.world.steps
-            raise
+        event = super()._perform(action)
         if isinstance(event, Started):
             scene.watch.incarnations[self.actor.name] = event.history.incarnation
             if self.actor.name in scene.claiming:
                 scene.claimed()
-        if isinstance(event, RunFailed) or (isinstance(event, Checked) and event.problem is not None):
-            self.failed_at = began  # it may have looked at the journal since, and then slept
+        if isinstance(event, Checked) and event.problem is not None and self._cause is None:
+            self.failed_at = began  # it has looked at the journal since, and may have slept then
         return event
+
+    def _failed_run(self, epoch: int, error: Exception) -> Any:
+        self.failed_at = self.scene.world.steps
+        return super()._failed_run(epoch, error)
 
     def __call__(self, batch: Any, epoch: int) -> None:
         self.state = None
