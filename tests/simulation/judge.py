@@ -68,7 +68,8 @@ class Judge:
         world.check(
             justified(self._scene, watch, driver), "refusals", lambda: f"{actor.name} ends with {name}: {error}"
         )
-        self.refused.append(error)
+        if driver is None or not driver.got_no_evidence():  # else brokers may be up again at the next start
+            self.refused.append(error)
 
     def somebody_came(self) -> None:
         """A person, or something from outside, has changed what was refused."""
