@@ -125,7 +125,7 @@ def undone_epoch(operator: Operator, epoch: int | None = None) -> UndoneEpoch | 
     history, _ = operator.journal.history()
     undone = operator.undone(history)
     newest = operator.checkpoint.newest_commit()
-    if undone is None and newest is not None and epoch == newest + 1:
+    if undone is None and history.layout is not None and epoch == (-1 if newest is None else newest) + 1:
         return _undecided(operator, history, epoch)
     if epoch is not None and (undone is None or undone.epoch != epoch):
         raise ConfigurationError(
@@ -287,7 +287,7 @@ def _known(operator: Operator, history: History, undone: DecidedEpoch) -> Undone
         evidence |= committer.outcomes(of)
     stateful = operator.checkpoint.is_stateful()
     lost = any(e.outcome is Outcome.ABORTED for e in evidence.values())
-    begin, end = _text(operator, undone.epoch - 1), undone.offsets
+    begin, end = _begin(operator, history, undone.epoch), undone.offsets
     missing, unseen = _lost_inputs(operator, history, begin if lost or undone.replaying or stateful else end, end)
     return UndoneEpoch(
         undone.epoch,
@@ -304,10 +304,18 @@ def _known(operator: Operator, history: History, undone: DecidedEpoch) -> Undone
 
 
 def _undecided(operator: Operator, history: History, epoch: int) -> UndoneEpoch:
-    position, planned = _text(operator, epoch - 1), _text(operator, epoch)
+    position, planned = _begin(operator, history, epoch), _text(operator, epoch)
     missing, unseen = _lost_inputs(operator, history, position, planned or position)
     stateful = operator.checkpoint.is_stateful()
     return UndoneEpoch(epoch, False, history.incarnation, stateful, False, False, (), (), missing, unseen)
+
+
+def _begin(operator: Operator, history: History, epoch: int) -> str:
+    """Where an epoch begins, in the form of an offsets file; the first one begins where Spark says in files of its own."""
+    if epoch > 0:
+        return _text(operator, epoch - 1)
+    sources = range(len(history.layout.sources)) if history.layout is not None else ()
+    return "\n".join(["v1", "{}", *(operator.checkpoint.initial_offsets(i) or "{}" for i in sources)])
 
 
 def _text(operator: Operator, epoch: int) -> str:
