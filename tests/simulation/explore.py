@@ -212,6 +212,8 @@ def _follow(scene: Scene, error: OnceflowError) -> bool:
     for actor in scene.world.living():
         while not actor.over:
             scene.world.resume(actor)
+        if scene.watch.older and isinstance(actor.error, CheckpointConflictError):
+            continue  # it is not the newest copy: the next start says what to do about that first
         if actor.error is not None and scene.world.violation is None:
             detail = f"{type(error).__name__} says: {error.action}; and that ends with {actor.error!r}"
             scene.world.violation = Violation("advice", detail)
