@@ -7,6 +7,7 @@ Must not know: which faults there are, or what must hold. What is modelled here 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -170,8 +171,9 @@ class Scene:
         self.watch.v5 = plan.v5
         self.watch.began = {}
         self.broker = FakeBroker(lambda: self.world.now, self.watch, v5=plan.v5, max_epoch=plan.max_epoch)
-        self.journal, self.offsets, self.commits, self.initial = Files(), Files(), Files(), Files()
-        self.ours = Files()
+        written = itertools.count()
+        self.journal, self.offsets, self.commits = Files(written), Files(written), Files(written)
+        self.initial, self.ours = Files(written), Files(written)
         identity = JobIdentity(JOB, "checkpoint", FakeClient.cluster_id, PREFIX)
         self.ours.content[identity_module.FILE] = identity_module._dumps(identity)
         self.drivers: dict[str, SimDriver] = {}  # the newest of each process
@@ -206,14 +208,15 @@ class Scene:
 
     def _power_cut(self) -> None:
         self.zombies.clear()
-        for folder, files in (("journal", self.journal), ("offsets", self.offsets), ("commits", self.commits)):
-            # A disk writes in order, but for what somebody syncs.
-            for name in files.unsynced:
-                if not self.world.chooser.draw("lost to the power cut", [True, False]):
-                    break
-                self.world.say(f"    the power cut takes {folder}/{name}")
-                self.world.marks.add("the power cut took a file")
-                files.lose(name)
+        folders = {"journal": self.journal, "offsets": self.offsets, "commits": self.commits}
+        unsynced = [(order, folder, name) for folder in folders for order, name in folders[folder].unsynced]
+        for _, folder, name in sorted(unsynced, reverse=True):  # a disk writes in order, but for what somebody syncs
+            if not self.world.chooser.draw("lost to the power cut", [True, True, False]):
+                break
+            self.world.say(f"    the power cut takes {folder}/{name}")
+            self.world.marks.add("the power cut took a file")
+            folders[folder].lose(name)
+        for files in folders.values():
             files.settle()
         self._read_books()
 
