@@ -70,11 +70,11 @@ def run_seed(seed: int, *, traced: bool = False, focus: Sequence[str] = (), **fi
         max_epoch=rng.choice([32766, 32766, 0, 1]),
     )
     beside = random.Random(-1 - seed)  # what a run is about does not change what happens in it
-    plan = replace(plan, operator=beside.random() < 0.25)
+    plan = replace(plan, operator=beside.random() < 0.25, edits=beside.random() < 0.25)
     if plan.operator and beside.random() < 0.3:
         plan = replace(plan, remembers=1)
     if plan.operator or fixed.get("operator"):
-        plan = replace(plan, moves=False)
+        plan = replace(plan, moves=False, accepts=beside.random() < 0.5, keeps=beside.choice([6, 20, 60]))
     return run(replace(plan, **fixed), chooser, traced=traced)
 
 
@@ -213,7 +213,8 @@ def _follow(scene: Scene, error: OnceflowError) -> bool:
         while not actor.over:
             scene.world.resume(actor)
         if scene.watch.older and isinstance(actor.error, CheckpointConflictError):
-            continue  # it is not the newest copy: the next start says what to do about that first
+            _obeyed(scene, actor.error)
+            continue
         if actor.error is not None and scene.world.violation is None:
             detail = f"{type(error).__name__} says: {error.action}; and that ends with {actor.error!r}"
             scene.world.violation = Violation("advice", detail)
