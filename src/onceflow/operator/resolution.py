@@ -286,7 +286,8 @@ def _known(operator: Operator, history: History, undone: DecidedEpoch) -> Undone
             )
         evidence |= committer.outcomes(of)
     stateful = operator.checkpoint.is_stateful()
-    lost = any(e.outcome is Outcome.ABORTED for e in evidence.values())
+    again = {p for p, e in evidence.items() if e.outcome is Outcome.UNKNOWN} & undone.rewritten
+    lost = bool(again) or any(e.outcome is Outcome.ABORTED for e in evidence.values())
     begin, end = _begin(operator, history, undone.epoch), undone.offsets
     missing, unseen = _lost_inputs(operator, history, begin if lost or undone.replaying or stateful else end, end)
     return UndoneEpoch(
