@@ -52,6 +52,13 @@ class Part:
     choice: Choice | None
     origin: str = ""
 
+    @property
+    def outcome(self) -> Outcome:
+        """What is proven; where nothing is, what an operator has said in its place."""
+        if self.evidence.outcome is not Outcome.UNKNOWN or self.choice is None:
+            return self.evidence.outcome
+        return Outcome.ABORTED if self.choice == "write-again" else Outcome.COMMITTED
+
 
 @dataclass(frozen=True, slots=True)
 class LostInput:
@@ -200,7 +207,7 @@ def meant(undone: UndoneEpoch, choice: Choice, of: Sequence[Participant] | None)
         ConfigurationError: The choice does not fit what is known.
     """
     if choice == "accept-state":
-        found = {part.evidence.outcome for part in undone.parts}
+        found = {part.outcome for part in undone.parts}
         torn = {Outcome.COMMITTED, Outcome.ABORTED} <= found
         if of is not None or not (undone.stateful or torn):
             raise ConfigurationError(
