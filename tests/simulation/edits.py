@@ -204,9 +204,7 @@ class Job:
         found: dict[str, list[int]] = {}
         for output in self.outputs:
             for sink in self.since.intersection(output.sinks):
-                found[sink] = [
-                    r for r in self.topics[output.reads].records if self.keeps(r) and r not in self.gone
-                ]
+                found[sink] = [r for r in self.topics[output.reads].records if self.keeps(r) and r not in self.gone]
         return found
 
     # -- Spark ------------------------------------------------------------------------------------------------------

@@ -207,7 +207,11 @@ def _follow(scene: Scene, error: OnceflowError) -> bool:
         scene.job.take_back()
         scene.judge.somebody_came()
         return True
-    if not scene.plan.operator or not _obeyed(scene, error):
+    if not scene.plan.operator:
+        return False
+    if not _obeyed(scene, error):
+        if isinstance(error, SourceDataLostError) and scene.world.violation is None:
+            scene.world.violation = Violation("advice", f"no command leads out of this: {error}")
         return False
     for actor in scene.world.living():
         while not actor.over:

@@ -100,9 +100,7 @@ def _nothing_proves(_: Scene, watch: Watch, driver: SimDriver | None) -> bool:
 _JUSTIFIED: Mapping[type, Callable[[Scene, Watch, SimDriver | None], bool]] = {
     errors.OutcomeUnknownError: _nothing_proves,
     errors.TransactionLostError: lambda scene, watch, _: bool(watch.aborted_at),
-    errors.NotDeterministicError: lambda scene, _, __: (
-        not scene.plan.deterministic or len(scene.job.filters) > 1
-    ),
+    errors.NotDeterministicError: lambda scene, _, __: not scene.plan.deterministic or len(scene.job.filters) > 1,
     errors.SourceDataLostError: lambda scene, _, __: bool(scene.job.gone),
     errors.ConfigurationError: lambda scene, _, __: scene.job.has_other_sinks,
     errors.CheckpointConflictError: lambda scene, watch, _: watch.older or scene.job.moved,

@@ -50,7 +50,7 @@ from onceflow.twophase import layout as layout_module
 from onceflow.twophase.committable import Committable, Participant
 from onceflow.twophase.coordinator import Coordinator, Mode
 from onceflow.twophase.messages import Action, Checked, RunPlan, Started
-from onceflow.twophase.records import Planned
+from onceflow.twophase.records import Planned, Resolve
 from onceflow.twophase.state import Input, State
 from onceflow.twophase.transactional_id import name_transaction
 from tests.simulation.checks import JOB, PREFIX, TIMEOUT_S, Row, Watch
@@ -140,7 +140,6 @@ class Plan:
     edits: bool = False
     keeps: int = 60
     slow: float = 0.0
-
 
 
 class Copy:
@@ -421,6 +420,8 @@ class Scene:
         self.watch.appended(place, entry.record)
         if isinstance(entry.record, Planned):
             self.job.laid(entry.record.layout)
+        if isinstance(entry.record, Resolve):
+            self.judge.somebody_came()
 
     # -- the source and the plan --------------------------------------------------------------------------------------
 
@@ -974,7 +975,12 @@ class Query:
         scene.world.point(f"commits/{epoch} is written")
 
 
-_LOGGERS = ("onceflow.runtime.driver", "onceflow.runtime.launch", "onceflow.sink.kafka_committer", "onceflow.runtime.source_check")
+_LOGGERS = (
+    "onceflow.runtime.driver",
+    "onceflow.runtime.launch",
+    "onceflow.sink.kafka_committer",
+    "onceflow.runtime.source_check",
+)
 
 
 @contextlib.contextmanager

@@ -85,7 +85,7 @@ def _resolve(scene: Scene, operator: Operator, epoch: int | None) -> None:
         raise ConfigurationError("nothing is undone")
     found = {part.evidence.outcome for part in undone.parts if part.choice is None}
     choices: list[Choice] = ["write-again", "count-as-written"]
-    if scene.plan.accepts and (Outcome.UNKNOWN not in found or scene.world.chooser.draw("accept", [False, True])):
+    if scene.plan.accepts and Outcome.UNKNOWN not in found:
         choices = ["accept-state"]
     choice = scene.world.chooser.draw("choice", choices)
     _chosen(scene, operator, undone.epoch, choice)
@@ -94,4 +94,3 @@ def _resolve(scene: Scene, operator: Operator, epoch: int | None) -> None:
 def _chosen(scene: Scene, operator: Operator, epoch: int, choice: Choice) -> None:
     resolve(operator, epoch, choice, who="op", why="looked")
     scene.world.marks.add(f"operator: {choice}")
-    scene.judge.somebody_came()

@@ -319,7 +319,7 @@ def _undecided(operator: Operator, history: History, epoch: int) -> UndoneEpoch:
 
 
 def _begin(operator: Operator, history: History, epoch: int) -> str:
-    """Where an epoch begins, in the form of an offsets file; the first one begins where Spark says in files of its own."""
+    """Where an epoch begins, in the form of an offsets file; of the first one Spark keeps it in files of its own."""
     if epoch > 0:
         return _text(operator, epoch - 1)
     sources = range(len(history.layout.sources)) if history.layout is not None else ()
