@@ -144,7 +144,7 @@ class Job:
 
     # -- what happens to it -------------------------------------------------------------------------------------------
 
-    def edit(self, draw: Draw) -> str:  # noqa: C901 - all edits, in one list
+    def edit(self, draw: Draw) -> str:
         """Somebody edits the job while it is down; what."""
         what: str = draw("edit", EDITS)
         first, *others = self.outputs

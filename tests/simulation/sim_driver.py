@@ -18,8 +18,8 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from onceflow.checkpoint import journal as journal_module
 from onceflow.checkpoint import identity as identity_module
+from onceflow.checkpoint import journal as journal_module
 from onceflow.checkpoint.identity import JobIdentity
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.spark_checkpoint import SparkCheckpoint
@@ -36,9 +36,9 @@ from onceflow.kafka.client import KafkaClient
 from onceflow.kafka.client import Topic as KafkaTopic
 from onceflow.operator import aborting, inventory, resolution
 from onceflow.runtime import driver as driver_module
+from onceflow.runtime import launch
 from onceflow.runtime.driver import Driver
 from onceflow.runtime.failures import from_spark
-from onceflow.runtime import launch
 from onceflow.runtime.plan import Leaf
 from onceflow.runtime.source_check import Sources
 from onceflow.sink import kafka_committer as committer_module
@@ -69,7 +69,6 @@ from tests.simulation.fake_files import FakeStore, Files
 from tests.simulation.judge import Judge
 from tests.simulation.sim_operator import act
 from tests.simulation.world import ASK, CHANGE, LOOK, SEND, Actor, Chooser, Events, Killed, World
-
 
 _FENCED = frozenset({FENCED, INVALID_EPOCH, INVALID_MAPPING, INVALID_STATE})
 

@@ -69,7 +69,7 @@ def act(scene: Scene, actor: Actor, what: str) -> None:
             _chosen(scene, operator, int(epoch), choice)  # type: ignore[arg-type]
         case ["resolve", *epoch]:
             _resolve(scene, operator, int(epoch[0]) if epoch else None)
-    scene.world.marks.add(f"operator: {what.split(' ')[0]}{' --claim' * what.endswith('--claim')}")
+    scene.world.marks.add(f"operator: {what.split(' ', maxsplit=1)[0]}{' --claim' * what.endswith('--claim')}")
 
 
 def command_in(error: OnceflowError) -> str | None:
