@@ -68,9 +68,11 @@ class Judge:
         world.check(
             justified(self._scene, watch, driver), "refusals", lambda: f"{actor.name} ends with {name}: {error}"
         )
-        # Brokers may be up again at the next start; and what an older driver says may have been seen to by then.
+        # Brokers may be up again at the next start; and what an older driver says, or one beside another that is still
+        # at work, may have been seen to by then.
         passing = driver is not None and driver.got_no_evidence()
-        if not passing and not 0 < mine < watch.newest:
+        alone = all(other is actor for other in world.living())
+        if alone and not passing and not 0 < mine < watch.newest:
             self.refused.append(error)
 
     def somebody_came(self) -> None:
