@@ -34,12 +34,14 @@ class Topic:
         first: The number of its first record.
         size: How many records it has.
         earliest: The first offset that retention has left.
+        partitions: How many partitions it has; records are in the first one.
     """
 
     id: str
     first: int
     size: int
     earliest: int = 0
+    partitions: int = 1
 
     @property
     def records(self) -> range:
@@ -183,6 +185,12 @@ class Job:
         self.gone |= set(self.topics[place].records)
         self.topics[place] = self._make(draw("new size", [20, 3, 9]))
         self.remade.add(place)
+        return place
+
+    def grow(self, draw: Draw) -> Place:
+        """A topic is given one more partition, which stays empty."""
+        place: Place = draw("topic", [output.reads for output in self.original])
+        self.topics[place].partitions += 1
         return place
 
     def retain(self, draw: Draw) -> Place:

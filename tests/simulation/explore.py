@@ -146,8 +146,8 @@ def _with_faults(scene: Scene, *, scripted: bool) -> None:  # noqa: C901, PLR091
                 scene.duplicate_late()
             if plan.operator and scene.journal.content and draw("operator", [False, False, True]):
                 _a_person_acts(scene)
-            if plan.edits and len(scene.job.remade) < 2 and draw("source", [False] * plan.keeps + [True]):
-                _a_source_loses(scene)
+            if plan.edits and draw("source", [False] * plan.keeps + [True]):
+                _a_source_changes(scene)
             if plan.sound and scene.journal.content and draw("rot", [False] * plan.sound + [True]):
                 scene.rot()
         if living := world.living():
@@ -162,13 +162,16 @@ def _between_starts(scene: Scene) -> None:
         scene.judge.somebody_came()
 
 
-def _a_source_loses(scene: Scene) -> None:
-    """A topic is made again, or its retention takes records."""
+def _a_source_changes(scene: Scene) -> None:
+    """A topic is made again, its retention takes records, or it grows."""
     job, draw = scene.job, scene.world.chooser.draw
-    if draw("loss", ["made again", "retention"]) == "made again":
-        scene.world.say(f"{job.make_again(draw)} is deleted and made again")
-    else:
-        scene.world.say(f"retention takes records of {job.retain(draw)}")
+    match draw("what", ["made again", "retention", "grows"]):
+        case "made again" if len(job.remade) < 2:
+            scene.world.say(f"{job.make_again(draw)} is deleted and made again")
+        case "retention":
+            scene.world.say(f"retention takes records of {job.retain(draw)}")
+        case _:
+            scene.world.say(f"{job.grow(draw)} has one more partition")
 
 
 def _a_person_acts(scene: Scene) -> None:

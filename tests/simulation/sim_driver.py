@@ -116,7 +116,7 @@ class Plan:
         accepts: That person takes other state for that of the decided rows.
         moves: Another run of a plan that is not deterministic moves rows between its tasks.
         edits: The job is edited between its starts, and its source topics are deleted and made again.
-        keeps: At one in so many moments a source of an edited job loses records.
+        keeps: At one in so many moments a source of an edited job changes.
         slow: Seconds between two records of a task; tasks run beside each other.
     """
 
@@ -549,7 +549,12 @@ class SourceClient:
 
     def topics(self, names: Any) -> dict[str, KafkaTopic]:
         return self._ask(
-            "topics", lambda: {n: KafkaTopic(n, t.id, {0: 0}) for n in names if (t := self._topic(n)) is not None}
+            "topics",
+            lambda: {
+                n: KafkaTopic(n, t.id, dict.fromkeys(range(t.partitions), 0))
+                for n in names
+                if (t := self._topic(n)) is not None
+            },
         )
 
     def bounds(self, wanted: Any) -> dict[Partition, Bounds]:
@@ -586,7 +591,7 @@ class SimClient(FakeClient):
         for name in found:
             topic = self._scene.job.topics.get(Place(self.cluster_id, name))
             if topic is not None:
-                found[name] = KafkaTopic(name, topic.id, {0: 0})
+                found[name] = KafkaTopic(name, topic.id, dict.fromkeys(range(topic.partitions), 0))
         return found
 
 

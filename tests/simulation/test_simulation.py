@@ -22,16 +22,29 @@ SEEDS = 10_000
 BY_HAND = {
     # Only a checkpoint that was changed by hand leads here; the unit tests of the coordinator do.
     "STARTING + TWO_UNDONE",
-    "STARTING + SINKS_CHANGED",
     "RESTORING + OFFSETS_DIFFER",
+    "MOVING + OFFSETS_DIFFER",
+    # What Spark has recorded is looked at when it begins an epoch, so a newer start alone does not lead here either.
+    "READY + EPOCH_UNEXPECTED",
+    "DOUBTING + NEWEST",
+    "DOUBTING + SUPERSEDED",
 }
 
 RARE = {
     # A handful in 10,000 seeds.
     "JUDGING + ALL_COMMITTED",
     "MATCHING + RUN_FAILED",
+    "MATCHING + SUPERSEDED",
     "PREPARING + NOT_DETERMINISTIC",
     "REBUILDING + RUN_FAILED",
+    "REBUILDING + SUPERSEDED",
+    "RECORDING + SUPERSEDED",
+    "RECORDING + UNANSWERED",
+    "SKIPPING + SUPERSEDED",
+    "SKIPPING + UNANSWERED",
+    "SURVEYING + SINKS_CHANGED",
+    "WEIGHING + ALL_COMMITTED",
+    "WEIGHING + ALL_COMMITTED_STATEFUL",
 }
 
 BY_PAIRS = {
