@@ -95,7 +95,6 @@ class Watch(Observer):
         self.accepted: set[int] = set()  # epochs whose state an operator took as it is
         self.older = False  # somebody has put an older copy of the checkpoint in its place
         self.lost_evidence = False
-        self.taken: set[str] = set()  # folders from which a power cut took a file
         self.rotten = False
         self.aborted_rows = 0
 
@@ -126,12 +125,12 @@ class Watch(Observer):
             books.effective = kept | {c.participant: c for c in record.committables}
             books.replaying = False
             self._decide(record.epoch, record.committables)
-        elif isinstance(record, Resolve):
+        elif isinstance(record, Resolve) and record.epoch in self.epochs:
             self._resolved(self.epochs[record.epoch], record)
 
     def _resolved(self, books: Books, record: Resolve) -> None:
         """A person chose. What may be doubled or lost by that is what the choice's description says, and no more."""
-        if record.choice == "accept-state":
+        if record.choice in ("accept-state", "give-up-rows"):
             self.accepted.add(record.epoch)
         for participant in record.participants:
             handle = handle_of(books.effective[participant])
@@ -139,7 +138,7 @@ class Watch(Observer):
             if record.choice == "write-again" and handle not in self.aborted_at:
                 self.may_double |= rows
                 self.shown_again.add((record.epoch, *participant))
-            elif record.choice == "count-as-written" and handle not in self.committed:
+            elif record.choice in ("count-as-written", "give-up-rows") and handle not in self.committed:
                 self.may_lose |= rows
                 books.counted |= {handle} - {None}
 
@@ -255,9 +254,22 @@ class Watch(Observer):
                 "3",
                 lambda row=row, before=before: f"{row} is visible, and so is {before}",
             )
+            if before is not None:
+                self.may_double.discard((row.sink, row.record))  # once
             self.rows[row.sink, row.record] = row
 
     # -- Spark ----------------------------------------------------------------------------------------------------
+
+    def sinks_of(self, epoch: int) -> set[str]:
+        """The sinks that an epoch was decided with."""
+        return {sink for sink, _ in self.epochs.get(epoch, Books()).effective}
+
+    def finished(self, epoch: int) -> None:
+        """Spark wrote commits/N."""
+        books = self.epochs.get(epoch, Books())
+        handles = {handle_of(c) for c in books.effective.values()} - {None} - books.counted
+        left = [h for h in handles if h is not None and h not in self.committed]
+        self._world.check(not left, "4", lambda: f"commits/{epoch} exists, and these are not committed: {left}")
 
     def recorded(self, epoch: int, sink: str, records: list[int], state: int | None) -> None:
         """Spark wrote commits/N; ``state`` is the run that built the epoch's state, None without state."""

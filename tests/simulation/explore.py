@@ -12,9 +12,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from onceflow.errors import ConfigurationError, NotDeterministicError, OnceflowError, SourceDataLostError
+from onceflow.errors import (
+    CheckpointConflictError,
+    ConfigurationError,
+    NotDeterministicError,
+    OnceflowError,
+    SourceDataLostError,
+)
 from tests.simulation import sim_driver
-from tests.simulation.sim_driver import Plan, Scene, wanted
+from tests.simulation.sim_driver import Plan, Scene
 from tests.simulation.sim_operator import ACTS, command_in
 from tests.simulation.world import Chooser, Killed, RandomChooser, ScriptedChooser, Violation
 
@@ -64,11 +70,11 @@ def run_seed(seed: int, *, traced: bool = False, focus: Sequence[str] = (), **fi
         max_epoch=rng.choice([32766, 32766, 0, 1]),
     )
     beside = random.Random(-1 - seed)  # what a run is about does not change what happens in it
-    plan = replace(plan, operator=beside.random() < 0.25)
+    plan = replace(plan, operator=beside.random() < 0.25, edits=beside.random() < 0.25)
     if plan.operator and beside.random() < 0.3:
         plan = replace(plan, remembers=1)
     if plan.operator or fixed.get("operator"):
-        plan = replace(plan, moves=False)
+        plan = replace(plan, moves=False, accepts=beside.random() < 0.5, keeps=beside.choice([6, 20, 60]))
     return run(replace(plan, **fixed), chooser, traced=traced)
 
 
@@ -115,7 +121,7 @@ def _with_faults(scene: Scene, *, scripted: bool) -> None:  # noqa: C901, PLR091
                 return
             if scene.started >= plan.most_starts:
                 return
-            if scene.job is not None:
+            if plan.edits:
                 _between_starts(scene)
             last = scene.start_driver()
         elif scripted:
@@ -134,27 +140,38 @@ def _with_faults(scene: Scene, *, scripted: bool) -> None:  # noqa: C901, PLR091
         if not scripted:
             if scene.zombies and draw("zombie goes on", [False, True]):
                 scene.step_zombie()
-            if draw("forget something", [False] * plan.remembers + [True]):
+            if plan.remembers and draw("forget something", [False] * plan.remembers + [True]):
                 scene.forget_something()
             if draw("late duplicate", [False] * 8 + [True]):
                 scene.duplicate_late()
             if plan.operator and scene.journal.content and draw("operator", [False, False, True]):
                 _a_person_acts(scene)
-            if scene.journal.content and draw("rot", [False] * plan.sound + [True]):
+            if plan.edits and draw("source", [False] * plan.keeps + [True]):
+                _a_source_changes(scene)
+            if plan.sound and scene.journal.content and draw("rot", [False] * plan.sound + [True]):
                 scene.rot()
         if living := world.living():
             world.resume(draw("who", living[::-1]))
 
 
 def _between_starts(scene: Scene) -> None:
-    """While the job is down somebody edits it, or makes a topic again."""
+    """While the job is down somebody edits it."""
     job, draw = scene.job, scene.world.chooser.draw
-    assert job is not None
     if draw("is edited", [False, False, True]):
         scene.world.say(f"the job is edited: {job.edit(draw)}, {job.outputs}")
         scene.judge.somebody_came()
-    if not job.remade and draw("made again", [False, False, False, True]):
-        scene.world.say(f"{job.make_again(draw)} is deleted and made again")
+
+
+def _a_source_changes(scene: Scene) -> None:
+    """A topic is made again, its retention takes records, or it grows."""
+    job, draw = scene.job, scene.world.chooser.draw
+    match draw("what", ["made again", "retention", "grows"]):
+        case "made again" if len(job.remade) < 2:
+            scene.world.say(f"{job.make_again(draw)} is deleted and made again")
+        case "retention":
+            scene.world.say(f"retention takes records of {job.retain(draw)}")
+        case _:
+            scene.world.say(f"{job.grow(draw)} has one more partition")
 
 
 def _a_person_acts(scene: Scene) -> None:
@@ -189,15 +206,22 @@ def _obeyed(scene: Scene, error: OnceflowError) -> bool:
 
 def _follow(scene: Scene, error: OnceflowError) -> bool:
     """Do what a refusal says to its end; False when there is nothing that a person can do in this world."""
-    if scene.job is not None and scene.job.moved:
+    if scene.job.planned and (scene.job.moved or scene.job.has_other_sinks):
         scene.job.take_back()
         scene.judge.somebody_came()
         return True
-    if not scene.plan.operator or not _obeyed(scene, error):
+    if not scene.plan.operator:
+        return False
+    if not _obeyed(scene, error):
+        if isinstance(error, SourceDataLostError) and scene.world.violation is None:
+            scene.world.violation = Violation("advice", f"no command leads out of this: {error}")
         return False
     for actor in scene.world.living():
         while not actor.over:
             scene.world.resume(actor)
+        if scene.watch.older and isinstance(actor.error, CheckpointConflictError):
+            _obeyed(scene, actor.error)
+            continue
         if actor.error is not None and scene.world.violation is None:
             detail = f"{type(error).__name__} says: {error.action}; and that ends with {actor.error!r}"
             scene.world.violation = Violation("advice", detail)
@@ -242,7 +266,7 @@ def _sweep_once_more(scene: Scene) -> None:
     """What the job does every 30 seconds; zombies that were alive until now may have left something."""
 
     def sweep(actor: sim_driver.Actor) -> None:
-        sim_driver.SimDriver(scene, actor).start()
+        sim_driver.Process(scene, actor).take_over()
 
     actor = scene.world.spawn("sweeper", sweep)
     scene.watch.began[actor.name] = scene.world.steps
@@ -253,16 +277,15 @@ def _sweep_once_more(scene: Scene) -> None:
 
 
 def _guard_decided(scene: Scene) -> None:
-    if scene.job is not None and isinstance(scene.errors[-1], SourceDataLostError | ConfigurationError):
+    about_sources = SourceDataLostError | ConfigurationError | CheckpointConflictError
+    if scene.plan.edits and isinstance(scene.errors[-1], about_sources) and not scene.watch.older:
         with contextlib.suppress(Killed):
             scene.watch.at_a_refusal()
 
 
 def _guard(scene: Scene) -> None:
     try:
-        records = wanted(range(scene.plan.records))
-        of_each = scene.job.wanted() if scene.job else dict.fromkeys(scene.plan.sinks, records)
-        scene.watch.at_the_end(of_each, scene.broker.transactions)
+        scene.watch.at_the_end(scene.job.wanted(), scene.broker.transactions)
         scene.judge.at_the_end()
     except Killed:
         return

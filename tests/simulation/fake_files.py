@@ -5,7 +5,7 @@ Must not know: what the files hold, except that it hands every creation to whoev
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,23 +16,34 @@ Carry = Callable[[str, Callable[[], Any]], Any]
 
 
 class Files:
-    """What is on the disk: content by name, and which names a power cut may take."""
+    """What is on the disk: content by name, and which names a power cut may take.
 
-    def __init__(self) -> None:
+    Args:
+        written: Counts what is written to the disk.
+    """
+
+    def __init__(self, written: Iterator[int]) -> None:
+        self._written = written
+        self._order: dict[str, int] = {}
         self.content: dict[str, bytes] = {}
         self.bytes_unsynced: set[str] = set()
         self.name_unsynced: set[str] = set()
 
     @property
-    def unsynced(self) -> list[str]:
-        """What a power cut may take."""
-        return sorted(self.bytes_unsynced | self.name_unsynced)
+    def unsynced(self) -> list[tuple[int, str]]:
+        """What a power cut may take, by when it was written."""
+        return sorted((self._order.get(name, 0), name) for name in self.bytes_unsynced | self.name_unsynced)
 
     def put(self, name: str, data: bytes) -> None:
         """Write a file as Spark does: whole, and not synced."""
         self.content[name] = data
+        self.number(name)
         self.bytes_unsynced.add(name)
         self.name_unsynced.add(name)
+
+    def number(self, name: str) -> None:
+        """It is the newest that was written."""
+        self._order[name] = next(self._written)
 
     def lose(self, name: str) -> None:
         """The power cut took it."""
@@ -83,6 +94,7 @@ class FakeStore(LocalStore):
             if name in self._files.content:
                 return False
             self._files.content[name] = data
+            self._files.number(name)
             self._files.name_unsynced.add(name)
             self._created(name, data)
             return True

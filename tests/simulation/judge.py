@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.simulation.sim_driver import Scene, SimDriver
     from tests.simulation.world import Actor
 
-_BY_LUCK = (errors.NotDeterministicError, errors.EpochTooLongError, errors.CheckpointCorruptError)
+_BY_LUCK = (errors.NotDeterministicError, errors.TimeoutTooShortError, errors.CheckpointCorruptError)
 """A plan may give the same rows by chance, an epoch be slow once, and a running driver purge a spoiled record."""
 
 
@@ -44,11 +44,15 @@ class Judge:
         name = type(error).__name__
         mine = watch.incarnations.get(actor.name, 0)
         if isinstance(error, errors.FencedError):
+            overtaken = 0 < mine < watch.newest or watch.rotten  # its own record may be what is spoiled
+            world.check(overtaken, "refusals", lambda: f"{actor.name} says {name}, and nobody started: {error}")
             world.check(
-                0 < mine < watch.newest, "refusals", lambda: f"{actor.name} says {name}, nobody started: {error}"
+                not error.retriable, "advice", lambda: f"{actor.name} would take over from the newer one: {name}"
             )
             return
         if error.retriable:
+            if "same moment" in error.what:
+                return  # Spark ended it, and whether it is the older one or the newer is not known
             fenced = driver is not None and mine > 0 and driver.failed_at > watch.overtaken_at(mine)
             knew = driver is not None and driver.blind_at < driver.failed_at
             world.check(
@@ -64,7 +68,12 @@ class Judge:
         world.check(
             justified(self._scene, watch, driver), "refusals", lambda: f"{actor.name} ends with {name}: {error}"
         )
-        self.refused.append(error)
+        # Brokers may be up again at the next start; and what an older driver says, or one beside another that is still
+        # at work, may have been seen to by then.
+        passing = driver is not None and driver.got_no_evidence()
+        alone = all(other is actor for other in world.living())
+        if alone and not passing and not 0 < mine < watch.newest:
+            self.refused.append(error)
 
     def somebody_came(self) -> None:
         """A person, or something from outside, has changed what was refused."""
@@ -86,16 +95,18 @@ def _took_too_long(scene: Scene, _: Watch, driver: SimDriver | None) -> bool:
     return driver is not None and scene.world.now - driver.ran_from >= 0.8 * TIMEOUT_S
 
 
+def _nothing_proves(_: Scene, watch: Watch, driver: SimDriver | None) -> bool:
+    return watch.lost_evidence or (driver is not None and driver.got_no_evidence())
+
+
 _JUSTIFIED: Mapping[type, Callable[[Scene, Watch, SimDriver | None], bool]] = {
-    errors.OutcomeUnknownError: lambda scene, watch, _: watch.lost_evidence or scene.world.was_down,
+    errors.OutcomeUnknownError: _nothing_proves,
     errors.TransactionLostError: lambda scene, watch, _: bool(watch.aborted_at),
-    errors.NotDeterministicError: lambda scene, _, __: (
-        not scene.plan.deterministic or (scene.job is not None and len(scene.job.filters) > 1)
-    ),
-    errors.SourceDataLostError: lambda scene, _, __: scene.job is not None and bool(scene.job.remade),
-    errors.ConfigurationError: lambda scene, _, __: scene.job is not None and scene.job.moved,
-    errors.CheckpointConflictError: lambda _, watch, __: "commits" in watch.taken or watch.older,
+    errors.NotDeterministicError: lambda scene, _, __: not scene.plan.deterministic or len(scene.job.filters) > 1,
+    errors.SourceDataLostError: lambda scene, _, __: bool(scene.job.gone),
+    errors.ConfigurationError: lambda scene, _, __: scene.job.has_other_sinks,
+    errors.CheckpointConflictError: lambda scene, watch, _: watch.older or scene.job.moved,
     errors.CheckpointCorruptError: lambda _, watch, __: watch.rotten,
-    errors.EpochTooLongError: _took_too_long,
+    errors.TimeoutTooShortError: _took_too_long,
 }
 """When a job may stop for a person: only where it cannot know better."""

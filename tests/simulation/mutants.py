@@ -12,16 +12,34 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest import mock
 
+from onceflow import errors
 from onceflow.checkpoint import journal as journal_module
 from onceflow.checkpoint.journal import Journal
 from onceflow.errors import CheckpointCorruptError, CheckpointStoreError
 from onceflow.kafka import oracle, transactions
+from onceflow.operator import aborting, inventory
+from onceflow.operator.inventory import Standing
+from onceflow.runtime import launch, source_check
+from onceflow.runtime.driver import Driver
 from onceflow.sink import kafka_committer
 from onceflow.twophase import coordinator as coordinator_module
 from onceflow.twophase.coordinator import Coordinator, Mode
-from onceflow.twophase.messages import Appended, Evidence, Outcome, Reply, RunPlan, Superseded, Unanswered, Voided
-from onceflow.twophase.records import Decide, History, Start
+from onceflow.twophase.layout import Layout, Remade
+from onceflow.twophase.messages import (
+    Appended,
+    Evidence,
+    Outcome,
+    Reply,
+    RunFailed,
+    RunPlan,
+    Superseded,
+    TakeBack,
+    Unanswered,
+    Voided,
+)
+from onceflow.twophase.records import Decide, History, Planned, Start
 from onceflow.twophase.state import TABLE, Input, State
+from tests.simulation import sim_operator
 from tests.simulation.fake_broker import COMPLETE, EMPTY, NONE, FakeBroker
 from tests.simulation.sim_driver import SimCheckpoint, SimCommitter, SimDriver
 
@@ -87,7 +105,8 @@ def _write_again_although_decided() -> list[Patches]:
 
     def start(self: SimDriver, action: Any) -> Any:
         event = real(self, action)
-        return replace(event, history=History(event.history.incarnation))
+        history = event.history
+        return replace(event, history=History(history.incarnation, history.job_id, layout=history.layout))
 
     return [mock.patch.dict(SimDriver._PERFORMERS, {coordinator_module.AppendStart: start})]
 
@@ -98,7 +117,7 @@ def _trusting_append() -> list[Patches]:
         answer = self._try_to_create(place, data)
         if answer:
             return Unanswered(answer)
-        return self._appended(place, record)
+        return self._appended(place, record, data)
 
     def void(self: Journal, record: Any) -> Any:
         return Voided()
@@ -111,7 +130,7 @@ def _void_elsewhere() -> list[Patches]:
 
     def void(self: Journal, record: Any) -> Any:
         self._tail = max(self._places(), default=0) + 0
-        self._disputed = ("", Start(0))
+        self._disputed = ("", Start(0), b"")
         return real(self, record)
 
     return [mock.patch.object(Journal, "append_void", void)]
@@ -124,7 +143,11 @@ def _incarnation_ignored() -> list[Patches]:
         self._tail = max(self._places(), default=0)
         return real(self, record)
 
-    return [mock.patch.object(Journal, "append", append), mock.patch.object(Journal, "is_newest", return_value=True)]
+    return [
+        mock.patch.object(Journal, "append", append),
+        mock.patch.object(Journal, "is_newest", return_value=True),
+        mock.patch.object(Journal, "_mine_is_there", return_value=True),
+    ]
 
 
 def _checksum_swallowed() -> list[Patches]:
@@ -144,10 +167,10 @@ def _checksum_swallowed() -> list[Patches]:
 
 
 def _purge_fails_append() -> list[Patches]:
-    def appended(self: Journal, place: int, record: Any) -> Any:
+    def appended(self: Journal, place: int, record: Any, data: bytes) -> Any:
         if max(self._places()) != place:
             return Superseded()
-        self._note(place, record)
+        self._note(place, record, data)
         self._purge()
         return Appended()
 
@@ -259,9 +282,9 @@ def _lingering_left() -> list[Patches]:
 
 
 def _offsets_ignored() -> list[Patches]:
-    def read(self: Coordinator, epoch: int, offsets: str, stateful: bool) -> Any:
+    def read(self: Coordinator, epoch: int, offsets: str, stateful: bool, newest: int | None) -> Any:
         undone = self.memory.undone
-        return real(self, epoch, undone.offsets if undone is not None else offsets, stateful)
+        return real(self, epoch, undone.offsets if undone is not None else offsets, stateful, newest)
 
     real = Coordinator._read_epoch
     return [
@@ -301,24 +324,143 @@ def _no_durability() -> list[Patches]:
 
 
 def _sleeping_start_believed() -> list[Patches]:
-    def start(self: Journal, topics: Any = (), _above: int = 0) -> Any:
+    def start(self: Journal, job_id: str, _above: int = 0) -> Any:
         while True:
             history, entries = self.history()
             self._adopt(entries)
-            record = Start(history.incarnation + 1)
+            record = Start(history.incarnation + 1, job_id)
             place, nonce, data = self._encode(record)
             with contextlib.suppress(CheckpointStoreError):
                 try:
                     self._store.create(journal_module._name(place), data)
                 except FileExistsError:
-                    self._tail = place
+                    self._note(place, record, self._store.read(journal_module._name(place)))
                     return history.then(record)
             if self._nonce_at(place) == nonce:
-                self._note(place, record)
+                self._note(place, record, data)
                 return history.then(record)
 
     return [mock.patch.object(Journal, "start", start)]
 
+
+def _running_aborted_without_a_claim() -> list[Patches]:
+    def choose(ours: Any, ids: Any, *, claim: bool) -> Any:
+        return [t for t in ours if t.state == "Ongoing" and t.standing in (Standing.LINGERING, Standing.RUNNING)]
+
+    return [mock.patch.object(aborting, "choose", choose)]
+
+
+def _decided_taken_for_lingering() -> list[Patches]:
+    def standing(name: Any, handle: Any, history: History) -> Standing:
+        return Standing.LINGERING if name.incarnation < history.incarnation else Standing.RUNNING
+
+    return [mock.patch.object(inventory, "standing_of", standing)]
+
+
+def _listed_before_the_claim() -> list[Patches]:
+    def abort(operator: Any, ids: Any, *, claim: bool) -> None:
+        chosen = aborting.doomed(operator, ids, claim=claim)
+        if claim:
+            operator.start()
+        for cluster in operator.clusters.values():
+            transactions.abort(cluster.client, [t.handle for t in chosen])
+
+    return [mock.patch.object(sim_operator, "abort", abort)]
+
+
+def _choice_without_a_start() -> list[Patches]:
+    def start(self: Any) -> History:
+        history, entries = self.journal.history()
+        self.journal._adopt(entries)
+        return history
+
+    return [mock.patch.object(sim_operator.SimOperator, "start", start)]
+
+
+def _retriable(kind: type, value: bool) -> Callable[[], list[Patches]]:
+    return lambda: [mock.patch.object(kind, "retriable", value)]
+
+
+def _layouts_forgotten() -> list[Patches]:
+    real = History.recalled
+
+    def recalled(self: History, record: Any) -> History:
+        return self if isinstance(record, Planned) else real(self, record)
+
+    return [mock.patch.object(History, "recalled", recalled)]
+
+
+def _topics_by_bare_name() -> list[Patches]:
+    def remade(then: Layout, now: Layout) -> Iterator[Remade]:
+        known = {topic.name: topic for source in then.sources for topic in source.topics}
+        for position, source in enumerate(now.sources):
+            for topic in source.topics:
+                if topic.name in known and known[topic.name].id != topic.id:
+                    yield Remade(position, topic.name, known[topic.name].id, topic.id)
+
+    return [mock.patch.object(source_check, "remade", remade), mock.patch.object(coordinator_module, "remade", remade)]
+
+
+def _sources_before_the_decided() -> list[Patches]:
+    def foresee(place: Any, sources: Any) -> None:
+        with mock.patch.object(launch._Place, "has_undone", return_value=False):
+            real(place, sources)
+
+    real = launch._foresee
+    return [
+        mock.patch.object(launch, "finish_decided", return_value=None),
+        mock.patch.object(launch, "_foresee", foresee),
+    ]
+
+
+def _lost_epoch_from_its_end() -> list[Patches]:
+    survey = coordinator_module.Survey
+    return [mock.patch.dict(Coordinator._NEXT, {State.SURVEYING: lambda _: survey(again=False)})]
+
+
+def _failed_run_does_not_look() -> list[Patches]:
+    def failed(_: Driver, __: int, error: Exception) -> RunFailed:
+        return RunFailed(str(error))
+
+    return [mock.patch.object(Driver, "_failed_run", failed)]
+
+
+def _recorded_since_ignored() -> list[Patches]:
+    real = Coordinator._read_epoch
+
+    def read(self: Coordinator, epoch: int, offsets: str, stateful: bool, _: int | None) -> Any:
+        return real(self, epoch, offsets, stateful, None)
+
+    return [mock.patch.object(Coordinator, "_read_epoch", read)]
+
+
+def _decided_plan_taken_back() -> list[Patches]:
+    real = Coordinator._plan_left
+
+    def left(self: Coordinator, m: Any) -> Any:
+        return real(self, m) if m.undone is None else TakeBack(m.undone.epoch)
+
+    return [mock.patch.object(Coordinator, "_plan_left", left)]
+
+
+def _plan_behind_left() -> list[Patches]:
+    real = Coordinator._plan_left
+
+    def left(self: Coordinator, m: Any) -> Any:
+        return real(self, m) if m.undone is None else None
+
+    return [mock.patch.object(Coordinator, "_plan_left", left)]
+
+
+def _accepted_by_number() -> list[Patches]:
+    def by_number(visible: Any, _: Any) -> frozenset[Any]:
+        return frozenset(c.participant for c in visible)
+
+    return [mock.patch.object(coordinator_module, "find_by_origin", by_number)]
+
+
+EDITED: Mapping[str, Any] = {"edits": True, "sound": 0, "operator": False}
+OPERATOR: Mapping[str, Any] = {"operator": True, "sound": 0, "remembers": 0}
 
 MUTANTS = (
     Mutant("no journal", ("1",), _no_journal),
@@ -379,6 +521,112 @@ MUTANTS = (
         _replayed_in_the_same_call,
         ("one", "wait"),
         {"stateful": True, "deterministic": False},
+    ),
+    Mutant("a fenced driver asks to be started again", ("advice",), _retriable(errors.FencedError, True), ("pause",)),
+    Mutant(
+        "a loss that the next start writes again is called final",
+        ("advice",),
+        _retriable(errors.TransactionLostError, False),
+        ("one",),
+    ),
+    Mutant(
+        "a disk that did not answer is called final",
+        ("refusals",),
+        _retriable(errors.CheckpointStoreError, False),
+        ("lost",),
+    ),
+    Mutant(
+        "txn abort takes what the newest start may still decide",
+        ("6", "2"),
+        _running_aborted_without_a_claim,
+        ("pause",),
+        OPERATOR,
+    ),
+    Mutant("txn abort takes what is decided", ("2",), _decided_taken_for_lingering, ("pause", "die"), OPERATOR),
+    Mutant("txn abort --claim lists before its start", ("2",), _listed_before_the_claim, ("pause",), OPERATOR),
+    Mutant(
+        "a choice is recorded without a start of its own",
+        ("refusals",),
+        _choice_without_a_start,
+        ("pause", "die", "one"),
+        OPERATOR | {"remembers": 1},
+    ),
+    Mutant(
+        "an older copy of the checkpoint is gone on with",
+        ("3",),
+        lambda: [mock.patch.object(launch, "refuse_rewound", return_value=None)],
+        ("pause", "die"),
+        OPERATOR,
+    ),
+    Mutant(
+        "a claim does not go on above the newest start",
+        ("3", "5"),
+        lambda: [mock.patch.object(launch, "_claimed_incarnation", return_value=0)],
+        ("pause", "die"),
+        OPERATOR,
+    ),
+    Mutant(
+        "what stands at Spark's positions is not compared",
+        ("nothing lost", "3", "4"),
+        lambda: [mock.patch.object(coordinator_module, "what_moved", return_value=None)],
+        ("die",),
+        EDITED,
+    ),
+    Mutant(
+        "what stands at Spark's positions is purged",
+        ("nothing lost", "3", "4"),
+        _layouts_forgotten,
+        ("die",),
+        EDITED | {"retain": 1},
+    ),
+    Mutant("topics are told by their bare names", ("refusals",), _topics_by_bare_name, ("die",), EDITED),
+    Mutant(
+        "the sources are looked at before what is decided is finished",
+        ("decided rows",),
+        _sources_before_the_decided,
+        ("die",),
+        EDITED | {"keeps": 6},
+    ),
+    Mutant(
+        "a lost epoch's source is looked at from the epoch's end",
+        ("advice", "ends"),
+        _lost_epoch_from_its_end,
+        ("die", "one"),
+        EDITED | {"keeps": 6, "operator": True},
+    ),
+    Mutant("a failed run does not look whether it is replaced", ("advice",), _failed_run_does_not_look, ("pause",)),
+    Mutant(
+        "an epoch that cannot follow is refused without a look for a newer start",
+        ("refusals",),
+        lambda: [_steps(State.READY, EPOCH_UNEXPECTED=State.STOPPED)],
+        ("pause",),
+    ),
+    Mutant(
+        "an undone epoch that Spark has recorded since is taken for undone",
+        ("refusals",),
+        _recorded_since_ignored,
+        ("pause",),
+    ),
+    Mutant("the plan of a decided epoch is taken back", ("refusals", "3"), _decided_plan_taken_back, ("die",)),
+    Mutant(
+        "a plan behind an undone epoch is left there",
+        ("refusals",),
+        _plan_behind_left,
+        ("power",),
+    ),
+    Mutant(
+        "an epoch that outlived its transactions is not cut smaller",
+        ("ends",),
+        lambda: [_steps(State.ABORTING, ABORTED_TOO_LONG=State.FAILED)],
+        ("die",),
+        {"slow": 25.0},
+    ),
+    Mutant(
+        "accepted state is found by its task's number",
+        ("3", "4", "nothing lost"),
+        _accepted_by_number,
+        ("die", "one"),
+        {"operator": True, "accepts": True, "deterministic": False, "renumbers": True, "sound": 0, "edits": False},
     ),
 )
 assert kafka_committer.transactions is transactions  # the committer must see the patched functions

@@ -7,42 +7,70 @@ Must not know: which faults there are, or what must hold. What is modelled here 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
-from collections.abc import Callable, Iterator
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
+from onceflow.checkpoint import identity as identity_module
 from onceflow.checkpoint import journal as journal_module
 from onceflow.checkpoint.identity import JobIdentity
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.spark_checkpoint import SparkCheckpoint
-from onceflow.errors import EpochFailedError, FencedError, OnceflowError, PreCommitError
+from onceflow.errors import (
+    EpochFailedError,
+    FencedError,
+    KafkaUnavailableError,
+    OnceflowError,
+    PreCommitError,
+    WriterFencedError,
+)
 from onceflow.kafka import oracle
 from onceflow.kafka.client import KafkaClient
+from onceflow.kafka.client import Topic as KafkaTopic
 from onceflow.operator import aborting, inventory, resolution
 from onceflow.runtime import driver as driver_module
+from onceflow.runtime import launch
 from onceflow.runtime.driver import Driver
 from onceflow.runtime.failures import from_spark
-from onceflow.runtime.launch import _claimed_incarnation, refuse_rewound
-from onceflow.runtime.source_check import _require_same
+from onceflow.runtime.plan import Leaf
+from onceflow.runtime.source_check import Sources
 from onceflow.sink import kafka_committer as committer_module
+from onceflow.sink.contract import Guarantee, Sink
 from onceflow.sink.kafka_committer import KafkaCommitter
+from onceflow.source import offsets as offsets_module
+from onceflow.source.offsets import Bounds, Partition
+from onceflow.twophase import layout as layout_module
 from onceflow.twophase.committable import Committable, Participant
 from onceflow.twophase.coordinator import Coordinator, Mode
-from onceflow.twophase.messages import Action, Checked, RunFailed, RunPlan, Started
-from onceflow.twophase.records import Decide, History, Replay
+from onceflow.twophase.messages import Action, Checked, RunPlan, Started
+from onceflow.twophase.records import Planned, Resolve
 from onceflow.twophase.state import Input, State
 from onceflow.twophase.transactional_id import name_transaction
 from tests.simulation.checks import JOB, PREFIX, TIMEOUT_S, Row, Watch
-from tests.simulation.edits import Job, from_text, in_positions, to_text
-from tests.simulation.fake_broker import CONCURRENT, FENCED, FakeBroker, FakeClient, fetch
+from tests.simulation.edits import Job, Output, Place, from_text, in_positions, to_text
+from tests.simulation.fake_broker import (
+    CONCURRENT,
+    FENCED,
+    INVALID_EPOCH,
+    INVALID_MAPPING,
+    INVALID_STATE,
+    FakeBroker,
+    FakeClient,
+    fetch,
+)
 from tests.simulation.fake_files import FakeStore, Files
 from tests.simulation.judge import Judge
 from tests.simulation.sim_operator import act
 from tests.simulation.world import ASK, CHANGE, LOOK, SEND, Actor, Chooser, Events, Killed, World
+
+_FENCED = frozenset({FENCED, INVALID_EPOCH, INVALID_MAPPING, INVALID_STATE})
 
 
 class SparkError(Exception):
@@ -60,7 +88,11 @@ def as_the_job_says(error: Exception) -> OnceflowError:
 
 
 class TaskFailed(Exception):  # noqa: N818 - what Spark calls it
-    """An attempt at a task failed."""
+    """An attempt at a task failed; ``fenced``: its transaction was ended under its hands."""
+
+    def __init__(self, what: str, *, fenced: bool = False) -> None:
+        super().__init__(what)
+        self.fenced = fenced
 
 
 @dataclass
@@ -76,14 +108,15 @@ class Plan:
         renumbers: Every start of the job numbers the tasks in another way.
         retain: Epochs kept in the journal.
         flaky: One in so many requests of a writer ends with its attempt given up.
-        remembers: At one in so many moments a record or an id is gone.
-        sound: At one in so many moments the disk spoils a record of the journal.
+        remembers: At one in so many moments a record or an id is gone; 0: never.
+        sound: At one in so many moments the disk spoils a record of the journal; 0: never.
         max_epoch: Producer epochs before a producer id rotates.
         most_starts: Drivers that are started before the faults end.
         operator: A person is at work, too.
         accepts: That person takes other state for that of the decided rows.
         moves: Another run of a plan that is not deterministic moves rows between its tasks.
         edits: The job is edited between its starts, and its source topics are deleted and made again.
+        keeps: At one in so many moments a source of an edited job changes.
         slow: Seconds between two records of a task; tasks run beside each other.
     """
 
@@ -104,11 +137,8 @@ class Plan:
     accepts: bool = False
     moves: bool = True
     edits: bool = False
+    keeps: int = 60
     slow: float = 0.0
-
-    @property
-    def records(self) -> int:
-        return 4 * self.epochs
 
 
 class Copy:
@@ -122,11 +152,6 @@ class Copy:
     def __init__(self, step: int, *folders: dict[str, bytes]) -> None:
         self.step = step
         self.folders = folders
-
-
-def wanted(records: range) -> list[int]:
-    """Source records that pass the plan's filter: some epochs have no output at all."""
-    return [r for r in records if r not in (8, 9, 10)]
 
 
 class Scene:
@@ -143,16 +168,22 @@ class Scene:
         self.watch = Watch(self.world)
         self.watch.began = {}
         self.broker = FakeBroker(lambda: self.world.now, self.watch, v5=plan.v5, max_epoch=plan.max_epoch)
-        self.journal, self.offsets, self.commits = Files(), Files(), Files()
+        written = itertools.count()
+        self.journal, self.offsets, self.commits = Files(written), Files(written), Files(written)
+        self.initial, self.ours = Files(written), Files(written)
+        identity = JobIdentity(JOB, "checkpoint", FakeClient.cluster_id, PREFIX)
+        self.ours.content[identity_module.FILE] = identity_module._dumps(identity)
+        self.drivers: dict[str, SimDriver] = {}  # the newest of each process
         self.zombies: list[Iterator[Any]] = []
         self.runs = 0
         self.started = 0
         self.errors: list[OnceflowError] = []
         self.acts = 0
-        self.job = Job(chooser.draw) if plan.edits else None
+        self.job = Job.of_two_outputs(chooser.draw) if plan.edits else Job.of_one_output(plan.sinks, 4 * plan.epochs)
         self.copy: Copy | None = None
         self.newest: Copy | None = None
         self.claims = False
+        self.claiming: set[str] = set()  # processes that were started with --claim
         self.marks: dict[str, str] = {}
         self.judge = Judge(self)
         self.world.on_wait = self._time_passes
@@ -174,13 +205,15 @@ class Scene:
 
     def _power_cut(self) -> None:
         self.zombies.clear()
-        for folder, files in (("journal", self.journal), ("offsets", self.offsets), ("commits", self.commits)):
-            for name in files.unsynced:
-                if self.world.chooser.draw("lost to the power cut", [True, False]):
-                    self.world.say(f"    the power cut takes {name}")
-                    self.world.marks.add("the power cut took a file")
-                    self.watch.taken.add(folder)
-                    files.lose(name)
+        folders = {"journal": self.journal, "offsets": self.offsets, "commits": self.commits}
+        unsynced = [(order, folder, name) for folder in folders for order, name in folders[folder].unsynced]
+        for _, folder, name in sorted(unsynced, reverse=True):  # a disk writes in order, but for what somebody syncs
+            if not self.world.chooser.draw("lost to the power cut", [True, True, False]):
+                break
+            self.world.say(f"    the power cut takes {folder}/{name}")
+            self.world.marks.add("the power cut took a file")
+            folders[folder].lose(name)
+        for files in folders.values():
             files.settle()
         self._read_books()
 
@@ -240,18 +273,16 @@ class Scene:
         return actor
 
     def _run(self, actor: Actor) -> None:
-        driver = None
         try:
-            driver = SimDriver(self, actor)
-            driver.start()
-            (EditedQuery if self.job else Query)(self, driver).run()
+            Process(self, actor).run()
         except (OnceflowError, SparkError) as error:
-            if isinstance(error, SparkError) and driver is not None:
-                driver.failed_at = self.world.steps
+            driver = self.drivers.get(actor.name)
             self._ended(actor, driver, as_the_job_says(error))
             raise
         except Exception as error:
             bug = f"{actor.name} ends with {error!r}"
+            if self.world.trace is not None:
+                self.world.say(traceback.format_exc())
             self.world.check(False, "ends", lambda: bug)
 
     def start_operator(self, what: str) -> Actor:
@@ -277,7 +308,10 @@ class Scene:
 
     def take_copy(self) -> Copy:
         """The whole checkpoint, at one moment."""
-        return Copy(self.world.steps, *(files.copy() for files in (self.journal, self.offsets, self.commits)))
+        return Copy(self.world.steps, *(files.copy() for files in self._checkpoint_folders()))
+
+    def _checkpoint_folders(self) -> tuple[Files, ...]:
+        return self.journal, self.offsets, self.commits, self.initial
 
     def put_back(self, copy: Copy) -> None:
         """A person ends all drivers and puts a copy in the checkpoint's place."""
@@ -286,7 +320,7 @@ class Scene:
         self.world.bury()
         self.world.land_all()
         self.world.say(f"    the copy of step {copy.step} is put back")
-        for files, content in zip((self.journal, self.offsets, self.commits), copy.folders, strict=True):
+        for files, content in zip(self._checkpoint_folders(), copy.folders, strict=True):
             files.put_back(content)
         self._read_books()
         self.judge.somebody_came()
@@ -322,27 +356,29 @@ class Scene:
                 (int(n[:-5]), journal_module.decode(d, int(n[:-5]))) for n, d in sorted(self.journal.content.items())
             ]
         except ValueError:
+            self.watch.rotten = True
             return
         self.watch.rotten = False
         self.watch.read_again((place, entry.record) for place, entry in left)
+        self.job.planned = ()
+        for _, entry in left:
+            if isinstance(entry.record, Planned):
+                self.job.laid(entry.record.layout)
 
     # -- what a process is given ------------------------------------------------------------------------------------
 
     def client(self, actor: Actor) -> FakeClient:
         """A process's connection to the cluster."""
-        return FakeClient(self.broker, self.network, actor.name, lambda: self.world.sleep(0.1))
+        return SimClient(self, self.broker, self.network, actor.name, lambda: self.world.sleep(0.1))
 
     def committers(self, client: FakeClient) -> dict[str, SimCommitter]:
         """The job's, over a connection."""
-        return {
-            sink: SimCommitter(client, sink, f"out-{sink}", PREFIX, JOB, int(TIMEOUT_S * 1000), self.marks)
-            for sink in self.sinks
-        }
+        return {sink: SimSink(self, client, sink).committer(PREFIX, JOB) for sink in self.sinks}
 
     @property
     def sinks(self) -> tuple[str, ...]:
         """The sinks of the job as it is now."""
-        return self.plan.sinks if self.job is None else self.job.sinks
+        return self.job.sinks
 
     def checkpoint(self) -> SimCheckpoint:
         """Spark's side of the checkpoint, for one process."""
@@ -380,17 +416,24 @@ class Scene:
         entry = journal_module.decode(data, place)
         self.world.say(f"    journal {place}: {entry.record}")
         self.watch.appended(place, entry.record)
-        if self.job is not None and isinstance(entry.record, Decide | Replay):
-            self.job.planned = self.job.outputs
+        if isinstance(entry.record, Planned):
+            self.job.laid(entry.record.layout)
+        if isinstance(entry.record, Resolve):
+            self.judge.somebody_came()
 
     # -- the source and the plan --------------------------------------------------------------------------------------
 
     def rows(
         self, epoch: int, sinks: tuple[str, ...], read: Reading, salt: int, incarnation: int
-    ) -> dict[Participant, list[Row]]:
-        """What one run of the plan gives for each sink and shard; other runs than those of salt 0 give other rows."""
+    ) -> tuple[dict[Participant, list[Row]], dict[Participant, str]]:
+        """What one run of the plan gives for each sink and shard, and what was read for it.
+
+        Other runs than those of salt 0 give other rows.
+        """
         turn = salt * self.plan.moves + incarnation * self.plan.renumbers
+        told = self.plan.deterministic or not self.plan.moves  # else rows move between tasks, and no task has an origin
         out: dict[Participant, list[Row]] = {}
+        origins: dict[Participant, str] = {}
         for sink in sinks:
             records = read(sink)
             for n in range(self.plan.shards):
@@ -398,7 +441,8 @@ class Scene:
                 # also move rows between shards.
                 mine = [r for r in records if (turn if r in (6, 7) else r // 2 + turn) % self.plan.shards == n]
                 out[Participant((sink, n))] = [Row(record, epoch, sink, n, salt) for record in mine]
-        return out
+                origins[Participant((sink, n))] = f"part {(n - turn) % self.plan.shards}" if told else ""
+        return out, origins
 
 
 class WatchedCoordinator(Coordinator):
@@ -430,7 +474,7 @@ class _Now:
 
 
 class SimCommitter(KafkaCommitter):
-    """The real one; its mark is always written, and at once.
+    """The real one; its mark is always written, and at once; no right is missing.
 
     Args:
         marks: The marks outside of the checkpoint, by group.
@@ -440,6 +484,9 @@ class SimCommitter(KafkaCommitter):
         *args, self._marks = args
         super().__init__(*args)
 
+    def preflight(self) -> None:
+        """All is allowed."""
+
     def read_mark(self) -> str | None:
         return self._marks.get(self._mark_group())
 
@@ -447,17 +494,202 @@ class SimCommitter(KafkaCommitter):
         self._marks[self._mark_group()] = mark
 
 
+class SimSink(Sink):
+    """A sink as a start needs it.
+
+    Args:
+        scene: The world.
+        client: The process's connection.
+        name: The sink's name.
+    """
+
+    guarantee = Guarantee.EXACTLY_ONCE
+
+    def __init__(self, scene: Scene, client: FakeClient, name: str) -> None:
+        self.name = name
+        self._scene = scene
+        self._client = client
+
+    def expires_after_s(self) -> float:
+        return TIMEOUT_S
+
+    def connect(self) -> str:
+        return self._client.cluster_id
+
+    def committer(self, prefix: str, job_id: str) -> SimCommitter:
+        timeout_ms = int(TIMEOUT_S * 1000)
+        return SimCommitter(self._client, self.name, f"out-{self.name}", prefix, job_id, timeout_ms, self._scene.marks)
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+    def columns(self, names: Any) -> Any:
+        raise NotImplementedError
+
+    def writer_factory(self) -> Any:
+        return None
+
+    def describe(self) -> str:
+        return self.name
+
+
+class SourceClient:
+    """Where a source asks its cluster; stands in the place of a KafkaClient and of its admin client.
+
+    Args:
+        scene: The world.
+        cluster: The cluster's id.
+    """
+
+    def __init__(self, scene: Scene, cluster: str) -> None:
+        self._scene = scene
+        self.cluster_id = cluster
+        self.admin = self
+
+    def topics(self, names: Any) -> dict[str, KafkaTopic]:
+        return self._ask(
+            "topics",
+            lambda: {
+                n: KafkaTopic(n, t.id, dict.fromkeys(range(t.partitions), 0))
+                for n in names
+                if (t := self._topic(n)) is not None
+            },
+        )
+
+    def bounds(self, wanted: Any) -> dict[Partition, Bounds]:
+        return self._ask(
+            "bounds",
+            lambda: {p: Bounds(t.earliest, t.size) for p in wanted if (t := self._topic(p.topic)) is not None},
+        )
+
+    def _topic(self, name: str) -> Any:
+        return self._scene.job.topics.get(Place(self.cluster_id, name))
+
+    def _ask(self, what: str, effect: Callable[[], Any]) -> Any:
+        answer = self._scene.world.request(f"{what} of {self.cluster_id}", effect, ASK)
+        if answer is None:
+            raise KafkaUnavailableError(f"no answer for {what} of {self.cluster_id}")
+        return answer
+
+
+def bounds(admin: SourceClient, wanted: Any, **_: Any) -> dict[Partition, Bounds]:
+    """Stands in the place of ``offsets.bounds``."""
+    return admin.bounds(list(wanted))
+
+
+class SimClient(FakeClient):
+    """A connection to the cluster of the sinks, on which sources are, too."""
+
+    def __init__(self, scene: Scene, *args: Any) -> None:
+        super().__init__(*args)
+        self._scene = scene
+        self.admin = SourceClient(scene, self.cluster_id)
+
+    def topics(self, names: Any) -> dict[str, KafkaTopic]:
+        found = super().topics(names)
+        for name in found:
+            topic = self._scene.job.topics.get(Place(self.cluster_id, name))
+            if topic is not None:
+                found[name] = KafkaTopic(name, topic.id, dict.fromkeys(range(topic.partitions), 0))
+        return found
+
+
+class SimSources(Sources):
+    """The real one, of the job as it is now."""
+
+    def __init__(self, scene: Scene) -> None:
+        outputs = in_positions(scene.job.outputs)
+        leaves = [Leaf(o.sinks, "kafka", {"subscribe": o.reads.topic}, o.path) for o in outputs]
+        states = [layout_module.State(o.sinks, "counts", f"{o.reads.topic} {o.path}") for o in outputs]
+        super().__init__(leaves, states if scene.plan.stateful else [])
+        self._scene = scene
+        self._sources = tuple(self._source(o) for o in outputs)
+
+    @staticmethod
+    def _source(output: Output) -> Any:
+        topic = output.reads.topic
+        return SimpleNamespace(cluster=output.reads.cluster, topics=(topic,), reads=lambda name: name == topic)
+
+    def _client(self, cluster: Any) -> Any:
+        return SourceClient(self._scene, cluster)
+
+
 class SimCheckpoint(SparkCheckpoint):
     """The real one over fake folders."""
 
     def __init__(self, scene: Scene) -> None:
-        self.folder = SimpleNamespace()  # type: ignore[assignment]
+        self.scene = scene
+        self.folder = Path("checkpoint")
         self._offsets = scene.store("offsets", scene.offsets)
         self._commits = scene.store("commits", scene.commits)
-        self._stateful = scene.plan.stateful
+        self._initial = scene.store("sources", scene.initial)
 
     def is_stateful(self) -> bool:
-        return self._stateful
+        return self.scene.plan.stateful
+
+    def initial_offsets(self, source: int) -> str:
+        try:
+            return self._initial.read(str(source)).decode()
+        except FileNotFoundError:
+            return ""
+
+    def set_start(self, epoch: int, before: str) -> None:
+        if epoch > 0:
+            super().set_start(epoch, before)
+            return
+        for number, line in enumerate(before.splitlines()[2:]):
+            self._initial.replace(str(number), line.encode())
+
+
+class Process:
+    """One start of the job: what ``Job.run`` and ``launch`` do, in their order. Stands in the place of a ``Plan``.
+
+    Args:
+        scene: The world.
+        actor: The process.
+    """
+
+    prefix = PREFIX
+
+    def __init__(self, scene: Scene, actor: Actor) -> None:
+        self._scene = scene
+        self._actor = actor
+        self.takeover = "claim" if scene.claims else None
+        if scene.claims:
+            scene.claiming.add(actor.name)
+
+    def place(self) -> launch._Place:
+        """The checkpoint; stands in the place of ``_Place.of``."""
+        scene = self._scene
+        records = scene.store("journal", scene.journal, scene.created, self._got_no_answer)
+        journal = Journal(records, retain=scene.plan.retain)
+        return launch._Place("checkpoint", scene.checkpoint(), scene.store("onceflow", scene.ours), records, journal)
+
+    def _got_no_answer(self) -> None:
+        """From here on it cannot be held to know what is in the journal."""
+        driver = self._scene.drivers.get(self._actor.name)
+        if driver is not None:
+            driver.blind_at = self._scene.world.steps
+
+    def take_over(self) -> tuple[SimDriver, list[SimSink], SimSources]:
+        """What comes before the sources and the plan are settled."""
+        client = self._scene.client(self._actor)
+        sinks = [SimSink(self._scene, client, name) for name in self._scene.sinks]
+        sources = SimSources(self._scene)
+        launch.finish_decided(sinks, self)  # type: ignore[arg-type]
+        self.limit = launch.epoch_limit(self, sinks)  # type: ignore[arg-type]
+        place = self.place()
+        launch._foresee(place, sources)
+        driver = launch._driver(place, sinks, {client.cluster_id}, self)  # type: ignore[arg-type]
+        driver.take_over()
+        return driver, sinks, sources  # type: ignore[return-value]
+
+    def run(self) -> None:
+        """To the end of the sources."""
+        outputs = in_positions(self._scene.job.outputs)
+        driver, sinks, sources = self.take_over()
+        driver.settle(sinks, sources, keys_repeat=True)
+        Query(self._scene, driver, outputs, self.limit.most).run()
 
 
 class SimDriver(Driver):
@@ -465,34 +697,32 @@ class SimDriver(Driver):
 
     ignores_delivery_errors = False  # a mutant sets it
 
-    def __init__(self, scene: Scene, actor: Actor) -> None:
-        self.scene = scene
-        self.actor = actor
-        committers = scene.committers(scene.client(actor))
-        self.sinks = scene.sinks
-        sinks = [SimpleNamespace(name=sink, writer_factory=lambda: None) for sink in self.sinks]
-        identity = JobIdentity(JOB, "checkpoint", FakeClient.cluster_id, PREFIX)
-        records = scene.store("journal", scene.journal, scene.created, self._got_no_answer)
-        journal = Journal(records, retain=scene.plan.retain)
-        checkpoint = scene.checkpoint()
-        above = 0
-        if scene.claims:
-            above = _claimed_incarnation(committers.values())
-        elif scene.plan.operator:
-            refuse_rewound(committers.values(), Journal(records), checkpoint, "checkpoint")
-        topics = check_plan(scene.job, Journal(records).history()[0]) if scene.job else ()
-        super().__init__(identity, journal, checkpoint, sinks, committers, "checkpoint", topics, above)  # type: ignore[arg-type]
+    def __init__(
+        self,
+        identity: JobIdentity,
+        journal: Journal,
+        checkpoint: SimCheckpoint,
+        committers: Mapping[str, SimCommitter],
+        uri: str,
+        above: int = 0,
+    ) -> None:
+        super().__init__(identity, journal, checkpoint, committers, uri, above)
+        self.scene = scene = checkpoint.scene
+        assert scene.world.current is not None
+        self.actor = scene.world.current
+        self.sinks = tuple(committers)
         self._coordinator = WatchedCoordinator(committers)
         self._coordinator.world = scene.world
-        self._threads = _Now()  # type: ignore[assignment]
+        self._threads = self._marks = _Now()  # type: ignore[assignment]
         self._give_up = Events(scene.world)  # type: ignore[assignment]
         self.state: int | None = None
         self.ran_from = 0.0
         self.failed_at = self.blind_at = -1
+        scene.drivers[self.actor.name] = self
 
-    def _got_no_answer(self) -> None:
-        """From here on it cannot be held to know what is in the journal."""
-        self.blind_at = self.scene.world.steps
+    def got_no_evidence(self) -> bool:
+        """Whether brokers did not answer when it last asked for outcomes."""
+        return any(evidence.passing for evidence in self._evidence.values())
 
     def _perform(self, action: Action) -> Any:
         scene, memory = self.scene, self._coordinator.memory
@@ -500,18 +730,19 @@ class SimDriver(Driver):
             scene.watch.incarnations[self.actor.name] = self.incarnation
         finishing = self._coordinator.state is State.FINISHING or memory.mode is Mode.ROLL_FORWARD
         (scene.watch.rolling.add if finishing else scene.watch.rolling.discard)(self.actor.name)
-        try:
-            event = super()._perform(action)
-        except Exception:
-            self.failed_at = scene.world.steps
-            raise
+        began = scene.world.steps
+        event = super()._perform(action)
         if isinstance(event, Started):
             scene.watch.incarnations[self.actor.name] = event.history.incarnation
-            if scene.claims:
+            if self.actor.name in scene.claiming:
                 scene.claimed()
-        if isinstance(event, RunFailed) or (isinstance(event, Checked) and event.problem is not None):
-            self.failed_at = scene.world.steps
+        if isinstance(event, Checked) and event.problem is not None and self._cause is None:
+            self.failed_at = began  # it has looked at the journal since, and may have slept then
         return event
+
+    def _failed_run(self, epoch: int, error: Exception) -> Any:
+        self.failed_at = self.scene.world.steps
+        return super()._failed_run(epoch, error)
 
     def __call__(self, batch: Any, epoch: int) -> None:
         self.state = None
@@ -527,7 +758,7 @@ class SimDriver(Driver):
         if self.state is None:
             self.state = salt  # the first run of a call builds the state
         read: Any = self._plan
-        rows = scene.rows(action.epoch, self.sinks, read, salt, self.incarnation)
+        rows, origins = scene.rows(action.epoch, self.sinks, read, salt, self.incarnation)
         done: dict[Participant, Committable] = {}
         tasks = {p: self._task(p, action, 0, rows[p], p in action.silent or not action.write) for p in rows}
         attempts = dict.fromkeys(tasks, 0)
@@ -547,12 +778,14 @@ class SimDriver(Driver):
                 except TaskFailed as error:
                     attempts[who] += 1
                     if attempts[who] > 2:
-                        raise PreCommitError(f"transaction of {who} could not be pre-committed: {error}") from error
+                        kind = WriterFencedError if error.fenced else PreCommitError
+                        raise kind(f"transaction of {who} could not be pre-committed: {error}") from error
                     tasks[who] = self._task(who, action, attempts[who], rows[who], who in action.silent)
         except BaseException as error:
             if not isinstance(error, Killed) or scene.world.chooser.draw("workers survive", [True, False]):
                 scene.zombies += tasks.values()
             raise
+        done = {p: replace(c, origin=origins[p]) for p, c in done.items()}
         if not action.write:
             return list(done.values())
         sealed: list[Committable] = []
@@ -585,7 +818,7 @@ class SimDriver(Driver):
                 if self.ignores_delivery_errors:
                     continue
                 fatal = f"KafkaError{{FATAL,code=_FENCED,val=-144,str={code}}}" if code == FENCED else code
-                raise TaskFailed(f"write {name}: {fatal}")
+                raise TaskFailed(f"write {name}: {fatal}", fenced=code in _FENCED)
             partitions.add(partition)
             witness = {"topic": partition[0], "partition": partition[1], "offset": offset}
         return Committable(
@@ -629,61 +862,106 @@ Reading = Callable[[str], list[int]]
 class Query:
     """Spark's query: plans an epoch, calls ``foreachBatch``, records it, and plans the next.
 
+    Positions are found by their line's number alone.
+
     Args:
         scene: Where it runs.
         driver: What it calls.
+        outputs: What the plan gives, in the order of its positions.
+        most: How many records each source may read for an epoch, or None.
     """
 
-    def __init__(self, scene: Scene, driver: SimDriver) -> None:
+    def __init__(self, scene: Scene, driver: SimDriver, outputs: Sequence[Output], most: int | None) -> None:
         self.scene = scene
         self.driver = driver
-        self.records = range(0)
+        self.job = scene.job
+        self.outputs = outputs
+        self.most = most
+        self.begins = self.ends = [0] * len(outputs)
 
     def run(self) -> None:
-        """Until the source is read to its end."""
+        """Until the sources are read to their ends."""
         epoch = self._first()
         while epoch is not None:
             self.driver(self.read, epoch)
             self._record(epoch)
             epoch = self._next(epoch + 1)
 
-    def read(self, _sink: str) -> list[int]:
+    def read(self, sink: str) -> list[int]:
         """What the present epoch's plan gives for a sink."""
-        return wanted(self.records)
+        found: list[int] = []
+        for output, first, last in zip(self.outputs, self.begins, self.ends, strict=True):
+            if sink in output.sinks:
+                records = self.job.read(output, first, last)
+                if records is None:
+                    where = f"[{first}, {last}) for topic partition {output.reads.topic}-0"
+                    raise SparkError(f"Could not read records in offset {where}")
+                found += records
+        return found
 
     def _first(self) -> int | None:
         offsets, commits = self.scene.offsets.numbers(), self.scene.commits.numbers()
         if not offsets:
+            self.ends = self._initial()
             return self._next(0)
         newest = offsets[-1]
-        self._go_on(newest)
+        self.ends = self._positions(newest)
+        self.begins = self._positions(newest - 1) if newest > 0 else self._initial()
         return self._next(newest + 1) if commits and commits[-1] == newest else newest
 
-    def _go_on(self, epoch: int) -> None:
-        """The epoch that was planned last."""
-        self.records = range(*map(int, self.scene.offsets.content[str(epoch)].decode().split("-")))
+    def _initial(self) -> list[int]:
+        """Where the sources begin: Spark keeps it from the first time on."""
+        content = self.scene.initial.content
+        for number, output in enumerate(self.outputs):
+            if str(number) not in content:
+                earliest = self.job.topics[output.reads].earliest
+                content[str(number)] = to_text([output], [earliest]).splitlines()[-1].encode()
+        return self._checked("\n".join(["v1", "{}", *(content[str(n)].decode() for n in range(len(self.outputs)))]))
+
+    def _positions(self, epoch: int) -> list[int]:
+        text = self.scene.offsets.content.get(str(epoch))
+        if text is None:
+            raise SparkError(f"[MISSING_METADATA_FILE] batch {epoch} doesn't exist")
+        return self._checked(text.decode())
+
+    def _checked(self, text: str) -> list[int]:
+        lines = list(from_text(text))
+        if len(lines) != len(self.outputs):
+            raise SparkError(
+                f"There are [{len(lines)}] sources in the checkpoint offsets and now there are "
+                f"[{len(self.outputs)}] sources requested by the query. Cannot continue."
+            )
+        for (topic, _), output in zip(lines, self.outputs, strict=True):
+            if topic not in ("", output.reads.topic):
+                raise SparkError(f"Partitions Set({topic}-0) have been deleted")
+        return [at for _, at in lines]
+
+    def _latest(self) -> list[int]:
+        return [self.job.topics[output.reads].size for output in self.outputs]
 
     def _next(self, epoch: int) -> int | None:
-        """Plan an epoch; None when the source is read to its end."""
-        if self._is_at_the_end():
+        """Plan an epoch; None when the sources are read to their ends."""
+        if self._latest() == self.ends:
             return None
         self.scene.world.point(f"plan {epoch}")
         text = self._plan()
         if str(epoch) in self.scene.offsets.content:
             raise SparkError.two_queries(f"offsets/{epoch}")
         self.scene.offsets.put(str(epoch), text.encode())
-        self.scene.world.say(f"    offsets/{epoch} = {text!r}")
+        self.scene.world.say(f"    offsets/{epoch} = {text.splitlines()[2:]!r}")
         self.scene.world.point(f"offsets/{epoch} is written")
         return epoch
 
-    def _is_at_the_end(self) -> bool:
-        return self.records.stop >= self.scene.plan.records
-
     def _plan(self) -> str:
-        first = self.records.stop
-        size = self.scene.world.chooser.draw("size", [4, 4, 2, 3])
-        self.records = range(first, min(first + size, self.scene.plan.records))
-        return f"{self.records.start}-{self.records.stop}"
+        for output, at, latest in zip(self.outputs, self.ends, self._latest(), strict=True):
+            if latest < at:
+                raise SparkError(f"Partition {output.reads.topic}-0 offset was changed from {at} to {latest}")
+        self.begins, ends = self.ends, []
+        for output, at, latest in zip(self.outputs, self.ends, self._latest(), strict=True):
+            size = output.limit or self.scene.world.chooser.draw("size", [4, 4, 2, 3])
+            ends.append(min(at + (size if self.most is None else min(size, self.most)), latest))
+        self.ends = ends
+        return to_text(self.outputs, self.ends)
 
     def _record(self, epoch: int) -> None:
         scene = self.scene
@@ -692,76 +970,20 @@ class Query:
             raise SparkError.two_queries(f"commits/{epoch}")
         scene.commits.put(str(epoch), b"v1")
         scene.world.say(f"    commits/{epoch}")
-        for sink in self.driver.sinks:
-            try:
-                records = self.read(sink)
-            except SparkError:  # the topic is gone; what was decided is looked at when the job ends
-                continue
-            scene.watch.recorded(epoch, sink, records, self.driver.state if scene.plan.stateful else None)
+        scene.watch.finished(epoch)
+        if not self.job.gone:
+            for sink in scene.watch.sinks_of(epoch) or self.driver.sinks:
+                records = [r for r in self.read(sink) if self.job.keeps(r)]
+                scene.watch.recorded(epoch, sink, records, self.driver.state if scene.plan.stateful else None)
         scene.world.point(f"commits/{epoch} is written")
 
 
-class EditedQuery(Query):
-    """The query of a job whose outputs have sources of their own: positions are found by their line's number."""
-
-    def __init__(self, scene: Scene, driver: SimDriver) -> None:
-        super().__init__(scene, driver)
-        assert scene.job is not None
-        self.job = scene.job
-        self.outputs = in_positions(self.job.outputs)
-        self.begins = self.ends = [0] * len(self.outputs)
-
-    def read(self, sink: str) -> list[int]:
-        found: list[int] = []
-        for output, first, last in zip(self.outputs, self.begins, self.ends, strict=True):
-            if output.sink == sink:
-                records = self.job.read(output, first, last)
-                if records is None:
-                    where = f"[{first}, {last}) for topic partition {output.reads.topic}-0"
-                    raise SparkError(f"Could not read records in offset {where}")
-                found += records
-        return found
-
-    def _go_on(self, epoch: int) -> None:
-        self.ends = self._positions(epoch)
-        self.begins = self._positions(epoch - 1) if str(epoch - 1) in self.scene.offsets.content else self.begins
-
-    def _positions(self, epoch: int) -> list[int]:
-        lines = list(from_text(self.scene.offsets.content[str(epoch)].decode()))
-        if len(lines) != len(self.outputs):
-            raise SparkError(
-                f"There are [{len(lines)}] sources in the checkpoint offsets and now there are "
-                f"[{len(self.outputs)}] sources requested by the query. Cannot continue."
-            )
-        for (topic, _), output in zip(lines, self.outputs, strict=True):
-            if topic != output.reads.topic:
-                raise SparkError(f"Partitions Set({topic}-0) have been deleted")
-        return [at for _, at in lines]
-
-    def _latest(self) -> list[int]:
-        return [self.job.topics[output.reads].size for output in self.outputs]
-
-    def _is_at_the_end(self) -> bool:
-        return self._latest() == self.ends
-
-    def _plan(self) -> str:
-        for output, at, latest in zip(self.outputs, self.ends, self._latest(), strict=True):
-            if latest < at:
-                raise SparkError(f"Partition {output.reads.topic}-0 offset was changed from {at} to {latest}")
-        self.begins, latest = self.ends, self._latest()
-        self.ends = [min(at + o.limit, end) for o, at, end in zip(self.outputs, self.ends, latest, strict=True)]
-        self.job.planned = tuple(self.outputs)
-        return to_text(self.outputs, self.ends)
-
-
-def check_plan(job: Job, history: History) -> tuple[tuple[str, str], ...]:
-    """What the product compares at a start, before the driver's own: so far the topics' ids, by name, nothing else."""
-    found = {output.reads.topic: job.topics[output.reads].id for output in job.outputs}
-    _require_same(dict(history.topics), found)
-    return tuple(sorted(found.items()))
-
-
-_LOGGERS = ("onceflow.runtime.driver", "onceflow.runtime.launch", "onceflow.sink.kafka_committer")
+_LOGGERS = (
+    "onceflow.runtime.driver",
+    "onceflow.runtime.launch",
+    "onceflow.sink.kafka_committer",
+    "onceflow.runtime.source_check",
+)
 
 
 @contextlib.contextmanager
@@ -789,6 +1011,10 @@ def simulated() -> Iterator[None]:
 
     with (
         mock.patch.object(driver_module, "time", clock),
+        mock.patch.object(launch, "Driver", SimDriver),
+        mock.patch.object(launch._Place, "of", staticmethod(lambda process: process.place())),
+        mock.patch.object(offsets_module, "bounds", bounds),
+        mock.patch.object(resolution, "bounds", bounds),
         mock.patch.object(committer_module, "time", clock),
         mock.patch.object(aborting, "time", clock),
         mock.patch.object(resolution, "time", clock),

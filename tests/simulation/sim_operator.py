@@ -65,15 +65,17 @@ def act(scene: Scene, actor: Actor, what: str) -> None:
     match what.split():
         case ["abort", *claim]:
             abort(operator, None, claim=bool(claim))
+        case ["resolve", epoch, choice]:
+            _chosen(scene, operator, int(epoch), choice)  # type: ignore[arg-type]
         case ["resolve", *epoch]:
             _resolve(scene, operator, int(epoch[0]) if epoch else None)
-    scene.world.marks.add(f"operator: {what.rstrip(' 0123456789')}")
+    scene.world.marks.add(f"operator: {what.split(' ', maxsplit=1)[0]}{' --claim' * what.endswith('--claim')}")
 
 
 def command_in(error: OnceflowError) -> str | None:
     """The command of ``onceflow txn`` that a message names, or None."""
-    found = re.search(r"`onceflow txn (resolve) <job file> (\d+)`", error.action)
-    return None if found is None else " ".join(found.groups())
+    found = re.search(r"`onceflow txn (resolve) <job file> (\d+)(?: --choice ([a-z-]+) --why \.\.\.)?`", error.action)
+    return None if found is None else " ".join(filter(None, found.groups()))
 
 
 def _resolve(scene: Scene, operator: Operator, epoch: int | None) -> None:
@@ -83,9 +85,12 @@ def _resolve(scene: Scene, operator: Operator, epoch: int | None) -> None:
         raise ConfigurationError("nothing is undone")
     found = {part.evidence.outcome for part in undone.parts if part.choice is None}
     choices: list[Choice] = ["write-again", "count-as-written"]
-    if scene.plan.accepts and (Outcome.UNKNOWN not in found or scene.world.chooser.draw("accept", [False, True])):
+    if scene.plan.accepts and Outcome.UNKNOWN not in found:
         choices = ["accept-state"]
     choice = scene.world.chooser.draw("choice", choices)
-    resolve(operator, undone.epoch, choice, who="op", why="looked")
+    _chosen(scene, operator, undone.epoch, choice)
+
+
+def _chosen(scene: Scene, operator: Operator, epoch: int, choice: Choice) -> None:
+    resolve(operator, epoch, choice, who="op", why="looked")
     scene.world.marks.add(f"operator: {choice}")
-    scene.judge.somebody_came()

@@ -185,7 +185,6 @@ class World:
         self.healing = False
         self.down_until = 0.0
         self.down_for = ""
-        self.was_down = False
         self._scripted = scripted
         self._main = _thread.allocate_lock()
         self._main.acquire()
@@ -243,7 +242,6 @@ class World:
                 self.on_wait(fault == ONE)
                 return effect()
             case "down":
-                self.was_down = True
                 self.down_for = self.chooser.draw("down for", ["describe", "", "", "fetch", "commit"])
                 self.down_until = self.now + self.chooser.draw("down until", [64.0, 1.0, 20.0, 70.0, 300.0])
                 return None

@@ -135,7 +135,12 @@ class SparkCheckpoint:
         store.replace(name, data)
 
     def sync(self, epoch: int) -> None:
-        """Make ``offsets/<epoch>`` and ``commits/<epoch - 1>`` durable before the epoch is decided."""
+        """Make ``offsets/<epoch>``, and what Spark needs to begin the epoch again, durable before it is decided.
+
+        That is ``offsets/<epoch - 1>``, which an epoch without a decision left as Spark wrote it, and
+        ``commits/<epoch - 1>``.
+        """
+        self._offsets.sync(str(epoch - 1))
         self._offsets.sync(str(epoch))
         self._offsets.sync()
         self._commits.sync(str(epoch - 1))

@@ -52,6 +52,13 @@ class Part:
     choice: Choice | None
     origin: str = ""
 
+    @property
+    def outcome(self) -> Outcome:
+        """What is proven; where nothing is, what an operator has said in its place."""
+        if self.evidence.outcome is not Outcome.UNKNOWN or self.choice is None:
+            return self.evidence.outcome
+        return Outcome.ABORTED if self.choice == "write-again" else Outcome.COMMITTED
+
 
 @dataclass(frozen=True, slots=True)
 class LostInput:
@@ -125,7 +132,7 @@ def undone_epoch(operator: Operator, epoch: int | None = None) -> UndoneEpoch | 
     history, _ = operator.journal.history()
     undone = operator.undone(history)
     newest = operator.checkpoint.newest_commit()
-    if undone is None and newest is not None and epoch == newest + 1:
+    if undone is None and history.layout is not None and epoch == (-1 if newest is None else newest) + 1:
         return _undecided(operator, history, epoch)
     if epoch is not None and (undone is None or undone.epoch != epoch):
         raise ConfigurationError(
@@ -200,7 +207,7 @@ def meant(undone: UndoneEpoch, choice: Choice, of: Sequence[Participant] | None)
         ConfigurationError: The choice does not fit what is known.
     """
     if choice == "accept-state":
-        found = {part.evidence.outcome for part in undone.parts}
+        found = {part.outcome for part in undone.parts}
         if of is not None or not (undone.stateful or Outcome.ABORTED in found):
             raise ConfigurationError(
                 f"accept-state does not fit epoch {undone.epoch}",
@@ -286,8 +293,9 @@ def _known(operator: Operator, history: History, undone: DecidedEpoch) -> Undone
             )
         evidence |= committer.outcomes(of)
     stateful = operator.checkpoint.is_stateful()
-    lost = any(e.outcome is Outcome.ABORTED for e in evidence.values())
-    begin, end = _text(operator, undone.epoch - 1), undone.offsets
+    again = {p for p, e in evidence.items() if e.outcome is Outcome.UNKNOWN} & undone.rewritten
+    lost = bool(again) or any(e.outcome is Outcome.ABORTED for e in evidence.values())
+    begin, end = _begin(operator, history, undone.epoch), undone.offsets
     missing, unseen = _lost_inputs(operator, history, begin if lost or undone.replaying or stateful else end, end)
     return UndoneEpoch(
         undone.epoch,
@@ -304,10 +312,18 @@ def _known(operator: Operator, history: History, undone: DecidedEpoch) -> Undone
 
 
 def _undecided(operator: Operator, history: History, epoch: int) -> UndoneEpoch:
-    position, planned = _text(operator, epoch - 1), _text(operator, epoch)
+    position, planned = _begin(operator, history, epoch), _text(operator, epoch)
     missing, unseen = _lost_inputs(operator, history, position, planned or position)
     stateful = operator.checkpoint.is_stateful()
     return UndoneEpoch(epoch, False, history.incarnation, stateful, False, False, (), (), missing, unseen)
+
+
+def _begin(operator: Operator, history: History, epoch: int) -> str:
+    """Where an epoch begins, in the form of an offsets file; of the first one Spark keeps it in files of its own."""
+    if epoch > 0:
+        return _text(operator, epoch - 1)
+    sources = range(len(history.layout.sources)) if history.layout is not None else ()
+    return "\n".join(["v1", "{}", *(operator.checkpoint.initial_offsets(i) or "{}" for i in sources)])
 
 
 def _text(operator: Operator, epoch: int) -> str:

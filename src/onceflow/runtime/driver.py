@@ -323,7 +323,8 @@ class Driver:
     def _append_start(self, _: AppendStart) -> Event:
         history = self._journal.start(self._identity.job_id, self._above)
         log.info("incarnation %d of job %s on %s", history.incarnation, self._identity.job_id, self._uri)
-        self._write_marks(history.decided.epoch if history.decided else -1, history.incarnation)
+        if self._journal.is_newest():  # else an older mark would take the place of a newer start's
+            self._write_marks(history.decided.epoch if history.decided else -1, history.incarnation)
         crash.reach("S1", history.incarnation)
         if history.decided is not None and not self._checkpoint.is_done(history.decided.epoch):
             log.info("epoch %d is decided and not finished: rolling it forward", history.decided.epoch)

@@ -471,7 +471,7 @@ def refuse_rewound(
     Raises:
         CheckpointConflictError: With what both know.
     """
-    marks = [(committer.read_mark(), committer.keeps_mark) for committer in committers]
+    marks = [(committer, committer.read_mark()) for committer in committers]
     # After the marks: another start at this moment writes the journal first.
     history, entries = journal.history()
     begun = history.job_id == identity.job_id
@@ -480,8 +480,10 @@ def refuse_rewound(
     nonce = next((entry.nonce for entry in reversed(entries) if isinstance(entry.record, Start)), "")
     newest = checkpoint.newest_commit()
     known = max(history.decided.epoch if history.decided else -1, -1 if newest is None else newest)
-    for text, kept in marks:
+    for committer, text in marks:
         mark = Mark.loads(text) if text is not None else None
-        if mark is None and history.decided is not None and kept:
+        if mark is None and history.decided is not None and committer.keeps_mark:
+            if text is None and committer.read_mark() is not None:
+                continue  # written since it was looked for: another first start was at work
             raise mark_is_gone(identity.checkpoint, history.decided.epoch)
         not_rewound(mark, history.incarnation, nonce, known, identity.checkpoint)

@@ -88,7 +88,7 @@ class Sources:
         start_text = _text(checkpoint, done)
         end_text = undone.offsets if undone is not None else _text(checkpoint, checkpoint.newest_offsets())
         starts, ends = self._parsed(start_text), self._parsed(end_text)
-        if done is None and undone is not None:
+        if done is None:
             starts = [offsets.from_json(text) if (text := checkpoint.initial_offsets(i)) else {} for i in self._numbers]
         needed = starts if undone is None or again else ends
         layout = self._layout(needed, ends, known)

@@ -140,7 +140,7 @@ class DecidedEpoch:
         state_accepted: An operator accepted state that was rebuilt by a run with other rows.
         given_up: Participants whose loss an operator accepted, since the source cannot give their rows again.
         loss_accepted: An operator gave up what the source has lost of this epoch.
-        was: What ``offsets/<epoch>`` held when it was decided, where lost records were passed over since; else "".
+        was: What ``offsets/<epoch>`` held before lost records were last passed over; "" where none were.
         before: What ``offsets/<epoch - 1>`` must hold then.
     """
 
@@ -191,7 +191,7 @@ class DecidedEpoch:
 
     def skipped_by(self, record: Skip) -> DecidedEpoch:
         """The epoch after lost records were passed over."""
-        return replace(self, offsets=record.offsets, was=self.was or self.offsets, before=record.before)
+        return replace(self, offsets=record.offsets, was=self.offsets, before=record.before)
 
 
 class HistoryError(ValueError):
