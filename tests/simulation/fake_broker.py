@@ -302,6 +302,9 @@ class FakeClient:
         self.who = who
         self.wait_a_little = pause
 
+    def close(self) -> None:
+        """There is no connection."""
+
     def supports(self, request: Any, version: int) -> bool:
         return self.broker.v5 if request is EndTxnRequest else version <= 2
 

@@ -225,6 +225,14 @@ class Journal:
         """
         return max(self._places(), default=0) == self._tail and self._mine_is_there()
 
+    def is_replaced(self) -> bool:
+        """Whether a newer start has ended this driver's power to append.
+
+        Not the same as not being the newest: behind its tail may stand a record of its own whose answer was lost.
+        """
+        behind = (place for place in self._places() if place > self._tail)
+        return not self._mine_is_there() or any(isinstance(self._read_place(p).record, Start) for p in behind)
+
     def _appended(self, place: int, record: Record, data: bytes) -> Appended | Superseded:
         if max(self._places()) != place or not self._mine_is_there():
             return Superseded()

@@ -275,7 +275,7 @@ class Driver:
         trouble; whoever started it again for that would take over from the newer one.
         """
         with contextlib.suppress(CheckpointStoreError, CheckpointCorruptError):
-            if self.incarnation and not isinstance(error, FencedError) and not self._journal.is_newest():
+            if self.incarnation and not isinstance(error, FencedError) and self._journal.is_replaced():
                 return self.fenced()
         return error
 
@@ -394,7 +394,7 @@ class Driver:
     def _failed_run(self, epoch: int, error: Exception) -> Event:
         """Why a run failed: replaced by a newer start, too long for its transactions, or what it says itself."""
         with contextlib.suppress(CheckpointStoreError, CheckpointCorruptError):  # then the run's own error is told
-            if not self._journal.is_newest():
+            if self._journal.is_replaced():
                 return Superseded()
         self._cause = error
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
