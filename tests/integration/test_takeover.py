@@ -108,39 +108,40 @@ def short_lived():
 
 @pytest.fixture
 def slow(short_lived, tmp_path):
-    """A job that does some two thousand records a second, with transactions that live for three."""
+    """A job that does some five hundred records a second, with transactions that live for twelve seconds."""
     names = [f"slow-{uuid.uuid4().hex[:8]}" for _ in range(2)]
     with KafkaClient(short_lived) as client:
         client.admin.create_topics({n: {"num_partitions": 4, "replication_factor": 1} for n in names})
         wait_until(lambda: len(client.topics(names)) == 2, what="topics")
-    return Pipeline(short_lived, *names, tmp_path / "checkpoint", job="slow", environment={"TIMEOUT": "6 s"})
+    return Pipeline(short_lived, *names, tmp_path / "checkpoint", job="slow", environment={"TIMEOUT": "12 s"})
 
 
 def run_as_a_supervisor_does(p: Pipeline, most: int = 6) -> list[Ended]:
     """Start the job again for as long as its error says that this helps."""
-    ended = [p.run()]
+    ended = [p.end(p.start(), 900)]
     while ended[-1].code != 0 and error_in(ended[-1]).retriable and len(ended) < most:
-        ended.append(p.run())
+        ended.append(p.end(p.start(), 900))
     return ended
 
 
 def test_an_epoch_that_outlives_its_transactions_is_cut_smaller(slow):
     """Written until its transactions expired: the error says so, not "a refused record"; the next start drains it."""
     slow.per_epoch = 60_000
-    slow.send(30_000)
+    slow.send(12_000)
     ended = run_as_a_supervisor_does(slow)
     assert error_in(ended[0]) is errors.EpochTooLongError, ended[0].log
-    assert "transaction_timeout is 6 s" in ended[0].log
+    assert "transaction_timeout is 12 s" in ended[0].log
     assert ended[-1].code == 0, ended[-1].log
     assert [r["kind"] for r in slow.records()].count("recut") >= 1
     assert Counter(slow.read()) == Counter(slow.sent)
 
 
 @pytest.mark.faults
+@pytest.mark.timeout(1_200)
 def test_a_backlog_of_twenty_time_outs_is_drained_without_a_limit_being_set(slow):
     """Nobody set max_records_per_epoch: epochs are bounded all the same, and a weekend's backlog is read to its end."""
     slow.per_epoch = 0
-    slow.send(20 * 6 * 2_000)
+    slow.send(20 * 12 * 500)
     ended = run_as_a_supervisor_does(slow)
     assert ended[-1].code == 0, ended[-1].log
     assert len(slow.decisions()) > 20

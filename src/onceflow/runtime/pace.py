@@ -48,4 +48,6 @@ def cut(read: Sequence[int], age_s: float, timeout_s: float) -> int | None:
     most = max(read, default=0)
     if most <= 1 or age_s <= 0:
         return None
-    return max(1, min(most // 2, int(most * _SHARE * timeout_s / age_s)))
+    # No smaller than an eighth at once: what took so long may have been a cold start or a busy machine, and a limit
+    # holds until the job is started again.
+    return max(1, min(most // 2, max(most // 8, int(most * _SHARE * timeout_s / age_s))))
