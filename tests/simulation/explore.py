@@ -24,7 +24,7 @@ from tests.simulation.sim_driver import Plan, Scene
 from tests.simulation.sim_operator import ACTS, command_in
 from tests.simulation.world import Chooser, Killed, RandomChooser, ScriptedChooser, Violation
 
-_HEALING_STARTS = 12
+_HEALING_STARTS = 24
 
 
 @dataclass

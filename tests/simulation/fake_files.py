@@ -5,7 +5,7 @@ Must not know: what the files hold, except that it hands every creation to whoev
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,34 +16,27 @@ Carry = Callable[[str, Callable[[], Any]], Any]
 
 
 class Files:
-    """What is on the disk: content by name, and which names a power cut may take.
+    """What is on the disk: content by name, and which names a power cut may take."""
 
-    Args:
-        written: Counts what is written to the disk.
-    """
-
-    def __init__(self, written: Iterator[int]) -> None:
-        self._written = written
-        self._order: dict[str, int] = {}
+    def __init__(self) -> None:
         self.content: dict[str, bytes] = {}
         self.bytes_unsynced: set[str] = set()
         self.name_unsynced: set[str] = set()
 
     @property
-    def unsynced(self) -> list[tuple[int, str]]:
-        """What a power cut may take, by when it was written."""
-        return sorted((self._order.get(name, 0), name) for name in self.bytes_unsynced | self.name_unsynced)
+    def unsynced(self) -> list[str]:
+        """What a power cut may take, the newest first."""
+        return sorted(self.bytes_unsynced | self.name_unsynced, key=_number, reverse=True)
+
+    def later_stays(self, name: str) -> bool:
+        """Whether a file that was written later, and that nobody has synced, is there: a disk writes in order."""
+        return any(n in self.content and _number(n) > _number(name) for n in self.unsynced)
 
     def put(self, name: str, data: bytes) -> None:
         """Write a file as Spark does: whole, and not synced."""
         self.content[name] = data
-        self.number(name)
         self.bytes_unsynced.add(name)
         self.name_unsynced.add(name)
-
-    def number(self, name: str) -> None:
-        """It is the newest that was written."""
-        self._order[name] = next(self._written)
 
     def lose(self, name: str) -> None:
         """The power cut took it."""
@@ -66,6 +59,10 @@ class Files:
     def numbers(self) -> list[int]:
         """Files that are called by a number, as Spark's are."""
         return sorted(int(n) for n in self.content if n.isdigit())
+
+
+def _number(name: str) -> int:
+    return int(name.removesuffix(".json"))
 
 
 class FakeStore(LocalStore):
@@ -94,7 +91,6 @@ class FakeStore(LocalStore):
             if name in self._files.content:
                 return False
             self._files.content[name] = data
-            self._files.number(name)
             self._files.name_unsynced.add(name)
             self._created(name, data)
             return True

@@ -7,8 +7,8 @@ Must not know: which faults there are, or what must hold. What is modelled here 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import logging
+import math
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -168,9 +168,8 @@ class Scene:
         self.watch = Watch(self.world)
         self.watch.began = {}
         self.broker = FakeBroker(lambda: self.world.now, self.watch, v5=plan.v5, max_epoch=plan.max_epoch)
-        written = itertools.count()
-        self.journal, self.offsets, self.commits = Files(written), Files(written), Files(written)
-        self.initial, self.ours = Files(written), Files(written)
+        self.journal, self.offsets, self.commits = Files(), Files(), Files()
+        self.initial, self.ours = Files(), Files()
         identity = JobIdentity(JOB, "checkpoint", FakeClient.cluster_id, PREFIX)
         self.ours.content[identity_module.FILE] = identity_module._dumps(identity)
         self.drivers: dict[str, SimDriver] = {}  # the newest of each process
@@ -205,17 +204,25 @@ class Scene:
 
     def _power_cut(self) -> None:
         self.zombies.clear()
-        folders = {"journal": self.journal, "offsets": self.offsets, "commits": self.commits}
-        unsynced = [(order, folder, name) for folder in folders for order, name in folders[folder].unsynced]
-        for _, folder, name in sorted(unsynced, reverse=True):  # a disk writes in order, but for what somebody syncs
-            if not self.world.chooser.draw("lost to the power cut", [True, True, False]):
-                break
-            self.world.say(f"    the power cut takes {folder}/{name}")
-            self.world.marks.add("the power cut took a file")
-            folders[folder].lose(name)
-        for files in folders.values():
+        # Each folder loses what was written last, but for what somebody synced; and no commits/N outlives offsets/N:
+        # that is refused, rightly, and a person has to look at it.
+        for name in self.journal.unsynced:
+            self._lose(self.journal, name, "journal")
+        lost = [name for name in self.offsets.unsynced if self._lose(self.offsets, name, "offsets")]
+        first = min(map(int, lost), default=math.inf)
+        for name in self.commits.unsynced:
+            self._lose(self.commits, name, "commits", surely=int(name) >= first)
+        for files in (self.journal, self.offsets, self.commits):
             files.settle()
         self._read_books()
+
+    def _lose(self, files: Files, name: str, folder: str, *, surely: bool = False) -> bool:
+        if files.later_stays(name) or not (surely or self.world.chooser.draw("lost to the power cut", [True, False])):
+            return False
+        self.world.say(f"    the power cut takes {folder}/{name}")
+        self.world.marks.add("the power cut took a file")
+        files.lose(name)
+        return True
 
     def step_zombie(self) -> None:
         """A task of a dead driver, or an attempt that was given up, goes on by one request."""

@@ -32,17 +32,20 @@ BY_HAND = {
 
 RARE = {
     # A handful in 10,000 seeds.
+    "CHECKING + GROWN",
     "JUDGING + ALL_COMMITTED",
     "MATCHING + RUN_FAILED",
-    "MATCHING + SUPERSEDED",
     "PREPARING + NOT_DETERMINISTIC",
     "REBUILDING + RUN_FAILED",
-    "REBUILDING + SUPERSEDED",
+    "RECORDING + APPENDED",
     "RECORDING + SUPERSEDED",
     "RECORDING + UNANSWERED",
     "SKIPPING + SUPERSEDED",
-    "SKIPPING + UNANSWERED",
     "SURVEYING + SINKS_CHANGED",
+    # Less than that: a newer start, or no answer, at one moment of what is rare itself; or rows given up in a replay.
+    "MATCHING + SUPERSEDED",
+    "REBUILDING + SUPERSEDED",
+    "SKIPPING + UNANSWERED",
     "WEIGHING + ALL_COMMITTED",
     "WEIGHING + ALL_COMMITTED_STATEFUL",
 }
@@ -75,11 +78,14 @@ REACHED = {
     "operator: count-as-written",
     "operator: the newest copy",
     "operator: write-again",
+    "operator: give-up-rows",
     "read to the end",
     "refused: CheckpointConflictError",
     "refused: CheckpointCorruptError",
     "refused: NotDeterministicError",
     "refused: OutcomeUnknownError",
+    "refused: SourceDataLostError",
+    "refused: TimeoutTooShortError",
     "the power cut took a file",
     "transactions expired",
 }
@@ -149,7 +155,7 @@ def test_an_epoch_that_outlives_its_transactions_is_not_tried_forever():
 
 def test_an_older_driver_that_meets_the_newer_one_is_told_so():
     """With pauses alone: whoever was taken over from says so, and nobody is sent to put an older copy back."""
-    alone = {"deterministic": True, "operator": False, "sound": 0, "remembers": 0}
+    alone = {"deterministic": True, "operator": False, "edits": False, "sound": 0, "remembers": 0}
     results = {f"seed {seed}": run_seed(seed, focus=("pause",), **alone) for seed in range(200, 600)}
     assert not any(result.violation or result.refusal for result in results.values()), summary(results)
 
@@ -161,7 +167,6 @@ def test_a_person_where_evidence_is_lost():
     assert not any(result.violation for result in results.values()), summary(results)
 
 
-@pytest.mark.xfail(strict=True, reason="tasks are told by their numbers, which are others after a start")
 def test_a_person_who_accepts_other_state_loses_and_doubles_nothing():
     """Part of an epoch of a plan that gives other rows is visible: the rest is written, and that part is not."""
     plan = {"operator": True, "accepts": True, "deterministic": False, "renumbers": True, "sound": 0}
@@ -169,7 +174,6 @@ def test_a_person_who_accepts_other_state_loses_and_doubles_nothing():
     assert not any(result.violation for result in results.values()), summary(results)
 
 
-@pytest.mark.xfail(strict=True, reason="a start does not compare what stands at Spark's positions")
 def test_a_job_that_is_edited_and_topics_that_are_made_again():
     """After edits between two starts each record of a topic is in its sinks once, or the start says what moved."""
     results = {f"seed {seed}": run_seed(seed, edits=True) for seed in range(1_000)}
