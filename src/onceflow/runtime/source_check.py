@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from onceflow.checkpoint.spark_checkpoint import SparkCheckpoint
 from onceflow.errors import CheckpointCorruptError, ConfigurationError, SourceDataLostError
+from onceflow.kafka import durability
 from onceflow.kafka.client import KafkaClient
 from onceflow.kafka.cluster import KafkaCluster
 from onceflow.runtime.plan import Leaf
@@ -51,6 +52,7 @@ class Sources:
         self._states = tuple(states)
         self._sources = tuple(find(leaf.options.get(SOURCE_OPTION, "")) for leaf in leaves)
         self._clients: dict[KafkaCluster, KafkaClient] = {}
+        self._warned = False
 
     @property
     def distinct(self) -> list[KafkaSource | None]:
@@ -171,6 +173,8 @@ class Sources:
             else:
                 subscribed = set(source.topics)
             topics = self._topics(source.cluster, wanted | subscribed)
+            if not self._warned:
+                durability.warn_of_weak_topics(client, sorted(topics), "records that were not read yet")
             before = known.sources[i].topics if known is not None and i < len(known.sources) else ()
             missing = sorted(subscribed - set(topics) - wanted - {t.name for t in before})
             if missing:
@@ -182,6 +186,7 @@ class Sources:
                 )
             found = tuple(topics[name] for name in sorted(topics))
             sources.append(Source(leaf.outputs, client.cluster_id, leaf.reads, leaf.path, found))
+        self._warned = True
         return Layout(tuple(sources), self._states)
 
     def _losses(
