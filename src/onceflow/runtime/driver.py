@@ -400,7 +400,8 @@ class Driver:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         age, timeout = time.monotonic() - self._run_began, self._expires_after_s()
         if isinstance(from_spark(error), PreCommitError) and age >= _TOO_OLD * timeout:
-            return RunFailed(reason, self._too_long(epoch, reason, age))
+            with contextlib.suppress(CheckpointStoreError):  # how large it is cannot be read: its own error is told
+                return RunFailed(reason, self._too_long(epoch, reason, age))
         return RunFailed(reason)
 
     def _expires_after_s(self) -> float:
@@ -478,8 +479,10 @@ class Driver:
                 layout = self._sources.look_again(memory.layout, memory.offsets)
             self._refuse_if_stopping()
         except EpochTooLongError as error:
-            limit = self._too_long(run.epoch, error.what, age)
-            return Checked(error.what, limit)
+            self._cause = error
+            with contextlib.suppress(CheckpointStoreError):
+                return Checked(error.what, self._too_long(run.epoch, error.what, age))
+            return Checked(error.what)
         except Exception as error:  # noqa: BLE001 - whatever it was, the epoch's transactions must be aborted
             self._cause = error
             return Checked(str(error) or "the job is being stopped")
