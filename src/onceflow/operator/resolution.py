@@ -235,9 +235,9 @@ def meant(undone: UndoneEpoch, choice: Choice, of: Sequence[Participant] | None)
         if part is not None and part.evidence.torn and choice == "count-as-written":
             raise ConfigurationError(
                 f"count-as-written is refused for sink {sink} shard {shard} of epoch {undone.epoch}",
-                cause=f"it is open still, with a part of it lost ({part.evidence.why}): nobody will commit the rest, so "
-                "all of it would be lost when it expires",
-                action="choose write-again: the epoch's rows are written once more, and the rest of this is given up",
+                cause=f"it is open still, with a part of it lost ({part.evidence.why}): nobody will commit the rest, "
+                "so all of it would be lost when it expires",
+                action="choose write-again: its rows are written once more, and the rest of this one is given up",
                 epoch=undone.epoch,
             )
         if part is None or part.evidence.outcome is not Outcome.UNKNOWN:
