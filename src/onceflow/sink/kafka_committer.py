@@ -266,7 +266,8 @@ class KafkaCommitter(Committer):
                 log_says = oracle.ask(self._client, handle, transaction.witness)
                 if log_says.outcome is not Outcome.COMMITTED:
                     why = f"is Ongoing, but nothing of it is open in {', '.join(without)}; {log_says.why}"
-                    found[participant] = Evidence(Outcome.UNKNOWN, f"{handle.transactional_id} {why}", torn=True)
+                    why, later = f"{handle.transactional_id} {why}", log_says.passing
+                    found[participant] = Evidence(Outcome.UNKNOWN, why, passing=later, torn=not later)
             elif (gone := oracle.look_for(self._client, handle, transaction.witness)) is not None:
                 why = f"{handle.transactional_id} is Ongoing, but {gone.why}"
                 found[participant] = replace(gone, why=why, torn=not gone.passing)
