@@ -34,7 +34,7 @@ demo: jars ## The fraud job, killed three times on the way, and the verdict; ARG
 	@$(BIN)/onceflow demo $(ARGS)
 
 test: jars lint types ## Everything that CI runs
-	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "not three" $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 test-fast: $(SETUP) ## Tests without Spark and without a broker
 	@$(BIN)/python -m pytest -n 2 -m "not spark and not kafka" $(ARGS)

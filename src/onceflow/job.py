@@ -140,7 +140,7 @@ class Job:
     def _run(
         self, session: SparkSession, result: DataFrame | Mapping[Sink, DataFrame], plan: Plan, signals: _Signals
     ) -> None:
-        running = launch(session, result, self._sinks, plan)
+        running = launch(session, result, self._sinks, plan, finished=bool(self._sinks))
         signals.interrupting = False
         try:
             in_time = _wait(running, signals)

@@ -15,12 +15,13 @@ from onceflow.jars import spark_jars
 from onceflow.kafka.cluster import KafkaCluster
 from tests.integration.harness import kafka_asked_for
 
+ASKED_FOR = ("faults", "three")
+
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is marked ``faults``, unless ``-m`` speaks of it: a default run stays short."""
-    if "faults" in config.option.markexpr:
-        return
-    left_out = [item for item in items if item.get_closest_marker("faults")]
+    """Leave out what has a make target of its own, unless ``-m`` speaks of it: a default run stays short."""
+    absent = [mark for mark in ASKED_FOR if mark not in config.option.markexpr]
+    left_out = [item for item in items if any(item.get_closest_marker(mark) for mark in absent)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]

@@ -256,12 +256,12 @@ def command_of(message: str) -> list[str]:
     return re.findall(r"<[^>]*>|\S+", found[1])
 
 
-def follow(p: Pipeline, ended: Ended, *more: str) -> str:
+def follow(p: Pipeline, ended: Ended) -> str:
     """Do what an error's message says, with the job's file and a reason where it leaves them open; what was said."""
     fill = {"<job file>": str(JOBS / f"{p.job}_job.py"), "...": "the test follows the message"}
     words = [fill.get(word, word) for word in command_of(ended.log)]
     done = subprocess.run(
-        [sys.executable, "-m", "onceflow.cli.main", *words, *more, "--yes"],
+        [sys.executable, "-m", "onceflow.cli.main", *words, "--yes"],
         env=os.environ | p.settings(),
         capture_output=True,
         text=True,

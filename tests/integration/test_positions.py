@@ -9,7 +9,7 @@ import pytest
 from onceflow.devcluster import DevCluster
 from onceflow.kafka.client import KafkaClient
 from onceflow.kafka.cluster import KafkaCluster
-from tests.integration.harness import Pipeline, command_of, follow, read_topic, wait_until
+from tests.integration.harness import Pipeline, follow, read_topic, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -56,6 +56,7 @@ def test_a_topic_made_again_is_noticed_however_many_epochs_were_decided(pipeline
     assert Counter(p.read()) - before == Counter(p.sent)
 
 
+@FAULTS
 def test_a_topic_made_again_while_the_job_runs_fails_the_epoch_that_reads_it(pipeline):
     """K1: the topic's id is asked for after each run, before the decision: nothing read of another topic is decided."""
     p = pipeline(per_epoch=500)
@@ -214,10 +215,5 @@ def test_sources_that_share_a_group_publish_the_one_that_is_behind(spark, cluste
     finally:
         query.stop()
     # Offsets count the topic's markers, too: four partitions, a commit and an abort each, ten aborted records.
+    assert max(behind) > 0, "nothing was published"
     assert all(at <= slow + 18 for at, slow in behind.items()), behind
-
-
-def test_the_command_in_a_message_is_the_one_that_is_run():
-    """The tests follow a message by its own words: the command is taken from the text."""
-    said = "give up what is lost: `onceflow txn resolve <job file> 7 --choice give-up-rows --why ...`, then start"
-    assert command_of(said) == ["txn", "resolve", "<job file>", "7", "--choice", "give-up-rows", "--why", "..."]

@@ -1,5 +1,6 @@
 """The order of a start: what is decided is finished first, and each refusal names the command that leads out of it."""
 
+import json
 import uuid
 from collections import Counter
 
@@ -65,9 +66,12 @@ def test_decided_rows_become_visible_although_the_source_is_gone(pipeline):
     p.send(1_000)
     p.run_well()
     assert p.open_transactions() == []
-    assert len(p.read()) > decided_rows(p) - 1
+    assert len(p.read()) == decided_rows(p), "what was committed, and nothing else, is visible"
+    newest = {key: max(json.loads(v)["n"] for k, v in p.read() if k == key) for key in {k for k, _ in p.read()}}
+    assert sum(newest.values()) > len(p.sent) - 6_000, "later records were not counted"
 
 
+@pytest.mark.faults
 def test_decided_rows_become_visible_although_the_topic_was_made_again(pipeline):
     """A stateless epoch needs no source at all once it is decided; then the start says what else is lost."""
     p = pipeline("copy")
@@ -89,7 +93,7 @@ def test_decided_rows_become_visible_although_the_topic_was_made_again(pipeline)
     assert max(found.values()) == 1
 
 
-@pytest.mark.parametrize("job", ["copy", "count"])
+@pytest.mark.parametrize("job", ["copy", pytest.param("count", marks=pytest.mark.faults)])
 def test_an_epoch_that_neither_sink_nor_source_has_can_be_given_up(pipeline, job):
     """Decided, expired, and the records gone: refused with the number of rows, and the command that goes on without."""
     p = pipeline(job, environment={"TIMEOUT": "30 s"})
@@ -113,6 +117,7 @@ def test_an_epoch_that_neither_sink_nor_source_has_can_be_given_up(pipeline, job
         assert Counter(p.sent[-900:]) == after - before
 
 
+@pytest.mark.faults
 def test_lost_records_that_were_never_read_can_be_given_up(pipeline):
     """Nothing is decided; retention ran past the job's position: the command goes on with what is left."""
     p = pipeline("count", per_epoch=1_000)
@@ -123,15 +128,15 @@ def test_lost_records_that_were_never_read_can_be_given_up(pipeline):
     assert ended.code == 1
     assert "Records are lost" in ended.log
     follow(p, ended)
+    seen = len(p.read())
     p.send(500)
     p.run_well()
     assert p.open_transactions() == []
+    assert len(p.read()) > seen, "the later records were not counted"
 
 
 def test_a_renamed_sink_does_not_keep_decided_rows_from_becoming_visible(pipeline):
     """What was decided for a sink of another name is committed by one of the same cluster; then the edit is refused."""
-    import json
-
     p = pipeline("outputs")
     p.send(2_000)
     told = lambda name: {"OUTPUTS": json.dumps([[name, p.sink, p.source, 1_000, "copy"]])}  # noqa: E731
@@ -156,7 +161,7 @@ def test_a_choice_for_other_rows_loses_and_doubles_no_input(pipeline):
     ended = p.run()
     assert ended.code == 1
     assert "gave other rows when it was run again" in ended.log
-    said = follow(p, ended, "--choice", "accept-state", "--why", "the test says so")
+    said = follow(p, ended)
     assert "every other input is written once" in said
     p.run_well()
     inputs = Counter(value.partition(b"|")[0] for _, value in p.read())

@@ -77,10 +77,6 @@ class SlowToLook(of.KafkaSink):
         return made
 
 
-@pytest.mark.xfail(
-    raises=AssertionError,
-    reason="the sink object holds the one connection: the first run's late close() closes the second run's",
-)
 def test_stopped_while_a_sweep_is_under_way_and_started_again(
     spark, cluster, new_topic, produce, checkpoint, monkeypatch
 ):

@@ -486,7 +486,7 @@ MUTANTS = (
         ("2",),
         _purge_fails_append,
         ("unanswered", "lost"),
-        QUIET | {"retain": 1},
+        QUIET | {"retain": 1, "epochs": 5},
     ),
     Mutant(
         "a creation that raised is believed without a sync",

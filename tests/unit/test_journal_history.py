@@ -4,7 +4,6 @@ Two journals take the same records, as drivers write them: one purges with its `
 in memory, since the property is about records, not about files.
 """
 
-import itertools
 import uuid
 from dataclasses import dataclass, fields
 
@@ -39,7 +38,7 @@ class Job:
     retain: int
 
     def __post_init__(self):
-        self._files = Files(itertools.count()), Files(itertools.count())
+        self._files = Files(), Files()
         self.stores = [FakeStore("journal", files, lambda _, effect: effect()) for files in self._files]
         self.history = None
         self.start(0)

@@ -126,6 +126,13 @@ def test_a_choice_never_stands_against_evidence(outcome, choice):
         meant(undone(Outcome.UNKNOWN), choice, [Participant(("out", 7))])
 
 
+@pytest.mark.parametrize("choice", ["write-again", "count-as-written", "accept-state"])
+def test_of_an_epoch_that_is_not_decided_only_a_loss_can_be_chosen(choice):
+    """Such a choice in the journal could not be read by anybody."""
+    with pytest.raises(ConfigurationError, match="it is not decided"):
+        meant(undone(stateful=True, decided=False), choice, None)
+
+
 def test_what_nobody_will_commit_cannot_count_as_written():
     """Open, with a part of it lost on a broker's disk: counted as written, the intact part would expire in silence."""
     torn = Evidence(Outcome.UNKNOWN, "nothing of it is open in t-1", torn=True)
@@ -187,7 +194,7 @@ def test_what_is_given_up_is_all_that_is_lost_or_nothing(of):
 def test_the_errors_that_need_a_person_name_the_command(kind):
     """What stops the job ends with the command that resolves it."""
     error = from_failure(Failure(kind, 17, (Participant(("out", 0)),)), None, "file:///c", "")
-    assert str(error).endswith("`onceflow txn resolve <job file> 17`")
+    assert "`onceflow txn resolve <job file> 17" in str(error)
 
 
 class Elsewhere:
@@ -208,7 +215,7 @@ class Elsewhere:
 def test_a_checkpoint_that_is_not_this_jobs_is_refused(tmp_path):
     """No sink, no job.json, another cluster: refused before any transaction is looked at; connections are closed."""
     checkpoint = Checkpointing(tmp_path)
-    with pytest.raises(ConfigurationError, match="no exactly-once sink"):
+    with pytest.raises(ConfigurationError, match="names no sink"):
         Operator(checkpoint, "onceflow", [])
     sink = Elsewhere()
     with pytest.raises(ConfigurationError, match=r"no onceflow/job\.json"):

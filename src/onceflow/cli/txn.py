@@ -9,7 +9,7 @@ import dataclasses
 import getpass
 import socket
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,6 +23,7 @@ from onceflow.operator.access import Operator
 from onceflow.operator.inventory import Held, Inventory, OwnTransaction, describe_transaction, take_inventory
 from onceflow.operator.resolution import UndoneEpoch, meant, resolve, undone_epoch
 from onceflow.twophase.committable import Participant
+from onceflow.twophase.messages import Outcome
 from onceflow.twophase.records import Choice
 
 app = typer.Typer(
@@ -159,7 +160,10 @@ def resolve_(
         named = None if shard is None else [_participant(text) for text in shard]
         about = meant(found, choice, named)
         told = f"{choice} for {_names(about) or 'the whole'} of epoch {found.epoch}"
-        _ask([*_epoch_lines(found), *_cost_lines(found, choice), FENCE, f"Then is recorded, for good: {told}."], yes)
+        _ask(
+            [*_epoch_lines(found), *_cost_lines(found, choice, about), FENCE, f"Then is recorded, for good: {told}."],
+            yes,
+        )
         record = resolve(operator, found.epoch, choice, of=about or None, who=who or _me(), why=why)
     if output is Output.JSON:
         tell_json({"recorded": dataclasses.asdict(record)})
@@ -237,16 +241,19 @@ def _tell_epoch(found: UndoneEpoch | None, output: Output) -> None:
         typer.echo(line)
 
 
-def _cost_lines(found: UndoneEpoch, choice: Choice) -> Iterator[str]:
+def _cost_lines(found: UndoneEpoch, choice: Choice, about: Sequence[Participant]) -> Iterator[str]:
     """What a choice may cost, in numbers."""
     if choice == "give-up-rows":
         records = sum(each.end - each.start for each in found.lost)
-        yield f"{found.rows_lost} rows of this epoch are given up: no sink will ever have them."
+        rows = sum(part.rows for part in found.parts if part.participant in about)
+        yield f"{rows} rows of this epoch are given up: no sink will ever have them."
         yield f"At most {records} records of the source were lost unread, or are not counted in any state."
         for sentence in found.unseen:
             yield f"Not looked at, so there may be more: {sentence}."
     if choice == "accept-state":
-        if found.rows_untold:
+        if all(part.outcome is not Outcome.ABORTED for part in found.parts):
+            yield "The output stands as it is; the state goes on from a run with other rows than it shows."
+        elif found.rows_untold:
             yield (
                 f"Of {found.rows_untold} rows that are visible nobody knows what their tasks had read: up to so many "
                 "inputs may be lost, and up to so many doubled."

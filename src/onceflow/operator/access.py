@@ -55,9 +55,9 @@ class Operator:
         self.journal = Journal(LocalStore(folder / OURS / "journal"), retain=checkpointing.retain)
         self.committers: dict[str, Committer] = {}
         self._sinks = [sink for sink in sinks if sink.participates]
-        if not self._sinks:
+        if not sinks:
             raise ConfigurationError(
-                "the job names no exactly-once sink",
+                "the job names no sink",
                 cause="its stream function is not called here, and @job.stream(sinks=[...]) lists none",
                 action="list the sinks in @job.stream(sinks=[...]); a function that returns {sink: DataFrame} may have "
                 "them there as well",

@@ -107,11 +107,6 @@ class UndoneEpoch:
     unseen: tuple[str, ...] = ()
 
     @property
-    def rows_lost(self) -> int:
-        """Rows of the participants that are proven aborted."""
-        return sum(part.rows for part in self.parts if part.evidence.outcome is Outcome.ABORTED)
-
-    @property
     def rows_untold(self) -> int:
         """Rows that are visible and of which nobody knows what their task had read: so many may be lost or doubled."""
         seen = (part for part in self.parts if part.evidence.outcome is Outcome.COMMITTED and not part.origin)
@@ -185,6 +180,7 @@ def resolve(
     incarnation = operator.start().incarnation
     participants_meant = meant(_expect(operator, epoch), choice, of)
     record = Resolve(incarnation, epoch, choice, participants_meant, who.strip(), why.strip())
+    operator.journal.history()[0].then(record)  # what a reader could not follow must not be written
     answer = operator.journal.append(record)
     if isinstance(answer, Superseded):
         raise operator.fenced()
@@ -206,6 +202,13 @@ def meant(undone: UndoneEpoch, choice: Choice, of: Sequence[Participant] | None)
     Raises:
         ConfigurationError: The choice does not fit what is known.
     """
+    if not undone.decided and choice != "give-up-rows":
+        raise ConfigurationError(
+            f"{choice} does not fit epoch {undone.epoch}: it is not decided",
+            cause="there is nothing yet that could be accepted, counted or written again",
+            action="start the job; or, if it stopped because the source has lost records, choose give-up-rows",
+            epoch=undone.epoch,
+        )
     if choice == "accept-state":
         found = {part.outcome for part in undone.parts}
         if of is not None or not (undone.stateful or Outcome.ABORTED in found):

@@ -310,7 +310,7 @@ class Driver:
             known = [f"{sink} shard {n}: {e.why}" for (sink, n), e in sorted(self._evidence.items())]
             unknown = [e for e in self._evidence.values() if e.outcome is Outcome.UNKNOWN]
             if action.failure.kind is FailureKind.OUTCOME_UNKNOWN and unknown and all(e.passing for e in unknown):
-                raise unanswered(action.failure, evidence_lines(known))
+                raise self.true_cause(unanswered(action.failure, evidence_lines(known)))
             error = from_failure(action.failure, self._cause, self._uri, evidence_lines(known))
             raise self.true_cause(error) from self._cause
 
@@ -428,8 +428,9 @@ class Driver:
             f"epoch {epoch} with {sum(read):,} records outlived its transactions: {said}",
             harmless="the job is started again: the epoch is planned anew, smaller",
             cause=setting,
-            action=f"start the job again: each source then reads at most {limit:,} records for an epoch. If that is "
-            "too few for the rate of arrival, raise transaction_timeout (and the broker's transaction.max.timeout.ms)",
+            action=f"start the job again: each source then reads at most {limit:,} records for an epoch (a source that "
+            "no Job loads: give it that limit). If it is too few for the rate of arrival, raise transaction_timeout "
+            "(and the broker's transaction.max.timeout.ms)",
             epoch=epoch,
             limit=limit,
         )

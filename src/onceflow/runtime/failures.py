@@ -155,8 +155,9 @@ def fenced(checkpoint: str, epoch: int | None) -> FencedError:
     return FencedError(
         f"a newer start of this job has taken over the checkpoint {checkpoint}; this one ends and touches nothing more",
         harmless="the job was started again on purpose while this one still ran",
-        cause="two starts of one job at the same time: a supervisor that starts too early, or a forgotten terminal",
-        action="nothing for the data's sake; see to it that only one runs",
+        cause="two starts of one job at the same time (a supervisor that starts too early, a forgotten terminal), or "
+        "`onceflow txn` took over",
+        action="nothing for the data's sake; see to it that only one runs; after `onceflow txn` start the job again",
         epoch=epoch,
     )
 
@@ -282,9 +283,11 @@ def _not_deterministic(f: Failure, _: str, evidence: str) -> OnceflowError:
     return NotDeterministicError(
         f"epoch {f.epoch} gave other rows when it was run again: {f.detail or _who(f)}\n{evidence}",
         harmless="never: state and output would come from different runs",
-        cause="the plan is not deterministic: rand(), uuid(), the clock, a sum of doubles, a changed function or table",
-        action="run the job with the code and tables of before; make the plan deterministic (money is decimal, not "
-        f"double). To go on with other state than that run had: `onceflow txn resolve <job file> {f.epoch}`",
+        cause="the plan is not deterministic (rand(), uuid(), the clock, a sum of doubles, a changed function or "
+        "table, other partitions than before), or compaction has taken records of the source since",
+        action="run the job with the code, tables and settings of before; make the plan deterministic (money is "
+        "decimal, not double). To go on with other rows: "
+        f"`onceflow txn resolve <job file> {f.epoch} --choice accept-state --why ...`",
         epoch=f.epoch,
         participants=f.participants,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
+import secrets
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -54,6 +55,7 @@ OURS = "onceflow"
 """The folder inside the checkpoint that is ours; the rest is Spark's."""
 
 _SWEEP_EVERY_S = 30.0
+_BROKERS_MAXIMUM_S = 900.0  # Kafka's default for transactions' time-outs, where the sinks are not known yet
 _SWEEPS_A_MARK = 120  # once an hour; Kafka forgets a group's offsets after 7 days by default
 _STOP_WITHIN_S = 8.0
 _HARD_STOP_WITHIN_S = 1.5
@@ -164,7 +166,9 @@ class RunningJob:
                 log.exception("could not look for lingering transactions")
 
 
-def launch(session: SparkSession, result: object, sinks: Sequence[Sink], plan: Plan) -> RunningJob:
+def launch(
+    session: SparkSession, result: object, sinks: Sequence[Sink], plan: Plan, *, finished: bool = False
+) -> RunningJob:
     """Take over the checkpoint and start the query.
 
     Args:
@@ -172,11 +176,13 @@ def launch(session: SparkSession, result: object, sinks: Sequence[Sink], plan: P
         result: One streaming DataFrame, or ``{sink: DataFrame}``.
         sinks: The sinks that get the rows of one DataFrame.
         plan: The rest.
+        finished: ``finish_decided`` was called for all of the job's sinks.
 
     Raises:
         OnceflowError: It cannot run, and why. Nothing is left running, and nothing that was decided waits for it.
     """
-    finish_decided(tuple(result) if isinstance(result, Mapping) else sinks, plan)
+    if not finished:
+        finish_decided(tuple(result) if isinstance(result, Mapping) else sinks, plan)
     outputs = Outputs(result, sinks)
     taking_part = [sink for sink in outputs.sinks if sink.participates]
     if taking_part:
@@ -246,9 +252,7 @@ def finish_decided(sinks: Sequence[object], plan: Plan) -> None:
 def epoch_limit(plan: Plan, sinks: Sequence[Sink]) -> EpochLimit:
     """How many records each source may read for an epoch, from what the journal has measured."""
     known = [s for s in (sink.expires_after_s() for sink in sinks if sink.participates) if s is not None]
-    timeout_s = min(known, default=None)
-    if timeout_s is None:
-        return EpochLimit()
+    timeout_s = min(known, default=_BROKERS_MAXIMUM_S)
     history, entries = _Place.of(plan).journal.history()
     decided = [e.record for e in entries if isinstance(e.record, Decide)]
     measured = [
@@ -396,6 +400,14 @@ def _as_new(place: _Place, systems: str, plan: Plan) -> JobIdentity:
     Its first start in the same journal fences whatever driver of the old job still runs here, like any other start.
     """
     require_isolated_state(place.checkpoint)
+    try:
+        place.journal.history()
+    except CheckpointCorruptError as error:
+        aside = place.ours.folder / f"journal-set-aside-{secrets.token_hex(4)}"
+        log.warning(
+            "%s; the journal is set aside as %s, and what it had decided is not known any more", error.what, aside
+        )
+        place.records.folder.rename(aside)
     found = None
     with contextlib.suppress(CheckpointCorruptError):  # of a job whose file is spoiled nothing can be asked
         found = read_identity(place.ours)
@@ -443,14 +455,13 @@ def _refuse_forgetting(place: _Place, found: JobIdentity) -> None:
             action="start without --as-new: the job goes on",
             checkpoint=place.uri,
         )
-    undone = place.journal.history()[0].undone(place.checkpoint.newest_commit())
-    if undone is not None:
+    if place.has_undone():
         raise CheckpointConflictError(
-            f"--as-new is refused: epoch {undone.epoch} of this very job is decided and not finished",
+            f"--as-new is refused: an epoch of this very job, {found.job_id}, is decided and not finished",
+            harmless="never: the new job would write the epoch again",
             cause="the flag was left in the start command, or this is not the copy that was meant",
             action="start once without --as-new; the epoch is finished then",
             checkpoint=place.uri,
-            epoch=undone.epoch,
         )
 
 

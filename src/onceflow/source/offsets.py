@@ -146,7 +146,8 @@ def data_lost(
         f"{what}.{count}",
         cause="the topic's retention.ms or retention.bytes is too small for the time that the job stood still or "
         "lagged behind; or somebody deleted records or the topic",
-        action="Raise the topic's retention. Then bring the records back, or accept the loss with a new checkpoint.",
+        action="Raise the topic's retention, and start the job: it says all that is lost, and which command goes on "
+        "without it.",
         topic=partition.topic,
         partition=partition.number,
         wanted=wanted,
