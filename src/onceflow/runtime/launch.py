@@ -315,14 +315,16 @@ def _foresee(place: _Place, sources: Sources) -> None:
 
     While an epoch is undone there is nothing to foresee: it may have to be read again, and the start knows.
     """
-    if place.has_undone():
-        return
-    history, _ = place.journal.history()
-    found, error = sources.survey(place.checkpoint, None, history.layout, again=False)
-    newest = place.checkpoint.newest_commit()
-    failure = objection(history, None, (-1 if newest is None else newest) + 1, found)
-    if failure is not None:
-        raise from_failure(failure, error, place.uri, "")
+    while not place.has_undone():
+        history, _ = place.journal.history()
+        newest = place.checkpoint.newest_commit()
+        found, error = sources.survey(place.checkpoint, None, history.layout, again=False)
+        failure = objection(history, None, (-1 if newest is None else newest) + 1, found)
+        if failure is None:
+            return
+        # A driver that runs may have gone on in the meantime; then what was looked for was read long ago.
+        if (place.journal.history()[0], place.checkpoint.newest_commit()) == (history, newest):
+            raise from_failure(failure, error, place.uri, "")
 
 
 def _driver(
