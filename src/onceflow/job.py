@@ -111,7 +111,8 @@ class Job:
             raise ConfigurationError(f"job {self.name} has no stream function", action="decorate one with @job.stream")
         _log_to_stderr()
         signals = _Signals()
-        plan = Plan(self.name, self._checkpointing, self._prefix, self._output_mode, until == "caught-up", takeover)
+        bounded = until == "caught-up"
+        plan = Plan(self.name, self._checkpointing, self._prefix, self._output_mode, bounded, takeover, limits=True)
         own_session = SparkSession.getActiveSession() is None
         with signals:
             try:

@@ -605,22 +605,25 @@ def test_only_the_newest_layout_is_kept(store):
 
 @pytest.mark.parametrize("retain", [1, 100])
 def test_another_jobs_start_begins_a_history_of_its_own(store, retain):
-    """--as-new in the same journal: numbers go on, so older drivers are fenced; nothing of the old job counts."""
+    """--as-new in the same journal: numbers go on, so older drivers are fenced; of the old job only the layout counts.
+
+    The new one goes on from the same offsets and state: what stands at which position is as it was.
+    """
     old, history = started(store, retain=retain)
     old.append(Planned(1, LAYOUT))
     for epoch in range(3):
         old.append(decide(history, epoch))
     new, history = started(store, retain=retain, job_id=OTHER)
     assert (history.incarnation, history.job_id) == (2, OTHER)
-    assert (history.decided, history.earlier, history.layout) == (None, None, None)
+    assert (history.decided, history.earlier, history.layout) == (None, None, LAYOUT)
     assert Journal(store).history()[0] == history
     assert old.append(decide(history, 3)) == Superseded()
     assert not old.is_newest()
     for epoch in range(3, 7):
         assert new.append(Decide(2, epoch, f"v1\n{epoch}", ONE)) == Appended()
         found, _ = Journal(store).history()
-        assert (found.job_id, found.decided.epoch, found.layout) == (OTHER, epoch, None)
-    assert started(store, retain=retain, job_id=OTHER)[1].layout is None, "the old job's layout is not this one's"
+        assert (found.job_id, found.decided.epoch, found.layout) == (OTHER, epoch, LAYOUT)
+    assert started(store, retain=retain, job_id=OTHER)[1].layout == LAYOUT
 
 
 def test_the_new_jobs_layout_takes_the_old_ones_place(store):

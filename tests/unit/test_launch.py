@@ -143,13 +143,14 @@ def test_a_text_that_is_no_mark_is_no_mark(tmp_path, text):
         refuse_rewound([Kafka(text)], place.journal, identity, place.checkpoint)
 
 
-def test_one_of_two_systems_without_the_mark_is_enough(tmp_path):
-    """Each sink's system keeps it: one that lost it may be the one that was newer."""
+def test_one_mark_is_enough_where_a_sink_was_added(tmp_path):
+    """Each sink's topic keeps it, and that of a sink that was just added has none; without any it is refused."""
     identity, place = started(tmp_path, 0)
     kept = Mark(1, place.journal.start_nonce, 0).dumps()
     refuse_rewound([Kafka(kept), Kafka(kept)], place.journal, identity, place.checkpoint)
+    refuse_rewound([Kafka(kept), Kafka(None)], place.journal, identity, place.checkpoint)
     with pytest.raises(CheckpointConflictError, match="no mark"):
-        refuse_rewound([Kafka(kept), Kafka(None)], place.journal, identity, place.checkpoint)
+        refuse_rewound([Kafka(None), Kafka(None)], place.journal, identity, place.checkpoint)
 
 
 @pytest.mark.parametrize("beyond", [Mark(9, "n", 0), Mark(1, "other", 0), Mark(1, "", 9)])

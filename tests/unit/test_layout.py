@@ -70,7 +70,6 @@ def test_what_would_move_a_position_is_said(sources, said):
         [replace(A, path="p9"), B],  # another filter or function on the way
         [source("a", reads="topics t,v", topics=("t", "v")), B],  # a topic more
         [source("a", partitions=5), B],  # partitions more
-        [source("a", system=""), B],  # the cluster is not known now
         [source("a", topics=()), B],  # deleted: what is lost is said elsewhere, and the subscription is the same
     ],
 )
@@ -85,10 +84,20 @@ def test_a_sink_may_be_taken_from_an_output():
     assert what_moved(then, Layout((source("b"),), (state("b"),))) is None
 
 
-def test_a_cluster_that_was_not_known_may_become_known():
-    """A checkpoint of a source of another kind, or of which the cluster's id was not told."""
+def test_a_cluster_that_was_not_known_stays_unknown():
+    """To another way of reading, or from it: nobody can tell whether the offsets are of the same cluster."""
     then = Layout((source("a", system=""),))
-    assert what_moved(then, Layout((source("a"),))) is None
+    assert "on cluster unknown" in what_moved(then, Layout((source("a"),)))
+    assert "on cluster unknown" in what_moved(Layout((source("a"),)), then)
+    assert what_moved(then, then) is None
+
+
+def test_two_sources_never_become_one():
+    """Spark keeps one position for all outputs of one source: of two positions one would be forgotten."""
+    apart = Layout((replace(A, same_as=0), replace(B, same_as=1)))
+    shared = Layout((replace(A, same_as=0), replace(B, same_as=0)))
+    assert "two sources would become one" in what_moved(apart, shared)
+    assert "one two" in what_moved(shared, apart)
 
 
 def test_of_a_source_without_known_topics_only_the_words_tell():

@@ -168,19 +168,19 @@ def test_the_newest_layout_counts():
 
 
 def test_another_jobs_start_begins_anew():
-    """--as-new: the numbers of starts go on, and nothing of the job before counts."""
+    """--as-new: the numbers of starts go on, and of the job before only the layout counts."""
     said = [Recut(1, 6, 9), Skip(1, 6, "b", ""), Resolve(1, 6, "give-up-rows", (), "", "")]
     before = [Start(1, "a"), Planned(1, LAYOUT), Decide(1, 4, "o4", (A,)), Decide(1, 5, "o5", (A,)), *said]
-    assert read_history([*before, Start(2, "b")]) == History(2, "b")
+    assert read_history([*before, Start(2, "b")]) == History(2, "b", layout=LAYOUT)
     assert read_history([*before, Start(2, "a")]).decided is not None
     assert read_history([*before, Start(2, "b"), Decide(2, 5, "o", (B,))]).decided.effective == (B,)
 
 
 def test_what_stays_of_purged_records_is_recalled():
-    """Job and layout; a layout of another job is not the one of the newest start."""
+    """Job and layout, also a layout of the job before: the offsets are the same."""
     assert History().recalled(Start(1, "a")).recalled(Planned(1, LAYOUT)) == History(0, "a", layout=LAYOUT)
     assert History(0, "a", layout=LAYOUT).recalled(Start(2, "a")).layout == LAYOUT
-    assert History(0, "a", layout=LAYOUT).recalled(Start(2, "b")) == History(0, "b")
+    assert History(0, "a", layout=LAYOUT).recalled(Start(2, "b")) == History(0, "b", layout=LAYOUT)
     assert History(0, "a").recalled(Decide(1, 5, "o", ())) == History(0, "a")
 
 

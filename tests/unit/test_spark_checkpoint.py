@@ -166,10 +166,10 @@ def test_plans_are_taken_back_newest_first(checkpoint, monkeypatch):
         remove(name)
 
     monkeypatch.setattr(checkpoint._offsets, "remove", watched)
-    checkpoint.take_back(9)
+    checkpoint.take_back(9, checkpoint.plans_from(9))
     assert [name for name in removed if name.isdigit()] == ["11", "10", "9"]
     assert sorted(path.name for path in (checkpoint.folder / "offsets").iterdir()) == [".8.crc", "8"]
-    checkpoint.take_back(9)
+    checkpoint.take_back(9, checkpoint.plans_from(9))
     assert checkpoint.newest_offsets() == 8, "again, after a crash"
 
 
@@ -180,7 +180,7 @@ def test_no_plan_is_taken_back_of_what_is_done(checkpoint, newest):
         put(checkpoint, f"offsets/{epoch}")
     put(checkpoint, f"commits/{newest}")
     with pytest.raises(EpochFailedError, match="has it as done") as caught:
-        checkpoint.take_back(9)
+        checkpoint.take_back(9, checkpoint.plans_from(9))
     assert caught.value.retriable
     assert checkpoint.newest_offsets() == 10
 
@@ -188,7 +188,7 @@ def test_no_plan_is_taken_back_of_what_is_done(checkpoint, newest):
 def test_the_first_plan_is_taken_back(checkpoint):
     """Nothing is done yet."""
     put(checkpoint, "offsets/0")
-    checkpoint.take_back(0)
+    checkpoint.take_back(0, checkpoint.plans_from(0))
     assert not checkpoint.has_run()
 
 

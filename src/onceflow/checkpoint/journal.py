@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import threading
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -61,7 +62,7 @@ class Entry:
 
 
 class Journal:
-    """One driver's view of the journal. Not thread-safe: one thread appends.
+    """One driver's view of the journal. One thread appends; others may ask ``is_replaced``.
 
     Args:
         store: The journal's folder.
@@ -71,6 +72,7 @@ class Journal:
     def __init__(self, store: LocalStore, *, retain: int = 100) -> None:
         self._store = store
         self._retain = retain
+        self._lock = threading.RLock()  # between an append's link and its note the tail is not what stands there
         self._tail = 0
         self._tail_data = b""
         self._tail_kept_from = 1
@@ -162,6 +164,10 @@ class Journal:
 
     def append(self, record: Record) -> Appended | Superseded | Unanswered:
         """Append a record, if this driver's start is still the newest record's."""
+        with self._lock:
+            return self._append(record)
+
+    def _append(self, record: Record) -> Appended | Superseded | Unanswered:
         try:
             if not self.is_newest():
                 return Superseded()
@@ -184,6 +190,10 @@ class Journal:
 
         At any other place a void would prove nothing: the record could still appear in the disputed one.
         """
+        with self._lock:
+            return self._append_void(void)
+
+    def _append_void(self, void: Void) -> Voided | Adopted | Superseded | Unanswered:
         try:
             place, nonce, data = self._encode(void)
             disputed_nonce, disputed, disputed_data = self._disputed
@@ -230,8 +240,9 @@ class Journal:
 
         Not the same as not being the newest: behind its tail may stand a record of its own whose answer was lost.
         """
-        behind = (place for place in self._places() if place > self._tail)
-        return not self._mine_is_there() or any(isinstance(self._read_place(p).record, Start) for p in behind)
+        with self._lock:
+            behind = (place for place in self._places() if place > self._tail)
+            return not self._mine_is_there() or any(isinstance(self._read_place(p).record, Start) for p in behind)
 
     def _appended(self, place: int, record: Record, data: bytes) -> Appended | Superseded:
         if max(self._places()) != place or not self._mine_is_there():
@@ -371,8 +382,8 @@ def _corrupt(store: LocalStore, name: str, why: str) -> CheckpointCorruptError:
         f"the journal record {path} cannot be used: {why}",
         harmless="never: a record that is skipped could be a decision, and its epoch would be written twice or lost",
         cause="the file was edited, deleted or cut, or the disk lost it",
-        action="put the file back from a copy of the checkpoint; without one, start as a new job (--as-new) after "
-        "checking by hand which epoch the sinks hold last",
+        action="put the file back from a copy of the checkpoint; without one, look by hand which epoch the sinks hold "
+        "last, move the folder journal/ away, and start as a new job (--as-new)",
         file=str(path),
     )
 
@@ -452,6 +463,7 @@ def _layout(value: Any) -> Layout:
                 str(v["reads"]),
                 str(v["path"]),
                 tuple(Topic(str(t["name"]), str(t["id"]), int(t["partitions"])) for t in v["topics"]),
+                int(v["same_as"]),
             )
             for v in value["sources"]
         ),

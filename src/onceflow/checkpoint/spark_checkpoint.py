@@ -9,6 +9,7 @@ may jump and old files are purged, so "epoch N is done" means "the newest commit
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from onceflow.checkpoint.store import LocalStore
@@ -105,16 +106,33 @@ class SparkCheckpoint:
             self._replace(self._offsets, str(epoch - 1), before.encode("utf-8"))
             return
         for number, line in enumerate(before.splitlines()[2:]):
+            if line == "{}":
+                continue  # not a source of Kafka's
             store = LocalStore(self.folder / "sources" / str(number))
             store.make()
             self._replace(store, "0", b"\0v1\n" + line.encode("utf-8"))
 
-    def take_back(self, epoch: int) -> None:
-        """Remove Spark's plans of this and all later epochs, the newest first: Spark then plans anew.
+    def plans_from(self, epoch: int) -> list[int]:
+        """The epochs from this one on that Spark has planned."""
+        return [n for n in _epochs(self._offsets) if n >= epoch]
+
+    def take_back(self, epoch: int, planned: Sequence[int]) -> None:
+        """Remove Spark's plans of these epochs, the newest first: Spark then plans anew.
+
+        Args:
+            epoch: The first of them.
+            planned: What ``plans_from`` gave before the journal was asked whether they are nobody else's.
 
         Raises:
             EpochFailedError: One of them is recorded as done by now.
         """
+        for each in sorted(planned, reverse=True):
+            self._refuse_done(epoch)
+            self._offsets.remove(str(each))
+            self._offsets.remove(f".{each}.crc")
+        self._offsets.sync()
+
+    def _refuse_done(self, epoch: int) -> None:
         if self.is_done(epoch):
             raise EpochFailedError(
                 f"epoch {epoch} was to be planned again, but {self.folder / 'commits'} has it as done",
@@ -123,10 +141,6 @@ class SparkCheckpoint:
                 action="see to it that only one runs, then start the job again",
                 epoch=epoch,
             )
-        for planned in sorted((n for n in _epochs(self._offsets) if n >= epoch), reverse=True):
-            self._offsets.remove(str(planned))
-            self._offsets.remove(f".{planned}.crc")
-        self._offsets.sync()
 
     def _replace(self, store: LocalStore, name: str, data: bytes) -> None:
         # Spark's checksum of what was there before would make it refuse the new file. It goes first: without one Spark

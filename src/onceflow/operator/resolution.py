@@ -92,6 +92,7 @@ class UndoneEpoch:
         sources: The offsets that it consists of, by partition of its Kafka sources; empty when Spark's file of the
             epoch before it is not there.
         lost: What the source has lost of what is still needed.
+        loss_accepted: An operator has given up what it had lost before.
         unseen: Sources that could not be looked at from here, in words.
     """
 
@@ -105,6 +106,7 @@ class UndoneEpoch:
     sources: tuple[Range, ...]
     lost: tuple[LostInput, ...] = ()
     unseen: tuple[str, ...] = ()
+    loss_accepted: bool = False
 
     @property
     def rows_untold(self) -> int:
@@ -257,7 +259,7 @@ def meant(undone: UndoneEpoch, choice: Choice, of: Sequence[Participant] | None)
 
 def _given_up(undone: UndoneEpoch, of: Sequence[Participant] | None) -> tuple[Participant, ...]:
     """The participants whose rows are given up: those that are lost, all of which the source cannot give again."""
-    if not undone.lost and not undone.unseen:
+    if not undone.lost and not undone.unseen and not undone.loss_accepted:
         raise ConfigurationError(
             f"give-up-rows is refused: the source still holds all that epoch {undone.epoch} needs",
             cause="what is lost in the sink is written again from it",
@@ -319,6 +321,7 @@ def _known(operator: Operator, history: History, undone: DecidedEpoch) -> Undone
         _sources(operator, undone),
         missing,
         unseen,
+        undone.loss_accepted,
     )
 
 

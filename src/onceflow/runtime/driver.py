@@ -141,6 +141,7 @@ class Driver:
         self._sources: Sources | None = None
         self._session: SparkSession | None = None
         self._keys_repeat = False
+        self._cuts = True
         self._uri = uri
         self._above = above
         self._coordinator = Coordinator(committers)
@@ -185,6 +186,7 @@ class Driver:
         *,
         keys_repeat: bool = True,
         rows_repeat: bool = True,
+        cuts: bool = True,
     ) -> None:
         """Compare what the plan reads and keeps with what the checkpoint knows; after it epochs may come.
 
@@ -194,6 +196,7 @@ class Driver:
             session: The session whose query it will be: an epoch's DataFrame has another one, that knows no query.
             keys_repeat: As ``origins.origins`` takes it.
             rows_repeat: Nothing in the plan is known to give other rows when it runs again.
+            cuts: The sources take a limit from the journal at the next start, so an epoch can be cut by it.
 
         Raises:
             OnceflowError: It cannot go on; the message says what and why.
@@ -202,6 +205,7 @@ class Driver:
         self._sources = sources
         self._session = session
         self._keys_repeat = keys_repeat
+        self._cuts = cuts
         self._drive(self._coordinator.settle(rows_repeat=rows_repeat))
 
     def __call__(self, batch: DataFrame, epoch: int) -> None:
@@ -261,7 +265,7 @@ class Driver:
             Whether this is still the newest start.
         """
         undone = self._coordinator.memory.undone
-        return self._sweep(participants(undone.effective) if undone else ())
+        return self._sweep(participants(undone.effective) if undone else (), self._journal.is_replaced)
 
     def refresh_mark(self) -> None:
         """Write the mark again: Kafka forgets what nobody has written for ``offsets.retention.minutes``."""
@@ -339,8 +343,11 @@ class Driver:
         return Restored(same=True)
 
     def _take_back(self, action: TakeBack) -> Event:
+        planned = self._checkpoint.plans_from(action.epoch)
+        if not self._journal.is_newest():
+            return Superseded()  # it slept: what is planned now is a newer one's
         log.warning("Spark's plan of epoch %d is taken back: it is not decided, and is planned anew", action.epoch)
-        self._checkpoint.take_back(action.epoch)
+        self._checkpoint.take_back(action.epoch, planned)
         if action.before:
             self._checkpoint.set_start(action.epoch, action.before)
         return TakenBack()
@@ -357,14 +364,14 @@ class Driver:
         return found
 
     def _sweep_at_start(self, action: Sweep) -> Event:
-        return Confirmed(newest=self._sweep(action.spared))
+        return Confirmed(newest=self._sweep(action.spared, lambda: not self._journal.is_newest()))
 
-    def _sweep(self, spared: Sequence[Committable]) -> bool:
+    def _sweep(self, spared: Sequence[Committable], replaced: Callable[[], bool]) -> bool:
         """List first, then look whether this is still the newest start, then abort exactly what was listed."""
         # Every committer is told all that is spared: sinks may share a cluster, and one lists what another's wrote.
         found = {name: committer.lingering(self.incarnation, spared) for name, committer in self._committers.items()}
         crash.reach("S2", self.incarnation)
-        if not self._journal.is_newest():
+        if replaced():
             return False
         for name, doomed in found.items():
             if doomed:
@@ -424,13 +431,23 @@ class Driver:
                 epoch=epoch,
             )
             return None
+        if not self._cuts:
+            self._cause = TimeoutTooShortError(
+                f"epoch {epoch} with {sum(read):,} records outlived its transactions: {said}",
+                harmless="always for the data: nothing of the epoch is visible",
+                cause=setting,
+                action=f"give each source a limit of at most {limit:,} records (max_records_per_epoch, or Spark's "
+                "maxOffsetsPerTrigger), or raise transaction_timeout, then start again: the epoch is planned anew",
+                epoch=epoch,
+                limit=limit,
+            )
+            return limit
         self._cause = EpochTooLongError(
             f"epoch {epoch} with {sum(read):,} records outlived its transactions: {said}",
             harmless="the job is started again: the epoch is planned anew, smaller",
             cause=setting,
-            action=f"start the job again: each source then reads at most {limit:,} records for an epoch (a source that "
-            "no Job loads: give it that limit). If it is too few for the rate of arrival, raise transaction_timeout "
-            "(and the broker's transaction.max.timeout.ms)",
+            action=f"start the job again: each source then reads at most {limit:,} records for an epoch. If that is "
+            "too few for the rate of arrival, raise transaction_timeout (and the broker's transaction.max.timeout.ms)",
             epoch=epoch,
             limit=limit,
         )
@@ -470,7 +487,8 @@ class Driver:
         run = self._run(self._coordinator.memory.epoch)
         try:
             for name, committer in self._committers.items():
-                problem = committer.check([c for c in action.committables if c.sink == name], run, age)
+                of = [c for c in action.committables if c.sink == name]
+                problem = committer.check(of, run, age) if participants(action.committables) else None
                 if problem is not None:
                     # A newer start aborts what it finds: then that is the reason, and it is the newer one's business.
                     return Checked(problem) if self._journal.is_newest() else Superseded()

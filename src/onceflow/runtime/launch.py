@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
-import secrets
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -74,6 +73,7 @@ class Plan:
         bounded: Take what is there and end.
         takeover: None; ``"claim"``: the checkpoint was moved or put back on purpose; ``"as-new"``: it is a second,
             independent job from here on.
+        limits: The sources were loaded with the limit that ``epoch_limit`` gave.
     """
 
     name: str
@@ -82,6 +82,7 @@ class Plan:
     output_mode: str = "append"
     bounded: bool = False
     takeover: Literal["claim", "as-new"] | None = None
+    limits: bool = False
 
     def __post_init__(self) -> None:
         if PREFIX.fullmatch(self.prefix) is None:
@@ -156,6 +157,7 @@ class RunningJob:
                 if not self.driver.sweep():
                     # Nothing else tells a driver whose topic is quiet that it was replaced.
                     self.driver.failure = self.driver.failure or self.driver.fenced()
+                    log.error("%s", self.driver.failure)
                     self._stop_query()
                     return
                 if turn % _SWEEPS_A_MARK == 0:
@@ -197,14 +199,15 @@ def launch(
         for sink in outputs.sinks:
             if not sink.participates:
                 sink.connect()
-        _foresee(place, sources)
+        if plan.takeover != "claim":  # which has to leave a mark first: without one no command goes on
+            _foresee(place, sources)
         driver = _driver(place, taking_part, systems, plan)
         progress = Progress(plan.name, driver.reports, sources.distinct)
         try:
             driver.take_over()
             culprits = unrepeatable(outputs.query)
             repeats = {"keys_repeat": keys_repeat(culprits), "rows_repeat": not culprits}
-            driver.settle(outputs.sinks, sources, outputs.query.sparkSession, **repeats)
+            driver.settle(outputs.sinks, sources, outputs.query.sparkSession, **repeats, cuts=plan.limits)
             progress.listen(session)
             query = _start(outputs, driver, where, plan)
         except BaseException:
@@ -239,6 +242,9 @@ def finish_decided(sinks: Sequence[object], plan: Plan) -> None:
         return
     try:
         systems = {sink.attach() for sink in taking_part}
+        identity = read_identity(place.ours) if plan.takeover is None else None
+        if identity is not None and systems < set(identity.cluster_id.split(",")):
+            return  # not all sinks are listed: those that the stream function returns finish it
         driver = _driver(place, taking_part, systems, plan, preflight=False)
         try:
             driver.take_over()
@@ -402,18 +408,10 @@ def _as_new(place: _Place, systems: str, plan: Plan) -> JobIdentity:
     Its first start in the same journal fences whatever driver of the old job still runs here, like any other start.
     """
     require_isolated_state(place.checkpoint)
-    try:
-        place.journal.history()
-    except CheckpointCorruptError as error:
-        aside = place.ours.folder / f"journal-set-aside-{secrets.token_hex(4)}"
-        log.warning(
-            "%s; the journal is set aside as %s, and what it had decided is not known any more", error.what, aside
-        )
-        place.records.folder.rename(aside)
     found = None
     with contextlib.suppress(CheckpointCorruptError):  # of a job whose file is spoiled nothing can be asked
         found = read_identity(place.ours)
-    if found is not None and (found.checkpoint, found.cluster_id, found.prefix) == (place.uri, systems, plan.prefix):
+    if found is not None and found.checkpoint == place.uri:  # whatever else was changed, it is this very job's
         _refuse_forgetting(place, found)
     elif found is None:
         _refuse_without_job_json(place)
@@ -493,10 +491,11 @@ def refuse_rewound(
     nonce = next((entry.nonce for entry in reversed(entries) if isinstance(entry.record, Start)), "")
     newest = checkpoint.newest_commit()
     known = max(history.decided.epoch if history.decided else -1, -1 if newest is None else newest)
-    for committer, text in marks:
-        mark = Mark.loads(text) if text is not None else None
-        if mark is None and history.decided is not None and committer.keeps_mark:
-            if text is None and committer.read_mark() is not None:
-                continue  # written since it was looked for: another first start was at work
-            raise mark_is_gone(identity.checkpoint, history.decided.epoch)
+    found = [Mark.loads(text) if text is not None else None for _, text in marks]
+    for mark in found:
         not_rewound(mark, history.incarnation, nonce, known, identity.checkpoint)
+    # A sink that was added has none yet, and one may have been written since it was looked for by another first start.
+    keeping = [committer for committer, _ in marks if committer.keeps_mark]
+    seen = any(found) or any(Mark.loads(committer.read_mark() or "") for committer in keeping)
+    if keeping and not seen and history.decided is not None:
+        raise mark_is_gone(identity.checkpoint, history.decided.epoch)

@@ -24,6 +24,7 @@ from onceflow.errors import ConfigurationError, RefusedSettingError
 from onceflow.sink.contract import Sink
 from onceflow.sink.shard import DIGEST, output_column
 from onceflow.source.formats import column_named
+from onceflow.source.kafka import SOURCE_OPTION
 from onceflow.twophase.layout import State
 
 if TYPE_CHECKING:
@@ -73,7 +74,12 @@ class Leaf:
 
     @property
     def reads(self) -> str:
-        """What is subscribed to, in words."""
+        """What is subscribed to, in words; of a source that is not ours with its brokers, which else nothing tells."""
+        servers = self.options.get("kafka.bootstrap.servers", "")
+        at = f" at {servers}" if servers and SOURCE_OPTION not in self.options else ""
+        return self._subscribed() + at
+
+    def _subscribed(self) -> str:
         if "subscribe" in self.options:
             names = sorted(name.strip() for name in self.options["subscribe"].split(","))
             return ("topic " if len(names) == 1 else "topics ") + ", ".join(names)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from onceflow.checkpoint.spark_checkpoint import SparkCheckpoint
 from onceflow.errors import CheckpointCorruptError, ConfigurationError, SourceDataLostError
@@ -91,7 +91,7 @@ class Sources:
         end_text = undone.offsets if undone is not None else _text(checkpoint, checkpoint.newest_offsets())
         starts, ends = self._parsed(start_text), self._parsed(end_text)
         if done is None:
-            starts = [offsets.from_json(text) if (text := checkpoint.initial_offsets(i)) else {} for i in self._numbers]
+            starts = [_line(checkpoint.initial_offsets(i)) for i in self._numbers]
         needed = starts if undone is None or again else ends
         layout = self._layout(needed, ends, known)
         found = [loss for i in self._numbers for loss in self._losses(i, needed[i], ends[i], layout, known)]
@@ -114,7 +114,7 @@ class Sources:
         if epoch > 0:
             starts = self._parsed(_text(checkpoint, epoch - 1))
         else:
-            starts = [offsets.from_json(text) if (text := checkpoint.initial_offsets(i)) else {} for i in self._numbers]
+            starts = [_line(checkpoint.initial_offsets(i)) for i in self._numbers]
         return [
             sum(max(0, r.end - r.start) for r in offsets.ranges(start, end))
             for start, end in zip(starts, ends, strict=True)
@@ -142,7 +142,7 @@ class Sources:
                 cached[source.cluster] = self._topics(source.cluster, names)
             now = {t.name: t for t in was.topics} | {n: t for n, t in cached[source.cluster].items() if n in read[i]}
             topics = tuple(now[name] for name in sorted(now))
-            found.append(Source(was.outputs, was.system, was.reads, was.path, topics))
+            found.append(replace(was, topics=topics))
         return Layout(tuple(found), layout.states)
 
     # -- parts ------------------------------------------------------------------------------------
@@ -150,6 +150,12 @@ class Sources:
     @property
     def _numbers(self) -> range:
         return range(len(self.leaves))
+
+    def _first_of(self, i: int) -> int:
+        """The first position of the source that stands at this one."""
+        own = self.leaves[i].options.get(SOURCE_OPTION)
+        same = (j for j, leaf in enumerate(self.leaves[:i]) if own and leaf.options.get(SOURCE_OPTION) == own)
+        return next(same, i)
 
     def _client(self, cluster: KafkaCluster) -> KafkaClient:
         if cluster not in self._clients:
@@ -164,7 +170,7 @@ class Sources:
         sources = []
         for i, (leaf, source) in enumerate(zip(self.leaves, self._sources, strict=True)):
             if source is None:
-                sources.append(Source(leaf.outputs, "", leaf.reads, leaf.path))
+                sources.append(Source(leaf.outputs, "", leaf.reads, leaf.path, same_as=self._first_of(i)))
                 continue
             client = self._client(source.cluster)
             wanted = {p.topic for p in {**needed[i], **ends[i]} if source.reads(p.topic)}
@@ -185,7 +191,8 @@ class Sources:
                     topics=missing,
                 )
             found = tuple(topics[name] for name in sorted(topics))
-            sources.append(Source(leaf.outputs, client.cluster_id, leaf.reads, leaf.path, found))
+            first = self._first_of(i)
+            sources.append(Source(leaf.outputs, client.cluster_id, leaf.reads, leaf.path, found, first))
         self._warned = True
         return Layout(tuple(sources), self._states)
 

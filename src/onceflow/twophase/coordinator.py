@@ -301,7 +301,7 @@ class Coordinator:
         m = self.memory
         found = self._as_resolved(event.found)
         if self.state is State.WEIGHING:
-            return self._weigh(m, found)
+            return self._weigh(m, event.found, found)
         unknown = _with(found, Outcome.UNKNOWN)
         if unknown:
             return Input.SOME_UNKNOWN, self._failing(m, FailureKind.OUTCOME_UNKNOWN, unknown)
@@ -313,7 +313,7 @@ class Coordinator:
         pending = tuple(c for c in m.pending if found.get(c.participant) is not Outcome.COMMITTED)
         return self._all_or(Input.NONE_LOST, replace(m, pending=pending))
 
-    def _weigh(self, m: Memory, found: Mapping[Participant, Outcome]) -> _Reading:
+    def _weigh(self, m: Memory, told: Mapping[Participant, Outcome], found: Mapping[Participant, Outcome]) -> _Reading:
         still_open = _with(found, Outcome.OPEN)
         if still_open:
             # Only these are aborted: aborting a committed one would wipe out what DescribeTransactions says of it.
@@ -323,8 +323,12 @@ class Coordinator:
         if unknown:
             return Input.SOME_UNKNOWN, self._failing(m, FailureKind.OUTCOME_UNKNOWN, unknown)
         visible = frozenset(_with(found, Outcome.COMMITTED))
-        if m.undone is not None and m.undone.given_up and len(visible) == len(found):
+        given_up = m.undone.given_up if m.undone is not None else frozenset()
+        if given_up and len(visible) == len(found):
             return self._all_or(Input.SOME_VISIBLE, replace(m, mode=Mode.ROLL_FORWARD, pending=()))
+        # Another one was lost since: all that the source still gives is written, and what is given up is no part that
+        # could be found again and silenced.
+        visible -= {p for p in given_up if told.get(p) is not Outcome.COMMITTED}
         if visible:
             return Input.SOME_VISIBLE, replace(m, mode=Mode.SHARDS, visible=visible)
         return Input.NONE_VISIBLE, replace(m, mode=Mode.WHOLE, visible=visible)
@@ -406,7 +410,7 @@ class Coordinator:
             m, kind = self._too_long(m, event.limit, FailureKind.UNSOUND)
             return Input.UNSOUND, self._failing(m, kind, detail=event.problem)
         if event.layout is None or event.layout == m.layout:
-            return Input.SOUND, m
+            return (Input.SOUND if participants(m.written) else Input.SOUND_NOTHING), m
         strange = next(remade(m.layout, event.layout), None)
         if strange is not None:
             said = f"topic {strange.topic}: its id was {strange.was} and is {strange.now}"
@@ -423,6 +427,8 @@ class Coordinator:
                 history = m.history.then(self._replay_begin())
                 return happened, replace(m, history=history, undone=history.decided)
             case State.LAYING | State.RECORDING:
+                if self.state is State.RECORDING and not participants(m.written):
+                    happened = Input.APPENDED_NOTHING
                 return happened, replace(m, history=m.history.then(self._planned()))
             case State.SKIPPING if m.skip is not None:
                 history = m.history.then(m.skip)

@@ -38,6 +38,8 @@ class Source:
         reads: What is subscribed to, in words.
         path: A fingerprint of all that lies between the source and its output.
         topics: The topics, in order of their names; empty where they are not known.
+        same_as: The first position of the same source; its own for one that stands here first. Spark keeps one position
+            for all of them.
     """
 
     outputs: tuple[str, ...]
@@ -45,6 +47,7 @@ class Source:
     reads: str
     path: str
     topics: tuple[Topic, ...] = ()
+    same_as: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +100,15 @@ def what_moved(then: Layout, now: Layout) -> str | None:
                 f"position {position} belonged to output {_outputs(old)} (reading {old.reads}) and would now belong to "
                 f"output {_outputs(new)} (reading {new.reads})"
             )
-        if old.system and new.system and old.system != new.system:
+        if old.system != new.system:
             return (
-                f"source {position} ({new.reads}, output {_outputs(new)}) was on cluster {old.system} and is on "
-                f"cluster {new.system}"
+                f"source {position} ({new.reads}, output {_outputs(new)}) was on cluster {old.system or 'unknown'} and "
+                f"is on cluster {new.system or 'unknown'} (only KafkaSource says which)"
+            )
+        if old.same_as != new.same_as:
+            return (
+                f"positions that were two sources would become one, or one two: source {position} (output "
+                f"{_outputs(new)}) was the one at position {old.same_as} and is the one at position {new.same_as}"
             )
         gone = {t.name for t in old.topics} - {t.name for t in new.topics}
         if gone and old.reads != new.reads:

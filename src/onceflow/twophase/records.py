@@ -233,7 +233,8 @@ class History:
             if record.incarnation <= self.incarnation:
                 raise HistoryError(f"start {record.incarnation} after start {self.incarnation}")
             if self.job_id and record.job_id != self.job_id:
-                return History(record.incarnation, record.job_id)
+                # The new job goes on from the same offsets and state, so what stands there stays known.
+                return History(record.incarnation, record.job_id, layout=self.layout)
             return replace(self, incarnation=record.incarnation, job_id=record.job_id)
         if record.incarnation != self.incarnation:
             raise HistoryError(
@@ -256,7 +257,7 @@ class History:
         """The history with what a record from before its beginning still says: purges leave starts and layouts."""
         match record:
             case Start():
-                return replace(self, job_id=record.job_id, layout=None if record.job_id != self.job_id else self.layout)
+                return replace(self, job_id=record.job_id)
             case Planned():
                 return replace(self, layout=record.layout)
         return self

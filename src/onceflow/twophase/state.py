@@ -87,9 +87,11 @@ class Input(Enum):
     NOT_DETERMINISTIC = "the rows differ from those decided"
     RUN_FAILED = "the run failed"
     SOUND = "the checks hold"
+    SOUND_NOTHING = "the checks hold, and nothing was written"
     GROWN = "the checks hold, and a source has grown"
     UNSOUND = "a check does not hold"
     APPENDED = "the record is durable and is the tail"
+    APPENDED_NOTHING = "the record is durable, and nothing was written"
     UNANSWERED = "the append gave no answer"
     VOIDED = "the void took the place"
     ADOPTED = "the decision was in its place after all"
@@ -137,7 +139,7 @@ TABLE: Mapping[State, Mapping[Input, State]] = {
         _I.SOME_SUSPECT: _S.ASSESSING,
     },
     _S.SWEEPING: {_I.SWEPT: _S.TAKEN_OVER, _I.SWEPT_PLAN_LEFT: _S.TAKING_BACK, _I.SUPERSEDED: _S.FENCED},
-    _S.TAKING_BACK: {_I.TAKEN_BACK: _S.TAKEN_OVER},
+    _S.TAKING_BACK: {_I.TAKEN_BACK: _S.TAKEN_OVER, _I.SUPERSEDED: _S.FENCED},
     # Only now may a check end the start: nothing that is decided waits for it any more, or nothing can help it.
     _S.TAKEN_OVER: {_I.SETTLE: _S.SURVEYING},
     _S.SURVEYING: {
@@ -151,7 +153,7 @@ TABLE: Mapping[State, Mapping[Input, State]] = {
     _S.LAYING: {_I.APPENDED: _S.READY, _I.SUPERSEDED: _S.FENCED, _I.UNANSWERED: _S.FAILED},
     _S.SKIPPING: {_I.APPENDED: _S.MOVING, _I.SUPERSEDED: _S.FENCED, _I.UNANSWERED: _S.FAILED},
     # The layout comes last: of a topic that was made again it holds the new id, which counts from the new positions on.
-    _S.MOVING: {_I.OFFSETS_MOVED: _S.LAYING, _I.OFFSETS_DIFFER: _S.STOPPED},
+    _S.MOVING: {_I.OFFSETS_MOVED: _S.LAYING, _I.OFFSETS_DIFFER: _S.STOPPED, _I.SUPERSEDED: _S.FENCED},
     # -- an epoch -----------------------------------------------------------------------------
     _S.READY: {
         _I.EPOCH: _S.PREPARING,
@@ -165,18 +167,25 @@ TABLE: Mapping[State, Mapping[Input, State]] = {
     _S.DOUBTING: {_I.NEWEST: _S.STOPPED, _I.SUPERSEDED: _S.FENCED},
     _S.PREPARING: {
         _I.PREPARED: _S.CHECKING,
-        _I.NOTHING_TO_COMMIT: _S.CONFIRMING,
+        # What was read counts in the state and in the position, whether or not it gave rows.
+        _I.NOTHING_TO_COMMIT: _S.CHECKING,
         _I.NOT_DETERMINISTIC: _S.ABORTING,
         _I.RUN_FAILED: _S.ABORTING,
         _I.SUPERSEDED: _S.FENCED,
     },
     _S.CHECKING: {
         _I.SOUND: _S.DECIDING,
+        _I.SOUND_NOTHING: _S.CONFIRMING,
         _I.GROWN: _S.RECORDING,
         _I.UNSOUND: _S.ABORTING,
         _I.SUPERSEDED: _S.FENCED,
     },
-    _S.RECORDING: {_I.APPENDED: _S.DECIDING, _I.SUPERSEDED: _S.FENCED, _I.UNANSWERED: _S.ABORTING},
+    _S.RECORDING: {
+        _I.APPENDED: _S.DECIDING,
+        _I.APPENDED_NOTHING: _S.CONFIRMING,
+        _I.SUPERSEDED: _S.FENCED,
+        _I.UNANSWERED: _S.ABORTING,
+    },
     _S.DECIDING: {_I.APPENDED: _S.COMMITTING, _I.SUPERSEDED: _S.FENCED, _I.UNANSWERED: _S.VOIDING},
     _S.VOIDING: {
         _I.VOIDED: _S.ABORTING,
