@@ -133,15 +133,6 @@ def test_of_an_epoch_that_is_not_decided_only_a_loss_can_be_chosen(choice):
         meant(undone(stateful=True, decided=False), choice, None)
 
 
-def test_what_nobody_will_commit_cannot_count_as_written():
-    """Open, with a part of it lost on a broker's disk: counted as written, the intact part would expire in silence."""
-    torn = Evidence(Outcome.UNKNOWN, "nothing of it is open in t-1", torn=True)
-    epoch = undone(parts=(Part(Participant(("out", 0)), 5, str(name(1, 0)), (), None, torn, None),))
-    with pytest.raises(ConfigurationError, match="count-as-written is refused"):
-        meant(epoch, "count-as-written", None)
-    assert meant(epoch, "write-again", None) == (("out", 0),)
-
-
 def test_state_is_accepted_for_a_whole_stateful_epoch_only():
     """accept-state means no participant, and nothing for a query without state whose output is whole."""
     assert meant(undone(Outcome.COMMITTED, stateful=True), "accept-state", None) == ()

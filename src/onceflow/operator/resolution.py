@@ -237,14 +237,6 @@ def meant(undone: UndoneEpoch, choice: Choice, of: Sequence[Participant] | None)
         )
     for sink, shard in wanted:
         part = by_name.get(Participant((sink, shard)))
-        if part is not None and part.evidence.torn and choice == "count-as-written":
-            raise ConfigurationError(
-                f"count-as-written is refused for sink {sink} shard {shard} of epoch {undone.epoch}",
-                cause=f"it is open still, with a part of it lost ({part.evidence.why}): nobody will commit the rest, "
-                "so all of it would be lost when it expires",
-                action="choose write-again: its rows are written once more, and the rest of this one is given up",
-                epoch=undone.epoch,
-            )
         if part is None or part.evidence.outcome is not Outcome.UNKNOWN:
             raise ConfigurationError(
                 f"{choice} is refused for sink {sink} shard {shard} of epoch {undone.epoch}",

@@ -266,11 +266,10 @@ class KafkaCommitter(Committer):
                 log_says = oracle.ask(self._client, handle, transaction.witness)
                 if log_says.outcome is not Outcome.COMMITTED:
                     why = f"is Ongoing, but nothing of it is open in {', '.join(without)}; {log_says.why}"
-                    why, later = f"{handle.transactional_id} {why}", log_says.passing
-                    found[participant] = Evidence(Outcome.UNKNOWN, why, passing=later, torn=not later)
+                    why = f"{handle.transactional_id} {why}"
+                    found[participant] = Evidence(Outcome.UNKNOWN, why, passing=log_says.passing)
             elif (gone := oracle.look_for(self._client, handle, transaction.witness)) is not None:
-                why = f"{handle.transactional_id} is Ongoing, but {gone.why}"
-                found[participant] = replace(gone, why=why, torn=not gone.passing)
+                found[participant] = replace(gone, why=f"{handle.transactional_id} is Ongoing, but {gone.why}")
         if not all(evidence.passing for evidence in found.values()):
             # It may have ended between the two looks: then this says nothing, and the next look finds how.
             now = transactions.describe(self._client, [still_open[p].handle.transactional_id for p in found])

@@ -26,15 +26,11 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """An outcome, what it rests on, and whether waiting may turn an unknown one into a known one.
-
-    ``torn``: the transaction is open, and a part of it is lost: nobody will commit it, so it cannot count as written.
-    """
+    """An outcome, what it rests on, and whether waiting may turn an unknown one into a known one."""
 
     outcome: Outcome
     why: str
     passing: bool = False
-    torn: bool = False
 
 
 class Reply(Enum):
