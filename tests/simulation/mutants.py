@@ -205,7 +205,7 @@ def _any_incarnation() -> list[Patches]:
     def lingering(self: SimCommitter, incarnation: int, spared: Any) -> Any:
         return real(self, 10**9, spared)
 
-    def sweep(self: SimDriver, spared: Any) -> bool:
+    def sweep(self: SimDriver, spared: Any, _replaced: Any) -> bool:
         for committer in self._committers.values():
             committer.abort(committer.lingering(self.incarnation, spared))
         return self._journal.is_newest()
@@ -275,7 +275,7 @@ def _last_committable_dropped() -> list[Patches]:
 
 
 def _lingering_left() -> list[Patches]:
-    def sweep(self: SimDriver, spared: Any) -> bool:
+    def sweep(self: SimDriver, spared: Any, _replaced: Any) -> bool:
         return self._journal.is_newest()
 
     return [mock.patch.object(SimDriver, "_sweep", sweep)]
@@ -422,7 +422,10 @@ def _failed_run_does_not_look() -> list[Patches]:
     def failed(_: Driver, __: int, error: Exception) -> RunFailed:
         return RunFailed(str(error))
 
-    return [mock.patch.object(Driver, "_failed_run", failed)]
+    return [
+        mock.patch.object(Driver, "_failed_run", failed),
+        mock.patch.object(Driver, "true_cause", lambda _, error: error),
+    ]
 
 
 def _recorded_since_ignored() -> list[Patches]:
@@ -611,7 +614,12 @@ MUTANTS = (
         ("die", "one"),
         EDITED | {"keeps": 6, "operator": True},
     ),
-    Mutant("a failed run does not look whether it is replaced", ("advice",), _failed_run_does_not_look, ("pause",)),
+    Mutant(
+        "an error is told without a look whether a newer start took over",
+        ("advice",),
+        _failed_run_does_not_look,
+        ("pause",),
+    ),
     Mutant(
         "an undone epoch that Spark has recorded since is taken for undone",
         ("refusals",),
