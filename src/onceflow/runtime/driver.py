@@ -633,13 +633,22 @@ class Driver:
         return found
 
     def _write_marks(self, epoch: int, incarnation: int) -> None:
-        mark = Mark(incarnation, self._journal.start_nonce, epoch).dumps()
+        mark = Mark(incarnation, self._journal.start_nonce, epoch)
         for committer in self._committers.values():
-            self._marks.submit(committer.write_mark, mark)
+            self._marks.submit(_write_mark, committer, mark)
 
     def _refuse_if_stopping(self) -> None:
         if self._stopping.is_set():
             raise StopRequested
+
+
+def _write_mark(committer: Committer, mark: Mark) -> None:
+    """Write a mark, but never over a newer start's: this driver may have slept since it looked."""
+    known = None
+    with contextlib.suppress(OnceflowError):
+        known = Mark.loads(committer.read_mark() or "")
+    if known is None or known.incarnation <= mark.incarnation:
+        committer.write_mark(mark.dumps())
 
 
 def _told(record: ReplayBegin | Replay) -> str:
