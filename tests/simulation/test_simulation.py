@@ -44,21 +44,23 @@ RARE = {
     "SURVEYING + SINKS_CHANGED",
     # Less than that: a newer start, or no answer, at one moment of what is rare itself; or rows given up in a replay.
     "MATCHING + SUPERSEDED",
+    "MOVING + SUPERSEDED",
     "REBUILDING + SUPERSEDED",
     "SKIPPING + UNANSWERED",
     "WEIGHING + ALL_COMMITTED",
     "WEIGHING + ALL_COMMITTED_STATEFUL",
+    # What is decided is finished before the start proper, so three faults in a row lead to a commit inside an epoch.
+    "COMMITTING + ALL_COMMITTED_STATEFUL",
+    "JUDGING + NONE_LOST",
 }
 
 BY_PAIRS = {
     # Two faults of which the second must hit one moment: the random runs may miss it, the pairs do not.
     "BEGINNING_REPLAY + SUPERSEDED",
     "BEGINNING_REPLAY + UNANSWERED",
-    "COMMITTING + ALL_COMMITTED_STATEFUL",
     "DISCARDING + ABORTED",
     "FINISHING + SOME_SUSPECT",
     "JUDGING + ALL_COMMITTED_STATEFUL",
-    "JUDGING + NONE_LOST",
     "VOIDING + SUPERSEDED",
     "VOIDING + UNANSWERED",
     "WEIGHING + SOME_OPEN",
@@ -102,7 +104,7 @@ def summary(results: dict[str, Result]) -> str:
     return "\n".join(f"{name}: {violation}" for name, violation in list(bad.items())[:10])
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_ten_thousand_seeds():
     """In 10,000 random runs no invariant breaks, every step of the table is taken, and every kind of fault happens."""
     marks, faults, failures, refusals = Counter(), Counter(), {}, 0
@@ -133,7 +135,7 @@ def test_every_single_fault(stateful):
     assert runs > 400
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_every_pair_of_faults_in_a_small_world():
     """One epoch with state, one sink, two shards: every two faults at every two steps, without refusals."""
     failures, runs, marks = {}, 0, set()
