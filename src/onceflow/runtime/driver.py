@@ -46,6 +46,7 @@ from onceflow.twophase.messages import (
     Aborted,
     AbortOwn,
     Action,
+    Adopted,
     Append,
     Appended,
     AppendStart,
@@ -524,7 +525,10 @@ class Driver:
         return result
 
     def _append_void(self, action: AppendVoid) -> Event:
-        return self._journal.append_void(action.record)
+        result = self._journal.append_void(action.record)
+        if isinstance(result, Adopted):  # it is decided after all, so an older copy must be noticed from here on
+            self._write_marks(action.record.epoch, action.record.incarnation)
+        return result
 
     def _commit(self, action: Commit) -> Event:
         pause = _COMMIT_PAUSE_S[min(action.again, len(_COMMIT_PAUSE_S) - 1)]
