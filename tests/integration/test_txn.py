@@ -114,7 +114,7 @@ def test_what_lingers_is_listed_and_aborted_and_what_is_foreign_only_named(pipel
 
         assert waiting(client, pipeline.sink) == {0, 1, 2, 3}
         assert txn("abort", one, "--claim").code == 2, "without a terminal it needs --yes"
-        assert len(pipeline.records()) == 2, "what was refused appended no start"
+        assert [r["kind"] for r in pipeline.records()].count("start") == 1, "what was refused appended no start"
         claimed = txn("abort", one, "--claim", "--yes").json
         assert (claimed["started"], names_of(claimed["aborted"])) == (2, {one})
 
@@ -173,7 +173,7 @@ def test_an_operator_decides_what_the_log_does_not_prove(pipeline, txn, client):
     known = txn("describe", one).json
     assert known["evidence"]["outcome"] == "open"
     assert [m["kind"] for m in known["mentions"]] == ["decide"]
-    assert len(pipeline.records()) == 2, "what was refused appended no start"
+    assert [r["kind"] for r in pipeline.records()].count("start") == 1, "what was refused appended no start"
     too_early = txn("resolve", "0", "--choice", "write-again", "--why", "test", "--yes")
     assert too_early.code == 1
     assert "is known" in too_early.json["what"]
