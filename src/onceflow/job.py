@@ -117,12 +117,12 @@ class Job:
         with signals:
             try:
                 # Before anything that could fail: consumers wait for what is decided, and it may expire.
-                finish_decided(self._sinks, plan)
+                finished = finish_decided(self._sinks, plan)
                 session = make_session(self.name, self._spark)
                 signals.install()
                 with limited(epoch_limit(plan, self._sinks)):
                     result = self._function(session)
-                self._run(session, result, plan, signals)
+                self._run(session, result, plan, signals, finished=finished)
             except BaseException:
                 # An interrupted start may end with py4j's word for it instead of ours.
                 if signals.received is None:
@@ -139,9 +139,15 @@ class Job:
             sys.exit(128 + signals.received)
 
     def _run(
-        self, session: SparkSession, result: DataFrame | Mapping[Sink, DataFrame], plan: Plan, signals: _Signals
+        self,
+        session: SparkSession,
+        result: DataFrame | Mapping[Sink, DataFrame],
+        plan: Plan,
+        signals: _Signals,
+        *,
+        finished: bool,
     ) -> None:
-        running = launch(session, result, self._sinks, plan, finished=bool(self._sinks))
+        running = launch(session, result, self._sinks, plan, finished=finished)
         signals.interrupting = False
         try:
             in_time = _wait(running, signals)

@@ -178,7 +178,7 @@ def launch(
         result: One streaming DataFrame, or ``{sink: DataFrame}``.
         sinks: The sinks that get the rows of one DataFrame.
         plan: The rest.
-        finished: ``finish_decided`` was called for all of the job's sinks.
+        finished: ``finish_decided`` has taken over an undone epoch already.
 
     Raises:
         OnceflowError: It cannot run, and why. Nothing is left running, and nothing that was decided waits for it.
@@ -223,7 +223,7 @@ def launch(
     return RunningJob(query, driver, outputs.sinks, sources, progress)
 
 
-def finish_decided(sinks: Sequence[object], plan: Plan) -> None:
+def finish_decided(sinks: Sequence[object], plan: Plan) -> bool:
     """Commit what is decided and not finished, before any check may end the start.
 
     Consumers are waiting for it, and it expires with its transactions. Nothing of it needs Spark, the plan or the
@@ -233,23 +233,27 @@ def finish_decided(sinks: Sequence[object], plan: Plan) -> None:
         sinks: The job's sinks, as far as they are known.
         plan: The rest.
 
+    Returns:
+        Whether an undone epoch was found and taken over; False also where not all of its sinks are among these.
+
     Raises:
         OnceflowError: The checkpoint is not this job's, or cannot be read; or a system was not reached.
     """
     taking_part = [sink for sink in sinks if isinstance(sink, Sink) and sink.participates]
     place = _Place.of(plan)
     if not taking_part or plan.takeover == "as-new" or not place.has_undone():
-        return
+        return False
     try:
         systems = {sink.attach() for sink in taking_part}
         identity = read_identity(place.ours) if plan.takeover is None else None
         if identity is not None and systems < set(identity.cluster_id.split(",")):
-            return  # not all sinks are listed: those that the stream function returns finish it
+            return False  # not all sinks are listed: those that the stream function returns finish it
         driver = _driver(place, taking_part, systems, plan, preflight=False)
         try:
             driver.take_over()
         finally:
             driver.close()
+        return True
     finally:
         for sink in taking_part:
             sink.close()
