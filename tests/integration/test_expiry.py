@@ -130,7 +130,8 @@ def test_a_loss_that_cannot_be_proven_stops(pipeline, short_lived):
         client.admin.delete_topics([p.sink])
         wait_until(lambda: not client.topics([p.sink]), what="deletion")
         client.admin.create_topics({p.sink: {"num_partitions": 4, "replication_factor": 1}})
-    ended = p.run()
+    wait_until(lambda: "deletes it together with the sink's topic" in p.run().log, what="the mark gone with its topic")
+    ended = p.run(TAKEOVER="claim")
     assert ended.code == 1
     assert "was made again" in ended.log
     assert kinds(p).count("replay-begin") == 0

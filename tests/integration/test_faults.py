@@ -48,7 +48,8 @@ def test_a_record_that_the_broker_refuses_fails_its_epoch(pipeline, admin):
     pipeline.send(1_000, value=lambda i: b"x" * (5_000 if i == 700 else 100) + str(i).encode())
     ended = pipeline.run()
     assert ended.code == 1
-    assert "could not be pre-committed" in ended.log
+    assert "RowRefusedError" in ended.log
+    assert f"a record for topic {pipeline.sink} is larger than" in ended.log
     assert pipeline.read() == []
     assert pipeline.decisions() == []
     assert pipeline.open_transactions() == []

@@ -7,7 +7,7 @@ from kafka import TopicPartition
 from kafka.admin import AbortTransactionSpec
 
 from onceflow.devcluster import FAST_EXPIRY, DevCluster
-from onceflow.errors import PreCommitError
+from onceflow.errors import WriterFencedError
 from onceflow.kafka import oracle, transactions
 from onceflow.kafka.client import KafkaClient
 from onceflow.kafka.cluster import KafkaCluster
@@ -104,7 +104,7 @@ def test_an_aborted_writer_cannot_go_on(cleaning):
         transactions.abort(client, [transactions.describe(client, [name])[name].handle])
         # Until the marker is in the log its partition still takes records; they lie before it, and are aborted.
         wait_until(lambda: state() == "CompleteAbort", what="the marker")
-        with pytest.raises(PreCommitError, match="could not be pre-committed"):
+        with pytest.raises(WriterFencedError, match="was ended while it was written"):
             writer.prepare()
         writer.abort()
         assert state() == "CompleteAbort"

@@ -152,7 +152,7 @@ class TransactionWriter(Writer):
         _require_times(self._topic, rows)
         if self._producer is None:
             self._begin(len(rows))
-        with self._explained(), _sized(self._topic, self._config):
+        with self._explained():
             if self._held is not None:
                 self._produced += self._produce(self._held)
             self._produced += self._produce(rows.slice(0, len(rows) - 1))
@@ -168,14 +168,17 @@ class TransactionWriter(Writer):
         """Send everything and prove that it is in the log.
 
         Raises:
+            RowRefusedError: A record is larger than its topic takes.
             PreCommitError: A record was refused, or the proof does not add up.
+            WriterFencedError: The transaction was ended by somebody else.
         """
-        with self._explained(), _sized(self._topic, self._config):
+        with self._explained():
             if self._held is not None:
                 self._produced += _produce(self._producer, self._topic, self._held, self._on_witness)
                 self._held = None
             deadline = time.monotonic() + self._timeout_s
             while self._producer.flush(1.0) > 0:
+                self._require_no_error()
                 if time.monotonic() > deadline:
                     raise self._failed(
                         f"{len(self._producer)} records were not acknowledged in {self._timeout_s:.0f} s"
@@ -220,8 +223,30 @@ class TransactionWriter(Writer):
         try:
             yield
         except (KafkaException, SystemError) as error:
-            fatal = error.__cause__ if isinstance(error.__cause__, KafkaException) else error
-            raise self._failed(why, fatal) from error
+            first = self._what_ended_it() or _beneath(error)
+            if _is_of_size(first):
+                raise _too_large(self._topic, self._config, first.args[0]) from error
+            raise self._failed(why, first) from error
+
+    def _what_ended_it(self) -> Exception | None:
+        """The first error of a transaction that can only be aborted any more.
+
+        What comes after it is only told that the state is wrong. In that state every call of a transaction, this one
+        too, gives the first error back and does nothing (librdkafka 2.16).
+        """
+        from confluent_kafka import KafkaException  # noqa: PLC0415 - only in a worker
+
+        try:
+            if self._begun and self._state() == "AbortableError":
+                self._producer.begin_transaction()
+        except (KafkaException, SystemError) as error:
+            return _beneath(error)
+        return None
+
+    def _state(self) -> str:
+        """The transaction's state, as the newest statistics have it; they come every few milliseconds."""
+        self._producer.poll(0.05)
+        return str(json.loads(self._statistics)["eos"]["txn_state"]) if self._statistics else ""
 
     def _proof(self) -> list[tuple[str, int]]:
         """The partitions written, after the statistics have proven that all records are in the log."""
@@ -229,6 +254,7 @@ class TransactionWriter(Writer):
         statistics = self._new_statistics()
         eos = statistics["eos"]
         if eos["txn_state"] != "InTransaction":
+            self._require_no_error()
             raise self._failed(f"the transaction is in state {eos['txn_state']}")
         if (eos["producer_id"], eos["producer_epoch"]) != self._identity:
             raise self._failed(f"the transaction changed from {self._identity} to {eos}")
@@ -241,6 +267,16 @@ class TransactionWriter(Writer):
         if acknowledged != self._produced:
             raise self._failed(f"{acknowledged} of {self._produced} records were acknowledged")
         return sorted(partitions)
+
+    def _require_no_error(self) -> None:
+        """Raise what ended the transaction, as soon as it is known that it must be aborted.
+
+        After a record was refused librdkafka keeps the others in its queue: a flush would wait for them until the
+        time-out.
+        """
+        ended = self._what_ended_it()
+        if ended is not None:
+            raise ended
 
     def _drain(self) -> None:
         """Take the statistics that were queued before: they may be older than the flush."""
@@ -317,7 +353,7 @@ class PlainWriter(Writer):
         self._config = config
         self._checked = checked
         self._refused = 0
-        self._first = ""
+        self._first: tuple[str, Any] | None = None  # of what was refused: its topic, and the error
         self._count = 0
         # One callback for all records, and only failures are reported: while all goes well it is never called.
         more = {"enable.idempotence": checked, "delivery.report.only.error": True, "on_delivery": self._on_refused}
@@ -325,21 +361,33 @@ class PlainWriter(Writer):
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Produce the rows."""
+        from confluent_kafka import KafkaException  # noqa: PLC0415 - only in a worker
+
         _require_times(self._topic, rows)
-        with _sized(self._topic, self._config):
+        try:
             self._count += _produce(self._producer, self._topic, rows)
+        except KafkaException as error:
+            if not _is_of_size(error):
+                raise
+            raise _too_large(self._topic, self._config, error.args[0]) from error
         self._producer.poll(0)
 
     def prepare(self) -> None:
         """Wait for the brokers' answers.
 
         Raises:
+            RowRefusedError: A record is larger than its topic takes, and the sink is at-least-once.
             PreCommitError: A record was refused or not answered, and the sink is at-least-once.
         """
+        from confluent_kafka import KafkaError  # noqa: PLC0415 - only in a worker
+
         left = self._producer.flush(300.0)
+        topic, error = self._first or (self._topic, None)
+        if self._checked and error is not None and error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            raise _too_large(topic, self._config, error)
         if self._checked and (left or self._refused):
             raise PreCommitError(
-                f"{self._refused + left} of {self._count} records were not written: {self._first or 'no answer'}",
+                f"{self._refused + left} of {self._count} records were not written: {topic}: {error or 'no answer'}",
                 harmless="a broker was restarted: the epoch is run again",
                 cause="a record that the broker refuses, or brokers that did not answer",
                 action="mend the cause and start the job again; records of this epoch may be written twice "
@@ -347,10 +395,11 @@ class PlainWriter(Writer):
             )
         if left or self._refused:
             log.warning(
-                "%d of %d records were not written: %s (guarantee='none')",
+                "%d of %d records were not written: %s: %s (guarantee='none')",
                 self._refused + left,
                 self._count,
-                self._first,
+                topic,
+                error or "no answer",
             )
 
     def abort(self) -> None:
@@ -359,7 +408,7 @@ class PlainWriter(Writer):
     def _on_refused(self, error: Any, message: Any) -> None:
         if error is not None:
             self._refused += 1
-            self._first = self._first or f"{message.topic()}: {error}"
+            self._first = self._first or (message.topic(), error)
 
 
 def _require_times(topic: str, rows: pa.RecordBatch) -> None:
@@ -376,24 +425,30 @@ def _require_times(topic: str, rows: pa.RecordBatch) -> None:
         )
 
 
-@contextlib.contextmanager
-def _sized(topic: str, config: Mapping[str, Any]) -> Iterator[None]:
-    """Name the setting when a record is larger than the client takes."""
+def _beneath(error: Exception) -> Exception:
+    """The KafkaException that confluent-kafka raised SystemError over."""
+    from confluent_kafka import KafkaException  # noqa: PLC0415 - only in a worker
+
+    return error.__cause__ if isinstance(error.__cause__, KafkaException) else error
+
+
+def _is_of_size(error: Exception) -> bool:
     from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - only in a worker
 
-    try:
-        yield
-    except KafkaException as error:
-        if error.args[0].code() != KafkaError.MSG_SIZE_TOO_LARGE:
-            raise
-        raise RowRefusedError(
-            f"a record for topic {topic} is larger than {config.get('message.max.bytes', 1_000_000)} bytes",
-            cause=f"message.max.bytes of this sink's producer is {config.get('message.max.bytes', 1_000_000)}; it "
-            "follows max.message.bytes of the sink's topic unless producer= says otherwise",
-            action="raise the topic's max.message.bytes (and message.max.bytes, if producer= has it), or make the "
-            "record smaller; then start the job again",
-            topic=topic,
-        ) from error
+    return isinstance(error, KafkaException) and error.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
+
+
+def _too_large(topic: str, config: Mapping[str, Any], said: object) -> RowRefusedError:
+    """Name the setting when a record is larger than the client or the broker takes."""
+    most = config.get("message.max.bytes", 1_000_000)
+    return RowRefusedError(
+        f"a record for topic {topic} is larger than its producer ({most} bytes) or the broker takes: {said}",
+        cause=f"message.max.bytes of this sink's producer is {most}; it follows max.message.bytes of the sink's topic, "
+        "as it was at the start, unless producer= says otherwise",
+        action="raise the topic's max.message.bytes (and message.max.bytes, if producer= has it), or make the record "
+        "smaller; then start the job again",
+        topic=topic,
+    )
 
 
 def _produce(
