@@ -19,7 +19,7 @@ from typing import Any
 
 from bench import machine
 
-from onceflow.jars import broker_jars
+from onceflow.local.jars import broker_jars
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results" / "brokers.json"

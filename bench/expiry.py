@@ -30,7 +30,7 @@ from bench.workload import Alert, Payments, send
 from confluent_kafka import Producer
 from kafka import KafkaAdminClient
 
-from onceflow.devcluster import FAST_EXPIRY
+from onceflow.local.devcluster import FAST_EXPIRY
 
 RESULTS = Path(__file__).resolve().parent / "results" / "peer-expiry.json"
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "expiry.md"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from onceflow import jars
+from onceflow.local import jars
 
 CONNECTOR = jars.Jar(
     org="org.apache.flink",

@@ -16,7 +16,7 @@ from typing import Any
 
 from bench.stage import ALL
 
-from onceflow.jars import java_executable
+from onceflow.local.jars import java_executable
 
 _OURS = ("onceflow", "pyspark", "confluent-kafka", "kafka-python", "pyarrow")
 
@@ -41,7 +41,7 @@ def machine() -> dict[str, Any]:
 def versions() -> dict[str, str]:
     """Of ours, of the broker, and of the peers whose environments are there."""
     found = {name: metadata.version(name) for name in _OURS}
-    text = (Path(__file__).resolve().parent.parent / "src/onceflow/jars.toml").read_text()
+    text = (Path(__file__).resolve().parent.parent / "src/onceflow/local/jars.toml").read_text()
     found["kafka broker"] = re.findall(r'name = "kafka_2.13"\nrev = "([^"]+)"', text)[0]
     for system, package in (("flink", "apache-flink"), ("quix", "quixstreams")):
         python = ALL[system].python

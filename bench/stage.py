@@ -24,8 +24,8 @@ from bench.workload import PARTITIONS
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from onceflow.devcluster import DevCluster
-from onceflow.testing.processes import descendants, kill_tree
+from onceflow.local.devcluster import DevCluster
+from onceflow.processes import descendants, kill_tree
 
 ROOT = Path(__file__).resolve().parent.parent
 SYSTEMS = Path(__file__).resolve().parent / "systems"

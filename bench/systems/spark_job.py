@@ -11,8 +11,8 @@ import sys
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
 
-from onceflow import class_archive
-from onceflow.jars import spark_jars
+from onceflow.local import class_archive
+from onceflow.local.jars import spark_jars
 
 told = json.loads(sys.argv[1])
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -3,13 +3,13 @@
 Public names in the order in which a record meets them.
 """
 
+from onceflow.connectors.contract import Guarantee
+from onceflow.connectors.formats import Json, Raw, Text
+from onceflow.connectors.kafka.cluster import KafkaCluster
+from onceflow.connectors.kafka.sink import KafkaSink, NewTopic
+from onceflow.connectors.kafka.source import KafkaSource
 from onceflow.job import Job, start
-from onceflow.kafka.cluster import KafkaCluster
-from onceflow.settings import Checkpointing
-from onceflow.sink.contract import Guarantee
-from onceflow.sink.kafka import KafkaSink, NewTopic
-from onceflow.source.formats import Json, Raw, Text
-from onceflow.source.kafka import KafkaSource
+from onceflow.options.checkpointing import Checkpointing
 
 __version__ = "0.1.0"
 

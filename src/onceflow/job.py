@@ -18,14 +18,14 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from onceflow.connectors.contract import Sink
+from onceflow.connectors.kafka.source import limited
 from onceflow.errors import ConfigurationError, EpochFailedError, FencedError, OnceflowError
-from onceflow.runtime.driver import StopRequested
-from onceflow.runtime.failures import from_spark
-from onceflow.runtime.launch import Plan, RunningJob, epoch_limit, finish_decided, launch
-from onceflow.runtime.session import make_session, require_session
-from onceflow.settings import Checkpointing
-from onceflow.sink.contract import Sink
-from onceflow.source.kafka import limited
+from onceflow.execution.driver import StopRequested
+from onceflow.execution.failures import from_spark
+from onceflow.execution.launch import Plan, RunningJob, epoch_limit, finish_decided, launch
+from onceflow.options.checkpointing import Checkpointing
+from onceflow.spark.session import make_session, require_session
 
 log = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ from confluent_kafka import Producer
 from kafka.admin import KafkaAdminClient, NewTopic
 from pyspark.sql import SparkSession
 
-from onceflow.devcluster import DevCluster
-from onceflow.jars import spark_jars
-from onceflow.kafka.cluster import KafkaCluster
+from onceflow.connectors.kafka.cluster import KafkaCluster
+from onceflow.local.devcluster import DevCluster
+from onceflow.local.jars import spark_jars
 from tests.integration.harness import kafka_asked_for
 
 ASKED_FOR = ("faults", "three")

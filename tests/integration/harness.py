@@ -19,10 +19,10 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 
-from onceflow.kafka import transactions
-from onceflow.kafka.client import KafkaClient
-from onceflow.kafka.cluster import KafkaCluster
-from onceflow.testing.processes import kill_tree
+from onceflow.connectors.kafka import transactions
+from onceflow.connectors.kafka.client import KafkaClient
+from onceflow.connectors.kafka.cluster import KafkaCluster
+from onceflow.processes import kill_tree
 
 JOBS = Path(__file__).parent / "jobs"
 KEYS = 50

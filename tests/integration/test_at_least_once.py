@@ -5,9 +5,9 @@ from collections import Counter
 import pytest
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from onceflow.devcluster import FAST_EXPIRY, DevCluster
-from onceflow.kafka.client import KafkaClient
-from onceflow.kafka.cluster import KafkaCluster
+from onceflow.connectors.kafka.client import KafkaClient
+from onceflow.connectors.kafka.cluster import KafkaCluster
+from onceflow.local.devcluster import FAST_EXPIRY, DevCluster
 from tests.integration.harness import Pipeline, read_topic, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]

@@ -6,10 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from onceflow.connectors.kafka import transactions
+from onceflow.connectors.kafka.client import KafkaClient
+from onceflow.connectors.kafka.committer import KafkaCommitter
 from onceflow.errors import KafkaUnavailableError
-from onceflow.kafka import transactions
-from onceflow.kafka.client import KafkaClient
-from onceflow.sink.kafka_committer import KafkaCommitter
 from tests.integration.harness import wait_until
 
 pytestmark = pytest.mark.kafka

@@ -22,13 +22,13 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from kafka.admin import NewTopic
 from kafka.protocol.producer import EndTxnRequest
 
-from onceflow.devcluster import FAST_EXPIRY, DevCluster
-from onceflow.kafka import canary, oracle, transactions
-from onceflow.kafka.client import KafkaClient
-from onceflow.kafka.cluster import KafkaCluster
-from onceflow.kafka.oracle import Witness
-from onceflow.kafka.transactions import Handle
-from onceflow.sink.kafka_writer import COLUMNS, TransactionWriter
+from onceflow.connectors.kafka import canary, oracle, transactions
+from onceflow.connectors.kafka.client import KafkaClient
+from onceflow.connectors.kafka.cluster import KafkaCluster
+from onceflow.connectors.kafka.oracle import Witness
+from onceflow.connectors.kafka.transactions import Handle
+from onceflow.connectors.kafka.writer import COLUMNS, TransactionWriter
+from onceflow.local.devcluster import FAST_EXPIRY, DevCluster
 from tests.integration.harness import OLDEST_KAFKA, kafka_asked_for
 from tests.simulation.fake_broker import FakeBroker, FakeClient, fetch
 

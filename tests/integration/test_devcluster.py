@@ -13,8 +13,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from onceflow.devcluster import FAST_EXPIRY, DevCluster
 from onceflow.errors import ConfigurationError, SetupError
+from onceflow.local.devcluster import FAST_EXPIRY, DevCluster
 
 pytestmark = pytest.mark.kafka
 
@@ -202,7 +202,7 @@ def test_an_extra_listener_asks_for_a_password(tmp_path):
 
 OWNER = """
 import signal, sys
-from onceflow.devcluster import DevCluster
+from onceflow.local.devcluster import DevCluster
 print(DevCluster(sys.argv[1]).start().pid(), flush=True)
 signal.pause()
 """
@@ -299,6 +299,6 @@ def test_a_cluster_id_that_looks_like_an_option_is_taken(tmp_path, monkeypatch):
     class Dashed:
         bytes = b"\xfb" * 16
 
-    monkeypatch.setattr("onceflow.devcluster.cluster.uuid.uuid4", lambda: Dashed)
+    monkeypatch.setattr("onceflow.local.devcluster.cluster.uuid.uuid4", lambda: Dashed)
     with DevCluster(tmp_path / "data"):
         assert json.loads((tmp_path / "data" / "cluster.json").read_text())["cluster_id"].startswith("-")

@@ -8,9 +8,9 @@ from collections import Counter
 import pytest
 from kafka import TopicPartition
 
-from onceflow.devcluster import FAST_EXPIRY, DevCluster
-from onceflow.kafka.client import KafkaClient
-from onceflow.kafka.cluster import KafkaCluster
+from onceflow.connectors.kafka.client import KafkaClient
+from onceflow.connectors.kafka.cluster import KafkaCluster
+from onceflow.local.devcluster import FAST_EXPIRY, DevCluster
 from tests.integration.harness import Pipeline, kafka_asked_for, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]

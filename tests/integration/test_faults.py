@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from onceflow.testing.processes import descendants, kill_tree
+from onceflow.processes import descendants, kill_tree
 from tests.integration.harness import Pipeline, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]

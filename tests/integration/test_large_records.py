@@ -10,7 +10,7 @@ from pyspark.errors import StreamingQueryException
 
 import onceflow as of
 from onceflow.errors import RowRefusedError
-from onceflow.runtime.failures import from_spark
+from onceflow.execution.failures import from_spark
 from tests.integration.harness import Pipeline, read_messages, read_topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]

@@ -6,15 +6,15 @@ from confluent_kafka import Producer
 from kafka import TopicPartition
 from kafka.admin import AbortTransactionSpec
 
-from onceflow.devcluster import FAST_EXPIRY, DevCluster
+from onceflow.connectors.kafka import oracle, transactions
+from onceflow.connectors.kafka.client import KafkaClient
+from onceflow.connectors.kafka.cluster import KafkaCluster
+from onceflow.connectors.kafka.committer import KafkaCommitter
+from onceflow.connectors.kafka.oracle import Witness
+from onceflow.connectors.kafka.transactions import Handle
+from onceflow.connectors.kafka.writer import TransactionWriter
 from onceflow.errors import WriterFencedError
-from onceflow.kafka import oracle, transactions
-from onceflow.kafka.client import KafkaClient
-from onceflow.kafka.cluster import KafkaCluster
-from onceflow.kafka.oracle import Witness
-from onceflow.kafka.transactions import Handle
-from onceflow.sink.kafka_committer import KafkaCommitter
-from onceflow.sink.kafka_writer import TransactionWriter
+from onceflow.local.devcluster import FAST_EXPIRY, DevCluster
 from onceflow.twophase.committable import Committable
 from onceflow.twophase.messages import Outcome
 from tests.integration.harness import kafka_asked_for, read_topic, wait_until

@@ -9,12 +9,12 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812
 
 import onceflow as of
+from onceflow.connectors.kafka import transactions
+from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.errors import ConfigurationError, RefusedSettingError, RowRefusedError, SourceDataLostError
-from onceflow.kafka import transactions
-from onceflow.kafka.client import KafkaClient
-from onceflow.runtime.failures import from_spark
-from onceflow.runtime.plan import Outputs
-from onceflow.sink.shard import DIGEST, output_column
+from onceflow.execution.failures import from_spark
+from onceflow.execution.outputs import Outputs
+from onceflow.execution.task import DIGEST, output_column
 from tests.integration.harness import read_messages, read_topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -274,7 +274,7 @@ def test_offsets_are_published_to_the_group_for_monitoring(spark, cluster, fille
     group = f"{filled}-monitoring"
     frame = payments(cluster, filled, spark, group=group)
     run(frame, checkpoint, [of.KafkaSink(cluster, new_topic(1), name="s")])
-    from onceflow.source import offsets
+    from onceflow.connectors.kafka import offsets
 
     admin = cluster.admin()
     try:

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import onceflow as of
 from onceflow.errors import ConfigurationError
-from onceflow.operator.access import Operator
+from onceflow.operations.transactions.access import Operator
 from tests.integration.harness import JOBS, Pipeline, read_topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]

@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
-from onceflow.devcluster import DevCluster
-from onceflow.kafka.client import KafkaClient
-from onceflow.kafka.cluster import KafkaCluster
+from onceflow.connectors.kafka.client import KafkaClient
+from onceflow.connectors.kafka.cluster import KafkaCluster
+from onceflow.local.devcluster import DevCluster
 from tests.integration.harness import Pipeline, follow, read_topic, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -186,7 +186,7 @@ def test_two_clusters_with_one_topic_name_are_two_sources(pipeline, tmp_path):
 def test_sources_that_share_a_group_publish_the_one_that_is_behind(spark, cluster, pipeline, new_topic):
     """Invariant 7 for two sources of one topic and group: whoever goes on from the group's offsets misses nothing."""
     import onceflow as of
-    from onceflow.source import offsets
+    from onceflow.connectors.kafka import offsets
 
     p = pipeline()
     p.send(800)

@@ -7,9 +7,9 @@ from collections import Counter
 import pytest
 from kafka import TopicPartition
 
-from onceflow.devcluster import FAST_EXPIRY, DevCluster
-from onceflow.kafka.client import KafkaClient
-from onceflow.kafka.cluster import KafkaCluster
+from onceflow.connectors.kafka.client import KafkaClient
+from onceflow.connectors.kafka.cluster import KafkaCluster
+from onceflow.local.devcluster import FAST_EXPIRY, DevCluster
 from tests.integration.harness import Pipeline, follow, wait_until
 from tests.integration.test_positions import make_again
 

@@ -7,10 +7,10 @@ from collections import Counter
 import pytest
 
 import onceflow as of
-from onceflow.kafka import transactions
-from onceflow.kafka.client import KafkaClient
-from onceflow.runtime import launch
-from onceflow.sink.kafka_committer import KafkaCommitter
+from onceflow.connectors.kafka import transactions
+from onceflow.connectors.kafka.client import KafkaClient
+from onceflow.connectors.kafka.committer import KafkaCommitter
+from onceflow.execution import launch
 from tests.integration.harness import read_topic, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]

@@ -18,11 +18,11 @@ from cryptography.x509.oid import NameOID
 from kafka.admin import NewTopic, ScramMechanism, UserScramCredentialUpsertion
 from pyspark.errors import StreamingQueryException
 
-from onceflow.devcluster import DevCluster
+from onceflow.connectors.formats import Text
+from onceflow.connectors.kafka.cluster import KafkaCluster
+from onceflow.connectors.kafka.source import KafkaSource
 from onceflow.errors import KafkaRightsError, KafkaUnavailableError
-from onceflow.kafka.cluster import KafkaCluster
-from onceflow.source.formats import Text
-from onceflow.source.kafka import KafkaSource
+from onceflow.local.devcluster import DevCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

@@ -12,11 +12,11 @@ from kafka.structs import OffsetAndMetadata
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
 
+from onceflow.connectors.formats import Json, Raw, Text
+from onceflow.connectors.kafka import offsets
+from onceflow.connectors.kafka.offsets import Partition, Range
+from onceflow.connectors.kafka.source import SOURCE_OPTION, KafkaSource, find, malformed_counts, malformed_from
 from onceflow.errors import ConfigurationError, MalformedRecordError, SourceDataLostError
-from onceflow.source import offsets
-from onceflow.source.formats import Json, Raw, Text
-from onceflow.source.kafka import SOURCE_OPTION, KafkaSource, find, malformed_counts, malformed_from
-from onceflow.source.offsets import Partition, Range
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

@@ -15,10 +15,10 @@ from confluent_kafka import Producer
 from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTopic
 
 import onceflow as of
-from onceflow.devcluster import FAST_EXPIRY, DevCluster
-from onceflow.kafka.client import KafkaClient
-from onceflow.kafka.cluster import KafkaCluster
-from onceflow.testing.processes import kill_tree
+from onceflow.connectors.kafka.client import KafkaClient
+from onceflow.connectors.kafka.cluster import KafkaCluster
+from onceflow.local.devcluster import FAST_EXPIRY, DevCluster
+from onceflow.processes import kill_tree
 from tests.integration.harness import Pipeline, read_messages, read_topic, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from onceflow import errors
-from onceflow.devcluster import FAST_EXPIRY, DevCluster
-from onceflow.kafka.client import KafkaClient
-from onceflow.kafka.cluster import KafkaCluster
-from onceflow.testing.processes import kill_tree
+from onceflow.connectors.kafka.client import KafkaClient
+from onceflow.connectors.kafka.cluster import KafkaCluster
+from onceflow.local.devcluster import FAST_EXPIRY, DevCluster
+from onceflow.processes import kill_tree
 from tests.integration.harness import Ended, Pipeline, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]

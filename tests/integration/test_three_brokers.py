@@ -19,14 +19,14 @@ import pytest
 from confluent_kafka import Producer
 from kafka.admin import NewTopic
 
-from onceflow.devcluster import DevCluster
-from onceflow.kafka import durability, oracle, transactions
-from onceflow.kafka.client import TRANSACTION, KafkaClient
-from onceflow.kafka.cluster import KafkaCluster
-from onceflow.kafka.oracle import Witness
-from onceflow.kafka.transactions import Handle
-from onceflow.sink.kafka import KafkaSink
-from onceflow.sink.kafka_writer import TransactionWriter
+from onceflow.connectors.kafka import durability, oracle, transactions
+from onceflow.connectors.kafka.client import TRANSACTION, KafkaClient
+from onceflow.connectors.kafka.cluster import KafkaCluster
+from onceflow.connectors.kafka.oracle import Witness
+from onceflow.connectors.kafka.sink import KafkaSink
+from onceflow.connectors.kafka.transactions import Handle
+from onceflow.connectors.kafka.writer import TransactionWriter
+from onceflow.local.devcluster import DevCluster
 from onceflow.twophase.messages import Outcome
 from tests.integration.harness import JOBS, Pipeline, kafka_asked_for, wait_until
 

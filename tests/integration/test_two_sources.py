@@ -8,9 +8,9 @@ import pytest
 from confluent_kafka import Producer
 from kafka.admin import NewTopic
 
-from onceflow.devcluster import FAST_EXPIRY, DevCluster
-from onceflow.kafka.client import KafkaClient
-from onceflow.kafka.cluster import KafkaCluster
+from onceflow.connectors.kafka.client import KafkaClient
+from onceflow.connectors.kafka.cluster import KafkaCluster
+from onceflow.local.devcluster import FAST_EXPIRY, DevCluster
 from tests.integration.harness import Pipeline, read_topic, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.faults]

@@ -13,13 +13,13 @@ from kafka import TopicPartition
 from kafka.admin import NewTopic
 
 from onceflow.cli.main import main
-from onceflow.devcluster import DevCluster
-from onceflow.devcluster.config import FAST_EXPIRY
-from onceflow.kafka import transactions
-from onceflow.kafka.client import KafkaClient
-from onceflow.kafka.cluster import KafkaCluster
-from onceflow.source.offsets import Partition, bounds
-from onceflow.testing.processes import kill_tree
+from onceflow.connectors.kafka import transactions
+from onceflow.connectors.kafka.client import KafkaClient
+from onceflow.connectors.kafka.cluster import KafkaCluster
+from onceflow.connectors.kafka.offsets import Partition, bounds
+from onceflow.local.devcluster import DevCluster
+from onceflow.local.devcluster.config import FAST_EXPIRY
+from onceflow.processes import kill_tree
 from tests.integration.harness import JOBS, Pipeline, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]

@@ -11,11 +11,11 @@ import pytest
 from kafka import TopicPartition
 from kafka.admin import NewTopic
 
-from onceflow.devcluster import FAST_EXPIRY, DevCluster
-from onceflow.kafka import transactions
-from onceflow.kafka.client import KafkaClient
-from onceflow.kafka.cluster import KafkaCluster
-from onceflow.source.offsets import Partition, bounds
+from onceflow.connectors.kafka import transactions
+from onceflow.connectors.kafka.client import KafkaClient
+from onceflow.connectors.kafka.cluster import KafkaCluster
+from onceflow.connectors.kafka.offsets import Partition, bounds
+from onceflow.local.devcluster import FAST_EXPIRY, DevCluster
 from tests.integration.harness import JOBS, Pipeline, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.faults]

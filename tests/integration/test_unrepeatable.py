@@ -8,7 +8,7 @@ from pyspark.sql.streaming import StatefulProcessor
 from pyspark.sql.types import LongType
 
 import onceflow as of
-from onceflow.runtime.plan import is_stateful, unrepeatable, warn_of_unrepeatable
+from onceflow.spark.plan import is_stateful, unrepeatable, warn_of_unrepeatable
 
 pytestmark = pytest.mark.spark
 

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from onceflow.testing.processes import descendants, kill_tree
+from onceflow.processes import descendants, kill_tree
 from tests.integration.harness import Pipeline, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]

@@ -5,12 +5,12 @@ import uuid
 import pyarrow as pa
 import pytest
 
+from onceflow.connectors.kafka import transactions
+from onceflow.connectors.kafka import writer as kafka_writer
+from onceflow.connectors.kafka.batch import open_batch
+from onceflow.connectors.kafka.client import KafkaClient
+from onceflow.connectors.kafka.transactions import Handle
 from onceflow.errors import RowRefusedError
-from onceflow.kafka import transactions
-from onceflow.kafka.client import KafkaClient
-from onceflow.kafka.transactions import Handle
-from onceflow.sink import kafka_writer
-from onceflow.sink.librdkafka import open_batch
 from tests.integration.harness import read_messages
 
 pytestmark = pytest.mark.kafka

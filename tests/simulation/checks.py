@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from onceflow.connectors.kafka.transactional_id import parse_transactional_id
 from onceflow.twophase.committable import Committable
 from onceflow.twophase.records import Decide, Record, Replay, ReplayBegin, Resolve, Start
-from onceflow.twophase.transactional_id import parse_transactional_id
 from tests.simulation.fake_broker import Batch, Observer, Transaction
 from tests.simulation.world import World
 

@@ -19,7 +19,7 @@ from typing import Any
 from kafka.protocol.admin import DescribeProducersRequest, DescribeTransactionsRequest
 from kafka.protocol.producer import AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest
 
-from onceflow.kafka.client import Topic
+from onceflow.connectors.kafka.client import Topic
 from onceflow.twophase.messages import Evidence, Outcome
 
 NONE, OUT_OF_RANGE, UNKNOWN_TOPIC = 0, 1, 3

@@ -15,13 +15,13 @@ from unittest import mock
 from onceflow import errors
 from onceflow.checkpoint import journal as journal_module
 from onceflow.checkpoint.journal import Journal
+from onceflow.connectors.kafka import committer as kafka_committer
+from onceflow.connectors.kafka import oracle, transactions
 from onceflow.errors import CheckpointCorruptError, CheckpointStoreError
-from onceflow.kafka import oracle, transactions
-from onceflow.operator import aborting, inventory
-from onceflow.operator.inventory import Standing
-from onceflow.runtime import launch, source_check
-from onceflow.runtime.driver import Driver
-from onceflow.sink import kafka_committer
+from onceflow.execution import launch, source_check
+from onceflow.execution.driver import Driver
+from onceflow.operations.transactions import aborting, inventory
+from onceflow.operations.transactions.inventory import Standing
 from onceflow.twophase import coordinator as coordinator_module
 from onceflow.twophase.coordinator import Coordinator, Mode
 from onceflow.twophase.layout import Layout, Remade

@@ -22,7 +22,16 @@ from onceflow.checkpoint import identity as identity_module
 from onceflow.checkpoint import journal as journal_module
 from onceflow.checkpoint.identity import JobIdentity
 from onceflow.checkpoint.journal import Journal
-from onceflow.checkpoint.spark_checkpoint import SparkCheckpoint
+from onceflow.checkpoint.spark_files import SparkCheckpoint
+from onceflow.connectors.contract import Guarantee, Sink
+from onceflow.connectors.kafka import committer as committer_module
+from onceflow.connectors.kafka import offsets as offsets_module
+from onceflow.connectors.kafka import oracle
+from onceflow.connectors.kafka.client import KafkaClient
+from onceflow.connectors.kafka.client import Topic as KafkaTopic
+from onceflow.connectors.kafka.committer import KafkaCommitter
+from onceflow.connectors.kafka.offsets import Bounds, Partition
+from onceflow.connectors.kafka.transactional_id import name_transaction
 from onceflow.errors import (
     EpochFailedError,
     FencedError,
@@ -31,28 +40,19 @@ from onceflow.errors import (
     PreCommitError,
     WriterFencedError,
 )
-from onceflow.kafka import oracle
-from onceflow.kafka.client import KafkaClient
-from onceflow.kafka.client import Topic as KafkaTopic
-from onceflow.operator import aborting, inventory, resolution
-from onceflow.runtime import driver as driver_module
-from onceflow.runtime import launch
-from onceflow.runtime.driver import Driver
-from onceflow.runtime.failures import from_spark
-from onceflow.runtime.plan import Leaf
-from onceflow.runtime.source_check import Sources
-from onceflow.sink import kafka_committer as committer_module
-from onceflow.sink.contract import Guarantee, Sink
-from onceflow.sink.kafka_committer import KafkaCommitter
-from onceflow.source import offsets as offsets_module
-from onceflow.source.offsets import Bounds, Partition
+from onceflow.execution import driver as driver_module
+from onceflow.execution import launch
+from onceflow.execution.driver import Driver
+from onceflow.execution.failures import from_spark
+from onceflow.execution.source_check import Sources
+from onceflow.operations.transactions import aborting, inventory, resolution
+from onceflow.spark.plan import Leaf
 from onceflow.twophase import layout as layout_module
 from onceflow.twophase.committable import Committable, Participant
 from onceflow.twophase.coordinator import Coordinator, Mode
 from onceflow.twophase.messages import Action, Checked, RunPlan, Started
 from onceflow.twophase.records import Planned, Resolve
 from onceflow.twophase.state import Input, State
-from onceflow.twophase.transactional_id import name_transaction
 from tests.simulation.checks import JOB, PREFIX, TIMEOUT_S, Row, Watch
 from tests.simulation.edits import Job, Output, Place, from_text, in_positions, to_text
 from tests.simulation.fake_broker import (
@@ -990,10 +990,10 @@ class Query:
 
 
 _LOGGERS = (
-    "onceflow.runtime.driver",
-    "onceflow.runtime.launch",
-    "onceflow.sink.kafka_committer",
-    "onceflow.runtime.source_check",
+    "onceflow.execution.driver",
+    "onceflow.execution.launch",
+    "onceflow.connectors.kafka.committer",
+    "onceflow.execution.source_check",
 )
 
 

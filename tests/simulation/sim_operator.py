@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from onceflow.checkpoint.identity import JobIdentity
 from onceflow.checkpoint.journal import Journal
 from onceflow.errors import ConfigurationError, OnceflowError
-from onceflow.operator.aborting import abort
-from onceflow.operator.access import Cluster, Operator
-from onceflow.operator.resolution import resolve, undone_epoch
+from onceflow.operations.transactions.aborting import abort
+from onceflow.operations.transactions.access import Cluster, Operator
+from onceflow.operations.transactions.resolution import resolve, undone_epoch
 from onceflow.twophase.messages import Outcome
 from onceflow.twophase.records import Choice, History
 from tests.simulation.checks import JOB, PREFIX

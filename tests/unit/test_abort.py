@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from kafka.protocol.producer import InitProducerIdRequest
 
-from onceflow.kafka import transactions
-from onceflow.kafka.transactions import Handle
+from onceflow.connectors.kafka import transactions
+from onceflow.connectors.kafka.transactions import Handle
 from tests.simulation.fake_broker import FakeBroker, FakeClient, Observer
 
 PLACE = ("topic", 0)

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from onceflow import class_archive
+from onceflow.local import class_archive
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, NoEncryption, PrivateFormat
 from pyspark import cloudpickle
 
+from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.errors import ConfigurationError, KafkaRightsError, KafkaUnavailableError
-from onceflow.kafka.cluster import KafkaCluster
 
 SECRET = 'p"a\\ss; word'
 OAUTH = {

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from onceflow.testing import crash
+from onceflow import crash_points as crash
 from tests.integration.harness import wait_until
 
 # The main thread waits, as posix_spawn does, for its child to be another program, and the child for the test to open a
 # pipe. So long the kernel cannot stop it: it takes a signal that is meant for the whole process, and keeps it.
 CALLBACK = """
 import ctypes, sys, threading
-from onceflow.testing import crash
+from onceflow import crash_points as crash
 
 pipe, went_on = sys.argv[1:]
 

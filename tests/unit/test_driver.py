@@ -7,10 +7,10 @@ import pytest
 
 from onceflow.checkpoint.identity import JobIdentity
 from onceflow.checkpoint.journal import Journal
-from onceflow.checkpoint.spark_checkpoint import SparkCheckpoint
+from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.checkpoint.store import LocalStore
 from onceflow.errors import EpochTooLongError, PreCommitError, TimeoutTooShortError, WriterFencedError
-from onceflow.runtime.driver import Driver
+from onceflow.execution.driver import Driver
 from onceflow.twophase.coordinator import Mode
 from onceflow.twophase.messages import RunFailed, Superseded
 

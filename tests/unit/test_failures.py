@@ -3,7 +3,7 @@
 import pytest
 
 from onceflow.errors import ConfigurationError, EpochFailedError, OnceflowError, RowRefusedError
-from onceflow.runtime.failures import from_failure, from_spark
+from onceflow.execution.failures import from_failure, from_spark
 from onceflow.twophase.committable import Participant
 from onceflow.twophase.messages import Failure, FailureKind
 

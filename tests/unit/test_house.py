@@ -51,10 +51,12 @@ def test_spark_is_met_only_in_its_own_rooms():
 
 def test_writers_do_not_need_the_drivers_client():
     """A Spark worker that writes needs no kafka-python and no journal."""
-    for name in ("sink/shard.py", "sink/kafka_writer.py"):
+    for name in ("execution/task.py", "connectors/kafka/writer.py"):
         known = imports(SOURCE / name)
         assert not {
-            n for n in known if n == "kafka" or n.startswith(("kafka.", "onceflow.checkpoint", "onceflow.kafka"))
+            n
+            for n in known
+            if n == "kafka" or n.startswith(("kafka.", "onceflow.checkpoint", "onceflow.connectors.kafka"))
         }
 
 
@@ -62,7 +64,9 @@ def test_the_checkpoint_knows_no_kafka():
     """checkpoint/ imports neither a Kafka client nor a sink."""
     for path in (p for p in MODULES if room(p) == "checkpoint"):
         assert not {
-            n for n in imports(path) if n.startswith(("kafka", "confluent_kafka", "onceflow.kafka", "onceflow.sink"))
+            n
+            for n in imports(path)
+            if n.startswith(("kafka", "confluent_kafka", "onceflow.connectors.kafka", "onceflow.connectors"))
         }
 
 

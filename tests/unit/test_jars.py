@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from onceflow import jars
 from onceflow.errors import SetupError
+from onceflow.local import jars
 
 PINNED = [
     jars.Jar("org.example", name, "1.0", len(body), hashlib.sha256(body).hexdigest())

@@ -4,8 +4,8 @@ import pyarrow as pa
 import pytest
 
 import onceflow as of
+from onceflow.connectors.kafka.writer import _require_times
 from onceflow.errors import RowRefusedError
-from onceflow.sink.kafka_writer import _require_times
 
 
 def rows(*times):

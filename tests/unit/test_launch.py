@@ -8,10 +8,10 @@ import pytest
 from onceflow.checkpoint.identity import JobIdentity, Mark, read_identity, write_identity
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.store import LocalStore
+from onceflow.connectors.kafka.source import EpochLimit
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError
-from onceflow.runtime.launch import Plan, _identify, _Place, epoch_limit, refuse_rewound
-from onceflow.settings import Checkpointing
-from onceflow.source.kafka import EpochLimit
+from onceflow.execution.launch import Plan, _identify, _Place, epoch_limit, refuse_rewound
+from onceflow.options.checkpointing import Checkpointing
 from onceflow.twophase.committable import Committable
 from onceflow.twophase.layout import Layout, Source
 from onceflow.twophase.messages import Appended

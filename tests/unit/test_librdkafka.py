@@ -5,7 +5,7 @@ import ctypes
 import pyarrow as pa
 import pytest
 
-from onceflow.sink.librdkafka import _messages
+from onceflow.connectors.kafka.batch import _messages
 
 TEXTS = [b"first", None, b"", b"\x00\xff", b"last"]
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onceflow.connectors.kafka import offsets
+from onceflow.connectors.kafka.offsets import Bounds, Partition, Range
 from onceflow.errors import ConfigurationError, SourceDataLostError
-from onceflow.source import offsets
-from onceflow.source.offsets import Bounds, Partition, Range
 
 P0, P1 = Partition("pay-ments.v1", 0), Partition("pay-ments.v1", 1)
 PARTITIONS = st.builds(Partition, st.text("abc.-_9", min_size=1, max_size=8), st.integers(0, 200))

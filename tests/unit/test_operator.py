@@ -9,20 +9,20 @@ import pytest
 from onceflow.checkpoint.identity import JobIdentity, write_identity
 from onceflow.checkpoint.store import LocalStore
 from onceflow.cli.main import main
+from onceflow.connectors.contract import Guarantee
+from onceflow.connectors.kafka.offsets import Partition
+from onceflow.connectors.kafka.transactional_id import TransactionalId
+from onceflow.connectors.kafka.transactions import Handle
 from onceflow.errors import ConfigurationError
-from onceflow.kafka.transactions import Handle
-from onceflow.operator.aborting import choose
-from onceflow.operator.access import Operator
-from onceflow.operator.inventory import OwnTransaction, Standing, source_ends, standing_of
-from onceflow.operator.resolution import LostInput, Part, UndoneEpoch, meant
-from onceflow.runtime.failures import from_failure
-from onceflow.settings import Checkpointing
-from onceflow.sink.contract import Guarantee
-from onceflow.source.offsets import Partition
+from onceflow.execution.failures import from_failure
+from onceflow.operations.transactions.aborting import choose
+from onceflow.operations.transactions.access import Operator
+from onceflow.operations.transactions.inventory import OwnTransaction, Standing, source_ends, standing_of
+from onceflow.operations.transactions.resolution import LostInput, Part, UndoneEpoch, meant
+from onceflow.options.checkpointing import Checkpointing
 from onceflow.twophase.committable import Committable, Participant
 from onceflow.twophase.messages import Evidence, Failure, FailureKind, Outcome
 from onceflow.twophase.records import Decide, History, Start, read_history
-from onceflow.twophase.transactional_id import TransactionalId
 
 
 def name(incarnation: int, shard: int = 0) -> TransactionalId:

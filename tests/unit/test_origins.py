@@ -2,7 +2,7 @@
 
 import pytest
 
-from onceflow.runtime.origins import origins
+from onceflow.spark.origins import origins
 
 
 class Seq(list):

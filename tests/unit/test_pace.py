@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onceflow.runtime import pace
+from onceflow.execution import pace
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,10 @@
 """After an epoch: what each consumer group is told."""
 
-from onceflow.kafka.cluster import KafkaCluster
-from onceflow.runtime.progress import to_publish
-from onceflow.source.formats import Raw
-from onceflow.source.kafka import KafkaSource
-from onceflow.source.offsets import Partition
+from onceflow.connectors.formats import Raw
+from onceflow.connectors.kafka.cluster import KafkaCluster
+from onceflow.connectors.kafka.offsets import Partition
+from onceflow.connectors.kafka.source import KafkaSource
+from onceflow.execution.progress import to_publish
 
 ONE, OTHER = KafkaCluster("one:9092"), KafkaCluster("other:9092")
 T0, T1, U0 = Partition("t", 0), Partition("t", 1), Partition("u", 0)

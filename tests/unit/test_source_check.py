@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from onceflow.checkpoint.spark_checkpoint import SparkCheckpoint
-from onceflow.kafka.cluster import KafkaCluster
-from onceflow.runtime.plan import Leaf
-from onceflow.runtime.source_check import Sources, _moved
-from onceflow.source import kafka
-from onceflow.source.formats import Raw
-from onceflow.source.kafka import SOURCE_OPTION, KafkaSource
-from onceflow.source.offsets import Bounds, Partition
+from onceflow.checkpoint.spark_files import SparkCheckpoint
+from onceflow.connectors.formats import Raw
+from onceflow.connectors.kafka import source as kafka
+from onceflow.connectors.kafka.cluster import KafkaCluster
+from onceflow.connectors.kafka.offsets import Bounds, Partition
+from onceflow.connectors.kafka.source import SOURCE_OPTION, KafkaSource
+from onceflow.execution.source_check import Sources, _moved
+from onceflow.spark.plan import Leaf
 from onceflow.twophase.layout import Layout, Source, Topic
 
 ONE, OTHER = KafkaCluster("one:9092"), KafkaCluster("other:9092")

@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
+from onceflow.connectors.formats import Json, Raw, Text
+from onceflow.connectors.kafka.cluster import KafkaCluster
+from onceflow.connectors.kafka.source import EpochLimit, KafkaSource, find, limited, malformed_counts, malformed_from
 from onceflow.errors import ConfigurationError, MalformedRecordError, RefusedSettingError
-from onceflow.kafka.cluster import KafkaCluster
-from onceflow.source.formats import Json, Raw, Text
-from onceflow.source.kafka import EpochLimit, KafkaSource, find, limited, malformed_counts, malformed_from
 
 CLUSTER = KafkaCluster("broker:9092")
 

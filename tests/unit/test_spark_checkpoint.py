@@ -2,7 +2,7 @@
 
 import pytest
 
-from onceflow.checkpoint.spark_checkpoint import SparkCheckpoint
+from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.errors import CheckpointCorruptError, EpochFailedError
 
 

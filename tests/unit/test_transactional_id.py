@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onceflow.twophase.transactional_id import (
+from onceflow.connectors.kafka.transactional_id import (
     TransactionalId,
     job_prefix,
     name_transaction,

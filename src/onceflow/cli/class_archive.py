@@ -11,7 +11,7 @@ import sys
 import typer
 
 from onceflow.cli.output import Output, OutputOption, tell_json
-from onceflow.demo.training import make_archive
+from onceflow.local.training import make_archive
 
 
 def class_archive(output: OutputOption = Output.TEXT) -> None:

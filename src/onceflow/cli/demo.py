@@ -14,7 +14,7 @@ import typer
 from onceflow.cli.output import Output, OutputOption, tell_json
 from onceflow.demo.run import run_demo
 from onceflow.demo.show import open_view
-from onceflow.jars import broker_jars, java_executable, spark_jars
+from onceflow.local.jars import broker_jars, java_executable, spark_jars
 
 
 def demo(

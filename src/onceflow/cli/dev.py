@@ -11,9 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from onceflow.cli.output import Output, OutputOption, tell_json
-from onceflow.devcluster import DevCluster, brokers_of, stop_detached
-from onceflow.devcluster.config import HOST, PLAINTEXT
-from onceflow.jars import broker_jars
+from onceflow.local.devcluster import DevCluster, brokers_of, stop_detached
+from onceflow.local.devcluster.config import HOST, PLAINTEXT
+from onceflow.local.jars import broker_jars
 
 app = typer.Typer(
     help="A Kafka on this machine, for development.", no_args_is_help=True, pretty_exceptions_enable=False

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typer
 
 from onceflow.cli.output import Output, OutputOption, tell_json
-from onceflow.jars import spark_jars
+from onceflow.local.jars import spark_jars
 
 
 def jars(output: OutputOption = Output.TEXT) -> None:

@@ -18,10 +18,16 @@ import typer
 
 from onceflow.cli.output import Output, OutputOption, tell_json
 from onceflow.cli.run import find_job
-from onceflow.operator.aborting import AbortReport, abort, doomed
-from onceflow.operator.access import Operator
-from onceflow.operator.inventory import Held, Inventory, OwnTransaction, describe_transaction, take_inventory
-from onceflow.operator.resolution import UndoneEpoch, meant, resolve, undone_epoch
+from onceflow.operations.transactions.aborting import AbortReport, abort, doomed
+from onceflow.operations.transactions.access import Operator
+from onceflow.operations.transactions.inventory import (
+    Held,
+    Inventory,
+    OwnTransaction,
+    describe_transaction,
+    take_inventory,
+)
+from onceflow.operations.transactions.resolution import UndoneEpoch, meant, resolve, undone_epoch
 from onceflow.twophase.committable import Participant
 from onceflow.twophase.messages import Outcome
 from onceflow.twophase.records import Choice

@@ -17,15 +17,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from onceflow import crash_points as crash
+from onceflow.connectors.kafka.client import KafkaClient
+from onceflow.connectors.kafka.cluster import KafkaCluster
+from onceflow.connectors.kafka.transactions import list_ids
 from onceflow.demo.board import Board
 from onceflow.demo.producer import PaymentProducer
 from onceflow.demo.supervisor import Supervisor
-from onceflow.devcluster import DevCluster
 from onceflow.errors import OnceflowError
-from onceflow.kafka.client import KafkaClient
-from onceflow.kafka.cluster import KafkaCluster
-from onceflow.kafka.transactions import list_ids
-from onceflow.testing import crash
+from onceflow.local.devcluster import DevCluster
 
 log = logging.getLogger(__name__)
 

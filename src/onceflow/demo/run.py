@@ -15,6 +15,9 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from onceflow.connectors.kafka.client import KafkaClient
+from onceflow.connectors.kafka.cluster import KafkaCluster
+from onceflow.connectors.kafka.transactions import list_ids
 from onceflow.demo.board import Board
 from onceflow.demo.chaos import JOB_PREFIX, OPEN_STATES, SLOW, Chaos, CrashSwitch, OpenTransactions
 from onceflow.demo.payments import Payments
@@ -23,11 +26,8 @@ from onceflow.demo.reader import Follower, read_all
 from onceflow.demo.report import Report
 from onceflow.demo.supervisor import Supervisor
 from onceflow.demo.verify import Topic, judge
-from onceflow.devcluster import DevCluster
 from onceflow.errors import KafkaError
-from onceflow.kafka.client import KafkaClient
-from onceflow.kafka.cluster import KafkaCluster
-from onceflow.kafka.transactions import list_ids
+from onceflow.local.devcluster import DevCluster
 
 JOB = Path(__file__).with_name("fraud.py")
 PAYMENTS, ALERTS = "transactions", "alerts"  # the topics, as the job names them

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from onceflow.demo.board import Board
-from onceflow.devcluster import watch
 from onceflow.errors import EpochFailedError
-from onceflow.testing.processes import descendants, kill_tree
+from onceflow.local.devcluster import watch
+from onceflow.processes import descendants, kill_tree
 
 _EPOCH = re.compile(r"epoch (\d+): ([\d,]+) in, ([\d,]+) out, (\d+) participants, ([\d,]+) ms")
 _SAID = re.compile(r" (?:INFO|WARNING) +((?!.*malformed).*)")

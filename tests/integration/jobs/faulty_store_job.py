@@ -24,7 +24,7 @@ class FaultyStore(LocalStore):
 
 
 if __name__ == "__main__":
-    from onceflow.runtime import launch
+    from onceflow.execution import launch
 
     launch.LocalStore = FaultyStore  # type: ignore[misc]
     assert journal.LocalStore is LocalStore

@@ -2,7 +2,7 @@
 
 import os
 
-from onceflow.runtime import launch
+from onceflow.execution import launch
 from tests.integration.jobs import copy_job
 
 if __name__ == "__main__":

@@ -1,0 +1,1 @@
+"""The systems that records come from and go to, each behind the contract; and the formats of records."""

@@ -1,0 +1,129 @@
+"""A canary: a transaction that is opened, looked for and aborted before the job starts, and writes no record.
+
+Must not know: jobs, sinks. It proves that this user may begin, describe, list and end transactions under its prefix and
+write to the topic; each missing right is named before anything is at stake.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafka.protocol.producer import AddPartitionsToTxnRequest, InitProducerIdRequest
+
+from onceflow.connectors.kafka import transactions
+from onceflow.connectors.kafka.client import TRANSACTION, KafkaClient, rights_or_unavailable
+from onceflow.connectors.kafka.transactions import Handle
+from onceflow.errors import ConfigurationError, KafkaRightsError, KafkaUnavailableError
+
+_INVALID_TRANSACTION_TIMEOUT = 50
+_TRANSACTIONAL_ID_REFUSED, _TOPIC_REFUSED, _CLUSTER_REFUSED = 53, 29, 31
+# The coordinator is loading or moving, or somebody aborts the canary at this moment.
+_AGAIN = frozenset({None, 14, 15, 16, 51, 90, 47})
+_TRIES = 100
+_CLIENT_VERSION = 3  # later versions of AddPartitionsToTxn are for brokers
+
+
+def fly(client: KafkaClient, name: str, topic: str, timeout_ms: int) -> None:
+    """Open, find and abort a transaction called ``name`` on ``topic``; nobody else may use the name.
+
+    Raises:
+        KafkaRightsError: A right is missing; the message names it.
+        ConfigurationError: The broker does not allow this ``transaction.timeout.ms``.
+        KafkaUnavailableError: The brokers gave no usable answer.
+    """
+    for _ in range(_TRIES):
+        handle = _begin(client, name, timeout_ms)
+        if handle is not None and _add(client, handle, topic):
+            try:
+                missing = _look(client, name)
+                if missing is None:
+                    return
+                # An abort moves the epoch: if the handle still counts, the transaction was open all the time. If not,
+                # a sweep of a job that runs, or the time-out, has ended it before it was seen.
+                if _add(client, handle, topic):
+                    raise missing
+            finally:
+                transactions.abort(client, [handle])
+        client.wait_a_little()
+    raise KafkaUnavailableError(
+        f"no transaction could be begun and seen under the name {name}",
+        harmless="the cluster is just starting",
+        cause="its transaction coordinator does not answer, or somebody aborts this job's transactions all the time",
+        action="look at the brokers, then start the job again",
+    )
+
+
+def _look(client: KafkaClient, name: str) -> KafkaRightsError | None:
+    """What is missing if the open transaction cannot be found."""
+    saw = ""
+    if name not in transactions.list_ids(client, name):
+        saw = "our own open transaction is not in the broker's list"
+    elif transactions.describe(client, [name]).get(name) is None:
+        saw = "our own open transaction cannot be described"
+    return _missing("DESCRIBE", f"TransactionalId {name}", saw) if saw else None
+
+
+def _begin(client: KafkaClient, name: str, timeout_ms: int) -> Handle | None:
+    request = InitProducerIdRequest(
+        transactional_id=name, transaction_timeout_ms=timeout_ms, producer_id=-1, producer_epoch=-1, max_version=5
+    )
+    answer = _ask(client, name, request)
+    code = None if answer is None else answer.error_code
+    if code == 0:
+        return Handle(name, answer.producer_id, answer.producer_epoch)
+    if code == _INVALID_TRANSACTION_TIMEOUT:
+        raise ConfigurationError(
+            f"the broker does not allow a transaction time-out of {timeout_ms} ms",
+            cause=f"transaction_timeout is {timeout_ms} ms, more than the broker's transaction.max.timeout.ms",
+            action="lower transaction_timeout, or raise transaction.max.timeout.ms on the brokers",
+        )
+    if code == _TRANSACTIONAL_ID_REFUSED:
+        raise _missing("WRITE", f"TransactionalId {name}", "the broker refused to begin a transaction")
+    if code == _CLUSTER_REFUSED:
+        raise _missing("IDEMPOTENT_WRITE", "Cluster", "the broker refused to begin a transaction")
+    if code not in _AGAIN:
+        raise rights_or_unavailable(int(code or 0), f"beginning transaction {name}")
+    return None
+
+
+def _add(client: KafkaClient, handle: Handle, topic: str) -> bool:
+    row = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=topic, partitions=[0])
+    request = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=handle.transactional_id,
+        v3_and_below_producer_id=handle.producer_id,
+        v3_and_below_producer_epoch=handle.producer_epoch,
+        v3_and_below_topics=[row],
+        max_version=_CLIENT_VERSION,
+    )
+    answer = _ask(client, handle.transactional_id, request)
+    if answer is None:
+        return False
+    (code,) = (p.partition_error_code for t in answer.results_by_topic_v3_and_below for p in t.results_by_partition)
+    if code == _TOPIC_REFUSED:
+        raise _missing("WRITE", f"Topic {topic}", "the broker refused to add the topic to a transaction")
+    if code == _TRANSACTIONAL_ID_REFUSED:
+        raise _missing("WRITE", f"TransactionalId {handle.transactional_id}", "the broker refused the transaction")
+    if code and code not in _AGAIN:
+        raise rights_or_unavailable(code, f"adding topic {topic} to a transaction")
+    return bool(code == 0)
+
+
+def _ask(client: KafkaClient, name: str, request: Any) -> Any:
+    """The answer of the name's coordinator, or None."""
+    nodes = client.coordinators(TRANSACTION, [name])
+    if name not in nodes:
+        return None
+    (answer,) = client.send_all([(request, nodes[name])])
+    if answer is None:
+        client.forget_coordinator(TRANSACTION, name)
+    return answer
+
+
+def _missing(right: str, resource: str, saw: str) -> KafkaRightsError:
+    return KafkaRightsError(
+        f"{saw}: this user lacks {right} on {resource}",
+        cause=f"no ACL allows {right} on {resource}",
+        action=f"allow {right} on {resource}, by prefix for transactional ids; see 'Kafka rights' in the README",
+        right=right,
+        resource=resource,
+    )

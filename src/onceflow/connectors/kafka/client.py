@@ -1,0 +1,282 @@
+"""The driver's connection to a Kafka cluster: requests that go to the right broker, many at a time.
+
+Must not know: what a transaction means, Spark, the journal. It turns kafka-python's futures and errors into values:
+a request that got no usable answer gives None, and the caller decides what that means.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import kafka.errors as kafka_errors
+from kafka.protocol.admin import DescribeTransactionsRequest, ListTransactionsRequest
+from kafka.protocol.consumer import FetchRequest
+from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
+
+from onceflow.connectors.kafka.cluster import KafkaCluster
+from onceflow.errors import ConfigurationError, KafkaError, KafkaRightsError, KafkaUnavailableError
+
+log = logging.getLogger(__name__)
+
+GROUP, TRANSACTION = 0, 1
+_NONE = 0
+# A coordinator that is loading, moving or not there: the same request again, after a look at who it is now.
+_MOVED = frozenset({14, 15, 16})
+
+# Each is the oldest release that has what the protocol needs: the request, its version, what for.
+_NEEDED = (
+    (ListTransactionsRequest, 0, "ListTransactions (Kafka 3.0)"),
+    (DescribeTransactionsRequest, 0, "DescribeTransactions (Kafka 3.0)"),
+    (FetchRequest, 13, "Fetch by topic id (Kafka 3.1)"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """What the cluster says of a topic.
+
+    Attributes:
+        name: The topic's name.
+        topic_id: Its UUID.
+        leaders: Partition to broker id, -1 for none.
+        copies: Copies of the partition that has fewest.
+    """
+
+    name: str
+    topic_id: str
+    leaders: Mapping[int, int]
+    copies: int = 1
+
+
+class KafkaClient:
+    """One connection for administration, shared by all that the driver does on a cluster. Thread-safe.
+
+    Args:
+        cluster: The cluster.
+        timeout_s: How long to try to reach a broker at construction.
+
+    Raises:
+        KafkaUnavailableError, KafkaRightsError: No broker answered; or it refused the login.
+        ConfigurationError: The brokers are older than what the protocol needs.
+    """
+
+    def __init__(self, cluster: KafkaCluster, *, timeout_s: float = 30.0) -> None:
+        self.cluster = cluster
+        self._admin = cluster.admin(timeout_s=timeout_s)
+        self._manager = self._admin._manager  # noqa: SLF001 - the only way to send requests that have no method
+        self._coordinators: dict[tuple[int, str], int] = {}
+        self._require_requests()
+        self.cluster_id = self._read_cluster_id()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections. Safe to call twice."""
+        with contextlib.suppress(Exception):
+            self._admin.close()
+
+    @property
+    def admin(self) -> Any:
+        """kafka-python's ``KafkaAdminClient``, for what has a method there."""
+        return self._admin
+
+    def supports(self, request: Any, version: int) -> bool:
+        """Whether the brokers know this version of a request."""
+        try:
+            return bool(self._manager.broker_version_data.api_version(request) >= version)
+        except (kafka_errors.IncompatibleBrokerVersion, kafka_errors.UnsupportedVersionError):
+            return False
+
+    # -- requests ---------------------------------------------------------------------------------
+
+    def send_all(self, requests: Sequence[tuple[Any, int | None]]) -> list[Any]:
+        """Send all requests at once; answers in the same order, None for each that got none.
+
+        Args:
+            requests: (request, broker id) pairs; a broker id of None means any broker.
+        """
+
+        async def run() -> list[Any]:
+            waiting = []
+            for request, node in requests:
+                try:
+                    waiting.append(self._manager.send(request, node_id=node))
+                except kafka_errors.KafkaError as error:
+                    waiting.append(error)
+            return [await self._answer(future) for future in waiting]
+
+        answers: list[Any] = self._manager.run(run)
+        return answers
+
+    async def _answer(self, future: Any) -> Any:
+        if isinstance(future, Exception):
+            log.debug("request not sent: %s", type(future).__name__)
+            return None
+        try:
+            return await future
+        except kafka_errors.KafkaError as error:
+            log.debug("request without an answer: %s", type(error).__name__)
+            return None
+
+    def send_to_coordinators(
+        self, kind: int, keys: Sequence[str], request: Callable[[str], Any], error_code: Callable[[Any, str], int]
+    ) -> dict[str, Any]:
+        """Send one request for each key to its coordinator; the answer for each key, or None.
+
+        A coordinator that answers "not me" is forgotten, so the next call asks who it is now.
+        """
+        nodes = self.coordinators(kind, keys)
+        answers = self.send_all([(request(key), nodes[key]) for key in nodes])
+        found: dict[str, Any] = dict.fromkeys(keys)
+        for key, answer in zip(nodes, answers, strict=True):
+            if answer is None or error_code(answer, key) in _MOVED:
+                self.forget_coordinator(kind, key)
+            else:
+                found[key] = answer
+        return found
+
+    def forget_coordinator(self, kind: int, key: str) -> None:
+        """Ask again next time who coordinates the key."""
+        self._coordinators.pop((kind, key), None)
+
+    def coordinators(self, kind: int, keys: Iterable[str]) -> dict[str, int]:
+        """The broker ids of the keys' coordinators; a key whose coordinator is not known now is left out.
+
+        Raises:
+            KafkaRightsError: This user may not know the coordinator.
+        """
+        wanted = list(dict.fromkeys(keys))
+        asked = [key for key in wanted if (kind, key) not in self._coordinators]
+        if asked:
+            request = FindCoordinatorRequest(key_type=kind, coordinator_keys=asked, min_version=4)
+            (answer,) = self.send_all([(request, None)])
+            for row in answer.coordinators if answer is not None else ():
+                if row.error_code == _NONE:
+                    self._coordinators[kind, row.key] = row.node_id
+                elif row.error_code not in _MOVED:
+                    raise rights_or_unavailable(row.error_code, f"finding the coordinator of {row.key!r}")
+        return {key: self._coordinators[kind, key] for key in wanted if (kind, key) in self._coordinators}
+
+    def brokers(self) -> list[int]:
+        """The ids of all brokers that the cluster has now. Asks the cluster, since a cached list may miss one.
+
+        Raises:
+            KafkaUnavailableError: No broker answered.
+        """
+        answer = self._metadata([])
+        return [b.node_id for b in answer.brokers]
+
+    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        """The topics that exist, by name.
+
+        Raises:
+            KafkaUnavailableError: No broker answered.
+            KafkaRightsError: This user may not describe one of them.
+        """
+        wanted = list(names)
+        if not wanted:
+            return {}
+        found: dict[str, Topic] = {}
+        for row in self._metadata(wanted).topics:
+            if row.error_code == _NONE:
+                leaders = {p.partition_index: p.leader_id for p in row.partitions}
+                copies = min((len(p.replica_nodes) for p in row.partitions), default=1)
+                found[row.name] = Topic(row.name, str(row.topic_id), leaders, copies)
+            elif row.error_code not in (3, 5):  # it does not exist; it has no leader yet
+                raise rights_or_unavailable(row.error_code, f"describing topic {row.name}")
+        return found
+
+    def topic_configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
+        """Settings of topics, by topic and name; a topic that may not be described is left out."""
+        from kafka.admin import ConfigResource, ConfigResourceType  # noqa: PLC0415 - only used at start
+
+        return self._configs([ConfigResource(ConfigResourceType.TOPIC, name) for name in names])
+
+    def broker_config(self, name: str) -> str | None:
+        """One setting of a broker, or None when this user may not see it."""
+        from kafka.admin import ConfigResource, ConfigResourceType  # noqa: PLC0415 - only used at start
+
+        brokers = self.brokers()
+        found = self._configs([ConfigResource(ConfigResourceType.BROKER, str(brokers[0]))])
+        return found.get(str(brokers[0]), {}).get(name)
+
+    def _configs(self, resources: list[Any]) -> dict[str, dict[str, str]]:
+        if not resources:
+            return {}
+        try:
+            found = self._admin.describe_configs(resources, config_filter="all")
+        except kafka_errors.KafkaError as error:
+            log.debug("settings not described: %s", type(error).__name__)
+            return {}
+        # kafka-python answers {type: {name: {setting: {"value": ...}}}}.
+        return {
+            str(name): {key: _value_of(setting) for key, setting in settings.items()}
+            for by_name in found.values()
+            for name, settings in by_name.items()
+        }
+
+    def _metadata(self, topics: list[str]) -> Any:
+        rows = [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
+        request = MetadataRequest(topics=rows, allow_auto_topic_creation=False, min_version=10)
+        deadline = time.monotonic() + 30.0
+        while True:
+            (answer,) = self.send_all([(request, None)])
+            if answer is not None:
+                return answer
+            if time.monotonic() > deadline:
+                raise KafkaUnavailableError(
+                    f"no broker of {self.cluster.bootstrap_servers} answered for 30 s",
+                    cause="the brokers are down or not reachable",
+                    action="start the brokers; the job goes on from its checkpoint when it is started again",
+                )
+            self.wait_a_little()
+
+    @staticmethod
+    def wait_a_little() -> None:
+        """The pause before a broker that gave no answer is asked again."""
+        time.sleep(0.1)
+
+    def _read_cluster_id(self) -> str:
+        return str(self._metadata([]).cluster_id)
+
+    def _require_requests(self) -> None:
+        missing = [what for request, version, what in _NEEDED if not self.supports(request, version)]
+        if missing:
+            raise ConfigurationError(
+                f"the brokers at {self.cluster.bootstrap_servers} do not know {', '.join(missing)}",
+                cause="they are older than what exactly-once needs",
+                action="use brokers of Kafka 3.1 or newer, or a sink with guarantee='at-least-once'",
+            )
+
+
+def rights_or_unavailable(code: int, doing: str) -> KafkaError:
+    """The error for a Kafka error code outside of any transaction."""
+    error = kafka_errors.for_code(code)
+    name = getattr(error, "message", error.__name__)
+    if issubclass(error, kafka_errors.AuthorizationError):
+        return KafkaRightsError(
+            f"{doing} was refused: {name} ({code})",
+            cause="this user lacks a right",
+            action="see 'Kafka rights' in the README for the rights that a job needs",
+            code=code,
+        )
+    return KafkaUnavailableError(
+        f"{doing} failed: {name} ({code})",
+        harmless="the cluster is just starting or moving a coordinator",
+        cause="the cluster is not well",
+        action="look at the brokers, then start the job again",
+        code=code,
+    )
+
+
+def _value_of(setting: Any) -> str:
+    return str(setting["value"] if isinstance(setting, Mapping) else getattr(setting, "value", setting))

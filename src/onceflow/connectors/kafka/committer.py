@@ -1,0 +1,344 @@
+"""The Kafka sink's committer: what the driver does with prepared Kafka transactions.
+
+Must not know: the journal, Spark. It knows transactions by their handles alone and works with the writers dead.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from onceflow.connectors.contract import Committer, Run
+from onceflow.connectors.kafka import canary, group_offsets, oracle, transactions
+from onceflow.connectors.kafka.client import KafkaClient
+from onceflow.connectors.kafka.holders import Place, open_producers
+from onceflow.connectors.kafka.oracle import Witness
+from onceflow.connectors.kafka.transactional_id import job_prefix, name_transaction, parse_transactional_id
+from onceflow.connectors.kafka.transactions import Description, Handle
+from onceflow.errors import EpochTooLongError, KafkaError, KafkaUnavailableError, PreCommitError
+from onceflow.twophase.committable import Committable, Participant
+from onceflow.twophase.messages import Evidence, Outcome, Reply
+
+log = logging.getLogger(__name__)
+
+ONGOING, PREPARE_COMMIT, COMPLETE_COMMIT = "Ongoing", "PrepareCommit", "CompleteCommit"
+_CONCURRENT_TRANSACTIONS = 51
+_NOT_ALLOWED = frozenset({29, 31, 53})
+_WARN_AT, _FAIL_AT = 0.5, 0.8
+_DESCRIBE_FOR_S = 60.0
+_LIST_FOR_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaTransaction:
+    """A committable's ``transaction``, typed."""
+
+    handle: Handle
+    partitions: frozenset[tuple[str, int]]
+    witness: Witness
+
+    @classmethod
+    def of(cls, committable: Committable) -> KafkaTransaction:
+        """The transaction of a sealed committable."""
+        value = committable.transaction or {}
+        return cls(
+            _handle(value),
+            frozenset((str(t), int(p)) for t, p in value["partitions"]),
+            Witness.from_json(value["witness"]),
+        )
+
+
+class KafkaCommitter(Committer):
+    """Commits one Kafka sink's transactions.
+
+    Args:
+        client: A connection to the sink's cluster, this committer's own.
+        sink: The sink's name.
+        topic: The sink's topic: what the preflight writes to, and where the mark is kept.
+        prefix: First part of the transactional ids.
+        job_id: The job's id.
+        timeout_ms: ``transaction.timeout.ms`` of the writers.
+    """
+
+    def __init__(self, client: KafkaClient, sink: str, topic: str, prefix: str, job_id: str, timeout_ms: int) -> None:
+        self._client = client
+        self._sink = sink
+        self._topic = topic
+        self._prefix = prefix
+        self._job_id = job_id
+        self._timeout_s = timeout_ms / 1000
+        self._warned_epoch = -1
+
+    @property
+    def client(self) -> KafkaClient:
+        """The connection to the sink's cluster."""
+        return self._client
+
+    @property
+    def topic(self) -> str:
+        """The sink's topic."""
+        return self._topic
+
+    def expires_after_s(self) -> float:
+        """``transaction.timeout.ms`` of the writers."""
+        return self._timeout_s
+
+    def can_finish(self, committable: Committable) -> bool:
+        """A transaction of this cluster, whichever sink it was of: handles are all that is needed."""
+        witness = (committable.transaction or {}).get("witness") or {}
+        return witness.get("cluster_id") == self._client.cluster_id
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
+    # -- before the job -----------------------------------------------------------------------
+
+    def preflight(self) -> None:
+        """Open a canary transaction on the topic, find it in the list, and abort it. It writes no record."""
+        # A name of its own, as an attempt: another start at this moment must not end our canary. Incarnation 0 is older
+        # than all, so one that was left open is swept by the next start.
+        name = name_transaction(self._prefix, self._job_id, 0, self._sink, 0, 0, secrets.randbits(48))
+        canary.fly(self._client, name, self._topic, int(self._timeout_s * 1000))
+
+    @property
+    def keeps_mark(self) -> bool:
+        """It does."""
+        return True
+
+    def read_mark(self) -> str | None:
+        """The mark, as metadata of a group of the job's own."""
+        return group_offsets.read_mark(self._client, self._mark_group(), self._topic)
+
+    def write_mark(self, mark: str) -> None:
+        """Keep the mark; a mark that could not be written makes a rewound checkpoint harder to notice, no more."""
+        try:
+            if group_offsets.write_mark(self._client, self._mark_group(), self._topic, mark):
+                return
+            reason = "no answer"
+        except KafkaError as error:
+            reason = error.what
+        log.warning("the job's mark in group %s was not written: %s", self._mark_group(), reason)
+
+    def _mark_group(self) -> str:
+        return f"{job_prefix(self._prefix, self._job_id)}fence"
+
+    # -- before the decision ----------------------------------------------------------------------
+
+    def seal(self, committables: Sequence[Committable]) -> list[Committable]:
+        """Add the cluster's and the topics' ids, which tell later whether a topic was made again."""
+        topics = self._client.topics({c.transaction["witness"]["topic"] for c in committables if c.transaction})
+        return [self._seal(c, topics) for c in committables]
+
+    def _seal(self, committable: Committable, topics: Mapping[str, Any]) -> Committable:
+        if committable.transaction is None:
+            return committable
+        witness = committable.transaction["witness"]
+        topic = topics.get(witness["topic"])
+        if topic is None:
+            raise PreCommitError(
+                f"topic {witness['topic']} is gone while sink {self._sink} was writing to it",
+                cause="it was deleted",
+                action="make the topic again and start the job again; nothing of this epoch is visible",
+                topic=witness["topic"],
+            )
+        sealed = dict(witness) | {"cluster_id": self._client.cluster_id, "topic_id": topic.topic_id}
+        return replace(committable, transaction=dict(committable.transaction) | {"witness": sealed})
+
+    def check(self, committables: Sequence[Committable], run: Run, age_s: float) -> str | None:
+        """Each transaction is Ongoing at its own handle with exactly its partitions, and none is left beside them."""
+        self._check_age(run, age_s)
+        held = {c: KafkaTransaction.of(c) for c in committables if c.participates}
+        described = self._describe_all([t.handle.transactional_id for t in held.values()])
+        for committable, transaction in held.items():
+            problem = _mismatch(transaction, described.get(transaction.handle.transactional_id))
+            if problem:
+                return f"shard {committable.shard} of sink {self._sink}: {problem}"
+        mine = {t.handle.transactional_id for t in held.values()}
+        losers = [name for name in self._names_of(run) if name not in mine]
+        if losers:
+            log.info("aborting %d transactions of task attempts that lost: %s", len(losers), ", ".join(losers))
+            self._abort_named(losers)
+        return None
+
+    def _check_age(self, run: Run, age_s: float) -> None:
+        if age_s >= _FAIL_AT * self._timeout_s:
+            raise EpochTooLongError(
+                f"epoch {run.epoch} took {age_s:.1f} s; its transactions expire after {self._timeout_s:.1f} s, and "
+                f"what expires after the decision has to be written again",
+                cause=f"transaction_timeout of sink {self._sink} is {self._timeout_s:g} s, less than this epoch needs",
+                action="raise transaction_timeout (and the broker's transaction.max.timeout.ms)",
+                epoch=run.epoch,
+            )
+        if age_s >= _WARN_AT * self._timeout_s and self._warned_epoch != run.epoch:
+            self._warned_epoch = run.epoch
+            log.warning(
+                "epoch %d took %.1f s, more than half of sink %s's transaction_timeout of %.1f s",
+                run.epoch,
+                age_s,
+                self._sink,
+                self._timeout_s,
+            )
+
+    # -- commit and abort -------------------------------------------------------------------------
+
+    def commit(self, committables: Sequence[Committable]) -> dict[Participant, Reply]:
+        """One ``EndTxn`` v3 for each."""
+        handles = {c.participant: _handle(c.transaction or {}) for c in committables}
+        codes = transactions.commit(self._client, list(handles.values()))
+        replies = {p: transactions.reply_of(codes[h]) for p, h in handles.items()}
+        refused = sorted({codes[h] for h in handles.values()} & _NOT_ALLOWED)
+        if refused:
+            log.error("sink %s may not commit (Kafka codes %s): a right was taken away; the decision stands and is "
+                      "tried again", self._sink, refused)  # fmt: skip
+        busy = [p for p, h in handles.items() if codes[h] == _CONCURRENT_TRANSACTIONS]
+        if busy:
+            # The verdict is durable in PrepareCommit; only markers are missing, perhaps for an offline partition.
+            described = transactions.describe(self._client, [handles[p].transactional_id for p in busy])
+            for p in busy:
+                found = described.get(handles[p].transactional_id)
+                if found is not None and found.handle == handles[p] and found.state == PREPARE_COMMIT:
+                    replies[p] = Reply.COMMITTED
+        return replies
+
+    def abort(self, committables: Sequence[Committable]) -> None:
+        """One abort for each exact handle."""
+        handles = [_handle(c.transaction) for c in committables if c.transaction is not None]
+        if handles:
+            transactions.abort(self._client, handles)
+
+    def abort_run(self, run: Run) -> None:
+        """Abort what tasks of this run left open."""
+        self._abort_named(self._names_of(run))
+
+    def _names_of(self, run: Run) -> list[str]:
+        """This sink's open transactions of one run of one epoch, by name."""
+        prefix = f"{job_prefix(self._prefix, self._job_id)}{run.incarnation}-"
+        deadline = time.monotonic() + _LIST_FOR_S
+        while True:
+            try:
+                names = transactions.list_ids(self._client, prefix)
+                break
+            except KafkaUnavailableError:  # a broker is being restarted
+                if time.monotonic() > deadline:
+                    raise
+                self._client.wait_a_little()
+        parsed = ((name, parse_transactional_id(name, self._prefix, self._job_id)) for name in names)
+        return [name for name, p in parsed if p and p.sink == self._sink and p.parity == run.epoch % 2]
+
+    def _abort_named(self, names: Sequence[str]) -> None:
+        described = transactions.describe(self._client, names)
+        transactions.abort(self._client, [d.handle for d in described.values() if d and d.state == ONGOING])
+
+    # -- recovery ---------------------------------------------------------------------------------
+
+    def outcomes(self, committables: Sequence[Committable]) -> dict[Participant, Evidence]:
+        """By DescribeTransactions where it is proof, else by the log itself."""
+        held = {c.participant: KafkaTransaction.of(c) for c in committables}
+        described = transactions.describe(self._client, [t.handle.transactional_id for t in held.values()])
+        found = {p: self._outcome(t, described) for p, t in held.items()}
+        still_open = {p: held[p] for p, evidence in found.items() if evidence.outcome is Outcome.OPEN}
+        return found | self._not_whole(still_open)
+
+    def _not_whole(self, still_open: Mapping[Participant, KafkaTransaction]) -> dict[Participant, Evidence]:
+        """Open transactions of which a partition does not hold its part any more, and why.
+
+        Its coordinator does not know: a commit would be answered with success, and the rows would be missing.
+        """
+        places = {Place(*at) for t in still_open.values() for at in t.partitions}
+        producers = open_producers(self._client, places)
+        found: dict[Participant, Evidence] = {}
+        for participant, transaction in still_open.items():
+            handle = transaction.handle
+            me = (handle.producer_id, handle.producer_epoch)
+            parts = sorted(Place(*at) for at in transaction.partitions)
+            silent = [f"{p.topic}-{p.partition}" for p in parts if p not in producers]
+            without = [f"{p.topic}-{p.partition}" for p in parts if p in producers and me not in producers[p]]
+            if silent:
+                why = f"{handle.transactional_id} is Ongoing; no leader of {', '.join(silent)} told what it holds"
+                found[participant] = Evidence(Outcome.UNKNOWN, why, passing=True)
+            elif without:
+                # A late duplicate may have opened it again after its commit; then the log says so.
+                log_says = oracle.ask(self._client, handle, transaction.witness)
+                if log_says.outcome is not Outcome.COMMITTED:
+                    why = f"is Ongoing, but nothing of it is open in {', '.join(without)}; {log_says.why}"
+                    why = f"{handle.transactional_id} {why}"
+                    found[participant] = Evidence(Outcome.UNKNOWN, why, passing=log_says.passing)
+            elif (gone := oracle.look_for(self._client, handle, transaction.witness)) is not None:
+                found[participant] = replace(gone, why=f"{handle.transactional_id} is Ongoing, but {gone.why}")
+        if not all(evidence.passing for evidence in found.values()):
+            # It may have ended between the two looks: then this says nothing, and the next look finds how.
+            now = transactions.describe(self._client, [still_open[p].handle.transactional_id for p in found])
+            for participant, evidence in found.items():
+                seen = now.get(still_open[participant].handle.transactional_id)
+                if seen is None or (seen.state, seen.handle) != (ONGOING, still_open[participant].handle):
+                    found[participant] = replace(evidence, passing=True)
+        return found
+
+    def _outcome(self, transaction: KafkaTransaction, described: Mapping[str, Description | None]) -> Evidence:
+        name = transaction.handle.transactional_id
+        if name not in described:
+            return Evidence(Outcome.UNKNOWN, f"no coordinator answered for {name}", passing=True)
+        found = described[name]
+        if found is not None and found.handle == transaction.handle:
+            if found.state == ONGOING:
+                return Evidence(Outcome.OPEN, f"{name} is Ongoing")
+            # One producer epoch holds one transaction, so this verdict can only be ours. CompleteAbort at our
+            # handle proves nothing: a v5 abort after the commit, or a late duplicate, shows it too.
+            if found.state in (PREPARE_COMMIT, COMPLETE_COMMIT):
+                return Evidence(Outcome.COMMITTED, f"{name} is {found.state}")
+        evidence = oracle.ask(self._client, transaction.handle, transaction.witness)
+        state = "not known to its coordinator" if found is None else f"{found.state} at {found.handle.producer_epoch}"
+        return replace(evidence, why=f"{name} is {state}; {evidence.why}")
+
+    def lingering(self, incarnation: int, spared: Sequence[Committable]) -> list[Committable]:
+        """All open transactions of this job on this cluster from older incarnations, whatever their sink."""
+        # Spared are other sinks' committables, too, and those need not be Kafka's.
+        keep = {_handle(c.transaction) for c in spared if c.transaction is not None and "producer_id" in c.transaction}
+        names = transactions.list_ids(self._client, job_prefix(self._prefix, self._job_id))
+        older = {}
+        for name in names:
+            parsed = parse_transactional_id(name, self._prefix, self._job_id)
+            if parsed is not None and parsed.incarnation < incarnation:
+                older[name] = parsed
+        found = []
+        for name, description in transactions.describe(self._client, older).items():
+            if description is not None and description.state == ONGOING and description.handle not in keep:
+                handle, parsed = description.handle, older[name]
+                exact = {"id": name, "producer_id": handle.producer_id, "producer_epoch": handle.producer_epoch}
+                found.append(Committable(parsed.sink, parsed.shard, parsed.attempt, 0, 0, exact))
+        return found
+
+    def _describe_all(self, names: Sequence[str]) -> dict[str, Description | None]:
+        """Describe, asking again while a coordinator is moving."""
+        found: dict[str, Description | None] = {}
+        deadline = time.monotonic() + _DESCRIBE_FOR_S
+        while missing := [name for name in names if name not in found]:
+            found |= transactions.describe(self._client, missing)
+            if time.monotonic() > deadline:
+                break
+            if len(found) < len(names):
+                self._client.wait_a_little()
+        return found
+
+
+def _handle(transaction: Mapping[str, Any]) -> Handle:
+    return Handle(transaction["id"], transaction["producer_id"], transaction["producer_epoch"])
+
+
+def _mismatch(transaction: KafkaTransaction, found: Description | None) -> str | None:
+    name = transaction.handle.transactional_id
+    if found is None:
+        return f"the broker does not know transaction {name}"
+    if found.state != ONGOING:
+        return f"transaction {name} is {found.state}, not Ongoing"
+    if found.handle != transaction.handle:
+        return f"transaction {name} has producer {found.handle.producer_id}/{found.handle.producer_epoch}, not ours"
+    if found.partitions != transaction.partitions:
+        extra = sorted(found.partitions ^ transaction.partitions)
+        return f"transaction {name} has other partitions than were written: {extra}"
+    return None

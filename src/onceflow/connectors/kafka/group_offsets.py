@@ -1,0 +1,93 @@
+"""Offsets in Kafka's consumer groups: the job's mark outside its checkpoint, and offsets for monitoring.
+
+Must not know: the journal, Spark. Nothing here is ever read to decide where a job goes on: the checkpoint owns that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
+
+from onceflow.connectors.kafka.client import GROUP, KafkaClient, rights_or_unavailable
+
+_PARTITION = 0
+_VERSION = 8  # by topic name; later versions name topics by id
+
+
+def write_offsets(
+    client: KafkaClient, group: str, offsets: Mapping[str, Mapping[int, int]], metadata: str = ""
+) -> bool:
+    """Commit offsets of a group that has no members. False: no answer now.
+
+    Args:
+        client: The cluster.
+        group: The group.
+        offsets: Topic to partition to the next offset to read.
+        metadata: Kept beside each offset.
+
+    Raises:
+        KafkaRightsError, KafkaUnavailableError: The broker refused.
+    """
+    topic_row = OffsetCommitRequest.OffsetCommitRequestTopic
+    rows = [
+        topic_row(
+            name=topic,
+            partitions=[
+                topic_row.OffsetCommitRequestPartition(
+                    partition_index=partition, committed_offset=offset, committed_metadata=metadata
+                )
+                for partition, offset in partitions.items()
+            ],
+        )
+        for topic, partitions in offsets.items()
+    ]
+    answers = client.send_to_coordinators(
+        GROUP,
+        [group],
+        lambda key: OffsetCommitRequest(
+            group_id=key, generation_id_or_member_epoch=-1, member_id="", topics=rows, max_version=_VERSION
+        ),
+        lambda answer, _: max((p.error_code for t in answer.topics for p in t.partitions), default=0),
+    )
+    if answers[group] is None:
+        return False
+    code = max((p.error_code for t in answers[group].topics for p in t.partitions), default=0)
+    if code:
+        raise rights_or_unavailable(code, f"writing offsets of group {group}")
+    return True
+
+
+def write_mark(client: KafkaClient, group: str, topic: str, mark: str) -> bool:
+    """Keep the mark as metadata of the group's offset for partition 0 of a sink's topic. False: no answer now."""
+    return write_offsets(client, group, {topic: {_PARTITION: 0}}, mark)
+
+
+def read_mark(client: KafkaClient, group: str, topic: str) -> str | None:
+    """The mark, or None when Kafka has none (a group's offsets are forgotten after 7 days without a job).
+
+    Raises:
+        KafkaRightsError, KafkaUnavailableError: The broker refused, or gave no answer.
+    """
+    row = OffsetFetchRequest.OffsetFetchRequestGroup
+    topics = [row.OffsetFetchRequestTopics(name=topic, partition_indexes=[_PARTITION])]
+    for _ in range(50):
+        answers = client.send_to_coordinators(
+            GROUP,
+            [group],
+            lambda key: OffsetFetchRequest(
+                groups=[row(group_id=key, topics=topics)], require_stable=True, min_version=8, max_version=9
+            ),
+            lambda answer, _: int(answer.groups[0].error_code),
+        )
+        if answers[group] is not None:
+            break
+        client.wait_a_little()
+    else:
+        raise rights_or_unavailable(15, f"reading the mark of group {group}")
+    found = answers[group].groups[0]
+    code = found.error_code or next((p.error_code for t in found.topics for p in t.partitions if p.error_code), 0)
+    if code:
+        raise rights_or_unavailable(code, f"reading the mark of group {group}")
+    text = next((p.metadata for t in found.topics for p in t.partitions if p.committed_offset >= 0), None)
+    return str(text) if text else None

@@ -1,0 +1,190 @@
+"""The oracle: was this transaction committed or aborted? Positive evidence only.
+
+Must not know: decisions, epochs. It reads the log at the witness (the offset of the transaction's last acknowledged
+record), uncommitted, so it works behind somebody else's open transaction. A batch there must carry our producer id and
+epoch; the next control batch of that producer id says which. Anything else is unknown:
+"not visible to read_committed, so it was aborted" is false on a compacted topic, after retention, and on a topic that
+was made again.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from kafka.protocol.consumer import FetchRequest
+from kafka.record import MemoryRecords
+
+from onceflow.connectors.kafka.client import KafkaClient
+from onceflow.connectors.kafka.transactions import Handle
+from onceflow.twophase.messages import Evidence, Outcome
+
+_READ_UNCOMMITTED = 0
+_FETCH_BYTES = 1 << 20
+_OFFSET_OUT_OF_RANGE = 1
+_UNKNOWN_TOPIC = frozenset({3, 100, 103})
+_ABORT, _COMMIT = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """Where a transaction's last acknowledged record is.
+
+    Attributes:
+        cluster_id: Kafka's id of the cluster.
+        topic: The topic's name, for messages.
+        topic_id: The topic's UUID: a topic that was deleted and made again has another.
+        partition: The partition.
+        offset: The record's offset.
+    """
+
+    cluster_id: str
+    topic: str
+    topic_id: str
+    partition: int
+    offset: int
+
+    def to_json(self) -> dict[str, Any]:
+        """The witness as JSON values."""
+        return {
+            "cluster_id": self.cluster_id,
+            "topic": self.topic,
+            "topic_id": self.topic_id,
+            "partition": self.partition,
+            "offset": self.offset,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Witness:
+        """Read what ``to_json`` wrote."""
+        return cls(
+            str(value["cluster_id"]),
+            str(value["topic"]),
+            str(value["topic_id"]),
+            int(value["partition"]),
+            int(value["offset"]),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}@{self.offset}"
+
+
+class _Purged(Evidence):
+    """Nothing is known, since retention took the record."""
+
+
+def ask(client: KafkaClient, handle: Handle, witness: Witness) -> Evidence:
+    """Find what the log itself says of one transaction."""
+    other = _another_log(client, witness)
+    if other is not None:
+        return other
+    seen = False
+    position = witness.offset
+    while True:
+        page = _fetch(client, _leader(client, witness), witness, position)
+        if isinstance(page, Evidence):
+            return page
+        records, high_watermark = page
+        while (batch := records.next_batch()) is not None:
+            position = batch.next_offset
+            if not seen:
+                if not _holds(batch, handle, witness.offset):
+                    return Evidence(Outcome.UNKNOWN, f"the record at {witness} is gone or is not ours")
+                seen = True
+            elif batch.is_control_batch and batch.producer_id == handle.producer_id:
+                return _verdict(batch)
+        if position >= high_watermark:
+            return Evidence(Outcome.UNKNOWN, f"no marker behind {witness} yet", passing=True)
+
+
+def look_for(client: KafkaClient, handle: Handle, witness: Witness) -> Evidence | None:
+    """Why the log does not hold the record at the witness; None if it does, or if retention took it since."""
+    other = _another_log(client, witness)
+    if other is not None:
+        return other
+    page = _fetch(client, _leader(client, witness), witness, witness.offset)
+    if isinstance(page, _Purged):
+        return None
+    if isinstance(page, Evidence):
+        return page
+    batch = page[0].next_batch()
+    if batch is None or not _holds(batch, handle, witness.offset):
+        return Evidence(Outcome.UNKNOWN, f"the record at {witness} is gone or is not ours")
+    return None
+
+
+def _leader(client: KafkaClient, witness: Witness) -> int:
+    topic = client.topics([witness.topic]).get(witness.topic)
+    return -1 if topic is None else topic.leaders.get(witness.partition, -1)
+
+
+def _another_log(client: KafkaClient, witness: Witness) -> Evidence | None:
+    """Why the witness cannot be in this cluster's topic of that name; None if it can."""
+    if witness.cluster_id != client.cluster_id:
+        return Evidence(Outcome.UNKNOWN, f"the witness is in cluster {witness.cluster_id}, this is {client.cluster_id}")
+    topic = client.topics([witness.topic]).get(witness.topic)
+    if topic is None:
+        return Evidence(Outcome.UNKNOWN, f"topic {witness.topic} does not exist")
+    if topic.topic_id != witness.topic_id:
+        return Evidence(
+            Outcome.UNKNOWN,
+            f"topic {witness.topic} was made again: its id was {witness.topic_id} and is {topic.topic_id}",
+        )
+    return None
+
+
+def _holds(batch: Any, handle: Handle, offset: int) -> bool:
+    return bool(
+        batch.base_offset <= offset <= batch.last_offset
+        and not batch.is_control_batch
+        and batch.is_transactional
+        and (batch.producer_id, batch.producer_epoch) == (handle.producer_id, handle.producer_epoch)
+    )
+
+
+def _verdict(batch: Any) -> Evidence:
+    record = next(iter(batch))
+    _version, kind = struct.unpack_from(">hh", record.key)
+    if kind == _COMMIT:
+        return Evidence(Outcome.COMMITTED, f"a COMMIT marker at offset {batch.base_offset}")
+    if kind == _ABORT:
+        return Evidence(Outcome.ABORTED, f"an ABORT marker at offset {batch.base_offset}")
+    return Evidence(Outcome.UNKNOWN, f"a control record of type {kind} at offset {batch.base_offset}")
+
+
+def _fetch(client: KafkaClient, leader: int, witness: Witness, offset: int) -> Evidence | tuple[Any, int]:
+    """Batches from ``offset`` on and the high watermark; or why there are none."""
+    if leader < 0:
+        return Evidence(Outcome.UNKNOWN, f"{witness.topic}-{witness.partition} has no leader", passing=True)
+    partition = FetchRequest.FetchTopic.FetchPartition(
+        partition=witness.partition,
+        fetch_offset=offset,
+        partition_max_bytes=_FETCH_BYTES,
+    )
+    topic = FetchRequest.FetchTopic(topic=witness.topic, topic_id=UUID(witness.topic_id), partitions=[partition])
+    request = FetchRequest(
+        max_wait_ms=100,
+        min_bytes=1,
+        max_bytes=_FETCH_BYTES,
+        isolation_level=_READ_UNCOMMITTED,
+        topics=[topic],
+        min_version=13,
+    )
+    (answer,) = client.send_all([(request, leader)])
+    if answer is None or answer.error_code != 0 or not answer.responses:
+        return Evidence(Outcome.UNKNOWN, f"broker {leader} did not answer a fetch of {witness}", passing=True)
+    page = answer.responses[0].partitions[0]
+    if page.error_code == _OFFSET_OUT_OF_RANGE:
+        if page.log_start_offset > offset:
+            return _Purged(
+                Outcome.UNKNOWN, f"the record at {witness} is gone: the log begins at {page.log_start_offset}"
+            )
+        return Evidence(Outcome.UNKNOWN, f"the record at {witness} is gone: the log ends before it")
+    if page.error_code in _UNKNOWN_TOPIC:
+        return Evidence(Outcome.UNKNOWN, f"topic {witness.topic} with id {witness.topic_id} is gone")
+    if page.error_code != 0:
+        return Evidence(Outcome.UNKNOWN, f"fetching {witness} failed with code {page.error_code}", passing=True)
+    return MemoryRecords(bytes(page.records or b"")), page.high_watermark

@@ -1,0 +1,447 @@
+"""KafkaSource: Kafka topics as a streaming DataFrame, over Spark's own connector.
+
+It chooses the connector's options, refuses those that break the guarantee, and turns bytes into columns. Reading
+itself, and where reading goes on after a restart, is Spark's: the offsets live in Spark's checkpoint.
+
+Must not know: sinks, transactions, the journal, epochs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
+
+from onceflow.connectors.formats import Format, Raw
+from onceflow.connectors.kafka import offsets
+from onceflow.errors import ConfigurationError, MalformedRecordError, RefusedSettingError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pyspark.sql import Column, DataFrame
+
+    from onceflow.connectors.kafka.cluster import KafkaCluster
+
+__all__ = ["KafkaSource", "find", "malformed_counts", "malformed_from"]
+
+SOURCE_OPTION = "onceflow.source"
+"""The option by which the source of a query's plan leads back to its KafkaSource; see ``find``."""
+
+_METADATA = ("key", "headers", "topic", "partition", "offset", "timestamp")
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_MARKER = "onceflow-malformed-record"
+_METRIC = "onceflow_malformed_"
+
+# The consumer's 500 records a poll are the brake on this path; with these, reading alone took 1.0 s instead of
+# 1.7 s for 2 million records. Bytes bound the memory: 8 MiB per partition and 64 MiB per fetch. CRC checks stay
+# on: kafka.check.crcs=false saves a few per cent and lets damage on the wire or on a disk pass as data.
+_CONSUMER_DEFAULTS = {
+    "kafka.max.poll.records": "10000",
+    "kafka.max.partition.fetch.bytes": str(8 * 1024 * 1024),
+    "kafka.fetch.max.bytes": str(64 * 1024 * 1024),
+}
+
+_SPARKS_OWN = "Spark's checkpoint holds the position in each partition, and nothing else may"
+_OWN_SETTING = "it would get past the checks of the source's own setting"
+_REFUSED = {  # lower case, since Spark ignores the case of options: (why, what to do instead)
+    "kafka.enable.auto.commit": (_SPARKS_OWN, "remove it; group= names where offsets are published"),
+    "kafka.auto.offset.reset": (_SPARKS_OWN + ": a reset would skip or repeat records", "use start="),
+    "kafka.group.id": (
+        "two queries, or a query and its own restart, would share one group and disturb each other",
+        "use group=, or the option groupIdPrefix",
+    ),
+    "kafka.isolation.level": (_OWN_SETTING, "use isolation="),
+    "kafka.key.deserializer": ("Spark reads bytes; another class would fail or change them", "use key="),
+    "kafka.value.deserializer": ("Spark reads bytes; another class would fail or change them", "use value="),
+    "kafka.interceptor.classes": ("code between Kafka and Spark could drop or change records", "remove it"),
+    "kafka.bootstrap.servers": (_OWN_SETTING, "use KafkaCluster"),
+    "kafka.security.protocol": (_OWN_SETTING, "use KafkaCluster"),
+    "kafka.client.id": (_OWN_SETTING, "use KafkaCluster"),
+    "failondataloss": ("with false Spark goes on over lost records in silence", "remove it: it is always true"),
+    "startingoffsets": (_OWN_SETTING, "use start="),
+    "startingtimestamp": (_OWN_SETTING, "use start="),
+    "startingoffsetsbytimestamp": (_OWN_SETTING, "use start="),
+    "startingoffsetsbytimestampstrategy": (_OWN_SETTING, "use start="),
+    "maxoffsetspertrigger": (_OWN_SETTING, "use max_records_per_epoch="),
+    "subscribe": (_OWN_SETTING, "use topics="),
+    "subscribepattern": (_OWN_SETTING, "use topics="),
+    "assign": (_OWN_SETTING + " and would not find new partitions", "use topics="),
+    "includeheaders": (_OWN_SETTING, 'use metadata=["headers"]'),
+    SOURCE_OPTION: ("it is onceflow's own", "remove it"),
+}
+_REFUSED_PREFIXES = {
+    "kafka.sasl.": (_OWN_SETTING, "use KafkaCluster"),
+    "kafka.ssl.": (_OWN_SETTING, "use KafkaCluster"),
+}
+_CONNECTOR_OPTIONS = {
+    name.lower(): name
+    for name in (
+        "fetchOffset.numRetries",
+        "fetchOffset.retryIntervalMs",
+        "groupIdPrefix",
+        "kafkaConsumer.pollTimeoutMs",
+        "maxRecordsPerPartition",
+        "maxTriggerDelay",
+        "minOffsetsPerTrigger",
+        "minPartitions",
+    )
+}
+
+_loaded: dict[str, KafkaSource] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class EpochLimit:
+    """How many records a source may read for an epoch, where its job knows what it can do in its time.
+
+    Attributes:
+        records: For a source without a limit of its own.
+        most: For every source, or None.
+    """
+
+    records: int = 900_000
+    most: int | None = None
+
+    def of(self, given: int | None) -> int:
+        """The limit of a source."""
+        records = given or self.records
+        return records if self.most is None else min(records, self.most)
+
+
+_limit: ContextVar[EpochLimit] = ContextVar("_limit", default=EpochLimit())  # noqa: B039 - it is frozen
+
+
+@contextmanager
+def limited(limit: EpochLimit) -> Iterator[None]:
+    """Sources that are loaded inside read no more than this for an epoch."""
+    token = _limit.set(limit)
+    try:
+        yield
+    finally:
+        _limit.reset(token)
+
+
+class KafkaSource:
+    """Kafka topics as a streaming DataFrame.
+
+    Columns: the fields of ``value`` for Json, else one column ``value`` (Text: string, Raw: binary); then ``key``
+    if it is asked for; then the metadata, in the order given: ``headers`` array<struct<key: string, value:
+    binary>> (null where there are none), ``topic`` string, ``partition`` int, ``offset`` bigint, ``timestamp``
+    timestamp.
+
+    Partitions that are added to a topic later are found by Spark, and read from their first record. Lost records
+    (deleted by retention before they were read) always stop the query.
+
+    Args:
+        cluster: Where.
+        topics: A name, several names, or a compiled pattern, which Java's regex engine matches against whole
+            names; topics that match later are found, too.
+        value: How to read values: Json(schema), Text() or Raw().
+        key: How to read keys, likewise; None: no column ``key``.
+        metadata: Further columns, any of key (as bytes, unless ``key`` says otherwise), headers, topic, partition,
+            offset, timestamp.
+        start: Where a query without a checkpoint begins; **a checkpoint always goes before it**. ``"earliest"``;
+            ``"latest"``; ``"group-offsets"``: what ``group`` has committed, partitions without a commit from
+            their earliest; an aware ``datetime``: the first record of each partition at or after it, or the end
+            of the partition; ``{topic: {partition: offset}}``: those, other partitions from their earliest.
+        group: The consumer group whose offsets show the job's progress to monitoring, and the prefix of the
+            group ids that Spark makes for itself (for brokers with ACLs: READ on this prefix).
+        isolation: ``"read_committed"`` (aborted records are never seen, open transactions hold the end of an
+            epoch back) or ``"read_uncommitted"`` (refused by exactly-once jobs).
+        max_records_per_epoch: At most so many offsets per epoch over all partitions. None: so many that an epoch
+            takes a quarter of its transactions' time-out at the rate that was measured; before anything was, and
+            outside of a ``Job``, 900,000. An epoch is never without a limit: what arrived in a weekend would take
+            longer than its transactions live.
+        on_malformed: ``"fail"``: a record that the format cannot read stops the query with topic, partition and
+            offset (never with its content). ``"skip"``: it is left out and counted, see ``malformed_counts``.
+        options: More settings of the Java consumer (``kafka.…``) and a few of Spark's connector.
+
+    Raises:
+        RefusedSettingError: An option would break the guarantee.
+        ConfigurationError: An argument that cannot work.
+    """
+
+    def __init__(
+        self,
+        cluster: KafkaCluster,
+        topics: str | Sequence[str] | re.Pattern[str],
+        *,
+        value: Format,
+        key: Format | None = None,
+        metadata: Sequence[str] = (),
+        start: Literal["earliest", "latest", "group-offsets"] | datetime | Mapping[str, Mapping[int, int]] = "earliest",
+        group: str | None = None,
+        isolation: Literal["read_committed", "read_uncommitted"] = "read_committed",
+        max_records_per_epoch: int | None = None,
+        on_malformed: Literal["fail", "skip"] = "fail",
+        options: Mapping[str, str | float | bool] | None = None,
+    ) -> None:
+        self.cluster = cluster
+        self.topics = _checked_topics(topics)
+        self.value = _checked_format("value", value)
+        self.key = None if key is None else _checked_format("key", key)
+        self.metadata = _checked_metadata(metadata)
+        self.start = _checked_start(start, group)
+        self.group = group
+        self.isolation = _checked_choice("isolation", isolation, ("read_committed", "read_uncommitted"))
+        self.max_records_per_epoch = max_records_per_epoch
+        self.on_malformed = _checked_choice("on_malformed", on_malformed, ("fail", "skip"))
+        self.options = _checked_options(options or {})
+        if "key" in self.metadata and self.key is None:
+            self.key = Raw()
+        if max_records_per_epoch is not None and max_records_per_epoch < 1:
+            _wrong("max_records_per_epoch", max_records_per_epoch, "a positive number, or None for no limit")
+
+    def __repr__(self) -> str:
+        topics = self.topics.pattern if isinstance(self.topics, re.Pattern) else ",".join(self.topics)
+        return f"KafkaSource({self.cluster.bootstrap_servers}, {topics})"
+
+    def reads(self, topic: str) -> bool:
+        """Whether the source reads a topic of this name."""
+        if isinstance(self.topics, re.Pattern):
+            return self.topics.fullmatch(topic) is not None
+        return topic in self.topics
+
+    def load(self, spark: SparkSession) -> DataFrame:
+        """The DataFrame; every call makes a source of its own in the plan.
+
+        Raises:
+            ConfigurationError: Two columns would have the same name, or the schema of Json cannot be parsed.
+            KafkaUnavailableError: No broker answered (asked for ``group-offsets`` and specific offsets only).
+            KafkaRightsError: The broker refused the login, likewise.
+        """
+        self._check_names()
+        source_id = uuid.uuid4().hex[:12]
+        records = spark.readStream.format("kafka").options(**self.connector_options(), **{SOURCE_OPTION: source_id})
+        frame = self._decode(records.load(), source_id)
+        _loaded[source_id] = self
+        return frame
+
+    def connector_options(self) -> dict[str, str]:
+        """What Spark's connector is told. Asks the broker where ``start`` needs it (see ``load``). Has secrets."""
+        options = _CONSUMER_DEFAULTS | self.options | self.cluster.for_spark()
+        options["kafka.isolation.level"] = self.isolation
+        options["failOnDataLoss"] = "true"
+        if isinstance(self.topics, re.Pattern):
+            # Spark takes every topic that has a match anywhere in its name.
+            options["subscribePattern"] = f"^(?:{self.topics.pattern})$"
+        else:
+            options["subscribe"] = ",".join(self.topics)
+        if isinstance(self.start, datetime):
+            options["startingTimestamp"] = str(int(self.start.astimezone(UTC).timestamp() * 1000))
+            options["startingOffsetsByTimestampStrategy"] = "latest"
+        elif self.start in ("earliest", "latest"):
+            options["startingOffsets"] = str(self.start)
+        else:
+            options["startingOffsets"] = self._resolved_start()
+        if self.group is not None:
+            options.setdefault("groupIdPrefix", self.group)
+        options["maxOffsetsPerTrigger"] = str(_limit.get().of(self.max_records_per_epoch))
+        if "headers" in self.metadata:
+            options["includeHeaders"] = "true"
+        return options
+
+    def _resolved_start(self) -> str:
+        """Spark wants an offset for every partition that exists now; -2 means earliest."""
+        admin = self.cluster.admin()
+        try:
+            wanted: dict[offsets.Partition, int]
+            if self.start == "group-offsets" and self.group is not None:
+                wanted = offsets.committed(admin, self.group)
+            else:
+                wanted = offsets.flat(self.start)  # type: ignore[arg-type]  # _checked_start leaves only a dict
+            partitions = offsets.partitions(admin, self.topics)
+        finally:
+            admin.close()
+        unknown = sorted(set(wanted) - set(partitions))
+        if unknown and self.start != "group-offsets":
+            _wrong("start", self.start, f"offsets of partitions that exist; there is no {unknown}")
+        return offsets.to_json({partition: wanted.get(partition, -2) for partition in partitions})
+
+    def _check_names(self) -> None:
+        fields = self.value.fields()
+        names = ["value"] if fields is None else list(fields.names)
+        extra = [*(["key"] if self.key is not None else []), *(name for name in self.metadata if name != "key")]
+        taken = {name.lower() for name in names}
+        if clash := [name for name in extra if name in taken]:
+            raise ConfigurationError(
+                f"{self!r} would have two columns of the name {', '.join(clash)}: one of the value's fields and one "
+                "of the record's metadata.",
+                cause=f"metadata={list(self.metadata)}, key={self.key}, value={self.value}",
+                action="Leave the metadata column out, or read the value as Text() and take it apart yourself.",
+                columns=clash,
+            )
+
+    def _decode(self, records: DataFrame, source_id: str) -> DataFrame:
+        """From the connector's columns to ours.
+
+        Parsing must happen once per record, and a malformed record must not slip past the check. Spark's
+        optimizer endangers both: it pushes filters below a projection (and then parses again in the filter), and
+        it merges a user's filter with ours and tests its null checks first (the fields of a malformed record are
+        null, so it would be dropped in silence). It does neither across expressions that it takes for
+        non-deterministic, and spark_partition_id() is one that costs nothing.
+        """
+        parsed_value, parsed_key, barrier = "_onceflow_value", "_onceflow_key", "_onceflow_barrier"
+        verdict = "_onceflow_malformed"
+        key = self.key
+        keys = [] if key is None else [key.parsed(F.col("key")).alias(parsed_key)]
+        frame = records.select(
+            "*",
+            self.value.parsed(F.col("value")).alias(parsed_value),
+            *keys,
+            F.spark_partition_id().alias(barrier),
+        )
+        checks = [self.value.malformed(frame["value"], frame[parsed_value])]
+        if key is not None:
+            checks.append(key.malformed(frame["key"], frame[parsed_key]))
+        if given := [check for check in checks if check is not None]:
+            malformed = given[0] if len(given) == 1 else given[0] | given[1]
+            if self.on_malformed == "fail":
+                place = F.to_json(F.struct("topic", "partition", "offset"))
+                failure = F.raise_error(F.concat(F.lit(_MARKER), place)).cast("boolean")
+                frame = frame.where(F.when(malformed, failure).otherwise(F.spark_partition_id() == F.col(barrier)))
+            else:
+                # A column of its own: the check is not cheap, and is used twice.
+                frame = frame.withColumn(verdict, malformed)
+                frame = frame.observe(_METRIC + source_id, F.count_if(verdict).alias("records")).where(~F.col(verdict))
+        fields = self.value.fields()
+        columns: list[Column] = (
+            [F.col(parsed_value).alias("value")]
+            if fields is None
+            else [F.col(parsed_value).getField(name).alias(name) for name in fields.names]
+        )
+        if key is not None:
+            key_fields = key.fields()
+            columns.append(
+                F.col(parsed_key).alias("key")
+                if key_fields is None
+                else F.struct(*(F.col(parsed_key).getField(name).alias(name) for name in key_fields.names)).alias("key")
+            )
+        return frame.select(*columns, *(name for name in self.metadata if name != "key"))
+
+
+def find(source_id: str) -> KafkaSource | None:
+    """The KafkaSource whose ``load`` put this value of ``SOURCE_OPTION`` into a plan, in this process."""
+    return _loaded.get(source_id)
+
+
+def malformed_from(message: str) -> MalformedRecordError | None:
+    """The malformed record that a failed query's message speaks of, if it does."""
+    found = re.search(re.escape(_MARKER) + r'\{"topic":"[^"]*","partition":\d+,"offset":\d+\}', message)
+    if found is None:
+        return None
+    place = json.loads(found.group().removeprefix(_MARKER))
+    return MalformedRecordError(
+        "The record at topic {topic}, partition {partition}, offset {offset} cannot be read.".format_map(place),
+        cause="the source's on_malformed=fail, and its format or schema does not fit this record",
+        action='Correct the schema; or set on_malformed="skip", which leaves such records out and counts them.',
+        **place,
+    )
+
+
+def malformed_counts(observed_metrics: Mapping[str, Any]) -> dict[str, int]:
+    """Records left out by ``on_malformed="skip"`` in one epoch, by source id.
+
+    Args:
+        observed_metrics: ``StreamingQueryProgress.observedMetrics``.
+    """
+    return {
+        name.removeprefix(_METRIC): int(row["records"])
+        for name, row in observed_metrics.items()
+        if name.startswith(_METRIC)
+    }
+
+
+def _wrong(name: str, value: Any, wanted: str) -> NoReturn:
+    raise ConfigurationError(
+        f"KafkaSource has a wrong {name}.", cause=f"{name}={value!r}", action=f"Give {wanted}.", setting=name
+    )
+
+
+def _checked_choice(name: str, value: str, choices: tuple[str, ...]) -> str:
+    if value not in choices:
+        _wrong(name, value, " or ".join(choices))
+    return value
+
+
+def _checked_format(name: str, value: Any) -> Format:
+    if not isinstance(value, Format):
+        _wrong(name, value, "a format: Json(schema), Text() or Raw()")
+    value.check_readable()
+    if SparkSession.getActiveSession() is not None:
+        value.fields()  # only Spark can tell whether it understands the DDL
+    return value
+
+
+def _checked_topics(topics: Any) -> tuple[str, ...] | re.Pattern[str]:
+    if isinstance(topics, re.Pattern):
+        if topics.flags & ~re.UNICODE or not isinstance(topics.pattern, str):
+            _wrong("topics", topics, "a pattern of text without flags; inside it, Java's (?i) works")
+        return topics
+    names = (topics,) if isinstance(topics, str) else tuple(topics)
+    valid = all(isinstance(name, str) and _TOPIC.fullmatch(name) for name in names)
+    if not names or not valid or len(set(names)) < len(names):
+        _wrong("topics", topics, "a topic's name, several different ones, or a compiled pattern")
+    return names
+
+
+def _checked_metadata(metadata: Sequence[str]) -> tuple[str, ...]:
+    names = tuple(metadata)
+    if isinstance(metadata, str) or len(set(names)) < len(names) or not set(names) <= set(_METADATA):
+        _wrong("metadata", metadata, f"a list of any of {', '.join(_METADATA)}")
+    return names
+
+
+def _checked_start(start: Any, group: str | None) -> str | datetime | dict[str, dict[int, int]]:
+    if isinstance(start, datetime):
+        if start.tzinfo is None:
+            _wrong("start", start, "a datetime with its time zone, for example datetime(2026, 1, 1, tzinfo=UTC)")
+        return start
+    if isinstance(start, str):
+        if start == "group-offsets" and group is None:
+            _wrong("start", start, "group=, too: the group whose committed offsets are meant")
+        return _checked_choice("start", start, ("earliest", "latest", "group-offsets"))
+    try:
+        given = {str(topic): {int(number): int(at) for number, at in of.items()} for topic, of in start.items()}
+    except (AttributeError, TypeError, ValueError):
+        given = {}
+    if not given or any(number < 0 or at < 0 for of in given.values() for number, at in of.items()):
+        _wrong("start", start, "earliest, latest, group-offsets, a datetime, or {topic: {partition: offset}}")
+    return given
+
+
+def _checked_options(options: Mapping[str, Any]) -> dict[str, str]:
+    checked = {}
+    for name, value in options.items():
+        lower = name.lower()
+        refused = _REFUSED.get(lower) or next(
+            (why for prefix, why in _REFUSED_PREFIXES.items() if lower.startswith(prefix)), None
+        )
+        if refused is not None:
+            reason, instead = refused
+            raise RefusedSettingError(
+                f"KafkaSource does not take the option {name}: {reason}.",
+                cause=f"options has {name}" + (f"={value}" if "sasl" not in lower and "ssl" not in lower else ""),
+                action=f"{instead[0].upper()}{instead[1:]}.",
+                option=name,
+            )
+        if not lower.startswith("kafka.") and lower not in _CONNECTOR_OPTIONS:
+            raise ConfigurationError(
+                f"KafkaSource does not know the option {name}.",
+                cause=f"options has {name}",  # never its value: sasl.jaas.config without kafka. lands here, too
+                action="Consumer settings begin with kafka. (kafka.fetch.min.bytes); the connector's own are "
+                f"{', '.join(_CONNECTOR_OPTIONS.values())}.",
+                option=name,
+            )
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        checked[lower if lower.startswith("kafka.") else _CONNECTOR_OPTIONS[lower]] = text
+    return checked

@@ -1,0 +1,522 @@
+"""The Kafka sink's writers: librdkafka inside Spark's Python workers.
+
+Must not know: the journal, other shards, kafka-python. A writer opens one producer, writes one transaction (or none),
+and lets the producer go: closing it after the pre-commit would abort the transaction (librdkafka 2.16).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
+
+from onceflow.connectors.contract import Guarantee, Shard, Writer
+from onceflow.connectors.kafka.batch import TopicBatch, open_batch
+from onceflow.connectors.kafka.transactional_id import name_transaction
+from onceflow.errors import (
+    KafkaRightsError,
+    KafkaUnavailableError,
+    OnceflowError,
+    PreCommitError,
+    RowRefusedError,
+    WriterFencedError,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+log = logging.getLogger(__name__)
+
+COLUMNS = ("value", "key", "partition", "topic", "headers", "timestamp")
+"""What a writer gets of each row: binary, binary, int, string, array, ms; each may be null.
+
+All but ``value`` may be missing. Whoever has no use for a column leaves it out: a list column alone made Spark 4.2 take
+three times as long to hand the rows over, even where it was null throughout.
+"""
+
+# Making statistics costs librdkafka a fifth of a millisecond. A shard of few rows waits for them, so they come often;
+# one whose first batch is full already writes for long, and would make hundreds that nobody reads.
+_OFTEN_MS, _SELDOM_MS, _MANY_ROWS = 5, 10, 2000
+_STATISTICS_WITHIN_S = 30.0
+_KNOWN_WITHIN_S = 1.0
+_ANY_PARTITION = -1
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaWriterFactory:
+    """Opens the writers of one Kafka sink. Pickled by Spark for its workers; never written anywhere durable.
+
+    Attributes:
+        sink: The sink's name.
+        topic: Where rows without a topic of their own go.
+        guarantee: Which kind of writer.
+        config: librdkafka's settings, secrets included.
+        transaction_timeout_ms: How long the broker keeps an undecided transaction.
+    """
+
+    sink: str
+    topic: str
+    guarantee: Guarantee
+    config: Mapping[str, Any] = field(repr=False)
+    transaction_timeout_ms: int = 900_000
+
+    def __call__(self, shard: Shard) -> Writer:
+        """Open the writer of one shard."""
+        if self.guarantee is Guarantee.EXACTLY_ONCE:
+            run = shard.run
+            name = name_transaction(
+                run.prefix, run.job_id, run.incarnation, self.sink, shard.number, run.epoch, shard.attempt
+            )
+            return TransactionWriter(name, self.topic, self.config, self.transaction_timeout_ms)
+        return PlainWriter(self.topic, self.config, checked=self.guarantee is Guarantee.AT_LEAST_ONCE)
+
+
+class TransactionWriter(Writer):
+    """Writes one transaction and proves its pre-commit.
+
+    A delivery that failed does not show in ``flush()`` and not in a commit sent by somebody else, so the proof is:
+    flush left nothing; in statistics made after that the transaction is still InTransaction under the producer id
+    and epoch that it began with; and the acknowledged records of all partitions add up to those produced.
+
+    Args:
+        transactional_id: The transaction's name.
+        topic: Where rows without a topic of their own go.
+        config: librdkafka's settings.
+        timeout_ms: ``transaction.timeout.ms``.
+    """
+
+    def __init__(self, transactional_id: str, topic: str, config: Mapping[str, Any], timeout_ms: int) -> None:
+        self._name = transactional_id
+        self._topic = topic
+        self._config = config
+        self._timeout_ms = timeout_ms
+        self._timeout_s = timeout_ms / 1000
+        self._statistics = ""
+        self._statistics_seen = 0
+        self._problem = ""
+        self._produced = 0
+        self._held: pa.RecordBatch | None = None
+        self._witness: tuple[str, int, int] | None = None
+        self._begun = False
+        self._identity: tuple[int, int] | None = None
+        self._producer: Any = None
+        self._batch: TopicBatch | None = None
+
+    def _begin(self, first_rows: int) -> None:
+        """Open the producer and begin the transaction, knowing how many rows come at once."""
+        from confluent_kafka import Producer  # noqa: PLC0415 - only in a worker
+
+        self._producer = Producer(
+            dict(self._config)
+            | {
+                "transactional.id": self._name,
+                "transaction.timeout.ms": self._timeout_ms,
+                # The producer id and epoch, and the proof, come by statistics; nothing else says them.
+                "statistics.interval.ms": _OFTEN_MS if first_rows < _MANY_ROWS else _SELDOM_MS,
+                "stats_cb": self._on_statistics,
+                "error_cb": self._on_error,
+                # With the default librdkafka waits on a timer for the coordinator's connection: 60 to 510 ms.
+                "enable.sparse.connections": False,
+            }
+        )
+        with self._explained("could not begin a transaction"):
+            self._wait_for_a_known_broker()
+            self._producer.init_transactions(min(60.0, self._timeout_s))
+            self._producer.begin_transaction()
+            self._begun = True
+        self._batch = open_batch(self._producer, self._topic)
+
+    def _wait_for_a_known_broker(self) -> None:
+        """Look, for a moment, until librdkafka is connected and has the brokers' numbers.
+
+        ``init_transactions`` before that finds no broker to ask, or is told of a coordinator whose number it does not
+        know yet; librdkafka (2.16) then sleeps on a timer of 500 ms.
+        """
+        deadline = time.monotonic() + _KNOWN_WITHIN_S
+        while time.monotonic() < deadline:
+            self._producer.poll(0.05)
+            brokers = json.loads(self._statistics)["brokers"].values() if self._statistics else ()
+            if any(broker["nodeid"] >= 0 and broker["state"] == "UP" for broker in brokers):
+                return
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Produce the rows. The last one is held back, so that it can carry the witness's callback."""
+        if not len(rows):
+            return
+        _require_times(self._topic, rows)
+        if self._producer is None:
+            self._begin(len(rows))
+        with self._explained():
+            if self._held is not None:
+                self._produced += self._produce(self._held)
+            self._produced += self._produce(rows.slice(0, len(rows) - 1))
+            self._held = rows.take([len(rows) - 1])  # a copy: a slice would hold the whole batch in memory
+            self._producer.poll(0)
+
+    def _produce(self, rows: pa.RecordBatch) -> int:
+        if self._batch is not None and set(rows.schema.names) <= {"value", "key"}:
+            return self._batch.produce(rows.column("value"), rows.column("key") if "key" in rows.schema.names else None)
+        return _produce(self._producer, self._topic, rows)
+
+    def prepare(self) -> Mapping[str, Any]:
+        """Send everything and prove that it is in the log.
+
+        Raises:
+            RowRefusedError: A record is larger than its topic takes.
+            PreCommitError: A record was refused, or the proof does not add up.
+            WriterFencedError: The transaction was ended by somebody else.
+        """
+        with self._explained():
+            if self._held is not None:
+                self._produced += _produce(self._producer, self._topic, self._held, self._on_witness)
+                self._held = None
+            deadline = time.monotonic() + self._timeout_s
+            while self._producer.flush(1.0) > 0:
+                self._require_no_error()
+                if time.monotonic() > deadline:
+                    raise self._failed(
+                        f"{len(self._producer)} records were not acknowledged in {self._timeout_s:.0f} s"
+                    )
+            partitions = self._proof()
+        if self._witness is None or self._witness[2] < 0:
+            raise self._failed(f"the last record's offset is not known: {self._witness}")
+        topic, partition, offset = self._witness
+        producer_id, producer_epoch = self._identity or (-1, -1)
+        self._let_go_of_batch()
+        self._producer = None  # no close(): that would abort what has just been prepared
+        return {
+            "id": self._name,
+            "producer_id": producer_id,
+            "producer_epoch": producer_epoch,
+            "partitions": [[t, p] for t, p in partitions],
+            "witness": {"topic": topic, "partition": partition, "offset": offset},
+        }
+
+    def abort(self) -> None:
+        """Abort the transaction by closing the producer; one that was fenced has nothing left to abort."""
+        self._let_go_of_batch()
+        if self._producer is not None:
+            with contextlib.suppress(Exception), warnings.catch_warnings(action="ignore"):
+                self._producer.purge()
+                self._producer.close()
+
+    def _let_go_of_batch(self) -> None:
+        if self._batch is not None:
+            self._batch.close()
+            self._batch = None
+
+    @contextlib.contextmanager
+    def _explained(self, why: str = "librdkafka gave up") -> Iterator[None]:
+        """Turn what librdkafka raises into our error.
+
+        A fatal error (fenced by a newer producer, for one) comes out of ``poll`` and ``flush``; when another callback
+        was served in the same call, confluent-kafka 2.16 raises SystemError over it.
+        """
+        from confluent_kafka import KafkaException  # noqa: PLC0415 - only in a worker
+
+        try:
+            yield
+        except (KafkaException, SystemError) as error:
+            first = self._what_ended_it() or _beneath(error)
+            if _is_of_size(first):
+                raise _too_large(self._topic, self._config, first.args[0]) from error
+            raise self._failed(why, first) from error
+
+    def _what_ended_it(self) -> Exception | None:
+        """The first error of a transaction that can only be aborted any more.
+
+        What comes after it is only told that the state is wrong. In that state every call of a transaction, this one
+        too, gives the first error back and does nothing (librdkafka 2.16).
+        """
+        from confluent_kafka import KafkaException  # noqa: PLC0415 - only in a worker
+
+        try:
+            if self._begun and self._state() == "AbortableError":
+                self._producer.begin_transaction()
+        except (KafkaException, SystemError) as error:
+            return _beneath(error)
+        return None
+
+    def _state(self) -> str:
+        """The transaction's state, as the newest statistics have it; they come every few milliseconds."""
+        self._producer.poll(0.05)
+        return str(json.loads(self._statistics)["eos"]["txn_state"]) if self._statistics else ""
+
+    def _proof(self) -> list[tuple[str, int]]:
+        """The partitions written, after the statistics have proven that all records are in the log."""
+        self._drain()
+        statistics = self._new_statistics()
+        eos = statistics["eos"]
+        if eos["txn_state"] != "InTransaction":
+            self._require_no_error()
+            raise self._failed(f"the transaction is in state {eos['txn_state']}")
+        if (eos["producer_id"], eos["producer_epoch"]) != self._identity:
+            raise self._failed(f"the transaction changed from {self._identity} to {eos}")
+        acknowledged, partitions = 0, []
+        for name, topic in statistics["topics"].items():
+            for number, partition in topic["partitions"].items():
+                if int(number) >= 0 and partition["txmsgs"] > 0:
+                    acknowledged += partition["acked_msgid"]
+                    partitions.append((name, int(number)))
+        if acknowledged != self._produced:
+            raise self._failed(f"{acknowledged} of {self._produced} records were acknowledged")
+        return sorted(partitions)
+
+    def _require_no_error(self) -> None:
+        """Raise what ended the transaction, as soon as it is known that it must be aborted.
+
+        After a record was refused librdkafka keeps the others in its queue: a flush would wait for them until the
+        time-out.
+        """
+        ended = self._what_ended_it()
+        if ended is not None:
+            raise ended
+
+    def _drain(self) -> None:
+        """Take the statistics that were queued before: they may be older than the flush."""
+        seen = -1
+        while seen != self._statistics_seen:
+            seen = self._statistics_seen
+            self._producer.poll(0)
+
+    def _new_statistics(self) -> Any:
+        """Statistics that were begun after a drain: the first after it may have been begun before."""
+        wanted = self._statistics_seen + 2
+        deadline = time.monotonic() + _STATISTICS_WITHIN_S
+        while self._statistics_seen < wanted or self._identity is None:
+            if time.monotonic() > deadline:
+                raise self._failed(f"librdkafka gave no statistics for {_STATISTICS_WITHIN_S:.0f} s")
+            self._producer.poll(0.05)
+        return json.loads(self._statistics)
+
+    def _on_statistics(self, text: str) -> None:
+        self._statistics = text
+        self._statistics_seen += 1
+        if self._begun and self._identity is None:
+            # The transaction's identity is what the first statistics after its beginning say; waiting for them here
+            # would cost every shard some milliseconds, and the proof waits for newer ones anyway.
+            eos = json.loads(text)["eos"]
+            if eos["producer_id"] >= 0:
+                self._identity = (eos["producer_id"], eos["producer_epoch"])
+
+    def _on_error(self, error: Any) -> None:
+        self._problem = self._problem or str(error)
+
+    def _on_witness(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self._problem = f"{message.topic()}: {error}"
+        else:
+            self._witness = (message.topic(), message.partition(), message.offset())
+
+    def _failed(self, why: str, error: Exception | None = None) -> OnceflowError:
+        kind = _kind_of(error)
+        said = f"; librdkafka said: {self._problem}" if self._problem else ""
+        because = f" ({error.args[0]})" if error is not None and error.args else ""
+        if kind is WriterFencedError:
+            return kind(
+                f"transaction {self._name} was ended while it was written: {why}{because}{said}",
+                harmless="the job was started again, or an operator's tool took over",
+                cause=f"it expired (transaction_timeout is {self._timeout_s:g} s), another start of this job swept it, "
+                "or another job has the same transactional id prefix",
+                action="nothing of this epoch is visible; start the job again",
+                transactional_id=self._name,
+            )
+        return kind(
+            f"transaction {self._name} could not be pre-committed: {why}{because}{said}",
+            harmless="a broker was restarted: the epoch is run again",
+            cause="a record that the broker refuses (larger than the topic's max.message.bytes, no right to write, "
+            "no such topic), or brokers that did not answer",
+            action="nothing of this epoch is visible; mend the cause and start the job again",
+            transactional_id=self._name,
+        )
+
+
+class PlainWriter(Writer):
+    """Writes without a transaction: at-least-once when ``checked``, otherwise with no guarantee.
+
+    Args:
+        topic: Where rows without a topic of their own go.
+        config: librdkafka's settings.
+        checked: Whether a record that the broker refused fails the epoch.
+    """
+
+    def __init__(self, topic: str, config: Mapping[str, Any], *, checked: bool) -> None:
+        from confluent_kafka import Producer  # noqa: PLC0415 - only in a worker
+
+        self._topic = topic
+        self._config = config
+        self._checked = checked
+        self._refused = 0
+        self._first: tuple[str, Any] | None = None  # of what was refused: its topic, and the error
+        self._count = 0
+        # One callback for all records, and only failures are reported: while all goes well it is never called.
+        more = {"enable.idempotence": checked, "delivery.report.only.error": True, "on_delivery": self._on_refused}
+        self._producer = Producer(dict(config) | more)
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Produce the rows."""
+        from confluent_kafka import KafkaException  # noqa: PLC0415 - only in a worker
+
+        _require_times(self._topic, rows)
+        try:
+            self._count += _produce(self._producer, self._topic, rows)
+        except KafkaException as error:
+            if not _is_of_size(error):
+                raise
+            raise _too_large(self._topic, self._config, error.args[0]) from error
+        self._producer.poll(0)
+
+    def prepare(self) -> None:
+        """Wait for the brokers' answers.
+
+        Raises:
+            RowRefusedError: A record is larger than its topic takes, and the sink is at-least-once.
+            PreCommitError: A record was refused or not answered, and the sink is at-least-once.
+        """
+        from confluent_kafka import KafkaError  # noqa: PLC0415 - only in a worker
+
+        left = self._producer.flush(300.0)
+        topic, error = self._first or (self._topic, None)
+        if self._checked and error is not None and error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            raise _too_large(topic, self._config, error)
+        if self._checked and (left or self._refused):
+            raise PreCommitError(
+                f"{self._refused + left} of {self._count} records were not written: {topic}: {error or 'no answer'}",
+                harmless="a broker was restarted: the epoch is run again",
+                cause="a record that the broker refuses, or brokers that did not answer",
+                action="mend the cause and start the job again; records of this epoch may be written twice "
+                "(guarantee='at-least-once')",
+            )
+        if left or self._refused:
+            log.warning(
+                "%d of %d records were not written: %s: %s (guarantee='none')",
+                self._refused + left,
+                self._count,
+                topic,
+                error or "no answer",
+            )
+
+    def abort(self) -> None:
+        """Nothing can be undone."""
+
+    def _on_refused(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self._refused += 1
+            self._first = self._first or (message.topic(), error)
+
+
+def _require_times(topic: str, rows: pa.RecordBatch) -> None:
+    """Refuse the one time that librdkafka (2.16) does not write: it takes 0 for "none", and sends the present time."""
+    import pyarrow.compute as pc  # noqa: PLC0415 - only in a worker
+
+    if "timestamp" in rows.schema.names and pc.any(pc.equal(rows.column("timestamp"), 0)).as_py():
+        raise RowRefusedError(
+            f"a row for topic {topic} has the time 1970-01-01T00:00:00Z, which cannot be written",
+            cause="the column that the sink's timestamp= names holds it, and Kafka's client takes it for no time",
+            action="give such rows another time, or null for the present one, in the stream function, and start the "
+            "job again",
+            topic=topic,
+        )
+
+
+def _beneath(error: Exception) -> Exception:
+    """The KafkaException that confluent-kafka raised SystemError over."""
+    from confluent_kafka import KafkaException  # noqa: PLC0415 - only in a worker
+
+    return error.__cause__ if isinstance(error.__cause__, KafkaException) else error
+
+
+def _is_of_size(error: Exception) -> bool:
+    from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - only in a worker
+
+    return isinstance(error, KafkaException) and error.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
+
+
+def _too_large(topic: str, config: Mapping[str, Any], said: object) -> RowRefusedError:
+    """Name the setting when a record is larger than the client or the broker takes."""
+    most = config.get("message.max.bytes", 1_000_000)
+    return RowRefusedError(
+        f"a record for topic {topic} is larger than its producer ({most} bytes) or the broker takes: {said}",
+        cause=f"message.max.bytes of this sink's producer is {most}; it follows max.message.bytes of the sink's topic, "
+        "as it was at the start, unless producer= says otherwise",
+        action="raise the topic's max.message.bytes (and message.max.bytes, if producer= has it), or make the record "
+        "smaller; then start the job again",
+        topic=topic,
+    )
+
+
+def _produce(
+    producer: Any, topic: str, rows: pa.RecordBatch, callback: Callable[[Any, Any], None] | None = None
+) -> int:
+    """Hand rows to librdkafka, waiting while its queue (our memory) is full; how many they were.
+
+    This loop is the Python share of an epoch's cost, so it does nothing for columns that are not there.
+    """
+    given = {name: column.to_pylist() for name, column in zip(rows.schema.names, rows.columns, strict=True)}
+    values = given.pop("value")
+    keys = given.pop("key", None) or repeat(None)
+    produce = producer.produce
+    if not given and callback is None:
+        for value, key in zip(values, keys, strict=False):
+            try:
+                produce(topic, value, key)
+            except BufferError:
+                _produce_when_free(producer, topic, value, key)
+        return len(values)
+    topics = (topic if own is None else own for own in given.get("topic") or repeat(None))
+    partitions = (_ANY_PARTITION if own is None else own for own in given.get("partition") or repeat(None))
+    headers, times = given.get("headers") or repeat(None), given.get("timestamp") or repeat(None)
+    answered = {} if callback is None else {"on_delivery": callback}
+    for value, key, to, partition, header, time_ms in zip(
+        values, keys, topics, partitions, headers, times, strict=False
+    ):
+        more: dict[str, Any] = dict(answered)
+        if header is not None:
+            more["headers"] = [(h["key"], h["value"]) for h in header]
+        if time_ms is not None:
+            more["timestamp"] = time_ms
+        try:
+            produce(to, value, key, partition, **more)
+        except BufferError:
+            _produce_when_free(producer, to, value, key, partition, **more)
+    return len(values)
+
+
+def _produce_when_free(producer: Any, *record: Any, **more: Any) -> None:
+    while True:
+        producer.poll(0.1)
+        with contextlib.suppress(BufferError):
+            producer.produce(*record, **more)
+            return
+
+
+def _kind_of(error: Exception | None) -> type[OnceflowError]:
+    """Which of our errors a KafkaException is."""
+    from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - only in a worker
+
+    if not isinstance(error, KafkaException):
+        return PreCommitError
+    code = error.args[0].code()
+    if code in (
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    ):
+        return KafkaRightsError
+    if code in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):  # noqa: SLF001
+        return KafkaUnavailableError
+    if code in (
+        KafkaError._FENCED,  # noqa: SLF001
+        KafkaError.INVALID_PRODUCER_EPOCH,
+        KafkaError.PRODUCER_FENCED,
+        KafkaError.INVALID_PRODUCER_ID_MAPPING,
+        KafkaError.INVALID_TXN_STATE,
+    ):
+        return WriterFencedError
+    return PreCommitError

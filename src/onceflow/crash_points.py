@@ -1,0 +1,77 @@
+"""Crash points: named places in the real driver and its tasks where a test can let it die.
+
+Must not know: what happens at those places. Off unless the environment arms one:
+
+``ONCEFLOW_CRASH=D5`` kills the whole process tree where epoch's decision is durable and nothing is committed, the first
+time it is reached; ``D5@3`` in epoch 3; ``D5@3:stop`` stops the process (SIGSTOP) instead, until somebody continues it.
+``ONCEFLOW_CRASH_MARK`` names a file that is written first, so that a test can see that the point was reached.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from onceflow.processes import kill_tree
+
+ARM = "ONCEFLOW_CRASH"
+MARK = "ONCEFLOW_CRASH_MARK"
+DRIVER = "ONCEFLOW_CRASH_DRIVER"
+"""Set by the driver when a point is armed, so that a task can kill the whole tree."""
+
+POINTS: Mapping[str, str] = {
+    "S1": "the start is durable; nothing was looked at",
+    "S2": "lingering transactions are listed; none is aborted",
+    "D1": "offsets/N is durable; no task has run",
+    "D2": "some records of the epoch are written",
+    "D3": "some shards are prepared",
+    "D4": "all shards are prepared; there is no decision",
+    "D5": "the decision is durable; nothing is committed",
+    "D6": "the first participant is committed, the others are not",
+    "D6a": "the commits are sent; their answers are lost",
+    "D7": "all are committed; commits/N is missing",
+    "D8": "commits/N is durable; the next epoch has not begun",
+    "O1": "the start of an operator's tool is durable; it has done nothing yet",
+    "O2": "an operator's choice is durable; nobody was told",
+    "O3": "an operator's aborts are sent; whether they are over was not looked at",
+}
+
+
+def reach(point: str, epoch: int) -> None:
+    """Die here if this point is armed."""
+    armed = os.environ.get(ARM)
+    if armed:
+        _reach(armed, point, epoch)
+
+
+def announce_driver() -> None:
+    """Called by the driver before it starts Java: tells tasks which process tree is the job's."""
+    if os.environ.get(ARM):
+        os.environ[DRIVER] = str(os.getpid())
+
+
+def is_armed(point: str) -> bool:
+    """Whether this point is armed, in any epoch."""
+    return os.environ.get(ARM, "").partition("@")[0].partition(":")[0] == point
+
+
+def _reach(armed: str, point: str, epoch: int) -> None:
+    match = re.fullmatch(r"(\w+)(?:@(\d+))?(?::(kill|stop))?", armed)
+    if match is None or match[1] not in POINTS:
+        raise ValueError(f"{ARM}={armed} names no crash point; there are {', '.join(POINTS)}")
+    if match[1] != point or (match[2] is not None and int(match[2]) != epoch):
+        return
+    mark = os.environ.get(MARK)
+    if mark:
+        if Path(mark).exists():
+            return  # once
+        Path(mark).write_text(f"{point} {epoch}\n")
+    if match[3] == "stop":
+        # To this thread: sent to the process, the main thread would take it, and this one go on for milliseconds.
+        signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
+        return
+    kill_tree(int(os.environ.get(DRIVER, os.getpid())))

@@ -1,0 +1,664 @@
+"""The driver: the one skin between Spark's ``foreachBatch`` and the coordinator. It performs actions; it holds no rule.
+
+Must not know: what follows from an event (``twophase`` does), or how a sink commits (its committer does).
+
+Spark calls it in the driver's own process, one epoch after the other: ``offsets/N`` is there before, ``commits/N``
+comes after it returned, and until then a restart calls it again with the same N, range and timestamp.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from onceflow import crash_points as crash
+from onceflow.checkpoint.identity import JobIdentity, Mark
+from onceflow.checkpoint.journal import Journal
+from onceflow.checkpoint.spark_files import SparkCheckpoint
+from onceflow.connectors.contract import Committer, Run, Sink
+from onceflow.errors import (
+    CheckpointCorruptError,
+    CheckpointStoreError,
+    ConfigurationError,
+    EpochTooLongError,
+    FencedError,
+    OnceflowError,
+    PreCommitError,
+    TimeoutTooShortError,
+)
+from onceflow.execution import pace
+from onceflow.execution.failures import evidence_lines, fenced, from_failure, from_spark, unanswered
+from onceflow.execution.source_check import Sources
+from onceflow.execution.task import RESULT_SCHEMA, Output, Task
+from onceflow.spark.internals import executed_plan, task_count
+from onceflow.spark.origins import origins
+from onceflow.twophase.committable import Committable, Participant, participants
+from onceflow.twophase.coordinator import Coordinator, Mode
+from onceflow.twophase.layout import Layout
+from onceflow.twophase.messages import (
+    Aborted,
+    AbortOwn,
+    Action,
+    Adopted,
+    Append,
+    Appended,
+    AppendStart,
+    AppendVoid,
+    AskOutcomes,
+    Check,
+    Checked,
+    Commit,
+    Confirmed,
+    ConfirmNewest,
+    Discard,
+    Event,
+    Evidence,
+    Fail,
+    FailureKind,
+    Outcome,
+    Outcomes,
+    Prepared,
+    Ready,
+    Replies,
+    Reply,
+    Restored,
+    RestoreOffsets,
+    Return,
+    RunFailed,
+    RunPlan,
+    Started,
+    Superseded,
+    Survey,
+    Surveyed,
+    Sweep,
+    TakeBack,
+    TakenBack,
+    TakenOver,
+    Unanswered,
+)
+from onceflow.twophase.records import Decide, Replay, ReplayBegin
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+log = logging.getLogger(__name__)
+
+_PATIENCE_S = 60.0
+"""How long an outcome that may still become known is asked for: markers are there by then, or need a person."""
+_ASK_EVERY_S = 0.2
+_COMMIT_PAUSE_S = (0.0, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+_TOO_OLD = 0.8
+"""Share of the transactions' time-out after which a failed pre-commit is taken for their expiry."""
+_PHASES: Mapping[type, str] = {RunPlan: "prepare", Check: "check", Append: "decide", Commit: "commit"}
+
+
+class StopRequested(Exception):  # noqa: N818 - not an error
+    """The job is being stopped; the epoch in work is not decided and is run again at the next start."""
+
+
+@dataclass
+class EpochReport:
+    """What an epoch's log line says of the driver's part. Durations in seconds."""
+
+    epoch: int
+    rows: int = 0
+    participants: int = 0
+    phases: dict[str, float] = field(default_factory=dict)
+
+
+class Driver:
+    """Drives one incarnation of a job: ``take_over``, then ``settle``, then an epoch after the other.
+
+    Args:
+        identity: Whose checkpoint it is.
+        journal: The checkpoint's journal; only this object appends to it.
+        checkpoint: Spark's side of the checkpoint.
+        committers: The committer of each sink that takes part in the decision, by name.
+        uri: The checkpoint's URI, for messages.
+        above: An incarnation that is known from outside of the checkpoint; this one is greater.
+    """
+
+    def __init__(
+        self,
+        identity: JobIdentity,
+        journal: Journal,
+        checkpoint: SparkCheckpoint,
+        committers: Mapping[str, Committer],
+        uri: str,
+        above: int = 0,
+    ) -> None:
+        self._identity = identity
+        self._journal = journal
+        self._checkpoint = checkpoint
+        self._committers = dict(committers)
+        self._outputs: tuple[Output, ...] = ()
+        self._sources: Sources | None = None
+        self._session: SparkSession | None = None
+        self._keys_repeat = False
+        self._cuts = True
+        self._uri = uri
+        self._above = above
+        self._coordinator = Coordinator(committers)
+        self._threads = ThreadPoolExecutor(max(1, len(committers)) + 1, "onceflow-commit")
+        self._marks = ThreadPoolExecutor(1, "onceflow-mark")  # a mark must never stand in a commit's way
+        self._plan: DataFrame | None = None
+        self._run_began = 0.0
+        self._cause: BaseException | None = None
+        self._evidence: dict[Participant, Evidence] = {}
+        self._report = EpochReport(-1)
+        self._last_epoch = -1
+        self._stopping = threading.Event()
+        self._give_up = threading.Event()
+        self._interruptible = threading.Event()
+        self._outside = threading.Event()
+        self._outside.set()
+        self.reports: dict[int, EpochReport] = {}
+        self.failure: BaseException | None = None
+
+    # -- what the job calls -----------------------------------------------------------------------
+
+    @property
+    def incarnation(self) -> int:
+        """The number of this start, 0 before it."""
+        return self._coordinator.memory.history.incarnation
+
+    def take_over(self) -> None:
+        """Take over the checkpoint: fence older drivers, finish what they decided, abort what they left.
+
+        Neither Spark nor the sources are needed for it.
+
+        Raises:
+            OnceflowError: It cannot go on; the message says what and why.
+        """
+        self._drive(self._coordinator.start())
+
+    def settle(
+        self,
+        sinks: Sequence[Sink],
+        sources: Sources,
+        session: SparkSession | None = None,
+        *,
+        keys_repeat: bool = True,
+        rows_repeat: bool = True,
+        cuts: bool = True,
+    ) -> None:
+        """Compare what the plan reads and keeps with what the checkpoint knows; after it epochs may come.
+
+        Args:
+            sinks: All sinks of the job, in the order of the plan's columns.
+            sources: What the plan reads and keeps.
+            session: The session whose query it will be: an epoch's DataFrame has another one, that knows no query.
+            keys_repeat: As ``origins.origins`` takes it.
+            rows_repeat: Nothing in the plan is known to give other rows when it runs again.
+            cuts: The sources take a limit from the journal at the next start, so an epoch can be cut by it.
+
+        Raises:
+            OnceflowError: It cannot go on; the message says what and why.
+        """
+        self._outputs = tuple(Output(sink.name, sink.writer_factory()) for sink in sinks)
+        self._sources = sources
+        self._session = session
+        self._keys_repeat = keys_repeat
+        self._cuts = cuts
+        self._drive(self._coordinator.settle(rows_repeat=rows_repeat))
+
+    def __call__(self, batch: DataFrame, epoch: int) -> None:
+        """Run one epoch: what Spark calls as ``foreachBatch``."""
+        self._outside.clear()
+        try:
+            if self._last_epoch >= 0:
+                crash.reach("D8", self._last_epoch)
+            self._refuse_if_stopping()
+            self._plan = batch
+            self._report = EpochReport(epoch)
+            crash.reach("D1", epoch)
+            offsets = self._checkpoint.offsets(epoch)
+            stateful, newest = self._checkpoint.is_stateful(), self._checkpoint.newest_commit()
+            self._drive(self._coordinator.begin(epoch, offsets, stateful=stateful, newest_commit=newest))
+            crash.reach("D7", epoch)
+            self._last_epoch = epoch
+            self.reports[epoch] = self._report
+        except BaseException as error:
+            self.failure = error
+            raise
+        finally:
+            self._plan = None
+            self._outside.set()
+
+    def request_stop(self, cancel: Callable[[], object]) -> None:
+        """Ask the epoch in work to end: undecided it is aborted, decided it is finished.
+
+        Args:
+            cancel: Cancels the plan's Spark jobs.
+        """
+        self._stopping.set()
+        if self._interruptible.is_set():
+            cancel()
+
+    def wait_outside(self, timeout_s: float) -> bool:
+        """Wait until no epoch is in work and Spark has recorded the last one; False when time is over."""
+        deadline = time.monotonic() + timeout_s
+        if not self._outside.wait(timeout_s):
+            return False
+        while self.failure is None and not self._checkpoint.is_done(self._last_epoch):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.02)
+        return True
+
+    def give_up(self) -> None:
+        """End the waits of a decided epoch as well; the next start rolls it forward."""
+        self._give_up.set()
+
+    def sweep(self) -> bool:
+        """Abort what older incarnations opened since: a worker of a dead driver may still be at work.
+
+        May run beside an epoch: it touches older incarnations' transactions only.
+
+        Returns:
+            Whether this is still the newest start.
+        """
+        undone = self._coordinator.memory.undone
+        return self._sweep(participants(undone.effective) if undone else (), self._journal.is_replaced)
+
+    def refresh_mark(self) -> None:
+        """Write the mark again: Kafka forgets what nobody has written for ``offsets.retention.minutes``."""
+        decided = self._coordinator.memory.history.decided
+        self._write_marks(decided.epoch if decided is not None else -1, self.incarnation)
+
+    def true_cause(self, error: OnceflowError) -> OnceflowError:
+        """The error that ended this driver: that a newer start took over comes before every other reason.
+
+        What such a driver meets (writers that were fenced, files of Spark that are there already) looks like a passing
+        trouble; whoever started it again for that would take over from the newer one.
+        """
+        with contextlib.suppress(CheckpointStoreError, CheckpointCorruptError):
+            if self.incarnation and not isinstance(error, FencedError) and self._journal.is_replaced():
+                return self.fenced()
+        return error
+
+    def fenced(self) -> FencedError:
+        """The error for a newer start."""
+        return fenced(self._uri, self._last_epoch if self._last_epoch >= 0 else None)
+
+    def close(self) -> None:
+        """End the driver's threads and connections."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._marks.shutdown(wait=False, cancel_futures=True)
+        for committer in self._committers.values():
+            committer.close()
+
+    # -- the loop ---------------------------------------------------------------------------------
+
+    def _drive(self, action: Action) -> None:
+        while not isinstance(action, TakenOver | Ready | Return | Fail):
+            began = time.monotonic()
+            try:
+                event = self._perform(action)
+            except OnceflowError as said:
+                raise self.true_cause(said) from said
+            phase = _PHASES.get(type(action))
+            if phase is not None:
+                spent = self._report.phases
+                spent[phase] = spent.get(phase, 0.0) + time.monotonic() - began
+            action = self._coordinator.receive(event)
+        if isinstance(action, Fail):
+            if self._stopping.is_set() and self._cause is not None:
+                raise StopRequested from self._cause
+            known = [f"{sink} shard {n}: {e.why}" for (sink, n), e in sorted(self._evidence.items())]
+            unknown = [e for e in self._evidence.values() if e.outcome is Outcome.UNKNOWN]
+            if action.failure.kind is FailureKind.OUTCOME_UNKNOWN and unknown and all(e.passing for e in unknown):
+                raise self.true_cause(unanswered(action.failure, evidence_lines(known)))
+            error = from_failure(action.failure, self._cause, self._uri, evidence_lines(known))
+            raise self.true_cause(error) from self._cause
+
+    def _perform(self, action: Action) -> Event:
+        performer: Callable[[Any], Event] = self._PERFORMERS[type(action)].__get__(self)
+        return performer(action)
+
+    # -- start ------------------------------------------------------------------------------------
+
+    def _append_start(self, _: AppendStart) -> Event:
+        history = self._journal.start(self._identity.job_id, self._above)
+        log.info("incarnation %d of job %s on %s", history.incarnation, self._identity.job_id, self._uri)
+        if self._journal.is_newest():  # else an older mark would take the place of a newer start's
+            self._write_marks(history.decided.epoch if history.decided else -1, history.incarnation)
+        crash.reach("S1", history.incarnation)
+        if history.decided is not None and not self._checkpoint.is_done(history.decided.epoch):
+            log.info("epoch %d is decided and not finished: rolling it forward", history.decided.epoch)
+        checkpoint = self._checkpoint
+        return Started(history, checkpoint.newest_commit(), checkpoint.newest_offsets(), checkpoint.is_stateful())
+
+    def _restore_offsets(self, action: RestoreOffsets) -> Event:
+        if not self._checkpoint.restore_offsets(action.epoch, action.offsets, action.was):
+            return Restored(same=False)
+        if action.before:
+            self._checkpoint.set_start(action.epoch, action.before)
+        return Restored(same=True)
+
+    def _take_back(self, action: TakeBack) -> Event:
+        planned = self._checkpoint.plans_from(action.epoch)
+        if not self._journal.is_newest():
+            return Superseded()  # it slept: what is planned now is a newer one's
+        log.warning("Spark's plan of epoch %d is taken back: it is not decided, and is planned anew", action.epoch)
+        self._checkpoint.take_back(action.epoch, planned)
+        if action.before:
+            self._checkpoint.set_start(action.epoch, action.before)
+        return TakenBack()
+
+    def _survey(self, action: Survey) -> Event:
+        if self._sources is None:
+            return Surveyed(self._coordinator.memory.history.layout or Layout())
+        memory = self._coordinator.memory
+        found, self._cause = self._sources.survey(
+            self._checkpoint, memory.undone, memory.history.layout, again=action.again
+        )
+        if found.loss:
+            log.warning("%s", found.loss)
+        return found
+
+    def _sweep_at_start(self, action: Sweep) -> Event:
+        return Confirmed(newest=self._sweep(action.spared, lambda: not self._journal.is_newest()))
+
+    def _sweep(self, spared: Sequence[Committable], replaced: Callable[[], bool]) -> bool:
+        """List first, then look whether this is still the newest start, then abort exactly what was listed."""
+        # Every committer is told all that is spared: sinks may share a cluster, and one lists what another's wrote.
+        found = {name: committer.lingering(self.incarnation, spared) for name, committer in self._committers.items()}
+        crash.reach("S2", self.incarnation)
+        if replaced():
+            return False
+        for name, doomed in found.items():
+            if doomed:
+                log.info("aborting %d transactions that older incarnations left open", len(doomed))
+                self._committers[name].abort(doomed)
+        return True
+
+    # -- an epoch ---------------------------------------------------------------------------------
+
+    def _run_plan(self, action: RunPlan) -> Event:
+        self._run_began = time.monotonic()
+        self._cause = None
+        self._interruptible.set()
+        try:
+            self._refuse_if_stopping()
+            committables = self._collect(action)
+        except Exception as error:  # noqa: BLE001 - whatever it was, the epoch's transactions must be aborted
+            return self._failed_run(action.epoch, error)
+        finally:
+            self._interruptible.clear()
+        took_ms = int((time.monotonic() - self._run_began) * 1000)
+        self._report.rows = sum(c.rows for c in committables)
+        self._report.participants = len(participants(committables))
+        crash.reach("D4", action.epoch)
+        return Prepared(tuple(c for c in committables if c.sink in self._committers), took_ms)
+
+    def _failed_run(self, epoch: int, error: Exception) -> Event:
+        """Why a run failed: replaced by a newer start, too long for its transactions, or what it says itself."""
+        with contextlib.suppress(CheckpointStoreError, CheckpointCorruptError):  # then the run's own error is told
+            if self._journal.is_replaced():
+                return Superseded()
+        self._cause = error
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        age, timeout = time.monotonic() - self._run_began, self._expires_after_s()
+        if isinstance(from_spark(error), PreCommitError) and age >= _TOO_OLD * timeout:
+            with contextlib.suppress(CheckpointStoreError):  # how large it is cannot be read: its own error is told
+                return RunFailed(reason, self._too_long(epoch, reason, age))
+        return RunFailed(reason)
+
+    def _expires_after_s(self) -> float:
+        known = [s for s in (c.expires_after_s() for c in self._committers.values()) if s is not None]
+        return min(known, default=math.inf)
+
+    def _too_long(self, epoch: int, said: str, age: float) -> int | None:
+        """How many records each source may read for an epoch from now on; the cause becomes one that says so."""
+        timeout = self._expires_after_s()
+        undecided = self._coordinator.memory.mode is Mode.FRESH
+        read = self._sources.sizes(self._checkpoint, epoch) if self._sources is not None and undecided else []
+        limit = pace.cut(read, age, timeout)
+        setting = f"transaction_timeout is {timeout:g} s, and the epoch took {age:.1f} s"
+        if limit is None:
+            self._cause = TimeoutTooShortError(
+                f"epoch {epoch} outlived its transactions and cannot be cut smaller: {said}",
+                harmless="never: every start would take as long",
+                cause=setting + ("" if undecided else "; it is decided and written again, so its range is fixed"),
+                action="raise transaction_timeout (and the broker's transaction.max.timeout.ms), then start the job",
+                epoch=epoch,
+            )
+            return None
+        if not self._cuts:
+            self._cause = TimeoutTooShortError(
+                f"epoch {epoch} with {sum(read):,} records outlived its transactions: {said}",
+                harmless="always for the data: nothing of the epoch is visible",
+                cause=setting,
+                action=f"give each source a limit of at most {limit:,} records (max_records_per_epoch, or Spark's "
+                "maxOffsetsPerTrigger), or raise transaction_timeout, then start again: the epoch is planned anew",
+                epoch=epoch,
+                limit=limit,
+            )
+            return limit
+        self._cause = EpochTooLongError(
+            f"epoch {epoch} with {sum(read):,} records outlived its transactions: {said}",
+            harmless="the job is started again: the epoch is planned anew, smaller",
+            cause=setting,
+            action=f"start the job again: each source then reads at most {limit:,} records for an epoch. If that is "
+            "too few for the rate of arrival, raise transaction_timeout (and the broker's transaction.max.timeout.ms)",
+            epoch=epoch,
+            limit=limit,
+        )
+        return limit
+
+    def _collect(self, action: RunPlan) -> list[Committable]:
+        if self._plan is None:
+            raise AssertionError("a plan runs inside foreachBatch")
+        task = Task(self._outputs, self._run(action.epoch), action.write, action.silent)
+        shards = task_count(self._plan)
+        query_id = self._plan.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")  # of this thread
+        plan = partial(executed_plan, self._session, str(query_id))
+        read = self._threads.submit(origins, plan, shards, keys_repeat=self._keys_repeat)
+        rows = self._plan.mapInArrow(task, RESULT_SCHEMA).collect()
+        committables = [Committable.loads(row[0]) for row in rows]
+        reported = {c.participant for c in committables}
+        expected = {Participant((o.sink, n)) for o in self._outputs for n in range(shards)}
+        if reported != expected or len(committables) != len(expected):
+            raise PreCommitError(
+                f"epoch {action.epoch}: {len(expected)} parts were expected and {len(committables)} reported; missing: "
+                f"{sorted(expected - reported)}",
+                cause="Spark lost a task's result",
+                action="start the job again; nothing of this epoch is visible",
+                epoch=action.epoch,
+            )
+        origin = read.result()
+        committables = [replace(c, origin=origin[c.shard]) for c in committables]
+        if not action.write:
+            return committables
+        sealed = [c for c in committables if c.sink not in self._committers]
+        for name, committer in self._committers.items():
+            sealed += committer.seal([c for c in committables if c.sink == name])
+        return sorted(sealed, key=lambda c: c.participant)
+
+    def _check(self, action: Check) -> Event:
+        age = time.monotonic() - self._run_began
+        run = self._run(self._coordinator.memory.epoch)
+        try:
+            for name, committer in self._committers.items():
+                of = [c for c in action.committables if c.sink == name]
+                problem = committer.check(of, run, age) if participants(action.committables) else None
+                if problem is not None:
+                    # A newer start aborts what it finds: then that is the reason, and it is the newer one's business.
+                    return Checked(problem) if self._journal.is_newest() else Superseded()
+            layout = None
+            if self._sources is not None:
+                memory = self._coordinator.memory
+                layout = self._sources.look_again(memory.layout, memory.offsets)
+            self._refuse_if_stopping()
+        except EpochTooLongError as error:
+            self._cause = error
+            with contextlib.suppress(CheckpointStoreError):
+                return Checked(error.what, self._too_long(run.epoch, error.what, age))
+            return Checked(error.what)
+        except Exception as error:  # noqa: BLE001 - whatever it was, the epoch's transactions must be aborted
+            self._cause = error
+            return Checked(str(error) or "the job is being stopped")
+        return Checked(None, layout=layout)
+
+    def _append(self, action: Append) -> Event:
+        record = action.record
+        if isinstance(record, Decide):
+            # What is decided must not outlive what it was decided about.
+            try:
+                self._checkpoint.sync(record.epoch)
+            except CheckpointStoreError as error:
+                return Unanswered(error.what)
+        result = self._journal.append(record)
+        if isinstance(record, ReplayBegin | Replay) and isinstance(result, Appended):
+            log.warning("epoch %d: %s", record.epoch, _told(record))
+        if isinstance(record, Decide) and isinstance(result, Appended):
+            self._write_marks(record.epoch, record.incarnation)
+            crash.reach("D5", record.epoch)
+        return result
+
+    def _append_void(self, action: AppendVoid) -> Event:
+        result = self._journal.append_void(action.record)
+        if isinstance(result, Adopted):  # it is decided after all, so an older copy must be noticed from here on
+            self._write_marks(action.record.epoch, action.record.incarnation)
+        return result
+
+    def _commit(self, action: Commit) -> Event:
+        pause = _COMMIT_PAUSE_S[min(action.again, len(_COMMIT_PAUSE_S) - 1)]
+        if pause and self._give_up.wait(pause):
+            raise StopRequested
+        if action.again and action.again % 30 == 0:
+            log.warning(
+                "epoch %d is decided and %d commits have no answer yet (round %d); the decision stands and they are "
+                "sent again",
+                self._coordinator.memory.epoch,
+                len(action.committables),
+                action.again,
+            )
+        self._crash_between_commits(action.committables)
+        by_sink = self._by_sink(action.committables)
+        waiting = [self._threads.submit(self._committers[name].commit, of) for name, of in by_sink.items()]
+        replies: dict[Participant, Reply] = {}
+        for future in waiting:
+            replies |= future.result()
+        crash.reach("D6a", self._coordinator.memory.epoch)
+        return Replies(replies)
+
+    def _crash_between_commits(self, committables: Sequence[Committable]) -> None:
+        """Commits are sent all at once; a test that dies between two of them sends the first one alone."""
+        if crash.is_armed("D6") and committables:
+            first = committables[0]
+            self._committers[first.sink].commit([first])
+            crash.reach("D6", self._coordinator.memory.epoch)
+
+    def _ask_outcomes(self, action: AskOutcomes) -> Event:
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            self._evidence = {}
+            for name, of in self._by_sink(action.committables).items():
+                self._evidence |= self._committers[name].outcomes(of)
+            passing = [e for e in self._evidence.values() if e.outcome is Outcome.UNKNOWN and e.passing]
+            if not passing or time.monotonic() > deadline:
+                return Outcomes({p: e.outcome for p, e in self._evidence.items()})
+            if self._give_up.wait(_ASK_EVERY_S):
+                raise StopRequested
+
+    def _abort_own(self, action: AbortOwn) -> Event:
+        run = self._run(action.epoch)
+        for name, committer in self._committers.items():
+            try:
+                committer.abort([c for c in action.committables if c.sink == name])
+                committer.abort_run(run)
+            except OnceflowError as error:
+                log.warning("transactions of epoch %d stay open until the next start: %s", action.epoch, error.what)
+        return Aborted()
+
+    def _discard(self, action: Discard) -> Event:
+        for name, of in self._by_sink(action.committables).items():
+            self._committers[name].abort(of)
+        # Their outcomes are asked next, and whatever is still open comes back here.
+        if self._give_up.wait(_ASK_EVERY_S):
+            raise StopRequested
+        return Aborted()
+
+    def _confirm_newest(self, _: ConfirmNewest) -> Event:
+        return Confirmed(newest=self._journal.is_newest())
+
+    _PERFORMERS: Mapping[type, Callable[..., Event]] = {
+        AppendStart: _append_start,
+        RestoreOffsets: _restore_offsets,
+        TakeBack: _take_back,
+        Survey: _survey,
+        Sweep: _sweep_at_start,
+        RunPlan: _run_plan,
+        Check: _check,
+        Append: _append,
+        AppendVoid: _append_void,
+        Commit: _commit,
+        AskOutcomes: _ask_outcomes,
+        AbortOwn: _abort_own,
+        Discard: _discard,
+        ConfirmNewest: _confirm_newest,
+    }
+
+    # -- parts ------------------------------------------------------------------------------------
+
+    def _run(self, epoch: int) -> Run:
+        return Run(self._identity.job_id, self._identity.prefix, self.incarnation, epoch)
+
+    def _by_sink(self, committables: Sequence[Committable]) -> dict[str, list[Committable]]:
+        """Committables by the sink whose committer finishes them: their own, or one of the same system."""
+        by_sink: dict[str, list[Committable]] = {}
+        for committable in committables:
+            by_sink.setdefault(self._finisher(committable), []).append(committable)
+        return by_sink
+
+    def _finisher(self, committable: Committable) -> str:
+        if committable.sink in self._committers:
+            return committable.sink
+        able = (name for name, committer in self._committers.items() if committer.can_finish(committable))
+        found = next(able, None)
+        if found is None:
+            raise ConfigurationError(
+                f"epoch {self._coordinator.memory.epoch} is decided and not finished, and its sink {committable.sink} "
+                "is none of the job's sinks now",
+                cause="the sink was removed or renamed while the job was down, and no other sink is on its cluster",
+                action="start the job once with the sinks of before; then change them",
+                epoch=self._coordinator.memory.epoch,
+                sink=committable.sink,
+            )
+        return found
+
+    def _write_marks(self, epoch: int, incarnation: int) -> None:
+        mark = Mark(incarnation, self._journal.start_nonce, epoch)
+        for committer in self._committers.values():
+            self._marks.submit(_write_mark, committer, mark)
+
+    def _refuse_if_stopping(self) -> None:
+        if self._stopping.is_set():
+            raise StopRequested
+
+
+def _write_mark(committer: Committer, mark: Mark) -> None:
+    """Write a mark, but never over a newer start's: this driver may have slept since it looked."""
+    known = None
+    with contextlib.suppress(OnceflowError):
+        known = Mark.loads(committer.read_mark() or "")
+    if known is None or known.incarnation <= mark.incarnation:
+        committer.write_mark(mark.dumps())
+
+
+def _told(record: ReplayBegin | Replay) -> str:
+    """A replay's record in words, for the log."""
+    if isinstance(record, ReplayBegin):
+        return "a decided transaction is proven lost: its records are written again from the checkpoint's offsets"
+    written = len(participants(record.committables))
+    return f"written again: {written} new transactions are decided, {len(record.kept)} of before are kept"

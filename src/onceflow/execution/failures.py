@@ -1,0 +1,334 @@
+"""From a failure to the error that a user sees: the rules' reasons, and what Spark's workers said.
+
+Must not know: how an epoch runs. An exception that a Python worker raises reaches the driver as text inside Spark's;
+this file finds ours in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from pyspark.sql import SparkSession
+
+from onceflow import errors
+from onceflow.connectors.kafka.offsets import data_lost_from
+from onceflow.connectors.kafka.source import malformed_from
+from onceflow.errors import (
+    CheckpointConflictError,
+    CheckpointStoreError,
+    ConfigurationError,
+    EpochFailedError,
+    EpochTooLongError,
+    FencedError,
+    KafkaUnavailableError,
+    NotDeterministicError,
+    OnceflowError,
+    OutcomeUnknownError,
+    PreCommitError,
+    SourceDataLostError,
+    StateRebuildError,
+    TransactionLostError,
+)
+from onceflow.twophase.messages import Failure, FailureKind
+
+_OURS = re.compile(r"onceflow\.errors\.(\w+Error): (.*?)(?=\n\s*at |\n\n|\nDriver stacktrace|\Z)", re.DOTALL)
+
+# What Spark's Arrow (19) says when the buffer of one column in one batch cannot be had.
+_NO_BUFFER = re.compile(r"arrow\.memory\.OutOfMemoryException|arrow\.vector\.util\.OversizedAllocationException")
+_ARROW = "spark.sql.execution.arrow."
+
+# What Spark 4.2 says when offsets/N or commits/N is there already, or comes to be there while it writes its own.
+_TWO_DRIVERS = re.compile(r"\[CONCURRENT_STREAM_LOG_UPDATE\]|Multiple streaming queries are concurrently using")
+
+
+def from_spark(error: BaseException) -> OnceflowError | None:
+    """Our error inside one of Spark's, or None when there is none."""
+    if isinstance(error, OnceflowError):
+        return error
+    text = str(error)
+    found = malformed_from(text) or data_lost_from(text) or _two_drivers(text) or _no_buffer(text)
+    if found is not None:
+        return found
+    match = _OURS.search(text)
+    kind = getattr(errors, match[1], None) if match else None
+    if match is None or not isinstance(kind, type) or not issubclass(kind, OnceflowError):
+        return None
+    return kind(match[2].strip())
+
+
+def _two_drivers(text: str) -> OnceflowError | None:
+    """Two drivers recorded one epoch at the same moment: Spark ends the one that came second."""
+    if _TWO_DRIVERS.search(text) is None:
+        return None
+    return EpochFailedError(
+        "another driver of this job was at work on this checkpoint at the same moment",
+        harmless="always for the data: nothing is lost or doubled. It can end the newer of two starts as well, when "
+        "the older one plans its last epoch before it learns that it was replaced",
+        cause="two starts of one job at the same time: a supervisor that starts too early, or a forgotten terminal",
+        action="start the job again, once; it goes on from what is decided",
+    )
+
+
+def _no_buffer(text: str) -> OnceflowError | None:
+    """A batch of rows on its way to a worker did not fit into Java's memory; the same range never will."""
+    if _NO_BUFFER.search(text) is None:
+        return None
+    session = SparkSession.getActiveSession()
+    names = (f"{_ARROW}maxBytesPerBatch", f"{_ARROW}maxRecordsPerBatch", "spark.driver.memory")
+    told = ", ".join(f"{name} is {session.conf.get(name, 'not set')}" for name in names) if session else "not known"
+    return ConfigurationError(
+        "a batch of rows on its way to the Python worker is larger than the memory that Java has for it",
+        cause=f"large records in one batch: {told}",
+        action=f"set {_ARROW}maxBytesPerBatch to 67108864 (64 MB), or {_ARROW}maxRecordsPerBatch lower, or give Java "
+        "more memory; then start the job again: nothing of this epoch is visible",
+    )
+
+
+def from_failure(failure: Failure, cause: BaseException | None, checkpoint: str, evidence: str) -> OnceflowError:
+    """The error for what the rules could not go on with.
+
+    Args:
+        failure: Kind, epoch, participants.
+        cause: What the run or a check raised.
+        checkpoint: The checkpoint's URI.
+        evidence: What is known of each participant, a line each.
+    """
+    spoken = from_spark(cause) if cause is not None else None
+    if spoken is not None and failure.kind in _SPOKEN_FOR:
+        return spoken
+    return _MAKERS[failure.kind](failure, checkpoint, evidence)
+
+
+def _who(failure: Failure) -> str:
+    return ", ".join(f"sink {sink} shard {shard}" for sink, shard in failure.participants)
+
+
+def _run_failed(f: Failure, _: str, __: str) -> OnceflowError:
+    return EpochFailedError(
+        f"epoch {f.epoch} failed before its decision: {f.detail}",
+        harmless="always: nothing of it is visible, and it is run again at the next start",
+        cause="the plan or a function in it raised, or an executor died more often than Spark retries",
+        action="mend the cause, then start the job again",
+        epoch=f.epoch,
+    )
+
+
+def _unsound(f: Failure, _: str, __: str) -> OnceflowError:
+    return PreCommitError(
+        f"epoch {f.epoch} was not decided: {f.detail}",
+        harmless="always: its transactions were aborted, and it is run again at the next start",
+        cause="a transaction was aborted or initialised by somebody else, or a task attempt that Spark gave up still "
+        "writes",
+        action="start the job again; if it happens at every epoch, look for another job with the same transactional "
+        "id prefix",
+        epoch=f.epoch,
+    )
+
+
+def _voided(f: Failure, checkpoint: str, _: str) -> OnceflowError:
+    return CheckpointStoreError(
+        f"the decision of epoch {f.epoch} could not be written: {f.detail}",
+        harmless="always: the decision was voided, its transactions were aborted, and the epoch is run again",
+        cause=f"the file system under {checkpoint} failed",
+        action="mend the file system and start the job again",
+        epoch=f.epoch,
+    )
+
+
+def _uncertain(f: Failure, checkpoint: str, _: str) -> OnceflowError:
+    return CheckpointStoreError(
+        f"whether the record of epoch {f.epoch} is in the journal could not be found out: {f.detail}",
+        harmless="always: nothing was committed or aborted; the next start reads the journal and goes on from there",
+        cause=f"the file system under {checkpoint} does not answer",
+        action="mend the file system and start the job again",
+        epoch=f.epoch,
+    )
+
+
+def _fenced(f: Failure, checkpoint: str, _: str) -> OnceflowError:
+    return fenced(checkpoint, f.epoch)
+
+
+def fenced(checkpoint: str, epoch: int | None) -> FencedError:
+    """The error for a start that came after this one."""
+    return FencedError(
+        f"a newer start of this job has taken over the checkpoint {checkpoint}; this one ends and touches nothing more",
+        harmless="the job was started again on purpose while this one still ran",
+        cause="two starts of one job at the same time (a supervisor that starts too early, a forgotten terminal), or "
+        "`onceflow txn` took over",
+        action="nothing for the data's sake; see to it that only one runs; after `onceflow txn` start the job again",
+        epoch=epoch,
+    )
+
+
+def _two_undone(f: Failure, checkpoint: str, _: str) -> OnceflowError:
+    return CheckpointConflictError(
+        f"Spark's commits/ in {checkpoint} are older than the journal: {f.detail}",
+        harmless="never: which of the two epochs' records were counted in the state cannot be told",
+        cause="files of commits/ were deleted, or an older copy of them was put back",
+        action="put the checkpoint's newest copy back",
+        checkpoint=checkpoint,
+    )
+
+
+def _sinks_changed(f: Failure, checkpoint: str, _: str) -> OnceflowError:
+    return ConfigurationError(
+        f"epoch {f.epoch} is decided, its plan has to run once more (for its state, or for rows that are lost), and "
+        f"the job's sinks have changed since: {f.detail}",
+        harmless="for what is decided and was open: it is committed",
+        cause="a sink was added, removed or renamed while the job was down",
+        action="start the job once with the sinks of before, let it finish the epoch and stop it; then change them",
+        epoch=f.epoch,
+        checkpoint=checkpoint,
+    )
+
+
+def _offsets_differ(f: Failure, checkpoint: str, _: str) -> OnceflowError:
+    return CheckpointConflictError(
+        f"Spark's offsets/{f.epoch} in {checkpoint} are not those that epoch {f.epoch} was decided with",
+        harmless="never: records between the two ranges would be lost or written twice",
+        cause="the file was deleted or put back from another copy, and Spark planned the epoch anew",
+        action="put the checkpoint's newest copy back",
+        epoch=f.epoch,
+    )
+
+
+def _unexpected(f: Failure, checkpoint: str, _: str) -> OnceflowError:
+    return CheckpointConflictError(
+        f"Spark began epoch {f.epoch}, but the journal's newest decided epoch is {f.detail}",
+        harmless="never: an epoch that is decided would be written again under another number",
+        cause=f"Spark's offsets/ and commits/ in {checkpoint} are older than the journal beside them",
+        action="put the checkpoint's newest copy back",
+        epoch=f.epoch,
+    )
+
+
+def _lost(f: Failure, _: str, evidence: str) -> OnceflowError:
+    return TransactionLostError(
+        f"epoch {f.epoch} is decided, and transactions of it are proven aborted: {_who(f)}\n{evidence}",
+        cause="the transactions expired (transaction_timeout) or were aborted by somebody else's tool",
+        action="start the job again: it writes them again from the checkpoint's offsets",
+        epoch=f.epoch,
+        participants=f.participants,
+    )
+
+
+def _unknown(f: Failure, _: str, evidence: str) -> OnceflowError:
+    return OutcomeUnknownError(
+        f"epoch {f.epoch} is decided, and nothing proves whether these were committed: {_who(f)}\n{evidence}",
+        harmless="never: writing them again may double them, leaving them may lose them",
+        cause="the records that would prove it are gone (retention, compaction, the topic made again), or the brokers "
+        "do not answer",
+        action="if brokers are down, start the job again when they are up. Otherwise look in the topics whether the "
+        f"epoch's records are there, and say what shall count: `onceflow txn resolve <job file> {f.epoch}`",
+        epoch=f.epoch,
+        participants=f.participants,
+    )
+
+
+def _layout_moved(f: Failure, checkpoint: str, _: str) -> OnceflowError:
+    return CheckpointConflictError(
+        f"the plan does not fit the checkpoint {checkpoint}: {f.detail}",
+        harmless="never: Spark tells sources and states by their numbers alone, so records would be lost, written "
+        "twice or counted in another output's state",
+        cause="an output was added, removed, renamed or given another source, key or function while the job was down",
+        action="start the job as it was before (a sink keeps its name with name=); or, for the new plan, give the job "
+        "a new checkpoint folder: it is a new job then",
+        checkpoint=checkpoint,
+    )
+
+
+def _source_lost(f: Failure, _: str, __: str) -> OnceflowError:
+    return SourceDataLostError(f.detail, epoch=f.epoch)
+
+
+def _source_remade(f: Failure, _: str, __: str) -> OnceflowError:
+    return SourceDataLostError(
+        f"a topic was deleted and made again while epoch {f.epoch} read it: {f.detail}",
+        harmless="never: what had not been read of the old topic is gone",
+        cause="somebody deleted the topic",
+        action="start the job: it says what is lost, and which command goes on without it",
+        epoch=f.epoch,
+    )
+
+
+def _not_recorded(f: Failure, checkpoint: str, _: str) -> OnceflowError:
+    return CheckpointStoreError(
+        f"a record of the journal could not be written: {f.detail}",
+        harmless="always: nothing was decided by it",
+        cause=f"the file system under {checkpoint} failed",
+        action="mend the file system and start the job again",
+        epoch=f.epoch,
+    )
+
+
+def _too_long(f: Failure, _: str, __: str) -> OnceflowError:
+    return EpochTooLongError(f"epoch {f.epoch} outlived its transactions: {f.detail}", epoch=f.epoch)
+
+
+def unanswered(failure: Failure, evidence: str) -> KafkaUnavailableError:
+    """The error for outcomes that only brokers know that do not answer: nobody has to choose anything."""
+    return KafkaUnavailableError(
+        f"epoch {failure.epoch} is decided, and brokers did not say what became of: {_who(failure)}\n{evidence}",
+        harmless="the brokers come back: the decision stands, and the next start goes on with it",
+        cause="a broker is down, or a coordinator is moving or loading",
+        action="look at the brokers, then start the job again",
+        epoch=failure.epoch,
+        participants=failure.participants,
+    )
+
+
+def _not_deterministic(f: Failure, _: str, evidence: str) -> OnceflowError:
+    return NotDeterministicError(
+        f"epoch {f.epoch} gave other rows when it was run again: {f.detail or _who(f)}\n{evidence}",
+        harmless="never: state and output would come from different runs",
+        cause="the plan is not deterministic (rand(), uuid(), the clock, a sum of doubles, a changed function or "
+        "table, other partitions than before), or compaction has taken records of the source since",
+        action="run the job with the code, tables and settings of before; make the plan deterministic (money is "
+        "decimal, not double). To go on with other rows: "
+        f"`onceflow txn resolve <job file> {f.epoch} --choice accept-state --why ...`",
+        epoch=f.epoch,
+        participants=f.participants,
+    )
+
+
+def _rebuild_failed(f: Failure, _: str, __: str) -> OnceflowError:
+    return StateRebuildError(
+        f"the output of epoch {f.epoch} is committed, but its state could not be built again: {f.detail}",
+        harmless="the cause is passing: the output is safe, and the next start tries again",
+        cause="the plan failed, or the source's records of this epoch are gone",
+        action="mend the cause and start the job again",
+        epoch=f.epoch,
+    )
+
+
+_MAKERS: Mapping[FailureKind, Callable[[Failure, str, str], OnceflowError]] = {
+    FailureKind.RUN_FAILED: _run_failed,
+    FailureKind.UNSOUND: _unsound,
+    FailureKind.DECISION_VOIDED: _voided,
+    FailureKind.FENCED: _fenced,
+    FailureKind.TWO_UNDONE: _two_undone,
+    FailureKind.SINKS_CHANGED: _sinks_changed,
+    FailureKind.OFFSETS_DIFFER: _offsets_differ,
+    FailureKind.EPOCH_UNEXPECTED: _unexpected,
+    FailureKind.DECISION_UNCERTAIN: _uncertain,
+    FailureKind.LOST_WHILE_RUNNING: _lost,
+    FailureKind.OUTCOME_UNKNOWN: _unknown,
+    FailureKind.NOT_DETERMINISTIC: _not_deterministic,
+    FailureKind.REBUILD_FAILED: _rebuild_failed,
+    FailureKind.REPLAY_NOT_RECORDED: _uncertain,
+    FailureKind.NOT_RECORDED: _not_recorded,
+    FailureKind.SOURCE_LOST: _source_lost,
+    FailureKind.SOURCE_REMADE: _source_remade,
+    FailureKind.LAYOUT_MOVED: _layout_moved,
+    FailureKind.TOO_LONG: _too_long,
+}
+
+# Where the cause says more than the rules know.
+_SPOKEN_FOR = frozenset({FailureKind.RUN_FAILED, FailureKind.UNSOUND, FailureKind.SOURCE_LOST, FailureKind.TOO_LONG})
+
+
+def evidence_lines(found: Sequence[str]) -> str:
+    """What is known of each participant, as the indented lines of a message."""
+    return "\n".join(f"    {line}" for line in found)

@@ -1,0 +1,514 @@
+"""Launching a job: from a streaming DataFrame and sinks to a query that commits exactly once.
+
+Must not know: the rules of the commit. The order here is part of them, though: whose checkpoint is it, may we write,
+has Kafka seen a newer one, take over, finish and clean up, and only then start Spark's query.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from onceflow.checkpoint.identity import (
+    JobIdentity,
+    Mark,
+    create_identity,
+    mark_is_gone,
+    not_rewound,
+    read_identity,
+    reclaimed,
+    same_place,
+    write_identity,
+)
+from onceflow.checkpoint.journal import Journal
+from onceflow.checkpoint.spark_files import SparkCheckpoint
+from onceflow.checkpoint.store import LocalStore, file_uri, local_path
+from onceflow.connectors.contract import Committer, Sink
+from onceflow.connectors.kafka import offsets
+from onceflow.connectors.kafka.source import EpochLimit
+from onceflow.connectors.kafka.transactional_id import PREFIX
+from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, ConfigurationError, OnceflowError
+from onceflow.execution import pace
+from onceflow.execution.driver import Driver
+from onceflow.execution.failures import from_failure
+from onceflow.execution.outputs import Outputs
+from onceflow.execution.progress import Progress
+from onceflow.execution.source_check import Sources
+from onceflow.options.checkpointing import Checkpointing
+from onceflow.spark.internals import scala_context
+from onceflow.spark.plan import (
+    keys_repeat,
+    require_read_committed,
+    require_readable_again,
+    unrepeatable,
+    warn_of_unrepeatable,
+)
+from onceflow.spark.session import pin, require_isolated_state, spark_path
+from onceflow.twophase.coordinator import objection
+from onceflow.twophase.records import Decide, History, HistoryError, Start
+
+log = logging.getLogger(__name__)
+
+OURS = "onceflow"
+"""The folder inside the checkpoint that is ours; the rest is Spark's."""
+
+_SWEEP_EVERY_S = 30.0
+_BROKERS_MAXIMUM_S = 900.0  # Kafka's default for transactions' time-outs, where the sinks are not known yet
+_SWEEPS_A_MARK = 120  # once an hour; Kafka forgets a group's offsets after 7 days by default
+_STOP_WITHIN_S = 8.0
+_HARD_STOP_WITHIN_S = 1.5
+_MODES = ("append", "update", "complete")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to launch.
+
+    Attributes:
+        name: The job's name.
+        checkpointing: Where the checkpoint is, and how often.
+        prefix: First part of the transactional ids.
+        output_mode: Spark's.
+        bounded: Take what is there and end.
+        takeover: None; ``"claim"``: the checkpoint was moved or put back on purpose; ``"as-new"``: it is a second,
+            independent job from here on.
+        limits: The sources were loaded with the limit that ``epoch_limit`` gave.
+    """
+
+    name: str
+    checkpointing: Checkpointing
+    prefix: str = "onceflow"
+    output_mode: str = "append"
+    bounded: bool = False
+    takeover: Literal["claim", "as-new"] | None = None
+    limits: bool = False
+
+    def __post_init__(self) -> None:
+        if PREFIX.fullmatch(self.prefix) is None:
+            raise ConfigurationError(
+                f"transactional_id_prefix {self.prefix!r} is refused",
+                cause="it begins transactional ids: letters, digits, '.', '_' and '-', at most 64",
+                action="choose another one",
+            )
+        if self.output_mode not in _MODES:
+            raise ConfigurationError(f"there is no output mode {self.output_mode!r}", action=f"one of {_MODES}")
+
+
+class RunningJob:
+    """A job that runs: Spark's query and what surrounds it."""
+
+    def __init__(
+        self, query: StreamingQuery, driver: Driver, sinks: Sequence[Sink], sources: Sources, progress: Progress
+    ) -> None:
+        self.query = query
+        self.driver = driver
+        self._sinks = sinks
+        self._sources = sources
+        self._progress = progress
+        self._ended = threading.Event()
+        self._sweeper = threading.Thread(target=self._sweep, name="onceflow-sweep", daemon=True)
+        self._sweeper.start()
+
+    def stop(self) -> bool:
+        """End at a clean point: an undecided epoch aborts, a decided one finishes. False: it could not finish in time.
+
+        What is not finished is rolled forward by the next start.
+        """
+        spark_context = scala_context(self.query) if self.query.isActive else None
+        group = str(self.query.runId)
+
+        def cancel() -> None:
+            if spark_context is not None:
+                spark_context.cancelJobGroup(group)
+
+        self.driver.request_stop(cancel)
+        clean = self.driver.wait_outside(_STOP_WITHIN_S)
+        if not clean:
+            self.driver.give_up()
+        # Spark waits without end for a foreachBatch or a source that waits for a broker.
+        stopping = threading.Thread(target=self._stop_query, name="onceflow-stop", daemon=True)
+        stopping.start()
+        stopping.join(_HARD_STOP_WITHIN_S)
+        return clean and not stopping.is_alive()
+
+    def _stop_query(self) -> None:
+        with contextlib.suppress(Exception):  # the query may have ended with the error that stopping caused
+            self.query.stop()
+
+    def close(self) -> None:
+        """Let go of connections and threads, after the query has ended."""
+        self._ended.set()
+        self._sweeper.join(5.0)
+        ended = False
+        with contextlib.suppress(Exception):  # Java may be gone
+            ended = not self.query.isActive
+        self._progress.close(ended=ended)
+        self.driver.close()
+        self._sources.close()
+        for sink in self._sinks:
+            sink.close()
+
+    def _sweep(self) -> None:
+        for turn in itertools.count(1):
+            if self._ended.wait(_SWEEP_EVERY_S):
+                return
+            try:
+                if not self.driver.sweep():
+                    # Nothing else tells a driver whose topic is quiet that it was replaced.
+                    self.driver.failure = self.driver.failure or self.driver.fenced()
+                    log.error("%s", self.driver.failure)
+                    self._stop_query()
+                    return
+                if turn % _SWEEPS_A_MARK == 0:
+                    self.driver.refresh_mark()
+            except OnceflowError as error:
+                log.warning("could not look for lingering transactions: %s", error.what)
+            except Exception:  # the sweep must go on for as long as the job runs
+                log.exception("could not look for lingering transactions")
+
+
+def launch(
+    session: SparkSession, result: object, sinks: Sequence[Sink], plan: Plan, *, finished: bool = False
+) -> RunningJob:
+    """Take over the checkpoint and start the query.
+
+    Args:
+        session: The SparkSession of the DataFrames.
+        result: One streaming DataFrame, or ``{sink: DataFrame}``.
+        sinks: The sinks that get the rows of one DataFrame.
+        plan: The rest.
+        finished: ``finish_decided`` has taken over an undone epoch already.
+
+    Raises:
+        OnceflowError: It cannot run, and why. Nothing is left running, and nothing that was decided waits for it.
+    """
+    if not finished:
+        finish_decided(tuple(result) if isinstance(result, Mapping) else sinks, plan)
+    outputs = Outputs(result, sinks)
+    taking_part = [sink for sink in outputs.sinks if sink.participates]
+    if taking_part:
+        require_readable_again(outputs.query)
+        require_read_committed(outputs.query)
+        warn_of_unrepeatable(outputs.query)
+    pin(session, plan.checkpointing.retain)
+    place = _Place.of(plan)
+    where = spark_path(session, place.checkpoint.folder)
+    sources = Sources(outputs.leaves(), outputs.states())
+    try:
+        systems = {sink.connect() for sink in outputs.sinks if sink.participates}
+        for sink in outputs.sinks:
+            if not sink.participates:
+                sink.connect()
+        if plan.takeover != "claim":  # which has to leave a mark first: without one no command goes on
+            _foresee(place, sources)
+        driver = _driver(place, taking_part, systems, plan)
+        progress = Progress(plan.name, driver.reports, sources.distinct)
+        try:
+            driver.take_over()
+            culprits = unrepeatable(outputs.query)
+            repeats = {"keys_repeat": keys_repeat(culprits), "rows_repeat": not culprits}
+            driver.settle(outputs.sinks, sources, outputs.query.sparkSession, **repeats, cuts=plan.limits)
+            progress.listen(session)
+            query = _start(outputs, driver, where, plan)
+        except BaseException:
+            progress.close(ended=False)
+            driver.close()
+            raise
+        progress.watch(str(query.runId))
+    except BaseException:
+        sources.close()
+        for sink in outputs.sinks:
+            sink.close()
+        raise
+    return RunningJob(query, driver, outputs.sinks, sources, progress)
+
+
+def finish_decided(sinks: Sequence[object], plan: Plan) -> bool:
+    """Commit what is decided and not finished, before any check may end the start.
+
+    Consumers are waiting for it, and it expires with its transactions. Nothing of it needs Spark, the plan or the
+    sources, so their troubles are none of its business. Where nothing is undone it only reads the journal.
+
+    Args:
+        sinks: The job's sinks, as far as they are known.
+        plan: The rest.
+
+    Returns:
+        Whether an undone epoch was found and taken over; False also where not all of its sinks are among these.
+
+    Raises:
+        OnceflowError: The checkpoint is not this job's, or cannot be read; or a system was not reached.
+    """
+    taking_part = [sink for sink in sinks if isinstance(sink, Sink) and sink.participates]
+    place = _Place.of(plan)
+    if not taking_part or plan.takeover == "as-new" or not place.has_undone():
+        return False
+    try:
+        systems = {sink.attach() for sink in taking_part}
+        identity = read_identity(place.ours) if plan.takeover is None else None
+        if identity is not None and systems < set(identity.cluster_id.split(",")):
+            return False  # not all sinks are listed: those that the stream function returns finish it
+        driver = _driver(place, taking_part, systems, plan, preflight=False)
+        try:
+            driver.take_over()
+        finally:
+            driver.close()
+        return True
+    finally:
+        for sink in taking_part:
+            sink.close()
+
+
+def epoch_limit(plan: Plan, sinks: Sequence[Sink]) -> EpochLimit:
+    """How many records each source may read for an epoch, from what the journal has measured."""
+    known = [s for s in (sink.expires_after_s() for sink in sinks if sink.participates) if s is not None]
+    timeout_s = min(known, default=_BROKERS_MAXIMUM_S)
+    history, entries = _Place.of(plan).journal.history()
+    decided = [e.record for e in entries if isinstance(e.record, Decide)]
+    measured = [
+        (offsets.records_between(before.offsets, after.offsets), after.took_ms)
+        for before, after in pairwise(decided)
+        if after.epoch == before.epoch + 1
+    ]
+    sources = len(history.layout.sources) if history.layout is not None else 1
+    most = None if history.recut is None else history.recut.limit
+    if most is not None and history.recut is not None:
+        log.warning(
+            "epoch %d outlived its transactions: until one is decided, each source reads at most %d records for it",
+            history.recut.epoch,
+            most,
+        )
+    return EpochLimit(pace.limit(measured, timeout_s, sources), most)
+
+
+def _start(outputs: Outputs, driver: Driver, where: str, plan: Plan) -> StreamingQuery:
+    writer: Any = (
+        outputs.query.writeStream.queryName(plan.name)
+        .outputMode(plan.output_mode)
+        .option("checkpointLocation", where)
+        .foreachBatch(driver)
+    )
+    if plan.bounded:
+        return writer.trigger(availableNow=True).start()  # type: ignore[no-any-return]
+    interval = f"{plan.checkpointing.interval_ms} milliseconds"
+    return writer.trigger(processingTime=interval).start()  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A checkpoint, with all that is kept there."""
+
+    uri: str
+    checkpoint: SparkCheckpoint
+    ours: LocalStore
+    records: LocalStore
+    journal: Journal
+
+    @classmethod
+    def of(cls, plan: Plan) -> _Place:
+        folder = local_path(plan.checkpointing.location)
+        ours = LocalStore(folder / OURS)
+        records = LocalStore(ours.folder / "journal")
+        journal = Journal(records, retain=plan.checkpointing.retain)
+        return cls(file_uri(folder), SparkCheckpoint(folder), ours, records, journal)
+
+    def has_undone(self) -> bool:
+        """Whether a decided epoch is not recorded as done; two of them are the start's business, too."""
+        try:
+            return self.journal.history()[0].undone(self.checkpoint.newest_commit()) is not None
+        except HistoryError:
+            return True
+
+
+def _foresee(place: _Place, sources: Sources) -> None:
+    """Refuse what the start would refuse, before a driver that runs is ended for nothing.
+
+    While an epoch is undone there is nothing to foresee: it may have to be read again, and the start knows.
+    """
+    while not place.has_undone():
+        history, _ = place.journal.history()
+        newest = place.checkpoint.newest_commit()
+        found, error = sources.survey(place.checkpoint, None, history.layout, again=False)
+        failure = objection(history, None, (-1 if newest is None else newest) + 1, found)
+        if failure is None:
+            return
+        # A driver that runs may have gone on in the meantime; then what was looked for was read long ago.
+        if (place.journal.history()[0], place.checkpoint.newest_commit()) == (history, newest):
+            raise from_failure(failure, error, place.uri, "")
+
+
+def _driver(
+    place: _Place, taking_part: Sequence[Sink], systems: Iterable[str], plan: Plan, *, preflight: bool = True
+) -> Driver:
+    identity = _identify(place, ",".join(sorted(systems)), plan)
+    committers = {sink.name: sink.committer(identity.prefix, identity.job_id) for sink in taking_part}
+    try:
+        if preflight:
+            for committer in committers.values():
+                committer.preflight()
+        place.records.make()
+        if plan.takeover is None:
+            refuse_rewound(committers.values(), place.journal, identity, place.checkpoint)
+        above = _claimed_incarnation(committers.values()) if plan.takeover == "claim" else 0
+        return Driver(identity, place.journal, place.checkpoint, committers, place.uri, above)
+    except BaseException:
+        for committer in committers.values():
+            committer.close()
+        raise
+
+
+def _identify(place: _Place, systems: str, plan: Plan) -> JobIdentity:
+    """The job's identity: the one in the checkpoint, or a new one for a new checkpoint."""
+    ours, uri = place.ours, place.uri
+    ours.make()
+    # Looked at before job.json: another first start at this moment writes that before it makes either of the two.
+    was_used = place.checkpoint.has_run() or place.records.folder.exists()
+    if plan.takeover == "as-new":
+        return _as_new(place, systems, plan)
+    if plan.takeover == "claim":
+        identity = reclaimed(_claimed(place), uri, systems, plan.prefix)
+        write_identity(ours, identity)
+        return identity
+    found = read_identity(ours)
+    if found is not None:
+        same_place(found, uri, systems, plan.prefix)
+        return found
+    if was_used:
+        raise CheckpointConflictError(
+            f"{uri} holds offsets of a query or a journal, but no {OURS}/job.json",
+            harmless="never, if this job has run here: its open transactions could not be told from others'",
+            cause=f"the folder {OURS}/ or its job.json was deleted, or the checkpoint is of a query that ran without "
+            "onceflow",
+            action="put the folder back; or, if journal/ is there, --claim; or, to go on from these offsets as a new "
+            "job: --as-new",
+            checkpoint=uri,
+        )
+    identity = create_identity(ours, JobIdentity.new(uri, systems, plan.prefix))
+    same_place(identity, uri, systems, plan.prefix)
+    return identity
+
+
+def _claimed(place: _Place) -> JobIdentity:
+    """Whose checkpoint is claimed: as ``job.json`` says, or, where that is gone or spoiled, the newest start."""
+    with contextlib.suppress(CheckpointCorruptError):
+        found = read_identity(place.ours)
+        if found is not None:
+            return found
+    job_id = place.journal.history()[0].job_id
+    if job_id:
+        log.warning("%s is made again for job %s, which the journal names", place.ours.path("job.json"), job_id)
+        return JobIdentity(job_id, place.uri, "", "")
+    raise CheckpointConflictError(
+        f"{place.uri} holds neither {OURS}/job.json nor a journal to claim",
+        cause="the folder was deleted, or this is no checkpoint of onceflow",
+        action="put the folder back, or start as a new job: --as-new",
+        checkpoint=place.uri,
+    )
+
+
+def _as_new(place: _Place, systems: str, plan: Plan) -> JobIdentity:
+    """A new job on the offsets and the state that are here.
+
+    Its first start in the same journal fences whatever driver of the old job still runs here, like any other start.
+    """
+    require_isolated_state(place.checkpoint)
+    found = None
+    with contextlib.suppress(CheckpointCorruptError):  # of a job whose file is spoiled nothing can be asked
+        found = read_identity(place.ours)
+    if found is not None and found.checkpoint == place.uri:  # whatever else was changed, it is this very job's
+        _refuse_forgetting(place, found)
+    elif found is None:
+        _refuse_without_job_json(place)
+    left = found.job_id if found is not None else "none"
+    identity = JobIdentity.new(place.uri, systems, plan.prefix, left)
+    log.warning(
+        "--as-new: job %s leaves job %s behind, whose open transactions nobody ends before they expire; leave the flag "
+        "away at the next start, it would be refused",
+        identity.job_id,
+        left,
+    )
+    write_identity(place.ours, identity)
+    return identity
+
+
+def _refuse_without_job_json(place: _Place) -> None:
+    """Refuse ``--as-new`` where nobody can tell whose the undone epoch is: perhaps of this very job."""
+    if place.has_undone():
+        raise CheckpointConflictError(
+            f"--as-new is refused: the journal in {place.uri} has an epoch that is decided and not finished, and "
+            f"{OURS}/job.json, which says whose it is, is gone or spoiled",
+            harmless="never, if it is this job's: the epoch would be written again",
+            cause="the file was deleted or cut",
+            action="start with --claim: job.json is made again from the journal, and the epoch is finished; or put the "
+            "file back",
+            checkpoint=place.uri,
+        )
+
+
+def _refuse_forgetting(place: _Place, found: JobIdentity) -> None:
+    """Refuse ``--as-new`` on the job's own checkpoint where it would double rows, or is a flag that was left behind.
+
+    A new job would not know of an undone decision and write the epoch again. And with the flag left in a start command
+    every start would be a new job, whose predecessor nobody sweeps.
+    """
+    if found.left:
+        raise CheckpointConflictError(
+            f"--as-new is refused: it has made this job, {found.job_id}, already (from job {found.left})",
+            harmless="always: nothing was changed",
+            cause="the flag was left in the start command (a unit file, a supervisor)",
+            action="start without --as-new: the job goes on",
+            checkpoint=place.uri,
+        )
+    if place.has_undone():
+        raise CheckpointConflictError(
+            f"--as-new is refused: an epoch of this very job, {found.job_id}, is decided and not finished",
+            harmless="never: the new job would write the epoch again",
+            cause="the flag was left in the start command, or this is not the copy that was meant",
+            action="start once without --as-new; the epoch is finished then",
+            checkpoint=place.uri,
+        )
+
+
+def _claimed_incarnation(committers: Iterable[Committer]) -> int:
+    """The newest incarnation that Kafka knows of: a claimed older copy must go on above it, or names come twice."""
+    marks = [Mark.loads(text) for text in (c.read_mark() for c in committers) if text is not None]
+    log.warning(
+        "the checkpoint is claimed; leave --claim away at the next start, it turns off the check for old copies"
+    )
+    return max((mark.incarnation for mark in marks if mark is not None), default=0)
+
+
+def refuse_rewound(
+    committers: Iterable[Committer], journal: Journal, identity: JobIdentity, checkpoint: SparkCheckpoint
+) -> None:
+    """Refuse a checkpoint that is older than a mark that this job left outside of it, or whose mark is gone.
+
+    Raises:
+        CheckpointConflictError: With what both know.
+    """
+    marks = [(committer, committer.read_mark()) for committer in committers]
+    # After the marks: another start at this moment writes the journal first.
+    history, entries = journal.history()
+    begun = history.job_id == identity.job_id
+    if not begun:  # its first start is still to come: a mark of this job says that one was here
+        history, entries = History(), []
+    nonce = next((entry.nonce for entry in reversed(entries) if isinstance(entry.record, Start)), "")
+    newest = checkpoint.newest_commit()
+    known = max(history.decided.epoch if history.decided else -1, -1 if newest is None else newest)
+    found = [Mark.loads(text) if text is not None else None for _, text in marks]
+    for mark in found:
+        not_rewound(mark, history.incarnation, nonce, known, identity.checkpoint)
+    # A sink that was added has none yet, and one may have been written since it was looked for by another first start.
+    keeping = [committer for committer, _ in marks if committer.keeps_mark]
+    seen = any(found) or any(Mark.loads(committer.read_mark() or "") for committer in keeping)
+    if keeping and not seen and history.decided is not None:
+        raise mark_is_gone(identity.checkpoint, history.decided.epoch)

@@ -1,0 +1,1 @@
+"""What one machine needs to run everything itself: pinned jars, a real Kafka in child processes, a class archive."""

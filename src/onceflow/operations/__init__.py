@@ -1,0 +1,1 @@
+"""From outside of a running job: what an operator sees and does."""

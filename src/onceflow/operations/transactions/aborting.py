@@ -1,0 +1,158 @@
+"""Aborting what lingers: transactions of the job that nobody will ever commit.
+
+Must not know: Spark, how a command line looks, or whom it asks.
+
+Why it is safe beside a running job: an open transaction of an older incarnation that no decision names can never be
+decided, because the newest start in the journal has taken that power from its writer's driver. One of the newest
+incarnation may be decided at any moment; so it is aborted only after a start of the tool's own (``claim``), which ends
+that driver's power as well. What is decided is never aborted here: the next start of the job commits it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from onceflow import crash_points as crash
+from onceflow.connectors.kafka import transactions
+from onceflow.connectors.kafka.client import KafkaClient
+from onceflow.connectors.kafka.committer import ONGOING
+from onceflow.connectors.kafka.transactions import Handle
+from onceflow.errors import ConfigurationError
+from onceflow.operations.transactions.access import Operator
+from onceflow.operations.transactions.inventory import OPEN_STATES, OwnTransaction, Standing, own_transactions
+
+_ENDED_WITHIN_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class AbortReport:
+    """What ``abort`` did.
+
+    Attributes:
+        started: The incarnation that the tool appended with ``claim``, or None.
+        aborted: The transactions that were aborted and are not open any more.
+        still_open: Those that the brokers did not abort, with Kafka's error code.
+    """
+
+    started: int | None
+    aborted: tuple[OwnTransaction, ...]
+    still_open: tuple[tuple[OwnTransaction, int], ...]
+
+
+def doomed(operator: Operator, ids: Sequence[str] | None, *, claim: bool) -> list[OwnTransaction]:
+    """What ``abort`` would abort now.
+
+    Args:
+        operator: The access to the job.
+        ids: Transactional ids; None for all that linger.
+        claim: Count what the newest incarnation left as lingering too.
+
+    Raises:
+        ConfigurationError: One of the ids may not be aborted, and why.
+    """
+    return choose(_all_of_ours(operator), ids, claim=claim)
+
+
+def abort(operator: Operator, ids: Sequence[str] | None, *, claim: bool) -> AbortReport:
+    """Abort lingering transactions of the job, each by its exact handle.
+
+    With ``claim`` a start is appended first: whatever driver still runs on this checkpoint can decide nothing after
+    it and ends. Only then is listed what lingers; what that driver has decided is left to the job's next start.
+
+    Args:
+        operator: The access to the job.
+        ids: Transactional ids; None for all that linger.
+        claim: Take over from the newest incarnation.
+
+    Raises:
+        ConfigurationError: One of the ids may not be aborted, and why; nothing was done.
+        CheckpointConflictError: The checkpoint is older than what the job has done; nothing was done.
+        FencedError: The job was started while this was under way; nothing was aborted.
+    """
+    operator.refuse_rewound()
+    chosen = doomed(operator, ids, claim=claim)
+    started = None
+    if claim:
+        started = operator.start().incarnation
+        lingering = choose(_all_of_ours(operator), None, claim=False)
+        chosen = [t for t in lingering if ids is None or str(t.name) in ids]
+        if not operator.journal.is_newest():
+            raise operator.fenced()
+    codes: dict[Handle, int] = {}
+    for cluster_id, cluster in operator.clusters.items():
+        codes |= transactions.abort(cluster.client, [t.handle for t in chosen if t.cluster_id == cluster_id])
+    crash.reach("O3", started or 0)
+    left = _still_open(operator, chosen)
+    return AbortReport(
+        started,
+        tuple(t for t in chosen if t.handle not in left),
+        tuple((t, codes[t.handle]) for t in chosen if t.handle in left),
+    )
+
+
+def _all_of_ours(operator: Operator) -> list[OwnTransaction]:
+    history, _ = operator.journal.history()
+    return [t for cluster in operator.clusters.values() for t in own_transactions(operator, cluster, history)[0]]
+
+
+def _still_open(operator: Operator, chosen: Sequence[OwnTransaction]) -> set[Handle]:
+    """Those that are not over yet, after a moment for their markers."""
+    left = {t.handle.transactional_id: t for t in chosen}
+    deadline = time.monotonic() + _ENDED_WITHIN_S
+    while left:
+        for cluster_id, cluster in operator.clusters.items():
+            here = [key for key, t in left.items() if t.cluster_id == cluster_id]
+            for key, now in transactions.describe(cluster.client, here).items():
+                another = now is not None and now.state == ONGOING and now.handle != left[key].handle
+                if now is None or now.state not in OPEN_STATES or another:
+                    del left[key]
+        if time.monotonic() > deadline:
+            break
+        if left:
+            KafkaClient.wait_a_little()
+    return {t.handle for t in left.values()}
+
+
+def choose(ours: Sequence[OwnTransaction], ids: Sequence[str] | None, *, claim: bool) -> list[OwnTransaction]:
+    """Those that may be aborted, of the named ones or of all.
+
+    Args:
+        ours: All of ours that are open, and those of an undone decision.
+        ids: Transactional ids; None for all that linger.
+        claim: Count those of the newest incarnation as lingering.
+
+    Raises:
+        ConfigurationError: One of the ids may not be aborted.
+    """
+    allowed = {Standing.LINGERING, Standing.RUNNING} if claim else {Standing.LINGERING}
+    doomed = [t for t in ours if t.state == ONGOING and t.standing in allowed]
+    if ids is None:
+        return doomed
+    by_id = {str(t.name): t for t in doomed}
+    for wanted in ids:
+        if wanted not in by_id:
+            raise _refused(wanted, [t for t in ours if str(t.name) == wanted])
+    return [by_id[wanted] for wanted in dict.fromkeys(ids)]
+
+
+def _refused(transactional_id: str, found: Sequence[OwnTransaction]) -> ConfigurationError:
+    standing = found[0].standing if found else None
+    match standing:
+        case None:
+            cause, action = "it is not an open transaction of this job", "see `onceflow txn list`"
+        case Standing.DECIDED:
+            cause = f"epoch {found[0].epoch} is decided and names it: aborting it would lose records"
+            action = "start the job: it commits what is decided"
+        case Standing.RUNNING:
+            cause = "it is of the newest incarnation, whose job may still run and decide it at any moment"
+            action = "if that job is dead, or is to end: --claim"
+        case Standing.NEWER:
+            cause = "it is of an incarnation that this checkpoint does not know: another copy of it is newer"
+            action = "use the newest copy of the checkpoint"
+        case _:
+            cause, action = f"it is {found[0].state} already", "nothing: it ends by itself"
+    return ConfigurationError(
+        f"transaction {transactional_id} is not aborted", cause=cause, action=action, transactional_id=transactional_id
+    )

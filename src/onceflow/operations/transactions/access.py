@@ -1,0 +1,139 @@
+"""The operator's access to a job from outside: its checkpoint, its sinks' systems, and the power to take over.
+
+Must not know: Spark, how a command line looks, what is looked for or done with this access. It never runs the stream
+function, makes no topic, and writes nothing but the start that ``start`` appends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+from onceflow import crash_points as crash
+from onceflow.checkpoint.identity import JobIdentity, Mark, read_identity, same_place
+from onceflow.checkpoint.journal import Journal
+from onceflow.checkpoint.spark_files import SparkCheckpoint
+from onceflow.checkpoint.store import LocalStore, file_uri, local_path
+from onceflow.connectors.contract import Committer, Sink
+from onceflow.connectors.kafka.client import KafkaClient
+from onceflow.connectors.kafka.committer import KafkaCommitter
+from onceflow.connectors.kafka.transactional_id import TransactionalId, parse_transactional_id
+from onceflow.errors import CheckpointConflictError, ConfigurationError, FencedError
+from onceflow.execution.launch import OURS, refuse_rewound
+from onceflow.options.checkpointing import Checkpointing
+from onceflow.twophase.records import DecidedEpoch, History, HistoryError
+
+
+@dataclass
+class Cluster:
+    """A Kafka cluster of the job: the connection, and the sinks and their topics on it."""
+
+    client: KafkaClient
+    sinks: set[str] = field(default_factory=set)
+    topics: set[str] = field(default_factory=set)
+
+
+class Operator:
+    """A look at a job from outside. Connects at construction; ``close`` lets go.
+
+    Args:
+        checkpointing: Where the job's checkpoint is.
+        prefix: First part of its transactional ids.
+        sinks: Its sinks.
+
+    Raises:
+        ConfigurationError: The job names no sink that takes part in a decision, or has not run yet.
+        CheckpointConflictError: The checkpoint is of another place, cluster or prefix.
+        KafkaError: A cluster cannot be reached.
+    """
+
+    def __init__(self, checkpointing: Checkpointing, prefix: str, sinks: Sequence[Sink]) -> None:
+        folder = local_path(checkpointing.location)
+        self.uri = file_uri(folder)
+        self.checkpoint = SparkCheckpoint(folder)
+        self.journal = Journal(LocalStore(folder / OURS / "journal"), retain=checkpointing.retain)
+        self.committers: dict[str, Committer] = {}
+        self._sinks = [sink for sink in sinks if sink.participates]
+        if not sinks:
+            raise ConfigurationError(
+                "the job names no sink",
+                cause="its stream function is not called here, and @job.stream(sinks=[...]) lists none",
+                action="list the sinks in @job.stream(sinks=[...]); a function that returns {sink: DataFrame} may have "
+                "them there as well",
+            )
+        identity = read_identity(LocalStore(folder / OURS))
+        if identity is None:
+            raise ConfigurationError(
+                f"no job has run on {self.uri}: there is no {OURS}/job.json",
+                action="start the job first, or correct the checkpoint's location",
+            )
+        self.identity: JobIdentity = identity
+        try:
+            systems = {sink.attach() for sink in self._sinks}
+            same_place(identity, self.uri, ",".join(sorted(systems)), prefix)
+            self.committers = {sink.name: sink.committer(prefix, identity.job_id) for sink in self._sinks}
+        except BaseException:
+            self.close()
+            raise
+        self.clusters: dict[str, Cluster] = {}
+        for name, committer in self.committers.items():
+            if isinstance(committer, KafkaCommitter):
+                cluster = self.clusters.setdefault(committer.client.cluster_id, Cluster(committer.client))
+                cluster.sinks.add(name)
+                cluster.topics.add(committer.topic)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        for committer in self.committers.values():
+            committer.close()
+        for sink in self._sinks:
+            sink.close()
+
+    def parse(self, transactional_id: str) -> TransactionalId | None:
+        """The parts of a transactional id of this job, or None when it is not its own."""
+        return parse_transactional_id(transactional_id, self.identity.prefix, self.identity.job_id)
+
+    def undone(self, history: History) -> DecidedEpoch | None:
+        """The decided epoch that Spark has not recorded as done, or None.
+
+        Raises:
+            CheckpointConflictError: There are two, so Spark's side of the checkpoint is older than the journal.
+        """
+        try:
+            return history.undone(self.checkpoint.newest_commit())
+        except HistoryError as error:
+            raise CheckpointConflictError(
+                f"Spark's commits/ in {self.uri} are older than the journal: {error}",
+                cause="files of commits/ were deleted, or an older copy of them was put back",
+                action="put the checkpoint's newest copy back",
+                checkpoint=self.uri,
+            ) from error
+
+    def start(self) -> History:
+        """Append a start: ends the power of every driver that runs on this checkpoint. Read before you act."""
+        history = self.journal.start(self.identity.job_id)
+        crash.reach("O1", history.incarnation)
+        epoch = history.decided.epoch if history.decided is not None else -1
+        mark = Mark(history.incarnation, self.journal.start_nonce, epoch).dumps()
+        for committer in self.committers.values():
+            committer.write_mark(mark)
+        return history
+
+    def refuse_rewound(self) -> None:
+        """Refuse to act on a checkpoint that is older than what the job has done: its decisions are not all here."""
+        refuse_rewound(self.committers.values(), self.journal, self.identity, self.checkpoint)
+
+    def fenced(self) -> FencedError:
+        """The error for a start of the job that came while an operator was at work."""
+        return FencedError(
+            f"the job on {self.uri} was started while this was under way; nothing was changed",
+            cause="a supervisor starts the job again by itself",
+            action="hold the supervisor, then try again",
+        )

@@ -1,0 +1,405 @@
+"""The operator's choice about an epoch that stopped the job: what is known of it, and the record of the choice.
+
+Must not know: Spark, how a command line looks, or whom it asks.
+
+The job stops when a decided transaction left no evidence (neither "committed" nor "aborted" can be proven), when the
+epoch gave other rows in the run that was to build its state, or when the source has lost what is needed. Then a
+person decides, and the journal keeps who and why. A choice only takes the place of what is missing: where the log
+itself says committed or aborted, or the source still has the records, it is refused.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from onceflow import crash_points as crash
+from onceflow.connectors.kafka.client import KafkaClient
+from onceflow.connectors.kafka.offsets import Partition, Range, bounds, ranges
+from onceflow.errors import CheckpointCorruptError, CheckpointStoreError, ConfigurationError
+from onceflow.operations.transactions.access import Operator
+from onceflow.operations.transactions.inventory import partitions_of, source_ends, witness_of
+from onceflow.twophase.committable import Committable, Participant, participants
+from onceflow.twophase.messages import Appended, Evidence, Outcome, Superseded
+from onceflow.twophase.records import Choice, DecidedEpoch, History, Resolve
+
+_PATIENCE_S = 60.0
+"""How long an outcome that may still become known is asked for before a choice may take its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One participant of the undone epoch.
+
+    Attributes:
+        participant: (sink, shard).
+        rows: Rows that it wrote.
+        transactional_id: Of its transaction, "" for a sink that is not Kafka's.
+        partitions: (topic, partition) pairs that it wrote to.
+        witness: ``topic-partition@offset`` of its last record, or None.
+        evidence: Whether it was committed, and what that rests on.
+        choice: What an operator has chosen for it before, or None.
+        origin: What its task read, "" where that is not known.
+    """
+
+    participant: Participant
+    rows: int
+    transactional_id: str
+    partitions: tuple[tuple[str, int], ...]
+    witness: str | None
+    evidence: Evidence
+    choice: Choice | None
+    origin: str = ""
+
+    @property
+    def outcome(self) -> Outcome:
+        """What is proven; where nothing is, what an operator has said in its place."""
+        if self.evidence.outcome is not Outcome.UNKNOWN or self.choice is None:
+            return self.evidence.outcome
+        return Outcome.ABORTED if self.choice == "write-again" else Outcome.COMMITTED
+
+
+@dataclass(frozen=True, slots=True)
+class LostInput:
+    """Offsets that the job still needs and the source does not hold any more.
+
+    Attributes:
+        partition: Where.
+        start: The first of them.
+        end: The one after the last.
+        remade: The topic was deleted and made again.
+    """
+
+    partition: Partition
+    start: int
+    end: int
+    remade: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UndoneEpoch:
+    """What is known of the epoch that is decided and not done, or of the one that comes next where none is.
+
+    Attributes:
+        epoch: Spark's batch id.
+        decided: It is decided; otherwise it has no participants, and only what the source has lost can be chosen about.
+        incarnation: The newest start's number.
+        stateful: The query keeps state.
+        state_accepted: An operator has accepted state that is built by a run with other rows.
+        replaying: It is being written again, and that has not ended.
+        parts: Its participants.
+        sources: The offsets that it consists of, by partition of its Kafka sources; empty when Spark's file of the
+            epoch before it is not there.
+        lost: What the source has lost of what is still needed.
+        loss_accepted: An operator has given up what it had lost before.
+        unseen: Sources that could not be looked at from here, in words.
+    """
+
+    epoch: int
+    decided: bool
+    incarnation: int
+    stateful: bool
+    state_accepted: bool
+    replaying: bool
+    parts: tuple[Part, ...]
+    sources: tuple[Range, ...]
+    lost: tuple[LostInput, ...] = ()
+    unseen: tuple[str, ...] = ()
+    loss_accepted: bool = False
+
+    @property
+    def rows_untold(self) -> int:
+        """Rows that are visible and of which nobody knows what their task had read: so many may be lost or doubled."""
+        seen = (part for part in self.parts if part.evidence.outcome is Outcome.COMMITTED and not part.origin)
+        return sum(part.rows for part in seen)
+
+
+def undone_epoch(operator: Operator, epoch: int | None = None) -> UndoneEpoch | None:
+    """What is known of the undone epoch now, or None when there is none.
+
+    Args:
+        operator: The access to the job.
+        epoch: The number that it must have.
+
+    Raises:
+        ConfigurationError: Another epoch is undone, or none is and a number was given.
+        CheckpointError, KafkaError: The journal or the evidence cannot be read.
+    """
+    history, _ = operator.journal.history()
+    undone = operator.undone(history)
+    newest = operator.checkpoint.newest_commit()
+    if undone is None and history.layout is not None and epoch == (-1 if newest is None else newest) + 1:
+        return _undecided(operator, history, epoch)
+    if epoch is not None and (undone is None or undone.epoch != epoch):
+        raise ConfigurationError(
+            f"epoch {epoch} is not undone; "
+            + ("nothing is" if undone is None else f"the one that is decided and not done is epoch {undone.epoch}"),
+            cause="it was finished, was never decided, or this is the checkpoint of another job",
+            action="start the job" if undone is None else f"resolve epoch {undone.epoch}",
+            epoch=epoch,
+        )
+    return None if undone is None else _known(operator, history, undone)
+
+
+def resolve(
+    operator: Operator,
+    epoch: int,
+    choice: Choice,
+    *,
+    of: Sequence[Participant] | None = None,
+    who: str,
+    why: str,
+) -> Resolve:
+    """Record an operator's choice about the undone epoch. The job's next start acts on it.
+
+    A start is appended first, so that a driver that still runs ends and cannot go on under the operator's hands. What
+    the choice rests on is asked for again after it.
+
+    Args:
+        operator: The access to the job.
+        epoch: The undone epoch.
+        choice: ``write-again`` or ``count-as-written``, for participants of which nothing is proven; ``accept-state``
+            for state that is built by a run with other rows than those decided; ``give-up-rows`` for what neither the
+            sink nor the source has any more.
+        of: The participants meant; None for all of which nothing is proven.
+        who: Who chose.
+        why: Why.
+
+    Returns:
+        The record.
+
+    Raises:
+        ConfigurationError: The choice does not fit what is known; nothing was recorded.
+        CheckpointConflictError: The checkpoint is older than what the job has done.
+        FencedError: The job was started while this was under way.
+        CheckpointStoreError: The record could not be written.
+    """
+    if not why.strip() or not who.strip():
+        raise ConfigurationError("a choice needs a reason and a name", action="say --why (and --who), for the audit")
+    operator.refuse_rewound()
+    meant(_expect(operator, epoch), choice, of)
+    incarnation = operator.start().incarnation
+    participants_meant = meant(_expect(operator, epoch), choice, of)
+    record = Resolve(incarnation, epoch, choice, participants_meant, who.strip(), why.strip())
+    operator.journal.history()[0].then(record)  # what a reader could not follow must not be written
+    answer = operator.journal.append(record)
+    if isinstance(answer, Superseded):
+        raise operator.fenced()
+    if not isinstance(answer, Appended):
+        raise CheckpointStoreError(
+            f"whether the choice about epoch {epoch} is in the journal could not be found out: {answer.reason}",
+            harmless="always: the next start reads the journal and goes on from there",
+            cause=f"the file system under {operator.uri} does not answer",
+            action="mend the file system, look with `onceflow txn resolve` what is recorded, and choose again",
+            epoch=epoch,
+        )
+    crash.reach("O2", epoch)
+    return record
+
+
+def meant(undone: UndoneEpoch, choice: Choice, of: Sequence[Participant] | None) -> tuple[Participant, ...]:
+    """The participants that a choice is about.
+
+    Raises:
+        ConfigurationError: The choice does not fit what is known.
+    """
+    if not undone.decided and choice != "give-up-rows":
+        raise ConfigurationError(
+            f"{choice} does not fit epoch {undone.epoch}: it is not decided",
+            cause="there is nothing yet that could be accepted, counted or written again",
+            action="start the job; or, if it stopped because the source has lost records, choose give-up-rows",
+            epoch=undone.epoch,
+        )
+    if choice == "accept-state":
+        found = {part.outcome for part in undone.parts}
+        if of is not None or not (undone.stateful or Outcome.ABORTED in found):
+            raise ConfigurationError(
+                f"accept-state does not fit epoch {undone.epoch}",
+                cause="it is about the whole epoch, not about a shard"
+                if of is not None
+                else "the query keeps no state, and nothing of its output is lost",
+                action="leave --shard away" if of is not None else "choose write-again or count-as-written",
+                epoch=undone.epoch,
+            )
+        return ()
+    if choice == "give-up-rows":
+        return _given_up(undone, of)
+    by_name = {part.participant: part for part in undone.parts}
+    unknown = tuple(p for p, part in by_name.items() if part.evidence.outcome is Outcome.UNKNOWN)
+    wanted = unknown if of is None else tuple(dict.fromkeys(of))
+    if not wanted:
+        raise ConfigurationError(
+            f"of every participant of epoch {undone.epoch} the outcome is known",
+            cause="; ".join(sorted({part.evidence.outcome.value for part in undone.parts})) or "it has none",
+            action="start the job: it commits what is open and writes again what was aborted",
+            epoch=undone.epoch,
+        )
+    for sink, shard in wanted:
+        part = by_name.get(Participant((sink, shard)))
+        if part is None or part.evidence.outcome is not Outcome.UNKNOWN:
+            raise ConfigurationError(
+                f"{choice} is refused for sink {sink} shard {shard} of epoch {undone.epoch}",
+                cause="the epoch has no such participant"
+                if part is None
+                else f"its outcome is known: {part.evidence.outcome.value} ({part.evidence.why})",
+                action="leave it out: the job's next start does what follows from its outcome",
+                epoch=undone.epoch,
+            )
+    return wanted
+
+
+def _given_up(undone: UndoneEpoch, of: Sequence[Participant] | None) -> tuple[Participant, ...]:
+    """The participants whose rows are given up: those that are lost, all of which the source cannot give again."""
+    if not undone.lost and not undone.unseen and not undone.loss_accepted:
+        raise ConfigurationError(
+            f"give-up-rows is refused: the source still holds all that epoch {undone.epoch} needs",
+            cause="what is lost in the sink is written again from it",
+            action="start the job",
+            epoch=undone.epoch,
+        )
+    gone = {Outcome.ABORTED} | ({Outcome.OPEN} if undone.replaying else set())
+    found = tuple(p.participant for p in undone.parts if p.evidence.outcome in gone or p.choice == "write-again")
+    if of is not None and set(of) != set(found):
+        raise ConfigurationError(
+            f"give-up-rows is about all that is lost of epoch {undone.epoch}: {len(found)} participants, not {len(of)}",
+            cause="--shard names a part of them, or another transaction has expired by now",
+            action="leave --shard away, and look at the numbers again",
+            epoch=undone.epoch,
+        )
+    return found
+
+
+def _expect(operator: Operator, epoch: int) -> UndoneEpoch:
+    """The undone epoch, when waiting does not tell more of it."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        undone = undone_epoch(operator, epoch)
+        if undone is None:
+            raise AssertionError("a number was given")
+        passing = any(p.evidence.outcome is Outcome.UNKNOWN and p.evidence.passing for p in undone.parts)
+        if not passing or time.monotonic() > deadline:
+            return undone
+        KafkaClient.wait_a_little()
+
+
+def _known(operator: Operator, history: History, undone: DecidedEpoch) -> UndoneEpoch:
+    parts = participants(undone.effective)
+    evidence: dict[Participant, Evidence] = {}
+    for sink in sorted({c.sink for c in parts}):
+        committer = operator.committers.get(sink)
+        of = [c for c in parts if c.sink == sink]
+        if committer is None:
+            raise ConfigurationError(
+                f"epoch {undone.epoch} was decided with sink {sink}, which the job does not have now",
+                cause="the sink was removed or renamed while the job was down",
+                action="put the sink back; the job cannot finish the epoch without it",
+                epoch=undone.epoch,
+            )
+        evidence |= committer.outcomes(of)
+    stateful = operator.checkpoint.is_stateful()
+    again = {p for p, e in evidence.items() if e.outcome is Outcome.UNKNOWN} & undone.rewritten
+    lost = bool(again) or any(e.outcome is Outcome.ABORTED for e in evidence.values())
+    begin, end = _begin(operator, history, undone.epoch), undone.offsets
+    missing, unseen = _lost_inputs(operator, history, begin if lost or undone.replaying or stateful else end, end)
+    return UndoneEpoch(
+        undone.epoch,
+        True,
+        history.incarnation,
+        stateful,
+        undone.state_accepted,
+        undone.replaying,
+        tuple(_part(c, evidence[c.participant], undone) for c in parts),
+        _sources(operator, undone),
+        missing,
+        unseen,
+        undone.loss_accepted,
+    )
+
+
+def _undecided(operator: Operator, history: History, epoch: int) -> UndoneEpoch:
+    position, planned = _begin(operator, history, epoch), _text(operator, epoch)
+    missing, unseen = _lost_inputs(operator, history, position, planned or position)
+    stateful = operator.checkpoint.is_stateful()
+    return UndoneEpoch(epoch, False, history.incarnation, stateful, False, False, (), (), missing, unseen)
+
+
+def _begin(operator: Operator, history: History, epoch: int) -> str:
+    """Where an epoch begins, in the form of an offsets file; of the first one Spark keeps it in files of its own."""
+    if epoch > 0:
+        return _text(operator, epoch - 1)
+    sources = range(len(history.layout.sources)) if history.layout is not None else ()
+    return "\n".join(["v1", "{}", *(operator.checkpoint.initial_offsets(i) or "{}" for i in sources)])
+
+
+def _text(operator: Operator, epoch: int) -> str:
+    try:
+        return operator.checkpoint.offsets(epoch)
+    except CheckpointCorruptError:
+        return ""
+
+
+def _lost_inputs(
+    operator: Operator, history: History, needed: str, end: str
+) -> tuple[tuple[LostInput, ...], tuple[str, ...]]:
+    """What is gone of the offsets from ``needed`` on, and the sources that cannot be asked with the sinks' logins.
+
+    Args:
+        operator: The access to the job.
+        history: The journal; its layout says which line is of which cluster.
+        needed: Spark's offsets file with the first offsets that are needed.
+        end: The one with the offsets after the last that are planned.
+    """
+    lost: list[LostInput] = []
+    unseen = []
+    layout = history.layout.sources if history.layout is not None else ()
+    lines = list(zip(needed.splitlines()[2:], end.splitlines()[2:], strict=False))
+    for source, (first, last) in zip(layout, lines, strict=False):
+        cluster = operator.clusters.get(source.system)
+        starts, ends = source_ends(first), source_ends(last)
+        if cluster is None:
+            unseen.append(f"{source.reads} on cluster {source.system or 'that is not known'}")
+            continue
+        ids = {topic.name: topic.id for topic in source.topics}
+        now = cluster.client.topics({p.topic for p in starts})
+        held = bounds(cluster.client.admin, starts, isolation="read_uncommitted")
+        for partition, start in starts.items():
+            after = max(start, ends.get(partition, start))
+            there = held.get(partition)
+            known, found = ids.get(partition.topic), now.get(partition.topic)
+            remade = known is not None and found is not None and known != found.topic_id
+            if remade or there is None:
+                lost.append(LostInput(partition, start, after, remade))
+            elif start < there.earliest or after > there.latest:
+                begin = start if start < there.earliest else min(after, there.latest)
+                lost.append(LostInput(partition, begin, max(after, there.earliest), False))
+    return tuple(lost), tuple(unseen)
+
+
+def _part(committable: Committable, evidence: Evidence, undone: DecidedEpoch) -> Part:
+    choice: Choice | None = None
+    if committable.participant in undone.counted:
+        choice = "count-as-written"
+    elif committable.participant in undone.rewritten:
+        choice = "write-again"
+    elif committable.participant in undone.given_up:
+        choice = "give-up-rows"
+    return Part(
+        committable.participant,
+        committable.rows,
+        str((committable.transaction or {}).get("id", "")),
+        partitions_of(committable),
+        witness_of(committable),
+        evidence,
+        choice,
+        committable.origin,
+    )
+
+
+def _sources(operator: Operator, undone: DecidedEpoch) -> tuple[Range, ...]:
+    try:
+        before = operator.checkpoint.offsets(undone.epoch - 1)
+    except CheckpointCorruptError:
+        return ()
+    found = ranges(source_ends(before), source_ends(undone.offsets))
+    return tuple(each for each in found if each.start < each.end)

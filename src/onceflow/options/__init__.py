@@ -1,0 +1,1 @@
+"""Settings: what a user may set, with types, defaults and docs."""

@@ -1,1 +1,0 @@
-"""Sinks: where a record leaves the job."""

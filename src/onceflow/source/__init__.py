@@ -1,1 +1,0 @@
-"""Sources: where a record enters the job."""

@@ -1,0 +1,352 @@
+"""Reading Spark's plans: their sources, their state, and what may give other rows in a second run.
+
+Must not know: sinks, the journal. Private classes of Spark are told by their names here, so each question fails closed:
+a leaf of an unknown class is refused, an operator of an unknown class is taken for one that keeps state.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from onceflow.errors import RefusedSettingError
+from onceflow.spark.internals import analyzed_plan, elements
+from onceflow.twophase.layout import State
+
+log = logging.getLogger(__name__)
+
+_KAFKA = "kafka"
+_RELATION = "StreamingRelationV2"
+_RELATION_V1 = "StreamingRelation"
+_V2_OFF = "spark.sql.streaming.disabledV2MicroBatchReaders"
+_KAFKA_PROVIDER = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
+
+# What each streaming source means for an epoch that has to be read twice; one that is in neither is refused.
+_READABLE_AGAIN: Mapping[str, str] = {
+    _KAFKA: "its records are there for as long as the topic keeps them",
+    "rate": "its rows follow from the epoch's offsets",
+    "rate-micro-batch": "its rows follow from the epoch's offsets",
+    "FileSource": "Spark writes down which files an epoch read; they must stay as they were",
+}
+_GONE_WHEN_READ: Mapping[str, str] = {
+    "TextSocketV2": "a socket's rows cannot be read twice",
+    "socket": "a socket's rows cannot be read twice",
+    "memory": "rows in memory are gone with the driver",
+}
+# Static sides: what is in the program, or computed; and what may have changed when an epoch is run again.
+_IN_THE_PROGRAM = frozenset({"LocalRelation", "OneRowRelation", "Range", "CTERelationRef", "ResolvedInlineTable"})
+_OUTSIDE: Mapping[str, str] = {
+    "LogicalRelation": "a static table",
+    "HiveTableRelation": "a static table",
+    "DataSourceV2Relation": "a static table",
+    "LogicalRDD": "a static RDD or DataFrame from Python",
+    "ExternalRDD": "a static RDD",
+    "InMemoryRelation": "a cached DataFrame",
+}
+_PYTHON = "Python"
+# Their result depends on the order of rows after a shuffle, though Spark calls them deterministic.
+_ORDERED = frozenset({"First", "Last", "CollectList"})
+# The task layout of an epoch is the same in every run; sources use it.
+_REPEATED = frozenset({"SparkPartitionID"})
+# Operators that keep nothing from one epoch to the next. Whatever is not here is taken for one that does: its place
+# and its keys are compared at the next start, and a plan that may give other rows is warned of.
+_STATELESS = frozenset({
+    "AppendColumns", "ArrowEvalPython", "AttachDistributedSequence", "BatchEvalPython", "CTERelationDef",
+    "CollectMetrics", "DataFrameDropColumns", "DeserializeToObject", "EventTimeWatermark", "Except", "Expand",
+    "Filter", "FlatMapCoGroupsInPandas", "Generate", "Intersect", "LateralJoin", "LocalLimit", "MapElements",
+    "MapInArrow", "MapInPandas", "MapPartitions", "MapPartitionsInR", "MapPartitionsInRWithArrow", "ParsedStatement",
+    "Pivot", "Project", "PythonMapInArrow", "RebalancePartitions", "Repartition", "RepartitionByExpression",
+    "ResolvedHint", "Sample", "ScriptTransformation", "SerializeFromObject", "Sort", "SubqueryAlias", "TypedFilter",
+    "Union", "Unpivot", "UnresolvedHint", "UpdateEventTimeWatermarkColumn", "View", "Window", "WithCTE",
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One streaming source of a plan: what stands at one of Spark's positions.
+
+    One source that several outputs start from stands in the plan, and in ``offsets/N``, once for each of them.
+
+    Attributes:
+        outputs: Names of the sinks that get what it reads, in order.
+        kind: Spark's name of the source: ``kafka``, ``rate``, ...
+        options: Its options, with lower-case names.
+        path: A fingerprint of all that lies between it and its output.
+    """
+
+    outputs: tuple[str, ...]
+    kind: str
+    options: Mapping[str, str]
+    path: str
+
+    @property
+    def reads_where(self) -> str:
+        """What is subscribed to and at which brokers, in words: all that tells a source that is not ours."""
+        servers = self.options.get("kafka.bootstrap.servers", "")
+        return self.reads + (f" at {servers}" if servers else "")
+
+    @property
+    def reads(self) -> str:
+        """What is subscribed to, in words."""
+        if "subscribe" in self.options:
+            names = sorted(name.strip() for name in self.options["subscribe"].split(","))
+            return ("topic " if len(names) == 1 else "topics ") + ", ".join(names)
+        if "subscribepattern" in self.options:
+            return f"topics like {self.options['subscribepattern']}"
+        return f"partitions {self.options['assign']}" if "assign" in self.options else f"source {self.kind}"
+
+
+def leaves_of(frame: DataFrame, outputs: tuple[str, ...]) -> list[Leaf]:
+    """The streaming sources of one output's plan, in the order in which Spark numbers them.
+
+    Args:
+        frame: The output.
+        outputs: Names of the sinks that get it, in order.
+    """
+    return [
+        Leaf(outputs, *_source_of(node), _fingerprint(above))
+        for node, above in _with_path(analyzed_plan(frame))
+        if node.isStreaming() and not node.children().size()
+    ]
+
+
+def states_of(frame: DataFrame, outputs: tuple[str, ...]) -> list[State]:
+    """The state operators of one output's plan, in its order."""
+    return [
+        State(outputs, _shape(node), _fingerprint([_said(each) for each in _nodes(node)]))
+        for node in _nodes(analyzed_plan(frame))
+        if node.isStreaming() and _keeps_state(node)
+    ]
+
+
+def kafka_sources(frame: DataFrame) -> Iterator[Mapping[str, str]]:
+    """The options of every Kafka source in a streaming plan, with lower-case names."""
+    for node in _leaves(frame):
+        if node.isStreaming() and _source_of(node)[0] == _KAFKA:
+            yield _source_of(node)[1]
+
+
+def _leaves(frame: DataFrame) -> Iterator[Any]:
+    return (node for node in _nodes(analyzed_plan(frame)) if not node.children().size())
+
+
+def _source_of(leaf: Any) -> tuple[str, dict[str, str]]:
+    """A streaming leaf's source and options, without secrets' keys being of interest to anybody."""
+    kind = _kind(leaf)
+    if kind == _RELATION_V1:
+        return str(leaf.sourceName()).partition("[")[0], {}
+    if kind != _RELATION:
+        return kind, {}
+    options = leaf.extraOptions().asCaseSensitiveMap()
+    return str(leaf.sourceName()), {str(key).lower(): str(options[key]) for key in options}
+
+
+def _kind(node: Any) -> str:
+    return str(node.getClass().getSimpleName())
+
+
+def require_readable_again(frame: DataFrame) -> None:
+    """Refuse a plan with a source that is not known to give the same rows when an epoch is read twice.
+
+    Raises:
+        RefusedSettingError: Naming the source.
+    """
+    disabled = str(frame.sparkSession.conf.get(_V2_OFF, ""))
+    for leaf in _leaves(frame):
+        kind = _kind(leaf)
+        if leaf.isStreaming():
+            source = _source_of(leaf)[0]
+            known = kind in (_RELATION, _RELATION_V1) and source in _READABLE_AGAIN
+            if source.lower().startswith(_KAFKA) and (kind != _RELATION or _KAFKA_PROVIDER in disabled):
+                raise RefusedSettingError(
+                    "the plan reads Kafka through Spark's older reader, whose sources cannot be told apart or checked",
+                    cause=f"{_V2_OFF} is {disabled or 'not set'}",
+                    action=f"take {_KAFKA_PROVIDER} out of {_V2_OFF}",
+                )
+            if not known:
+                _refuse_source(source, _GONE_WHEN_READ.get(source, "it is not known to onceflow"))
+        elif kind not in _IN_THE_PROGRAM and kind not in _OUTSIDE:
+            _refuse_source(kind, "it is not known to onceflow")
+        elif kind in ("LogicalRelation", "DataSourceV2Relation") and "kafka" in _static(leaf).lower():
+            _refuse_source(
+                "a static read of Kafka",
+                "where it ends is asked anew in every run, and whether it reads what is aborted later is not shown",
+            )
+
+
+def _refuse_source(source: str, why: str) -> None:
+    raise RefusedSettingError(
+        f"the plan reads {source}: {why}",
+        harmless="never, where an epoch has to be read twice: other rows would come, or none",
+        cause="an exactly-once sink needs sources that give the same rows again: "
+        + ", ".join(sorted({*_READABLE_AGAIN})),
+        action="read it through a Kafka topic, or from files; or give all sinks guarantee='at-least-once'",
+        source=source,
+    )
+
+
+def _static(leaf: Any) -> str:
+    """What a static relation reads, by the name of its Java class."""
+    if _kind(leaf) == "LogicalRelation":
+        return str(leaf.relation().getClass().getSimpleName())
+    return str(leaf.table().getClass().getSimpleName()) if _kind(leaf) == "DataSourceV2Relation" else _kind(leaf)
+
+
+def _with_path(node: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[Any, tuple[str, ...]]]:
+    """Every node with what lies above it, in the order in which Spark numbers sources."""
+    yield node, above
+    for child in elements(node.children()):
+        yield from _with_path(child, (*above, _said(node)))
+
+
+def _said(node: Any) -> str:
+    """A node in words that are the same for the same code in every process."""
+    kind = str(node.getClass().getSimpleName())
+    if kind == _RELATION:
+        return kind
+    words = [_sql(e) for e in elements(node.expressions())]
+    return f"{kind} {words}"
+
+
+def _sql(expression: Any) -> str:
+    text: str = str(expression.sql())
+    # Arguments of lambda functions are numbered through the process.
+    return re.sub(r"\b([A-Za-z]+)_\d+\b", r"\1", text) if "lambda" in text else text
+
+
+def _shape(node: Any) -> str:
+    """What a state operator keeps: its kind, and its keys and functions, keys as they are made below it."""
+    made: dict[int, str] = {}
+    for below in _nodes(node):
+        if below.getClass().getSimpleName() == "Project":
+            for named in elements(below.projectList()):
+                if named.getClass().getSimpleName() == "Alias":
+                    made.setdefault(named.exprId().id(), _sql(named.child()))
+
+    def words(expression: Any) -> str:
+        if expression.getClass().getSimpleName() == "AttributeReference":
+            return str(made.get(expression.exprId().id(), _sql(expression)))
+        return _sql(expression)
+
+    return f"{node.getClass().getSimpleName()}({', '.join(words(e) for e in elements(node.expressions()))})"
+
+
+def _fingerprint(words: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
+
+
+def require_read_committed(frame: DataFrame) -> None:
+    """Refuse a plan that could read what is aborted later, or could skip lost records in silence.
+
+    Raises:
+        RefusedSettingError: Naming the topics and the option.
+    """
+    for options in kafka_sources(frame):
+        topics = options.get("subscribe") or options.get("subscribepattern") or options.get("assign") or "?"
+        isolation = options.get("kafka.isolation.level", "read_uncommitted")
+        if isolation != "read_committed":
+            raise RefusedSettingError(
+                f"the Kafka source of {topics} reads {isolation}: an exactly-once sink would keep rows that their "
+                f"producer aborts",
+                cause=f"kafka.isolation.level is {isolation} (Spark's default is read_uncommitted)",
+                action="use KafkaSource, or .option('kafka.isolation.level', 'read_committed')",
+                topics=topics,
+            )
+        if options.get("failondataloss", "true").lower() == "false":
+            raise RefusedSettingError(
+                f"the Kafka source of {topics} has failOnDataLoss=false: lost records would be skipped in silence",
+                cause="failOnDataLoss is false",
+                action="remove the option",
+                topics=topics,
+            )
+
+
+def unrepeatable(frame: DataFrame) -> list[str]:
+    """What may give other rows when the same epoch runs again, by name; Python functions as ``Python function f``.
+
+    Expressions that Spark calls non-deterministic (``rand``, ``uuid``, a function made ``asNondeterministic``),
+    aggregates that depend on the order of rows, and every Python function, since Spark takes each for deterministic
+    unless told otherwise and cannot look into it. Not ``current_timestamp``: Spark keeps an epoch's time in
+    ``offsets/N``. The analyzed plan is looked at, as the user wrote it.
+    """
+    found = {
+        name for node in _nodes(analyzed_plan(frame)) for e in elements(node.expressions()) for name in _culprits(e)
+    }
+    outside = {_OUTSIDE[_kind(leaf)] for leaf in _leaves(frame) if _kind(leaf) in _OUTSIDE and not leaf.isStreaming()}
+    return sorted(found | outside)
+
+
+def keys_repeat(culprits: Iterable[str]) -> bool:
+    """Whether nothing in a plan can send a row to another partition of a shuffle when it runs again.
+
+    What depends on the order of rows after a shuffle does not move rows; all else that may give other rows might.
+
+    Args:
+        culprits: What ``unrepeatable`` found.
+    """
+    return set(culprits) <= {"first()", "last()", "collect_list()"}
+
+
+def is_stateful(frame: DataFrame) -> bool:
+    """Whether a streaming plan keeps state between epochs, by its analyzed plan."""
+    return any(node.isStreaming() and _keeps_state(node) for node in _nodes(analyzed_plan(frame)))
+
+
+def warn_of_unrepeatable(frame: DataFrame) -> None:
+    """Say once what a plan that may give other rows in a second run means for recovery.
+
+    A stateful plan runs again whenever the driver died between the decision and Spark's ``commits/N``: common, so a
+    warning. A stateless one is compared only when an epoch was committed in part and the rest expired: rare, so
+    a line of information.
+    """
+    names = unrepeatable(frame)
+    if not names:
+        return
+    if is_stateful(frame):
+        log.warning(
+            "the plan keeps state and uses %s. If the driver dies between an epoch's decision and Spark's record of "
+            "it, the state is built again by a second run; should that give other rows, the job stops with "
+            "NotDeterministicError and asks (onceflow txn resolve). Harmless if each gives the same for the same rows",
+            ", ".join(names),
+        )
+    else:
+        log.info(
+            "the plan uses %s. Only if an epoch is committed in part when its other transactions expire are its rows "
+            "compared with a second run; should they differ, the job stops with NotDeterministicError",
+            ", ".join(names),
+        )
+
+
+def _culprits(expression: Any) -> Iterator[str]:
+    """The innermost expressions to blame."""
+    children = list(elements(expression.children()))
+    for child in children:
+        yield from _culprits(child)
+    kind = expression.getClass().getSimpleName()
+    innermost = not expression.deterministic() and all(child.deterministic() for child in children)
+    if kind.startswith(_PYTHON):
+        yield f"Python function {expression.name()}"
+    elif kind in _ORDERED or (innermost and kind not in _REPEATED):
+        yield f"{expression.prettyName().lower()}()"
+
+
+def _keeps_state(node: Any) -> bool:
+    kind = _kind(node)
+    if kind == "Join":
+        return all(child.isStreaming() for child in elements(node.children()))
+    return kind not in _STATELESS and bool(node.children().size())
+
+
+def _nodes(plan: Any) -> Iterator[Any]:
+    """Every node; the plans inside of subqueries' expressions as well."""
+    yield plan
+    for child in elements(plan.children()):
+        yield from _nodes(child)
+    for inside in elements(plan.subqueries()):
+        yield from _nodes(inside)

@@ -1,0 +1,278 @@
+"""The SparkSession: making one with what a job needs, or checking one that the user brings.
+
+Must not know: sinks, the journal.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyspark
+from pyspark.sql import SparkSession
+
+from onceflow import crash_points as crash
+from onceflow.checkpoint.spark_files import SparkCheckpoint
+from onceflow.errors import ConfigurationError, RefusedSettingError
+from onceflow.local import class_archive
+from onceflow.local.jars import java_executable, spark_jars
+from onceflow.spark.internals import is_classic, java, java_runs_already, require
+
+log = logging.getLogger(__name__)
+
+_CONNECTOR = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+PINNED: Mapping[str, str] = {
+    # Every task's rows must land in the same shard when an epoch runs again.
+    "spark.sql.adaptive.streaming.stateless.enabled": "false",
+    # State of a run that was not recorded must never mix with state of the run that is: version 2 gives each run's
+    # state files ids of their own, and only RocksDB has it.
+    "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
+    # Spark looks for what its version 2 wrote, under the path's quoted name. Somebody's folder may have that name.
+    "spark.sql.streaming.checkpoint.escapedPathCheck.enabled": "false",
+    # Plans are printed in errors, logs and Spark's UI; its own patterns let a PEM key and JAAS text pass.
+    "spark.sql.redaction.options.regex": r"(?i)url|jaas|secret|password|token|keystore[.]key|key[.]password",
+}
+"""What a query under onceflow always runs with."""
+
+DEFAULTS: Mapping[str, str] = {
+    # Rows go to the Python workers in Arrow batches, bounded by Spark's 64 MB or so many rows. With the memory limit
+    # off, large records make batches that no Java can allocate; fewer rows than Spark's 10,000 suit the caches.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "67108864",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
+    # offsets/N and commits/N: the same files by the same rename(2), on a local or shared POSIX file system. The
+    # default manager asks for link targets by running `readlink`, sixteen processes for each epoch.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+}
+"""What a session that onceflow makes begins with; the user's settings go before."""
+
+_HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+JAVA_IS_TOLD_BY = (
+    "JAVA_TOOL_OPTIONS",
+    "JDK_JAVA_OPTIONS",
+    "_JAVA_OPTIONS",
+    "SPARK_SUBMIT_OPTS",
+    "PYSPARK_SUBMIT_ARGS",
+)
+"""Variables whose options reach the command line of Spark's Java."""
+
+
+def make_session(name: str, spark: Mapping[str, str]) -> SparkSession:
+    """The active session, or a new one with the connector's jars.
+
+    Args:
+        name: The application's name.
+        spark: The user's Spark settings, for a new session.
+
+    Raises:
+        SetupError: Java or a jar is missing.
+        ConfigurationError: The session that is there cannot do what the job needs.
+    """
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        require_session(active)
+        return active
+    # Workers run another interpreter than this one unless they are told.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    crash.announce_driver()
+    builder = SparkSession.builder.appName(name)
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    settings = dict(PINNED) | dict(spark)
+    if not submitted:
+        _local_defaults(settings)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    told = session.sparkContext.getConf()
+    for key, value in DEFAULTS.items():
+        if not told.contains(key):  # neither by the user nor by spark-submit or spark-defaults.conf
+            session.conf.set(key, value)
+    if not submitted:
+        # Spark's warnings about triggers and AQE would bury the epochs' lines; errors stay.
+        session.sparkContext.setLogLevel("ERROR")
+    require_session(session)
+    return session
+
+
+def _local_defaults(settings: dict[str, str]) -> None:
+    """What `python job.py` needs and `spark-submit` brings itself."""
+    java_executable()
+    master = settings.setdefault("spark.master", os.environ.get("SPARK_MASTER", "local[*]"))
+    settings.setdefault("spark.ui.showConsoleProgress", "false")
+    on_class_path: Sequence[Path] = ()
+    if "spark.jars" not in settings and "spark.jars.packages" not in settings:
+        jars = spark_jars()
+        if not java_runs_already() and may_start_java_with(jars, settings):
+            on_class_path = jars
+            settings["spark.driver.extraClassPath"] = ":".join(map(str, jars))
+        else:
+            settings["spark.jars"] = ",".join(map(str, jars))
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        settings.setdefault("spark.driver.host", "127.0.0.1")
+        settings.setdefault("spark.driver.bindAddress", "127.0.0.1")
+        settings.setdefault("spark.ui.enabled", "false")
+        _java_defaults(settings, on_class_path)
+        # Two hundred shuffle partitions, Spark's default, are two hundred state stores for a laptop.
+        settings.setdefault("spark.sql.shuffle.partitions", str(max(2, os.cpu_count() or 2)))
+
+
+def may_start_java_with(jars: Sequence[Path], settings: Mapping[str, str]) -> bool:
+    """Whether the jars can go on Java's class path: one Java for driver and executor, and nobody else's class path.
+
+    From there its archive of classes has them too, and Spark need not copy them. They come before Spark's own jars
+    then, which only those that we pinned may: others could hold another version of what Spark has.
+    """
+    master = settings["spark.master"]
+    return (
+        (master == "local" or master.startswith("local["))
+        and not _has_settings_of_its_own()
+        and "PYSPARK_SUBMIT_ARGS" not in os.environ
+        and not os.environ.get("ONCEFLOW_JARS")
+        and "spark.driver.extraClassPath" not in settings
+        # An archive of the user's own fits the user's class path.
+        and not any(re.search("Archive|-Xshare|AOT", text) for text in _told_to_java(settings))
+        and not any(":" in str(jar) for jar in jars)
+    )
+
+
+def _java_defaults(settings: dict[str, str], on_class_path: Sequence[Path]) -> None:
+    """Memory and options of a Java that is driver and executor in one, where nobody has chosen them."""
+    if _has_settings_of_its_own():
+        return
+    if "SPARK_DRIVER_MEMORY" not in os.environ and "PYSPARK_SUBMIT_ARGS" not in os.environ:
+        # Spark gives a driver 1 GB, of which from_json alone fills 8 kB with each record.
+        settings.setdefault("spark.driver.memory", "2g")
+    told = _told_to_java(settings)
+    if any("@" in text for text in told):  # a file of options
+        return
+    options = []
+    if not any("arrow.enable_unsafe" in text for text in told):
+        # Arrow compares each write of a value with its buffer's end, which Spark's writers have made large enough
+        # before. Without the comparison a copy costs with Spark's limit on bytes what it costs with neither changed.
+        options.append("-Darrow.enable_unsafe_memory_access=true")
+    if not any("GC" in text for text in told):  # with two collectors Java does not start
+        # An epoch makes much garbage and keeps little: G1, Java's choice, took up to a tenth more processor time. All
+        # that garbage is new memory each time, and pages of 2 MB make it cheaper to reach: another three percent.
+        options += ["-XX:+UseParallelGC", *(["-XX:+UseTransparentHugePages"] if _has_huge_pages() else [])]
+    archive = class_archive.find(on_class_path) if on_class_path else None
+    if archive is not None:
+        options += map(shlex.quote, class_archive.options(archive))
+    if options:
+        settings.setdefault("spark.driver.defaultJavaOptions", " ".join(options))
+
+
+def _told_to_java(settings: Mapping[str, str]) -> list[str]:
+    """Options that others give to Java."""
+    told = [os.environ.get(name, "") for name in JAVA_IS_TOLD_BY]
+    return told + [value for name, value in settings.items() if name.endswith("JavaOptions")]
+
+
+def _has_settings_of_its_own() -> bool:
+    """Whether a Spark is used that may have a spark-defaults.conf."""
+    return (
+        "SPARK_CONF_DIR" in os.environ
+        or "SPARK_HOME" in os.environ
+        or (Path(pyspark.__file__).parent / "conf").exists()
+    )
+
+
+def _has_huge_pages() -> bool:
+    """Whether Linux gives transparent huge pages to who asks; where it does not, the option warns or is unknown."""
+    try:
+        return "[never]" not in _HUGE_PAGES.read_text()
+    except OSError:
+        return False
+
+
+def require_session(session: Any) -> None:
+    """Check a session that somebody else made.
+
+    Raises:
+        ConfigurationError: It is Spark Connect, or lacks the connector.
+        RefusedSettingError: A setting of it breaks the guarantee.
+    """
+    if not is_classic(session):
+        raise ConfigurationError(
+            "Spark Connect is refused: its foreachBatch runs in another process than the driver",
+            cause=f"the session is a {type(session).__module__}.{type(session).__name__}",
+            action="use a classic session (SparkSession.builder without remote())",
+        )
+    jvm = java(session)
+    try:
+        jvm.java.lang.Class.forName(_CONNECTOR, False, jvm.java.lang.Thread.currentThread().getContextClassLoader())
+    except Exception:  # noqa: BLE001 - py4j wraps the ClassNotFoundException
+        raise ConfigurationError(
+            "the SparkSession lacks Spark's Kafka connector",
+            cause="it was made without the jar spark-sql-kafka-0-10",
+            action='start it with the jars that `onceflow jars` prints: spark-submit --jars "$(onceflow jars)", or let '
+            "onceflow make the session",
+        ) from None
+    require(session)
+    if str(session.conf.get("spark.speculation", "false")).lower() == "true":
+        raise RefusedSettingError(
+            "spark.speculation=true is refused: two attempts of one task would write at the same time",
+            cause="spark.speculation is true",
+            action="set spark.speculation=false for this application",
+        )
+
+
+def spark_path(session: SparkSession, folder: Path) -> str:
+    """The folder as Spark takes it literally: not as a URI, which Hadoop would not unquote.
+
+    Raises:
+        ConfigurationError: Java cannot have a file of this name.
+    """
+    jvm = java(session)
+    text = f"file:{folder}"
+    try:
+        jvm.java.io.File(str(folder)).toPath()  # raises for letters that its encoding of names does not have
+        taken = jvm.org.apache.hadoop.fs.Path(text).toUri().getPath()
+    except Exception:  # noqa: BLE001 - py4j wraps what Java raises, and raises for what is no text
+        taken = None
+    if taken != str(folder):
+        encoding = jvm.java.lang.System.getProperty("sun.jnu.encoding")
+        raise ConfigurationError(
+            f"the checkpoint {str(folder)!r} is refused: Spark cannot have files there",
+            cause=f"its name holds bytes that are no text, or letters that Java, whose file names are {encoding}, does "
+            "not have",
+            action="give a checkpoint with another name, or start with a UTF-8 locale (LC_ALL=C.UTF-8)",
+            checkpoint=str(folder),
+        )
+    return text
+
+
+def require_isolated_state(checkpoint: SparkCheckpoint) -> None:
+    """Check the state of a checkpoint that was made without onceflow.
+
+    Spark goes on with the state store that ``offsets/`` names, whatever the session says.
+
+    Raises:
+        RefusedSettingError: State of a run that was not recorded could mix with state of the run that is.
+    """
+    newest = checkpoint.newest_offsets()
+    if newest is not None and checkpoint.is_stateful() and _ROCKSDB not in checkpoint.offsets(newest):
+        raise RefusedSettingError(
+            f"the state in {checkpoint.folder} is not kept by RocksDB",
+            cause="the query ran with another spark.sql.streaming.stateStore.providerClass before, and Spark keeps it",
+            action="start with a new checkpoint",
+            checkpoint=str(checkpoint.folder),
+        )
+
+
+def pin(session: SparkSession, retain: int) -> None:
+    """Set what a query under onceflow always runs with."""
+    for key, value in PINNED.items():
+        session.conf.set(key, value)
+    session.conf.set("spark.sql.streaming.minBatchesToRetain", str(retain))
