@@ -27,7 +27,7 @@ $(SETUP): requirements/dev.txt pyproject.toml
 	@touch $@
 
 jars: $(SETUP) ## Fetch the jars of Spark's connector and of the broker, make Java's class archive (once)
-	@$(BIN)/python -c 'import sys; from onceflow import jars; sys.exit(jars.main())'
+	@$(BIN)/python -c 'import sys; from onceflow.local import jars; sys.exit(jars.main())'
 	-@$(BIN)/onceflow class-archive
 
 demo: jars ## The fraud job, killed three times on the way, and the verdict; ARGS="--records 20000 --no-chaos"

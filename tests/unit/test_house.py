@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,58 +17,124 @@ SOURCE = ROOT / "src" / "onceflow"
 MODULES = sorted(SOURCE.rglob("*.py"))
 
 
+ROOMS = {
+    # What a user writes.
+    "public": {"job", "options", "connectors", "connectors.kafka"},
+    "job": {"errors", "options", "connectors", "connectors.kafka", "execution", "spark"},
+    "options": {"errors"},
+    "errors": set(),
+    # The rules, and what they stand on.
+    "twophase": set(),
+    "checkpoint": {"errors", "twophase"},
+    "processes": set(),
+    "crash_points": {"processes"},
+    # The systems, and Spark.
+    "connectors": {"errors", "twophase"},
+    "connectors.kafka": {"connectors", "errors", "options", "twophase"},
+    "spark": {"errors", "twophase", "checkpoint", "crash_points", "local"},
+    "execution": {
+        "errors", "options", "twophase", "checkpoint", "connectors", "connectors.kafka", "spark", "crash_points",
+    },
+    # From outside of a job.
+    "operations": set(),
+    "operations.transactions": {
+        "errors", "options", "twophase", "checkpoint", "connectors", "connectors.kafka", "execution", "crash_points",
+    },
+    "local": {"errors", "processes", "public", "spark"},
+    "testing": {"crash_points", "processes", "connectors.kafka"},
+    # What sees public names only.
+    "demo": {"public", "errors", "local", "testing", "processes"},
+    "cli": {"public", "errors", "job", "local", "demo", "operations.transactions", "twophase"},
+}  # fmt: skip
+"""Which rooms each room may import: the "must not know" of its files, as a table. There are no exceptions."""
+
+LIBRARIES = {
+    "pyspark": {"job", "connectors", "connectors.kafka", "execution", "spark", "local", "demo"},
+    "kafka": {"connectors.kafka"},
+    "confluent_kafka": {"connectors.kafka", "local", "demo"},
+    "pyarrow": {"connectors", "connectors.kafka", "execution"},
+    "numpy": {"connectors.kafka"},
+    "pydantic": {"connectors.kafka", "options"},
+    "typer": {"cli"},
+    "rich": {"cli", "demo"},
+    "psutil": {"processes"},
+}
+"""Which rooms may import each library; those that are not here are nobody's."""
+
+WORKERS = ("execution/task.py", "connectors/kafka/writer.py", "connectors/kafka/batch.py", "connectors/contract.py")
+"""What Spark's workers load."""
+
+TWO_LEVELS = ("connectors", "operations")
+
+
 def imports(path: Path) -> set[str]:
-    """Names of all modules that a file imports, wherever in it."""
+    """Names of all modules that a file imports, wherever in it; of a package with what is taken out of it."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found.add(node.module)
+            whole = (SOURCE.parent / node.module.replace(".", "/")).is_dir()
+            found |= {f"{node.module}.{alias.name}" for alias in node.names} if whole else {node.module}
     return found
 
 
 def room(path: Path) -> str:
-    return path.relative_to(SOURCE).parts[0]
+    return room_of(path.relative_to(SOURCE).with_suffix("").parts)
 
 
-@pytest.mark.parametrize("path", [p for p in MODULES if room(p) == "twophase"], ids=lambda p: p.name)
-def test_the_rules_import_only_the_standard_library(path):
-    """twophase/ imports itself and the standard library, so that a test can drive it without anything else."""
-    strange = {
-        name
-        for name in imports(path)
-        if not name.startswith("onceflow.twophase") and name.partition(".")[0] not in sys.stdlib_module_names
-    }
-    assert not strange
+def room_of(parts: Sequence[str]) -> str:
+    """The room of a module's name without the package's, or of a public name."""
+    if parts[0] == "__init__" or (len(parts) == 1 and hasattr(onceflow, parts[0]) and parts[0] not in ROOMS):
+        return "public"
+    if parts[0] in TWO_LEVELS and len(parts) > 1 and (SOURCE / parts[0] / parts[1]).is_dir():
+        return f"{parts[0]}.{parts[1]}"
+    return parts[0]
 
 
-def test_spark_is_met_only_in_its_own_rooms():
-    """PySpark is imported by the job, the sources, the runtime, the tasks' side of sinks, and the demo's job."""
-    allowed = {"job.py", "source", "runtime", "sink", "demo"}
-    meeting = {room(p) for p in MODULES if any(n.partition(".")[0] == "pyspark" for n in imports(p))}
-    assert meeting <= allowed
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_a_room_imports_only_what_it_may(path):
+    """The table of rooms, and that of libraries, hold for every file."""
+    mine = room(path)
+    ours = {(n.split(".")[1:] and room_of(n.split(".")[1:])) or "public" for n in imports(path) if is_ours(n)}
+    assert ours - {mine} <= ROOMS[mine]
+    foreign = {n.partition(".")[0] for n in imports(path) if not is_ours(n)} - set(sys.stdlib_module_names)
+    assert not {name for name in foreign if mine not in LIBRARIES.get(name, set())}
 
 
-def test_writers_do_not_need_the_drivers_client():
-    """A Spark worker that writes needs no kafka-python and no journal."""
-    for name in ("execution/task.py", "connectors/kafka/writer.py"):
-        known = imports(SOURCE / name)
-        assert not {
-            n
-            for n in known
-            if n == "kafka" or n.startswith(("kafka.", "onceflow.checkpoint", "onceflow.connectors.kafka"))
-        }
+def is_ours(name: str) -> bool:
+    return name.partition(".")[0] == "onceflow"
 
 
-def test_the_checkpoint_knows_no_kafka():
-    """checkpoint/ imports neither a Kafka client nor a sink."""
-    for path in (p for p in MODULES if room(p) == "checkpoint"):
-        assert not {
-            n
-            for n in imports(path)
-            if n.startswith(("kafka", "confluent_kafka", "onceflow.connectors.kafka", "onceflow.connectors"))
-        }
+def test_every_room_is_in_the_table():
+    """No folder or module stands outside of the table, and the table names none that is gone."""
+    assert {room(path) for path in MODULES} == set(ROOMS)
+
+
+def test_workers_do_not_need_the_drivers_client():
+    """A Spark worker that writes needs no kafka-python, no journal and none of the driver's modules."""
+    allowed = {"onceflow.errors", "onceflow.crash_points", "onceflow.connectors.kafka.transactional_id"}
+    for name in WORKERS:
+        theirs = {str(Path(w).with_suffix("")).replace("/", ".") for w in WORKERS}
+        known = {n for n in imports(SOURCE / name) if is_ours(n) or n.startswith("kafka")}
+        strange = known - allowed - {f"onceflow.{n}" for n in theirs}
+        assert not {n for n in strange if not n.startswith("onceflow.twophase")}
+
+
+PRIVATE = re.compile(r"\._(jvm|jdf|jsq|jsqm|jsparkSession|jsc|gateway)\b|java_gateway|getSimpleName\(\)|py4j\.")
+
+
+def test_what_spark_keeps_private_is_touched_in_one_room():
+    """Only spark/ reaches behind PySpark; only its internals.py touches names with an underscore."""
+    touching = {room(p) for p in MODULES if PRIVATE.search(code_of(p))}
+    assert touching == {"spark"}
+    private = {p.name for p in MODULES if room(p) == "spark" and "SLF001" in p.read_text()}
+    assert private <= {"internals.py"}
+
+
+def code_of(path: Path) -> str:
+    """A file without its comments and docstrings."""
+    return ast.unparse(ast.parse(path.read_text()))
 
 
 def test_no_module_is_a_drawer_for_anything():

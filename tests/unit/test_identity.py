@@ -16,8 +16,8 @@ from onceflow.checkpoint.identity import (
     write_identity,
 )
 from onceflow.checkpoint.store import LocalStore
-from onceflow.connectors.kafka.transactional_id import JOB_ID
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError
+from onceflow.twophase.names import JOB_ID
 
 WHERE = ("/data/checkpoint", "cluster-1", "onceflow")
 

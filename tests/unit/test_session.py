@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from pyspark import SparkContext
 
-from onceflow.spark import session
 from onceflow.local import class_archive
+from onceflow.spark import session
 
 DRIVER_MEMORY, JAVA = "spark.driver.memory", "spark.driver.defaultJavaOptions"
 NAMES = ("ONCEFLOW_JARS", "SPARK_CONF_DIR", "SPARK_HOME", "SPARK_DRIVER_MEMORY", *session.JAVA_IS_TOLD_BY)

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from onceflow.checkpoint.store import LocalStore
-from onceflow.connectors.kafka.transactional_id import JOB_ID
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError
+from onceflow.twophase.names import JOB_ID
 
 FORMAT = 2
 """2: whether ``--as-new`` made the job, and which job it left."""

@@ -17,10 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from onceflow import crash_points as crash
-from onceflow.connectors.kafka.client import KafkaClient
-from onceflow.connectors.kafka.cluster import KafkaCluster
-from onceflow.connectors.kafka.transactions import list_ids
+import onceflow as of
+from onceflow import testing
 from onceflow.demo.board import Board
 from onceflow.demo.producer import PaymentProducer
 from onceflow.demo.supervisor import Supervisor
@@ -35,7 +33,6 @@ DUE = (0.15, 0.4, 0.65)
 
 SLOW = 0.4
 """The payments' pace while a kill is due or not recovered from, so that the kills fall among them."""
-OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
 
 _LOOK_S = 0.02
 _MOMENT_S = 25.0  # how long to wait for a good moment
@@ -70,17 +67,17 @@ class OpenTransactions(threading.Thread):
 
     def __init__(self, servers: str, tell: Callable[[int], None]) -> None:
         super().__init__(name="open-transactions", daemon=True)
-        self._cluster, self._tell = KafkaCluster(servers), tell
+        self._cluster, self._tell = of.KafkaCluster(servers), tell
         self._ended = threading.Event()
         self._changed = threading.Condition()
         self._open = 0
 
     def run(self) -> None:
         """Until ``close``."""
-        with KafkaClient(self._cluster) as client:
+        with testing.OpenTransactions(self._cluster, JOB_PREFIX) as transactions:
             while not self._ended.wait(_LOOK_S):
                 try:
-                    count = len(list_ids(client, JOB_PREFIX, OPEN_STATES))
+                    count = transactions.count()
                 except OnceflowError:
                     count = 0  # the broker is dead just now
                 if count != self._open:
@@ -110,7 +107,7 @@ class CrashSwitch:
     def __init__(self, folder: Path) -> None:
         self._mark = folder / "crash-point"
         self._mark.touch()
-        self.environment = {crash.ARM: "D5", crash.MARK: str(self._mark)}
+        self.environment = {testing.ARM: "D5", testing.MARK: str(self._mark)}
 
     def arm(self) -> None:
         """The next decision will be the last thing that the job does."""

@@ -15,11 +15,10 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from onceflow.connectors.kafka.client import KafkaClient
-from onceflow.connectors.kafka.cluster import KafkaCluster
-from onceflow.connectors.kafka.transactions import list_ids
+import onceflow as of
+from onceflow import testing
 from onceflow.demo.board import Board
-from onceflow.demo.chaos import JOB_PREFIX, OPEN_STATES, SLOW, Chaos, CrashSwitch, OpenTransactions
+from onceflow.demo.chaos import JOB_PREFIX, SLOW, Chaos, CrashSwitch, OpenTransactions
 from onceflow.demo.payments import Payments
 from onceflow.demo.producer import PaymentProducer
 from onceflow.demo.reader import Follower, read_all
@@ -166,5 +165,5 @@ def _read(servers: str, topic: str) -> Topic:
 
 
 def _open_transactions(servers: str) -> int:
-    with KafkaClient(KafkaCluster(servers)) as client:
-        return len(list_ids(client, JOB_PREFIX, OPEN_STATES))
+    with testing.OpenTransactions(of.KafkaCluster(servers), JOB_PREFIX) as transactions:
+        return transactions.count()

@@ -35,7 +35,6 @@ from onceflow.checkpoint.store import LocalStore, file_uri, local_path
 from onceflow.connectors.contract import Committer, Sink
 from onceflow.connectors.kafka import offsets
 from onceflow.connectors.kafka.source import EpochLimit
-from onceflow.connectors.kafka.transactional_id import PREFIX
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, ConfigurationError, OnceflowError
 from onceflow.execution import pace
 from onceflow.execution.driver import Driver
@@ -54,6 +53,7 @@ from onceflow.spark.plan import (
 )
 from onceflow.spark.session import pin, require_isolated_state, spark_path
 from onceflow.twophase.coordinator import objection
+from onceflow.twophase.names import PREFIX
 from onceflow.twophase.records import Decide, History, HistoryError, Start
 
 log = logging.getLogger(__name__)

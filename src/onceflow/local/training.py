@@ -1,4 +1,4 @@
-"""Makes Java's class archive: the fraud job, run on a little input in a Java that writes its classes down at its end.
+"""Makes Java's class archive: a job with windows, run on a little input in a Java that writes its classes down at last.
 
 Must not know: what is done with the archive. ``python -m onceflow.local.training FOLDER`` is the training run.
 """
@@ -18,7 +18,6 @@ from pathlib import Path
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from onceflow.demo.run import ALERTS, PAYMENTS
 from onceflow.errors import SetupError
 from onceflow.local import class_archive
 from onceflow.local.devcluster import DevCluster
@@ -27,6 +26,7 @@ from onceflow.processes import kill_tree
 from onceflow.spark.internals import end_java
 from onceflow.spark.session import JAVA_IS_TOLD_BY, may_start_java_with
 
+_TOPIC = "transactions"
 _PAYMENTS = 5_000
 _WITHIN_S = 300
 _BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -118,22 +118,37 @@ def _failed(
 
 def _fill(servers: str) -> None:
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
-    admin.create_topics([NewTopic(PAYMENTS, 2, 1)])[PAYMENTS].result(60)
+    admin.create_topics([NewTopic(_TOPIC, 2, 1)])[_TOPIC].result(60)
     producer = Producer({"bootstrap.servers": servers, "log_level": 0})
     for number in range(_PAYMENTS):
         at = _BEGIN + timedelta(milliseconds=100 * number)
         payment = {"user_id": f"user-{number % 40}", "amount": "12.50", "event_time": at.isoformat()}
-        producer.produce(PAYMENTS, json.dumps(payment), payment["user_id"])
+        producer.produce(_TOPIC, json.dumps(payment), payment["user_id"])
     if left := producer.flush(60):
         raise _failed(f"{left} payments were not written in 60 s", "a machine under load")
 
 
 def _train(folder: Path) -> int:
     """Run the job twice, as anew and as restarted, in one Java, and let that write the archive; how it ended."""
-    import onceflow as of  # noqa: PLC0415
-    from onceflow.demo import fraud  # noqa: PLC0415
+    from pyspark.sql import DataFrame, SparkSession  # noqa: PLC0415 - only in the training run's process
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415
 
-    sink = of.KafkaSink(fraud.kafka, ALERTS, key="user_id", create_topic=of.NewTopic(partitions=2))
+    import onceflow as of  # noqa: PLC0415
+
+    kafka = of.KafkaCluster(os.environ["KAFKA"])
+    sink = of.KafkaSink(kafka, "alerts", key="user_id", create_topic=of.NewTopic(partitions=2))
+
+    def counted(spark: SparkSession) -> DataFrame:
+        """Windows, state, JSON, a watermark: the classes that most jobs load."""
+        value = of.Json("user_id string, amount decimal(18,2), event_time timestamp")
+        payments = of.KafkaSource(kafka, _TOPIC, value=value, on_malformed="skip").load(spark)
+        windows = payments.withWatermark("event_time", "10 seconds").groupBy(
+            F.window("event_time", "1 minute"), "user_id"
+        )
+        return windows.agg(F.count("*").alias("transactions"), F.sum("amount").alias("total")).where(
+            "transactions > 10"
+        )
+
     settings = _SETTINGS | {
         "spark.driver.extraClassPath": ":".join(map(str, spark_jars())),
         "spark.jars": "",
@@ -141,7 +156,7 @@ def _train(folder: Path) -> int:
     }
     for _ in range(2):
         job = of.Job("training", checkpointing=of.Checkpointing(folder / "checkpoint"), spark=settings)
-        job.stream(sinks=[sink])(fraud.alerts)
+        job.stream(sinks=[sink])(counted)
         job.run(until="caught-up")
     class_path, code = end_java(_WITHIN_S)
     (folder / _CLASS_PATH).write_text(class_path)

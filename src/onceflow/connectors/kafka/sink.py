@@ -17,10 +17,10 @@ from onceflow.connectors.kafka import durability
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.committer import KafkaCommitter
-from onceflow.connectors.kafka.transactional_id import SINK_NAME
 from onceflow.connectors.kafka.writer import KafkaWriterFactory
 from onceflow.errors import ConfigurationError, KafkaError, RefusedSettingError
 from onceflow.options.checkpointing import duration_ms
+from onceflow.twophase.names import SINK_NAME
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

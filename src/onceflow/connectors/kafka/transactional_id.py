@@ -8,9 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-SINK_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
-PREFIX = re.compile(r"[A-Za-z0-9._-]{1,64}")
-JOB_ID = re.compile(r"[a-z0-9]{8,32}")
+from onceflow.twophase.names import SINK_NAME
 
 
 @dataclass(frozen=True, slots=True)
