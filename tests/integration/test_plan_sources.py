@@ -1,0 +1,115 @@
+"""Which sources a plan of an exactly-once sink may have, and that a Spark with another inside is refused."""
+
+import pytest
+from pyspark.sql import functions as F  # noqa: N812
+
+import onceflow as of
+from onceflow.errors import ConfigurationError, RefusedSettingError
+from onceflow.spark import internals, plan
+from onceflow.spark.plan import keys_repeat, require_readable_again, unrepeatable
+
+pytestmark = pytest.mark.spark
+
+PROVIDER = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
+
+
+@pytest.fixture
+def stream(spark):
+    """Our own source; no broker is asked."""
+    return of.KafkaSource(of.KafkaCluster("localhost:1"), "t", value=of.Json("value long")).load(spark)
+
+
+def test_sources_that_can_be_read_again_pass(spark, stream, tmp_path):
+    """Kafka, rate, files; beside them what stands in the program."""
+    for frame in (
+        stream,
+        spark.readStream.format("rate").load(),
+        spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load(),
+        spark.readStream.schema("value string").text(str(tmp_path)),
+        stream.join(spark.range(3).withColumnRenamed("id", "value"), "value"),
+        stream.join(spark.sql("select * from values (1L), (2L) as t(value)"), "value"),
+        stream.join(spark.sql("with c as (select 1L as value) select * from c"), "value"),
+    ):
+        require_readable_again(frame)
+
+
+def test_a_socket_is_refused(spark):
+    """Its rows are gone when they were read."""
+    frame = spark.readStream.format("socket").option("host", "localhost").option("port", 1).load()
+    with pytest.raises(RefusedSettingError, match="a socket's rows cannot be read twice"):
+        require_readable_again(frame)
+
+
+def test_sparks_older_kafka_reader_is_refused(spark, stream):
+    """Its sources have no options that could be looked at."""
+    spark.conf.set("spark.sql.streaming.disabledV2MicroBatchReaders", PROVIDER)
+    try:
+        with pytest.raises(RefusedSettingError, match="Spark's older reader"):
+            require_readable_again(stream)
+    finally:
+        spark.conf.unset("spark.sql.streaming.disabledV2MicroBatchReaders")
+
+
+@pytest.mark.parametrize("v1", ["kafka", ""], ids=["v1", "v2"])
+def test_a_static_read_of_kafka_is_refused(spark, stream, cluster, new_topic, v1):
+    """Joined to a stream, or in a subquery: another run would read it to another end."""
+    before = spark.conf.get("spark.sql.sources.useV1SourceList")
+    spark.conf.set("spark.sql.sources.useV1SourceList", v1)
+    try:
+        options = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": new_topic(1)}
+        static = spark.read.format("kafka").options(**options).load()
+        static.createOrReplaceTempView("static_kafka")
+        stream.createOrReplaceTempView("a_stream")
+        inside = spark.sql("select * from a_stream where value in (select offset from static_kafka)")
+        for frame in (stream.join(static, stream["value"] == static["offset"]), inside):
+            with pytest.raises(RefusedSettingError, match="a static read of Kafka"):
+                require_readable_again(frame)
+    finally:
+        spark.conf.set("spark.sql.sources.useV1SourceList", before)
+
+
+def test_a_source_of_an_unknown_class_is_refused(spark, stream, monkeypatch):
+    """Were Spark's class of streaming sources renamed, every source would be unknown, not unseen."""
+    monkeypatch.setattr(plan, "_RELATION", "StreamingRelationV3")
+    with pytest.raises(RefusedSettingError, match="StreamingRelationV2: it is not known to onceflow"):
+        require_readable_again(stream)
+    monkeypatch.undo()
+    monkeypatch.setattr(plan, "_IN_THE_PROGRAM", frozenset())
+    with pytest.raises(RefusedSettingError, match="Range: it is not known to onceflow"):
+        require_readable_again(stream.join(spark.range(3), F.expr("id = value")))
+
+
+def test_a_static_table_may_give_other_rows(spark, stream, tmp_path):
+    """Files, tables and RDDs beside a stream may have changed when an epoch runs again."""
+    spark.range(3).write.parquet(str(tmp_path / "table"))
+    table = spark.read.parquet(str(tmp_path / "table"))
+    frame = spark.createDataFrame([(1,), (2,)], "id long")
+    assert unrepeatable(stream.join(table, F.expr("id = value"))) == ["a static table"]
+    assert unrepeatable(stream.join(frame, F.expr("id = value"))) == ["a static RDD or DataFrame from Python"]
+    assert not keys_repeat(["a static table"])
+
+
+def test_an_operator_of_an_unknown_class_counts_as_state(stream, monkeypatch):
+    """Its place is compared at the next start then, which may refuse too much and never too little."""
+    assert plan.states_of(stream.where("value > 1"), ("s",)) == []
+    monkeypatch.setattr(plan, "_STATELESS", plan._STATELESS - {"Filter"})
+    assert [state.shape for state in plan.states_of(stream.where("value > 1"), ("s",))]
+
+
+def test_this_spark_has_all_that_is_used_of_its_inside(spark):
+    """Each private class and method that the room of Spark names is there."""
+    internals.require(spark)
+
+
+@pytest.mark.parametrize(
+    ("name", "methods", "missing"),
+    [
+        ("org.apache.spark.sql.NotThere", (), "org.apache.spark.sql.NotThere"),
+        ("org.apache.spark.rdd.RDD", ("notThere",), "org.apache.spark.rdd.RDD.notThere()"),
+    ],
+)
+def test_a_spark_with_another_inside_is_refused(spark, monkeypatch, name, methods, missing):
+    """The name that is gone is said, and the version."""
+    monkeypatch.setattr(internals, "JAVA", dict(internals.JAVA) | {name: methods})
+    with pytest.raises(ConfigurationError, match=f"has no {missing.replace('(', '[(]').replace(')', '[)]')}"):
+        internals.require(spark)
