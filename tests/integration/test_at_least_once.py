@@ -96,7 +96,7 @@ def test_a_refused_record_fails_the_epoch(pipeline, admin):
     pipeline.send(100, value=lambda i: b"x" * (5_000 if i == 6_050 else 100) + str(i).encode())
     ended = pipeline.run()
     assert ended.code == 1
-    assert "records were not written" in ended.log
+    assert f"a record for topic {pipeline.sink} is larger than" in ended.log
     resource = ConfigResource(ConfigResourceType.TOPIC, pipeline.sink, configs={"max.message.bytes": "1000000"})
     admin.alter_configs([resource])
     pipeline.run_well()
