@@ -18,9 +18,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from onceflow.connectors.contract import Sink
-from onceflow.connectors.kafka.source import limited
-from onceflow.errors import ConfigurationError, EpochFailedError, FencedError, OnceflowError
+from onceflow.connectors.contract import Sink, limited
+from onceflow.connectors.kafka.source import CONNECTOR
+from onceflow.errors import ConfigurationError, EpochFailedError, FencedError
 from onceflow.execution.driver import StopRequested
 from onceflow.execution.failures import from_spark
 from onceflow.execution.launch import Plan, RunningJob, epoch_limit, finish_decided, launch
@@ -28,6 +28,9 @@ from onceflow.options.checkpointing import Checkpointing
 from onceflow.spark.session import make_session, require_session
 
 log = logging.getLogger(__name__)
+
+CONNECTORS = (CONNECTOR,)
+"""The systems that a job may read from."""
 
 Takeover = Literal["claim", "as-new"]
 StreamFunction = Callable[[SparkSession], DataFrame | Mapping[Sink, DataFrame]]
@@ -112,7 +115,8 @@ class Job:
         _log_to_stderr()
         signals = _Signals()
         bounded = until == "caught-up"
-        plan = Plan(self.name, self._checkpointing, self._prefix, self._output_mode, bounded, takeover, limits=True)
+        place = (self.name, self._checkpointing, self._prefix, self._output_mode, bounded, takeover)
+        plan = Plan(*place, limits=True, connectors=CONNECTORS)
         own_session = SparkSession.getActiveSession() is None
         with signals:
             try:
@@ -195,7 +199,9 @@ def start(
         raise ConfigurationError("there is no output", action="pass a streaming DataFrame")
     session = frames[0].sparkSession
     require_session(session)
-    plan = Plan(name, checkpointing, transactional_id_prefix, output_mode, until == "caught-up", takeover)
+    plan = Plan(
+        name, checkpointing, transactional_id_prefix, output_mode, until == "caught-up", takeover, connectors=CONNECTORS
+    )
     running = launch(session, df, sinks, plan)
     threading.Thread(target=_close_after, args=(running,), name="onceflow-close", daemon=True).start()
     return running.query
@@ -223,7 +229,8 @@ def _wait(running: RunningJob, signals: _Signals) -> bool:
         failure = running.driver.failure
         if isinstance(failure, StopRequested):
             return True
-        ours = failure if isinstance(failure, OnceflowError) else from_spark(failure or error) or from_spark(error)
+        said = [from_spark(each, running.driver.explain) for each in (failure, error) if each is not None]
+        ours = next(filter(None, said), None)
         if ours is not None:
             raise running.driver.true_cause(ours) from None
         raw = EpochFailedError(

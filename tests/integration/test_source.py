@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - what every PySpark progra
 from onceflow.connectors.formats import Json, Raw, Text
 from onceflow.connectors.kafka import offsets
 from onceflow.connectors.kafka.offsets import Partition, Range
-from onceflow.connectors.kafka.source import SOURCE_OPTION, KafkaSource, find, malformed_counts, malformed_from
+from onceflow.connectors.kafka.source import SOURCE_OPTION, KafkaSource, find, malformed_from
 from onceflow.errors import ConfigurationError, MalformedRecordError, SourceDataLostError
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -118,7 +118,7 @@ def test_ddl_that_spark_cannot_parse(spark, cluster):
 def test_a_plan_leads_back_to_its_source(spark, cluster, new_topic):
     """The id in the plan's options finds the KafkaSource, though nobody else holds it."""
     frame = KafkaSource(cluster, new_topic(), value=Raw(), group="fraud").load(spark)
-    found = find(source_id(frame))
+    found = find("kafka", {SOURCE_OPTION: source_id(frame)})
     assert found.group == "fraud"
     assert found.cluster == cluster
 
@@ -344,7 +344,8 @@ def test_skipped_records_are_counted(spark, cluster, new_topic, produce, checkpo
     counts = []
     for values in (['{"a":1}', "bad", None], ['{"a":1}', "worse"]):
         produce(topic, values)
-        frame = source.load(spark).where("a > 0")
+        source_frame = source.load(spark)
+        frame = source_frame.where("a > 0")
         if stateful:
             frame = frame.withWatermark("timestamp", "1 hour").groupBy(F.window("timestamp", "1 minute"), "a").count()
         query = (
@@ -355,7 +356,8 @@ def test_skipped_records_are_counted(spark, cluster, new_topic, produce, checkpo
         )
         assert query.awaitTermination(120)
         with_input = [progress for progress in query.recentProgress if progress.numInputRows]
-        counts += [count for progress in with_input for count in malformed_counts(progress.observedMetrics).values()]
+        loaded = find("kafka", {SOURCE_OPTION: source_id(source_frame)})
+        counts += [loaded.malformed({k: v.asDict() for k, v in p.observedMetrics.items()}) for p in with_input]
     assert counts == [2, 1]
 
 

@@ -18,7 +18,7 @@ from onceflow.checkpoint.journal import Journal
 from onceflow.connectors.kafka import committer as kafka_committer
 from onceflow.connectors.kafka import oracle, transactions
 from onceflow.errors import CheckpointCorruptError, CheckpointStoreError
-from onceflow.execution import launch, source_check
+from onceflow.execution import launch
 from onceflow.execution.driver import Driver
 from onceflow.operations.transactions import aborting, inventory
 from onceflow.operations.transactions.inventory import Standing
@@ -398,7 +398,7 @@ def _topics_by_bare_name() -> list[Patches]:
                 if topic.name in known and known[topic.name].id != topic.id:
                     yield Remade(position, topic.name, known[topic.name].id, topic.id)
 
-    return [mock.patch.object(source_check, "remade", remade), mock.patch.object(coordinator_module, "remade", remade)]
+    return [mock.patch.object(coordinator_module, "remade", remade)]
 
 
 def _sources_before_the_decided() -> list[Patches]:

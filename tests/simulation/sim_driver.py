@@ -23,7 +23,7 @@ from onceflow.checkpoint import journal as journal_module
 from onceflow.checkpoint.identity import JobIdentity
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.spark_files import SparkCheckpoint
-from onceflow.connectors.contract import Guarantee, Sink
+from onceflow.connectors.contract import Connector, Guarantee, Sink
 from onceflow.connectors.kafka import committer as committer_module
 from onceflow.connectors.kafka import offsets as offsets_module
 from onceflow.connectors.kafka import oracle
@@ -31,6 +31,8 @@ from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.client import Topic as KafkaTopic
 from onceflow.connectors.kafka.committer import KafkaCommitter
 from onceflow.connectors.kafka.offsets import Bounds, Partition
+from onceflow.connectors.kafka.source import explain
+from onceflow.connectors.kafka.source_connection import KafkaSourceConnection
 from onceflow.connectors.kafka.transactional_id import name_transaction
 from onceflow.errors import (
     EpochFailedError,
@@ -84,7 +86,7 @@ class SparkError(Exception):
 
 def as_the_job_says(error: Exception) -> OnceflowError:
     """What the job raises for an error that ended its query."""
-    return from_spark(error) or EpochFailedError(f"the query ended: {error}")
+    return from_spark(error, explain) or EpochFailedError(f"the query ended: {error}")
 
 
 class TaskFailed(Exception):  # noqa: N818 - what Spark calls it
@@ -557,6 +559,9 @@ class SourceClient:
         """There is one."""
         return [0]
 
+    def close(self) -> None:
+        """There is nothing to close."""
+
     def topics(self, names: Any) -> dict[str, KafkaTopic]:
         return self._ask(
             "topics",
@@ -605,24 +610,42 @@ class SimClient(FakeClient):
         return found
 
 
-class SimSources(Sources):
-    """The real one, of the job as it is now."""
+class SimSource:
+    """A KafkaSource as its connection needs it.
 
-    def __init__(self, scene: Scene) -> None:
-        outputs = in_positions(scene.job.outputs)
-        leaves = [Leaf(o.sinks, "kafka", {"subscribe": o.reads.topic}, o.path) for o in outputs]
-        states = [layout_module.State(o.sinks, "counts", f"{o.reads.topic} {o.path}") for o in outputs]
-        super().__init__(leaves, states if scene.plan.stateful else [])
+    Args:
+        scene: The world.
+        reads: What it reads.
+    """
+
+    group = None
+
+    def __init__(self, scene: Scene, reads: Place) -> None:
         self._scene = scene
-        self._sources = tuple(self._source(o) for o in outputs)
+        self.system = reads.cluster
+        self.topics = (reads.topic,)
 
-    @staticmethod
-    def _source(output: Output) -> Any:
-        topic = output.reads.topic
-        return SimpleNamespace(cluster=output.reads.cluster, topics=(topic,), reads=lambda name: name == topic)
+    def reads(self, topic: str) -> bool:
+        return topic in self.topics
 
-    def _client(self, cluster: Any) -> Any:
-        return SourceClient(self._scene, cluster)
+    def connect(self) -> KafkaSourceConnection:
+        return SimSourceConnection(SourceClient(self._scene, self.system))
+
+
+class SimSourceConnection(KafkaSourceConnection):
+    """The real one, over the world's network."""
+
+    client_of = staticmethod(lambda client: client)
+
+
+def sources_of(scene: Scene) -> Sources:
+    """Of the job as it is now."""
+    outputs = in_positions(scene.job.outputs)
+    leaves = [Leaf(o.sinks, str(n), {"subscribe": o.reads.topic}, o.path) for n, o in enumerate(outputs)]
+    states = [layout_module.State(o.sinks, "counts", f"{o.reads.topic} {o.path}") for o in outputs]
+    made = {str(n): SimSource(scene, o.reads) for n, o in enumerate(outputs)}
+    connector = Connector(lambda kind, _: made[kind], explain)  # type: ignore[arg-type,return-value]
+    return Sources(leaves, states if scene.plan.stateful else [], [connector])
 
 
 class SimCheckpoint(SparkCheckpoint):
@@ -682,11 +705,11 @@ class Process:
         if driver is not None:
             driver.blind_at = self._scene.world.steps
 
-    def take_over(self) -> tuple[SimDriver, list[SimSink], SimSources]:
+    def take_over(self) -> tuple[SimDriver, list[SimSink], Sources]:
         """What comes before the sources and the plan are settled."""
         client = self._scene.client(self._actor)
         sinks = [SimSink(self._scene, client, name) for name in self._scene.sinks]
-        sources = SimSources(self._scene)
+        sources = sources_of(self._scene)
         launch.finish_decided(sinks, self)  # type: ignore[arg-type]
         self.limit = launch.epoch_limit(self, sinks)  # type: ignore[arg-type]
         place = self.place()
@@ -994,6 +1017,7 @@ _LOGGERS = (
     "onceflow.execution.launch",
     "onceflow.connectors.kafka.committer",
     "onceflow.execution.source_check",
+    "onceflow.connectors.kafka.source_connection",
 )
 
 

@@ -40,6 +40,9 @@ class Sources:
     def sizes(self, *_):
         return list(self.read)
 
+    def explain(self, _):
+        return None
+
 
 @pytest.fixture
 def driver(tmp_path):

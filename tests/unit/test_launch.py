@@ -8,7 +8,7 @@ import pytest
 from onceflow.checkpoint.identity import JobIdentity, Mark, read_identity, write_identity
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.store import LocalStore
-from onceflow.connectors.kafka.source import EpochLimit
+from onceflow.connectors.contract import EpochLimit
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError
 from onceflow.execution.launch import Plan, _identify, _Place, epoch_limit, refuse_rewound
 from onceflow.options.checkpointing import Checkpointing

@@ -5,9 +5,10 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
+from onceflow.connectors.contract import EpochLimit, limited
 from onceflow.connectors.formats import Json, Raw, Text
 from onceflow.connectors.kafka.cluster import KafkaCluster
-from onceflow.connectors.kafka.source import EpochLimit, KafkaSource, find, limited, malformed_counts, malformed_from
+from onceflow.connectors.kafka.source import KafkaSource, find, malformed_from
 from onceflow.errors import ConfigurationError, MalformedRecordError, RefusedSettingError
 
 CLUSTER = KafkaCluster("broker:9092")
@@ -152,15 +153,16 @@ def test_other_messages_are_not_malformed_records():
     assert malformed_from("concat(onceflow-malformed-record, to_json(struct(topic, topic#1") is None
 
 
-def test_counts_of_skipped_records():
-    """Only our own metrics are counted, by source."""
-    observed = {"onceflow_malformed_abc": {"records": 2}, "mine": {"records": 9}}
-    assert malformed_counts(observed) == {"abc": 2}
-
-
 def test_a_source_that_was_never_loaded_is_not_found():
-    """An id of another process leads nowhere, without an error."""
-    assert find("no-such-id") is None
+    """An id of another process, another kind of source, and one without an id lead nowhere, without an error."""
+    assert find("kafka", {"onceflow.source": "no-such-id"}) is None
+    assert find("kafka", {}) is None
+    assert find("rate", {}) is None
+
+
+def test_what_was_not_loaded_has_left_nothing_out():
+    """Only the source's own metric counts."""
+    assert KafkaSource(CLUSTER, "t", value=Raw()).malformed({"onceflow_malformed_abc": {"records": 2}}) == 0
 
 
 def test_formats_know_bad_schemas_early():

@@ -9,11 +9,15 @@ may jump and old files are purged, so "epoch N is done" means "the newest commit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from onceflow.checkpoint.store import LocalStore
 from onceflow.errors import CheckpointCorruptError, EpochFailedError
+
+_HEAD = 2  # lines of offsets/N before those of the sources: version, metadata
 
 
 class SparkCheckpoint:
@@ -105,7 +109,7 @@ class SparkCheckpoint:
         if epoch > 0:
             self._replace(self._offsets, str(epoch - 1), before.encode("utf-8"))
             return
-        for number, line in enumerate(before.splitlines()[2:]):
+        for number, line in enumerate(positions(before)):
             if line == "{}":
                 continue  # not a source of Kafka's
             store = LocalStore(self.folder / "sources" / str(number))
@@ -170,6 +174,41 @@ class SparkCheckpoint:
             file=str(path),
             epoch=epoch,
         )
+
+
+def positions(text: str) -> list[str]:
+    """The sources' lines of an offsets file, in the order of the plan, without its version and metadata."""
+    return text.splitlines()[_HEAD:]
+
+
+def with_positions(text: str, lines: Sequence[str]) -> str:
+    """The same offsets file with other positions."""
+    head = text.splitlines()[:_HEAD] or ["v1", "{}"]
+    return "\n".join([*head, *lines])
+
+
+def records_between(before: str, after: str) -> int:
+    """At most how many records lie between two positions of one source; 0 where positions are no counters."""
+    start, end = _counters(before), _counters(after)
+    return sum(max(0, at - start.get(which, 0)) for which, at in end.items())
+
+
+def lag(told: Mapping[str, Any]) -> int:
+    """How many records the source held after the epoch's end when it was planned; 0 where it cannot be told.
+
+    Args:
+        told: The source's entry in Spark's ``StreamingQueryProgress``.
+    """
+    return records_between(json.dumps(told.get("endOffset")), json.dumps(told.get("latestOffset")))
+
+
+def _counters(position: str) -> dict[tuple[str, str], int]:
+    """``{"topic":{"0":123}}`` by topic and partition, as Spark's Kafka source writes it; nothing for other texts."""
+    try:
+        nested = json.loads(position)
+        return {(name, number): int(at) for name, of in nested.items() for number, at in of.items()}
+    except (ValueError, TypeError, AttributeError):
+        return {}
 
 
 def _epochs(store: LocalStore) -> list[int]:

@@ -1,6 +1,6 @@
-"""What a sink is: the contract between a sink and the two-phase commit, the same for ours and a user's.
+"""What a sink and a source are: the contract with the two-phase commit, the same for ours and a user's.
 
-Must not know: any particular sink, the journal, how Spark runs tasks.
+Must not know: any particular sink or source, the journal, how Spark runs tasks.
 
 Who calls what, when, and what is not promised:
 
@@ -13,12 +13,17 @@ Who calls what, when, and what is not promised:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
+from onceflow.errors import OnceflowError, SourceDataLostError
 from onceflow.twophase.committable import Committable, Participant
+from onceflow.twophase.layout import Source as LayoutSource
+from onceflow.twophase.layout import Topic
 from onceflow.twophase.messages import Evidence, Reply
 
 if TYPE_CHECKING:
@@ -241,3 +246,139 @@ class Sink(ABC):
     @abstractmethod
     def describe(self) -> str:
         """The sink in a few words, without secrets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a source's system says about one position of it.
+
+    Attributes:
+        topics: What is read there, with lasting ids.
+        losses: Of what is needed and gone, an error each.
+        needed: The position that was asked for, moved behind what is lost.
+        end: The end that was asked for, moved likewise.
+    """
+
+    topics: tuple[Topic, ...]
+    losses: tuple[SourceDataLostError, ...]
+    needed: str
+    end: str
+
+
+class Source(ABC):
+    """Where records come from: a description, with nothing open. Positions are lines of Spark's ``offsets/N``.
+
+    Attributes:
+        group: Where positions are published for monitoring, or None.
+    """
+
+    group: str | None
+
+    @property
+    @abstractmethod
+    def system(self) -> Hashable:
+        """Which system; sources that give the same share a connection."""
+
+    @abstractmethod
+    def connect(self) -> SourceConnection:
+        """Connect in the driver. Called again for every start, and once more for publishing.
+
+        Raises:
+            OnceflowError: The system was not reached.
+        """
+
+    def malformed(self, observed: Mapping[str, Any]) -> int:  # noqa: ARG002 - the contract's signature
+        """How many records of an epoch the source left out because they could not be read.
+
+        Args:
+            observed: ``observedMetrics`` of Spark's ``StreamingQueryProgress``.
+        """
+        return 0
+
+
+class SourceConnection(ABC):
+    """A connection to the system of one or more sources. One thread at a time calls it."""
+
+    system_id: str
+    """The system's lasting id, which no other system has."""
+
+    @abstractmethod
+    def look(self, source: Source, needed: str, end: str, known: LayoutSource | None) -> Standing:
+        """What stands at a position of a source now, and what is lost of what is still needed.
+
+        Args:
+            source: One of this system.
+            needed: The first position that is needed, "" for none.
+            end: The one after the last, "" for none.
+            known: What stood there before, or None.
+
+        Raises:
+            ConfigurationError: Something to be read does not exist, and nothing is known of it.
+            OnceflowError: The system did not answer, or refused.
+        """
+
+    @abstractmethod
+    def topics(self, positions: Sequence[str]) -> list[Mapping[str, Topic]]:
+        """For each position, by name, what it names as it is now; what is gone is left out. One request for all."""
+
+    @abstractmethod
+    def publish(self, group: str, positions: Sequence[str]) -> None:
+        """Tell a group's watchers where its sources stand; of several, the one that is farthest behind counts.
+
+        Raises:
+            OnceflowError: It was not taken.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of the connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpochLimit:
+    """How many records a source may read for an epoch, where its job knows what it can do in its time.
+
+    Attributes:
+        records: For a source without a limit of its own.
+        most: For every source, or None.
+    """
+
+    records: int = 900_000
+    most: int | None = None
+
+    def of(self, given: int | None) -> int:
+        """The limit of a source."""
+        records = given or self.records
+        return records if self.most is None else min(records, self.most)
+
+
+_limit: ContextVar[EpochLimit] = ContextVar("_limit", default=EpochLimit())  # noqa: B039 - it is frozen
+
+
+@contextmanager
+def limited(limit: EpochLimit) -> Iterator[None]:
+    """Sources that are loaded inside read no more than this for an epoch."""
+    token = _limit.set(limit)
+    try:
+        yield
+    finally:
+        _limit.reset(token)
+
+
+def present_limit() -> EpochLimit:
+    """The limit that holds where a source is loaded."""
+    return _limit.get()
+
+
+@dataclass(frozen=True, slots=True)
+class Connector:
+    """What a system's connector tells a running job beside its sources and sinks.
+
+    Attributes:
+        find: From what stands in Spark's plan, the name of a source and its options in lower case, to the source; one
+            object for each source of the plan. None for what the connector did not make.
+        explain: Our error for what Spark's reader of this system says in a failed query's message, or None.
+    """
+
+    find: Callable[[str, Mapping[str, str]], Source | None]
+    explain: Callable[[str], OnceflowError | None]

@@ -285,6 +285,10 @@ class Driver:
                 return self.fenced()
         return error
 
+    def explain(self, message: str) -> OnceflowError | None:
+        """Our error for what a source says in a failed query's message, or None."""
+        return None if self._sources is None else self._sources.explain(message)
+
     def fenced(self) -> FencedError:
         """The error for a newer start."""
         return fenced(self._uri, self._last_epoch if self._last_epoch >= 0 else None)
@@ -317,7 +321,7 @@ class Driver:
             unknown = [e for e in self._evidence.values() if e.outcome is Outcome.UNKNOWN]
             if action.failure.kind is FailureKind.OUTCOME_UNKNOWN and unknown and all(e.passing for e in unknown):
                 raise self.true_cause(unanswered(action.failure, evidence_lines(known)))
-            error = from_failure(action.failure, self._cause, self._uri, evidence_lines(known))
+            error = from_failure(action.failure, self._cause, self._uri, evidence_lines(known), self.explain)
             raise self.true_cause(error) from self._cause
 
     def _perform(self, action: Action) -> Event:
@@ -408,7 +412,7 @@ class Driver:
         self._cause = error
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         age, timeout = time.monotonic() - self._run_began, self._expires_after_s()
-        if isinstance(from_spark(error), PreCommitError) and age >= _TOO_OLD * timeout:
+        if isinstance(from_spark(error, self.explain), PreCommitError) and age >= _TOO_OLD * timeout:
             with contextlib.suppress(CheckpointStoreError):  # how large it is cannot be read: its own error is told
                 return RunFailed(reason, self._too_long(epoch, reason, age))
         return RunFailed(reason)

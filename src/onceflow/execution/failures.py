@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pyspark.sql import SparkSession
 
 from onceflow import errors
-from onceflow.connectors.kafka.offsets import data_lost_from
-from onceflow.connectors.kafka.source import malformed_from
 from onceflow.errors import (
     CheckpointConflictError,
     CheckpointStoreError,
@@ -32,6 +30,8 @@ from onceflow.errors import (
 )
 from onceflow.twophase.messages import Failure, FailureKind
 
+Explain = Callable[[str], OnceflowError | None]
+
 _OURS = re.compile(r"onceflow\.errors\.(\w+Error): (.*?)(?=\n\s*at |\n\n|\nDriver stacktrace|\Z)", re.DOTALL)
 
 # What Spark's Arrow (19) says when the buffer of one column in one batch cannot be had.
@@ -42,12 +42,21 @@ _ARROW = "spark.sql.execution.arrow."
 _TWO_DRIVERS = re.compile(r"\[CONCURRENT_STREAM_LOG_UPDATE\]|Multiple streaming queries are concurrently using")
 
 
-def from_spark(error: BaseException) -> OnceflowError | None:
-    """Our error inside one of Spark's, or None when there is none."""
+def unexplained(_: str) -> None:
+    """What sources say where there are none."""
+
+
+def from_spark(error: BaseException, explain: Explain = unexplained) -> OnceflowError | None:
+    """Our error inside one of Spark's, or None when there is none.
+
+    Args:
+        error: What was raised.
+        explain: What the sources say to a message.
+    """
     if isinstance(error, OnceflowError):
         return error
     text = str(error)
-    found = malformed_from(text) or data_lost_from(text) or _two_drivers(text) or _no_buffer(text)
+    found = explain(text) or _two_drivers(text) or _no_buffer(text)
     if found is not None:
         return found
     match = _OURS.search(text)
@@ -85,7 +94,9 @@ def _no_buffer(text: str) -> OnceflowError | None:
     )
 
 
-def from_failure(failure: Failure, cause: BaseException | None, checkpoint: str, evidence: str) -> OnceflowError:
+def from_failure(
+    failure: Failure, cause: BaseException | None, checkpoint: str, evidence: str, explain: Explain = unexplained
+) -> OnceflowError:
     """The error for what the rules could not go on with.
 
     Args:
@@ -93,8 +104,9 @@ def from_failure(failure: Failure, cause: BaseException | None, checkpoint: str,
         cause: What the run or a check raised.
         checkpoint: The checkpoint's URI.
         evidence: What is known of each participant, a line each.
+        explain: What the sources say to a message.
     """
-    spoken = from_spark(cause) if cause is not None else None
+    spoken = from_spark(cause, explain) if cause is not None else None
     if spoken is not None and failure.kind in _SPOKEN_FOR:
         return spoken
     return _MAKERS[failure.kind](failure, checkpoint, evidence)

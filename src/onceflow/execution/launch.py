@@ -30,11 +30,9 @@ from onceflow.checkpoint.identity import (
     write_identity,
 )
 from onceflow.checkpoint.journal import Journal
-from onceflow.checkpoint.spark_files import SparkCheckpoint
+from onceflow.checkpoint.spark_files import SparkCheckpoint, positions, records_between
 from onceflow.checkpoint.store import LocalStore, file_uri, local_path
-from onceflow.connectors.contract import Committer, Sink
-from onceflow.connectors.kafka import offsets
-from onceflow.connectors.kafka.source import EpochLimit
+from onceflow.connectors.contract import Committer, Connector, EpochLimit, Sink
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, ConfigurationError, OnceflowError
 from onceflow.execution import pace
 from onceflow.execution.driver import Driver
@@ -82,6 +80,7 @@ class Plan:
         takeover: None; ``"claim"``: the checkpoint was moved or put back on purpose; ``"as-new"``: it is a second,
             independent job from here on.
         limits: The sources were loaded with the limit that ``epoch_limit`` gave.
+        connectors: Who may have made the plan's sources.
     """
 
     name: str
@@ -91,6 +90,7 @@ class Plan:
     bounded: bool = False
     takeover: Literal["claim", "as-new"] | None = None
     limits: bool = False
+    connectors: Sequence[Connector] = ()
 
     def __post_init__(self) -> None:
         if PREFIX.fullmatch(self.prefix) is None:
@@ -202,7 +202,7 @@ def launch(
     pin(session, plan.checkpointing.retain)
     place = _Place.of(plan)
     where = spark_path(session, place.checkpoint.folder)
-    sources = Sources(outputs.leaves(), outputs.states())
+    sources = Sources(outputs.leaves(), outputs.states(), plan.connectors)
     try:
         systems = {sink.connect() for sink in outputs.sinks if sink.participates}
         for sink in outputs.sinks:
@@ -275,7 +275,7 @@ def epoch_limit(plan: Plan, sinks: Sequence[Sink]) -> EpochLimit:
     history, entries = _Place.of(plan).journal.history()
     decided = [e.record for e in entries if isinstance(e.record, Decide)]
     measured = [
-        (offsets.records_between(before.offsets, after.offsets), after.took_ms)
+        (_records_between(before.offsets, after.offsets), after.took_ms)
         for before, after in pairwise(decided)
         if after.epoch == before.epoch + 1
     ]
@@ -288,6 +288,11 @@ def epoch_limit(plan: Plan, sinks: Sequence[Sink]) -> EpochLimit:
             most,
         )
     return EpochLimit(pace.limit(measured, timeout_s, sources), most)
+
+
+def _records_between(before: str, after: str) -> int:
+    """At most how many records an epoch read, over all sources, from the offsets files before and of it."""
+    return sum(records_between(a, b) for a, b in zip(positions(before), positions(after), strict=False))
 
 
 def _start(outputs: Outputs, driver: Driver, where: str, plan: Plan) -> StreamingQuery:

@@ -10,16 +10,13 @@ import contextlib
 import json
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from pyspark.sql import SparkSession
 
-from onceflow.connectors.kafka import offsets
-from onceflow.connectors.kafka.client import KafkaClient
-from onceflow.connectors.kafka.cluster import KafkaCluster
-from onceflow.connectors.kafka.group_offsets import write_offsets
-from onceflow.connectors.kafka.source import KafkaSource, malformed_counts
+from onceflow.checkpoint.spark_files import lag as lag_of
+from onceflow.connectors.contract import Source, SourceConnection
 from onceflow.errors import OnceflowError
 from onceflow.execution.driver import EpochReport
 from onceflow.spark.internals import add_listener
@@ -42,11 +39,11 @@ class Progress:
         sources: The sources of the query's plan, as Spark's progress lists them; None for one that is not ours.
     """
 
-    def __init__(self, name: str, reports: dict[int, EpochReport], sources: Sequence[KafkaSource | None]) -> None:
+    def __init__(self, name: str, reports: dict[int, EpochReport], sources: Sequence[Source | None]) -> None:
         self._name = name
         self._reports = reports
         self._sources = tuple(sources)
-        self._clients: dict[KafkaCluster, KafkaClient] = {}
+        self._connections: dict[Hashable, SourceConnection] = {}
         self._run_id: str | None = None
         self._heard_all = threading.Event()
         self._listening: Callable[[], object] | None = None
@@ -70,14 +67,14 @@ class Progress:
         report = self._reports.pop(progress["batchId"], None)
         if report is None:
             return  # an idle trigger: no epoch ran
-        positions = [_position(source) for source in progress["sources"]]
-        lag = sum(sum(offsets.lag(at, latest).values()) for at, latest in positions)
+        lag = sum(lag_of(source) for source in progress["sources"])
         took = progress["durationMs"].get("triggerExecution", 0)
         log.info("%s", line(report, progress["numInputRows"], took, lag))
-        for source, count in malformed_counts(progress.get("observedMetrics") or {}).items():
-            if count:
-                log.warning("epoch %d: %d malformed records skipped (source %s)", report.epoch, count, source)
-        self._publish([at for at, _ in positions])
+        observed = progress.get("observedMetrics") or {}
+        for source in self._sources:
+            if source is not None and (count := source.malformed(observed)):
+                log.warning("epoch %d: %d malformed records skipped (%r)", report.epoch, count, source)
+        self._publish([json.dumps(source["endOffset"]) for source in progress["sources"]])
 
     def hear_end(self, run_id: str) -> None:
         """Spark delivers a query's end after all of its epochs."""
@@ -95,42 +92,35 @@ class Progress:
         if self._listening is not None:
             with contextlib.suppress(Exception):  # the session may be gone
                 self._listening()
-        for client in list(self._clients.values()):
-            client.close()
+        for connection in list(self._connections.values()):
+            connection.close()
 
-    def _publish(self, positions: Sequence[Mapping[offsets.Partition, int]]) -> None:
-        for (cluster, group), at in to_publish(self._sources, positions).items():
+    def _publish(self, positions: Sequence[str]) -> None:
+        for (system, group), (source, at) in to_publish(self._sources, positions).items():
             try:
-                client = self._clients.get(cluster) or KafkaClient(cluster)
-                self._clients[cluster] = client
-                write_offsets(client, group, at)
+                connection = self._connections.get(system) or source.connect()
+                self._connections[system] = connection
+                connection.publish(group, at)
             except OnceflowError as error:
                 log.warning("offsets of group %s were not published: %s", group, error.what)
 
 
 def to_publish(
-    sources: Sequence[KafkaSource | None], positions: Sequence[Mapping[offsets.Partition, int]]
-) -> dict[tuple[KafkaCluster, str], dict[str, dict[int, int]]]:
-    """What each group is told, by cluster and group: topic to partition to offset.
-
-    Where several sources share a group, the one that is farthest behind counts: whoever goes on from these offsets must
-    miss nothing.
+    sources: Sequence[Source | None], positions: Sequence[str]
+) -> dict[tuple[Hashable, str], tuple[Source, list[str]]]:
+    """What each group is told, by system and group: a source by which it is reached, and the positions of all of its.
 
     Args:
         sources: The query's sources; None for one that is not ours.
         positions: Where each of them stands.
     """
-    told: dict[tuple[KafkaCluster, str], dict[str, dict[int, int]]] = {}
+    told: dict[tuple[Hashable, str], tuple[Source, list[str]]] = {}
     if len(sources) != len(positions):
         return told  # whose position is whose cannot be told
     for source, at in zip(sources, positions, strict=True):
-        if source is None or source.group is None:
-            continue
-        group = told.setdefault((source.cluster, source.group), {})
-        for partition, offset in at.items():
-            topic = group.setdefault(partition.topic, {})
-            topic[partition.number] = min(offset, topic.get(partition.number, offset))
-    return {key: topics for key, topics in told.items() if topics}
+        if source is not None and source.group is not None:
+            told.setdefault((source.system, source.group), (source, []))[1].append(at)
+    return told
 
 
 def line(report: EpochReport, records_in: int, duration_ms: int, lag: int) -> str:
@@ -140,16 +130,6 @@ def line(report: EpochReport, records_in: int, duration_ms: int, lag: int) -> st
         f"epoch {report.epoch}: {records_in:,} in, {report.rows:,} out, {report.participants} participants, "
         f"{duration_ms:,} ms ({phases or 'nothing to do'}), lag {lag:,}"
     )
-
-
-def _position(source: Mapping[str, Any]) -> tuple[dict[offsets.Partition, int], dict[offsets.Partition, int]]:
-    """Where a source stands after the epoch, and what the topic held when the epoch was planned."""
-    try:
-        at = offsets.flat(source["endOffset"])
-        latest = offsets.flat(source["latestOffset"]) if source.get("latestOffset") else at
-    except (KeyError, ValueError, TypeError, AttributeError):
-        return {}, {}  # not a Kafka source
-    return at, latest
 
 
 class _Listener:

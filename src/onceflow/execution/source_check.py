@@ -1,71 +1,54 @@
-"""The Kafka sources of a plan: what they are, whether they still hold what is needed, and whether they stay the same.
+"""The sources of a plan: what stands at each of Spark's positions, whether it holds what is needed and stays the same.
 
-Must not know: sinks, the rules. Spark itself looks only at offsets: a topic that was deleted, made again and filled
-past the checkpoint's offset would be read on in silence. Each source is looked at by its own position, the line of
-``offsets/N`` that is its: names of topics alone would mix two clusters, or two sources of one topic.
+Must not know: any particular source, sinks, the rules. Each source is looked at by its own position, the line of
+``offsets/N`` that is its: names of topics alone would mix two systems, or two sources of one topic.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
 
-from onceflow.checkpoint.spark_files import SparkCheckpoint
-from onceflow.connectors.kafka import durability, offsets
-from onceflow.connectors.kafka.client import KafkaClient
-from onceflow.connectors.kafka.cluster import KafkaCluster
-from onceflow.connectors.kafka.offsets import Partition
-from onceflow.connectors.kafka.source import SOURCE_OPTION, KafkaSource, find
-from onceflow.errors import CheckpointCorruptError, ConfigurationError, SourceDataLostError
+from onceflow.checkpoint.spark_files import SparkCheckpoint, positions, records_between, with_positions
+from onceflow.connectors.contract import Connector, Source, SourceConnection, Standing
+from onceflow.errors import CheckpointCorruptError, OnceflowError, SourceDataLostError
 from onceflow.spark.plan import Leaf
-from onceflow.twophase.layout import Layout, Source, State, Topic, remade
+from onceflow.twophase.layout import Layout, State
+from onceflow.twophase.layout import Source as LayoutSource
 from onceflow.twophase.messages import Surveyed
 from onceflow.twophase.records import DecidedEpoch
 
-_HEAD = 2  # lines of offsets/N before those of the sources: version, metadata
-
-Positions = list[dict[Partition, int]]
-"""For each source, in the plan's order, the next offset of each partition."""
-
-
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """Records that are needed and gone: of one partition, or (``remade``) of a whole topic."""
-
-    position: int
-    partition: Partition
-    error: SourceDataLostError
-
 
 class Sources:
-    """The sources of one plan, with their connections. Only those made by ``KafkaSource`` can be asked.
+    """The sources of one plan, with their connections. Those that no connector knows cannot be asked.
 
     Args:
         leaves: The plan's streaming sources, in order.
         states: Its state operators, in order.
+        connectors: Who may have made the sources.
     """
 
-    def __init__(self, leaves: Sequence[Leaf], states: Sequence[State]) -> None:
-        self.leaves = tuple(leaves)
+    def __init__(self, leaves: Sequence[Leaf], states: Sequence[State], connectors: Sequence[Connector] = ()) -> None:
+        self._leaves = tuple(leaves)
         self._states = tuple(states)
-        self._sources = tuple(find(leaf.options.get(SOURCE_OPTION, "")) for leaf in leaves)
-        self._clients: dict[KafkaCluster, KafkaClient] = {}
-        self._warned = False
+        self._connectors = tuple(connectors)
+        self._sources = tuple(self._found(leaf) for leaf in leaves)
+        self._connections: dict[Hashable, SourceConnection] = {}
 
     @property
-    def distinct(self) -> list[KafkaSource | None]:
+    def distinct(self) -> list[Source | None]:
         """The sources as Spark's progress lists them: one that several outputs start from counts once."""
-        seen: dict[str, KafkaSource | None] = {}
-        for i, (leaf, source) in enumerate(zip(self.leaves, self._sources, strict=True)):
-            seen.setdefault(leaf.options.get(SOURCE_OPTION) or f"unknown {i}", source)
-        return list(seen.values())
+        return [source for i, source in enumerate(self._sources) if self._first_of(i) == i]
 
     def close(self) -> None:
         """Close the connections."""
-        for client in self._clients.values():
-            client.close()
-        self._clients.clear()
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def explain(self, message: str) -> OnceflowError | None:
+        """Our error for what a source says in a failed query's message, or None."""
+        return next(filter(None, (connector.explain(message) for connector in self._connectors)), None)
 
     def survey(
         self, checkpoint: SparkCheckpoint, undone: DecidedEpoch | None, known: Layout | None, *, again: bool
@@ -82,42 +65,42 @@ class Sources:
             The answer, with positions behind what is lost; and the error that says what is lost, or None.
 
         Raises:
-            ConfigurationError: A topic does not exist, and the checkpoint knows nothing of it.
-            KafkaUnavailableError, KafkaRightsError: The cluster was not reached, or refused.
+            ConfigurationError: Something to be read does not exist, and the checkpoint knows nothing of it.
+            OnceflowError: A system was not reached, or refused.
         """
         done = checkpoint.newest_commit()
         start_text = _text(checkpoint, done)
         end_text = undone.offsets if undone is not None else _text(checkpoint, checkpoint.newest_offsets())
-        starts, ends = self._parsed(start_text), self._parsed(end_text)
+        starts, ends = self._lines(start_text), self._lines(end_text)
         if done is None:
-            starts = [_line(checkpoint.initial_offsets(i)) for i in self._numbers]
+            starts = [checkpoint.initial_offsets(i) for i in self._numbers]
         needed = starts if undone is None or again else ends
-        layout = self._layout(needed, ends, known)
-        found = [loss for i in self._numbers for loss in self._losses(i, needed[i], ends[i], layout, known)]
-        if not found:
+        found = [self._look(i, needed[i], ends[i], known) for i in self._numbers]
+        layout = Layout(tuple(place for place, _ in found), self._states)
+        losses = [error for _, standing in found if standing is not None for error in standing.losses]
+        if not losses:
             return Surveyed(layout), None
-        epoch = undone.epoch if undone is not None else (-1 if done is None else done) + 1
-        error = _explained(found, epoch)
-        behind = [self._behind(i, found) for i in self._numbers]
+        error = _explained(losses, (undone.epoch if undone is not None else (-1 if done is None else done) + 1))
+        # "{}" leaves where a source begins as it is: it is not known here, or there is nothing to say.
+        moved_needed = [(needed[i] if done is not None else "{}") if s is None else s.needed or "{}"
+                        for i, (_, s) in enumerate(found)]  # fmt: skip
+        moved_ends = [ends[i] if s is None else s.end for i, (_, s) in enumerate(found)]
         moved = Surveyed(
             layout,
             error.what,
-            before=_moved(start_text or _initial(starts), behind) if needed is starts else "",
-            offsets=_moved(end_text, behind) if undone is not None else "",
+            before=with_positions(start_text, moved_needed) if needed is starts else "",
+            offsets=with_positions(end_text, moved_ends) if undone is not None else "",
         )
         return moved, error
 
     def sizes(self, checkpoint: SparkCheckpoint, epoch: int) -> list[int]:
         """How many offsets each source reads for an epoch that Spark has planned."""
-        ends = self._parsed(_text(checkpoint, epoch))
+        ends = self._lines(_text(checkpoint, epoch))
         if epoch > 0:
-            starts = self._parsed(_text(checkpoint, epoch - 1))
+            starts = self._lines(_text(checkpoint, epoch - 1))
         else:
-            starts = [_line(checkpoint.initial_offsets(i)) for i in self._numbers]
-        return [
-            sum(max(0, r.end - r.start) for r in offsets.ranges(start, end))
-            for start, end in zip(starts, ends, strict=True)
-        ]
+            starts = [checkpoint.initial_offsets(i) for i in self._numbers]
+        return [records_between(start, end) for start, end in zip(starts, ends, strict=True)]
 
     def look_again(self, layout: Layout, text: str) -> Layout:
         """What stands at each position after an epoch ran, asked for the topics that it read.
@@ -128,119 +111,56 @@ class Sources:
             layout: What was found before.
             text: ``offsets/N`` of the epoch.
         """
-        read = [{p.topic for p in line} for line in self._parsed(text)]
-        found: list[Source] = []
-        cached: dict[KafkaCluster, Mapping[str, Topic]] = {}
-        for i, (source, was) in enumerate(zip(self._sources, layout.sources, strict=True)):
-            if source is None or not read[i]:
-                found.append(was)
-                continue
-            if source.cluster not in cached:
-                names = {n for s, ns in zip(self._sources, read, strict=True) if s and s.cluster == source.cluster
-                         for n in ns}  # fmt: skip
-                cached[source.cluster] = self._topics(source.cluster, names)
-            now = {t.name: t for t in was.topics} | {n: t for n, t in cached[source.cluster].items() if n in read[i]}
-            topics = tuple(now[name] for name in sorted(now))
-            found.append(replace(was, topics=topics))
+        lines = self._lines(text)
+        asked: dict[Hashable, list[int]] = {}
+        for i, source in enumerate(self._sources):
+            if source is not None and lines[i]:
+                asked.setdefault(source.system, []).append(i)
+        found = list(layout.sources)
+        for numbers in asked.values():
+            source = self._sources[numbers[0]]
+            if source is None:
+                raise AssertionError("only sources that are known are asked")
+            answers = self._connection(source).topics([lines[i] for i in numbers])
+            for i, answer in zip(numbers, answers, strict=True):
+                now = {topic.name: topic for topic in found[i].topics} | dict(answer)
+                found[i] = replace(found[i], topics=tuple(now[name] for name in sorted(now)))
         return Layout(tuple(found), layout.states)
 
     # -- parts ------------------------------------------------------------------------------------
 
+    def _found(self, leaf: Leaf) -> Source | None:
+        return next(filter(None, (connector.find(leaf.kind, leaf.options) for connector in self._connectors)), None)
+
     @property
     def _numbers(self) -> range:
-        return range(len(self.leaves))
+        return range(len(self._leaves))
 
     def _first_of(self, i: int) -> int:
         """The first position of the source that stands at this one."""
-        own = self.leaves[i].options.get(SOURCE_OPTION)
-        same = (j for j, leaf in enumerate(self.leaves[:i]) if own and leaf.options.get(SOURCE_OPTION) == own)
-        return next(same, i)
-
-    def _client(self, cluster: KafkaCluster) -> KafkaClient:
-        if cluster not in self._clients:
-            self._clients[cluster] = KafkaClient(cluster)
-        return self._clients[cluster]
-
-    def _topics(self, cluster: KafkaCluster, names: Iterable[str]) -> dict[str, Topic]:
-        found = self._client(cluster).topics(sorted(names))
-        return {name: Topic(name, topic.topic_id, len(topic.leaders)) for name, topic in found.items()}
-
-    def _layout(self, needed: Positions, ends: Positions, known: Layout | None) -> Layout:
-        sources = []
-        for i, (leaf, source) in enumerate(zip(self.leaves, self._sources, strict=True)):
-            if source is None:
-                sources.append(Source(leaf.outputs, "", leaf.reads_where, leaf.path, same_as=self._first_of(i)))
-                continue
-            client = self._client(source.cluster)
-            wanted = {p.topic for p in {**needed[i], **ends[i]} if source.reads(p.topic)}
-            if isinstance(source.topics, re.Pattern):
-                subscribed = {name for name in client.admin.list_topics() if source.topics.fullmatch(name)}
-            else:
-                subscribed = set(source.topics)
-            topics = self._topics(source.cluster, wanted | subscribed)
-            if not self._warned:
-                durability.warn_of_weak_topics(client, sorted(topics), "records that were not read yet")
-            before = known.sources[i].topics if known is not None and i < len(known.sources) else ()
-            missing = sorted(subscribed - set(topics) - wanted - {t.name for t in before})
-            if missing:
-                raise ConfigurationError(
-                    f"There is no topic {', '.join(missing)}.",
-                    cause=f"topics={list(source.topics) if isinstance(source.topics, tuple) else source.topics}",
-                    action="Create it, correct the name, or give the login the right to DESCRIBE it.",
-                    topics=missing,
-                )
-            found = tuple(topics[name] for name in sorted(topics))
-            first = self._first_of(i)
-            sources.append(Source(leaf.outputs, client.cluster_id, leaf.reads, leaf.path, found, first))
-        self._warned = True
-        return Layout(tuple(sources), self._states)
-
-    def _losses(
-        self, i: int, needed: Mapping[Partition, int], ends: Mapping[Partition, int], now: Layout, known: Layout | None
-    ) -> Iterable[Loss]:
         source = self._sources[i]
+        return i if source is None else next(j for j in self._numbers if self._sources[j] is source)
+
+    def _connection(self, source: Source) -> SourceConnection:
+        if source.system not in self._connections:
+            self._connections[source.system] = source.connect()
+        return self._connections[source.system]
+
+    def _look(self, i: int, needed: str, end: str, known: Layout | None) -> tuple[LayoutSource, Standing | None]:
+        leaf, source = self._leaves[i], self._sources[i]
         if source is None:
-            return
-        again = {r.topic: r for r in remade(known, now) if r.position == i} if known is not None else {}
-        mine = {p: at for p, at in needed.items() if source.reads(p.topic)}
-        held = offsets.bounds(self._client(source.cluster).admin, mine, isolation="read_uncommitted")
-        for partition, at in sorted(mine.items()):
-            end = max(at, ends.get(partition, at))
-            bounds = held.get(partition)
-            if partition.topic in again:
-                was, is_now = again[partition.topic].was, again[partition.topic].now
-                yield Loss(i, partition, _remade(partition.topic, was, is_now))
-            elif bounds is None or at < bounds.earliest or end > bounds.latest:
-                lost = offsets.data_lost(
-                    partition, wanted=at, end=end if end > at else None, held=bounds, gone=bounds is None
-                )
-                yield Loss(i, partition, lost)
+            return LayoutSource(leaf.outputs, "", leaf.reads_where, leaf.path, same_as=i), None
+        connection = self._connection(source)
+        before = known.sources[i] if known is not None and i < len(known.sources) else None
+        standing = connection.look(source, needed, end, before)
+        first = self._first_of(i)
+        place = LayoutSource(leaf.outputs, connection.system_id, leaf.reads, leaf.path, standing.topics, first)
+        return place, standing
 
-    def _behind(self, i: int, found: Sequence[Loss]) -> dict[Partition, offsets.Bounds | None]:
-        """What is there of each partition of this source that has lost something; None for one that is gone."""
-        source = self._sources[i]
-        lost = [loss.partition for loss in found if loss.position == i]
-        if source is None or not lost:
-            return {}
-        held = offsets.bounds(self._client(source.cluster).admin, lost, isolation="read_uncommitted")
-        remade_topics = {x.partition.topic for x in found if x.position == i and "topic_id" in x.error.facts}
-        # In a topic that was made again nothing was read: it is read from its beginning.
-        return {
-            p: (b := held.get(p)) and (offsets.Bounds(b.earliest, b.earliest) if p.topic in remade_topics else b)
-            for p in lost
-        }
-
-    def _parsed(self, text: str) -> Positions:
-        """Where each source stands; empty for what is not Kafka's, and without a text."""
-        lines = text.splitlines()[_HEAD:]
-        return [_line(lines[i]) if i < len(lines) else {} for i in self._numbers]
-
-
-def _line(text: str) -> dict[Partition, int]:
-    try:
-        return offsets.from_json(text)
-    except ConfigurationError:
-        return {}
+    def _lines(self, text: str) -> list[str]:
+        """Where each source stands; "" where the text says nothing."""
+        lines = positions(text)
+        return [lines[i] if i < len(lines) else "" for i in self._numbers]
 
 
 def _text(checkpoint: SparkCheckpoint, epoch: int | None) -> str:
@@ -251,41 +171,10 @@ def _text(checkpoint: SparkCheckpoint, epoch: int | None) -> str:
         return ""
 
 
-def _initial(starts: Positions) -> str:
-    """The positions of a query's very first epoch, in the form of an offsets file."""
-    return "\n".join(["v1", "{}", *(offsets.to_json(start) for start in starts)])
-
-
-def _moved(text: str, behind: Sequence[Mapping[Partition, offsets.Bounds | None]]) -> str:
-    """An offsets file with every position that points at lost records moved into what is held."""
-    lines = text.splitlines()
-    for i, partitions in enumerate(behind):
-        at = _HEAD + i
-        if not partitions or at >= len(lines):
-            continue
-        moved: dict[Partition, int] = {}
-        for partition, offset in _line(lines[at]).items():
-            held = partitions[partition] if partition in partitions else offsets.Bounds(offset, offset)
-            if held is not None:
-                moved[partition] = min(max(offset, held.earliest), held.latest)
-        lines[at] = offsets.to_json(moved)
-    return "\n".join(lines)
-
-
-def _remade(topic: str, was: str, now: str) -> SourceDataLostError:
-    return SourceDataLostError(
-        f"topic {topic} was deleted and made again: its id was {was} and is {now}",
-        harmless="never: the checkpoint's offsets mean nothing in the new topic",
-        cause="somebody deleted the topic; what had not been read is gone",
-        topic=topic,
-        topic_id=now,
-    )
-
-
-def _explained(found: Sequence[Loss], epoch: int) -> SourceDataLostError:
+def _explained(found: Sequence[SourceDataLostError], epoch: int) -> SourceDataLostError:
     """All losses as one error, which names the command that leads out."""
-    first = found[0].error
-    known = [loss.error.facts.get("lost") for loss in found]
+    first = found[0]
+    known = [error.facts.get("lost") for error in found]
     total = sum(n for n in known if n is not None)
     more = f" The same holds for {len(found) - 1} more partitions." if len(found) > 1 else ""
     count = f" At most {total} records are lost in all." if len(found) > 1 and None not in known else ""

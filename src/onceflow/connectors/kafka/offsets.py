@@ -75,22 +75,6 @@ def ranges(start: Mapping[Partition, int], end: Mapping[Partition, int]) -> list
     return [Range(partition, start.get(partition, 0), at) for partition, at in sorted(end.items())]
 
 
-def records_between(before: str, after: str) -> int:
-    """How many offsets lie between two of Spark's offsets files, over all lines of Kafka sources."""
-    total = 0
-    for start, end in zip(before.splitlines(), after.splitlines(), strict=False):
-        try:
-            total += sum(max(0, r.end - r.start) for r in ranges(from_json(start), from_json(end)))
-        except ConfigurationError:
-            continue  # the version, the metadata, or another kind of source
-    return total
-
-
-def lag(position: Mapping[Partition, int], latest: Mapping[Partition, int]) -> dict[Partition, int]:
-    """Offsets between the position and the end of each partition of ``latest``; never below 0."""
-    return {partition: max(0, at - position.get(partition, 0)) for partition, at in latest.items()}
-
-
 def check_not_lost(wanted: Iterable[Range], held: Mapping[Partition, Bounds]) -> None:
     """Compare what must still be read with what the topics hold.
 

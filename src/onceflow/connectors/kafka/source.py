@@ -11,27 +11,28 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass
+from copy import copy
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from weakref import WeakKeyDictionary
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
 
+from onceflow.connectors.contract import Connector, Source, SourceConnection, present_limit
 from onceflow.connectors.formats import Format, Raw
 from onceflow.connectors.kafka import offsets
-from onceflow.errors import ConfigurationError, MalformedRecordError, RefusedSettingError
+from onceflow.errors import ConfigurationError, MalformedRecordError, OnceflowError, RefusedSettingError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame
 
     from onceflow.connectors.kafka.cluster import KafkaCluster
 
-__all__ = ["KafkaSource", "find", "malformed_counts", "malformed_from"]
+__all__ = ["CONNECTOR", "KafkaSource", "find", "malformed_from"]
 
 SOURCE_OPTION = "onceflow.source"
 """The option by which the source of a query's plan leads back to its KafkaSource; see ``find``."""
@@ -96,41 +97,11 @@ _CONNECTOR_OPTIONS = {
     )
 }
 
-_loaded: dict[str, KafkaSource] = {}
+_loaded: WeakKeyDictionary[SparkContext, dict[str, KafkaSource]] = WeakKeyDictionary()
+"""Sources with their settings, secrets included, live as long as the Spark whose plans they are in."""
 
 
-@dataclass(frozen=True, slots=True)
-class EpochLimit:
-    """How many records a source may read for an epoch, where its job knows what it can do in its time.
-
-    Attributes:
-        records: For a source without a limit of its own.
-        most: For every source, or None.
-    """
-
-    records: int = 900_000
-    most: int | None = None
-
-    def of(self, given: int | None) -> int:
-        """The limit of a source."""
-        records = given or self.records
-        return records if self.most is None else min(records, self.most)
-
-
-_limit: ContextVar[EpochLimit] = ContextVar("_limit", default=EpochLimit())  # noqa: B039 - it is frozen
-
-
-@contextmanager
-def limited(limit: EpochLimit) -> Iterator[None]:
-    """Sources that are loaded inside read no more than this for an epoch."""
-    token = _limit.set(limit)
-    try:
-        yield
-    finally:
-        _limit.reset(token)
-
-
-class KafkaSource:
+class KafkaSource(Source):
     """Kafka topics as a streaming DataFrame.
 
     Columns: the fields of ``value`` for Json, else one column ``value`` (Text: string, Raw: binary); then ``key``
@@ -162,7 +133,8 @@ class KafkaSource:
             outside of a ``Job``, 900,000. An epoch is never without a limit: what arrived in a weekend would take
             longer than its transactions live.
         on_malformed: ``"fail"``: a record that the format cannot read stops the query with topic, partition and
-            offset (never with its content). ``"skip"``: it is left out and counted, see ``malformed_counts``.
+            offset (never with its content). ``"skip"``: it is left out and counted; a warning after each epoch says how
+            many.
         options: More settings of the Java consumer (``kafka.…``) and a few of Spark's connector.
 
     Raises:
@@ -185,6 +157,7 @@ class KafkaSource:
         on_malformed: Literal["fail", "skip"] = "fail",
         options: Mapping[str, str | float | bool] | None = None,
     ) -> None:
+        self._source_id = ""
         self.cluster = cluster
         self.topics = _checked_topics(topics)
         self.value = _checked_format("value", value)
@@ -205,6 +178,22 @@ class KafkaSource:
         topics = self.topics.pattern if isinstance(self.topics, re.Pattern) else ",".join(self.topics)
         return f"KafkaSource({self.cluster.bootstrap_servers}, {topics})"
 
+    @property
+    def system(self) -> KafkaCluster:
+        """The cluster."""
+        return self.cluster
+
+    def connect(self) -> SourceConnection:
+        """As the contract says."""
+        from onceflow.connectors.kafka.source_connection import KafkaSourceConnection  # noqa: PLC0415 - it knows this one
+
+        return KafkaSourceConnection(self.cluster)
+
+    def malformed(self, observed: Mapping[str, Any]) -> int:
+        """As the contract says."""
+        row = observed.get(_METRIC + self._source_id)
+        return 0 if row is None else int(row["records"])
+
     def reads(self, topic: str) -> bool:
         """Whether the source reads a topic of this name."""
         if isinstance(self.topics, re.Pattern):
@@ -223,7 +212,9 @@ class KafkaSource:
         source_id = uuid.uuid4().hex[:12]
         records = spark.readStream.format("kafka").options(**self.connector_options(), **{SOURCE_OPTION: source_id})
         frame = self._decode(records.load(), source_id)
-        _loaded[source_id] = self
+        loaded = copy(self)
+        loaded._source_id = source_id  # noqa: SLF001 - its own
+        _loaded.setdefault(spark.sparkContext, {})[source_id] = loaded
         return frame
 
     def connector_options(self) -> dict[str, str]:
@@ -245,7 +236,7 @@ class KafkaSource:
             options["startingOffsets"] = self._resolved_start()
         if self.group is not None:
             options.setdefault("groupIdPrefix", self.group)
-        options["maxOffsetsPerTrigger"] = str(_limit.get().of(self.max_records_per_epoch))
+        options["maxOffsetsPerTrigger"] = str(present_limit().of(self.max_records_per_epoch))
         if "headers" in self.metadata:
             options["includeHeaders"] = "true"
         return options
@@ -329,9 +320,15 @@ class KafkaSource:
         return frame.select(*columns, *(name for name in self.metadata if name != "key"))
 
 
-def find(source_id: str) -> KafkaSource | None:
-    """The KafkaSource whose ``load`` put this value of ``SOURCE_OPTION`` into a plan, in this process."""
-    return _loaded.get(source_id)
+def find(kind: str, options: Mapping[str, str]) -> KafkaSource | None:
+    """The source of a plan that ``KafkaSource.load`` made in this process; one object for each call of ``load``.
+
+    Args:
+        kind: Spark's name of the source.
+        options: Its options, with lower-case names.
+    """
+    source_id = options.get(SOURCE_OPTION, "")
+    return next((of[source_id] for of in _loaded.values() if source_id in of), None) if kind == "kafka" else None
 
 
 def malformed_from(message: str) -> MalformedRecordError | None:
@@ -348,17 +345,12 @@ def malformed_from(message: str) -> MalformedRecordError | None:
     )
 
 
-def malformed_counts(observed_metrics: Mapping[str, Any]) -> dict[str, int]:
-    """Records left out by ``on_malformed="skip"`` in one epoch, by source id.
+def explain(message: str) -> OnceflowError | None:
+    """A malformed record, or lost ones, that a failed query's message speaks of."""
+    return malformed_from(message) or offsets.data_lost_from(message)
 
-    Args:
-        observed_metrics: ``StreamingQueryProgress.observedMetrics``.
-    """
-    return {
-        name.removeprefix(_METRIC): int(row["records"])
-        for name, row in observed_metrics.items()
-        if name.startswith(_METRIC)
-    }
+
+CONNECTOR = Connector(find, explain)
 
 
 def _wrong(name: str, value: Any, wanted: str) -> NoReturn:

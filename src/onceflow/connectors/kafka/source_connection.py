@@ -1,0 +1,193 @@
+"""A source's side of a running job: what its topics are and hold, and what consumer groups are told.
+
+Must not know: sinks, the journal, Spark. Spark itself looks only at offsets: a topic that was deleted, made again and
+filled past the checkpoint's offset would be read on in silence, so topics are told by their ids.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onceflow.connectors.contract import Source, SourceConnection, Standing
+from onceflow.connectors.kafka import durability, offsets
+from onceflow.connectors.kafka.client import KafkaClient
+from onceflow.connectors.kafka.group_offsets import write_offsets
+from onceflow.connectors.kafka.offsets import Bounds, Partition
+from onceflow.errors import ConfigurationError, SourceDataLostError
+from onceflow.twophase.layout import Layout, Topic, remade
+from onceflow.twophase.layout import Source as LayoutSource
+
+if TYPE_CHECKING:
+    from onceflow.connectors.kafka.cluster import KafkaCluster
+    from onceflow.connectors.kafka.source import KafkaSource
+
+
+@dataclass(frozen=True, slots=True)
+class _Loss:
+    """Records that are needed and gone: of one partition, or of a whole topic that was made again."""
+
+    partition: Partition
+    error: SourceDataLostError
+    remade: bool = False
+
+
+class KafkaSourceConnection(SourceConnection):
+    """A connection to the cluster of one or more KafkaSources.
+
+    Args:
+        cluster: Which.
+
+    Raises:
+        KafkaUnavailableError, KafkaRightsError: It was not reached, or refused the login.
+    """
+
+    def __init__(self, cluster: KafkaCluster) -> None:
+        self._client = self.client_of(cluster)
+        self._warned: set[str] = set()
+
+    @staticmethod
+    def client_of(cluster: KafkaCluster) -> KafkaClient:
+        """The connection's client."""
+        return KafkaClient(cluster)
+
+    @property
+    def system_id(self) -> str:  # type: ignore[override]  # the contract's attribute
+        """The cluster's id."""
+        return self._client.cluster_id
+
+    def close(self) -> None:
+        """Close the client."""
+        self._client.close()
+
+    def look(self, source: Source, needed: str, end: str, known: LayoutSource | None) -> Standing:
+        """As the contract says."""
+        kafka: KafkaSource = source  # type: ignore[assignment]  # a connection is asked of its own sources only
+        first, last = _parsed(needed), _parsed(end)
+        topics = self._topics_of(kafka, {*first, *last}, known)
+        found = list(self._losses(kafka, first, last, topics, known))
+        behind = self._behind(found)
+        errors = tuple(loss.error for loss in found)
+        return Standing(topics, errors, _moved(needed, first, behind), _moved(end, last, behind))
+
+    def topics(self, positions: Sequence[str]) -> list[Mapping[str, Topic]]:
+        """As the contract says."""
+        named = [{p.topic for p in _parsed(position)} for position in positions]
+        found = self._ask({name for names in named for name in names})
+        return [{name: found[name] for name in sorted(names) if name in found} for names in named]
+
+    def publish(self, group: str, positions: Sequence[str]) -> None:
+        """As the contract says."""
+        told = slowest(positions)
+        if told:
+            write_offsets(self._client, group, told)
+
+    # -- parts ------------------------------------------------------------------------------------
+
+    def _ask(self, names: Iterable[str]) -> dict[str, Topic]:
+        found = self._client.topics(sorted(names))
+        return {name: Topic(name, topic.topic_id, len(topic.leaders)) for name, topic in found.items()}
+
+    def _topics_of(
+        self, source: KafkaSource, partitions: Iterable[Partition], known: LayoutSource | None
+    ) -> tuple[Topic, ...]:
+        """What the source reads, and what its position names."""
+        wanted = {p.topic for p in partitions if source.reads(p.topic)}
+        if isinstance(source.topics, re.Pattern):
+            subscribed = {name for name in self._client.admin.list_topics() if source.topics.fullmatch(name)}
+        else:
+            subscribed = set(source.topics)
+        topics = self._ask(wanted | subscribed)
+        fresh = sorted(set(topics) - self._warned)
+        if fresh:
+            durability.warn_of_weak_topics(self._client, fresh, "records that were not read yet")
+            self._warned |= set(fresh)
+        before = {topic.name for topic in known.topics} if known is not None else set()
+        missing = sorted(subscribed - set(topics) - wanted - before)
+        if missing:
+            raise ConfigurationError(
+                f"There is no topic {', '.join(missing)}.",
+                cause=f"topics={list(source.topics) if isinstance(source.topics, tuple) else source.topics}",
+                action="Create it, correct the name, or give the login the right to DESCRIBE it.",
+                topics=missing,
+            )
+        return tuple(topics[name] for name in sorted(topics))
+
+    def _losses(
+        self,
+        source: KafkaSource,
+        needed: Mapping[Partition, int],
+        ends: Mapping[Partition, int],
+        topics: tuple[Topic, ...],
+        known: LayoutSource | None,
+    ) -> Iterator[_Loss]:
+        now = Layout((LayoutSource((), "", "", "", topics),))
+        again = {r.topic: r for r in remade(Layout((known,)), now)} if known is not None else {}
+        mine = {p: at for p, at in needed.items() if source.reads(p.topic)}
+        held = self._held(mine)
+        for partition, at in sorted(mine.items()):
+            end = max(at, ends.get(partition, at))
+            bounds = held.get(partition)
+            if partition.topic in again:
+                was, is_now = again[partition.topic].was, again[partition.topic].now
+                yield _Loss(partition, _remade(partition.topic, was, is_now), remade=True)
+            elif bounds is None or at < bounds.earliest or end > bounds.latest:
+                lost = offsets.data_lost(
+                    partition, wanted=at, end=end if end > at else None, held=bounds, gone=bounds is None
+                )
+                yield _Loss(partition, lost)
+
+    def _held(self, partitions: Iterable[Partition]) -> dict[Partition, Bounds]:
+        return offsets.bounds(self._client.admin, partitions, isolation="read_uncommitted")
+
+    def _behind(self, found: Sequence[_Loss]) -> dict[Partition, Bounds | None]:
+        """What is there of each partition that has lost something; None for one that is gone."""
+        if not found:
+            return {}
+        held = self._held([loss.partition for loss in found])
+        # In a topic that was made again nothing was read: it is read from its beginning.
+        return {
+            loss.partition: (b := held.get(loss.partition)) and (Bounds(b.earliest, b.earliest) if loss.remade else b)
+            for loss in found
+        }
+
+
+def slowest(positions: Sequence[str]) -> dict[str, dict[int, int]]:
+    """Topic to partition to offset: of several positions the lowest, so that who goes on from there misses nothing."""
+    told: dict[str, dict[int, int]] = {}
+    for position in positions:
+        for partition, offset in _parsed(position).items():
+            topic = told.setdefault(partition.topic, {})
+            topic[partition.number] = min(offset, topic.get(partition.number, offset))
+    return told
+
+
+def _parsed(position: str) -> dict[Partition, int]:
+    try:
+        return offsets.from_json(position)
+    except ConfigurationError:
+        return {}
+
+
+def _moved(text: str, position: Mapping[Partition, int], behind: Mapping[Partition, Bounds | None]) -> str:
+    """A position with every offset that points at lost records moved into what is held; untouched where none does."""
+    if not behind or not text:
+        return text
+    moved: dict[Partition, int] = {}
+    for partition, offset in position.items():
+        held = behind[partition] if partition in behind else Bounds(offset, offset)
+        if held is not None:
+            moved[partition] = min(max(offset, held.earliest), held.latest)
+    return offsets.to_json(moved)
+
+
+def _remade(topic: str, was: str, now: str) -> SourceDataLostError:
+    return SourceDataLostError(
+        f"topic {topic} was deleted and made again: its id was {was} and is {now}",
+        harmless="never: the checkpoint's offsets mean nothing in the new topic",
+        cause="somebody deleted the topic; what had not been read is gone",
+        topic=topic,
+        topic_id=now,
+    )
