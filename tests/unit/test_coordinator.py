@@ -492,6 +492,16 @@ def test_an_operator_may_accept_other_rows_for_what_is_lost():
     assert (record.scope, record.kept, [x.rows for x in record.committables]) == ("shards", (A.participant,), [8])
 
 
+@pytest.mark.parametrize(("stateful", "then"), [(False, ConfirmNewest()), (True, RunPlan(5, write=False))])
+def test_a_replay_whose_lost_parts_are_counted_as_written_has_nothing_to_write(stateful, then):
+    """No run is made whose rows could differ; only state is built again, if there is any."""
+    counted = Resolve(3, 5, "count-as-written", (B.participant,), "op", "checked by hand")
+    c, _ = undone(records=(*NEXT_START, ReplayBegin(2, 5, 1), Start(3), counted), stateful=stateful)
+    ready(c)
+    assert c.begin(5, "o5", stateful=stateful) == AskOutcomes((A, B))
+    assert c.receive(outcomes(SEEN, DARK)) == then
+
+
 def test_a_check_that_fails_because_a_newer_start_aborted_says_so():
     """Superseded instead of a problem: the call ends as fenced, and aborts nothing."""
     c = fresh()

@@ -324,7 +324,8 @@ class Coordinator:
             return Input.SOME_UNKNOWN, self._failing(m, FailureKind.OUTCOME_UNKNOWN, unknown)
         visible = frozenset(_with(found, Outcome.COMMITTED))
         given_up = m.undone.given_up if m.undone is not None else frozenset()
-        if given_up and len(visible) == len(found):
+        if len(visible) == len(found):
+            # An operator has said so of what was lost: there is nothing to write, and no run whose rows could differ.
             return self._all_or(Input.SOME_VISIBLE, replace(m, mode=Mode.ROLL_FORWARD, pending=()))
         # Another one was lost since: all that the source still gives is written, and what is given up is no part that
         # could be found again and silenced.

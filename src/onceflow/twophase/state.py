@@ -226,7 +226,7 @@ TABLE: Mapping[State, Mapping[Input, State]] = {
         _I.SOME_VISIBLE: _S.MATCHING,
         _I.SOME_OPEN: _S.DISCARDING,
         _I.SOME_UNKNOWN: _S.STOPPED,
-        # What was lost is given up, since the source cannot give it again.
+        # An operator counts what was lost as written, or gives it up since the source cannot give it again.
         _I.ALL_COMMITTED: _S.CONFIRMING,
         _I.ALL_COMMITTED_STATEFUL: _S.REBUILDING,
     },

@@ -182,7 +182,10 @@ def resolve(
     incarnation = operator.start().incarnation
     participants_meant = meant(_expect(operator, epoch), choice, of)
     record = Resolve(incarnation, epoch, choice, participants_meant, who.strip(), why.strip())
-    operator.journal.history()[0].then(record)  # what a reader could not follow must not be written
+    now, _ = operator.journal.history()
+    if now.incarnation > incarnation:
+        raise operator.fenced()
+    now.then(record)  # what a reader could not follow must not be written
     answer = operator.journal.append(record)
     if isinstance(answer, Superseded):
         raise operator.fenced()
