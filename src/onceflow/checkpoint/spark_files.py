@@ -107,6 +107,10 @@ class SparkCheckpoint:
             before: In the form of an offsets file.
         """
         if epoch > 0:
+            # Else a power cut may take commits/<epoch - 1> and not this: that epoch would be undone again, against
+            # offsets that are no longer those of its decision.
+            self._commits.sync(str(epoch - 1))
+            self._commits.sync()
             self._replace(self._offsets, str(epoch - 1), before.encode("utf-8"))
             return
         for number, line in enumerate(positions(before)):

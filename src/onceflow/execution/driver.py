@@ -187,7 +187,6 @@ class Driver:
         session: SparkSession | None = None,
         *,
         keys_repeat: bool = True,
-        rows_repeat: bool = True,
         cuts: bool = True,
     ) -> None:
         """Compare what the plan reads and keeps with what the checkpoint knows; after it epochs may come.
@@ -197,7 +196,6 @@ class Driver:
             sources: What the plan reads and keeps.
             session: The session whose query it will be: an epoch's DataFrame has another one, that knows no query.
             keys_repeat: As ``origins.origins`` takes it.
-            rows_repeat: Nothing in the plan is known to give other rows when it runs again.
             cuts: The sources take a limit from the journal at the next start, so an epoch can be cut by it.
 
         Raises:
@@ -208,7 +206,7 @@ class Driver:
         self._session = session
         self._keys_repeat = keys_repeat
         self._cuts = cuts
-        self._drive(self._coordinator.settle(rows_repeat=rows_repeat))
+        self._drive(self._coordinator.settle())
 
     def __call__(self, batch: DataFrame, epoch: int) -> None:
         """Run one epoch: what Spark calls as ``foreachBatch``."""

@@ -214,9 +214,8 @@ def launch(
         progress = Progress(plan.name, driver.reports, sources.distinct)
         try:
             driver.take_over()
-            culprits = unrepeatable(outputs.query)
-            repeats = {"keys_repeat": keys_repeat(culprits), "rows_repeat": not culprits}
-            driver.settle(outputs.sinks, sources, outputs.query.sparkSession, **repeats, cuts=plan.limits)
+            repeat = keys_repeat(unrepeatable(outputs.query))
+            driver.settle(outputs.sinks, sources, outputs.query.sparkSession, keys_repeat=repeat, cuts=plan.limits)
             progress.listen(session)
             query = _start(outputs, driver, where, plan)
         except BaseException:

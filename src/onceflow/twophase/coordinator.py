@@ -120,6 +120,7 @@ class Memory:
         written: What this run has pre-committed.
         took_ms: How long it took.
         pending: Decided participants that are not known to be committed.
+        discarded: Participants that were aborted although nobody can prove what they are.
         visible: Participants of a replaced set that are proven committed.
         silent: Parts of this run that hold their rows, and so write nothing.
         matched: What the run that found them counted and digested.
@@ -143,6 +144,7 @@ class Memory:
     written: tuple[Committable, ...] = ()
     took_ms: int = 0
     pending: tuple[Committable, ...] = ()
+    discarded: frozenset[Participant] = frozenset()
     visible: frozenset[Participant] = frozenset()
     silent: frozenset[Participant] = frozenset()
     matched: tuple[Committable, ...] = ()
@@ -164,7 +166,6 @@ class Coordinator:
         self.state = State.NEW
         self.memory = Memory()
         self._sinks = frozenset(sinks)
-        self._rows_repeat = True
 
     # -- what a caller may do ---------------------------------------------------------------------
 
@@ -176,13 +177,8 @@ class Coordinator:
         """
         return self._step(Input.START, self.memory)
 
-    def settle(self, *, rows_repeat: bool = True) -> Action:
-        """Compare what the plan reads and keeps. Go on with ``receive`` until ``Ready`` or ``Fail``.
-
-        Args:
-            rows_repeat: Nothing in the plan is known to give other rows when it runs again.
-        """
-        self._rows_repeat = rows_repeat
+    def settle(self) -> Action:
+        """Compare what the plan reads and keeps. Go on with ``receive`` until ``Ready`` or ``Fail``."""
         return self._step(Input.SETTLE, self.memory)
 
     def begin(self, epoch: int, offsets: str, *, stateful: bool, newest_commit: int | None = None) -> Action:
@@ -315,10 +311,14 @@ class Coordinator:
 
     def _weigh(self, m: Memory, told: Mapping[Participant, Outcome], found: Mapping[Participant, Outcome]) -> _Reading:
         still_open = _with(found, Outcome.OPEN)
-        if still_open:
+        # What nobody can prove and an operator wants written again may be open: a torn transaction, for one, which a
+        # driver that sleeps in its commit could still make visible beside the rows that take its place.
+        perhaps_open = {p for p, o in found.items() if o is Outcome.ABORTED and told.get(p) is Outcome.UNKNOWN}
+        ended = {*still_open, *(perhaps_open - m.discarded)}
+        if ended:
             # Only these are aborted: aborting a committed one would wipe out what DescribeTransactions says of it.
-            pending = tuple(c for c in _open_business(m.undone) if c.participant in still_open)
-            return Input.SOME_OPEN, replace(m, pending=pending)
+            pending = tuple(c for c in _open_business(m.undone) if c.participant in ended)
+            return Input.SOME_OPEN, replace(m, pending=pending, discarded=m.discarded | perhaps_open)
         unknown = _with(found, Outcome.UNKNOWN)
         if unknown:
             return Input.SOME_UNKNOWN, self._failing(m, FailureKind.OUTCOME_UNKNOWN, unknown)
@@ -360,12 +360,12 @@ class Coordinator:
         m = replace(m, written=event.committables, took_ms=event.took_ms)
         if m.mode is Mode.FRESH:
             return (Input.PREPARED if participants(m.written) else Input.NOTHING_TO_COMMIT), m
-        if m.mode is Mode.WHOLE and self._rows_repeat and not (m.undone and m.undone.state_accepted):
+        if m.mode is Mode.WHOLE and not (m.undone and m.undone.state_accepted):
             # Nothing is visible, so other rows would do no harm; fewer rows are records that the source has lost
-            # without a gap in its offsets (compaction).
-            fewer = differing_rows(m.undone.effective if m.undone else (), m.written)
-            if fewer:
-                return Input.NOT_DETERMINISTIC, self._failing(m, FailureKind.NOT_DETERMINISTIC, detail=_counts(fewer))
+            # without a gap in its offsets (compaction), or a start that nobody knows any more.
+            other = differing_rows(m.undone.effective if m.undone else (), m.written)
+            if other:
+                return Input.NOT_DETERMINISTIC, self._failing(m, FailureKind.NOT_DETERMINISTIC, detail=_counts(other))
         if m.mode is Mode.SHARDS:
             different = _different_parts(m.matched, m.written)
             if different and not (m.undone and m.undone.state_accepted):
@@ -381,15 +381,20 @@ class Coordinator:
     def _match(self, m: Memory, found: tuple[Committable, ...]) -> _Reading:
         visible = [c for c in _open_business(m.undone) if c.participant in m.visible]
         silent = find_again(visible, found)
-        if silent is None and m.undone is not None and m.undone.state_accepted:
+        accepted = m.undone is not None and m.undone.state_accepted
+        if silent is None and accepted:
             # The operator takes other rows for the lost ones. What the visible ones had read tells which tasks of this
             # run would write it again; a task's number does not, since tasks are numbered otherwise in every process.
             silent = find_by_origin(visible, found)
-            if silent is None and not any(c.origin for c in visible):
+            if silent is None and m.undone and m.undone.numbers_accepted and not any(c.origin for c in visible):
                 silent = m.visible  # nothing better is known, and the operator was told how many rows that may cost
         if silent is None:
             who = tuple(c.participant for c in visible)
             return Input.NOT_DETERMINISTIC, self._failing(m, FailureKind.NOT_DETERMINISTIC, who)
+        other = differing_rows(m.undone.effective if m.undone else (), found)
+        if other and not accepted:
+            # What is visible comes again as it is, but of what is lost there is more or less than was decided.
+            return Input.NOT_DETERMINISTIC, self._failing(m, FailureKind.NOT_DETERMINISTIC, detail=_counts(other))
         return Input.MATCHED, replace(m, silent=silent, matched=found)
 
     def _read_run_failed(self, event: RunFailed) -> _Reading:

@@ -138,6 +138,7 @@ class DecidedEpoch:
         counted: Participants that an operator said to count as written.
         rewritten: Participants that an operator said to write again although their outcome is unknown.
         state_accepted: An operator accepted state that was rebuilt by a run with other rows.
+        numbers_accepted: An operator was told what it may cost to tell tasks by their numbers, and accepted it.
         given_up: Participants whose loss an operator accepted, since the source cannot give their rows again.
         loss_accepted: An operator gave up what the source has lost of this epoch.
         was: What ``offsets/<epoch>`` held before lost records were last passed over; "" where none were.
@@ -152,6 +153,7 @@ class DecidedEpoch:
     counted: frozenset[Participant] = field(default_factory=frozenset)
     rewritten: frozenset[Participant] = field(default_factory=frozenset)
     state_accepted: bool = False
+    numbers_accepted: bool = False
     given_up: frozenset[Participant] = field(default_factory=frozenset)
     loss_accepted: bool = False
     was: str = ""
@@ -184,7 +186,7 @@ class DecidedEpoch:
             case "write-again":
                 return replace(self, rewritten=self.rewritten | names, counted=self.counted - names)
             case "accept-state":
-                return replace(self, state_accepted=True)
+                return replace(self, state_accepted=True, numbers_accepted=True)
             case "give-up-rows":
                 # State is then built from what the source still has, so it cannot be that of the decided rows.
                 return replace(self, given_up=self.given_up | names, loss_accepted=True, state_accepted=True)
