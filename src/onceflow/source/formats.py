@@ -207,7 +207,7 @@ class Raw(Format):
         """None: it reads any bytes."""
 
     def encode(self, columns: Sequence[str]) -> Column:
-        """One column; a type that Spark does not cast to binary is Spark's AnalysisException."""
+        """One column; a type that Spark does not cast to binary is refused when the query is made."""
         return _only(self, columns).cast(BinaryType())
 
 
