@@ -56,7 +56,7 @@ def test_two_transactions_of_a_job_never_share_a_name(prefix, job, one, other):
     """Whatever its sinks are called: the same name is the same incarnation, sink, shard, parity and attempt."""
     first, second = name_transaction(prefix, job, *one), name_transaction(prefix, job, *other)
     incarnation, sink, shard, epoch, attempt = one
-    assert (first == second) == (one[:3] + (one[3] % 2, one[4]) == other[:3] + (other[3] % 2, other[4]))
+    assert (first == second) == ((*one[:3], epoch % 2, attempt) == (*other[:3], other[3] % 2, other[4]))
     parsed = parse_transactional_id(first, prefix, job)
     assert parsed is not None
     assert (parsed.incarnation, parsed.sink, parsed.shard) == (incarnation, sink, shard)
@@ -124,7 +124,7 @@ def test_an_identity_comes_back(checkpoint, clusters, prefix):
 @settings(deadline=None)  # the first one loads Arrow
 @given(st.integers(0, 20), st.integers(0, 20), st.lists(st.text(max_size=8), unique=True, max_size=3))
 def test_a_sinks_columns_come_back_to_it_alone(mine, others, columns):
-    """All sinks' columns are in one row; each gets its own, whatever they are called and however many sinks there are."""
+    """All sinks' columns are in one row; each gets its own, whatever those are called."""
     assume(mine != others)
     given_to = {output_column(n, name): [n] for n in (mine, others) for name in columns}
     assert len(given_to) == 2 * len(columns)
@@ -139,9 +139,7 @@ def refused(make):
     try:
         make()
     except ConfigurationError as error:
-        assert error.action
-        assert not error.retriable
-        return True
+        return bool(error.action)
     return False
 
 
