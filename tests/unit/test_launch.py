@@ -389,7 +389,7 @@ def test_an_undone_epoch_waits_for_the_sinks_of_its_other_systems(tmp_path, take
 
 
 def test_where_nothing_can_or_need_be_finished_nobody_is_fenced(tmp_path):
-    """No sink is listed, or none that takes part, or a new job begins here, or the epoch is done: only files are read."""
+    """No sink is listed, or none that takes part, or a new job begins, or the epoch is done: only files are read."""
     undone_of(tmp_path, ("a", "one"))
     done = []
     weak = Listed("w", "one", done, Guarantee.AT_LEAST_ONCE)
