@@ -180,7 +180,7 @@ def test_what_moves_no_position_may_change(pipeline):
 
 
 def test_a_sink_may_be_added_to_an_output_and_taken_from_it(pipeline, new_topic):
-    """A new sink begins at the present position, behind an epoch that was decided without it; the others miss nothing."""
+    """A new sink begins at the present position, behind an epoch decided without it; the others miss nothing."""
     p = pipeline("outputs")
     second = new_topic(2)
     p.send(3_000)
@@ -216,7 +216,7 @@ def test_a_topic_may_be_added_to_a_source_and_not_be_taken_from_it(pipeline):
 
 @FAULTS
 def test_an_edit_while_a_decided_epoch_must_be_read_again_is_compared_with_it(pipeline):
-    """D7: its state is not recorded, so the plan runs again; the edited one gives other rows, and nothing is doubled."""
+    """D7: its state is not recorded, so the plan runs again; the edited one gives other rows, nothing is doubled."""
     p = pipeline("outputs", environment={"MODE": "update"})
     p.send(3_000)
     was, edited = (["a", p.sink, p.source, 1_000, work] for work in ("count", "count:key <> 'k0'"))

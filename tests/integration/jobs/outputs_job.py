@@ -1,7 +1,7 @@
 """A job of the fault tests as its user edits it: OUTPUTS says, as JSON, what each output gets and from which source.
 
-Each output is a list: its sinks' names, their topics, the source's topics (each several with commas between), records an
-epoch, and what is done with them: ``copy``, ``upper`` (case), or ``count`` or ``sum`` by key, with a filter after a colon.
+Each output is a list: its sinks' names, their topics, the source's topics (all of them with commas between), records an
+epoch, and what is done with them: ``copy``, ``upper`` (case), or ``count`` or ``sum`` by key; behind a colon a filter.
 With SAME outputs of one topic share one source. LISTED names the sinks that ``stream`` is told; with FAIL it raises.
 """
 
