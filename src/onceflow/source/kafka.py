@@ -138,7 +138,7 @@ class KafkaSource:
     Columns: the fields of ``value`` for Json, else one column ``value`` (Text: string, Raw: binary); then ``key``
     if it is asked for; then the metadata, in the order given: ``headers`` array<struct<key: string, value:
     binary>> (null where there are none), ``topic`` string, ``partition`` int, ``offset`` bigint, ``timestamp``
-    timestamp.
+    timestamp (exact from 1900 on: Spark's connector moves earlier ones between calendars, by days before 1582).
 
     Partitions that are added to a topic later are found by Spark, and read from their first record. Lost records
     (deleted by retention before they were read) always stop the query.
