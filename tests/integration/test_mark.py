@@ -34,6 +34,7 @@ def test_a_deleted_mark_comes_back(cluster, new_topic, tmp_path):
     looking = committer()
     driver = Driver(identity, Journal(store), checkpoint, {"out": committer()}, identity.checkpoint)
     try:
+        assert looking.read_mark() is None  # as at every start; it waits for the group's coordinator
         driver.take_over()
         wait_until(looking.read_mark, what="the start's mark")
         mark = looking.read_mark()
