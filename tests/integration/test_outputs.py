@@ -5,6 +5,7 @@ from collections import Counter
 from decimal import Decimal
 
 import pytest
+from confluent_kafka import Producer
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -107,6 +108,70 @@ def test_times_beside_it_and_no_time(spark, cluster, filled, new_topic, checkpoi
     times = {json.loads(m.value())["id"]: m.timestamp()[1] for m in read_messages(cluster, topic)}
     assert {i: at for i, at in times.items() if i % 4 != 3} == {i: given[i % 4] for i in range(200) if i % 4 != 3}
     assert min(times[i] for i in range(3, 200, 4)) > 1_700_000_000_000
+
+
+# Around 1970, and where calendars, Python and Spark begin and end.
+EDGES = [1, 999, 1_000, -1, -2, 1_700_000_000_123, -2_208_988_800_001, -12_219_292_800_000]
+EDGES += [253_402_300_799_999, 9_223_372_036_854_775]
+ANY_TIME = {"message.timestamp.after.max.ms": str(2**63 - 1)}
+
+
+@pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
+def test_a_records_time_goes_through_a_job_unchanged(spark, cluster, admin, new_topic, checkpoint, guarantee):
+    """From Kafka by the source's metadata to the sink's timestamp=, to the millisecond."""
+    first, second = f"{new_topic()}-first", f"{new_topic()}-second"
+    for topic in (first, second):
+        admin.create_topics({topic: {"num_partitions": 1, "replication_factor": 1, "configs": ANY_TIME}})
+    admin.wait_for_topics([first, second])
+    producer = Producer(cluster.for_librdkafka())
+    for at in EDGES:
+        producer.produce(first, json.dumps({"id": at}), timestamp=at)
+    assert producer.flush(30) == 0
+    frame = of.KafkaSource(cluster, first, value=of.Json("id long"), metadata=["timestamp"]).load(spark)
+    run(frame, checkpoint, [of.KafkaSink(cluster, second, timestamp="timestamp", guarantee=guarantee, name="s")])
+    for topic in (first, second):
+        assert {json.loads(m.value())["id"]: m.timestamp()[1] for m in read_messages(cluster, topic)} == {
+            at: at for at in EDGES
+        }, topic
+
+
+@pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
+def test_a_time_that_the_broker_does_not_take_is_refused(spark, cluster, filled, checkpoint, guarantee):
+    """The same start would meet it again: the epoch fails for good, and the setting is named."""
+    topic = f"{filled}-strict"
+    sink = of.KafkaSink(
+        cluster,
+        topic,
+        timestamp="at",
+        guarantee=guarantee,
+        name="s",
+        create_topic=of.NewTopic(1, config={"message.timestamp.after.max.ms": "3600000"}),
+    )
+    at = F.when(F.col("id") == 150, F.lit("2200-01-01T00:00:00Z").cast("timestamp"))
+    with pytest.raises(StreamingQueryException) as failed:
+        run(payments(cluster, filled, spark).select("id", at.alias("at")), checkpoint, [sink])
+    error = from_spark(failed.value)
+    assert isinstance(error, RowRefusedError), error
+    assert not error.retriable
+    assert "message.timestamp.after.max.ms" in str(error)
+    if guarantee == "exactly-once":
+        assert read_topic(cluster, topic) == []
+
+
+def test_a_topic_that_keeps_no_times_is_refused_at_the_start(spark, cluster, filled, checkpoint):
+    """The broker would write its own in place of those given."""
+    new = of.NewTopic(1, config={"message.timestamp.type": "LogAppendTime"})
+    frame = payments(cluster, filled, spark, metadata=["timestamp"])
+    with pytest.raises(ConfigurationError, match="LogAppendTime"):
+        run(frame, checkpoint, [of.KafkaSink(cluster, f"{filled}-log", timestamp="timestamp", create_topic=new)])
+
+
+def test_columns_that_spark_cannot_tell_apart_are_refused_in_our_words(spark, cluster, filled):
+    """Two of one name, ignoring case, and a type that the sink cannot take."""
+    frame = payments(cluster, filled, spark)
+    for columns, more in ((["id", "user AS ID"], {}), (["map(id, user) AS m"], {"value": of.Raw()})):
+        with pytest.raises(ConfigurationError, match="sink s cannot write its output"):
+            Outputs(frame.selectExpr(*columns), [of.KafkaSink(cluster, "t", name="s", **more)])
 
 
 def test_a_key_lands_on_the_partition_of_every_java_producer(spark, cluster, filled, new_topic, checkpoint):

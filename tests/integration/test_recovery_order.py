@@ -149,6 +149,23 @@ def test_a_renamed_sink_does_not_keep_decided_rows_from_becoming_visible(pipelin
     p.check_output()
 
 
+@pytest.mark.parametrize("listed", ["a", pytest.param("b", marks=pytest.mark.faults)])
+def test_one_listed_sink_is_enough_to_finish_an_epoch_of_two_before_the_stream_function_runs(pipeline, listed):
+    """D5: both sinks' rows become visible although the function fails; mended, the job goes on without a gap."""
+    p, q = pipeline("outputs"), pipeline("outputs")
+    p.send(2_000)
+    told = {"OUTPUTS": json.dumps([[n, t.sink, p.source, 800, "copy"] for n, t in (("a", p), ("b", q))])}
+    p.die_at("D5@1", **told)
+    decided = [sum(c["rows"] for d in p.decisions() for c in d["committables"] if c["sink"] == name) for name in "ab"]
+    ended = p.run(**told, LISTED=listed, FAIL="1")
+    assert ended.code == 1
+    assert "the stream function fails" in ended.log
+    assert [len(p.read()), len(q.read())] == decided
+    assert p.open_transactions() == []
+    p.run_well(**told, LISTED=listed)
+    assert Counter(p.read()) == Counter(q.read()) == Counter(p.sent)
+
+
 def test_a_choice_for_other_rows_loses_and_doubles_no_input(pipeline):
     """A plan that gives other rows in every run, a part of its epoch visible, the rest expired, and accepted.
 

@@ -4,21 +4,29 @@ import datetime as dt
 import json
 import re
 import uuid
+from contextlib import nullcontext
 
 import pytest
 from confluent_kafka import Producer
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from kafka import TopicPartition
 from kafka.structs import OffsetAndMetadata
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
+from pyspark.sql.types import StringType, StructField, StructType
 
 from onceflow.connectors.formats import Json, Raw, Text
 from onceflow.connectors.kafka import offsets
+from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.offsets import Partition, Range
 from onceflow.connectors.kafka.source import SOURCE_OPTION, KafkaSource, find, malformed_from
 from onceflow.errors import ConfigurationError, MalformedRecordError, SourceDataLostError
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+NOWHERE = KafkaCluster("localhost:1")
+"""For what is known before any broker is asked."""
 
 
 @pytest.fixture
@@ -113,6 +121,49 @@ def test_ddl_that_spark_cannot_parse(spark, cluster):
     with pytest.raises(ConfigurationError, match='data type "IT"') as raised:
         KafkaSource(cluster, "t", value=Json("a it"))
     assert "schema='a it'" in str(raised.value)
+
+
+NAMES = ["a", "A", "a b", "a.b", "a`b", "`", " ", "", "ü", "日本", "value", "key", "offset", "_onceflow_corrupt"]
+NAMES += ["_onceflow_value", "_onceflow_barrier", "_onceflow_malformed", "onceflow_digest", "int"]
+TYPES = ["int", "string", "decimal(38,38)", "array<string>", "map<string,int>", "struct<`x y`:int,x:array<int>>"]
+TYPES += ["void", "variant", "interval", "char(3)", "map<int,string>", "array<map<date,int>>", "it", ""]
+FIELDS = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(TYPES)), min_size=1, max_size=3)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(FIELDS)
+def test_a_schema_is_read_exactly_where_spark_reads_it(spark, fields):
+    """Whatever its columns are called; names that differ in case alone, and ours, are refused in our words."""
+    ddl = ", ".join("`{}` {}".format(name.replace("`", "``"), kind) for name, kind in fields)
+    names = [name.lower() for name, _ in fields]
+    try:
+        spark.range(1).select(F.from_json(F.lit("{}"), ddl))
+        good = len(set(names)) == len(names) and "_onceflow_corrupt" not in names
+    except AnalysisException:
+        good = False
+    with nullcontext() if good else pytest.raises(ConfigurationError):
+        frame = KafkaSource(NOWHERE, "t", value=Json(ddl), metadata=["timestamp", "topic"]).load(spark)
+        assert frame.columns == [*(name for name, _ in fields), "timestamp", "topic"]
+
+
+@pytest.mark.parametrize("key", ["a int, A int", "m map<int,int>", "_onceflow_corrupt int"])
+def test_a_schema_of_a_key_that_cannot_be_read_is_said_in_our_words(spark, key):
+    """It is read like a value's."""
+    with pytest.raises(ConfigurationError, match="cannot be read with its formats"):
+        KafkaSource(NOWHERE, "t", value=Raw(), key=Json(key)).load(spark)
+
+
+def test_columns_of_any_name_come_back(spark):
+    """What a sink writes as JSON a source reads: also dots, blanks, back-ticks, no name at all, and our own words."""
+    names = [name for name in NAMES if name not in ("A", "_onceflow_corrupt")]
+    kinds = StructType([StructField(name, StringType()) for name in names])
+    frame = spark.createDataFrame([tuple(f"of {name}" for name in names), (None,) * len(names)], kinds)
+    encoded = frame.select(Json().encode(names).alias("value"))
+    form = Json(kinds)
+    parsed = encoded.select(form.parsed(F.col("value")).alias("it"), F.col("value"))
+    found = parsed.select(form.malformed(F.col("value"), F.col("it")).alias("malformed"), "it").collect()
+    assert [row.malformed for row in found] == [False, False]
+    assert [tuple(row.it)[:-1] for row in found] == [tuple(row) for row in frame.collect()]
 
 
 def test_a_plan_leads_back_to_its_source(spark, cluster, new_topic):

@@ -2,10 +2,12 @@
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import onceflow as of
 from onceflow.connectors.kafka.writer import _require_times
-from onceflow.errors import RowRefusedError
+from onceflow.errors import ConfigurationError, RowRefusedError
 
 
 def rows(*times):
@@ -24,6 +26,36 @@ def test_the_one_time_that_would_be_replaced_is_refused_for_good():
     with pytest.raises(RowRefusedError, match=r"topic t has the time 1970-01-01T00:00:00Z") as refused:
         _require_times("t", rows(5, None, 0))
     assert not refused.value.retriable
+
+
+# All that Spark's timestamps can be in milliseconds, and more often where something changes.
+SPARKS_FIRST, SPARKS_LAST = -9_223_372_036_854_776, 9_223_372_036_854_775
+TIMES = st.none() | st.sampled_from([0, 1, -1, -2, SPARKS_FIRST, SPARKS_LAST]) | st.integers(SPARKS_FIRST, SPARKS_LAST)
+
+
+@settings(deadline=None)  # the first one loads Arrow's functions
+@given(st.lists(TIMES, max_size=8), st.integers(0, 8))
+def test_of_all_times_only_that_one_is_refused(times, first):
+    """Also in a slice of a longer batch, of which the rows before it are somebody else's."""
+    part = rows(*times).slice(first)
+    if 0 in times[first:]:
+        with pytest.raises(RowRefusedError):
+            _require_times("t", part)
+    else:
+        _require_times("t", part)
+
+
+@pytest.mark.parametrize(("kind", "refused"), [("LogAppendTime", True), ("CreateTime", False), (None, False)])
+@pytest.mark.parametrize("timestamp", ["at", None])
+def test_a_topic_that_keeps_no_times_of_its_writers_is_refused_where_they_are_given(kind, refused, timestamp):
+    """The broker would write its own in their place; what is not known, or not given, is no reason."""
+    sink = of.KafkaSink(of.KafkaCluster("localhost:1"), "t", timestamp=timestamp)
+    told = {} if kind is None else {"message.timestamp.type": kind}
+    if refused and timestamp:
+        with pytest.raises(ConfigurationError, match="LogAppendTime"):
+            sink._require_own_times(told)
+    else:
+        sink._require_own_times(told)
 
 
 @pytest.mark.parametrize(

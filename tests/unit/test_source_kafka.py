@@ -4,6 +4,8 @@ import re
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from onceflow.connectors.contract import EpochLimit, limited
 from onceflow.connectors.formats import Json, Raw, Text
@@ -50,9 +52,28 @@ def test_start_at_a_timestamp():
     assert "startingOffsets" not in given
 
 
+@given(st.integers(0, 253_402_214_399_999), st.integers(0, 999), st.integers(-840, 840))
+def test_a_start_is_the_first_millisecond_at_or_after_it(milliseconds, microseconds, zone):
+    """Exactly, at any time that Python has: a record of the millisecond before is not read."""
+    at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds, microseconds=microseconds)
+    at = at.astimezone(timezone(timedelta(minutes=zone)))
+    assert int(options(start=at)["startingTimestamp"]) == milliseconds + (microseconds > 0)
+
+
 @pytest.mark.parametrize(
     "start",
-    ["yesterday", "group-offsets", datetime(2026, 1, 1), {}, {"t": 5}, {"t": {0: -1}}, {"t": {"x": 1}}, 5],  # noqa: DTZ001
+    [
+        "yesterday",
+        "group-offsets",
+        datetime(2026, 1, 1),  # noqa: DTZ001
+        datetime(1969, 12, 31, 23, 59, 59, 999_000, UTC),  # -1, which asks a broker for the end
+        datetime.min.replace(tzinfo=timezone(timedelta(hours=14))),
+        {},
+        {"t": 5},
+        {"t": {0: -1}},
+        {"t": {"x": 1}},
+        5,
+    ],
 )
 def test_starts_that_cannot_be(start):
     """A start without a time zone, without its group, or of another shape is said at once."""

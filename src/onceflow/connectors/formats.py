@@ -75,7 +75,8 @@ class Json(Format):
     a reader can tell "no value" from "no such field".
 
     Args:
-        schema: DDL (``"user_id string, amount decimal(18,2)"``) or a ``StructType``. Sinks need none.
+        schema: DDL (``"user_id string, amount decimal(18,2)"``) or a ``StructType``. Sinks need none. Names that
+            differ in case alone are one to Spark, and ``_onceflow_corrupt`` is taken: both are refused.
 
     Raises:
         ConfigurationError: The schema is empty or of the wrong kind. DDL that Spark cannot parse shows when a
@@ -207,7 +208,7 @@ class Raw(Format):
         """None: it reads any bytes."""
 
     def encode(self, columns: Sequence[str]) -> Column:
-        """One column; a type that Spark does not cast to binary is Spark's AnalysisException."""
+        """One column; a type that Spark does not cast to binary is refused when the query is made."""
         return _only(self, columns).cast(BinaryType())
 
 

@@ -650,11 +650,14 @@ class Driver:
 
 
 def _write_mark(committer: Committer, mark: Mark) -> None:
-    """Write a mark, but never over a newer start's: this driver may have slept since it looked."""
+    """Write a mark, but never over a newer start's: this driver may have slept since it looked.
+
+    Nor over a later epoch's, which may have been decided after an hourly refresh had looked which is the newest.
+    """
     known = None
     with contextlib.suppress(OnceflowError):
         known = Mark.loads(committer.read_mark() or "")
-    if known is None or known.incarnation <= mark.incarnation:
+    if known is None or (known.incarnation, known.epoch) <= (mark.incarnation, mark.epoch):
         committer.write_mark(mark.dumps())
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
@@ -98,11 +99,22 @@ class Outputs:
         # Flat, and in two steps: Spark makes one projection of both, and hands the fields of a struct to Arrow one
         # object at a time.
         columns = {i: self.sinks[i].columns(frame.columns) for i in indexes}
-        fields = {i: frame.select(*columns[i]).schema.fields for i in indexes}
+        fields = {i: self._fields(i, frame, columns[i]) for i in indexes}
         rows = frame.select(*(column for i in indexes for column in columns[i]))
         rows = rows.toDF(*(output_column(i, field.name) for i in indexes for field in fields[i]))
         digests = (_digest(i, fields[i], self.sinks[i].destination) for i in indexes)
         return rows.select("*", *digests)
+
+    def _fields(self, index: int, frame: DataFrame, columns: Sequence[Column]) -> list[StructField]:
+        try:
+            return frame.select(*columns).schema.fields
+        except AnalysisException as error:
+            raise ConfigurationError(
+                f"sink {self.sinks[index].name} cannot write its output: {str(error).splitlines()[0]}",
+                cause=f"the output has {', '.join(f'{name} {kind}' for name, kind in frame.dtypes)}",
+                action="give each column a name of its own (of which Spark ignores the case), and a type that the sink "
+                "takes for what it is named for",
+            ) from error
 
 
 def _digest(i: int, fields: Sequence[StructField], destination: str) -> Column:

@@ -3,7 +3,7 @@
 Spark's source runs the Java client, the writers run librdkafka, and the driver administers with kafka-python;
 each has its own names for the same thing. This file is the only one that knows them.
 
-Must not know: Spark (the Java names are plain strings here), topics, transactions.
+Must not know: Spark (the Java names are plain strings here), transactions; of topics, only what they may be called.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import threading
 import time
 import urllib.error
@@ -35,6 +36,12 @@ _LOGIN_MODULES = {
 }
 _OIDC_HANDLER = f"{_JAAS}.oauthbearer.OAuthBearerLoginCallbackHandler"
 _TOKEN_TIMEOUT_S = 10.0
+_TOPIC_NAME = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}")
+
+
+def is_topic_name(name: object) -> bool:
+    """Whether Kafka lets a topic be called so."""
+    return isinstance(name, str) and _TOPIC_NAME.fullmatch(name) is not None
 
 
 def _servers(value: Any) -> Any:

@@ -15,7 +15,7 @@ from onceflow.connectors.contract import Committer, Guarantee, Sink
 from onceflow.connectors.formats import Format, Json, Text, column_named
 from onceflow.connectors.kafka import durability
 from onceflow.connectors.kafka.client import KafkaClient
-from onceflow.connectors.kafka.cluster import KafkaCluster
+from onceflow.connectors.kafka.cluster import KafkaCluster, is_topic_name
 from onceflow.connectors.kafka.committer import KafkaCommitter
 from onceflow.connectors.kafka.writer import KafkaWriterFactory
 from onceflow.errors import ConfigurationError, KafkaError, RefusedSettingError
@@ -86,8 +86,10 @@ class KafkaSink(Sink):
             ``partition`` or ``topic_column``. Key columns stay in the value.
         headers: A column of type ``array<struct<key: string, value: binary>>``.
         timestamp: A column of type ``timestamp``: the record's time. None lets the client take the present time, as
-            null does. A row with 1970-01-01T00:00:00Z, to the millisecond, fails its epoch: Kafka's client takes it for
-            no time and would write the present one.
+            null does. Kafka keeps milliseconds: what is finer is cut off, towards the past. A row with
+            1970-01-01T00:00:00Z, to the millisecond, fails its epoch: Kafka's client takes it for no time and would
+            write the present one. So does one that is further from the present than the topic allows
+            (``message.timestamp.after.max.ms``: an hour from Kafka 4.0 on).
         partition: A column of type ``int``; null lets the partitioner choose by key (murmur2, as Java's does).
         topic_column: A string column: the topic of each row, ``topic`` where it is null. Topics must exist.
         name: The sink's name, unique in the job: letters, digits, ``.``, ``_``, ``-``. The topic by default.
@@ -126,7 +128,7 @@ class KafkaSink(Sink):
     ) -> None:
         self.cluster = cluster
         self.topic = self.destination = topic
-        self.name = name or topic
+        self.name = topic if name is None else name
         self.guarantee = _guarantee(guarantee)
         self._key = () if key is None else (key,) if isinstance(key, str) else tuple(key)
         self._key_format = key_format or (Text() if len(self._key) == 1 else Json())
@@ -139,7 +141,13 @@ class KafkaSink(Sink):
         self._producer = _checked(producer)
         self._client: KafkaClient | None = None
         self._topic_limits: Sequence[int] = (_BROKER_DEFAULT_MAX_BYTES,)
-        if SINK_NAME.fullmatch(self.name) is None:
+        if not is_topic_name(topic):
+            raise ConfigurationError(
+                f"KafkaSink cannot write to a topic {topic!r}",
+                cause="Kafka's names of topics: letters, digits, '.', '_' and '-', at most 249, and not '.' or '..'",
+                action="name the topic that is meant",
+            )
+        if not isinstance(self.name, str) or SINK_NAME.fullmatch(self.name) is None:
             raise ConfigurationError(
                 f"a sink cannot be named {self.name!r}",
                 cause="its name is part of transactional ids: letters, digits, '.', '_' and '-', at most 100",
@@ -231,6 +239,7 @@ class KafkaSink(Sink):
             self._require_topic(client)
             settings = client.topic_configs([self.topic]).get(self.topic, {})
             self._topic_limits = self._limits(client, settings)
+            self._require_own_times(settings)
             if self.guarantee is not Guarantee.NONE:
                 durability.warn_of_weak_topics(client, [self.topic], "rows of finished epochs")
             if self.participates:
@@ -308,6 +317,16 @@ class KafkaSink(Sink):
         if self._topic_column is not None:
             told.append(client.broker_config("message.max.bytes"))
         return [int(size) if size and size.isdigit() else _BROKER_DEFAULT_MAX_BYTES for size in told]
+
+    def _require_own_times(self, settings: Mapping[str, str]) -> None:
+        if self._timestamp is not None and settings.get("message.timestamp.type") == "LogAppendTime":
+            raise ConfigurationError(
+                f"topic {self.topic} of sink {self.name} does not keep the times of its records: the broker writes the "
+                "present one in their place",
+                cause=f"timestamp is {self._timestamp!r}, and message.timestamp.type=LogAppendTime of the topic",
+                action="set the topic's message.timestamp.type to CreateTime, or leave timestamp= away",
+                topic=self.topic,
+            )
 
     def _warn_of_compaction(self, settings: Mapping[str, str]) -> None:
         policy = settings.get("cleanup.policy", "")

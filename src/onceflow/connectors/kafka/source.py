@@ -11,18 +11,21 @@ from __future__ import annotations
 import json
 import re
 import uuid
+from collections.abc import Iterable
 from copy import copy
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 from weakref import WeakKeyDictionary
 
 from pyspark import SparkContext
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
 
 from onceflow.connectors.contract import Connector, Source, SourceConnection, present_limit
 from onceflow.connectors.formats import Format, Raw
 from onceflow.connectors.kafka import offsets
+from onceflow.connectors.kafka.cluster import is_topic_name
 from onceflow.errors import ConfigurationError, MalformedRecordError, OnceflowError, RefusedSettingError
 
 if TYPE_CHECKING:
@@ -38,7 +41,6 @@ SOURCE_OPTION = "onceflow.source"
 """The option by which the source of a query's plan leads back to its KafkaSource; see ``find``."""
 
 _METADATA = ("key", "headers", "topic", "partition", "offset", "timestamp")
-_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _MARKER = "onceflow-malformed-record"
 _METRIC = "onceflow_malformed_"
 
@@ -107,7 +109,7 @@ class KafkaSource(Source):
     Columns: the fields of ``value`` for Json, else one column ``value`` (Text: string, Raw: binary); then ``key``
     if it is asked for; then the metadata, in the order given: ``headers`` array<struct<key: string, value:
     binary>> (null where there are none), ``topic`` string, ``partition`` int, ``offset`` bigint, ``timestamp``
-    timestamp.
+    timestamp (exact from 1900 on: Spark's connector moves earlier ones between calendars, by days before 1582).
 
     Partitions that are added to a topic later are found by Spark, and read from their first record. Lost records
     (deleted by retention before they were read) always stop the query.
@@ -204,14 +206,23 @@ class KafkaSource(Source):
         """The DataFrame; every call makes a source of its own in the plan.
 
         Raises:
-            ConfigurationError: Two columns would have the same name, or the schema of Json cannot be parsed.
+            ConfigurationError: Two columns would have the same name, or Spark cannot read with the schema of Json.
             KafkaUnavailableError: No broker answered (asked for ``group-offsets`` and specific offsets only).
             KafkaRightsError: The broker refused the login, likewise.
         """
         self._check_names()
         source_id = uuid.uuid4().hex[:12]
         records = spark.readStream.format("kafka").options(**self.connector_options(), **{SOURCE_OPTION: source_id})
-        frame = self._decode(records.load(), source_id)
+        raw = records.load()
+        try:
+            frame = self._decode(raw, source_id)
+        except AnalysisException as error:
+            raise ConfigurationError(
+                f"{self!r} cannot be read with its formats: {str(error).splitlines()[0]}",
+                cause=f"value={self.value}, key={self.key}",
+                action="Correct the schema: each field has a name of its own (of which Spark ignores the case; "
+                "_onceflow_corrupt is taken), and a type that Spark's from_json reads.",
+            ) from error
         loaded = copy(self)
         loaded._source_id = source_id  # noqa: SLF001 - its own
         _loaded.setdefault(spark.sparkContext, {})[source_id] = loaded
@@ -228,7 +239,7 @@ class KafkaSource(Source):
         else:
             options["subscribe"] = ",".join(self.topics)
         if isinstance(self.start, datetime):
-            options["startingTimestamp"] = str(int(self.start.astimezone(UTC).timestamp() * 1000))
+            options["startingTimestamp"] = str(_milliseconds(self.start))
             options["startingOffsetsByTimestampStrategy"] = "latest"
         elif self.start in ("earliest", "latest"):
             options["startingOffsets"] = str(self.start)
@@ -379,9 +390,8 @@ def _checked_topics(topics: Any) -> tuple[str, ...] | re.Pattern[str]:
         if topics.flags & ~re.UNICODE or not isinstance(topics.pattern, str):
             _wrong("topics", topics, "a pattern of text without flags; inside it, Java's (?i) works")
         return topics
-    names = (topics,) if isinstance(topics, str) else tuple(topics)
-    valid = all(isinstance(name, str) and _TOPIC.fullmatch(name) for name in names)
-    if not names or not valid or len(set(names)) < len(names):
+    names = (topics,) if isinstance(topics, str) else tuple(topics) if isinstance(topics, Iterable) else ()
+    if not names or not all(is_topic_name(name) for name in names) or len(set(names)) < len(names):
         _wrong("topics", topics, "a topic's name, several different ones, or a compiled pattern")
     return names
 
@@ -397,6 +407,8 @@ def _checked_start(start: Any, group: str | None) -> str | datetime | dict[str, 
     if isinstance(start, datetime):
         if start.tzinfo is None:
             _wrong("start", start, "a datetime with its time zone, for example datetime(2026, 1, 1, tzinfo=UTC)")
+        if _milliseconds(start) < 0:  # Kafka's clients look for none of these
+            _wrong("start", start, "a datetime from 1970 on, or earliest")
         return start
     if isinstance(start, str):
         if start == "group-offsets" and group is None:
@@ -409,6 +421,11 @@ def _checked_start(start: Any, group: str | None) -> str | datetime | dict[str, 
     if not given or any(number < 0 or at < 0 for of in given.values() for number, at in of.items()):
         _wrong("start", start, "earliest, latest, group-offsets, a datetime, or {topic: {partition: offset}}")
     return given
+
+
+def _milliseconds(at: datetime) -> int:
+    """The first millisecond since 1970 that is at or after this moment: Kafka's times are no finer."""
+    return -((datetime(1970, 1, 1, tzinfo=UTC) - at) // timedelta(milliseconds=1))
 
 
 def _checked_options(options: Mapping[str, Any]) -> dict[str, str]:

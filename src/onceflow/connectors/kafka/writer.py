@@ -168,7 +168,7 @@ class TransactionWriter(Writer):
         """Send everything and prove that it is in the log.
 
         Raises:
-            RowRefusedError: A record is larger than its topic takes.
+            RowRefusedError: A record is larger than its topic takes, or of a time that it does not take.
             PreCommitError: A record was refused, or the proof does not add up.
             WriterFencedError: The transaction was ended by somebody else.
         """
@@ -224,8 +224,8 @@ class TransactionWriter(Writer):
             yield
         except (KafkaException, SystemError) as error:
             first = self._what_ended_it() or _beneath(error)
-            if _is_of_size(first):
-                raise _too_large(self._topic, self._config, first.args[0]) from error
+            if _is_refusal(first):
+                raise _refused(self._topic, self._config, first.args[0]) from error
             raise self._failed(why, first) from error
 
     def _what_ended_it(self) -> Exception | None:
@@ -367,24 +367,25 @@ class PlainWriter(Writer):
         try:
             self._count += _produce(self._producer, self._topic, rows)
         except KafkaException as error:
-            if not _is_of_size(error):
+            if not _is_refusal(error):
                 raise
-            raise _too_large(self._topic, self._config, error.args[0]) from error
+            raise _refused(self._topic, self._config, error.args[0]) from error
         self._producer.poll(0)
 
     def prepare(self) -> None:
         """Wait for the brokers' answers.
 
         Raises:
-            RowRefusedError: A record is larger than its topic takes, and the sink is at-least-once.
+            RowRefusedError: A record is larger than its topic takes, or of a time that it does not take, and the sink
+                is at-least-once.
             PreCommitError: A record was refused or not answered, and the sink is at-least-once.
         """
-        from confluent_kafka import KafkaError  # noqa: PLC0415 - only in a worker
+        from confluent_kafka import KafkaException  # noqa: PLC0415 - only in a worker
 
         left = self._producer.flush(300.0)
         topic, error = self._first or (self._topic, None)
-        if self._checked and error is not None and error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
-            raise _too_large(topic, self._config, error)
+        if self._checked and _is_refusal(KafkaException(error)):
+            raise _refused(topic, self._config, error)
         if self._checked and (left or self._refused):
             raise PreCommitError(
                 f"{self._refused + left} of {self._count} records were not written: {topic}: {error or 'no answer'}",
@@ -432,14 +433,28 @@ def _beneath(error: Exception) -> Exception:
     return error.__cause__ if isinstance(error.__cause__, KafkaException) else error
 
 
-def _is_of_size(error: Exception) -> bool:
+def _is_refusal(error: Exception) -> bool:
+    """Whether it is about a record as it is: trying again, unchanged, would be refused again."""
     from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - only in a worker
 
-    return isinstance(error, KafkaException) and error.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
+    if not isinstance(error, KafkaException) or not isinstance(error.args[0], KafkaError):
+        return False
+    return error.args[0].code() in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_TIMESTAMP)
 
 
-def _too_large(topic: str, config: Mapping[str, Any], said: object) -> RowRefusedError:
-    """Name the setting when a record is larger than the client or the broker takes."""
+def _refused(topic: str, config: Mapping[str, Any], said: Any) -> RowRefusedError:
+    """Name the setting when a record is larger than the client or the broker takes, or of a time that it does not."""
+    from confluent_kafka import KafkaError  # noqa: PLC0415 - only in a worker
+
+    if said.code() == KafkaError.INVALID_TIMESTAMP:
+        return RowRefusedError(
+            f"a row for topic {topic} has a time that the broker does not take: {said}",
+            cause="the column that the sink's timestamp= names is too far from the present: the topic's "
+            "message.timestamp.after.max.ms (an hour from Kafka 4.0 on) or message.timestamp.before.max.ms",
+            action="raise that setting of the topic, or give such rows another time in the stream function; then start "
+            "the job again",
+            topic=topic,
+        )
     most = config.get("message.max.bytes", 1_000_000)
     return RowRefusedError(
         f"a record for topic {topic} is larger than its producer ({most} bytes) or the broker takes: {said}",

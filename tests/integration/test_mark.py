@@ -1,0 +1,55 @@
+"""The job's mark in a real consumer group: forgotten or deleted while the job runs, the refresh brings it back."""
+
+import pytest
+
+from onceflow.checkpoint.identity import JobIdentity, Mark
+from onceflow.checkpoint.journal import Journal
+from onceflow.checkpoint.spark_files import SparkCheckpoint
+from onceflow.checkpoint.store import LocalStore
+from onceflow.connectors.kafka.client import KafkaClient
+from onceflow.connectors.kafka.committer import KafkaCommitter
+from onceflow.errors import CheckpointConflictError
+from onceflow.execution.driver import Driver
+from onceflow.execution.launch import refuse_rewound
+from onceflow.twophase.committable import Committable
+from onceflow.twophase.records import Decide
+from tests.integration.harness import wait_until
+
+pytestmark = pytest.mark.kafka
+
+
+def test_a_deleted_mark_comes_back(cluster, new_topic, tmp_path):
+    """Without it a start is refused, since nothing tells whether it has the newest copy; refreshed, it goes on."""
+    identity, topic = JobIdentity.new("file:///checkpoint", "cluster", "onceflow"), new_topic(1)
+    store, checkpoint = LocalStore(tmp_path / "journal"), SparkCheckpoint(tmp_path)
+    store.make()
+    first = Journal(store)
+    first.append(Decide(first.start(identity.job_id).incarnation, 4, "v1\n", (Committable("out", 0, 0, 1, 7, {}),)))
+    (tmp_path / "commits").mkdir()
+    (tmp_path / "commits" / "4").write_text("v1\n{}\n")
+
+    def committer() -> KafkaCommitter:
+        return KafkaCommitter(KafkaClient(cluster), "out", topic, "onceflow", identity.job_id, 60_000)
+
+    looking = committer()
+    driver = Driver(identity, Journal(store), checkpoint, {"out": committer()}, identity.checkpoint)
+    try:
+        assert looking.read_mark() is None  # as at every start; it waits for the group's coordinator
+        driver.take_over()
+        wait_until(looking.read_mark, what="the start's mark")
+        mark = looking.read_mark()
+        assert Mark.loads(mark or "") == Mark(2, driver._journal.start_nonce, 4)
+        refuse_rewound([looking], Journal(store), identity, checkpoint)
+
+        looking.client.admin.delete_groups([f"onceflow-{identity.job_id}-fence"])
+        wait_until(lambda: looking.read_mark() is None, what="the group's deletion")
+        with pytest.raises(CheckpointConflictError, match="Kafka has no mark"):
+            refuse_rewound([looking], Journal(store), identity, checkpoint)
+
+        driver.refresh_mark()
+        wait_until(looking.read_mark, what="the mark")
+        assert looking.read_mark() == mark
+        refuse_rewound([looking], Journal(store), identity, checkpoint)
+    finally:
+        driver.close()
+        looking.close()

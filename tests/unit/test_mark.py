@@ -1,0 +1,169 @@
+"""The mark outside of the checkpoint while a job runs: written again every hour, and never over a newer one."""
+
+import threading
+from dataclasses import dataclass, field
+
+import pytest
+
+from onceflow.checkpoint.identity import JobIdentity, Mark
+from onceflow.checkpoint.journal import Journal
+from onceflow.checkpoint.spark_files import SparkCheckpoint
+from onceflow.checkpoint.store import LocalStore
+from onceflow.errors import FencedError
+from onceflow.execution import launch
+from onceflow.execution.driver import Driver, _write_mark
+from onceflow.execution.launch import RunningJob
+
+JOB = JobIdentity("a" * 12, "file:///checkpoint", "cluster", "onceflow")
+TURNS = launch._SWEEPS_A_MARK
+WITHIN_S = 30.0
+
+
+@dataclass
+class Outside:
+    """Only what is looked at of a committer: what keeps the mark, and a sweep, which waits until its turn is called."""
+
+    mark: str | None = None
+    writes: int = 0
+    clocked: bool = False
+    entered: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    turn: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+
+    def read_mark(self):
+        return self.mark
+
+    def write_mark(self, mark):
+        self.mark = mark
+        self.writes += 1
+
+    def lingering(self, *_):
+        if self.clocked:
+            self.entered.release()
+            self.turn.acquire()
+        return []
+
+    def close(self):
+        pass
+
+
+class Idle:
+    """A query to which no record comes, and what else a job lets go of at its end."""
+
+    isActive = True  # noqa: N815 - Spark's name
+    stopped = False
+
+    def stop(self):
+        self.stopped = True
+
+    def close(self, **_):
+        pass
+
+
+def journal(tmp_path):
+    store = LocalStore(tmp_path / "journal")
+    store.make()
+    return Journal(store)
+
+
+@pytest.fixture
+def outside():
+    return Outside()
+
+
+@pytest.fixture
+def driver(tmp_path, outside):
+    """One that has just taken over; its first mark is written."""
+    made = Driver(JOB, journal(tmp_path), SparkCheckpoint(tmp_path), {"s": outside}, JOB.checkpoint)
+    made.take_over()
+    marks_written(made)
+    assert outside.writes == 1
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def idle(driver, outside, monkeypatch):
+    """A job that runs without an epoch; ``turns(outside, n)`` is its clock."""
+    monkeypatch.setattr(launch, "_SWEEP_EVERY_S", 0.0)
+    outside.clocked = True
+    query = Idle()
+    running = RunningJob(query, driver, [], query, query)
+    assert outside.entered.acquire(timeout=WITHIN_S)
+    yield running
+    running._ended.set()
+    outside.turn.release(10)
+    running.close()
+
+
+def turns(outside, count):
+    """Let so many sweeps pass; the next one has come when it returns, so all that they do is asked for."""
+    for _ in range(count):
+        outside.turn.release()
+        assert outside.entered.acquire(timeout=WITHIN_S)
+
+
+def marks_written(driver):
+    """Wait for marks that were asked for."""
+    driver._marks.submit(lambda: None).result(WITHIN_S)
+
+
+def test_it_is_due_every_hour():
+    """What the error for a lost mark says of a job that runs."""
+    assert TURNS * launch._SWEEP_EVERY_S == 3_600
+
+
+def test_an_idle_job_writes_its_mark_again_when_it_is_due(driver, outside, idle):
+    """Kafka has forgotten it: nothing happens before the interval has passed, and then it is there again, each time."""
+    was, outside.mark = outside.mark, None
+    turns(outside, TURNS - 1)
+    marks_written(driver)
+    assert (outside.mark, outside.writes) == (None, 1)
+    turns(outside, 1)
+    marks_written(driver)
+    assert (outside.mark, outside.writes) == (was, 2)
+    turns(outside, TURNS)
+    marks_written(driver)
+    assert (outside.mark, outside.writes) == (was, 3)
+    assert Mark.loads(was) == Mark(driver.incarnation, driver._journal.start_nonce, -1)
+
+
+def test_a_replaced_driver_writes_no_mark_when_it_is_due(driver, outside, idle, tmp_path):
+    """The sweep of that very turn finds the newer start and ends the job; the mark stays the newer one's."""
+    newer = journal(tmp_path)
+    turns(outside, TURNS - 1)
+    outside.mark = theirs = Mark(newer.start(JOB.job_id).incarnation, newer.start_nonce, -1).dumps()
+    outside.turn.release()
+    idle._sweeper.join(WITHIN_S)
+    assert not idle._sweeper.is_alive()
+    marks_written(driver)
+    assert (outside.mark, outside.writes) == (theirs, 1)
+    assert isinstance(driver.failure, FencedError)
+    assert idle.query.stopped
+
+
+def test_a_sleeper_does_not_write_over_a_newer_starts_mark(driver, outside, tmp_path):
+    """It slept between its sweep and the mark: what is read just before the write tells."""
+    newer = journal(tmp_path)
+    outside.mark = theirs = Mark(newer.start(JOB.job_id).incarnation, newer.start_nonce, -1).dumps()
+    driver.refresh_mark()
+    marks_written(driver)
+    assert outside.mark == theirs
+
+
+@pytest.mark.parametrize(
+    ("found", "written", "stays"),
+    [
+        (None, Mark(2, "n", 5), False),
+        ("no mark", Mark(2, "n", 5), False),
+        (Mark(2, "n", 5), Mark(2, "n", 5), False),
+        (Mark(2, "n", 4), Mark(2, "n", 5), False),
+        (Mark(1, "m", 9), Mark(2, "n", 5), False),  # an older copy that was claimed: the newest start counts
+        (Mark(3, "o", -1), Mark(2, "n", 5), True),
+        (Mark(2, "n", 6), Mark(2, "n", 5), True),  # decided after the refresh had looked
+    ],
+)
+def test_which_mark_is_the_newer_one(found, written, stays):
+    """By start, then by epoch: an older copy of the checkpoint must not pass as the newest one."""
+    outside = Outside(found.dumps() if isinstance(found, Mark) else found)
+    _write_mark(outside, written)
+    assert outside.mark == (found if stays else written).dumps()
