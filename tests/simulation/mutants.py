@@ -20,6 +20,7 @@ from onceflow.connectors.kafka import oracle, transactions
 from onceflow.errors import CheckpointCorruptError, CheckpointStoreError
 from onceflow.execution import launch
 from onceflow.execution.driver import Driver
+from onceflow.execution.source_check import Sources
 from onceflow.operations.transactions import aborting, inventory
 from onceflow.operations.transactions.inventory import Standing
 from onceflow.twophase import coordinator as coordinator_module
@@ -398,7 +399,15 @@ def _topics_by_bare_name() -> list[Patches]:
                 if topic.name in known and known[topic.name].id != topic.id:
                     yield Remade(position, topic.name, known[topic.name].id, topic.id)
 
-    return [mock.patch.object(coordinator_module, "remade", remade)]
+    real = Sources._look
+
+    def look(self: Sources, i: int, needed: str, end: str, known: Layout | None) -> Any:
+        if known is not None:
+            topics = tuple({topic.name: topic for source in known.sources for topic in source.topics}.values())
+            known = Layout(tuple(replace(source, topics=topics) for source in known.sources))
+        return real(self, i, needed, end, known)
+
+    return [mock.patch.object(Sources, "_look", look), mock.patch.object(coordinator_module, "remade", remade)]
 
 
 def _sources_before_the_decided() -> list[Patches]:

@@ -917,6 +917,9 @@ class Query:
         """Until the sources are read to their ends."""
         epoch = self._first()
         while epoch is not None:
+            for output, first, last in zip(self.outputs, self.begins, self.ends, strict=True):
+                if last < first:  # Spark plans the reading before it calls anybody
+                    raise SparkError(f"Partition {output.reads.topic}-0 offset was changed from {first} to {last}")
             self.driver(self.read, epoch)
             self._record(epoch)
             epoch = self._next(epoch + 1)

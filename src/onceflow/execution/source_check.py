@@ -81,14 +81,22 @@ class Sources:
         if not losses:
             return Surveyed(layout), None
         error = _explained(losses, (undone.epoch if undone is not None else (-1 if done is None else done) + 1))
-        # "{}" leaves where a source begins as it is: it is not known here, or there is nothing to say.
-        moved_needed = [(needed[i] if done is not None else "{}") if s is None else s.needed or "{}"
-                        for i, (_, s) in enumerate(found)]  # fmt: skip
-        moved_ends = [ends[i] if s is None else s.end for i, (_, s) in enumerate(found)]
+        standings = [standing for _, standing in found]
+        moved_ends = [end if s is None else s.end for end, s in zip(ends, standings, strict=True)]
+        if needed is starts:
+            # "{}" leaves where a source begins as it is: it is not known here, or there is nothing to say.
+            same = starts if done is not None else ["{}"] * len(starts)
+            moved_starts = [at if s is None else s.needed or "{}" for at, s in zip(same, standings, strict=True)]
+        else:
+            # Nobody reads the epoch again. Spark plans it all the same, and refuses a range that ends before it begins.
+            moved_starts = [
+                s.end if s is not None and s.losses else start if done is not None else "{}"
+                for start, s in zip(starts, standings, strict=True)
+            ]
         moved = Surveyed(
             layout,
             error.what,
-            before=with_positions(start_text, moved_needed) if needed is starts else "",
+            before=with_positions(start_text, moved_starts),
             offsets=with_positions(end_text, moved_ends) if undone is not None else "",
         )
         return moved, error
