@@ -87,7 +87,12 @@ class Pipeline:
         producer.init_transactions()
         producer.begin_transaction()
         for key, value in records:
-            producer.produce(self.source, value, key)
+            while True:
+                try:
+                    producer.produce(self.source, value, key)
+                    break
+                except BufferError:
+                    producer.poll(0.1)
             producer.poll(0)
         producer.flush()
         if commit:
