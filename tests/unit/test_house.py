@@ -61,7 +61,13 @@ LIBRARIES = {
 }
 """Which rooms may import each library; those that are not here are nobody's."""
 
-WORKERS = ("execution/task.py", "connectors/kafka/writer.py", "connectors/kafka/batch.py", "connectors/contract.py")
+WORKERS = (
+    "execution/task.py",
+    "execution/carried.py",
+    "connectors/kafka/writer.py",
+    "connectors/kafka/batch.py",
+    "connectors/contract.py",
+)
 """What Spark's workers load."""
 
 TWO_LEVELS = ("connectors", "operations")
