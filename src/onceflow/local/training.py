@@ -157,7 +157,7 @@ def _train(folder: Path) -> int:
     for _ in range(2):
         job = of.Job("training", checkpointing=of.Checkpointing(folder / "checkpoint"), spark=settings)
         job.stream(sinks=[sink])(counted)
-        job.run(until="caught-up")
+        job.main(until="caught-up")
     class_path, code = end_java(_WITHIN_S)
     (folder / _CLASS_PATH).write_text(class_path)
     return code
