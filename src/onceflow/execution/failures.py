@@ -200,7 +200,12 @@ def _layout_moved(f: Failure, checkpoint: str, _: str) -> OnceflowError:
 
 
 def _source_lost(f: Failure, _: str, __: str) -> OnceflowError:
-    return SourceDataLostError(f.detail, epoch=f.epoch)
+    return SourceDataLostError(
+        f.detail,
+        cause="the topic's retention, or somebody deleted records or the topic",
+        action="start the job: it says what is lost, and which command goes on without it",
+        epoch=f.epoch,
+    )
 
 
 def _source_remade(f: Failure, _: str, __: str) -> OnceflowError:
@@ -224,7 +229,13 @@ def _not_recorded(f: Failure, checkpoint: str, _: str) -> OnceflowError:
 
 
 def _too_long(f: Failure, _: str, __: str) -> OnceflowError:
-    return EpochTooLongError(f"epoch {f.epoch} outlived its transactions: {f.detail}", epoch=f.epoch)
+    return EpochTooLongError(
+        f"epoch {f.epoch} outlived its transactions: {f.detail}",
+        harmless="always: nothing of it is visible",
+        cause="it read more records than can be written within transaction_timeout",
+        action="start the job again: it reads fewer records for each epoch",
+        epoch=f.epoch,
+    )
 
 
 def unanswered(failure: Failure, evidence: str) -> KafkaUnavailableError:

@@ -109,7 +109,7 @@ def _failed(
     what: str, cause: str = "a Java without an archive of its own (`java -Xshare:dump` makes that)"
 ) -> SetupError:
     return SetupError(
-        f"No class archive: {what}",
+        f"there is no class archive: {what}",
         harmless="always: jobs run without one, and start some seconds later",
         cause=cause,
         action="mend the cause and run `onceflow class-archive` again",

@@ -68,8 +68,8 @@ class Broker:
         if told.returncode != 0:
             raise SetupError(
                 f"Kafka could not format the storage of broker {self.node.id}:\n{told.stdout}{told.stderr}",
-                cause="a broker setting or a feature level that Kafka does not take.",
-                action="correct the settings and features given to the dev cluster.",
+                cause="a broker setting or a feature level that Kafka does not take",
+                action="correct the settings and features given to the dev cluster",
             )
 
     def start(self, *, lock: int, detached: bool) -> None:
@@ -174,9 +174,9 @@ class Broker:
 
     def _failed(self, how: str) -> SetupError:
         return SetupError(
-            f"Broker {self.node.id} {how}. Its log ends with\n{self._log_tail()}",
-            cause=f"a broker setting that Kafka does not take, or too little memory; the log is {self.node.log}.",
-            action="correct the settings given to the dev cluster, or free memory.",
+            f"broker {self.node.id} {how}. Its log ends with\n{self._log_tail()}",
+            cause=f"a broker setting that Kafka does not take, or too little memory; the log is {self.node.log}",
+            action="correct the settings given to the dev cluster, or free memory",
             broker=self.node.id,
             log=str(self.node.log),
         )
