@@ -10,7 +10,7 @@ import signal
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from types import FrameType, MappingProxyType
-from typing import Literal, Self
+from typing import Literal, Self, TypeVar
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -18,6 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from onceflow import program
 from onceflow.connectors.contract import Sink
+from onceflow.connectors.kafka.sink import KafkaSink
 from onceflow.connectors.kafka.source import limited
 from onceflow.errors import ConfigurationError, EpochFailedError, FencedError, OnceflowError
 from onceflow.execution.driver import StopRequested
@@ -29,7 +30,9 @@ from onceflow.spark.session import make_session, require_session
 log = logging.getLogger(__name__)
 
 Takeover = Literal["claim", "as-new"]
-StreamFunction = Callable[[SparkSession], DataFrame | Mapping[Sink, DataFrame]]
+# A Mapping takes no other type of key than its own: a dict with KafkaSinks would not fit Mapping[Sink, …].
+Result = DataFrame | Mapping[Sink, DataFrame] | Mapping[KafkaSink, DataFrame]
+StreamFunction = TypeVar("StreamFunction", bound=Callable[[SparkSession], Result])
 
 
 class Stopped(BaseException):
@@ -72,7 +75,7 @@ class Job:
         self._prefix = transactional_id_prefix
         self._output_mode = output_mode
         self._spark = dict(spark)
-        self._function: StreamFunction | None = None
+        self._function: Callable[[SparkSession], Result] | None = None
         self._sinks: tuple[Sink, ...] = ()
 
     @property
@@ -186,7 +189,7 @@ class Job:
 
 
 def start(
-    df: DataFrame | Mapping[Sink, DataFrame],
+    df: Result,
     *,
     sinks: Sequence[Sink] = (),
     name: str,
