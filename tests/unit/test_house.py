@@ -174,7 +174,11 @@ def test_the_readme_shows_the_example_word_for_word():
 def test_importing_the_package_starts_nothing():
     """`import onceflow` starts no Java and opens no connection; it needs neither."""
     code = "import onceflow, threading; assert threading.active_count() == 1"
-    subprocess.run([sys.executable, "-c", code], check=True, env={"PATH": "", "JAVA_HOME": "/nowhere"})
+    subprocess.run(
+        [sys.executable, "-c", code],
+        check=True,
+        env={"PATH": "", "JAVA_HOME": "/nowhere", "PYTHONPATH": str(SOURCE.parent)},
+    )
 
 
 def test_the_text_names_no_registry_and_no_machine():
