@@ -27,4 +27,4 @@ def alerts(spark):
 
 
 if __name__ == "__main__":
-    job.run()
+    job.main()

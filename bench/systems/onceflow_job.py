@@ -53,4 +53,4 @@ else:
     job.stream(sinks=[of.KafkaSink(kafka, told["sink"], key="user_id", **topic)])(alerts)
 
 if __name__ == "__main__":
-    job.run(until="caught-up" if told["bounded"] else "stopped")
+    job.main(until="caught-up" if told["bounded"] else "stopped")

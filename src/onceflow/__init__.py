@@ -8,7 +8,7 @@ from onceflow.connectors.formats import Json, Raw, Text
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.sink import KafkaSink, NewTopic
 from onceflow.connectors.kafka.source import KafkaSource
-from onceflow.job import Job, start
+from onceflow.job import Job, Stopped, start
 from onceflow.options.checkpointing import Checkpointing
 
 __version__ = "0.1.0"
@@ -23,6 +23,7 @@ __all__ = [
     "KafkaSource",
     "NewTopic",
     "Raw",
+    "Stopped",
     "Text",
     "start",
 ]

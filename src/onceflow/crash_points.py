@@ -16,8 +16,6 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from onceflow.processes import kill_tree
-
 ARM = "ONCEFLOW_CRASH"
 MARK = "ONCEFLOW_CRASH_MARK"
 DRIVER = "ONCEFLOW_CRASH_DRIVER"
@@ -74,4 +72,6 @@ def _reach(armed: str, point: str, epoch: int) -> None:
         # To this thread: sent to the process, the main thread would take it, and this one go on for milliseconds.
         signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
         return
+    from onceflow.processes import kill_tree  # noqa: PLC0415 - a worker in which no point is armed needs no psutil
+
     kill_tree(int(os.environ.get(DRIVER, os.getpid())))

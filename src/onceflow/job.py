@@ -1,24 +1,24 @@
 """Job: what a user writes. One stream function, its sinks, and where the checkpoint is.
 
-Must not know: how an epoch commits.
+Must not know: how an epoch commits; exit codes and the terminal, which are ``program.py``'s.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from types import FrameType, MappingProxyType
-from typing import Literal
+from typing import Literal, Self, TypeVar
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from onceflow import program
 from onceflow.connectors.contract import Sink, limited
+from onceflow.connectors.kafka.sink import KafkaSink
 from onceflow.connectors.kafka.source import CONNECTOR
 from onceflow.errors import ConfigurationError, EpochFailedError, FencedError
 from onceflow.execution.driver import StopRequested
@@ -33,7 +33,24 @@ CONNECTORS = (CONNECTOR,)
 """The systems that a job may read from."""
 
 Takeover = Literal["claim", "as-new"]
-StreamFunction = Callable[[SparkSession], DataFrame | Mapping[Sink, DataFrame]]
+# A Mapping takes no other type of key than its own: a dict with KafkaSinks would not fit Mapping[Sink, …].
+Result = DataFrame | Mapping[Sink, DataFrame] | Mapping[KafkaSink, DataFrame]
+StreamFunction = TypeVar("StreamFunction", bound=Callable[[SparkSession], Result])
+
+
+class Stopped(BaseException):
+    """SIGTERM or Ctrl-C ended ``Job.run``. What was not finished is rolled forward by the next start.
+
+    Attributes:
+        signal: Which signal.
+        clean: False: the job was still starting, or its epoch could not be ended in time. Threads and parts of Spark
+            are left as they stood, and the process should end.
+    """
+
+    def __init__(self, number: signal.Signals, *, clean: bool) -> None:
+        super().__init__(f"stopped by {number.name}")
+        self.signal = number
+        self.clean = clean
 
 
 class Job:
@@ -61,7 +78,7 @@ class Job:
         self._prefix = transactional_id_prefix
         self._output_mode = output_mode
         self._spark = dict(spark)
-        self._function: StreamFunction | None = None
+        self._function: Callable[[SparkSession], Result] | None = None
         self._sinks: tuple[Sink, ...] = ()
 
     @property
@@ -98,10 +115,28 @@ class Job:
 
         return remember
 
+    def main(self, *, until: Literal["stopped", "caught-up"] = "stopped", takeover: Takeover | None = None) -> None:
+        """Run as what this process is for: the line under ``if __name__ == "__main__"`` of a job's file.
+
+        As ``run``, and it shows onceflow's log on stderr where no logging is set up. SIGTERM and Ctrl-C end the job at
+        a clean point and the process with 128 + the signal's number, within ten seconds: where the job was still
+        starting, or an epoch waits for a silent broker, without waiting for any thread (``os._exit``). Returns when
+        the job has ended by itself.
+
+        Raises:
+            OnceflowError: Why it could not start or go on.
+        """
+        program.show_log()
+        try:
+            self.run(until=until, takeover=takeover)
+        except Stopped as stopped:
+            program.end(stopped.signal, clean=stopped.clean)
+
     def run(self, *, until: Literal["stopped", "caught-up"] = "stopped", takeover: Takeover | None = None) -> None:
         """Run until stopped by SIGTERM or Ctrl-C, or, with ``until="caught-up"``, until what is there is done.
 
-        A signal ends the job at a clean point within ten seconds, and the process with 128 + its number.
+        For programs: it sets up no logging and never ends the process. Called in the main thread it takes SIGTERM and
+        SIGINT while it runs, and then gives them back to whom they belonged; in another thread it takes none.
 
         Args:
             until: When to end.
@@ -109,16 +144,16 @@ class Job:
 
         Raises:
             OnceflowError: Why it could not start or go on.
+            Stopped: A signal ended it, within ten seconds. Not an ``Exception``: no retry must take it for a failure.
         """
         if self._function is None:
             raise ConfigurationError(f"job {self.name} has no stream function", action="decorate one with @job.stream")
-        _log_to_stderr()
-        signals = _Signals()
         bounded = until == "caught-up"
         place = (self.name, self._checkpointing, self._prefix, self._output_mode, bounded, takeover)
         plan = Plan(*place, limits=True, connectors=CONNECTORS)
         own_session = SparkSession.getActiveSession() is None
-        with signals:
+        with _Signals() as signals:
+            tidy = True
             try:
                 # Before anything that could fail: consumers wait for what is decided, and it may expire.
                 finished = finish_decided(self._sinks, plan)
@@ -126,46 +161,39 @@ class Job:
                 signals.install()
                 with limited(epoch_limit(plan, self._sinks)):
                     result = self._function(session)
-                self._run(session, result, plan, signals, finished=finished)
-            except BaseException:
+                running = launch(session, result, self._sinks, plan, finished=finished)
+                tidy = self._wait(running, signals)
+            except BaseException as error:
                 # An interrupted start may end with py4j's word for it instead of ours.
                 if signals.received is None:
                     raise
                 log.debug("stopped while starting", exc_info=True)
-                logging.shutdown()
-                os._exit(128 + signals.received)
+                tidy = False
+                raise Stopped(signals.received, clean=False) from error
             finally:
-                active = SparkSession.getActiveSession()
-                if own_session and active is not None:
+                active = SparkSession.getActiveSession() if tidy and own_session else None
+                if active is not None:
                     active.stop()
         if signals.received is not None:
             log.info("stopped by %s", signals.received.name)
-            sys.exit(128 + signals.received)
+            raise Stopped(signals.received, clean=tidy)
 
-    def _run(
-        self,
-        session: SparkSession,
-        result: DataFrame | Mapping[Sink, DataFrame],
-        plan: Plan,
-        signals: _Signals,
-        *,
-        finished: bool,
-    ) -> None:
-        running = launch(session, result, self._sinks, plan, finished=finished)
+    def _wait(self, running: RunningJob, signals: _Signals) -> bool:
+        """Wait for the end and let go; False, and nothing is let go, when a stop could not finish the epoch in time."""
         signals.interrupting = False
+        in_time = True
         try:
             in_time = _wait(running, signals)
-            if not in_time and signals.received is not None:
-                log.warning("the query could not be ended in time; the next start goes on from the checkpoint")
-                logging.shutdown()
-                # Threads that wait for a broker would hold the process; every step is made to be cut off.
-                os._exit(128 + signals.received)
         finally:
-            running.close()
+            if in_time:
+                running.close()
+        if not in_time:
+            log.warning("the query could not be ended in time; the next start goes on from the checkpoint")
+        return in_time
 
 
 def start(
-    df: DataFrame | Mapping[Sink, DataFrame],
+    df: Result,
     *,
     sinks: Sequence[Sink] = (),
     name: str,
@@ -254,8 +282,9 @@ class _Signals:
         self.interrupting = True
         self._before: dict[signal.Signals, object] = {}
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
         self.install()
+        return self
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
@@ -265,20 +294,11 @@ class _Signals:
         """Take the signals; again after Spark has started, which takes SIGINT for itself."""
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
-                self._before.setdefault(number, signal.signal(number, self._remember))
+                if signal.getsignal(number) is not None:  # one that is not Python's could not be given back
+                    self._before.setdefault(number, signal.signal(number, self._remember))
 
     def _remember(self, number: int, _: FrameType | None) -> None:
         self.received = signal.Signals(number)
         if self.interrupting:
             self.interrupting = False  # once: what ends then must not be interrupted again
             raise StopRequested
-
-
-def _log_to_stderr() -> None:
-    """Show our log where nobody has set up logging: an epoch's line is what a user of a terminal looks for."""
-    ours = logging.getLogger("onceflow")
-    if not logging.getLogger().handlers and not ours.handlers:
-        handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
-        ours.addHandler(handler)
-        ours.setLevel(logging.INFO)

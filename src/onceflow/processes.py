@@ -8,29 +8,38 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
-import subprocess
+
+import psutil
 
 
 def descendants(pid: int) -> list[int]:
     """All processes below ``pid``, deepest last."""
-    table = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], check=True, capture_output=True, text=True).stdout
-    children: dict[int, list[int]] = {}
-    for line in table.splitlines():
-        child, parent = map(int, line.split())
-        children.setdefault(parent, []).append(child)
-    found: list[int] = []
-    todo = [pid]
-    while todo:
-        below = children.get(todo.pop(), [])
-        found += below
-        todo += below
-    return found
+    return [process.pid for process in _below(pid)]
 
 
 def kill_tree(pid: int) -> None:
     """SIGKILL a process and everything below it. A process that kills its own tree ends last."""
-    below = descendants(pid)
-    for one in (*below, pid) if pid == os.getpid() else (pid, *below):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(one, signal.SIGKILL)
+    try:
+        top = psutil.Process(pid)
+    except psutil.NoSuchProcess:
+        return
+    below = _below(pid)
+    for process in (*below, top) if pid == os.getpid() else (top, *below):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+
+
+def command_line(pid: int) -> str:
+    """How a process was started; empty if there is none, or if it is a zombie."""
+    try:
+        return " ".join(psutil.Process(pid).cmdline())
+    except psutil.Error:
+        return ""
+
+
+def _below(pid: int) -> list[psutil.Process]:
+    try:
+        found: list[psutil.Process] = psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+    return found

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import psutil
 import pytest
 
 
@@ -32,5 +33,7 @@ def test_demo_passes_through_its_kills(tmp_path):
     assert report["exit_code"] == 143
     assert not list(tmp_path.iterdir())
     # Everything that the demo starts has this in its environment, whoever its parent is by now.
-    alive = subprocess.run(["ps", "axeww", "-o", "command"], capture_output=True, text=True, check=True).stdout
-    assert f"TMPDIR={tmp_path}" not in alive
+    alive = [
+        one for one in psutil.process_iter(["environ"]) if (one.info["environ"] or {}).get("TMPDIR") == str(tmp_path)
+    ]
+    assert not alive

@@ -159,7 +159,7 @@ def test_a_taken_port_is_named(tmp_path):
     """Nothing is started on a port that another program holds."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(SetupError, match=f"Port {port} .* is taken"):
+        with pytest.raises(SetupError, match=f"port {port} .* is taken"):
             DevCluster(tmp_path, port=port).start()
 
 

@@ -153,6 +153,22 @@ def test_a_signal_ends_a_job_at_a_clean_point(pipeline, processes, number):
     pipeline.check()
 
 
+def test_a_program_that_runs_a_job_outlives_its_signal(pipeline, processes):
+    """G1: ``Job.run`` raises ``Stopped`` at a clean point; the same process runs the job again, each record once."""
+    pipeline.job = "hosted"
+    pipeline.per_epoch = 500
+    pipeline.send(10_000)
+    process = pipeline.start()
+    processes.append(process)
+    wait_until(lambda: committed_epochs(pipeline) >= 1, what="an epoch")
+    process.send_signal(signal.SIGTERM)
+    ended = pipeline.end(process)
+    assert ended.code == 0, ended.log
+    assert "stopped by SIGTERM, clean: True" in ended.log
+    assert "the program goes on" in ended.log
+    pipeline.check()
+
+
 def test_a_signal_ends_a_job_that_is_still_starting(pipeline, processes):
     """G1: while Spark starts there is nothing to finish; the job ends with 128 + SIGTERM and the next start begins."""
     pipeline.send(1_000)

@@ -84,7 +84,10 @@ def test_every_part_of_a_record_is_written(spark, cluster, filled, new_topic, ch
 @pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
 @pytest.mark.parametrize("time", ["1970-01-01T00:00:00Z", "1970-01-01T00:00:00.000999Z"])
 def test_a_time_that_kafka_does_not_have_is_refused(spark, cluster, filled, new_topic, checkpoint, time, guarantee):
-    """The client would write the present time in its place: the epoch fails for good, and nothing of it is visible."""
+    """The client would write the present time in its place: the epoch fails for good, and nothing of it is visible.
+
+    The worker's error comes out of Spark whole: what, cause, action and facts.
+    """
     topic = new_topic(1)
     at = F.when(F.col("id") == 150, F.lit(time).cast("timestamp")).otherwise(F.timestamp_millis(F.col("id") + 1))
     frame = payments(cluster, filled, spark).select("id", at.alias("at"))
@@ -93,7 +96,10 @@ def test_a_time_that_kafka_does_not_have_is_refused(spark, cluster, filled, new_
     error = from_spark(failed.value)
     assert isinstance(error, RowRefusedError)
     assert not error.retriable
-    assert f"a row for topic {topic} has the time" in str(error)
+    assert error.what == f"a row for topic {topic} has the time 1970-01-01T00:00:00Z, which cannot be written"
+    assert error.cause.startswith("the column that the sink's timestamp= names holds it")
+    assert error.action.startswith("give such rows another time")
+    assert error.facts == {"topic": topic}
     if guarantee == "exactly-once":
         assert read_topic(cluster, topic) == []
 

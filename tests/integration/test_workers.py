@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 
+import psutil
 import pytest
 
 from onceflow.processes import descendants, kill_tree
@@ -48,13 +49,12 @@ def held(pipeline):
 
 def stopped_below(pid: int) -> list[int]:
     """Processes below ``pid`` that were stopped by a signal."""
-    table = subprocess.run(["ps", "-A", "-o", "pid=,stat="], check=True, capture_output=True, text=True).stdout
     below = set(descendants(pid))
-    return [int(one) for one, state in map(str.split, table.splitlines()) if state[0] == "T" and int(one) in below]
+    return [one.pid for one in psutil.process_iter(["status"]) if one.pid in below and one.info["status"] == "stopped"]
 
 
 def parent_of(pid: int) -> int:
-    return int(subprocess.run(["ps", "-o", "ppid=", "-p", str(pid)], check=True, capture_output=True).stdout)
+    return psutil.Process(pid).ppid()
 
 
 def attempts(p: Pipeline) -> set[int]:
@@ -111,6 +111,6 @@ def test_an_executor_dies_with_its_workers_and_another_takes_over(pipeline, held
     os.kill(executor, signal.SIGKILL)
     ended = pipeline.end(job)
     assert ended.code == 0, ended.log
-    assert subprocess.run(["ps", "-p", str(worker)], check=False, capture_output=True).returncode != 0
+    assert not psutil.pid_exists(worker)
     pipeline.check()
     assert pipeline.aborted() > 0

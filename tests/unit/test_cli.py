@@ -140,18 +140,30 @@ class TestFindJob:
 @pytest.mark.parametrize(
     ("body", "arguments", "code", "reason"),
     [
-        ("None", ["--bounded"], 0, "caught up"),
-        ("sys.exit(143)", [], 143, "stopped by SIGTERM"),
-        ("sys.exit(130)", [], 130, "stopped by SIGINT"),
+        ("pass", ["--bounded"], 0, "caught up"),
+        ("raise of.Stopped(signal.SIGTERM, clean=True)", [], 143, "stopped by SIGTERM"),
+        ("raise of.Stopped(signal.SIGINT, clean=True)", [], 130, "stopped by SIGINT"),
     ],
 )
 def test_run_tells_how_it_ended(tmp_path, monkeypatch, capsys, body, arguments, code, reason):
     """``run --output json`` ends with one object that says why the job ended; signals keep their exit codes."""
     file = tmp_path / "job.py"
-    file.write_text("import sys\n" + ONE_JOB + f"job.run = lambda **settings: {body}\n")
+    file.write_text("import signal\n" + ONE_JOB + f"def run(**settings):\n    {body}\n\njob.run = run\n")
     assert call(monkeypatch, "run", str(file), *arguments, "--output", "json") == code
     told = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert told == {"job": "one", "file": str(file), "reason": reason, "exit_code": code}
+
+
+def test_run_ends_what_hangs(tmp_path):
+    """What could not be ended cleanly cannot hold the process, and JSON still says why it ended."""
+    file = tmp_path / "job.py"
+    body = "threading.Thread(target=threading.Event().wait).start(); raise of.Stopped(signal.SIGTERM, clean=False)"
+    file.write_text("import signal, threading\n" + ONE_JOB + f"def run(**settings):\n    {body}\n\njob.run = run\n")
+    command = [sys.executable, "-m", "onceflow.cli.main", "run", str(file), "--output", "json"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=60)
+    assert ended.returncode == 143, ended.stderr
+    assert json.loads(ended.stdout.splitlines()[-1])["reason"] == "stopped by SIGTERM"
 
 
 def test_run_passes_on_what_was_asked(tmp_path, monkeypatch, capsys):

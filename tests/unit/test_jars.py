@@ -154,7 +154,7 @@ def test_no_java_is_one_clear_line(no_java):
     """Without any Java the first line says what is needed and where was looked."""
     with pytest.raises(SetupError) as missing:
         jars.java_executable()
-    assert missing.value.what == "Java 17 or 21 is needed, and no java was found on PATH (JAVA_HOME is not set)."
+    assert missing.value.what == "Java 17 or 21 is needed, and no java was found on PATH (JAVA_HOME is not set)"
 
 
 def test_a_wrong_java_home_is_named(monkeypatch, tmp_path):
@@ -172,7 +172,7 @@ def test_an_old_java_is_refused(monkeypatch, tmp_path, said, version):
     monkeypatch.setenv("PATH", str(java.parent))
     with pytest.raises(SetupError) as old:
         jars.java_executable()
-    assert old.value.what == f"Java 17 or 21 is needed, and {java} is Java {version}."
+    assert old.value.what == f"Java 17 or 21 is needed, and {java} is Java {version}"
 
 
 @pytest.mark.parametrize("said", ["17.0.15", "21", "25.0.1"])

@@ -8,16 +8,17 @@ from __future__ import annotations
 import runpy
 import sys
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 
+from onceflow import program
 from onceflow.cli.output import Output, OutputOption, tell_json
 from onceflow.errors import ConfigurationError
-from onceflow.job import Job, Takeover
+from onceflow.job import Job, Stopped, Takeover
 
 _MODULE = "__onceflow_job__"
-"""The name that FILE's module gets: not ``__main__``, so that its own ``job.run()`` does not start."""
+"""The name that FILE's module gets: not ``__main__``, so that its own ``job.main()`` does not start."""
 
 
 def run(
@@ -38,17 +39,17 @@ def run(
     takeover: Takeover | None = "claim" if claim else "as-new" if as_new else None
     found = find_job(file, job)
 
-    def end(reason: str, exit_code: int) -> NoReturn:
+    def tell(reason: str, exit_code: int) -> None:
         if output is Output.JSON:
             tell_json({"job": found.name, "file": str(file), "reason": reason, "exit_code": exit_code})
-        raise typer.Exit(exit_code)
 
+    program.show_log()
     try:
         found.run(until="caught-up" if bounded else "stopped", takeover=takeover)
-    except SystemExit as stop:
-        code = stop.code if isinstance(stop.code, int) else 1
-        end("stopped by " + {130: "SIGINT", 143: "SIGTERM"}.get(code, "the job"), code)
-    end("caught up" if bounded else "ended", 0)
+    except Stopped as stopped:
+        tell(str(stopped), 128 + stopped.signal)
+        program.end(stopped.signal, clean=stopped.clean)
+    tell("caught up" if bounded else "ended", 0)
 
 
 def find_job(file: Path, name: str | None = None) -> Job:

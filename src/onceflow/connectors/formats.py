@@ -90,14 +90,14 @@ class Json(Format):
             return
         if not isinstance(self.schema, str | StructType):
             raise ConfigurationError(
-                f"Json takes a schema as DDL text or StructType, not {type(self.schema).__name__}.",
-                action='Write for example Json("user_id string, amount decimal(18,2)").',
+                f"Json takes a schema as DDL text or StructType, not {type(self.schema).__name__}",
+                action='write for example Json("user_id string, amount decimal(18,2)")',
             )
         if not (self.schema.strip() if isinstance(self.schema, str) else self.schema.fields):
             raise ConfigurationError(
-                "Json has a schema without fields.",
+                "Json has a schema without fields",
                 cause=f"schema={self.schema!r}",
-                action='Name the fields, for example Json("user_id string, amount decimal(18,2)").',
+                action='name the fields, for example Json("user_id string, amount decimal(18,2)")',
             )
 
     def __hash__(self) -> int:
@@ -117,15 +117,15 @@ class Json(Format):
         except PySparkException as error:
             first_line = next((line for line in str(error).splitlines() if line.strip()), "")
             raise ConfigurationError(
-                f"The schema of Json is no DDL that Spark understands: {first_line}",
+                f"the schema of Json is no DDL that Spark understands: {first_line}",
                 cause=f"schema={self.schema!r}",
-                action="Correct it; the types are those of CREATE TABLE in Spark SQL.",
+                action="correct it; the types are those of CREATE TABLE in Spark SQL",
             ) from error
         if not isinstance(schema, StructType):
             raise ConfigurationError(
-                "The schema of Json is a single type, but a record has named fields.",
+                "the schema of Json is a single type, but a record has named fields",
                 cause=f"schema={self.schema!r}",
-                action='Name the fields, for example Json("user_id string, amount decimal(18,2)").',
+                action='name the fields, for example Json("user_id string, amount decimal(18,2)")',
             )
         return schema
 
@@ -133,9 +133,9 @@ class Json(Format):
         """Raise if there is no schema. Whether Spark understands its DDL shows when a source is loaded."""
         if self.schema is None:
             raise ConfigurationError(
-                "A source cannot read Json without a schema.",
+                "a source cannot read Json without a schema",
                 cause="Json() has schema=None",
-                action='Name the fields, for example Json("user_id string, amount decimal(18,2)").',
+                action='name the fields, for example Json("user_id string, amount decimal(18,2)")',
             )
 
     def parsed(self, column: Column) -> Column:
@@ -215,9 +215,9 @@ class Raw(Format):
 def _only(form: Format, columns: Sequence[str]) -> Column:
     if len(columns) != 1:
         raise ConfigurationError(
-            f"{type(form).__name__} writes one column, but {len(columns)} are given: {', '.join(columns)}.",
+            f"{type(form).__name__} writes one column, but {len(columns)} are given: {', '.join(columns)}",
             cause=f"format={form!r}",
-            action="Select one column, or write Json().",
+            action="select one column, or write Json()",
             columns=list(columns),
         )
     return column_named(columns[0])

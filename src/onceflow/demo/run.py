@@ -144,7 +144,11 @@ def _raise_failures(supervisor: Supervisor, producer: PaymentProducer, killer: C
     if supervisor.failure is not None:
         raise supervisor.failure
     if producer.failure is not None:
-        raise KafkaError(f"the producer of payments failed: {producer.failure}")
+        raise KafkaError(
+            f"the producer of payments failed: {producer.failure}",
+            cause="the demo's broker did not come back in time: a machine under load",
+            action="run the demo again; --no-chaos leaves the broker alone",
+        )
     if killer is not None and killer.failure is not None:
         raise killer.failure
 

@@ -1,17 +1,12 @@
 """From a failure to the error that a user sees: the rules' reasons, and what Spark's workers said.
 
-Must not know: how an epoch runs. An exception that a Python worker raises reaches the driver as text inside Spark's;
-this file finds ours in it.
+Must not know: how an epoch runs; Spark's words, which are in ``spark/sentences.py``.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 
-from pyspark.sql import SparkSession
-
-from onceflow import errors
 from onceflow.errors import (
     CheckpointConflictError,
     CheckpointStoreError,
@@ -28,18 +23,11 @@ from onceflow.errors import (
     StateRebuildError,
     TransactionLostError,
 )
+from onceflow.execution import carried
+from onceflow.spark import sentences
 from onceflow.twophase.messages import Failure, FailureKind
 
 Explain = Callable[[str], OnceflowError | None]
-
-_OURS = re.compile(r"onceflow\.errors\.(\w+Error): (.*?)(?=\n\s*at |\n\n|\nDriver stacktrace|\Z)", re.DOTALL)
-
-# What Spark's Arrow (19) says when the buffer of one column in one batch cannot be had.
-_NO_BUFFER = re.compile(r"arrow\.memory\.OutOfMemoryException|arrow\.vector\.util\.OversizedAllocationException")
-_ARROW = "spark.sql.execution.arrow."
-
-# What Spark 4.2 says when offsets/N or commits/N is there already, or comes to be there while it writes its own.
-_TWO_DRIVERS = re.compile(r"\[CONCURRENT_STREAM_LOG_UPDATE\]|Multiple streaming queries are concurrently using")
 
 
 def unexplained(_: str) -> None:
@@ -56,41 +44,12 @@ def from_spark(error: BaseException, explain: Explain = unexplained) -> Onceflow
     if isinstance(error, OnceflowError):
         return error
     text = str(error)
-    found = explain(text) or _two_drivers(text) or _no_buffer(text)
-    if found is not None:
-        return found
-    match = _OURS.search(text)
-    kind = getattr(errors, match[1], None) if match else None
-    if match is None or not isinstance(kind, type) or not issubclass(kind, OnceflowError):
-        return None
-    return kind(match[2].strip())
-
-
-def _two_drivers(text: str) -> OnceflowError | None:
-    """Two drivers recorded one epoch at the same moment: Spark ends the one that came second."""
-    if _TWO_DRIVERS.search(text) is None:
-        return None
-    return EpochFailedError(
-        "another driver of this job was at work on this checkpoint at the same moment",
-        harmless="always for the data: nothing is lost or doubled. It can end the newer of two starts as well, when "
-        "the older one plans its last epoch before it learns that it was replaced",
-        cause="two starts of one job at the same time: a supervisor that starts too early, or a forgotten terminal",
-        action="start the job again, once; it goes on from what is decided",
-    )
-
-
-def _no_buffer(text: str) -> OnceflowError | None:
-    """A batch of rows on its way to a worker did not fit into Java's memory; the same range never will."""
-    if _NO_BUFFER.search(text) is None:
-        return None
-    session = SparkSession.getActiveSession()
-    names = (f"{_ARROW}maxBytesPerBatch", f"{_ARROW}maxRecordsPerBatch", "spark.driver.memory")
-    told = ", ".join(f"{name} is {session.conf.get(name, 'not set')}" for name in names) if session else "not known"
-    return ConfigurationError(
-        "a batch of rows on its way to the Python worker is larger than the memory that Java has for it",
-        cause=f"large records in one batch: {told}",
-        action=f"set {_ARROW}maxBytesPerBatch to 67108864 (64 MB), or {_ARROW}maxRecordsPerBatch lower, or give Java "
-        "more memory; then start the job again: nothing of this epoch is visible",
+    return (
+        carried.find(text)
+        or explain(text)
+        or sentences.two_drivers(text)
+        or sentences.no_buffer(text)
+        or sentences.raised_in_worker(text.partition(carried.MARKER)[0])  # its line is cut off, or it has none
     )
 
 
@@ -252,7 +211,12 @@ def _layout_moved(f: Failure, checkpoint: str, _: str) -> OnceflowError:
 
 
 def _source_lost(f: Failure, _: str, __: str) -> OnceflowError:
-    return SourceDataLostError(f.detail, epoch=f.epoch)
+    return SourceDataLostError(
+        f.detail,
+        cause="the topic's retention, or somebody deleted records or the topic",
+        action="start the job: it says what is lost, and which command goes on without it",
+        epoch=f.epoch,
+    )
 
 
 def _source_remade(f: Failure, _: str, __: str) -> OnceflowError:
@@ -276,7 +240,13 @@ def _not_recorded(f: Failure, checkpoint: str, _: str) -> OnceflowError:
 
 
 def _too_long(f: Failure, _: str, __: str) -> OnceflowError:
-    return EpochTooLongError(f"epoch {f.epoch} outlived its transactions: {f.detail}", epoch=f.epoch)
+    return EpochTooLongError(
+        f"epoch {f.epoch} outlived its transactions: {f.detail}",
+        harmless="always: nothing of it is visible",
+        cause="it read more records than can be written within transaction_timeout",
+        action="start the job again: it reads fewer records for each epoch",
+        epoch=f.epoch,
+    )
 
 
 def unanswered(failure: Failure, evidence: str) -> KafkaUnavailableError:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from onceflow import crash_points as crash
 from onceflow.connectors.contract import Run, Shard, Writer, WriterFactory
+from onceflow.errors import OnceflowError
+from onceflow.execution.carried import add_line
 from onceflow.twophase.committable import Committable, Participant
 
 if TYPE_CHECKING:
@@ -64,7 +66,12 @@ class Task:
         if context is None:
             raise RuntimeError("a shard is written inside a Spark task")
         shard = Shard(self.run, context.partitionId(), context.attemptNumber())
-        yield _as_batch(self.write_shard(shard, batches))
+        try:
+            committables = self.write_shard(shard, batches)
+        except OnceflowError as error:
+            add_line(error)  # Spark carries text only
+            raise
+        yield _as_batch(committables)
         _freeze_once()
 
     def write_shard(self, shard: Shard, batches: Iterable[pa.RecordBatch]) -> list[Committable]:

@@ -110,16 +110,16 @@ def java_executable() -> str:
     needed = f"Java {OLDEST_JAVA} or 21 is needed"
     home = os.environ.get("JAVA_HOME", "")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
-    action = "install a Java 17 or 21 runtime and put it on PATH, or set JAVA_HOME to it."
+    action = "install a Java 17 or 21 runtime and put it on PATH, or set JAVA_HOME to it"
     if java is None:
-        raise SetupError(f"{needed}, and no java was found on PATH (JAVA_HOME is not set).", action=action)
+        raise SetupError(f"{needed}, and no java was found on PATH (JAVA_HOME is not set)", action=action)
     if shutil.which(java) is None:
-        raise SetupError(f"{needed}, and JAVA_HOME={home} has no bin/java that can be run.", action=action)
+        raise SetupError(f"{needed}, and JAVA_HOME={home} has no bin/java that can be run", action=action)
     found = _java_version(java)
     if found is None:
-        raise SetupError(f"{needed}, and {java} did not tell its version.", action=action, java=java)
+        raise SetupError(f"{needed}, and {java} did not tell its version", action=action, java=java)
     if found < OLDEST_JAVA:
-        raise SetupError(f"{needed}, and {java} is Java {found}.", action=action, java=java, version=found)
+        raise SetupError(f"{needed}, and {java} is Java {found}", action=action, java=java, version=found)
     return java
 
 
@@ -155,9 +155,9 @@ def _own_jars(setting: str) -> list[Path]:
         found = sorted(path.glob("*.jar")) if path.is_dir() else [path] if path.is_file() else []
         if not found:
             raise SetupError(
-                f"ONCEFLOW_JARS names {path}, which is neither a jar nor a folder with jars.",
+                f"ONCEFLOW_JARS names {path}, which is neither a jar nor a folder with jars",
                 cause=f"ONCEFLOW_JARS={setting}",
-                action="correct the path, or unset ONCEFLOW_JARS to use the jars onceflow was tested with.",
+                action="correct the path, or unset ONCEFLOW_JARS to use the jars onceflow was tested with",
             )
         jars += [jar.resolve() for jar in found]
     return jars
@@ -173,7 +173,7 @@ def _pinned(group: str, progress: Progress | None) -> list[Path]:
             if missing:  # else another process fetched them while this one waited
                 _fetch(missing, cache, progress or (lambda _done, _total: None))
     for jar in pinned:
-        _check(jar, jar.path_in(cache), action=f"delete {jar.path_in(cache)}; it is fetched again.")
+        _check(jar, jar.path_in(cache), action=f"delete {jar.path_in(cache)}; it is fetched again")
     return [jar.path_in(cache) for jar in pinned]
 
 
@@ -182,8 +182,8 @@ def _listed(group: str) -> list[Jar]:
     lists |= {f"broker-{version}": jars for version, jars in lists.pop("older-brokers").items()}
     if group not in lists:
         raise SetupError(
-            f"There is no list of jars named {group}.",
-            action=f"choose one of {', '.join(sorted(lists))}; a new one goes into local/jars.toml.",
+            f"there is no list of jars named {group}",
+            action=f"choose one of {', '.join(sorted(lists))}; a new one goes into local/jars.toml",
         )
     return [Jar(**entry) for entry in lists[group]]
 
@@ -212,8 +212,8 @@ def one_at_a_time(what: str) -> Iterator[None]:
             yield
     except OSError as error:
         raise SetupError(
-            f"The cache {cache} cannot be written: {error}",
-            action="make room or give rights there, or set ONCEFLOW_CACHE to another folder.",
+            f"the cache {cache} cannot be written: {error}",
+            action="make room or give rights there, or set ONCEFLOW_CACHE to another folder",
         ) from error
 
 
@@ -221,12 +221,12 @@ def _check(jar: Jar, path: Path, action: str) -> None:
     try:
         found = hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
-        raise SetupError(f"The jar {path} cannot be read: {error}", action=action) from error
+        raise SetupError(f"the jar {path} cannot be read: {error}", action=action) from error
     if found != jar.sha256:
         raise SetupError(
-            f"The jar {path} is not the one that onceflow was tested with, and is not used: "
-            f"its SHA-256 is {found}, expected was {jar.sha256}.",
-            cause="a damaged or altered file, or a mirror that serves another one.",
+            f"the jar {path} is not the one that onceflow was tested with, and is not used: "
+            f"its SHA-256 is {found}, expected was {jar.sha256}",
+            cause="a damaged or altered file, or a mirror that serves another one",
             action=action,
             path=str(path),
             expected=jar.sha256,
@@ -243,7 +243,7 @@ def _fetch(jars: list[Jar], cache: Path, progress: Progress) -> None:
         _run_ivy(jars, work, progress)
         for jar in jars:
             taken = work / "taken" / jar.file_name
-            _check(jar, taken, action="check what the mirror or proxy between you and the repository serves.")
+            _check(jar, taken, action="check what the mirror or proxy between you and the repository serves")
             jar.path_in(cache).parent.mkdir(parents=True, exist_ok=True)
             taken.replace(jar.path_in(cache))
     log.info("fetched %d jars", len(jars))
@@ -287,9 +287,9 @@ def _run_ivy(jars: list[Jar], work: Path, progress: Progress) -> None:
             f"{len(missing)} of {len(jars)} jars could not be fetched: {', '.join(missing[:5])}"
             f"{', …' if len(missing) > 5 else ''}. Ivy ended with\n    " + "\n    ".join(_telling(last)),
             cause="no network, a proxy that Java does not know of, or a repository that lacks them "
-            f"(ONCEFLOW_IVY_SETTINGS={settings or 'not set'}).",
+            f"(ONCEFLOW_IVY_SETTINGS={settings or 'not set'})",
             action="for a proxy set JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=… -Dhttps.proxyPort=…'; for a mirror "
-            "set ONCEFLOW_IVY_SETTINGS to your ivysettings.xml; or copy a filled cache (ONCEFLOW_CACHE).",
+            "set ONCEFLOW_IVY_SETTINGS to your ivysettings.xml; or copy a filled cache (ONCEFLOW_CACHE)",
             missing=missing,
         )
 
@@ -318,8 +318,8 @@ def _ivy_jar() -> Path:
     found = [jar for jar in spark_home_jars() if jar.name.startswith("ivy-")]
     if not found:
         raise SetupError(
-            "PySpark's own jars (pyspark/jars/ivy-*.jar) are not there, so nothing can be fetched.",
-            action="install pyspark with pip, or fill the jar cache from another machine (ONCEFLOW_CACHE).",
+            "PySpark's own jars (pyspark/jars/ivy-*.jar) are not there, so nothing can be fetched",
+            action="install pyspark with pip, or fill the jar cache from another machine (ONCEFLOW_CACHE)",
         )
     return found[-1]
 

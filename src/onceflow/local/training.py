@@ -109,7 +109,7 @@ def _failed(
     what: str, cause: str = "a Java without an archive of its own (`java -Xshare:dump` makes that)"
 ) -> SetupError:
     return SetupError(
-        f"No class archive: {what}",
+        f"there is no class archive: {what}",
         harmless="always: jobs run without one, and start some seconds later",
         cause=cause,
         action="mend the cause and run `onceflow class-archive` again",
@@ -157,7 +157,7 @@ def _train(folder: Path) -> int:
     for _ in range(2):
         job = of.Job("training", checkpointing=of.Checkpointing(folder / "checkpoint"), spark=settings)
         job.stream(sinks=[sink])(counted)
-        job.run(until="caught-up")
+        job.main(until="caught-up")
     class_path, code = end_java(_WITHIN_S)
     (folder / _CLASS_PATH).write_text(class_path)
     return code

@@ -46,20 +46,24 @@ class Checkpointing(BaseModel):
 
     Attributes:
         location: A path on a local or shared POSIX file system, or a ``file:`` URI.
-        interval_ms: Time between the beginnings of two epochs (``"5s"``, ``"200 ms"``, or seconds); 0: one after
-            the other without a pause. Flink: ``execution.checkpointing.interval``.
+        interval_ms: Time between the beginnings of two epochs, given as ``interval``: ``"5s"``, ``"200 ms"``, or
+            seconds; 0: one after the other without a pause. Flink: ``execution.checkpointing.interval``.
         retain: Epochs whose files are kept. Spark: ``spark.sql.streaming.minBatchesToRetain``.
+
+    Raises:
+        ConfigurationError: A value that cannot work.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(frozen=True)
 
     location: str
-    interval_ms: Annotated[int, BeforeValidator(_duration)] = Field(default=1_000, alias="interval", ge=0)
-    retain: Annotated[int, Field(ge=2)] = 100
+    interval_ms: Annotated[int, BeforeValidator(_duration)] = Field(alias="interval", ge=0)
+    retain: Annotated[int, Field(ge=2)]
 
-    def __init__(self, location: str | os.PathLike[str], **settings: Any) -> None:
+    # Each setting by name, so that a type checker finds a misspelt one; a number for an interval means seconds.
+    def __init__(self, location: str | os.PathLike[str], *, interval: str | float = "1s", retain: int = 100) -> None:
         try:
-            super().__init__(location=os.fspath(location), **settings)
+            super().__init__(location=os.fspath(location), interval=interval, retain=retain)
         except ValidationError as error:
             first = error.errors()[0]
             setting = ".".join(str(part) for part in first["loc"])

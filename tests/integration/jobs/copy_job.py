@@ -22,4 +22,4 @@ def copied(spark):
 
 
 if __name__ == "__main__":
-    job.run(until=os.environ.get("UNTIL", "caught-up"), takeover=os.environ.get("TAKEOVER"))
+    job.main(until=os.environ.get("UNTIL", "caught-up"), takeover=os.environ.get("TAKEOVER"))

@@ -28,4 +28,4 @@ if __name__ == "__main__":
 
     launch.LocalStore = FaultyStore  # type: ignore[misc]
     assert journal.LocalStore is LocalStore
-    copy_job.job.run(until="caught-up")
+    copy_job.job.main(until="caught-up")

@@ -71,4 +71,4 @@ def outputs(spark):
 
 
 if __name__ == "__main__":
-    job.run(until=os.environ.get("UNTIL", "caught-up"), takeover=os.environ.get("TAKEOVER") or None)
+    job.main(until=os.environ.get("UNTIL", "caught-up"), takeover=os.environ.get("TAKEOVER") or None)

@@ -26,4 +26,4 @@ def randomised(spark):
 
 
 if __name__ == "__main__":
-    job.run(until="caught-up")
+    job.main(until="caught-up")

@@ -7,4 +7,4 @@ from tests.integration.jobs import copy_job
 
 if __name__ == "__main__":
     launch._SWEEP_EVERY_S = 1.0  # type: ignore[misc]
-    copy_job.job.run(until=os.environ.get("UNTIL", "caught-up"))
+    copy_job.job.main(until=os.environ.get("UNTIL", "caught-up"))

@@ -42,4 +42,4 @@ def copied(spark):
 
 
 if __name__ == "__main__":
-    job.run(until="caught-up")
+    job.main(until="caught-up")

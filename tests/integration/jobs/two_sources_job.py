@@ -41,4 +41,4 @@ def both(spark):
 
 
 if __name__ == "__main__":
-    job.run(until=os.environ.get("UNTIL", "caught-up"))
+    job.main(until=os.environ.get("UNTIL", "caught-up"))

@@ -27,4 +27,4 @@ def copied(spark):
 
 
 if __name__ == "__main__":
-    job.run(until=os.environ.get("UNTIL", "caught-up"))
+    job.main(until=os.environ.get("UNTIL", "caught-up"))

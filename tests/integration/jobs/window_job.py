@@ -31,4 +31,4 @@ def counted(spark):
 
 
 if __name__ == "__main__":
-    job.run(until=os.environ.get("UNTIL", "caught-up"))
+    job.main(until=os.environ.get("UNTIL", "caught-up"))

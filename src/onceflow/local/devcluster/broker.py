@@ -22,6 +22,7 @@ from onceflow.errors import SetupError
 from onceflow.local.devcluster import watch
 from onceflow.local.devcluster.config import HOST, PLAINTEXT, Node
 from onceflow.local.jars import broker_jars, java_executable
+from onceflow.processes import command_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -67,8 +68,8 @@ class Broker:
         if told.returncode != 0:
             raise SetupError(
                 f"Kafka could not format the storage of broker {self.node.id}:\n{told.stdout}{told.stderr}",
-                cause="a broker setting or a feature level that Kafka does not take.",
-                action="correct the settings and features given to the dev cluster.",
+                cause="a broker setting or a feature level that Kafka does not take",
+                action="correct the settings and features given to the dev cluster",
             )
 
     def start(self, *, lock: int, detached: bool) -> None:
@@ -103,7 +104,7 @@ class Broker:
             pid = int(self.node.pid.read_text())
         except (FileNotFoundError, ValueError):
             return None
-        return pid if str(self.node.properties) in _command_line(pid) else None
+        return pid if str(self.node.properties) in command_line(pid) else None
 
     def signal(self, number: signal.Signals) -> bool:
         """Send a signal; False if the broker does not run."""
@@ -173,9 +174,9 @@ class Broker:
 
     def _failed(self, how: str) -> SetupError:
         return SetupError(
-            f"Broker {self.node.id} {how}. Its log ends with\n{self._log_tail()}",
-            cause=f"a broker setting that Kafka does not take, or too little memory; the log is {self.node.log}.",
-            action="correct the settings given to the dev cluster, or free memory.",
+            f"broker {self.node.id} {how}. Its log ends with\n{self._log_tail()}",
+            cause=f"a broker setting that Kafka does not take, or too little memory; the log is {self.node.log}",
+            action="correct the settings given to the dev cluster, or free memory",
             broker=self.node.id,
             log=str(self.node.log),
         )
@@ -204,17 +205,6 @@ class Broker:
     def _environment(self) -> dict[str, str]:
         """The class path goes by environment: the command line stays readable in ``ps``."""
         return {**os.environ, "CLASSPATH": os.pathsep.join(map(str, broker_jars(version=self._version)))}
-
-
-def _command_line(pid: int) -> str:
-    """How the process was started; empty if there is none, or if it is a zombie."""
-    if Path("/proc/self/cmdline").exists():
-        try:
-            return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            return ""
-    told = subprocess.run(["ps", "-ww", "-o", "args=", "-p", str(pid)], capture_output=True, text=True, check=False)
-    return told.stdout
 
 
 def _until(condition: Callable[[], bool], deadline: float) -> bool:

@@ -89,12 +89,12 @@ class DevCluster:
         features: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         if brokers not in (1, 3):
-            raise ConfigurationError(f"A dev cluster has 1 or 3 brokers, not {brokers}.")
+            raise ConfigurationError(f"a dev cluster has 1 or 3 brokers, not {brokers}", action="ask for 1 or 3")
         self._temporary = data_dir is None
         self.data_dir = Path(data_dir or tempfile.mkdtemp(prefix="onceflow-dev-")).absolute()
         if "," in str(self.data_dir):
             raise ConfigurationError(
-                f"A dev cluster cannot lie in {str(self.data_dir)!r}.",
+                f"a dev cluster cannot lie in {str(self.data_dir)!r}",
                 cause="Kafka's log.dirs is a list with commas between the folders",
                 action="choose a folder without a comma in its path",
             )
@@ -191,13 +191,13 @@ class DevCluster:
 
     def _launch(self, broker: Broker) -> None:
         if self._lock is None:
-            raise SetupError("The dev cluster is not started.", action="call start() first.")
+            raise SetupError("the dev cluster is not started", action="call start() first")
         for name, port in broker.node.ports.items():
             if not _is_free(port):
                 raise SetupError(
-                    f"Port {port} on {HOST}, which broker {broker.node.id} needs ({name}), is taken.",
-                    cause="another Kafka or another program listens there.",
-                    action="stop that program, or choose another port or another data directory.",
+                    f"port {port} on {HOST}, which broker {broker.node.id} needs ({name}), is taken",
+                    cause="another Kafka or another program listens there",
+                    action="stop that program, or choose another port or another data directory",
                     port=port,
                 )
         broker.start(lock=self._lock, detached=self._detached)
@@ -213,9 +213,9 @@ class DevCluster:
             state = json.loads(state_path.read_text())
         if len(state["ports"]) != self._size:
             raise ConfigurationError(
-                f"The dev cluster in {self.data_dir} has {len(state['ports'])} broker(s), not {self._size}.",
+                f"the dev cluster in {self.data_dir} has {len(state['ports'])} broker(s), not {self._size}",
                 cause=f"brokers={self._size}",
-                action="ask for as many as it has, or choose another data directory, or delete this one.",
+                action="ask for as many as it has, or choose another data directory, or delete this one",
             )
         ports: list[dict[str, int]] = state["ports"]
         if self._port is not None:
@@ -258,9 +258,9 @@ class DevCluster:
                 if _is_alive(owner) or time.monotonic() > deadline:
                     os.close(descriptor)
                     raise SetupError(
-                        f"The data directory {self.data_dir} is in use by process {owner or 'unknown'}.",
-                        cause="a dev cluster runs there already.",
-                        action="use that one, stop it (onceflow dev down), or choose another directory.",
+                        f"the data directory {self.data_dir} is in use by process {owner or 'unknown'}",
+                        cause="a dev cluster runs there already",
+                        action="use that one, stop it (onceflow dev down), or choose another directory",
                         pid=owner,
                         data_dir=str(self.data_dir),
                     ) from None
@@ -324,7 +324,11 @@ def _free_port(used: set[int]) -> int:
     for port in random.sample(_PORTS, 200):
         if port not in used and _is_free(port):
             return port
-    raise SetupError(f"No free port was found on {HOST} in {_PORTS.start}-{_PORTS.stop}.")
+    raise SetupError(
+        f"no free port was found on {HOST} in {_PORTS.start}-{_PORTS.stop}",
+        cause="other programs listen there",
+        action="end some of them",
+    )
 
 
 def _is_alive(pid: str) -> bool:

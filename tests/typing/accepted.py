@@ -1,0 +1,34 @@
+"""Calls that a type checker must accept: every setting, and each form that it takes."""
+
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+import onceflow as of
+
+of.Checkpointing("checkpoints/alerts")
+of.Checkpointing(Path("checkpoints/alerts"), interval="200 ms", retain=10)
+of.Checkpointing("checkpoints/alerts", interval=0.5)
+
+kafka = of.KafkaCluster("localhost:9092")
+job = of.Job("fraud-alerts", checkpointing=of.Checkpointing("checkpoints/fraud-alerts", interval="1s"))
+alerts = of.KafkaSink(kafka, "alerts", key="user_id", create_topic=of.NewTopic(partitions=4))
+
+
+@job.stream(sinks=[alerts])
+def one(spark: SparkSession) -> DataFrame:
+    """One output."""
+    return of.KafkaSource(kafka, "transactions", value=of.Json("user_id string"), on_malformed="skip").load(spark)
+
+
+@job.stream()
+def several(spark: SparkSession) -> dict[of.KafkaSink, DataFrame]:
+    """Several outputs."""
+    return {alerts: one(spark)}
+
+
+try:
+    job.run(until="caught-up", takeover="claim")
+except of.Stopped as stopped:
+    print(stopped.signal.name, stopped.clean)
+job.main()
