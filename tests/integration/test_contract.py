@@ -25,8 +25,8 @@ from kafka.protocol.producer import EndTxnRequest
 from onceflow.connectors.kafka import canary, oracle, transactions
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.cluster import KafkaCluster
-from onceflow.connectors.kafka.oracle import Witness
-from onceflow.connectors.kafka.transactions import Handle
+from onceflow.connectors.kafka.partition import Partition
+from onceflow.connectors.kafka.prepared import Handle, PreparedTransaction, Witness, read
 from onceflow.connectors.kafka.writer import COLUMNS, TransactionWriter
 from onceflow.local.devcluster import FAST_EXPIRY, DevCluster
 from tests.integration.harness import OLDEST_KAFKA, kafka_asked_for
@@ -70,13 +70,12 @@ class Real:
             "timestamp": pa.array([None] * 2, pa.int64()),
         }
         writer.write(pa.RecordBatch.from_pydict({c: columns[c] for c in COLUMNS}))
-        prepared = writer.prepare()
-        assert [tuple(p) for p in prepared["partitions"]] == [(topic, 0), (topic, 1)]
-        witness = Witness.from_json(
-            dict(prepared["witness"])
-            | {"cluster_id": self.client.cluster_id, "topic_id": self.client.topics([topic])[topic].topic_id}
-        )
-        return Written(Handle(name, prepared["producer_id"], prepared["producer_epoch"]), witness)
+        prepared = read(writer.prepare())
+        assert isinstance(prepared, PreparedTransaction)
+        assert prepared.handle.transactional_id == name
+        assert prepared.partitions == {Partition(topic, 0), Partition(topic, 1)}
+        sealed = prepared.sealed(self.client.cluster_id, self.client.topics([topic])[topic].topic_id)
+        return Written(sealed.handle, sealed.witness)
 
     def visible(self, topic: str) -> list[str]:
         settings = self._cluster.for_librdkafka() | {
@@ -133,7 +132,7 @@ class Fake:
             code, offset = self._broker.produce(name, pid, epoch, (topic, partition), row)
             assert code == 0
         topic_id = self.client.topics([topic])[topic].topic_id
-        return Written(Handle(name, pid, epoch), Witness(self.client.cluster_id, topic, topic_id, 1, offset))
+        return Written(Handle(name, pid, epoch), Witness(Partition(topic, 1), offset, self.client.cluster_id, topic_id))
 
     def visible(self, topic: str) -> list[str]:
         return sorted(row for n in range(len(ROWS)) for row in self._broker.read_committed((topic, n)))

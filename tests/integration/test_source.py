@@ -14,7 +14,8 @@ from pyspark.sql import functions as F  # noqa: N812 - what every PySpark progra
 
 from onceflow.connectors.formats import Json, Raw, Text
 from onceflow.connectors.kafka import offsets
-from onceflow.connectors.kafka.offsets import Partition, Range
+from onceflow.connectors.kafka.offsets import Range
+from onceflow.connectors.kafka.partition import Partition
 from onceflow.connectors.kafka.source import SOURCE_OPTION, KafkaSource, find, malformed_counts, malformed_from
 from onceflow.errors import ConfigurationError, MalformedRecordError, SourceDataLostError
 

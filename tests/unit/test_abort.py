@@ -7,7 +7,7 @@ import pytest
 from kafka.protocol.producer import InitProducerIdRequest
 
 from onceflow.connectors.kafka import transactions
-from onceflow.connectors.kafka.transactions import Handle
+from onceflow.connectors.kafka.prepared import Handle
 from tests.simulation.fake_broker import FakeBroker, FakeClient, Observer
 
 PLACE = ("topic", 0)

@@ -61,7 +61,14 @@ LIBRARIES = {
 }
 """Which rooms may import each library; those that are not here are nobody's."""
 
-WORKERS = ("execution/task.py", "connectors/kafka/writer.py", "connectors/kafka/batch.py", "connectors/contract.py")
+WORKERS = (
+    "execution/task.py",
+    "connectors/contract.py",
+    "connectors/kafka/writer.py",
+    "connectors/kafka/batch.py",
+    "connectors/kafka/prepared.py",
+    "connectors/kafka/partition.py",
+)
 """What Spark's workers load."""
 
 TWO_LEVELS = ("connectors", "operations")

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onceflow.connectors.kafka import offsets
-from onceflow.connectors.kafka.offsets import Bounds, Partition, Range
+from onceflow.connectors.kafka.offsets import Bounds, Range
+from onceflow.connectors.kafka.partition import Partition
 from onceflow.errors import ConfigurationError, SourceDataLostError
 
 P0, P1 = Partition("pay-ments.v1", 0), Partition("pay-ments.v1", 1)

@@ -2,7 +2,7 @@
 
 from onceflow.connectors.formats import Raw
 from onceflow.connectors.kafka.cluster import KafkaCluster
-from onceflow.connectors.kafka.offsets import Partition
+from onceflow.connectors.kafka.partition import Partition
 from onceflow.connectors.kafka.source import KafkaSource
 from onceflow.execution.progress import to_publish
 

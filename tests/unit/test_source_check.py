@@ -8,7 +8,8 @@ from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.connectors.formats import Raw
 from onceflow.connectors.kafka import source as kafka
 from onceflow.connectors.kafka.cluster import KafkaCluster
-from onceflow.connectors.kafka.offsets import Bounds, Partition
+from onceflow.connectors.kafka.offsets import Bounds
+from onceflow.connectors.kafka.partition import Partition
 from onceflow.connectors.kafka.source import SOURCE_OPTION, KafkaSource
 from onceflow.execution.source_check import Sources, _moved
 from onceflow.spark.plan import Leaf

@@ -15,7 +15,7 @@ from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.connectors.kafka import durability, offsets
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.cluster import KafkaCluster
-from onceflow.connectors.kafka.offsets import Partition
+from onceflow.connectors.kafka.partition import Partition
 from onceflow.connectors.kafka.source import SOURCE_OPTION, KafkaSource, find
 from onceflow.errors import CheckpointCorruptError, ConfigurationError, SourceDataLostError
 from onceflow.spark.plan import Leaf

@@ -12,7 +12,7 @@ from kafka.protocol.producer import AddPartitionsToTxnRequest, InitProducerIdReq
 
 from onceflow.connectors.kafka import transactions
 from onceflow.connectors.kafka.client import TRANSACTION, KafkaClient, rights_or_unavailable
-from onceflow.connectors.kafka.transactions import Handle
+from onceflow.connectors.kafka.prepared import Handle
 from onceflow.errors import ConfigurationError, KafkaRightsError, KafkaUnavailableError
 
 _INVALID_TRANSACTION_TIMEOUT = 50

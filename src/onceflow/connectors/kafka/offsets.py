@@ -14,17 +14,11 @@ import re
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from onceflow.connectors.kafka.partition import Partition as Partition  # noqa: PLC0414 - `offsets.Partition` is in use
 from onceflow.errors import ConfigurationError, KafkaUnavailableError, SourceDataLostError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
-
-class Partition(NamedTuple):
-    """One partition of one topic."""
-
-    topic: str
-    number: int
 
 
 class Range(NamedTuple):

@@ -16,6 +16,8 @@ from kafka.protocol.admin import DescribeTransactionsRequest, ListTransactionsRe
 from kafka.protocol.producer import EndTxnRequest, InitProducerIdRequest
 
 from onceflow.connectors.kafka.client import TRANSACTION, KafkaClient, rights_or_unavailable
+from onceflow.connectors.kafka.partition import Partition
+from onceflow.connectors.kafka.prepared import Handle
 from onceflow.errors import KafkaUnavailableError
 from onceflow.twophase.messages import Reply
 
@@ -38,15 +40,6 @@ COMMIT_REPLIES: Mapping[int, Reply] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Handle:
-    """The identity of exactly one transaction: one producer epoch holds one transaction."""
-
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
-
-
-@dataclass(frozen=True, slots=True)
 class Description:
     """What the coordinator says of a transactional id.
 
@@ -55,14 +48,14 @@ class Description:
         handle: The id with the producer id and epoch that it has now.
         timeout_ms: The transaction's time-out.
         start_ms: When it began, in milliseconds since 1970 by the broker's clock, or -1.
-        partitions: (topic, partition) pairs that take part.
+        partitions: Those that take part.
     """
 
     state: str
     handle: Handle
     timeout_ms: int
     start_ms: int
-    partitions: frozenset[tuple[str, int]]
+    partitions: frozenset[Partition]
 
 
 def reply_of(code: int) -> Reply:
@@ -235,7 +228,7 @@ def _description(row: Any) -> Description:
         handle=Handle(row.transactional_id, row.producer_id, row.producer_epoch),
         timeout_ms=row.transaction_timeout_ms,
         start_ms=row.transaction_start_time_ms,
-        partitions=frozenset((t.topic, p) for t in row.topics for p in t.partitions),
+        partitions=frozenset(Partition(t.topic, p) for t in row.topics for p in t.partitions),
     )
 
 

@@ -18,7 +18,7 @@ from onceflow import crash_points as crash
 from onceflow.connectors.kafka import transactions
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.committer import ONGOING
-from onceflow.connectors.kafka.transactions import Handle
+from onceflow.connectors.kafka.prepared import Handle
 from onceflow.errors import ConfigurationError
 from onceflow.operations.transactions.access import Operator
 from onceflow.operations.transactions.inventory import OPEN_STATES, OwnTransaction, Standing, own_transactions
