@@ -25,6 +25,7 @@ from kafka.protocol.producer import EndTxnRequest
 from onceflow.connectors.kafka import canary, oracle, transactions
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.cluster import KafkaCluster
+from onceflow.connectors.kafka.codes import Code
 from onceflow.connectors.kafka.partition import Partition
 from onceflow.connectors.kafka.prepared import Handle, PreparedTransaction, Witness, read
 from onceflow.connectors.kafka.writer import COLUMNS, TransactionWriter
@@ -180,9 +181,12 @@ class Story:
 
     def _end(self, what: str, handle: Handle | None, send: Callable[[Handle], dict[Handle, int]]) -> None:
         handle = handle or self.handle
-        code = 51
+        code = Code.CONCURRENT_TRANSACTIONS
         deadline = time.monotonic() + 20
-        while code in (51, transactions.NO_ANSWER):  # the markers of the step before are being written
+        while code in (
+            Code.CONCURRENT_TRANSACTIONS,
+            Code.NO_ANSWER,
+        ):  # the markers of the step before are being written
             (code,) = send(handle).values()
             assert time.monotonic() < deadline
         self.said.append((what, code))
@@ -491,13 +495,12 @@ def test_the_reply_table(real):
         "unknown": 49,
         "forgotten": 49,
     }
-    assert {c: transactions.reply_of(c).name for c in (0, 48, 49, 90, 51, transactions.NO_ANSWER, -1, 35)} == {
+    assert {c: transactions.reply_of(c).name for c in (0, 48, 49, 90, 51, Code.NO_ANSWER, 35)} == {
         0: "COMMITTED",
         48: "SUSPECT",
         49: "SUSPECT",
         90: "SUSPECT",
         51: "RETRY",
-        transactions.NO_ANSWER: "RETRY",
-        -1: "RETRY",
+        Code.NO_ANSWER: "RETRY",
         35: "RETRY",
     }

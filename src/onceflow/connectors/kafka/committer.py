@@ -14,6 +14,7 @@ from dataclasses import replace
 from onceflow.connectors.contract import Committer, Run
 from onceflow.connectors.kafka import canary, group_offsets, oracle, transactions
 from onceflow.connectors.kafka.client import KafkaClient, Topic
+from onceflow.connectors.kafka.codes import RIGHT_MISSING, Code, named
 from onceflow.connectors.kafka.holders import open_producers
 from onceflow.connectors.kafka.prepared import Handle, NotUnderstood, PreparedTransaction, read, read_handle
 from onceflow.connectors.kafka.transactional_id import job_prefix, name_transaction, parse_transactional_id
@@ -31,8 +32,6 @@ from onceflow.twophase.messages import Evidence, Outcome, Reply
 log = logging.getLogger(__name__)
 
 ONGOING, PREPARE_COMMIT, COMPLETE_COMMIT = "Ongoing", "PrepareCommit", "CompleteCommit"
-_CONCURRENT_TRANSACTIONS = 51
-_NOT_ALLOWED = frozenset({29, 31, 53})
 _WARN_AT, _FAIL_AT = 0.5, 0.8
 _DESCRIBE_FOR_S = 60.0
 _LIST_FOR_S = 30.0
@@ -175,11 +174,11 @@ class KafkaCommitter(Committer):
         handles = {c.participant: _understood(c).handle for c in committables}
         codes = transactions.commit(self._client, list(handles.values()))
         replies = {p: transactions.reply_of(codes[h]) for p, h in handles.items()}
-        refused = sorted({codes[h] for h in handles.values()} & _NOT_ALLOWED)
+        refused = sorted({codes[h] for h in handles.values()} & RIGHT_MISSING)
         if refused:
-            log.error("sink %s may not commit (Kafka codes %s): a right was taken away; the decision stands and is "
-                      "tried again", self._sink, refused)  # fmt: skip
-        busy = [p for p, h in handles.items() if codes[h] == _CONCURRENT_TRANSACTIONS]
+            log.error("sink %s may not commit (%s): a right was taken away; the decision stands and is tried again",
+                      self._sink, ", ".join(map(named, refused)))  # fmt: skip
+        busy = [p for p, h in handles.items() if codes[h] == Code.CONCURRENT_TRANSACTIONS]
         if busy:
             # The verdict is durable in PrepareCommit; only markers are missing, perhaps for an offline partition.
             described = transactions.describe(self._client, [handles[p].transactional_id for p in busy])

@@ -18,6 +18,7 @@ from kafka.protocol.admin import DescribeProducersRequest, ListTransactionsReque
 from kafka.protocol.consumer import ListOffsetsRequest
 
 from onceflow.connectors.kafka.client import KafkaClient
+from onceflow.connectors.kafka.codes import Code
 from onceflow.connectors.kafka.partition import Partition
 
 _READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
@@ -140,7 +141,7 @@ def _ends(client: KafkaClient, by_leader: Mapping[int, Sequence[Partition]], iso
         if answer is not None
         for topic in answer.topics
         for page in topic.partitions
-        if page.error_code == 0
+        if page.error_code == Code.NONE
     }
 
 
@@ -163,7 +164,7 @@ def _producers(client: KafkaClient, by_leader: Mapping[int, Sequence[Partition]]
         if answer is not None
         for topic in answer.topics
         for page in topic.partitions
-        if page.error_code == 0
+        if page.error_code == Code.NONE
     }
 
 
@@ -178,7 +179,7 @@ def _names(client: KafkaClient, producer_ids: Iterable[int]) -> dict[int, str]:
     return {
         int(row.producer_id): str(row.transactional_id)
         for answer in client.send_all(requests)
-        if answer is not None and answer.error_code == 0
+        if answer is not None and answer.error_code == Code.NONE
         for row in answer.transaction_states
     }
 

@@ -14,6 +14,7 @@ import re
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from onceflow.connectors.kafka.codes import Code
 from onceflow.connectors.kafka.partition import Partition as Partition  # noqa: PLC0414 - `offsets.Partition` is in use
 from onceflow.errors import ConfigurationError, KafkaUnavailableError, SourceDataLostError
 
@@ -205,7 +206,9 @@ def partitions(admin: Any, topics: Sequence[str] | re.Pattern[str]) -> list[Part
         if not topics:
             return []
     described = admin.describe_topics(list(topics))
-    if missing := sorted(topic["name"] for topic in described if topic["error_code"] == 3):
+    if missing := sorted(
+        topic["name"] for topic in described if topic["error_code"] == Code.UNKNOWN_TOPIC_OR_PARTITION
+    ):
         raise ConfigurationError(
             f"There is no topic {', '.join(missing)}.",
             cause=f"topics={list(topics)}",

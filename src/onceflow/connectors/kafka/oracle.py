@@ -17,13 +17,12 @@ from kafka.protocol.consumer import FetchRequest
 from kafka.record import MemoryRecords
 
 from onceflow.connectors.kafka.client import KafkaClient
+from onceflow.connectors.kafka.codes import TOPIC_GONE, Code, named
 from onceflow.connectors.kafka.prepared import Handle, Witness
 from onceflow.twophase.messages import Evidence, Outcome
 
 _READ_UNCOMMITTED = 0
 _FETCH_BYTES = 1 << 20
-_OFFSET_OUT_OF_RANGE = 1
-_UNKNOWN_TOPIC = frozenset({3, 100, 103})
 _ABORT, _COMMIT = 0, 1
 
 
@@ -132,17 +131,17 @@ def _fetch(client: KafkaClient, leader: int, witness: Witness, offset: int) -> E
         min_version=13,
     )
     (answer,) = client.send_all([(request, leader)])
-    if answer is None or answer.error_code != 0 or not answer.responses:
+    if answer is None or answer.error_code != Code.NONE or not answer.responses:
         return Evidence(Outcome.UNKNOWN, f"broker {leader} did not answer a fetch of {witness}", passing=True)
     page = answer.responses[0].partitions[0]
-    if page.error_code == _OFFSET_OUT_OF_RANGE:
+    if page.error_code == Code.OFFSET_OUT_OF_RANGE:
         if page.log_start_offset > offset:
             return _Purged(
                 Outcome.UNKNOWN, f"the record at {witness} is gone: the log begins at {page.log_start_offset}"
             )
         return Evidence(Outcome.UNKNOWN, f"the record at {witness} is gone: the log ends before it")
-    if page.error_code in _UNKNOWN_TOPIC:
+    if page.error_code in TOPIC_GONE:
         return Evidence(Outcome.UNKNOWN, f"topic {witness.partition.topic} with id {witness.topic_id} is gone")
-    if page.error_code != 0:
-        return Evidence(Outcome.UNKNOWN, f"fetching {witness} failed with code {page.error_code}", passing=True)
+    if page.error_code != Code.NONE:
+        return Evidence(Outcome.UNKNOWN, f"fetching {witness} failed: {named(page.error_code)}", passing=True)
     return MemoryRecords(bytes(page.records or b"")), page.high_watermark
