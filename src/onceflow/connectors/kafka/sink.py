@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from onceflow.connectors.contract import Committer, Guarantee, Sink
 from onceflow.connectors.formats import Format, Json, Text, column_named
 from onceflow.connectors.kafka import durability
+from onceflow.connectors.kafka.batch import warn_where_unknown
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.committer import KafkaCommitter
@@ -235,6 +236,7 @@ class KafkaSink(Sink):
                 durability.warn_of_weak_topics(client, [self.topic], "rows of finished epochs")
             if self.participates:
                 durability.warn_of_weak_transaction_log(client)
+                warn_where_unknown()
                 self._require_timeout(client)
                 self._warn_of_compaction(settings)
         except BaseException:
