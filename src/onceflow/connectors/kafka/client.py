@@ -20,6 +20,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.codes import MOVED, Code, named
+from onceflow.connectors.kafka.kafka_python import manager_of
 from onceflow.errors import ConfigurationError, KafkaError, KafkaRightsError, KafkaUnavailableError
 
 log = logging.getLogger(__name__)
@@ -66,7 +67,7 @@ class KafkaClient:
     def __init__(self, cluster: KafkaCluster, *, timeout_s: float = 30.0) -> None:
         self.cluster = cluster
         self._admin = cluster.admin(timeout_s=timeout_s)
-        self._manager = self._admin._manager  # noqa: SLF001 - the only way to send requests that have no method
+        self._manager = manager_of(self._admin)
         self._coordinators: dict[tuple[int, str], int] = {}
         self._require_requests()
         self.cluster_id = self._read_cluster_id()
