@@ -86,20 +86,6 @@ def lag(position: Mapping[Partition, int], latest: Mapping[Partition, int]) -> d
     return {partition: max(0, at - position.get(partition, 0)) for partition, at in latest.items()}
 
 
-def check_not_lost(wanted: Iterable[Range], held: Mapping[Partition, Bounds]) -> None:
-    """Compare what must still be read with what the topics hold.
-
-    Raises:
-        SourceDataLostError: For the first partition, in the order of ``wanted``, that lacks something.
-    """
-    for each in wanted:
-        bounds = held.get(each.partition)
-        if each.start >= each.end:
-            continue
-        if bounds is None or each.start < bounds.earliest or each.end > bounds.latest:
-            raise data_lost(each.partition, wanted=each.start, end=each.end, held=bounds, gone=bounds is None)
-
-
 def data_lost(
     partition: Partition,
     *,
@@ -162,14 +148,13 @@ _SPARK_SAYS = (  # the sub-conditions of KAFKA_DATA_LOSS, in the words of Spark 
 )
 
 
-def data_lost_from(message: str, admin: Any = None) -> SourceDataLostError | None:
+def data_lost_from(message: str) -> SourceDataLostError | None:
     """The loss that a failed query's message speaks of, if it does.
 
     Spark names partition and offset, but mostly not what the topic still holds.
 
     Args:
         message: The text of the StreamingQueryException, or of what it was caused by.
-        admin: An open ``KafkaAdminClient`` to ask for the rest. Without it the function is pure.
     """
     found = next(filter(None, (re.search(pattern, message) for pattern in _SPARK_SAYS)), None)
     if found is None:
@@ -178,9 +163,7 @@ def data_lost_from(message: str, admin: Any = None) -> SourceDataLostError | Non
     partition = Partition(said["topic"], int(said["number"]))
     number = {name: int(said[name]) for name in ("wanted", "end", "earliest", "latest") if said.get(name)}
     held = None
-    if admin is not None and (now := bounds(admin, [partition])):
-        held = now[partition]
-    elif "earliest" in number:
+    if "earliest" in number:
         held = Bounds(number["earliest"], number["earliest"])
     elif "latest" in number:
         held = Bounds(0, number["latest"])
