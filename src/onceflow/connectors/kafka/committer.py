@@ -32,6 +32,7 @@ from onceflow.twophase.messages import Evidence, Outcome, Reply
 log = logging.getLogger(__name__)
 
 ONGOING, PREPARE_COMMIT, COMPLETE_COMMIT = "Ongoing", "PrepareCommit", "CompleteCommit"
+# Shares of the transactions' time-out: what is decided later than the second may expire before its commit arrives.
 _WARN_AT, _FAIL_AT = 0.5, 0.8
 _DESCRIBE_FOR_S = 60.0
 _LIST_FOR_S = 30.0
@@ -134,6 +135,8 @@ class KafkaCommitter(Committer):
 
     def check(self, committables: Sequence[Committable], run: Run, age_s: float) -> str | None:
         """Each transaction is Ongoing at its own handle with exactly its partitions, and none is left beside them."""
+        # The commit comes from us and not from the writer, so nothing but this look would notice that a transaction was
+        # ended, begun anew, or lacks a partition.
         self._check_age(run, age_s)
         held = {c: _understood(c) for c in committables if c.participates}
         described = self._describe_all([t.handle.transactional_id for t in held.values()])
@@ -142,6 +145,7 @@ class KafkaCommitter(Committer):
             if problem:
                 return f"shard {committable.shard} of sink {self._sink}: {problem}"
         mine = {t.handle.transactional_id for t in held.values()}
+        # Nobody will ever commit an attempt that lost; open, it would keep read_committed consumers waiting.
         losers = [name for name in self._names_of(run) if name not in mine]
         if losers:
             log.info("aborting %d transactions of task attempts that lost: %s", len(losers), ", ".join(losers))
@@ -171,6 +175,7 @@ class KafkaCommitter(Committer):
 
     def commit(self, committables: Sequence[Committable]) -> dict[Participant, Reply]:
         """One ``EndTxn`` v3 for each."""
+        # All or none: where one is not understood, nothing is sent.
         handles = {c.participant: _understood(c).handle for c in committables}
         codes = transactions.commit(self._client, list(handles.values()))
         replies = {p: transactions.reply_of(codes[h]) for p, h in handles.items()}
@@ -215,6 +220,7 @@ class KafkaCommitter(Committer):
                 if time.monotonic() > deadline:
                     raise
                 self._client.wait_a_little()
+        # The other parity is the epoch before: decided, and perhaps still waiting for its markers.
         parsed = ((name, parse_transactional_id(name, self._prefix, self._job_id)) for name in names)
         return [name for name, p in parsed if p and p.sink == self._sink and p.parity == run.epoch % 2]
 
@@ -297,6 +303,7 @@ class KafkaCommitter(Committer):
         keep = {found for _, found in told}
         keep_sinks = {sink for sink, found in told if isinstance(found, NotUnderstood)}
         names = transactions.list_ids(self._client, job_prefix(self._prefix, self._job_id))
+        # Only older ones: by the prefix alone it would hit what a newer driver is about to decide.
         older = {}
         for name in names:
             parsed = parse_transactional_id(name, self._prefix, self._job_id)

@@ -49,6 +49,8 @@ def ask(client: KafkaClient, handle: Handle, witness: Witness) -> Evidence:
                     return Evidence(Outcome.UNKNOWN, f"the record at {witness} is gone or is not ours")
                 seen = True
             elif batch.is_control_batch and batch.producer_id == handle.producer_id:
+                # The next one is ours: one producer epoch holds one transaction. The marker's own epoch may be a later
+                # one, since an expiry or a v5 end moves it first.
                 return _verdict(batch)
         if position >= high_watermark:
             return Evidence(Outcome.UNKNOWN, f"no marker behind {witness} yet", passing=True)
@@ -60,7 +62,7 @@ def look_for(client: KafkaClient, handle: Handle, witness: Witness) -> Evidence 
     if other is not None:
         return other
     page = _fetch(client, _leader(client, witness), witness, witness.offset)
-    if isinstance(page, _Purged):
+    if isinstance(page, _Purged):  # retention takes what is old, whether it is committed or not: no loss of ours
         return None
     if isinstance(page, Evidence):
         return page
@@ -77,13 +79,13 @@ def _leader(client: KafkaClient, witness: Witness) -> int:
 
 def _another_log(client: KafkaClient, witness: Witness) -> Evidence | None:
     """Why the witness cannot be in this cluster's topic of that name; None if it can."""
-    if witness.cluster_id != client.cluster_id:
+    if witness.cluster_id != client.cluster_id:  # where another log has the same name, and is no proof
         return Evidence(Outcome.UNKNOWN, f"the witness is in cluster {witness.cluster_id}, this is {client.cluster_id}")
     name = witness.partition.topic
     topic = client.topics([name]).get(name)
     if topic is None:
         return Evidence(Outcome.UNKNOWN, f"topic {name} does not exist")
-    if topic.topic_id != witness.topic_id:
+    if topic.topic_id != witness.topic_id:  # another log: a record at the same offset would prove nothing
         return Evidence(
             Outcome.UNKNOWN,
             f"topic {name} was made again: its id was {witness.topic_id} and is {topic.topic_id}",

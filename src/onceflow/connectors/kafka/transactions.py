@@ -22,6 +22,7 @@ from onceflow.connectors.kafka.prepared import Handle
 from onceflow.errors import KafkaUnavailableError
 from onceflow.twophase.messages import Reply
 
+# How it ends is decided already: an abort has nothing left to do.
 _VERDICT_GIVEN = frozenset({"PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
 _FENCE_TRIES = 100
 
@@ -174,7 +175,7 @@ def describe(client: KafkaClient, transactional_ids: Iterable[str]) -> dict[str,
     requests = [(DescribeTransactionsRequest(transactional_ids=ids), node) for node, ids in by_node.items()]
     found: dict[str, Description | None] = {}
     for answer, ids in zip(client.send_all(requests), by_node.values(), strict=True):
-        if answer is None:
+        if answer is None:  # left out, not None: "no answer" must never pass for "not known"
             for key in ids:
                 client.forget_coordinator(TRANSACTION, key)
             continue
