@@ -19,7 +19,7 @@ from onceflow.connectors.kafka.prepared import (
 )
 from onceflow.connectors.kafka.transactional_id import name_transaction, parse_transactional_id
 from onceflow.errors import CheckpointConflictError
-from onceflow.operations.transactions.inventory import Standing, partitions_of, standing_of, witness_of
+from onceflow.operations.transactions.inventory import Standing, not_understood, partitions_of, standing_of, witness_of
 from onceflow.twophase.committable import Committable
 from onceflow.twophase.messages import Outcome
 from onceflow.twophase.records import Decide, Start, read_history
@@ -139,10 +139,13 @@ def test_what_is_not_understood_is_never_aborted(broker, committer, decided):
 
 
 def test_an_operator_sees_what_is_not_understood(decided):
-    """It is listed as decided, so that no command aborts it, and without what could not be read."""
+    """What may be it is listed as decided, so that no command aborts it; and it is said what could not be read."""
     history = read_history([Start(1), Decide(1, 9, "v1\n", (decided,)), Start(2)])
     name = name_transaction("onceflow", JOB, 1, "out", 0, 1, 0)
     parsed = parse_transactional_id(name, "onceflow", JOB)
     assert standing_of(parsed, Handle(name, 1, 0), history) is Standing.DECIDED
+    (said,) = not_understood([decided])
+    assert said.startswith("sink out shard 0: ")
+    assert "it has version 2" in said
     assert partitions_of(decided) == ()
     assert witness_of(decided) is None

@@ -19,7 +19,7 @@ from onceflow.connectors.kafka.committer import ONGOING
 from onceflow.connectors.kafka.holders import Holder, find_holders
 from onceflow.connectors.kafka.offsets import from_json
 from onceflow.connectors.kafka.partition import Partition
-from onceflow.connectors.kafka.prepared import Handle, PreparedTransaction, read, read_handle
+from onceflow.connectors.kafka.prepared import Handle, NotUnderstood, PreparedTransaction, read, read_handle
 from onceflow.connectors.kafka.transactional_id import TransactionalId, job_prefix
 from onceflow.connectors.kafka.transactions import Description
 from onceflow.errors import ConfigurationError, KafkaRightsError
@@ -230,7 +230,8 @@ def own_transactions(operator: Operator, cluster: Cluster, history: History) -> 
     """Ours on one cluster: open ones, and those of an undone decision in whatever state.
 
     Returns:
-        The transactions, without ``holds``; and a sentence for each id whose coordinator did not answer.
+        The transactions, without ``holds``; and a sentence for each id whose coordinator did not answer, and for each
+        decided one that is not understood.
     """
     undone = operator.undone(history)
     effective = participants(undone.effective) if undone is not None else ()
@@ -239,6 +240,7 @@ def own_transactions(operator: Operator, cluster: Cluster, history: History) -> 
     wanted = sorted({*transactions.list_ids(cluster.client, prefix, OPEN_STATES), *decided})
     described = transactions.describe(cluster.client, wanted)
     silent = [f"{key}: its coordinator did not answer" for key in wanted if key not in described]
+    silent += not_understood(c for c in effective if c.sink in cluster.sinks)
     cluster_id = cluster.client.cluster_id
     newest = history.decided.epoch if history.decided is not None else None
     found: list[OwnTransaction] = []
@@ -323,6 +325,15 @@ def source_ends(offsets: str) -> dict[Partition, int]:
         with contextlib.suppress(ConfigurationError):
             found |= from_json(line)
     return found
+
+
+def not_understood(decided: Iterable[Committable]) -> list[str]:
+    """A sentence for each decided Kafka transaction of which the journal holds what this version cannot read."""
+    return [
+        f"sink {c.sink} shard {c.shard}: its decided transaction is not understood: {found.why}"
+        for c in decided
+        if isinstance(found := read(c.transaction), NotUnderstood)
+    ]
 
 
 def handle_of(committable: Committable) -> Handle | None:
