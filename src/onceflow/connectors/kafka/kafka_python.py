@@ -79,7 +79,9 @@ def open_admin(config: dict[str, Any], timeout_s: float, failures: list[Exceptio
 
 def manager_of(admin: Any) -> Any:
     """What sends any request to any broker, and knows which versions the brokers have."""
-    return _inside(admin, "_manager")
+    manager = _inside(admin, "_manager")
+    _inside(manager, "broker_version_data")
+    return manager
 
 
 def is_refused_login(failure: Exception) -> bool:
