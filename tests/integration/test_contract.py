@@ -25,8 +25,9 @@ from kafka.protocol.producer import EndTxnRequest
 from onceflow.connectors.kafka import canary, oracle, transactions
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.cluster import KafkaCluster
-from onceflow.connectors.kafka.oracle import Witness
-from onceflow.connectors.kafka.transactions import Handle
+from onceflow.connectors.kafka.codes import Code
+from onceflow.connectors.kafka.partition import Partition
+from onceflow.connectors.kafka.prepared import Handle, PreparedTransaction, Witness, read
 from onceflow.connectors.kafka.writer import COLUMNS, TransactionWriter
 from onceflow.local.devcluster import FAST_EXPIRY, DevCluster
 from tests.integration.harness import OLDEST_KAFKA, kafka_asked_for
@@ -70,13 +71,12 @@ class Real:
             "timestamp": pa.array([None] * 2, pa.int64()),
         }
         writer.write(pa.RecordBatch.from_pydict({c: columns[c] for c in COLUMNS}))
-        prepared = writer.prepare()
-        assert [tuple(p) for p in prepared["partitions"]] == [(topic, 0), (topic, 1)]
-        witness = Witness.from_json(
-            dict(prepared["witness"])
-            | {"cluster_id": self.client.cluster_id, "topic_id": self.client.topics([topic])[topic].topic_id}
-        )
-        return Written(Handle(name, prepared["producer_id"], prepared["producer_epoch"]), witness)
+        prepared = read(writer.prepare())
+        assert isinstance(prepared, PreparedTransaction)
+        assert prepared.handle.transactional_id == name
+        assert prepared.partitions == {Partition(topic, 0), Partition(topic, 1)}
+        sealed = prepared.sealed(self.client.cluster_id, self.client.topics([topic])[topic].topic_id)
+        return Written(sealed.handle, sealed.witness)
 
     def visible(self, topic: str) -> list[str]:
         settings = self._cluster.for_librdkafka() | {
@@ -133,7 +133,7 @@ class Fake:
             code, offset = self._broker.produce(name, pid, epoch, (topic, partition), row)
             assert code == 0
         topic_id = self.client.topics([topic])[topic].topic_id
-        return Written(Handle(name, pid, epoch), Witness(self.client.cluster_id, topic, topic_id, 1, offset))
+        return Written(Handle(name, pid, epoch), Witness(Partition(topic, 1), offset, self.client.cluster_id, topic_id))
 
     def visible(self, topic: str) -> list[str]:
         return sorted(row for n in range(len(ROWS)) for row in self._broker.read_committed((topic, n)))
@@ -181,9 +181,12 @@ class Story:
 
     def _end(self, what: str, handle: Handle | None, send: Callable[[Handle], dict[Handle, int]]) -> None:
         handle = handle or self.handle
-        code = 51
+        code = Code.CONCURRENT_TRANSACTIONS
         deadline = time.monotonic() + 20
-        while code in (51, transactions.NO_ANSWER):  # the markers of the step before are being written
+        while code in (
+            Code.CONCURRENT_TRANSACTIONS,
+            Code.NO_ANSWER,
+        ):  # the markers of the step before are being written
             (code,) = send(handle).values()
             assert time.monotonic() < deadline
         self.said.append((what, code))
@@ -492,13 +495,12 @@ def test_the_reply_table(real):
         "unknown": 49,
         "forgotten": 49,
     }
-    assert {c: transactions.reply_of(c).name for c in (0, 48, 49, 90, 51, transactions.NO_ANSWER, -1, 35)} == {
+    assert {c: transactions.reply_of(c).name for c in (0, 48, 49, 90, 51, Code.NO_ANSWER, 35)} == {
         0: "COMMITTED",
         48: "SUSPECT",
         49: "SUSPECT",
         90: "SUSPECT",
         51: "RETRY",
-        transactions.NO_ANSWER: "RETRY",
-        -1: "RETRY",
+        Code.NO_ANSWER: "RETRY",
         35: "RETRY",
     }

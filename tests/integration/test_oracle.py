@@ -10,8 +10,7 @@ from onceflow.connectors.kafka import oracle, transactions
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.committer import KafkaCommitter
-from onceflow.connectors.kafka.oracle import Witness
-from onceflow.connectors.kafka.transactions import Handle
+from onceflow.connectors.kafka.prepared import Handle, PreparedTransaction, read, read_handle
 from onceflow.connectors.kafka.writer import TransactionWriter
 from onceflow.errors import WriterFencedError
 from onceflow.local.devcluster import FAST_EXPIRY, DevCluster
@@ -61,9 +60,9 @@ def test_a_commit_whose_witness_was_compacted_away_is_unknown(cleaning):
     with KafkaClient(cleaning) as client:
         committer = KafkaCommitter(client, "s", TOPIC, "onceflow", "abcdefgh", 60_000)
         (sealed,) = committer.seal([prepared])
-        transaction = sealed.transaction
-        handle = Handle(transaction["id"], transaction["producer_id"], transaction["producer_epoch"])
-        witness = Witness.from_json(transaction["witness"])
+        transaction = read(sealed.transaction)
+        assert isinstance(transaction, PreparedTransaction)
+        handle, witness = transaction.handle, transaction.witness
         assert transactions.commit(client, [handle]) == {handle: 0}
         wait_until(lambda: oracle.ask(client, handle, witness).outcome is Outcome.COMMITTED, what="the marker")
 
@@ -117,8 +116,8 @@ def test_an_abort_by_partition_takes_its_rows_and_the_commit_is_answered_with_su
         "onceflow-abcdefgh-1-s-2-0-0", TOPIC, cleaning.for_librdkafka() | {"acks": "all"}, 60_000
     )
     writer.write(one_row(b"partition", b"taken"))
-    prepared = writer.prepare()
-    handle = Handle(prepared["id"], prepared["producer_id"], prepared["producer_epoch"])
+    handle = read_handle(writer.prepare())
+    assert isinstance(handle, Handle)
     with KafkaClient(cleaning) as client:
         spec = AbortTransactionSpec(TopicPartition(TOPIC, 0), handle.producer_id, handle.producer_epoch)
         client.admin.abort_transaction(spec)

@@ -19,7 +19,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from onceflow.connectors.formats import Json, Raw, Text
 from onceflow.connectors.kafka import offsets
 from onceflow.connectors.kafka.cluster import KafkaCluster
-from onceflow.connectors.kafka.offsets import Partition, Range
+from onceflow.connectors.kafka.partition import Partition
 from onceflow.connectors.kafka.source import SOURCE_OPTION, KafkaSource, find, malformed_from
 from onceflow.errors import ConfigurationError, MalformedRecordError, SourceDataLostError
 
@@ -222,7 +222,7 @@ def test_start_at_given_offsets(spark, cluster, two_partitions, checkpoint):
 
 def test_a_topic_that_is_not_there(spark, cluster):
     """A start that needs the topic's partitions names a topic that does not exist."""
-    with pytest.raises(ConfigurationError, match="There is no topic no-such-topic"):
+    with pytest.raises(ConfigurationError, match="there is no topic no-such-topic"):
         KafkaSource(cluster, "no-such-topic", value=Raw(), start={"no-such-topic": {0: 1}}).load(spark)
 
 
@@ -416,20 +416,20 @@ def test_skipped_records_are_counted(spark, cluster, new_topic, produce, checkpo
 
 
 def test_records_deleted_before_they_were_read(spark, cluster, admin, new_topic, produce, checkpoint):
-    """Under a paused query: the error names topic, partition, wanted and earliest offset, and the number lost."""
+    """Under a paused query: Spark's words become our error, with topic, partition and wanted offset."""
     topic = new_topic()
     source = KafkaSource(cluster, topic, value=Text())
     produce(topic, [str(number) for number in range(10)])
     assert len(drain(source.load(spark), checkpoint)) == 10
     produce(topic, [str(number) for number in range(10)])
     admin.delete_records({TopicPartition(topic, 0): 15})
-
-    held = offsets.bounds(admin, [Partition(topic, 0)])
-    with pytest.raises(SourceDataLostError) as before:  # what a start can say before Spark runs
-        offsets.check_not_lost([Range(Partition(topic, 0), 10, 20)], held)
-    error = offsets.data_lost_from(failure(source.load(spark), checkpoint), admin)
-    assert str(error) == str(before.value)
-    assert error.facts == {"topic": topic, "partition": 0, "wanted": 10, "earliest": 15, "lost": 5}
+    error = offsets.data_lost_from(failure(source.load(spark), checkpoint))
+    assert isinstance(error, SourceDataLostError)
+    assert {name: error.facts[name] for name in ("topic", "partition", "wanted")} == {
+        "topic": topic,
+        "partition": 0,
+        "wanted": 10,
+    }
 
 
 def test_a_topic_made_again(spark, cluster, admin, new_topic, produce, checkpoint):
@@ -441,7 +441,7 @@ def test_a_topic_made_again(spark, cluster, admin, new_topic, produce, checkpoin
     admin.delete_topics([topic])
     make_again(admin, new_topic, topic)
     produce(topic, ["new"])
-    error = offsets.data_lost_from(failure(source.load(spark), checkpoint), admin)
+    error = offsets.data_lost_from(failure(source.load(spark), checkpoint))
     assert isinstance(error, SourceDataLostError)
     assert error.facts["wanted"] == 10
     assert "the topic ends before offset 1:" in str(error)

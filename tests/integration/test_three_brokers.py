@@ -22,9 +22,8 @@ from kafka.admin import NewTopic
 from onceflow.connectors.kafka import durability, oracle, transactions
 from onceflow.connectors.kafka.client import TRANSACTION, KafkaClient
 from onceflow.connectors.kafka.cluster import KafkaCluster
-from onceflow.connectors.kafka.oracle import Witness
+from onceflow.connectors.kafka.prepared import PreparedTransaction, read
 from onceflow.connectors.kafka.sink import KafkaSink
-from onceflow.connectors.kafka.transactions import Handle
 from onceflow.connectors.kafka.writer import TransactionWriter
 from onceflow.local.devcluster import DevCluster
 from onceflow.twophase.messages import Outcome
@@ -271,11 +270,10 @@ def test_after_an_unclean_election_the_oracle_does_not_take_anothers_record_for_
     name = f"unclean-{uuid.uuid4().hex[:8]}"
     writer = TransactionWriter(name, topic, kafka.for_librdkafka(), 60_000)
     writer.write(pa.RecordBatch.from_pydict({"value": pa.array([b"ours"] * 5)}))
-    prepared = writer.prepare()
-    handle = Handle(name, prepared["producer_id"], prepared["producer_epoch"])
-    witness = Witness(
-        client.cluster_id, topic, client.topics([topic])[topic].topic_id, 0, prepared["witness"]["offset"]
-    )
+    prepared = read(writer.prepare())
+    assert isinstance(prepared, PreparedTransaction)
+    sealed = prepared.sealed(client.cluster_id, client.topics([topic])[topic].topic_id)
+    handle, witness = sealed.handle, sealed.witness
     assert oracle.look_for(client, handle, witness) is None
     three.kill(0)
     three.restart(1)

@@ -16,7 +16,8 @@ from onceflow.cli.main import main
 from onceflow.connectors.kafka import transactions
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.cluster import KafkaCluster
-from onceflow.connectors.kafka.offsets import Partition, bounds
+from onceflow.connectors.kafka.offsets import bounds
+from onceflow.connectors.kafka.partition import Partition
 from onceflow.local.devcluster import DevCluster
 from onceflow.local.devcluster.config import FAST_EXPIRY
 from onceflow.processes import kill_tree

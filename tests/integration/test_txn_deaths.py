@@ -14,7 +14,8 @@ from kafka.admin import NewTopic
 from onceflow.connectors.kafka import transactions
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.cluster import KafkaCluster
-from onceflow.connectors.kafka.offsets import Partition, bounds
+from onceflow.connectors.kafka.offsets import bounds
+from onceflow.connectors.kafka.partition import Partition
 from onceflow.local.devcluster import FAST_EXPIRY, DevCluster
 from tests.integration.harness import JOBS, Pipeline, wait_until
 
@@ -103,7 +104,7 @@ def test_a_resolve_that_died_is_run_again_or_was_done(pipeline, client):
     """O1, O2: before the choice is durable nothing is chosen; after it the job acts on it, though nobody was told."""
     pipeline.environment = {"TIMEOUT": TIMEOUT}
     pipeline.die_at("D5@0")
-    names = [c["transaction"]["id"] for c in pipeline.decisions()[0]["committables"]]
+    names = [c["transaction"]["transactional_id"] for c in pipeline.decisions()[0]["committables"]]
     wait_until(lambda: not pipeline.open_transactions(), 90, "expiry")
     wait_until(lambda: all_over(client, names), 90, "expiry")
     ends = bounds(client.admin, [Partition(pipeline.sink, n) for n in range(PARTITIONS)])

@@ -9,7 +9,7 @@ from onceflow.connectors.kafka import transactions
 from onceflow.connectors.kafka import writer as kafka_writer
 from onceflow.connectors.kafka.batch import open_batch
 from onceflow.connectors.kafka.client import KafkaClient
-from onceflow.connectors.kafka.transactions import Handle
+from onceflow.connectors.kafka.prepared import Handle, read_handle
 from onceflow.errors import RowRefusedError
 from tests.integration.harness import read_messages
 
@@ -62,7 +62,8 @@ def test_what_is_written_is_what_is_read(write, cluster, new_topic):
     prepared = write(topic, *given, **{"queue.buffering.max.messages": 1_000})
     assert read_messages(cluster, topic) == []
     with KafkaClient(cluster) as client:
-        handle = Handle(prepared["id"], prepared["producer_id"], prepared["producer_epoch"])
+        handle = read_handle(prepared)
+        assert isinstance(handle, Handle)
         assert transactions.commit(client, [handle]) == {handle: 0}
     expected, found = {}, {}
     for rows in given:

@@ -64,7 +64,7 @@ class Books:
 def handle_of(committable: Committable) -> Handle | None:
     """The Kafka handle of a committable, or None for an empty shard."""
     t = committable.transaction
-    return None if t is None else (t["id"], t["producer_id"], t["producer_epoch"])
+    return None if t is None else (t["transactional_id"], t["producer_id"], t["producer_epoch"])
 
 
 class Watch(Observer):

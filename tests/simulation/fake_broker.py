@@ -268,11 +268,10 @@ class Page:
 
 def fetch(client: Any, _leader: int, witness: Any, offset: int) -> Evidence | tuple[Any, int]:
     """Stands in the place of ``oracle._fetch``."""
-    partition = (witness.topic, witness.partition)
-    found = client.ask(f"fetch {witness}", lambda: client.broker.fetch(partition, offset))
+    found = client.ask(f"fetch {witness}", lambda: client.broker.fetch(witness.partition, offset))
     if found is None:
         return Evidence(Outcome.UNKNOWN, "no answer", passing=True)
-    return Page(found), len(client.broker.logs.get(partition, []))
+    return Page(found), len(client.broker.logs.get(witness.partition, []))
 
 
 Network = Callable[[str, Callable[[], Any]], Any]

@@ -30,7 +30,9 @@ from onceflow.connectors.kafka import oracle
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.client import Topic as KafkaTopic
 from onceflow.connectors.kafka.committer import KafkaCommitter
-from onceflow.connectors.kafka.offsets import Bounds, Partition
+from onceflow.connectors.kafka.offsets import Bounds
+from onceflow.connectors.kafka.partition import Partition
+from onceflow.connectors.kafka.prepared import Handle, PreparedTransaction, Witness
 from onceflow.connectors.kafka.source import explain
 from onceflow.connectors.kafka.source_connection import KafkaSourceConnection
 from onceflow.connectors.kafka.transactional_id import name_transaction
@@ -838,9 +840,9 @@ class SimDriver(Driver):
         if code:
             raise TaskFailed(f"init {name}: {code}")
         began = self.scene.world.now
-        partitions, witness = set(), {}
+        partitions, witness = set(), Witness(Partition("", 0), 0)
         for n, row in enumerate(rows):
-            partition = (f"out-{sink}", row.record % 2)
+            partition = Partition(f"out-{sink}", row.record % 2)
             if self.scene.plan.slow:
                 self.scene.world.now = max(self.scene.world.now, began + self.scene.plan.slow * n)
                 broker.expire()
@@ -854,20 +856,14 @@ class SimDriver(Driver):
                 fatal = f"KafkaError{{FATAL,code=_FENCED,val=-144,str={code}}}" if code == FENCED else code
                 raise TaskFailed(f"write {name}: {fatal}", fenced=code in _FENCED)
             partitions.add(partition)
-            witness = {"topic": partition[0], "partition": partition[1], "offset": offset}
+            witness = Witness(partition, offset)
         return Committable(
             sink,
             shard,
             attempt,
             len(rows),
             digest,
-            {
-                "id": name,
-                "producer_id": pid,
-                "producer_epoch": epoch,
-                "partitions": sorted([t, p] for t, p in partitions),
-                "witness": witness,
-            },
+            PreparedTransaction(Handle(name, pid, epoch), frozenset(partitions), witness).to_json(),
         )
 
     def _ask(self, effect: Callable[[], Any], what: str) -> Iterator[Any]:

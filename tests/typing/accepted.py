@@ -11,6 +11,15 @@ of.Checkpointing(Path("checkpoints/alerts"), interval="200 ms", retain=10)
 of.Checkpointing("checkpoints/alerts", interval=0.5)
 
 kafka = of.KafkaCluster("localhost:9092")
+secured = of.KafkaCluster(
+    ["a:9093", "b:9093"],
+    security_protocol="SASL_SSL",
+    sasl_mechanism="SCRAM-SHA-512",
+    username="alerts",
+    password={"env": "KAFKA_PASSWORD"},
+    ssl_ca=Path("ca.pem"),
+)
+of.KafkaCluster("a:9093", security_protocol="SSL", ssl_key="key.pem", ssl_key_password={"file": Path("secret")})
 job = of.Job("fraud-alerts", checkpointing=of.Checkpointing("checkpoints/fraud-alerts", interval="1s"))
 alerts = of.KafkaSink(kafka, "alerts", key="user_id", create_topic=of.NewTopic(partitions=4))
 

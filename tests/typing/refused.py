@@ -11,6 +11,9 @@ of.Checkpointing()  # expect: call-arg
 
 kafka = of.KafkaCluster("localhost:9092")
 of.KafkaCluster()  # expect: call-arg
+of.KafkaCluster("localhost:9092", user="alerts")  # expect: call-arg
+of.KafkaCluster("localhost:9092", security_protocol="TLS")  # expect: arg-type
+of.KafkaCluster("localhost:9092", password=1)  # expect: arg-type
 of.KafkaSink(kafka, "alerts", keys="user_id")  # expect: call-arg
 of.KafkaSource(kafka, "transactions", value=of.Raw(), on_malformed="ignore")  # expect: arg-type
 of.NewTopic(partition=4)  # expect: call-arg

@@ -7,7 +7,8 @@ import pytest
 from kafka.protocol.producer import InitProducerIdRequest
 
 from onceflow.connectors.kafka import transactions
-from onceflow.connectors.kafka.transactions import Handle
+from onceflow.connectors.kafka.codes import Code
+from onceflow.connectors.kafka.prepared import Handle
 from tests.simulation.fake_broker import FakeBroker, FakeClient, Observer
 
 PLACE = ("topic", 0)
@@ -77,7 +78,7 @@ def test_an_abort_is_repeated_until_the_name_has_moved_on(broker):
         def _send(self, request: Any) -> Any:
             if isinstance(request, InitProducerIdRequest) and len(refused) < 3:
                 refused.append(request)
-                return SimpleNamespace(error_code=51, producer_id=-1, producer_epoch=-1)
+                return SimpleNamespace(error_code=Code.CONCURRENT_TRANSACTIONS, producer_id=-1, producer_epoch=-1)
             return super()._send(request)
 
     assert transactions.abort(Busy(broker), [handle]) == {handle: 0}
@@ -91,7 +92,7 @@ def test_an_abort_does_not_touch_a_younger_transaction_of_the_name(broker):
     handle = opened(broker)
     _, pid, epoch = broker.init("name")
     broker.produce("name", pid, epoch, PLACE, "younger")
-    assert transactions.abort(FakeClient(broker), [handle]) == {handle: 90}
+    assert transactions.abort(FakeClient(broker), [handle]) == {handle: Code.PRODUCER_FENCED}
     assert (broker.transactions["name"].state, broker.transactions["name"].epoch) == ("Ongoing", epoch)
 
 

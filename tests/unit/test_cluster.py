@@ -232,7 +232,6 @@ def test_it_travels_to_workers(dumps):
         ({"bootstrap_servers": "broker"}, "not host:port"),
         ({"bootstrap_servers": ""}, "not host:port"),
         ({"security_protocol": "TLS"}, "security_protocol"),
-        ({"user": "x"}, "user"),
         ({"username": "x", "password": "y"}, "would send no login"),
         ({"ssl_ca": True}, "ssl_ca"),
         ({"ssl_ca": "/no/such.pem"}, "cannot read the file /no/such.pem"),

@@ -1,10 +1,13 @@
-"""What librdkafka is pointed at."""
+"""What librdkafka is pointed at, and what is said where that is not known."""
 
 import ctypes
+from importlib.metadata import version
 
+import confluent_kafka
 import pyarrow as pa
 import pytest
 
+from onceflow.connectors.kafka import batch
 from onceflow.connectors.kafka.batch import _messages
 
 TEXTS = [b"first", None, b"", b"\x00\xff", b"last"]
@@ -48,3 +51,15 @@ def test_what_is_not_bytes_is_refused(kind):
     """Its buffers would be read as if they were."""
     with pytest.raises(TypeError, match="records are bytes"):
         _messages(pa.array([None], kind), None)
+
+
+@pytest.mark.parametrize(("known", "lines"), [({version("confluent-kafka")}, 0), ({"0.1"}, 1)])
+def test_the_slow_way_is_said_once(monkeypatch, caplog, known, lines):
+    """By the driver, which looks at the version that its workers look at, however many sinks there are."""
+    assert version("confluent-kafka") == confluent_kafka.__version__
+    monkeypatch.setattr(batch, "KNOWN", frozenset(known))
+    batch.warn_where_unknown.cache_clear()
+    for _ in range(3):
+        batch.warn_where_unknown()
+    batch.warn_where_unknown.cache_clear()
+    assert [r.getMessage().startswith("confluent-kafka is") for r in caplog.records] == [True] * lines

@@ -14,15 +14,9 @@ PARTS = ("harmless", "cause", "action")
 NAMES = {"Java", "Kafka", "PySpark", "Spark"} | set(onceflow.__all__)
 
 
-OLDER_STYLE = ("connectors/kafka/", "execution/source_check.py")
-"""Files whose messages are still to be changed."""
-
-
-def places(without=()):
+def places():
     """Each call of one of our error classes, with where it stands."""
     for path in sorted(SOURCE.rglob("*.py")):
-        if str(path.relative_to(SOURCE)).startswith(without):
-            continue
         tree = ast.parse(path.read_text())
         ours = {
             alias.asname or alias.name
@@ -74,7 +68,7 @@ def is_name(word):
     return bare in NAMES or bare.isupper() or "_" in bare or "." in bare
 
 
-@pytest.mark.parametrize("call", list(places(OLDER_STYLE)))
+@pytest.mark.parametrize("call", list(places()))
 def test_a_message_begins_small_and_ends_without_a_full_stop(call):
     """what, harmless, cause and action read as parts of one sentence, wherever they are shown."""
     for part in parts(call):
@@ -83,7 +77,7 @@ def test_a_message_begins_small_and_ends_without_a_full_stop(call):
         assert not last or not last.endswith(".") or last.endswith("..."), last
 
 
-@pytest.mark.parametrize("call", list(places(OLDER_STYLE)))
+@pytest.mark.parametrize("call", list(places()))
 def test_a_message_says_what_to_do(call):
     """No error leaves its reader without a way out."""
     assert "action" in {k.arg for k in call.keywords}

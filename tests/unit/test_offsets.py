@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onceflow.connectors.kafka import offsets
-from onceflow.connectors.kafka.offsets import Bounds, Partition, Range
+from onceflow.connectors.kafka.offsets import Bounds, Range
+from onceflow.connectors.kafka.partition import Partition
 from onceflow.errors import ConfigurationError, SourceDataLostError
 from onceflow.execution.launch import _records_between
 
@@ -43,22 +44,21 @@ def test_a_new_partition_begins_at_zero():
 @pytest.mark.parametrize(
     ("held", "lost", "said"),
     [
-        ({P0: Bounds(15, 20)}, 5, "offsets 10 to 19, but the earliest offset that the topic still holds is 15"),
-        ({P0: Bounds(50, 60)}, 10, "the topic still holds is 50"),
-        ({P0: Bounds(0, 12)}, 8, "the topic ends before offset 12"),
-        ({P0: Bounds(0, 3)}, 10, "the topic ends before offset 3"),
-        ({}, 10, "the partition was deleted"),
+        (Bounds(15, 20), 5, "offsets 10 to 19, but the earliest offset that the topic still holds is 15"),
+        (Bounds(50, 60), 10, "the topic still holds is 50"),
+        (Bounds(0, 12), 8, "the topic ends before offset 12"),
+        (Bounds(0, 3), 10, "the topic ends before offset 3"),
+        (None, 10, "the partition was deleted"),
     ],
 )
 def test_lost_records_are_named(held, lost, said):
     """The error names topic, partition, wanted and earliest offset, and how many are lost."""
-    with pytest.raises(SourceDataLostError) as raised:
-        offsets.check_not_lost([Range(P1, 4, 4), Range(P0, 10, 20)], held)
-    assert said in str(raised.value)
-    assert "topic pay-ments.v1, partition 0" in str(raised.value)
-    assert f"At most {lost} records are lost" in str(raised.value)
-    earliest = held[P0].earliest if held else None
-    assert raised.value.facts == {
+    error = offsets.data_lost(P0, wanted=10, end=20, held=held, gone=held is None)
+    assert said in str(error)
+    assert "topic pay-ments.v1, partition 0" in str(error)
+    assert f"at most {lost} records are lost" in str(error)
+    earliest = held.earliest if held else None
+    assert error.facts == {
         "topic": "pay-ments.v1",
         "partition": 0,
         "wanted": 10,
@@ -68,17 +68,14 @@ def test_lost_records_are_named(held, lost, said):
 
 
 @given(st.integers(0, 50), st.integers(0, 50), st.integers(0, 50), st.integers(0, 50))
-def test_lost_or_whole(start, length, earliest, size):
-    """A range is whole if, and only if, each of its offsets is held; and the number lost is exact."""
+def test_the_number_lost_is_exact(start, length, earliest, size):
+    """What is told as lost are the offsets that are not held: those before the earliest, else those behind the end."""
     end, held = start + length, Bounds(earliest, earliest + size)
     missing = [at for at in range(start, end) if not held.earliest <= at < held.latest]
-    if not missing:
-        offsets.check_not_lost([Range(P0, start, end)], {P0: held})
-        return
-    with pytest.raises(SourceDataLostError) as raised:
-        offsets.check_not_lost([Range(P0, start, end)], {P0: held})
     below = [at for at in missing if at < held.earliest]
-    assert raised.value.facts["lost"] == len(below or missing)
+    if missing:
+        error = offsets.data_lost(P0, wanted=start, end=end, held=held)
+        assert error.facts["lost"] == len(below or missing)
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from onceflow.checkpoint.identity import JobIdentity, write_identity
 from onceflow.checkpoint.store import LocalStore
 from onceflow.cli.main import main
 from onceflow.connectors.contract import Guarantee
-from onceflow.connectors.kafka.offsets import Partition
+from onceflow.connectors.kafka.partition import Partition
+from onceflow.connectors.kafka.prepared import Handle
 from onceflow.connectors.kafka.transactional_id import TransactionalId
-from onceflow.connectors.kafka.transactions import Handle
 from onceflow.errors import ConfigurationError
 from onceflow.execution.failures import from_failure
 from onceflow.operations.transactions.aborting import choose
@@ -34,11 +34,7 @@ def handle(of: TransactionalId, epoch: int = 3) -> Handle:
 
 
 def decided(*handles: Handle) -> History:
-    written = tuple(
-        Committable("out", n, 0, 5, 7, {"id": h.transactional_id, "producer_id": h.producer_id,
-                                        "producer_epoch": h.producer_epoch})
-        for n, h in enumerate(handles)
-    )  # fmt: skip
+    written = tuple(Committable("out", n, 0, 5, 7, h.to_json()) for n, h in enumerate(handles))
     return read_history([Start(1), Decide(1, 9, "v1\n", written), Start(2)])
 
 

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from onceflow.connectors.kafka.offsets import Bounds, Partition
+from onceflow.connectors.kafka.offsets import Bounds
+from onceflow.connectors.kafka.partition import Partition
 from onceflow.connectors.kafka.source_connection import _moved, _parsed, slowest
 
 T0, T1 = Partition("t", 0), Partition("t", 1)

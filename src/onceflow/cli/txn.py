@@ -128,12 +128,12 @@ def abort_(
         else:
             report = AbortReport(None, (), ())
     if output is Output.JSON:
-        left = [_own_json(t) | {"error_code": code} for t, code in report.still_open]
+        left = [_own_json(t) | {"error": why} for t, why in report.still_open]
         tell_json({"started": report.started, "aborted": [_own_json(t) for t in report.aborted], "still_open": left})
     else:
         typer.echo(f"aborted {len(report.aborted)} transactions")
-        for t, code in report.still_open:
-            typer.echo(f"still {t.state}: {t.name} (Kafka code {code})")
+        for t, why in report.still_open:
+            typer.echo(f"still {t.state}: {t.name} ({why})")
     if report.still_open:
         raise typer.Exit(1)
 

@@ -4,7 +4,7 @@ confluent-kafka's ``produce()`` takes one record, its ``produce_batch()`` one di
 largest part of what a copy costs in a worker. librdkafka's own ``rd_kafka_produce_batch()`` takes an array of structs
 with pointers, which numpy fills without a loop. confluent-kafka does not hand out its ``rd_kafka_t``, so it is read
 from where it lies in the producer's object, and only with versions of which that is known; with others the writer
-takes ``produce()``.
+takes ``produce()``, and the driver says so once.
 
 Must not know: transactions, Spark, what a record means.
 """
@@ -13,11 +13,16 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
+import logging
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
+
+log = logging.getLogger(__name__)
 
 KNOWN = frozenset({"2.16.1"})
 """Versions of confluent-kafka whose objects begin with Python's head and then the ``rd_kafka_t *`` (``Handle`` in its
@@ -98,6 +103,19 @@ class TopicBatch:
         if self._topic:
             self._c.rd_kafka_topic_destroy(self._topic)
             self._topic = None
+
+
+@functools.cache
+def warn_where_unknown() -> None:
+    """Say in this process's log, once, that the writers take the slow way. For the driver: nobody reads a worker's."""
+    found = version("confluent-kafka")
+    if found not in KNOWN:
+        log.warning(
+            "confluent-kafka is %s, whose inside is not known: writers hand it records one by one, which is slow; "
+            "%s is known",
+            found,
+            ", ".join(sorted(KNOWN)),
+        )
 
 
 def open_batch(producer: Any, topic: str) -> TopicBatch | None:

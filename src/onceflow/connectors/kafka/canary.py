@@ -12,13 +12,12 @@ from kafka.protocol.producer import AddPartitionsToTxnRequest, InitProducerIdReq
 
 from onceflow.connectors.kafka import transactions
 from onceflow.connectors.kafka.client import TRANSACTION, KafkaClient, rights_or_unavailable
-from onceflow.connectors.kafka.transactions import Handle
+from onceflow.connectors.kafka.codes import MOVED, Code
+from onceflow.connectors.kafka.prepared import Handle
 from onceflow.errors import ConfigurationError, KafkaRightsError, KafkaUnavailableError
 
-_INVALID_TRANSACTION_TIMEOUT = 50
-_TRANSACTIONAL_ID_REFUSED, _TOPIC_REFUSED, _CLUSTER_REFUSED = 53, 29, 31
 # The coordinator is loading or moving, or somebody aborts the canary at this moment.
-_AGAIN = frozenset({None, 14, 15, 16, 51, 90, 47})
+_AGAIN = MOVED | {Code.CONCURRENT_TRANSACTIONS, Code.PRODUCER_FENCED, Code.INVALID_PRODUCER_EPOCH}
 _TRIES = 100
 _CLIENT_VERSION = 3  # later versions of AddPartitionsToTxn are for brokers
 
@@ -68,21 +67,23 @@ def _begin(client: KafkaClient, name: str, timeout_ms: int) -> Handle | None:
         transactional_id=name, transaction_timeout_ms=timeout_ms, producer_id=-1, producer_epoch=-1, max_version=5
     )
     answer = _ask(client, name, request)
-    code = None if answer is None else answer.error_code
-    if code == 0:
+    if answer is None:
+        return None
+    code = answer.error_code
+    if code == Code.NONE:
         return Handle(name, answer.producer_id, answer.producer_epoch)
-    if code == _INVALID_TRANSACTION_TIMEOUT:
+    if code == Code.INVALID_TRANSACTION_TIMEOUT:
         raise ConfigurationError(
             f"the broker does not allow a transaction time-out of {timeout_ms} ms",
             cause=f"transaction_timeout is {timeout_ms} ms, more than the broker's transaction.max.timeout.ms",
             action="lower transaction_timeout, or raise transaction.max.timeout.ms on the brokers",
         )
-    if code == _TRANSACTIONAL_ID_REFUSED:
+    if code == Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
         raise _missing("WRITE", f"TransactionalId {name}", "the broker refused to begin a transaction")
-    if code == _CLUSTER_REFUSED:
+    if code == Code.CLUSTER_AUTHORIZATION_FAILED:
         raise _missing("IDEMPOTENT_WRITE", "Cluster", "the broker refused to begin a transaction")
     if code not in _AGAIN:
-        raise rights_or_unavailable(int(code or 0), f"beginning transaction {name}")
+        raise rights_or_unavailable(code, f"beginning transaction {name}")
     return None
 
 
@@ -99,13 +100,13 @@ def _add(client: KafkaClient, handle: Handle, topic: str) -> bool:
     if answer is None:
         return False
     (code,) = (p.partition_error_code for t in answer.results_by_topic_v3_and_below for p in t.results_by_partition)
-    if code == _TOPIC_REFUSED:
+    if code == Code.TOPIC_AUTHORIZATION_FAILED:
         raise _missing("WRITE", f"Topic {topic}", "the broker refused to add the topic to a transaction")
-    if code == _TRANSACTIONAL_ID_REFUSED:
+    if code == Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
         raise _missing("WRITE", f"TransactionalId {handle.transactional_id}", "the broker refused the transaction")
-    if code and code not in _AGAIN:
+    if code != Code.NONE and code not in _AGAIN:
         raise rights_or_unavailable(code, f"adding topic {topic} to a transaction")
-    return bool(code == 0)
+    return bool(code == Code.NONE)
 
 
 def _ask(client: KafkaClient, name: str, request: Any) -> Any:

@@ -19,14 +19,13 @@ from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
 from onceflow.connectors.kafka.cluster import KafkaCluster
+from onceflow.connectors.kafka.codes import MOVED, Code, named
+from onceflow.connectors.kafka.kafka_python import manager_of
 from onceflow.errors import ConfigurationError, KafkaError, KafkaRightsError, KafkaUnavailableError
 
 log = logging.getLogger(__name__)
 
 GROUP, TRANSACTION = 0, 1
-_NONE = 0
-# A coordinator that is loading, moving or not there: the same request again, after a look at who it is now.
-_MOVED = frozenset({14, 15, 16})
 
 # Each is the oldest release that has what the protocol needs: the request, its version, what for.
 _NEEDED = (
@@ -68,7 +67,7 @@ class KafkaClient:
     def __init__(self, cluster: KafkaCluster, *, timeout_s: float = 30.0) -> None:
         self.cluster = cluster
         self._admin = cluster.admin(timeout_s=timeout_s)
-        self._manager = self._admin._manager  # noqa: SLF001 - the only way to send requests that have no method
+        self._manager = manager_of(self._admin)
         self._coordinators: dict[tuple[int, str], int] = {}
         self._require_requests()
         self.cluster_id = self._read_cluster_id()
@@ -138,7 +137,7 @@ class KafkaClient:
         answers = self.send_all([(request(key), nodes[key]) for key in nodes])
         found: dict[str, Any] = dict.fromkeys(keys)
         for key, answer in zip(nodes, answers, strict=True):
-            if answer is None or error_code(answer, key) in _MOVED:
+            if answer is None or error_code(answer, key) in MOVED:
                 self.forget_coordinator(kind, key)
             else:
                 found[key] = answer
@@ -160,9 +159,9 @@ class KafkaClient:
             request = FindCoordinatorRequest(key_type=kind, coordinator_keys=asked, min_version=4)
             (answer,) = self.send_all([(request, None)])
             for row in answer.coordinators if answer is not None else ():
-                if row.error_code == _NONE:
+                if row.error_code == Code.NONE:
                     self._coordinators[kind, row.key] = row.node_id
-                elif row.error_code not in _MOVED:
+                elif row.error_code not in MOVED:
                     raise rights_or_unavailable(row.error_code, f"finding the coordinator of {row.key!r}")
         return {key: self._coordinators[kind, key] for key in wanted if (kind, key) in self._coordinators}
 
@@ -187,11 +186,11 @@ class KafkaClient:
             return {}
         found: dict[str, Topic] = {}
         for row in self._metadata(wanted).topics:
-            if row.error_code == _NONE:
+            if row.error_code == Code.NONE:
                 leaders = {p.partition_index: p.leader_id for p in row.partitions}
                 copies = min((len(p.replica_nodes) for p in row.partitions), default=1)
                 found[row.name] = Topic(row.name, str(row.topic_id), leaders, copies)
-            elif row.error_code not in (3, 5):  # it does not exist; it has no leader yet
+            elif row.error_code not in (Code.UNKNOWN_TOPIC_OR_PARTITION, Code.LEADER_NOT_AVAILABLE):
                 raise rights_or_unavailable(row.error_code, f"describing topic {row.name}")
         return found
 
@@ -260,17 +259,15 @@ class KafkaClient:
 
 def rights_or_unavailable(code: int, doing: str) -> KafkaError:
     """The error for a Kafka error code outside of any transaction."""
-    error = kafka_errors.for_code(code)
-    name = getattr(error, "message", error.__name__)
-    if issubclass(error, kafka_errors.AuthorizationError):
+    if issubclass(kafka_errors.for_code(code), kafka_errors.AuthorizationError):
         return KafkaRightsError(
-            f"{doing} was refused: {name} ({code})",
+            f"{doing} was refused: {named(code)}",
             cause="this user lacks a right",
             action="see 'Kafka rights' in the README for the rights that a job needs",
             code=code,
         )
     return KafkaUnavailableError(
-        f"{doing} failed: {name} ({code})",
+        f"{doing} failed: {named(code)}",
         harmless="the cluster is just starting or moving a coordinator",
         cause="the cluster is not well",
         action="look at the brokers, then start the job again",

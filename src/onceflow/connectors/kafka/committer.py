@@ -9,47 +9,33 @@ import logging
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from onceflow.connectors.contract import Committer, Run
 from onceflow.connectors.kafka import canary, group_offsets, oracle, transactions
-from onceflow.connectors.kafka.client import KafkaClient
-from onceflow.connectors.kafka.holders import Place, open_producers
-from onceflow.connectors.kafka.oracle import Witness
+from onceflow.connectors.kafka.client import KafkaClient, Topic
+from onceflow.connectors.kafka.codes import RIGHT_MISSING, Code, named
+from onceflow.connectors.kafka.holders import open_producers
+from onceflow.connectors.kafka.prepared import Handle, NotUnderstood, PreparedTransaction, read, read_handle
 from onceflow.connectors.kafka.transactional_id import job_prefix, name_transaction, parse_transactional_id
-from onceflow.connectors.kafka.transactions import Description, Handle
-from onceflow.errors import EpochTooLongError, KafkaError, KafkaUnavailableError, PreCommitError
+from onceflow.connectors.kafka.transactions import Description
+from onceflow.errors import (
+    CheckpointConflictError,
+    EpochTooLongError,
+    KafkaError,
+    KafkaUnavailableError,
+    PreCommitError,
+)
 from onceflow.twophase.committable import Committable, Participant
 from onceflow.twophase.messages import Evidence, Outcome, Reply
 
 log = logging.getLogger(__name__)
 
 ONGOING, PREPARE_COMMIT, COMPLETE_COMMIT = "Ongoing", "PrepareCommit", "CompleteCommit"
-_CONCURRENT_TRANSACTIONS = 51
-_NOT_ALLOWED = frozenset({29, 31, 53})
+# Shares of the transactions' time-out: what is decided later than the second may expire before its commit arrives.
 _WARN_AT, _FAIL_AT = 0.5, 0.8
 _DESCRIBE_FOR_S = 60.0
 _LIST_FOR_S = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class KafkaTransaction:
-    """A committable's ``transaction``, typed."""
-
-    handle: Handle
-    partitions: frozenset[tuple[str, int]]
-    witness: Witness
-
-    @classmethod
-    def of(cls, committable: Committable) -> KafkaTransaction:
-        """The transaction of a sealed committable."""
-        value = committable.transaction or {}
-        return cls(
-            _handle(value),
-            frozenset((str(t), int(p)) for t, p in value["partitions"]),
-            Witness.from_json(value["witness"]),
-        )
 
 
 class KafkaCommitter(Committer):
@@ -89,8 +75,8 @@ class KafkaCommitter(Committer):
 
     def can_finish(self, committable: Committable) -> bool:
         """A transaction of this cluster, whichever sink it was of: handles are all that is needed."""
-        witness = (committable.transaction or {}).get("witness") or {}
-        return witness.get("cluster_id") == self._client.cluster_id
+        found = read(committable.transaction)
+        return isinstance(found, PreparedTransaction) and found.witness.cluster_id == self._client.cluster_id
 
     def close(self) -> None:
         """Close the connection."""
@@ -131,34 +117,35 @@ class KafkaCommitter(Committer):
 
     def seal(self, committables: Sequence[Committable]) -> list[Committable]:
         """Add the cluster's and the topics' ids, which tell later whether a topic was made again."""
-        topics = self._client.topics({c.transaction["witness"]["topic"] for c in committables if c.transaction})
-        return [self._seal(c, topics) for c in committables]
+        held = {c.participant: _understood(c) for c in committables if c.participates}
+        topics = self._client.topics({t.witness.partition.topic for t in held.values()})
+        return [self._seal(c, held[c.participant], topics) if c.participates else c for c in committables]
 
-    def _seal(self, committable: Committable, topics: Mapping[str, Any]) -> Committable:
-        if committable.transaction is None:
-            return committable
-        witness = committable.transaction["witness"]
-        topic = topics.get(witness["topic"])
-        if topic is None:
+    def _seal(self, committable: Committable, held: PreparedTransaction, topics: Mapping[str, Topic]) -> Committable:
+        name = held.witness.partition.topic
+        if name not in topics:
             raise PreCommitError(
-                f"topic {witness['topic']} is gone while sink {self._sink} was writing to it",
+                f"topic {name} is gone while sink {self._sink} was writing to it",
                 cause="it was deleted",
                 action="make the topic again and start the job again; nothing of this epoch is visible",
-                topic=witness["topic"],
+                topic=name,
             )
-        sealed = dict(witness) | {"cluster_id": self._client.cluster_id, "topic_id": topic.topic_id}
-        return replace(committable, transaction=dict(committable.transaction) | {"witness": sealed})
+        sealed = held.sealed(self._client.cluster_id, topics[name].topic_id)
+        return replace(committable, transaction=sealed.to_json())
 
     def check(self, committables: Sequence[Committable], run: Run, age_s: float) -> str | None:
         """Each transaction is Ongoing at its own handle with exactly its partitions, and none is left beside them."""
+        # The commit comes from us and not from the writer, so nothing but this look would notice that a transaction was
+        # ended, begun anew, or lacks a partition.
         self._check_age(run, age_s)
-        held = {c: KafkaTransaction.of(c) for c in committables if c.participates}
+        held = {c: _understood(c) for c in committables if c.participates}
         described = self._describe_all([t.handle.transactional_id for t in held.values()])
         for committable, transaction in held.items():
             problem = _mismatch(transaction, described.get(transaction.handle.transactional_id))
             if problem:
                 return f"shard {committable.shard} of sink {self._sink}: {problem}"
         mine = {t.handle.transactional_id for t in held.values()}
+        # Nobody will ever commit an attempt that lost; open, it would keep read_committed consumers waiting.
         losers = [name for name in self._names_of(run) if name not in mine]
         if losers:
             log.info("aborting %d transactions of task attempts that lost: %s", len(losers), ", ".join(losers))
@@ -188,14 +175,15 @@ class KafkaCommitter(Committer):
 
     def commit(self, committables: Sequence[Committable]) -> dict[Participant, Reply]:
         """One ``EndTxn`` v3 for each."""
-        handles = {c.participant: _handle(c.transaction or {}) for c in committables}
+        # All or none: where one is not understood, nothing is sent.
+        handles = {c.participant: _understood(c).handle for c in committables}
         codes = transactions.commit(self._client, list(handles.values()))
         replies = {p: transactions.reply_of(codes[h]) for p, h in handles.items()}
-        refused = sorted({codes[h] for h in handles.values()} & _NOT_ALLOWED)
+        refused = sorted({codes[h] for h in handles.values()} & RIGHT_MISSING)
         if refused:
-            log.error("sink %s may not commit (Kafka codes %s): a right was taken away; the decision stands and is "
-                      "tried again", self._sink, refused)  # fmt: skip
-        busy = [p for p, h in handles.items() if codes[h] == _CONCURRENT_TRANSACTIONS]
+            log.error("sink %s may not commit (%s): a right was taken away; the decision stands and is tried again",
+                      self._sink, ", ".join(map(named, refused)))  # fmt: skip
+        busy = [p for p, h in handles.items() if codes[h] == Code.CONCURRENT_TRANSACTIONS]
         if busy:
             # The verdict is durable in PrepareCommit; only markers are missing, perhaps for an offline partition.
             described = transactions.describe(self._client, [handles[p].transactional_id for p in busy])
@@ -207,7 +195,12 @@ class KafkaCommitter(Committer):
 
     def abort(self, committables: Sequence[Committable]) -> None:
         """One abort for each exact handle."""
-        handles = [_handle(c.transaction) for c in committables if c.transaction is not None]
+        found = [read_handle(c.transaction) for c in committables if c.participates]
+        for strange in (f for f in found if isinstance(f, NotUnderstood)):
+            log.warning(
+                "transaction %r of sink %s is not aborted: %s", strange.transactional_id, self._sink, strange.why
+            )
+        handles = [f for f in found if isinstance(f, Handle)]
         if handles:
             transactions.abort(self._client, handles)
 
@@ -227,6 +220,7 @@ class KafkaCommitter(Committer):
                 if time.monotonic() > deadline:
                     raise
                 self._client.wait_a_little()
+        # The other parity is the epoch before: decided, and perhaps still waiting for its markers.
         parsed = ((name, parse_transactional_id(name, self._prefix, self._job_id)) for name in names)
         return [name for name, p in parsed if p and p.sink == self._sink and p.parity == run.epoch % 2]
 
@@ -238,26 +232,33 @@ class KafkaCommitter(Committer):
 
     def outcomes(self, committables: Sequence[Committable]) -> dict[Participant, Evidence]:
         """By DescribeTransactions where it is proof, else by the log itself."""
-        held = {c.participant: KafkaTransaction.of(c) for c in committables}
+        held: dict[Participant, PreparedTransaction] = {}
+        found: dict[Participant, Evidence] = {}
+        for c in committables:
+            transaction = read(c.transaction)
+            if isinstance(transaction, NotUnderstood):
+                why = f"what the journal says of {transaction.transactional_id!r} is not understood: {transaction.why}"
+                found[c.participant] = Evidence(Outcome.UNKNOWN, why)
+            else:
+                held[c.participant] = transaction
         described = transactions.describe(self._client, [t.handle.transactional_id for t in held.values()])
-        found = {p: self._outcome(t, described) for p, t in held.items()}
+        found |= {p: self._outcome(t, described) for p, t in held.items()}
         still_open = {p: held[p] for p, evidence in found.items() if evidence.outcome is Outcome.OPEN}
         return found | self._not_whole(still_open)
 
-    def _not_whole(self, still_open: Mapping[Participant, KafkaTransaction]) -> dict[Participant, Evidence]:
+    def _not_whole(self, still_open: Mapping[Participant, PreparedTransaction]) -> dict[Participant, Evidence]:
         """Open transactions of which a partition does not hold its part any more, and why.
 
         Its coordinator does not know: a commit would be answered with success, and the rows would be missing.
         """
-        places = {Place(*at) for t in still_open.values() for at in t.partitions}
-        producers = open_producers(self._client, places)
+        producers = open_producers(self._client, {p for t in still_open.values() for p in t.partitions})
         found: dict[Participant, Evidence] = {}
         for participant, transaction in still_open.items():
             handle = transaction.handle
             me = (handle.producer_id, handle.producer_epoch)
-            parts = sorted(Place(*at) for at in transaction.partitions)
-            silent = [f"{p.topic}-{p.partition}" for p in parts if p not in producers]
-            without = [f"{p.topic}-{p.partition}" for p in parts if p in producers and me not in producers[p]]
+            parts = sorted(transaction.partitions)
+            silent = [str(p) for p in parts if p not in producers]
+            without = [str(p) for p in parts if p in producers and me not in producers[p]]
             if silent:
                 why = f"{handle.transactional_id} is Ongoing; no leader of {', '.join(silent)} told what it holds"
                 found[participant] = Evidence(Outcome.UNKNOWN, why, passing=True)
@@ -279,7 +280,7 @@ class KafkaCommitter(Committer):
                     found[participant] = replace(evidence, passing=True)
         return found
 
-    def _outcome(self, transaction: KafkaTransaction, described: Mapping[str, Description | None]) -> Evidence:
+    def _outcome(self, transaction: PreparedTransaction, described: Mapping[str, Description | None]) -> Evidence:
         name = transaction.handle.transactional_id
         if name not in described:
             return Evidence(Outcome.UNKNOWN, f"no coordinator answered for {name}", passing=True)
@@ -297,19 +298,22 @@ class KafkaCommitter(Committer):
 
     def lingering(self, incarnation: int, spared: Sequence[Committable]) -> list[Committable]:
         """All open transactions of this job on this cluster from older incarnations, whatever their sink."""
-        # Spared are other sinks' committables, too, and those need not be Kafka's.
-        keep = {_handle(c.transaction) for c in spared if c.transaction is not None and "producer_id" in c.transaction}
+        # Where one that is spared is not understood, all of its sink's are: which one it is cannot be told.
+        told = [(c.sink, read_handle(c.transaction)) for c in spared if c.participates]
+        keep = {found for _, found in told}
+        keep_sinks = {sink for sink, found in told if isinstance(found, NotUnderstood)}
         names = transactions.list_ids(self._client, job_prefix(self._prefix, self._job_id))
+        # Only older ones: by the prefix alone it would hit what a newer driver is about to decide.
         older = {}
         for name in names:
             parsed = parse_transactional_id(name, self._prefix, self._job_id)
-            if parsed is not None and parsed.incarnation < incarnation:
+            if parsed is not None and parsed.incarnation < incarnation and parsed.sink not in keep_sinks:
                 older[name] = parsed
         found = []
         for name, description in transactions.describe(self._client, older).items():
             if description is not None and description.state == ONGOING and description.handle not in keep:
-                handle, parsed = description.handle, older[name]
-                exact = {"id": name, "producer_id": handle.producer_id, "producer_epoch": handle.producer_epoch}
+                parsed = older[name]
+                exact = description.handle.to_json()
                 found.append(Committable(parsed.sink, parsed.shard, parsed.attempt, 0, 0, exact))
         return found
 
@@ -326,11 +330,22 @@ class KafkaCommitter(Committer):
         return found
 
 
-def _handle(transaction: Mapping[str, Any]) -> Handle:
-    return Handle(transaction["id"], transaction["producer_id"], transaction["producer_epoch"])
+def _understood(committable: Committable) -> PreparedTransaction:
+    """A committable's transaction, where nothing may be done with one that is not understood."""
+    found = read(committable.transaction)
+    if isinstance(found, PreparedTransaction):
+        return found
+    raise CheckpointConflictError(
+        f"the transaction {found.transactional_id!r} of sink {committable.sink}, shard {committable.shard} is not "
+        f"understood: {found.why}",
+        cause="another version of onceflow, or another kind of sink, has written it; or it was edited",
+        action="start the job with the version and the sinks that wrote the checkpoint",
+        sink=committable.sink,
+        shard=committable.shard,
+    )
 
 
-def _mismatch(transaction: KafkaTransaction, found: Description | None) -> str | None:
+def _mismatch(transaction: PreparedTransaction, found: Description | None) -> str | None:
     name = transaction.handle.transactional_id
     if found is None:
         return f"the broker does not know transaction {name}"
@@ -339,6 +354,6 @@ def _mismatch(transaction: KafkaTransaction, found: Description | None) -> str |
     if found.handle != transaction.handle:
         return f"transaction {name} has producer {found.handle.producer_id}/{found.handle.producer_epoch}, not ours"
     if found.partitions != transaction.partitions:
-        extra = sorted(found.partitions ^ transaction.partitions)
+        extra = ", ".join(map(str, sorted(found.partitions ^ transaction.partitions)))
         return f"transaction {name} has other partitions than were written: {extra}"
     return None

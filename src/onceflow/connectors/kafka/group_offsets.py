@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
 
 from onceflow.connectors.kafka.client import GROUP, KafkaClient, rights_or_unavailable
+from onceflow.connectors.kafka.codes import Code
 
 _PARTITION = 0
 _VERSION = 8  # by topic name; later versions name topics by id
@@ -48,12 +49,12 @@ def write_offsets(
         lambda key: OffsetCommitRequest(
             group_id=key, generation_id_or_member_epoch=-1, member_id="", topics=rows, max_version=_VERSION
         ),
-        lambda answer, _: max((p.error_code for t in answer.topics for p in t.partitions), default=0),
+        lambda answer, _: max((p.error_code for t in answer.topics for p in t.partitions), default=Code.NONE),
     )
     if answers[group] is None:
         return False
-    code = max((p.error_code for t in answers[group].topics for p in t.partitions), default=0)
-    if code:
+    code = max((p.error_code for t in answers[group].topics for p in t.partitions), default=Code.NONE)
+    if code != Code.NONE:
         raise rights_or_unavailable(code, f"writing offsets of group {group}")
     return True
 
@@ -84,10 +85,11 @@ def read_mark(client: KafkaClient, group: str, topic: str) -> str | None:
             break
         client.wait_a_little()
     else:
-        raise rights_or_unavailable(15, f"reading the mark of group {group}")
+        raise rights_or_unavailable(Code.COORDINATOR_NOT_AVAILABLE, f"reading the mark of group {group}")
     found = answers[group].groups[0]
-    code = found.error_code or next((p.error_code for t in found.topics for p in t.partitions if p.error_code), 0)
-    if code:
+    codes = [found.error_code, *(p.error_code for t in found.topics for p in t.partitions)]
+    code = next((code for code in codes if code != Code.NONE), Code.NONE)
+    if code != Code.NONE:
         raise rights_or_unavailable(code, f"reading the mark of group {group}")
     text = next((p.metadata for t in found.topics for p in t.partitions if p.committed_offset >= 0), None)
     return str(text) if text else None

@@ -12,23 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from kafka.protocol.admin import DescribeProducersRequest, ListTransactionsRequest
 from kafka.protocol.consumer import ListOffsetsRequest
 
 from onceflow.connectors.kafka.client import KafkaClient
+from onceflow.connectors.kafka.codes import Code
+from onceflow.connectors.kafka.partition import Partition
 
 _READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
 _LATEST = -1
 _CLIENT = -1
-
-
-class Place(NamedTuple):
-    """A partition of a topic."""
-
-    topic: str
-    partition: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +31,7 @@ class Holder:
     """A producer whose open transaction holds a partition's last stable offset.
 
     Attributes:
-        place: The partition.
+        partition: The partition.
         last_stable_offset: Where read_committed consumers stop.
         high_watermark: Where they would stop without it.
         producer_id: Of the producer.
@@ -44,7 +39,7 @@ class Holder:
         transactional_id: Its name, or None when no coordinator tells it to this user.
     """
 
-    place: Place
+    partition: Partition
     last_stable_offset: int
     high_watermark: int
     producer_id: int
@@ -74,53 +69,53 @@ def find_holders(client: KafkaClient, topics: Iterable[str]) -> Holders:
     wanted = sorted(set(topics))
     known = client.topics(wanted)
     unseen = [f"topic {name} does not exist on cluster {client.cluster_id}" for name in wanted if name not in known]
-    by_leader: dict[int, list[Place]] = {}
+    by_leader: dict[int, list[Partition]] = {}
     for topic in known.values():
-        for partition, leader in topic.leaders.items():
-            by_leader.setdefault(leader, []).append(Place(topic.name, partition))
-    unseen += [f"{p.topic}-{p.partition} has no leader" for p in by_leader.pop(-1, [])]
+        for number, leader in topic.leaders.items():
+            by_leader.setdefault(leader, []).append(Partition(topic.name, number))
+    unseen += [f"{p} has no leader" for p in by_leader.pop(-1, [])]
     ends = _ends(client, by_leader, _READ_UNCOMMITTED)
     stable = _ends(client, by_leader, _READ_COMMITTED)
-    waiting = {place: at for place, at in stable.items() if at < ends.get(place, at)}
-    producers = _producers(client, {n: [p for p in places if p in waiting] for n, places in by_leader.items()})
+    waiting = {partition: at for partition, at in stable.items() if at < ends.get(partition, at)}
+    producers = _producers(client, {n: [p for p in led if p in waiting] for n, led in by_leader.items()})
     unseen += [
-        f"{p.topic}-{p.partition}: its leader did not tell its offsets or its producers"
-        for p in sorted(place for places in by_leader.values() for place in places)
+        f"{p}: its leader did not tell its offsets or its producers"
+        for p in sorted(partition for led in by_leader.values() for partition in led)
         if p not in stable or p not in ends or (p in waiting and p not in producers)
     ]
     held = [
-        (place, waiting[place], row)
-        for place, rows in sorted(producers.items())
+        (partition, waiting[partition], row)
+        for partition, rows in sorted(producers.items())
         for row in rows
-        if row.current_txn_start_offset == waiting[place]
+        if row.current_txn_start_offset == waiting[partition]
     ]
     names = _names(client, {row.producer_id for _, _, row in held})
     found = (
-        Holder(place, at, ends[place], row.producer_id, row.producer_epoch, names.get(row.producer_id))
-        for place, at, row in held
+        Holder(partition, at, ends[partition], row.producer_id, row.producer_epoch, names.get(row.producer_id))
+        for partition, at, row in held
     )
     return Holders(tuple(found), tuple(unseen))
 
 
-def open_producers(client: KafkaClient, places: Iterable[Place]) -> dict[Place, frozenset[tuple[int, int]]]:
+def open_producers(client: KafkaClient, partitions: Iterable[Partition]) -> dict[Partition, frozenset[tuple[int, int]]]:
     """Who has an open transaction in each partition: (producer id, epoch). One without an answer is left out.
 
     The partition's own word, which may differ from its coordinator's: a log that was lost has nothing open.
     """
-    wanted = set(places)
+    wanted = set(partitions)
     leaders = {name: topic.leaders for name, topic in client.topics({p.topic for p in wanted}).items()}
-    by_leader: dict[int, list[Place]] = {}
-    for place in wanted:
-        leader = leaders.get(place.topic, {}).get(place.partition, -1)
+    by_leader: dict[int, list[Partition]] = {}
+    for partition in wanted:
+        leader = leaders.get(partition.topic, {}).get(partition.number, -1)
         if leader >= 0:
-            by_leader.setdefault(leader, []).append(place)
+            by_leader.setdefault(leader, []).append(partition)
     return {
-        place: frozenset((row.producer_id, row.producer_epoch) for row in rows if row.current_txn_start_offset >= 0)
-        for place, rows in _producers(client, by_leader).items()
+        partition: frozenset((row.producer_id, row.producer_epoch) for row in rows if row.current_txn_start_offset >= 0)
+        for partition, rows in _producers(client, by_leader).items()
     }
 
 
-def _ends(client: KafkaClient, by_leader: Mapping[int, Sequence[Place]], isolation: int) -> dict[Place, int]:
+def _ends(client: KafkaClient, by_leader: Mapping[int, Sequence[Partition]], isolation: int) -> dict[Partition, int]:
     """The end of each partition at an isolation level; a partition without an answer is left out."""
     row = ListOffsetsRequest.ListOffsetsTopic
     requests = [
@@ -133,43 +128,43 @@ def _ends(client: KafkaClient, by_leader: Mapping[int, Sequence[Place]], isolati
                         name=topic,
                         partitions=[row.ListOffsetsPartition(partition_index=n, timestamp=_LATEST) for n in numbers],
                     )
-                    for topic, numbers in _by_topic(places).items()
+                    for topic, numbers in _by_topic(led).items()
                 ],
             ),
             leader,
         )
-        for leader, places in by_leader.items()
+        for leader, led in by_leader.items()
     ]
     return {
-        Place(topic.name, page.partition_index): int(page.offset)
+        Partition(topic.name, page.partition_index): int(page.offset)
         for answer in client.send_all(requests)
         if answer is not None
         for topic in answer.topics
         for page in topic.partitions
-        if page.error_code == 0
+        if page.error_code == Code.NONE
     }
 
 
-def _producers(client: KafkaClient, by_leader: Mapping[int, Sequence[Place]]) -> dict[Place, list[Any]]:
+def _producers(client: KafkaClient, by_leader: Mapping[int, Sequence[Partition]]) -> dict[Partition, list[Any]]:
     """The active producers of each partition; a partition without an answer is left out."""
     row = DescribeProducersRequest.TopicRequest
     requests = [
         (
             DescribeProducersRequest(
-                topics=[row(name=topic, partition_indexes=numbers) for topic, numbers in _by_topic(places).items()]
+                topics=[row(name=topic, partition_indexes=numbers) for topic, numbers in _by_topic(led).items()]
             ),
             leader,
         )
-        for leader, places in by_leader.items()
-        if places
+        for leader, led in by_leader.items()
+        if led
     ]
     return {
-        Place(topic.name, page.partition_index): list(page.active_producers)
+        Partition(topic.name, page.partition_index): list(page.active_producers)
         for answer in client.send_all(requests)
         if answer is not None
         for topic in answer.topics
         for page in topic.partitions
-        if page.error_code == 0
+        if page.error_code == Code.NONE
     }
 
 
@@ -184,13 +179,13 @@ def _names(client: KafkaClient, producer_ids: Iterable[int]) -> dict[int, str]:
     return {
         int(row.producer_id): str(row.transactional_id)
         for answer in client.send_all(requests)
-        if answer is not None and answer.error_code == 0
+        if answer is not None and answer.error_code == Code.NONE
         for row in answer.transaction_states
     }
 
 
-def _by_topic(places: Iterable[Place]) -> dict[str, list[int]]:
+def _by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
     by_topic: dict[str, list[int]] = {}
-    for place in places:
-        by_topic.setdefault(place.topic, []).append(place.partition)
+    for partition in partitions:
+        by_topic.setdefault(partition.topic, []).append(partition.number)
     return by_topic

@@ -14,17 +14,12 @@ import re
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from onceflow.connectors.kafka.codes import Code
+from onceflow.connectors.kafka.partition import Partition as Partition  # noqa: PLC0414 - `offsets.Partition` is in use
 from onceflow.errors import ConfigurationError, KafkaUnavailableError, SourceDataLostError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
-
-class Partition(NamedTuple):
-    """One partition of one topic."""
-
-    topic: str
-    number: int
 
 
 class Range(NamedTuple):
@@ -57,8 +52,8 @@ def from_json(text: str) -> dict[Partition, int]:
         return {partition: int(at) for partition, at in flat(json.loads(text)).items()}
     except (ValueError, TypeError, AttributeError) as error:
         raise ConfigurationError(
-            f"This is no offset of Spark's Kafka source: {text[:100]}",
-            action='Expected is JSON like {"topic":{"0":123}}.',
+            f"this is no offset of Spark's Kafka source: {text[:100]}",
+            action='give JSON like {"topic":{"0":123}}',
         ) from error
 
 
@@ -73,20 +68,6 @@ def to_json(offsets: Mapping[Partition, int]) -> str:
 def ranges(start: Mapping[Partition, int], end: Mapping[Partition, int]) -> list[Range]:
     """What an epoch read or will read, in order; a partition without a start is new and begins at 0."""
     return [Range(partition, start.get(partition, 0), at) for partition, at in sorted(end.items())]
-
-
-def check_not_lost(wanted: Iterable[Range], held: Mapping[Partition, Bounds]) -> None:
-    """Compare what must still be read with what the topics hold.
-
-    Raises:
-        SourceDataLostError: For the first partition, in the order of ``wanted``, that lacks something.
-    """
-    for each in wanted:
-        bounds = held.get(each.partition)
-        if each.start >= each.end:
-            continue
-        if bounds is None or each.start < bounds.earliest or each.end > bounds.latest:
-            raise data_lost(each.partition, wanted=each.start, end=each.end, held=bounds, gone=bounds is None)
 
 
 def data_lost(
@@ -124,14 +105,14 @@ def data_lost(
         needed = "its records"
     else:
         needed = f"offset {wanted} and on" if end is None else f"offsets {wanted} to {end - 1}"
-    count = "" if lost is None else f" At most {lost} records are lost."
+    count = "" if lost is None else f"; at most {lost} records are lost"
     return SourceDataLostError(
-        f"Records are lost: topic {partition.topic}, partition {partition.number}: the query needs {needed}, but "
-        f"{what}.{count}",
+        f"records are lost: topic {partition.topic}, partition {partition.number}: the query needs {needed}, but "
+        f"{what}{count}",
         cause="the topic's retention.ms or retention.bytes is too small for the time that the job stood still or "
         "lagged behind; or somebody deleted records or the topic",
-        action="Raise the topic's retention, and start the job: it says all that is lost, and which command goes on "
-        "without it.",
+        action="raise the topic's retention, and start the job: it says all that is lost, and which command goes on "
+        "without it",
         topic=partition.topic,
         partition=partition.number,
         wanted=wanted,
@@ -151,14 +132,13 @@ _SPARK_SAYS = (  # the sub-conditions of KAFKA_DATA_LOSS, in the words of Spark 
 )
 
 
-def data_lost_from(message: str, admin: Any = None) -> SourceDataLostError | None:
+def data_lost_from(message: str) -> SourceDataLostError | None:
     """The loss that a failed query's message speaks of, if it does.
 
     Spark names partition and offset, but mostly not what the topic still holds.
 
     Args:
         message: The text of the StreamingQueryException, or of what it was caused by.
-        admin: An open ``KafkaAdminClient`` to ask for the rest. Without it the function is pure.
     """
     found = next(filter(None, (re.search(pattern, message) for pattern in _SPARK_SAYS)), None)
     if found is None:
@@ -167,9 +147,7 @@ def data_lost_from(message: str, admin: Any = None) -> SourceDataLostError | Non
     partition = Partition(said["topic"], int(said["number"]))
     number = {name: int(said[name]) for name in ("wanted", "end", "earliest", "latest") if said.get(name)}
     held = None
-    if admin is not None and (now := bounds(admin, [partition])):
-        held = now[partition]
-    elif "earliest" in number:
+    if "earliest" in number:
         held = Bounds(number["earliest"], number["earliest"])
     elif "latest" in number:
         held = Bounds(0, number["latest"])
@@ -195,11 +173,13 @@ def partitions(admin: Any, topics: Sequence[str] | re.Pattern[str]) -> list[Part
         if not topics:
             return []
     described = admin.describe_topics(list(topics))
-    if missing := sorted(topic["name"] for topic in described if topic["error_code"] == 3):
+    if missing := sorted(
+        topic["name"] for topic in described if topic["error_code"] == Code.UNKNOWN_TOPIC_OR_PARTITION
+    ):
         raise ConfigurationError(
-            f"There is no topic {', '.join(missing)}.",
+            f"there is no topic {', '.join(missing)}",
             cause=f"topics={list(topics)}",
-            action="Create it, correct the name, or give the login the right to DESCRIBE it.",
+            action="create it, correct the name, or give the login the right to DESCRIBE it",
             topics=missing,
         )
     return sorted(
@@ -249,9 +229,9 @@ def committed(admin: Any, group: str, *, timeout_s: float = 30.0) -> dict[Partit
             # On a fresh cluster the first question makes the broker create its offsets topic.
             if not isinstance(error, RetriableError) or time.monotonic() >= deadline:
                 raise KafkaUnavailableError(
-                    f"The committed offsets of group {group} cannot be read: {error}",
+                    f"the committed offsets of group {group} cannot be read: {error}",
                     cause=f"group={group}",
-                    action="Check that the group's coordinator is up and that the login may DESCRIBE the group.",
+                    action="check that the group's coordinator is up and that the login may DESCRIBE the group",
                     group=group,
                 ) from error
             time.sleep(0.1)

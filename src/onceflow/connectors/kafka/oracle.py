@@ -10,8 +10,6 @@ was made again.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -19,57 +17,13 @@ from kafka.protocol.consumer import FetchRequest
 from kafka.record import MemoryRecords
 
 from onceflow.connectors.kafka.client import KafkaClient
-from onceflow.connectors.kafka.transactions import Handle
+from onceflow.connectors.kafka.codes import TOPIC_GONE, Code, named
+from onceflow.connectors.kafka.prepared import Handle, Witness
 from onceflow.twophase.messages import Evidence, Outcome
 
 _READ_UNCOMMITTED = 0
 _FETCH_BYTES = 1 << 20
-_OFFSET_OUT_OF_RANGE = 1
-_UNKNOWN_TOPIC = frozenset({3, 100, 103})
 _ABORT, _COMMIT = 0, 1
-
-
-@dataclass(frozen=True, slots=True)
-class Witness:
-    """Where a transaction's last acknowledged record is.
-
-    Attributes:
-        cluster_id: Kafka's id of the cluster.
-        topic: The topic's name, for messages.
-        topic_id: The topic's UUID: a topic that was deleted and made again has another.
-        partition: The partition.
-        offset: The record's offset.
-    """
-
-    cluster_id: str
-    topic: str
-    topic_id: str
-    partition: int
-    offset: int
-
-    def to_json(self) -> dict[str, Any]:
-        """The witness as JSON values."""
-        return {
-            "cluster_id": self.cluster_id,
-            "topic": self.topic,
-            "topic_id": self.topic_id,
-            "partition": self.partition,
-            "offset": self.offset,
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Witness:
-        """Read what ``to_json`` wrote."""
-        return cls(
-            str(value["cluster_id"]),
-            str(value["topic"]),
-            str(value["topic_id"]),
-            int(value["partition"]),
-            int(value["offset"]),
-        )
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}@{self.offset}"
 
 
 class _Purged(Evidence):
@@ -95,6 +49,8 @@ def ask(client: KafkaClient, handle: Handle, witness: Witness) -> Evidence:
                     return Evidence(Outcome.UNKNOWN, f"the record at {witness} is gone or is not ours")
                 seen = True
             elif batch.is_control_batch and batch.producer_id == handle.producer_id:
+                # The next one is ours: one producer epoch holds one transaction. The marker's own epoch may be a later
+                # one, since an expiry or a v5 end moves it first.
                 return _verdict(batch)
         if position >= high_watermark:
             return Evidence(Outcome.UNKNOWN, f"no marker behind {witness} yet", passing=True)
@@ -106,7 +62,7 @@ def look_for(client: KafkaClient, handle: Handle, witness: Witness) -> Evidence 
     if other is not None:
         return other
     page = _fetch(client, _leader(client, witness), witness, witness.offset)
-    if isinstance(page, _Purged):
+    if isinstance(page, _Purged):  # retention takes what is old, whether it is committed or not: no loss of ours
         return None
     if isinstance(page, Evidence):
         return page
@@ -117,21 +73,22 @@ def look_for(client: KafkaClient, handle: Handle, witness: Witness) -> Evidence 
 
 
 def _leader(client: KafkaClient, witness: Witness) -> int:
-    topic = client.topics([witness.topic]).get(witness.topic)
-    return -1 if topic is None else topic.leaders.get(witness.partition, -1)
+    topic = client.topics([witness.partition.topic]).get(witness.partition.topic)
+    return -1 if topic is None else topic.leaders.get(witness.partition.number, -1)
 
 
 def _another_log(client: KafkaClient, witness: Witness) -> Evidence | None:
     """Why the witness cannot be in this cluster's topic of that name; None if it can."""
-    if witness.cluster_id != client.cluster_id:
+    if witness.cluster_id != client.cluster_id:  # where another log has the same name, and is no proof
         return Evidence(Outcome.UNKNOWN, f"the witness is in cluster {witness.cluster_id}, this is {client.cluster_id}")
-    topic = client.topics([witness.topic]).get(witness.topic)
+    name = witness.partition.topic
+    topic = client.topics([name]).get(name)
     if topic is None:
-        return Evidence(Outcome.UNKNOWN, f"topic {witness.topic} does not exist")
-    if topic.topic_id != witness.topic_id:
+        return Evidence(Outcome.UNKNOWN, f"topic {name} does not exist")
+    if topic.topic_id != witness.topic_id:  # another log: a record at the same offset would prove nothing
         return Evidence(
             Outcome.UNKNOWN,
-            f"topic {witness.topic} was made again: its id was {witness.topic_id} and is {topic.topic_id}",
+            f"topic {name} was made again: its id was {witness.topic_id} and is {topic.topic_id}",
         )
     return None
 
@@ -158,13 +115,15 @@ def _verdict(batch: Any) -> Evidence:
 def _fetch(client: KafkaClient, leader: int, witness: Witness, offset: int) -> Evidence | tuple[Any, int]:
     """Batches from ``offset`` on and the high watermark; or why there are none."""
     if leader < 0:
-        return Evidence(Outcome.UNKNOWN, f"{witness.topic}-{witness.partition} has no leader", passing=True)
+        return Evidence(Outcome.UNKNOWN, f"{witness.partition} has no leader", passing=True)
     partition = FetchRequest.FetchTopic.FetchPartition(
-        partition=witness.partition,
+        partition=witness.partition.number,
         fetch_offset=offset,
         partition_max_bytes=_FETCH_BYTES,
     )
-    topic = FetchRequest.FetchTopic(topic=witness.topic, topic_id=UUID(witness.topic_id), partitions=[partition])
+    topic = FetchRequest.FetchTopic(
+        topic=witness.partition.topic, topic_id=UUID(witness.topic_id), partitions=[partition]
+    )
     request = FetchRequest(
         max_wait_ms=100,
         min_bytes=1,
@@ -174,17 +133,17 @@ def _fetch(client: KafkaClient, leader: int, witness: Witness, offset: int) -> E
         min_version=13,
     )
     (answer,) = client.send_all([(request, leader)])
-    if answer is None or answer.error_code != 0 or not answer.responses:
+    if answer is None or answer.error_code != Code.NONE or not answer.responses:
         return Evidence(Outcome.UNKNOWN, f"broker {leader} did not answer a fetch of {witness}", passing=True)
     page = answer.responses[0].partitions[0]
-    if page.error_code == _OFFSET_OUT_OF_RANGE:
+    if page.error_code == Code.OFFSET_OUT_OF_RANGE:
         if page.log_start_offset > offset:
             return _Purged(
                 Outcome.UNKNOWN, f"the record at {witness} is gone: the log begins at {page.log_start_offset}"
             )
         return Evidence(Outcome.UNKNOWN, f"the record at {witness} is gone: the log ends before it")
-    if page.error_code in _UNKNOWN_TOPIC:
-        return Evidence(Outcome.UNKNOWN, f"topic {witness.topic} with id {witness.topic_id} is gone")
-    if page.error_code != 0:
-        return Evidence(Outcome.UNKNOWN, f"fetching {witness} failed with code {page.error_code}", passing=True)
+    if page.error_code in TOPIC_GONE:
+        return Evidence(Outcome.UNKNOWN, f"topic {witness.partition.topic} with id {witness.topic_id} is gone")
+    if page.error_code != Code.NONE:
+        return Evidence(Outcome.UNKNOWN, f"fetching {witness} failed: {named(page.error_code)}", passing=True)
     return MemoryRecords(bytes(page.records or b"")), page.high_watermark

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 from onceflow.connectors.contract import Committer, Guarantee, Sink
 from onceflow.connectors.formats import Format, Json, Text, column_named
 from onceflow.connectors.kafka import durability
+from onceflow.connectors.kafka.batch import warn_where_unknown
 from onceflow.connectors.kafka.client import KafkaClient
-from onceflow.connectors.kafka.cluster import KafkaCluster, is_topic_name
+from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.committer import KafkaCommitter
+from onceflow.connectors.kafka.partition import is_topic_name
 from onceflow.connectors.kafka.writer import KafkaWriterFactory
 from onceflow.errors import ConfigurationError, KafkaError, RefusedSettingError
 from onceflow.options.checkpointing import duration_ms
@@ -244,6 +246,7 @@ class KafkaSink(Sink):
                 durability.warn_of_weak_topics(client, [self.topic], "rows of finished epochs")
             if self.participates:
                 durability.warn_of_weak_transaction_log(client)
+                warn_where_unknown()
                 self._require_timeout(client)
                 self._warn_of_compaction(settings)
         except BaseException:

@@ -25,7 +25,7 @@ from pyspark.sql import functions as F  # noqa: N812 - what every PySpark progra
 from onceflow.connectors.contract import Connector, Source, SourceConnection, present_limit
 from onceflow.connectors.formats import Format, Raw
 from onceflow.connectors.kafka import offsets
-from onceflow.connectors.kafka.cluster import is_topic_name
+from onceflow.connectors.kafka.partition import Partition, is_topic_name
 from onceflow.errors import ConfigurationError, MalformedRecordError, OnceflowError, RefusedSettingError
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ class KafkaSource(Source):
         on_malformed: Literal["fail", "skip"] = "fail",
         options: Mapping[str, str | float | bool] | None = None,
     ) -> None:
-        self._source_id = ""
+        self.source_id = ""
         self.cluster = cluster
         self.topics = _checked_topics(topics)
         self.value = _checked_format("value", value)
@@ -193,7 +193,7 @@ class KafkaSource(Source):
 
     def malformed(self, observed: Mapping[str, Any]) -> int:
         """As the contract says."""
-        row = observed.get(_METRIC + self._source_id)
+        row = observed.get(_METRIC + self.source_id)
         return 0 if row is None else int(row["records"])
 
     def reads(self, topic: str) -> bool:
@@ -220,11 +220,11 @@ class KafkaSource(Source):
             raise ConfigurationError(
                 f"{self!r} cannot be read with its formats: {str(error).splitlines()[0]}",
                 cause=f"value={self.value}, key={self.key}",
-                action="Correct the schema: each field has a name of its own (of which Spark ignores the case; "
-                "_onceflow_corrupt is taken), and a type that Spark's from_json reads.",
+                action="correct the schema: each field has a name of its own (of which Spark ignores the case; "
+                "_onceflow_corrupt is taken), and a type that Spark's from_json reads",
             ) from error
         loaded = copy(self)
-        loaded._source_id = source_id  # noqa: SLF001 - its own
+        loaded.source_id = source_id
         _loaded.setdefault(spark.sparkContext, {})[source_id] = loaded
         return frame
 
@@ -256,7 +256,7 @@ class KafkaSource(Source):
         """Spark wants an offset for every partition that exists now; -2 means earliest."""
         admin = self.cluster.admin()
         try:
-            wanted: dict[offsets.Partition, int]
+            wanted: dict[Partition, int]
             if self.start == "group-offsets" and self.group is not None:
                 wanted = offsets.committed(admin, self.group)
             else:
@@ -277,9 +277,9 @@ class KafkaSource(Source):
         if clash := [name for name in extra if name in taken]:
             raise ConfigurationError(
                 f"{self!r} would have two columns of the name {', '.join(clash)}: one of the value's fields and one "
-                "of the record's metadata.",
+                "of the record's metadata",
                 cause=f"metadata={list(self.metadata)}, key={self.key}, value={self.value}",
-                action="Leave the metadata column out, or read the value as Text() and take it apart yourself.",
+                action="leave the metadata column out, or read the value as Text() and take it apart yourself",
                 columns=clash,
             )
 
@@ -349,9 +349,9 @@ def malformed_from(message: str) -> MalformedRecordError | None:
         return None
     place = json.loads(found.group().removeprefix(_MARKER))
     return MalformedRecordError(
-        "The record at topic {topic}, partition {partition}, offset {offset} cannot be read.".format_map(place),
+        "the record at topic {topic}, partition {partition}, offset {offset} cannot be read".format_map(place),
         cause="the source's on_malformed=fail, and its format or schema does not fit this record",
-        action='Correct the schema; or set on_malformed="skip", which leaves such records out and counts them.',
+        action='correct the schema; or set on_malformed="skip", which leaves such records out and counts them',
         **place,
     )
 
@@ -366,7 +366,7 @@ CONNECTOR = Connector(find, explain)
 
 def _wrong(name: str, value: Any, wanted: str) -> NoReturn:
     raise ConfigurationError(
-        f"KafkaSource has a wrong {name}.", cause=f"{name}={value!r}", action=f"Give {wanted}.", setting=name
+        f"KafkaSource has a wrong {name}", cause=f"{name}={value!r}", action=f"give {wanted}", setting=name
     )
 
 
@@ -438,17 +438,17 @@ def _checked_options(options: Mapping[str, Any]) -> dict[str, str]:
         if refused is not None:
             reason, instead = refused
             raise RefusedSettingError(
-                f"KafkaSource does not take the option {name}: {reason}.",
+                f"KafkaSource does not take the option {name}: {reason}",
                 cause=f"options has {name}" + (f"={value}" if "sasl" not in lower and "ssl" not in lower else ""),
-                action=f"{instead[0].upper()}{instead[1:]}.",
+                action=instead,
                 option=name,
             )
         if not lower.startswith("kafka.") and lower not in _CONNECTOR_OPTIONS:
             raise ConfigurationError(
-                f"KafkaSource does not know the option {name}.",
+                f"KafkaSource does not know the option {name}",
                 cause=f"options has {name}",  # never its value: sasl.jaas.config without kafka. lands here, too
-                action="Consumer settings begin with kafka. (kafka.fetch.min.bytes); the connector's own are "
-                f"{', '.join(_CONNECTOR_OPTIONS.values())}.",
+                action="consumer settings begin with kafka. (kafka.fetch.min.bytes); the connector's own are "
+                f"{', '.join(_CONNECTOR_OPTIONS.values())}",
                 option=name,
             )
         text = str(value).lower() if isinstance(value, bool) else str(value)

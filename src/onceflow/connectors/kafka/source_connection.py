@@ -15,7 +15,8 @@ from onceflow.connectors.contract import Source, SourceConnection, Standing
 from onceflow.connectors.kafka import durability, offsets
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.group_offsets import write_offsets
-from onceflow.connectors.kafka.offsets import Bounds, Partition
+from onceflow.connectors.kafka.offsets import Bounds
+from onceflow.connectors.kafka.partition import Partition
 from onceflow.errors import ConfigurationError, SourceDataLostError
 from onceflow.twophase.layout import Layout, Topic, remade
 from onceflow.twophase.layout import Source as LayoutSource
@@ -108,9 +109,9 @@ class KafkaSourceConnection(SourceConnection):
         missing = sorted(subscribed - set(topics) - wanted - before)
         if missing:
             raise ConfigurationError(
-                f"There is no topic {', '.join(missing)}.",
+                f"there is no topic {', '.join(missing)}",
                 cause=f"topics={list(source.topics) if isinstance(source.topics, tuple) else source.topics}",
-                action="Create it, correct the name, or give the login the right to DESCRIBE it.",
+                action="create it, correct the name, or give the login the right to DESCRIBE it",
                 topics=missing,
             )
         return tuple(topics[name] for name in sorted(topics))
@@ -188,6 +189,7 @@ def _remade(topic: str, was: str, now: str) -> SourceDataLostError:
         f"topic {topic} was deleted and made again: its id was {was} and is {now}",
         harmless="never: the checkpoint's offsets mean nothing in the new topic",
         cause="somebody deleted the topic; what had not been read is gone",
+        action="start the job: it says what is lost, and which command goes on without it",
         topic=topic,
         topic_id=now,
     )

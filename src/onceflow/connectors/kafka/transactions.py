@@ -16,34 +16,26 @@ from kafka.protocol.admin import DescribeTransactionsRequest, ListTransactionsRe
 from kafka.protocol.producer import EndTxnRequest, InitProducerIdRequest
 
 from onceflow.connectors.kafka.client import TRANSACTION, KafkaClient, rights_or_unavailable
+from onceflow.connectors.kafka.codes import MOVED, Code
+from onceflow.connectors.kafka.partition import Partition
+from onceflow.connectors.kafka.prepared import Handle
 from onceflow.errors import KafkaUnavailableError
 from onceflow.twophase.messages import Reply
 
-NO_ANSWER = -1
-TRANSACTIONAL_ID_NOT_FOUND = 105
-_NONE, _INVALID_TXN_STATE, _INVALID_PRODUCER_ID_MAPPING = 0, 48, 49
-_CONCURRENT_TRANSACTIONS, _PRODUCER_FENCED = 51, 90
+# How it ends is decided already: an abort has nothing left to do.
 _VERDICT_GIVEN = frozenset({"PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
 _FENCE_TRIES = 100
 
-# What EndTxn(commit) v3 with our exact handle proves, by Kafka's error code.
+# What EndTxn(commit) v3 with our exact handle proves. A refusal proves nothing, since the transaction may have been
+# committed before: of it the log is asked.
 COMMIT_REPLIES: Mapping[int, Reply] = {
-    0: Reply.COMMITTED,  # NONE: it was Ongoing and is committed, or it was committed before
-    51: Reply.RETRY,  # CONCURRENT_TRANSACTIONS: the markers are being written
-    48: Reply.SUSPECT,  # INVALID_TXN_STATE: aborted by a v3 abort; or a late duplicate hides a commit
-    90: Reply.SUSPECT,  # PRODUCER_FENCED: timed out or initialised again; perhaps after it was committed
-    47: Reply.SUSPECT,  # INVALID_PRODUCER_EPOCH: the same, from brokers that do not know 90
-    49: Reply.SUSPECT,  # INVALID_PRODUCER_ID_MAPPING: the id expired or the producer id rotated; perhaps after
+    Code.NONE: Reply.COMMITTED,  # it was Ongoing and is committed, or it was committed before
+    Code.CONCURRENT_TRANSACTIONS: Reply.RETRY,  # the markers are being written
+    Code.INVALID_TXN_STATE: Reply.SUSPECT,  # aborted by a v3 abort; or a late duplicate hides a commit
+    Code.PRODUCER_FENCED: Reply.SUSPECT,  # timed out or initialised again; perhaps after it was committed
+    Code.INVALID_PRODUCER_EPOCH: Reply.SUSPECT,  # the same
+    Code.INVALID_PRODUCER_ID_MAPPING: Reply.SUSPECT,  # the id expired or the producer id rotated; perhaps after
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Handle:
-    """The identity of exactly one transaction: one producer epoch holds one transaction."""
-
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +47,14 @@ class Description:
         handle: The id with the producer id and epoch that it has now.
         timeout_ms: The transaction's time-out.
         start_ms: When it began, in milliseconds since 1970 by the broker's clock, or -1.
-        partitions: (topic, partition) pairs that take part.
+        partitions: Those that take part.
     """
 
     state: str
     handle: Handle
     timeout_ms: int
     start_ms: int
-    partitions: frozenset[tuple[str, int]]
+    partitions: frozenset[Partition]
 
 
 def reply_of(code: int) -> Reply:
@@ -71,7 +63,7 @@ def reply_of(code: int) -> Reply:
 
 
 def commit(client: KafkaClient, handles: Sequence[Handle]) -> dict[Handle, int]:
-    """Commit each by ``EndTxn`` v3, all at once; Kafka's error code for each, NO_ANSWER for none.
+    """Commit each by ``EndTxn`` v3, all at once; Kafka's error code for each.
 
     v3 leaves the producer epoch alone, so the same request again finds the same transaction (v5 would move it).
     """
@@ -101,7 +93,7 @@ def _fence(client: KafkaClient, handles: Sequence[Handle]) -> dict[Handle, int]:
     One answer is not enough: CONCURRENT_TRANSACTIONS says that the abort has begun, or that nothing was done, since
     another request of the writer was under way. So it is repeated until the name has moved on.
     """
-    codes = dict.fromkeys(handles, NO_ANSWER)
+    codes: dict[Handle, int] = dict.fromkeys(handles, Code.NO_ANSWER)
     left = {h.transactional_id: h for h in handles}
     for _ in range(_FENCE_TRIES):
         ours: dict[str, Description] = {}
@@ -110,11 +102,13 @@ def _fence(client: KafkaClient, handles: Sequence[Handle]) -> dict[Handle, int]:
             if seen is not None and seen.handle == handle and seen.state not in _VERDICT_GIVEN:
                 ours[name] = seen
                 continue
-            codes[handle] = _NONE if codes[handle] == _CONCURRENT_TRANSACTIONS else _code_of_the_past(handle, seen)
+            codes[handle] = (
+                Code.NONE if codes[handle] == Code.CONCURRENT_TRANSACTIONS else _code_of_the_past(handle, seen)
+            )
             del left[name]
         for name, code in _init_again(client, ours).items():
             codes[left[name]] = code
-            if code != _CONCURRENT_TRANSACTIONS:
+            if code != Code.CONCURRENT_TRANSACTIONS:
                 del left[name]
         if not left:
             break
@@ -143,8 +137,8 @@ def _init_again(client: KafkaClient, seen: Mapping[str, Description]) -> dict[st
 def _code_of_the_past(handle: Handle, seen: Description | None) -> int:
     """What an abort by exact handle would have been answered, had one been sent."""
     if seen is None:
-        return _INVALID_PRODUCER_ID_MAPPING
-    return _PRODUCER_FENCED if seen.handle != handle else _INVALID_TXN_STATE
+        return Code.INVALID_PRODUCER_ID_MAPPING
+    return Code.PRODUCER_FENCED if seen.handle != handle else Code.INVALID_TXN_STATE
 
 
 def _end(
@@ -163,7 +157,7 @@ def _end(
         ),
         lambda answer, _: int(answer.error_code),
     )
-    return {by_id[key]: NO_ANSWER if answer is None else int(answer.error_code) for key, answer in answers.items()}
+    return {by_id[key]: Code.NO_ANSWER if answer is None else int(answer.error_code) for key, answer in answers.items()}
 
 
 def describe(client: KafkaClient, transactional_ids: Iterable[str]) -> dict[str, Description | None]:
@@ -181,16 +175,16 @@ def describe(client: KafkaClient, transactional_ids: Iterable[str]) -> dict[str,
     requests = [(DescribeTransactionsRequest(transactional_ids=ids), node) for node, ids in by_node.items()]
     found: dict[str, Description | None] = {}
     for answer, ids in zip(client.send_all(requests), by_node.values(), strict=True):
-        if answer is None:
+        if answer is None:  # left out, not None: "no answer" must never pass for "not known"
             for key in ids:
                 client.forget_coordinator(TRANSACTION, key)
             continue
         for row in answer.transaction_states:
-            if row.error_code == 0:
+            if row.error_code == Code.NONE:
                 found[row.transactional_id] = _description(row)
-            elif row.error_code == TRANSACTIONAL_ID_NOT_FOUND:
+            elif row.error_code == Code.TRANSACTIONAL_ID_NOT_FOUND:
                 found[row.transactional_id] = None
-            elif row.error_code in (14, 15, 16):
+            elif row.error_code in MOVED:
                 client.forget_coordinator(TRANSACTION, row.transactional_id)
             else:
                 raise rights_or_unavailable(row.error_code, f"describing transaction {row.transactional_id}")
@@ -223,7 +217,7 @@ def list_ids(client: KafkaClient, prefix: str, states: Sequence[str] = ("Ongoing
                 action="nothing, unless it stays",
                 broker=broker,
             )
-        if answer.error_code != 0:
+        if answer.error_code != Code.NONE:
             raise rights_or_unavailable(answer.error_code, f"listing transactions of broker {broker}")
         found.update(row.transactional_id for row in answer.transaction_states)
     return sorted(key for key in found if key.startswith(prefix))
@@ -235,7 +229,7 @@ def _description(row: Any) -> Description:
         handle=Handle(row.transactional_id, row.producer_id, row.producer_epoch),
         timeout_ms=row.transaction_timeout_ms,
         start_ms=row.transaction_start_time_ms,
-        partitions=frozenset((t.topic, p) for t in row.topics for p in t.partitions),
+        partitions=frozenset(Partition(t.topic, p) for t in row.topics for p in t.partitions),
     )
 
 

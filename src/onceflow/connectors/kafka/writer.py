@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from onceflow.connectors.contract import Guarantee, Shard, Writer
 from onceflow.connectors.kafka.batch import TopicBatch, open_batch
+from onceflow.connectors.kafka.partition import Partition
+from onceflow.connectors.kafka.prepared import Handle, PreparedTransaction, Witness
 from onceflow.connectors.kafka.transactional_id import name_transaction
 from onceflow.errors import (
     KafkaRightsError,
@@ -190,13 +192,8 @@ class TransactionWriter(Writer):
         producer_id, producer_epoch = self._identity or (-1, -1)
         self._let_go_of_batch()
         self._producer = None  # no close(): that would abort what has just been prepared
-        return {
-            "id": self._name,
-            "producer_id": producer_id,
-            "producer_epoch": producer_epoch,
-            "partitions": [[t, p] for t, p in partitions],
-            "witness": {"topic": topic, "partition": partition, "offset": offset},
-        }
+        handle = Handle(self._name, producer_id, producer_epoch)
+        return PreparedTransaction(handle, partitions, Witness(Partition(topic, partition), offset)).to_json()
 
     def abort(self) -> None:
         """Abort the transaction by closing the producer; one that was fenced has nothing left to abort."""
@@ -248,7 +245,7 @@ class TransactionWriter(Writer):
         self._producer.poll(0.05)
         return str(json.loads(self._statistics)["eos"]["txn_state"]) if self._statistics else ""
 
-    def _proof(self) -> list[tuple[str, int]]:
+    def _proof(self) -> frozenset[Partition]:
         """The partitions written, after the statistics have proven that all records are in the log."""
         self._drain()
         statistics = self._new_statistics()
@@ -263,10 +260,10 @@ class TransactionWriter(Writer):
             for number, partition in topic["partitions"].items():
                 if int(number) >= 0 and partition["txmsgs"] > 0:
                     acknowledged += partition["acked_msgid"]
-                    partitions.append((name, int(number)))
+                    partitions.append(Partition(name, int(number)))
         if acknowledged != self._produced:
             raise self._failed(f"{acknowledged} of {self._produced} records were acknowledged")
-        return sorted(partitions)
+        return frozenset(partitions)
 
     def _require_no_error(self) -> None:
         """Raise what ended the transaction, as soon as it is known that it must be aborted.

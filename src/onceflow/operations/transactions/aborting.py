@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from onceflow import crash_points as crash
 from onceflow.connectors.kafka import transactions
 from onceflow.connectors.kafka.client import KafkaClient
+from onceflow.connectors.kafka.codes import named
 from onceflow.connectors.kafka.committer import ONGOING
-from onceflow.connectors.kafka.transactions import Handle
+from onceflow.connectors.kafka.prepared import Handle
 from onceflow.errors import ConfigurationError
 from onceflow.operations.transactions.access import Operator
 from onceflow.operations.transactions.inventory import OPEN_STATES, OwnTransaction, Standing, own_transactions
@@ -33,12 +34,12 @@ class AbortReport:
     Attributes:
         started: The incarnation that the tool appended with ``claim``, or None.
         aborted: The transactions that were aborted and are not open any more.
-        still_open: Those that the brokers did not abort, with Kafka's error code.
+        still_open: Those that the brokers did not abort, with Kafka's answer.
     """
 
     started: int | None
     aborted: tuple[OwnTransaction, ...]
-    still_open: tuple[tuple[OwnTransaction, int], ...]
+    still_open: tuple[tuple[OwnTransaction, str], ...]
 
 
 def doomed(operator: Operator, ids: Sequence[str] | None, *, claim: bool) -> list[OwnTransaction]:
@@ -88,7 +89,7 @@ def abort(operator: Operator, ids: Sequence[str] | None, *, claim: bool) -> Abor
     return AbortReport(
         started,
         tuple(t for t in chosen if t.handle not in left),
-        tuple((t, codes[t.handle]) for t in chosen if t.handle in left),
+        tuple((t, named(codes[t.handle])) for t in chosen if t.handle in left),
     )
 
 

@@ -17,9 +17,11 @@ from onceflow.connectors.kafka import transactions
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.committer import ONGOING
 from onceflow.connectors.kafka.holders import Holder, find_holders
-from onceflow.connectors.kafka.offsets import Partition, from_json
+from onceflow.connectors.kafka.offsets import from_json
+from onceflow.connectors.kafka.partition import Partition
+from onceflow.connectors.kafka.prepared import Handle, NotUnderstood, PreparedTransaction, read, read_handle
 from onceflow.connectors.kafka.transactional_id import TransactionalId, job_prefix
-from onceflow.connectors.kafka.transactions import Description, Handle
+from onceflow.connectors.kafka.transactions import Description
 from onceflow.errors import ConfigurationError, KafkaRightsError
 from onceflow.operations.transactions.access import Cluster, Operator
 from onceflow.twophase.committable import Committable, participants
@@ -64,7 +66,7 @@ class OwnTransaction:
         name: The parts of its id.
         epoch: Its epoch if a decision names it, else None (``name.parity`` tells whether it is even or odd).
         age_s: Seconds since it began, by the broker's clock; None when it is not open.
-        partitions: (topic, partition) pairs that take part.
+        partitions: Those that take part.
         holds: Those of them whose last stable offset it holds.
         cluster_id: Where it is.
     """
@@ -75,7 +77,7 @@ class OwnTransaction:
     name: TransactionalId
     epoch: int | None
     age_s: float | None
-    partitions: tuple[tuple[str, int], ...]
+    partitions: tuple[Partition, ...]
     holds: tuple[Held, ...]
     cluster_id: str
 
@@ -168,7 +170,7 @@ def take_inventory(operator: Operator) -> Inventory:
     unseen += not_found
     for cluster_id, cluster in operator.clusters.items():
         mine, silent = own_transactions(operator, cluster, history)
-        topics = cluster.topics | sources[cluster_id] | {topic for t in mine for topic, _ in t.partitions}
+        topics = cluster.topics | sources[cluster_id] | {p.topic for t in mine for p in t.partitions}
         holders = find_holders(cluster.client, topics)
         held = _by_producer(holders.found)
         ours += [replace(t, holds=held.pop((t.handle.producer_id, t.handle.producer_epoch), ())) for t in mine]
@@ -207,7 +209,7 @@ def describe_transaction(operator: Operator, transactional_id: str) -> Account:
         standing = standing_of(ours, now.handle, history)
     holds: tuple[Held, ...] = ()
     if now is not None and client is not None:
-        found = _by_producer(find_holders(client, {topic for topic, _ in now.partitions}).found)
+        found = _by_producer(find_holders(client, {p.topic for p in now.partitions}).found)
         holds = found.get((now.handle.producer_id, now.handle.producer_epoch), ())
     decided = named[-1][1] if named else None
     committer = operator.committers.get(decided.sink) if decided is not None else None
@@ -228,7 +230,8 @@ def own_transactions(operator: Operator, cluster: Cluster, history: History) -> 
     """Ours on one cluster: open ones, and those of an undone decision in whatever state.
 
     Returns:
-        The transactions, without ``holds``; and a sentence for each id whose coordinator did not answer.
+        The transactions, without ``holds``; and a sentence for each id whose coordinator did not answer, and for each
+        decided one that is not understood.
     """
     undone = operator.undone(history)
     effective = participants(undone.effective) if undone is not None else ()
@@ -237,6 +240,7 @@ def own_transactions(operator: Operator, cluster: Cluster, history: History) -> 
     wanted = sorted({*transactions.list_ids(cluster.client, prefix, OPEN_STATES), *decided})
     described = transactions.describe(cluster.client, wanted)
     silent = [f"{key}: its coordinator did not answer" for key in wanted if key not in described]
+    silent += not_understood(c for c in effective if c.sink in cluster.sinks)
     cluster_id = cluster.client.cluster_id
     newest = history.decided.epoch if history.decided is not None else None
     found: list[OwnTransaction] = []
@@ -248,15 +252,13 @@ def own_transactions(operator: Operator, cluster: Cluster, history: History) -> 
         if now is not None and is_open:
             standing = standing_of(name, now.handle, history)
             epoch = newest if standing is Standing.DECIDED else None
-            places = tuple(sorted(now.partitions))
-            found.append(
-                OwnTransaction(now.handle, now.state, standing, name, epoch, _age(now), places, (), cluster_id)
-            )
+            where = tuple(sorted(now.partitions))
+            found.append(OwnTransaction(now.handle, now.state, standing, name, epoch, _age(now), where, (), cluster_id))
         if key in decided and not (now is not None and is_open and now.handle == decided[key][0]):
             handle, committable = decided[key]
             state = now.state if now is not None and not is_open else UNKNOWN
-            places = partitions_of(committable)
-            found.append(OwnTransaction(handle, state, Standing.DECIDED, name, newest, None, places, (), cluster_id))
+            where = partitions_of(committable)
+            found.append(OwnTransaction(handle, state, Standing.DECIDED, name, newest, None, where, (), cluster_id))
     return found, silent
 
 
@@ -304,8 +306,9 @@ def _ask_coordinators(operator: Operator, transactional_id: str) -> tuple[Descri
 
 def standing_of(name: TransactionalId, handle: Handle, history: History) -> Standing:
     """What the journal makes of one of our transactions."""
-    effective = history.decided.effective if history.decided is not None else ()
-    if any(handle_of(c) == handle for c in effective):
+    effective = participants(history.decided.effective) if history.decided is not None else ()
+    # Where a decided one is not understood, any of its sink's may be the one: so none of them may be aborted.
+    if any(handle_of(c) == handle or (handle_of(c) is None and c.sink == name.sink) for c in effective):
         return Standing.DECIDED
     if name.incarnation == history.incarnation:
         return Standing.RUNNING
@@ -324,12 +327,19 @@ def source_ends(offsets: str) -> dict[Partition, int]:
     return found
 
 
+def not_understood(decided: Iterable[Committable]) -> list[str]:
+    """A sentence for each decided Kafka transaction of which the journal holds what this version cannot read."""
+    return [
+        f"sink {c.sink} shard {c.shard}: its decided transaction is not understood: {found.why}"
+        for c in decided
+        if isinstance(found := read(c.transaction), NotUnderstood)
+    ]
+
+
 def handle_of(committable: Committable) -> Handle | None:
     """The exact Kafka transaction of a committable, or None when it has none."""
-    value = committable.transaction or {}
-    if not {"id", "producer_id", "producer_epoch"} <= set(value):
-        return None
-    return Handle(value["id"], value["producer_id"], value["producer_epoch"])
+    found = read_handle(committable.transaction)
+    return found if isinstance(found, Handle) else None
 
 
 def _age(now: Description) -> float | None:
@@ -341,22 +351,22 @@ def _age(now: Description) -> float | None:
 def _by_producer(holders: Iterable[Holder]) -> dict[tuple[int, int], tuple[Held, ...]]:
     found: dict[tuple[int, int], tuple[Held, ...]] = {}
     for h in holders:
-        held = Held(h.place.topic, h.place.partition, h.last_stable_offset, h.high_watermark)
+        held = Held(h.partition.topic, h.partition.number, h.last_stable_offset, h.high_watermark)
         key = h.producer_id, h.producer_epoch
         found[key] = (*found.get(key, ()), held)
     return found
 
 
-def partitions_of(committable: Committable) -> tuple[tuple[str, int], ...]:
-    """The (topic, partition) pairs that a Kafka committable was written to."""
-    pairs = (committable.transaction or {}).get("partitions", ())
-    return tuple(sorted((str(topic), int(number)) for topic, number in pairs))
+def partitions_of(committable: Committable) -> tuple[Partition, ...]:
+    """Where a Kafka committable was written to."""
+    found = read(committable.transaction)
+    return tuple(sorted(found.partitions)) if isinstance(found, PreparedTransaction) else ()
 
 
 def witness_of(committable: Committable) -> str | None:
     """Where a Kafka committable's last record is, as ``topic-partition@offset``."""
-    value = (committable.transaction or {}).get("witness")
-    return None if value is None else f"{value['topic']}-{value['partition']}@{value['offset']}"
+    found = read(committable.transaction)
+    return str(found.witness) if isinstance(found, PreparedTransaction) else None
 
 
 def _naming(entries: Iterable[Entry], transactional_id: str) -> list[tuple[Mention, Committable]]:

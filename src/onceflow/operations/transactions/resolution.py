@@ -16,7 +16,9 @@ from dataclasses import dataclass
 
 from onceflow import crash_points as crash
 from onceflow.connectors.kafka.client import KafkaClient
-from onceflow.connectors.kafka.offsets import Partition, Range, bounds, ranges
+from onceflow.connectors.kafka.offsets import Range, bounds, ranges
+from onceflow.connectors.kafka.partition import Partition
+from onceflow.connectors.kafka.prepared import read_handle
 from onceflow.errors import CheckpointCorruptError, CheckpointStoreError, ConfigurationError
 from onceflow.operations.transactions.access import Operator
 from onceflow.operations.transactions.inventory import partitions_of, source_ends, witness_of
@@ -36,7 +38,7 @@ class Part:
         participant: (sink, shard).
         rows: Rows that it wrote.
         transactional_id: Of its transaction, "" for a sink that is not Kafka's.
-        partitions: (topic, partition) pairs that it wrote to.
+        partitions: Where it wrote to.
         witness: ``topic-partition@offset`` of its last record, or None.
         evidence: Whether it was committed, and what that rests on.
         choice: What an operator has chosen for it before, or None.
@@ -46,7 +48,7 @@ class Part:
     participant: Participant
     rows: int
     transactional_id: str
-    partitions: tuple[tuple[str, int], ...]
+    partitions: tuple[Partition, ...]
     witness: str | None
     evidence: Evidence
     choice: Choice | None
@@ -390,7 +392,7 @@ def _part(committable: Committable, evidence: Evidence, undone: DecidedEpoch) ->
     return Part(
         committable.participant,
         committable.rows,
-        str((committable.transaction or {}).get("id", "")),
+        read_handle(committable.transaction).transactional_id,
         partitions_of(committable),
         witness_of(committable),
         evidence,

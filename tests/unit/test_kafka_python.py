@@ -1,0 +1,37 @@
+"""What kafka-python keeps private: a version that has changed it is refused, with its name."""
+
+import pytest
+from kafka.net.compat import KafkaNetClient
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.transport import KafkaTCPTransport
+
+from onceflow.connectors.kafka.cluster import KafkaCluster
+from onceflow.errors import ConfigurationError
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        (KafkaTCPTransport, "_sock_recv"),
+        (KafkaConnectionManager, "get_connection"),
+        (KafkaConnectionManager, "_build_transport"),
+        (KafkaConnectionManager, "send"),
+    ],
+)
+def test_a_changed_inside_is_refused_before_anything_is_sent(monkeypatch, owner, name):
+    """Not met in the middle of a commit, and not taken for a broker that does not answer."""
+    monkeypatch.delattr(owner, name)
+    with pytest.raises(ConfigurationError, match=f"{owner.__name__} has no {name}"):
+        KafkaCluster("127.0.0.1:1").admin(timeout_s=30)
+
+
+def test_a_client_without_a_manager_is_refused(monkeypatch):
+    """It is made anew for each connection, so it is asked then."""
+
+    def bare(self, **_):
+        """As a version that keeps its connections elsewhere would."""
+
+    monkeypatch.setattr(KafkaNetClient, "__init__", bare)
+    monkeypatch.setattr(KafkaNetClient, "close", bare)
+    with pytest.raises(ConfigurationError, match="KafkaNetClient has no _manager"):
+        KafkaCluster("127.0.0.1:1").admin(timeout_s=30)
