@@ -253,7 +253,7 @@ def test_a_weaker_guarantee_writes_without_transactions(spark, cluster, filled, 
 
 def test_bounded_memory_is_set_whatever_the_epoch(cluster):
     """A task's queue is bounded, so that an epoch of any size needs no more memory than a small one."""
-    factory = of.KafkaSink(cluster, "t").writer_factory()
+    factory = of.KafkaSink(cluster, "t").attach().writer_factory()
     assert factory.config["queue.buffering.max.kbytes"] == 65_536
 
 

@@ -62,8 +62,13 @@ class SlowToLook(of.KafkaSink):
         self.held = threading.Event()
         self.go_on = threading.Event()
 
-    def committer(self, prefix, job_id):
-        made = super().committer(prefix, job_id)
+    def connect(self):
+        connection = super().connect()
+        make = connection.committer
+        connection.committer = lambda prefix, job_id: self.slow(make(prefix, job_id))
+        return connection
+
+    def slow(self, made):
         look = made.lingering
 
         def lingering(incarnation, spared):

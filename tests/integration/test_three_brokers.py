@@ -156,8 +156,7 @@ def test_settings_that_let_a_broken_broker_take_records_are_named_at_start(clien
     for topic in (sound, weak, single):
         caplog.clear()
         sink = KafkaSink(kafka, topic)
-        sink.connect()
-        sink.close()
+        sink.connect().close()
         said[topic] = [record.getMessage() for record in caplog.records if topic in record.getMessage()]
     assert said[sound] == []
     assert [("min.insync.replicas=1 with replication factor 3" in m, "unclean.leader.election.enable=true" in m)

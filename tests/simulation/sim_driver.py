@@ -23,7 +23,7 @@ from onceflow.checkpoint import journal as journal_module
 from onceflow.checkpoint.identity import JobIdentity
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.spark_files import SparkCheckpoint
-from onceflow.connectors.contract import Connector, Guarantee, Sink
+from onceflow.connectors.contract import Connector, Guarantee, Sink, SinkConnection
 from onceflow.connectors.kafka import committer as committer_module
 from onceflow.connectors.kafka import offsets as offsets_module
 from onceflow.connectors.kafka import oracle
@@ -49,6 +49,7 @@ from onceflow.execution import launch
 from onceflow.execution.driver import Driver
 from onceflow.execution.failures import from_spark
 from onceflow.execution.source_check import Sources
+from onceflow.execution.task import Output as TaskOutput
 from onceflow.operations.transactions import aborting, inventory, resolution
 from onceflow.spark.plan import Leaf
 from onceflow.twophase import layout as layout_module
@@ -384,7 +385,7 @@ class Scene:
 
     def committers(self, client: FakeClient) -> dict[str, SimCommitter]:
         """The job's, over a connection."""
-        return {sink: SimSink(self, client, sink).committer(PREFIX, JOB) for sink in self.sinks}
+        return {sink: SimSink(self, client, sink).connect().committer(PREFIX, JOB) for sink in self.sinks}
 
     @property
     def sinks(self) -> tuple[str, ...]:
@@ -506,7 +507,7 @@ class SimCommitter(KafkaCommitter):
 
 
 class SimSink(Sink):
-    """A sink as a start needs it.
+    """A sink as a start needs it: the description.
 
     Args:
         scene: The world.
@@ -524,24 +525,34 @@ class SimSink(Sink):
     def expires_after_s(self) -> float:
         return TIMEOUT_S
 
-    def connect(self) -> str:
-        return self._client.cluster_id
-
-    def committer(self, prefix: str, job_id: str) -> SimCommitter:
-        timeout_ms = int(TIMEOUT_S * 1000)
-        return SimCommitter(self._client, self.name, f"out-{self.name}", prefix, job_id, timeout_ms, self._scene.marks)
-
-    def close(self) -> None:
-        """There is nothing to close."""
+    def connect(self) -> SimSinkConnection:
+        return SimSinkConnection(self._scene, self._client, self.name)
 
     def columns(self, names: Any) -> Any:
         raise NotImplementedError
 
+    def describe(self) -> str:
+        return self.name
+
+
+class SimSinkConnection(SinkConnection):
+    """The same, connected."""
+
+    def __init__(self, scene: Scene, client: FakeClient, name: str) -> None:
+        self._scene, self._client, self._name = scene, client, name
+        self.system_id = client.cluster_id
+
+    def committer(self, prefix: str, job_id: str) -> SimCommitter:
+        timeout_ms = int(TIMEOUT_S * 1000)
+        return SimCommitter(
+            self._client, self._name, f"out-{self._name}", prefix, job_id, timeout_ms, self._scene.marks
+        )
+
     def writer_factory(self) -> Any:
         return None
 
-    def describe(self) -> str:
-        return self.name
+    def close(self) -> None:
+        """There is nothing to close."""
 
 
 class SourceClient:
@@ -716,7 +727,7 @@ class Process:
         self.limit = launch.epoch_limit(self, sinks)  # type: ignore[arg-type]
         place = self.place()
         launch._foresee(place, sources)
-        driver = launch._driver(place, sinks, {client.cluster_id}, self)  # type: ignore[arg-type]
+        driver = launch._driver(place, {sink.name: sink.connect() for sink in sinks}, self)  # type: ignore[arg-type]
         driver.take_over()
         return driver, sinks, sources  # type: ignore[return-value]
 
@@ -724,7 +735,7 @@ class Process:
         """To the end of the sources."""
         outputs = in_positions(self._scene.job.outputs)
         driver, sinks, sources = self.take_over()
-        driver.settle(sinks, sources, keys_repeat=True)
+        driver.settle([TaskOutput(sink.name, None) for sink in sinks], sources, keys_repeat=True)  # type: ignore[arg-type]
         Query(self._scene, driver, outputs, self.limit.most).run()
 
 

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import onceflow as of
+from onceflow.connectors.kafka.sink_connection import KafkaSinkConnection
 from onceflow.connectors.kafka.writer import _require_times
 from onceflow.errors import ConfigurationError, RowRefusedError
 
@@ -53,9 +54,9 @@ def test_a_topic_that_keeps_no_times_of_its_writers_is_refused_where_they_are_gi
     told = {} if kind is None else {"message.timestamp.type": kind}
     if refused and timestamp:
         with pytest.raises(ConfigurationError, match="LogAppendTime"):
-            sink._require_own_times(told)
+            KafkaSinkConnection(sink, None)._require_own_times(told)
     else:
-        sink._require_own_times(told)
+        KafkaSinkConnection(sink, None)._require_own_times(told)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +75,6 @@ def test_a_topic_that_keeps_no_times_of_its_writers_is_refused_where_they_are_gi
 def test_sizes_follow_the_topic_unless_the_user_says_otherwise(limits, producer, sizes):
     """A record as large as the topic takes, a batch no larger than it takes, and a queue that holds such a record."""
     sink = of.KafkaSink(of.KafkaCluster("localhost:1"), "t", producer=producer)
-    sink._topic_limits = limits
-    config = sink.writer_factory().config
+    config = KafkaSinkConnection(sink, None, limits).writer_factory().config
     names = ("message.max.bytes", "batch.size", "queue.buffering.max.kbytes")
     assert tuple(config[name] for name in names) == sizes

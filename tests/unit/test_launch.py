@@ -8,7 +8,7 @@ import pytest
 from onceflow.checkpoint.identity import JobIdentity, Mark, read_identity, write_identity
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.store import LocalStore
-from onceflow.connectors.contract import Committer, EpochLimit, Guarantee, Sink
+from onceflow.connectors.contract import Committer, EpochLimit, Guarantee, Sink, SinkConnection
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError
 from onceflow.execution.launch import Plan, _identify, _Place, epoch_limit, finish_decided, refuse_rewound
 from onceflow.options.checkpointing import Checkpointing
@@ -334,18 +334,28 @@ class Listed(Sink):
         raise AssertionError("what is decided is finished before any check")
 
     def attach(self):
-        return self.system
-
-    def committer(self, *_):
-        return Committing(self.system, self.done)
-
-    def close(self):
-        pass
+        return Attached(self)
 
     def columns(self, _):
         raise AssertionError("no plan is run")
 
-    writer_factory = describe = columns
+    describe = columns
+
+
+class Attached(SinkConnection):
+    """The same, connected."""
+
+    def __init__(self, sink):
+        self.sink, self.system_id = sink, sink.system
+
+    def committer(self, *_):
+        return Committing(self.sink.system, self.sink.done)
+
+    def writer_factory(self):
+        raise AssertionError("no plan is run")
+
+    def close(self):
+        pass
 
 
 def undone_of(folder, *sinks):

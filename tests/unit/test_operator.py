@@ -192,8 +192,10 @@ class Elsewhere:
     participates = True
     closed = False
 
-    def attach(self) -> str:
-        return "another-cluster"
+    system_id = "another-cluster"
+
+    def attach(self):
+        return self
 
     def close(self) -> None:
         self.closed = True

@@ -4,10 +4,14 @@ Must not know: any particular sink or source, the journal, how Spark runs tasks.
 
 Who calls what, when, and what is not promised:
 
-* ``Sink`` lives in the driver. ``columns`` is called once for each epoch's run; ``writer_factory`` is sent to tasks.
-* ``Writer`` lives in a task, one for each shard that has rows. It is called in the order ``write``*, then
+* ``Sink`` and ``Source`` are descriptions in the driver: nothing is open in them, and one may serve several jobs and
+  starts. ``columns`` is called once for each start.
+* ``SinkConnection`` is one start's; ``writer_factory`` gives what is sent to tasks.
+* ``Writer`` lives in a task, one for each shard that has rows. One thread calls it, in the order ``write``*, then
   ``prepare`` or ``abort``. A task may die at any point and be run again, also while the first one still runs.
-* ``Committer`` lives in the driver. Its calls may be repeated after a crash, by another process, in any number.
+* ``Committer`` lives in the driver. Its calls may be repeated after a crash, by another process, in any number. Several
+  threads call it: the epoch's (``seal``, ``check``, ``outcomes``, ``abort``), one of a pool for ``commit`` while other
+  sinks commit, the sweep's (``lingering``, ``abort``), and one for marks; ``commit`` and ``check`` never overlap.
 """
 
 from __future__ import annotations
@@ -105,7 +109,7 @@ class Committer(ABC):
         """Prove, before anything is written, that prepare, commit and abort will be allowed.
 
         Raises:
-            KafkaRightsError, ConfigurationError: A right is missing or a setting cannot work; the message names it.
+            OnceflowError: A right is missing or a setting cannot work; the message names it.
         """
 
     def expires_after_s(self) -> float | None:
@@ -143,7 +147,7 @@ class Committer(ABC):
         """Compare every pre-commit with what the system shows; what is wrong, or None.
 
         Args:
-            committables: All of the epoch's committables of this sink that hold a transaction.
+            committables: All of the epoch's committables of this sink; those of empty shards hold no transaction.
             run: The run that wrote them.
             age_s: Seconds since the run began, by a monotonic clock.
 
@@ -203,30 +207,19 @@ class Sink(ABC):
         return None
 
     @abstractmethod
-    def connect(self) -> str:
-        """Open connections in the driver and check what can be checked there; the system's lasting id.
+    def connect(self) -> SinkConnection:
+        """Connect in the driver, and check what can be checked there. Called once for each start of the job.
 
         Raises:
             OnceflowError: It cannot work, and why.
         """
 
-    def attach(self) -> str:
-        """Connect for an operator's tool, which must make nothing and works on what is broken; the system's id.
+    def attach(self) -> SinkConnection:
+        """Connect to finish what is decided, or for an operator's tool: make nothing, and work on what is broken.
 
         A sink whose ``connect`` makes or demands something (a topic that is gone, for example) overrides it.
         """
         return self.connect()
-
-    @abstractmethod
-    def committer(self, prefix: str, job_id: str) -> Committer:
-        """What commits this sink's part; only for one that takes part in the decision, connected or attached.
-
-        The connection is the committer's from then on: one sink may serve two runs, of which one is just ending.
-        """
-
-    @abstractmethod
-    def close(self) -> None:
-        """Let go of what ``connect`` opened and no committer has."""
 
     @abstractmethod
     def columns(self, names: Sequence[str]) -> list[Column]:
@@ -240,12 +233,34 @@ class Sink(ABC):
         """
 
     @abstractmethod
+    def describe(self) -> str:
+        """The sink in a few words, without secrets."""
+
+
+class SinkConnection(ABC):
+    """A sink that is connected, for one start of a job; all that the start has found out about it is kept here.
+
+    Attributes:
+        system_id: The system's lasting id, which no other system has.
+    """
+
+    system_id: str
+
+    @abstractmethod
     def writer_factory(self) -> WriterFactory:
         """What opens this sink's writers in tasks."""
 
     @abstractmethod
-    def describe(self) -> str:
-        """The sink in a few words, without secrets."""
+    def committer(self, prefix: str, job_id: str) -> Committer:
+        """What commits this sink's part; only for one that takes part in the decision. Called at most once.
+
+        The connection is the committer's from then on, which lets go of it: one sink may serve two runs, of which one
+        is just ending.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of what no committer has."""
 
 
 @dataclass(frozen=True, slots=True)

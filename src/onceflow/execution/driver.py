@@ -23,7 +23,7 @@ from onceflow import crash_points as crash
 from onceflow.checkpoint.identity import JobIdentity, Mark
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.spark_files import SparkCheckpoint
-from onceflow.connectors.contract import Committer, Run, Sink
+from onceflow.connectors.contract import Committer, Run
 from onceflow.errors import (
     CheckpointCorruptError,
     CheckpointStoreError,
@@ -182,7 +182,7 @@ class Driver:
 
     def settle(
         self,
-        sinks: Sequence[Sink],
+        outputs: Sequence[Output],
         sources: Sources,
         session: SparkSession | None = None,
         *,
@@ -192,7 +192,7 @@ class Driver:
         """Compare what the plan reads and keeps with what the checkpoint knows; after it epochs may come.
 
         Args:
-            sinks: All sinks of the job, in the order of the plan's columns.
+            outputs: What opens the writers of all sinks of the job, in the order of the plan's columns.
             sources: What the plan reads and keeps.
             session: The session whose query it will be: an epoch's DataFrame has another one, that knows no query.
             keys_repeat: As ``origins.origins`` takes it.
@@ -201,7 +201,7 @@ class Driver:
         Raises:
             OnceflowError: It cannot go on; the message says what and why.
         """
-        self._outputs = tuple(Output(sink.name, sink.writer_factory()) for sink in sinks)
+        self._outputs = tuple(outputs)
         self._sources = sources
         self._session = session
         self._keys_repeat = keys_repeat

@@ -10,9 +10,10 @@ import contextlib
 import itertools
 import logging
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import methodcaller
 from typing import Any, Literal
 
 from pyspark.sql import SparkSession
@@ -32,7 +33,7 @@ from onceflow.checkpoint.identity import (
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.spark_files import SparkCheckpoint, positions, records_between
 from onceflow.checkpoint.store import LocalStore, file_uri, local_path
-from onceflow.connectors.contract import Committer, Connector, EpochLimit, Sink
+from onceflow.connectors.contract import Committer, Connector, EpochLimit, Sink, SinkConnection
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, ConfigurationError, OnceflowError
 from onceflow.execution import pace
 from onceflow.execution.driver import Driver
@@ -40,6 +41,7 @@ from onceflow.execution.failures import from_failure
 from onceflow.execution.outputs import Outputs
 from onceflow.execution.progress import Progress
 from onceflow.execution.source_check import Sources
+from onceflow.execution.task import Output
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.spark.internals import scala_context
 from onceflow.spark.plan import (
@@ -113,11 +115,16 @@ class RunningJob:
     """A job that runs: Spark's query and what surrounds it."""
 
     def __init__(
-        self, query: StreamingQuery, driver: Driver, sinks: Sequence[Sink], sources: Sources, progress: Progress
+        self,
+        query: StreamingQuery,
+        driver: Driver,
+        connections: Sequence[SinkConnection],
+        sources: Sources,
+        progress: Progress,
     ) -> None:
         self.query = query
         self.driver = driver
-        self._sinks = sinks
+        self._connections = connections
         self._sources = sources
         self._progress = progress
         self._ended = threading.Event()
@@ -160,8 +167,8 @@ class RunningJob:
         self._progress.close(ended=ended)
         self.driver.close()
         self._sources.close()
-        for sink in self._sinks:
-            sink.close()
+        for connection in self._connections:
+            connection.close()
 
     def _sweep(self) -> None:
         for turn in itertools.count(1):
@@ -209,19 +216,18 @@ def launch(
     place = _Place.of(plan)
     where = spark_path(session, place.checkpoint.folder)
     sources = Sources(outputs.leaves(), outputs.states(), plan.connectors)
+    connections: dict[str, SinkConnection] = {}
     try:
-        systems = {sink.connect() for sink in outputs.sinks if sink.participates}
-        for sink in outputs.sinks:
-            if not sink.participates:
-                sink.connect()
+        connections = _connected(outputs.sinks, methodcaller("connect"))
         if plan.takeover != "claim":  # which has to leave a mark first: without one no command goes on
             _foresee(place, sources)
-        driver = _driver(place, taking_part, systems, plan)
+        driver = _driver(place, {s.name: connections[s.name] for s in taking_part}, plan)
         progress = Progress(plan.name, driver.reports, sources.distinct)
         try:
             driver.take_over()
             repeat = keys_repeat(unrepeatable(outputs.query))
-            driver.settle(outputs.sinks, sources, outputs.query.sparkSession, keys_repeat=repeat, cuts=plan.limits)
+            writers = [Output(sink.name, connections[sink.name].writer_factory()) for sink in outputs.sinks]
+            driver.settle(writers, sources, outputs.query.sparkSession, keys_repeat=repeat, cuts=plan.limits)
             progress.listen(session)
             query = _start(outputs, driver, where, plan)
         except BaseException:
@@ -231,10 +237,24 @@ def launch(
         progress.watch(str(query.runId))
     except BaseException:
         sources.close()
-        for sink in outputs.sinks:
-            sink.close()
+        for connection in connections.values():
+            connection.close()
         raise
-    return RunningJob(query, driver, outputs.sinks, sources, progress)
+    return RunningJob(query, driver, tuple(connections.values()), sources, progress)
+
+
+def _connected(sinks: Iterable[Sink], how: Callable[[Sink], SinkConnection]) -> dict[str, SinkConnection]:
+    """Each sink's connection by its name; none is left open when one fails."""
+    connections: dict[str, SinkConnection] = {}
+    try:
+        for sink in sinks:
+            if sink.name not in connections:  # two of one name are refused where outputs are put together
+                connections[sink.name] = how(sink)
+    except BaseException:
+        for connection in connections.values():
+            connection.close()
+        raise
+    return connections
 
 
 def finish_decided(sinks: Sequence[object], plan: Plan) -> bool:
@@ -257,20 +277,21 @@ def finish_decided(sinks: Sequence[object], plan: Plan) -> bool:
     place = _Place.of(plan)
     if not taking_part or plan.takeover == "as-new" or not place.has_undone():
         return False
+    connections = _connected(taking_part, methodcaller("attach"))
     try:
-        systems = {sink.attach() for sink in taking_part}
+        systems = {connection.system_id for connection in connections.values()}
         identity = read_identity(place.ours) if plan.takeover is None else _claimed(place)
         if identity is not None and systems < set(identity.cluster_id.split(",")):
             return False  # not all sinks are listed: those that the stream function returns finish it
-        driver = _driver(place, taking_part, systems, plan, preflight=False)
+        driver = _driver(place, connections, plan, preflight=False)
         try:
             driver.take_over()
         finally:
             driver.close()
         return True
     finally:
-        for sink in taking_part:
-            sink.close()
+        for connection in connections.values():
+            connection.close()
 
 
 def epoch_limit(plan: Plan, sinks: Sequence[Sink]) -> EpochLimit:
@@ -356,12 +377,14 @@ def _foresee(place: _Place, sources: Sources) -> None:
             raise from_failure(failure, error, place.uri, "")
 
 
-def _driver(
-    place: _Place, taking_part: Sequence[Sink], systems: Iterable[str], plan: Plan, *, preflight: bool = True
-) -> Driver:
+def _driver(place: _Place, connections: Mapping[str, SinkConnection], plan: Plan, *, preflight: bool = True) -> Driver:
+    """The driver of the sinks that take part, from their connections by name."""
+    systems = {connection.system_id for connection in connections.values()}
     identity = _identify(place, ",".join(sorted(systems)), plan)
-    committers = {sink.name: sink.committer(identity.prefix, identity.job_id) for sink in taking_part}
+    committers: dict[str, Committer] = {}
     try:
+        for name, connection in connections.items():
+            committers[name] = connection.committer(identity.prefix, identity.job_id)
         if preflight:
             for committer in committers.values():
                 committer.preflight()

@@ -1,6 +1,7 @@
-"""KafkaSink: what a user writes to send rows to Kafka, and the checks that it will work.
+"""KafkaSink: what a user writes to send rows to Kafka.
 
-Must not know: the journal, how epochs run. Its writers are in ``writer``, its committer in ``committer``.
+Must not know: the journal, how epochs run. A description, in which nothing is open: what a start finds out about the
+topic stands in ``sink_connection``, its writers in ``writer``, its committer in ``committer``.
 """
 
 from __future__ import annotations
@@ -11,16 +12,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from onceflow.connectors.contract import Committer, Guarantee, Sink
+from onceflow.connectors.contract import Guarantee, Sink, SinkConnection
 from onceflow.connectors.formats import Format, Json, Text, column_named
-from onceflow.connectors.kafka import durability
-from onceflow.connectors.kafka.batch import warn_where_unknown
-from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.cluster import KafkaCluster
-from onceflow.connectors.kafka.committer import KafkaCommitter
 from onceflow.connectors.kafka.partition import is_topic_name
-from onceflow.connectors.kafka.writer import KafkaWriterFactory
-from onceflow.errors import ConfigurationError, KafkaError, RefusedSettingError
+from onceflow.errors import ConfigurationError, RefusedSettingError
 from onceflow.options.checkpointing import duration_ms
 from onceflow.twophase.names import SINK_NAME
 
@@ -29,11 +25,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_BROKER_DEFAULT_MAX_TIMEOUT_MS = 900_000
-_BROKER_DEFAULT_MAX_BYTES = 1_048_588
-# librdkafka's own: a message by default, a batch by default, a message at most.
-_MESSAGE_BYTES, _BATCH_BYTES, _LARGEST_BYTES = 1_000_000, 1_000_000, 1_000_000_000
-_QUEUE_KBYTES = 65_536
+BROKER_DEFAULT_MAX_TIMEOUT_MS = 900_000
 _TRANSACTIONS = "the two-phase commit needs it to be as it sets it"
 _CLUSTER = "it belongs to the cluster"
 # librdkafka's producer settings that would break the guarantee: why, and what to do instead.
@@ -136,13 +128,11 @@ class KafkaSink(Sink):
         self._key_format = key_format or (Text() if len(self._key) == 1 else Json())
         self._value = value or Json()
         self._value_columns = value_columns
-        self._headers, self._timestamp = headers, timestamp
-        self._partition, self._topic_column = partition, topic_column
-        self._timeout_ms = None if transaction_timeout is None else duration_ms(transaction_timeout)
-        self._create_topic = create_topic
-        self._producer = _checked(producer)
-        self._client: KafkaClient | None = None
-        self._topic_limits: Sequence[int] = (_BROKER_DEFAULT_MAX_BYTES,)
+        self._headers, self.timestamp = headers, timestamp
+        self._partition, self.topic_column = partition, topic_column
+        self.timeout_ms = None if transaction_timeout is None else duration_ms(transaction_timeout)
+        self.create_topic = create_topic
+        self.producer = _checked(producer)
         if not is_topic_name(topic):
             raise ConfigurationError(
                 f"KafkaSink cannot write to a topic {topic!r}",
@@ -166,7 +156,7 @@ class KafkaSink(Sink):
         """Those columns of ``writer.COLUMNS`` that this sink has a use for, from the output's."""
         from pyspark.sql import functions as F  # noqa: N812, PLC0415
 
-        named = {c for c in (self._headers, self._timestamp, self._partition, self._topic_column) if c is not None}
+        named = {c for c in (self._headers, self.timestamp, self._partition, self.topic_column) if c is not None}
         value = list(self._value_columns) if self._value_columns is not None else [n for n in names if n not in named]
         missing = [c for c in (*self._key, *named, *value) if c not in names]
         if missing:
@@ -181,167 +171,32 @@ class KafkaSink(Sink):
             columns.append(self._key_format.encode(self._key).alias("key"))
         if self._partition is not None:
             columns.append(column_named(self._partition).cast("int").alias("partition"))
-        if self._topic_column is not None:
-            columns.append(column_named(self._topic_column).cast("string").alias("topic"))
+        if self.topic_column is not None:
+            columns.append(column_named(self.topic_column).cast("string").alias("topic"))
         if self._headers is not None:
             headers = column_named(self._headers).cast("array<struct<key:string,value:binary>>")
             columns.append(headers.alias("headers"))
-        if self._timestamp is not None:
-            columns.append(F.unix_millis(column_named(self._timestamp).cast("timestamp")).alias("timestamp"))
+        if self.timestamp is not None:
+            columns.append(F.unix_millis(column_named(self.timestamp).cast("timestamp")).alias("timestamp"))
         return columns
-
-    def writer_factory(self) -> KafkaWriterFactory:
-        """What opens this sink's writers in tasks."""
-        told = self._producer | self.cluster.for_librdkafka()
-        config: dict[str, Any] = {
-            # Java's default; librdkafka's own would put keys on other partitions than every Java producer.
-            "partitioner": "murmur2_random",
-            "linger.ms": 20,
-        }
-        config |= self._sizes(told) | told
-        if self.guarantee is not Guarantee.NONE:
-            config["acks"] = "all"
-        largest, queue = int(config["message.max.bytes"]), int(config["queue.buffering.max.kbytes"])
-        if largest > queue * 1024:
-            raise ConfigurationError(
-                f"sink {self.name} would wait for ever with a record larger than its whole queue",
-                cause=f"message.max.bytes is {largest}, queue.buffering.max.kbytes is {queue}",
-                action="raise queue.buffering.max.kbytes, or lower message.max.bytes",
-            )
-        return KafkaWriterFactory(self.name, self.topic, self.guarantee, config, self._transaction_timeout_ms())
-
-    def _sizes(self, told: Mapping[str, Any]) -> dict[str, int]:
-        """How large a record, a batch and the queue may be: what the topic takes, unless the user says otherwise.
-
-        A record is measured here as it is and there as it is sent, which may be compressed; so a topic that takes
-        less than librdkafka's default does not lower it.
-        """
-        largest = int(told.get("message.max.bytes", max(_MESSAGE_BYTES, *self._topic_limits)))
-        if "queue.buffering.max.kbytes" in told:
-            largest = min(largest, int(told["queue.buffering.max.kbytes"]) * 1024)
-        return {
-            "message.max.bytes": min(largest, _LARGEST_BYTES),
-            # Several records that the topic takes, in a batch that it does not, would be refused together.
-            "batch.size": min(_BATCH_BYTES, *self._topic_limits),
-            # librdkafka's default would let a task's queue grow to 1 GiB.
-            "queue.buffering.max.kbytes": max(_QUEUE_KBYTES, -(-largest // 1024)),
-        }
 
     # -- the driver's side ------------------------------------------------------------------------
 
     def expires_after_s(self) -> float:
-        """The transactions' time-out; the broker's default maximum where neither it nor the user has said one yet."""
-        return self._transaction_timeout_ms() / 1000
+        """The transactions' time-out; the broker's default maximum where the user has not said one."""
+        return (self.timeout_ms or BROKER_DEFAULT_MAX_TIMEOUT_MS) / 1000
 
-    def connect(self) -> str:
-        """Connect, and check the topic and the time-out; the cluster's id."""
-        client = KafkaClient(self.cluster)
-        try:
-            self._client = client
-            self._require_topic(client)
-            settings = client.topic_configs([self.topic]).get(self.topic, {})
-            self._topic_limits = self._limits(client, settings)
-            self._require_own_times(settings)
-            if self.guarantee is not Guarantee.NONE:
-                durability.warn_of_weak_topics(client, [self.topic], "rows of finished epochs")
-            if self.participates:
-                durability.warn_of_weak_transaction_log(client)
-                warn_where_unknown()
-                self._require_timeout(client)
-                self._warn_of_compaction(settings)
-        except BaseException:
-            self.close()
-            raise
-        return client.cluster_id
+    def connect(self) -> SinkConnection:
+        """Connect, and check the topic and the time-out."""
+        from onceflow.connectors.kafka.sink_connection import connect  # noqa: PLC0415 - it knows this one
 
-    def attach(self) -> str:
-        """Connect only: the topic may be gone, and is not made; the cluster's id."""
-        self._client = KafkaClient(self.cluster)
-        return self._client.cluster_id
+        return connect(self)
 
-    def committer(self, prefix: str, job_id: str) -> Committer:
-        """What commits this sink's transactions."""
-        if self._client is None:
-            raise RuntimeError("connect() or attach() comes first")
-        client, self._client = self._client, None
-        return KafkaCommitter(client, self.name, self.topic, prefix, job_id, self._transaction_timeout_ms())
+    def attach(self) -> SinkConnection:
+        """Connect only: the topic may be gone, and is not made."""
+        from onceflow.connectors.kafka.sink_connection import attach  # noqa: PLC0415 - it knows this one
 
-    def close(self) -> None:
-        """Close the driver's connection."""
-        if self._client is not None:
-            self._client.close()
-            self._client = None
-
-    def _transaction_timeout_ms(self) -> int:
-        return self._timeout_ms or _BROKER_DEFAULT_MAX_TIMEOUT_MS
-
-    def _require_topic(self, client: KafkaClient) -> None:
-        if self.topic in client.topics([self.topic]):
-            return
-        if self._create_topic is None:
-            raise ConfigurationError(
-                f"topic {self.topic} of sink {self.name} does not exist",
-                cause="it was not made yet, or this user may not describe it; create_topic is None",
-                action="make the topic, or pass create_topic=NewTopic(partitions=...)",
-                topic=self.topic,
-            )
-        new = self._create_topic
-        request = {"num_partitions": new.partitions, "replication_factor": new.replication_factor or -1}
-        configs = {"configs": dict(new.config)} if new.config else {}
-        try:
-            client.admin.create_topics({self.topic: request | configs})
-        except Exception as error:
-            if self.topic in client.topics([self.topic]):
-                return  # somebody else made it at the same moment
-            raise KafkaError(
-                f"topic {self.topic} of sink {self.name} could not be made: {type(error).__name__}",
-                cause=f"create_topic is {new}; this user may lack the right CREATE, or the brokers are too few",
-                action="make the topic by hand, or correct create_topic",
-                topic=self.topic,
-            ) from error
-        while self.topic not in client.topics([self.topic]):
-            client.wait_a_little()
-
-    def _require_timeout(self, client: KafkaClient) -> None:
-        told = client.broker_config("transaction.max.timeout.ms")
-        allowed = int(told) if told and told.isdigit() else None
-        if self._timeout_ms is None:
-            self._timeout_ms = allowed or _BROKER_DEFAULT_MAX_TIMEOUT_MS
-        elif allowed is not None and self._timeout_ms > allowed:
-            raise ConfigurationError(
-                f"transaction_timeout of sink {self.name} is {self._timeout_ms} ms; the broker allows {allowed} ms",
-                cause=f"transaction.max.timeout.ms={allowed} on the broker",
-                action=f"raise it on the brokers, or set transaction_timeout to at most {allowed / 1000:g} s",
-            )
-
-    def _limits(self, client: KafkaClient, settings: Mapping[str, str]) -> list[int]:
-        """How large a batch of records may be: in the topic, and in those that ``topic_column`` may name."""
-        told = [settings.get("max.message.bytes")]
-        if self._topic_column is not None:
-            told.append(client.broker_config("message.max.bytes"))
-        return [int(size) if size and size.isdigit() else _BROKER_DEFAULT_MAX_BYTES for size in told]
-
-    def _require_own_times(self, settings: Mapping[str, str]) -> None:
-        if self._timestamp is not None and settings.get("message.timestamp.type") == "LogAppendTime":
-            raise ConfigurationError(
-                f"topic {self.topic} of sink {self.name} does not keep the times of its records: the broker writes the "
-                "present one in their place",
-                cause=f"timestamp is {self._timestamp!r}, and message.timestamp.type=LogAppendTime of the topic",
-                action="set the topic's message.timestamp.type to CreateTime, or leave timestamp= away",
-                topic=self.topic,
-            )
-
-    def _warn_of_compaction(self, settings: Mapping[str, str]) -> None:
-        policy = settings.get("cleanup.policy", "")
-        if "compact" in policy:
-            log.warning(
-                "topic %s of sink %s has cleanup.policy=%s: compaction may remove the record by which a lost "
-                "transaction is told from a committed one; then recovery stops and asks (raise "
-                "min.compaction.lag.ms above the longest time that the job may be down)",
-                self.topic,
-                self.name,
-                policy,
-            )
+        return attach(self)
 
 
 def _guarantee(value: Guarantee | str) -> Guarantee:

@@ -15,7 +15,7 @@ from onceflow.checkpoint.identity import JobIdentity, Mark, read_identity, same_
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.checkpoint.store import LocalStore, file_uri, local_path
-from onceflow.connectors.contract import Committer, Sink
+from onceflow.connectors.contract import Committer, Sink, SinkConnection
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.committer import KafkaCommitter
 from onceflow.connectors.kafka.transactional_id import TransactionalId, parse_transactional_id
@@ -54,6 +54,7 @@ class Operator:
         self.checkpoint = SparkCheckpoint(folder)
         self.journal = Journal(LocalStore(folder / OURS / "journal"), retain=checkpointing.retain)
         self.committers: dict[str, Committer] = {}
+        self._connections: dict[str, SinkConnection] = {}
         self._sinks = [sink for sink in sinks if sink.participates]
         if not sinks:
             raise ConfigurationError(
@@ -70,9 +71,12 @@ class Operator:
             )
         self.identity: JobIdentity = identity
         try:
-            systems = {sink.attach() for sink in self._sinks}
+            for sink in self._sinks:
+                self._connections[sink.name] = sink.attach()
+            systems = {connection.system_id for connection in self._connections.values()}
             same_place(identity, self.uri, ",".join(sorted(systems)), prefix)
-            self.committers = {sink.name: sink.committer(prefix, identity.job_id) for sink in self._sinks}
+            for name, connection in self._connections.items():
+                self.committers[name] = connection.committer(prefix, identity.job_id)
         except BaseException:
             self.close()
             raise
@@ -93,8 +97,8 @@ class Operator:
         """Close the connections."""
         for committer in self.committers.values():
             committer.close()
-        for sink in self._sinks:
-            sink.close()
+        for connection in self._connections.values():
+            connection.close()
 
     def parse(self, transactional_id: str) -> TransactionalId | None:
         """The parts of a transactional id of this job, or None when it is not its own."""

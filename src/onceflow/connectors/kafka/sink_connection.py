@@ -1,0 +1,202 @@
+"""A connected KafkaSink: what a start finds out about its topic and brokers, and the checks that it will work.
+
+Must not know: the journal, how epochs run, other sinks.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from onceflow.connectors.contract import Committer, Guarantee, SinkConnection
+from onceflow.connectors.kafka import durability
+from onceflow.connectors.kafka.batch import warn_where_unknown
+from onceflow.connectors.kafka.client import KafkaClient
+from onceflow.connectors.kafka.committer import KafkaCommitter
+from onceflow.connectors.kafka.sink import BROKER_DEFAULT_MAX_TIMEOUT_MS, KafkaSink
+from onceflow.connectors.kafka.writer import KafkaWriterFactory
+from onceflow.errors import ConfigurationError, KafkaError
+
+log = logging.getLogger(__name__)
+
+_BROKER_DEFAULT_MAX_BYTES = 1_048_588
+# librdkafka's own: a message by default, a batch by default, a message at most.
+_MESSAGE_BYTES, _BATCH_BYTES, _LARGEST_BYTES = 1_000_000, 1_000_000, 1_000_000_000
+_QUEUE_KBYTES = 65_536
+
+
+def connect(sink: KafkaSink) -> KafkaSinkConnection:
+    """Connect, and check the topic and the time-out."""
+    connection = KafkaSinkConnection(sink, KafkaClient(sink.cluster))
+    try:
+        connection.check()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def attach(sink: KafkaSink) -> KafkaSinkConnection:
+    """Connect only."""
+    return KafkaSinkConnection(sink, KafkaClient(sink.cluster))
+
+
+class KafkaSinkConnection(SinkConnection):
+    """One start's connection of a KafkaSink.
+
+    Args:
+        sink: The description.
+        client: An open client, this object's until a committer takes it.
+        topic_limits: How large a batch of records may be, in each topic that rows may go to.
+    """
+
+    def __init__(
+        self, sink: KafkaSink, client: KafkaClient | None, topic_limits: Sequence[int] = (_BROKER_DEFAULT_MAX_BYTES,)
+    ) -> None:
+        self._sink = sink
+        self._client = client
+        self._topic_limits = topic_limits
+        self._timeout_ms = sink.timeout_ms or BROKER_DEFAULT_MAX_TIMEOUT_MS
+        self.system_id = "" if client is None else client.cluster_id
+
+    def check(self) -> None:
+        """Make the topic where it was asked for, and check it, the time-out and what brokers may lose.
+
+        Raises:
+            OnceflowError: It cannot work, and why.
+        """
+        sink, client = self._sink, self._open()
+        self._require_topic(client)
+        settings = client.topic_configs([sink.topic]).get(sink.topic, {})
+        self._topic_limits = self._limits(client, settings)
+        self._require_own_times(settings)
+        if sink.guarantee is not Guarantee.NONE:
+            durability.warn_of_weak_topics(client, [sink.topic], "rows of finished epochs")
+        if sink.participates:
+            durability.warn_of_weak_transaction_log(client)
+            warn_where_unknown()
+            self._require_timeout(client)
+            self._warn_of_compaction(settings)
+
+    def committer(self, prefix: str, job_id: str) -> Committer:
+        """What commits this sink's transactions."""
+        client, self._client = self._open(), None
+        return KafkaCommitter(client, self._sink.name, self._sink.topic, prefix, job_id, self._timeout_ms)
+
+    def close(self) -> None:
+        """Close the client, if no committer has it."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _open(self) -> KafkaClient:
+        if self._client is None:
+            raise RuntimeError("a committer has taken this connection already")
+        return self._client
+
+    def writer_factory(self) -> KafkaWriterFactory:
+        """What opens this sink's writers in tasks."""
+        told = self._sink.producer | self._sink.cluster.for_librdkafka()
+        config: dict[str, Any] = {
+            # Java's default; librdkafka's own would put keys on other partitions than every Java producer.
+            "partitioner": "murmur2_random",
+            "linger.ms": 20,
+        }
+        config |= self._sizes(told) | told
+        if self._sink.guarantee is not Guarantee.NONE:
+            config["acks"] = "all"
+        largest, queue = int(config["message.max.bytes"]), int(config["queue.buffering.max.kbytes"])
+        if largest > queue * 1024:
+            raise ConfigurationError(
+                f"sink {self._sink.name} would wait for ever with a record larger than its whole queue",
+                cause=f"message.max.bytes is {largest}, queue.buffering.max.kbytes is {queue}",
+                action="raise queue.buffering.max.kbytes, or lower message.max.bytes",
+            )
+        return KafkaWriterFactory(self._sink.name, self._sink.topic, self._sink.guarantee, config, self._timeout_ms)
+
+    def _sizes(self, told: Mapping[str, Any]) -> dict[str, int]:
+        """How large a record, a batch and the queue may be: what the topic takes, unless the user says otherwise.
+
+        A record is measured here as it is and there as it is sent, which may be compressed; so a topic that takes
+        less than librdkafka's default does not lower it.
+        """
+        largest = int(told.get("message.max.bytes", max(_MESSAGE_BYTES, *self._topic_limits)))
+        if "queue.buffering.max.kbytes" in told:
+            largest = min(largest, int(told["queue.buffering.max.kbytes"]) * 1024)
+        return {
+            "message.max.bytes": min(largest, _LARGEST_BYTES),
+            # Several records that the topic takes, in a batch that it does not, would be refused together.
+            "batch.size": min(_BATCH_BYTES, *self._topic_limits),
+            # librdkafka's default would let a task's queue grow to 1 GiB.
+            "queue.buffering.max.kbytes": max(_QUEUE_KBYTES, -(-largest // 1024)),
+        }
+
+    def _require_topic(self, client: KafkaClient) -> None:
+        if self._sink.topic in client.topics([self._sink.topic]):
+            return
+        if self._sink.create_topic is None:
+            raise ConfigurationError(
+                f"topic {self._sink.topic} of sink {self._sink.name} does not exist",
+                cause="it was not made yet, or this user may not describe it; create_topic is None",
+                action="make the topic, or pass create_topic=NewTopic(partitions=...)",
+                topic=self._sink.topic,
+            )
+        new = self._sink.create_topic
+        request = {"num_partitions": new.partitions, "replication_factor": new.replication_factor or -1}
+        configs = {"configs": dict(new.config)} if new.config else {}
+        try:
+            client.admin.create_topics({self._sink.topic: request | configs})
+        except Exception as error:
+            if self._sink.topic in client.topics([self._sink.topic]):
+                return  # somebody else made it at the same moment
+            raise KafkaError(
+                f"topic {self._sink.topic} of sink {self._sink.name} could not be made: {type(error).__name__}",
+                cause=f"create_topic is {new}; this user may lack the right CREATE, or the brokers are too few",
+                action="make the topic by hand, or correct create_topic",
+                topic=self._sink.topic,
+            ) from error
+        while self._sink.topic not in client.topics([self._sink.topic]):
+            client.wait_a_little()
+
+    def _require_timeout(self, client: KafkaClient) -> None:
+        told = client.broker_config("transaction.max.timeout.ms")
+        allowed = int(told) if told and told.isdigit() else None
+        asked = self._sink.timeout_ms
+        if asked is None:
+            self._timeout_ms = allowed or BROKER_DEFAULT_MAX_TIMEOUT_MS
+        elif allowed is not None and asked > allowed:
+            raise ConfigurationError(
+                f"transaction_timeout of sink {self._sink.name} is {asked} ms; the broker allows {allowed} ms",
+                cause=f"transaction.max.timeout.ms={allowed} on the broker",
+                action=f"raise it on the brokers, or set transaction_timeout to at most {allowed / 1000:g} s",
+            )
+
+    def _limits(self, client: KafkaClient, settings: Mapping[str, str]) -> list[int]:
+        """How large a batch of records may be: in the topic, and in those that ``topic_column`` may name."""
+        told = [settings.get("max.message.bytes")]
+        if self._sink.topic_column is not None:
+            told.append(client.broker_config("message.max.bytes"))
+        return [int(size) if size and size.isdigit() else _BROKER_DEFAULT_MAX_BYTES for size in told]
+
+    def _require_own_times(self, settings: Mapping[str, str]) -> None:
+        if self._sink.timestamp is not None and settings.get("message.timestamp.type") == "LogAppendTime":
+            raise ConfigurationError(
+                f"topic {self._sink.topic} of sink {self._sink.name} does not keep the times of its records: the "
+                "broker writes the present one in their place",
+                cause=f"timestamp is {self._sink.timestamp!r}, and message.timestamp.type=LogAppendTime of the topic",
+                action="set the topic's message.timestamp.type to CreateTime, or leave timestamp= away",
+                topic=self._sink.topic,
+            )
+
+    def _warn_of_compaction(self, settings: Mapping[str, str]) -> None:
+        policy = settings.get("cleanup.policy", "")
+        if "compact" in policy:
+            log.warning(
+                "topic %s of sink %s has cleanup.policy=%s: compaction may remove the record by which a lost "
+                "transaction is told from a committed one; then recovery stops and asks (raise "
+                "min.compaction.lag.ms above the longest time that the job may be down)",
+                self._sink.topic,
+                self._sink.name,
+                policy,
+            )
