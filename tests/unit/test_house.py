@@ -33,9 +33,7 @@ ROOMS = {
     "connectors": {"errors", "twophase"},
     "connectors.kafka": {"connectors", "errors", "options", "twophase"},
     "spark": {"errors", "twophase", "checkpoint", "crash_points", "local"},
-    "execution": {
-        "errors", "options", "twophase", "checkpoint", "connectors", "connectors.kafka", "spark", "crash_points",
-    },
+    "execution": {"errors", "options", "twophase", "checkpoint", "connectors", "spark", "crash_points"},
     # From outside of a job.
     "operations": set(),
     "operations.transactions": {
