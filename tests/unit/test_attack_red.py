@@ -10,18 +10,21 @@ import pytest
 from onceflow.checkpoint import store as store_module
 from onceflow.checkpoint.identity import read_identity, write_identity
 from onceflow.checkpoint.spark_checkpoint import SparkCheckpoint
-from onceflow.errors import CheckpointConflictError, ConfigurationError
+from onceflow.errors import CheckpointConflictError, ConfigurationError, OnceflowError
+from onceflow.operator.access import Operator
 from onceflow.runtime import pace
 from onceflow.runtime.launch import Plan, finish_decided
 from onceflow.settings import Checkpointing
 from onceflow.sink.contract import Committer, Guarantee, Sink
 from onceflow.twophase.committable import Committable
 from onceflow.twophase.coordinator import Coordinator
+from onceflow.twophase.layout import Layout, Source, what_moved
 from onceflow.twophase.messages import (
     Appended,
     AskOutcomes,
     Checked,
     ConfirmNewest,
+    Discard,
     Evidence,
     Fail,
     Outcome,
@@ -34,8 +37,9 @@ from onceflow.twophase.messages import (
     Started,
     Surveyed,
 )
-from onceflow.twophase.records import Decide, Planned, Start, read_history
+from onceflow.twophase.records import Decide, Planned, Resolve, Start, read_history
 from tests.unit.test_coordinator import (
+    DARK,
     EMPTY,
     GONE,
     LAYOUT,
@@ -48,6 +52,7 @@ from tests.unit.test_coordinator import (
     outcomes,
     ready,
     survey,
+    undone,
 )
 from tests.unit.test_launch import ONE, Expiring, done, identify, limit_of, place_of, started
 
@@ -333,3 +338,81 @@ def test_red_a_power_cut_after_a_skip_leaves_a_way_out(tmp_path):
     assert isinstance(action, RestoreOffsets)
     same = checkpoint.restore_offsets(action.epoch, action.offsets, action.was)
     assert not isinstance(next_one.receive(Restored(same)), Fail), "offsets differ: and it was we who changed them"
+
+
+# -- 11. What nobody can prove, is open, and is written again -------------------------------------------------------------
+
+
+def test_red_an_open_transaction_that_is_written_again_is_aborted_first():
+    """A is Ongoing, but a partition has lost its part: nobody can prove what it is, and the operator said write-again.
+
+    It is not aborted before what takes its place is decided: an older driver that sleeps in its commit can still make
+    it visible, beside the rows that were written again.
+    """
+    chosen = Resolve(2, 5, "write-again", (A.participant,), "op", "torn")
+    c, _ = undone(records=(Start(2), chosen, Start(3)))
+    c.receive(outcomes(DARK, GONE))
+    ready(c)
+    c.begin(5, "o5", stateful=False)
+    c.receive(outcomes(DARK, GONE))
+    c.receive(Appended())
+    action = c.receive(outcomes(DARK, GONE))
+    assert isinstance(action, Discard), f"A may be open, and is left so: {action}"
+
+
+# -- 12. A start that may not commit ------------------------------------------------------------------------------------------
+
+
+class Refused(Exception):
+    pass
+
+
+class Forbidden(FakeCommitter):
+    """The right to WRITE was taken away while the job was down: every commit is answered with code 53, which is RETRY."""
+
+    rounds = 0
+
+    def commit(self, committables):
+        self.rounds += 1
+        if self.rounds > 6:
+            raise Refused
+        return {c.participant: Reply.RETRY for c in committables}
+
+
+def test_red_a_right_that_is_missing_is_told_before_the_job_starts(tmp_path):
+    """README: missing rights are found before the job starts. With an undone epoch the start waits without an end."""
+    a = FakeSink("a", "A")
+    a.committer = lambda prefix, job_id: Forbidden("A")
+    identity = identify(tmp_path, systems="A")
+    place = place_of(tmp_path)
+    place.records.make()
+    place.journal.start(identity.job_id)
+    one = (Committable("a", 0, 0, 1, 7, {"id": "a", "system": "A"}),)
+    assert place.journal.append(Decide(1, 0, "v1\n0", one)) == Appended()
+    with pytest.raises(OnceflowError):
+        finish_decided([a], Plan("test", Checkpointing(tmp_path)))
+
+
+# -- 13. A sink that is added, by its name ---------------------------------------------------------------------------------------
+
+
+def test_red_a_sink_that_is_added_to_an_output_moves_nothing():
+    """The page: goes on. But branches are in the order of their sinks' names, and an added name may come first."""
+
+    def plan(*outputs):
+        return Layout(tuple(Source(names, "cluster", f"topic {t}", t, (), i) for i, (names, t) in enumerate(outputs)))
+
+    before = plan((("alerts",), "t"), (("views",), "u"))
+    after = plan(*sorted([(("alerts",), "t"), (("aaa", "views"), "u")]))  # as Outputs sorts its branches
+    assert what_moved(before, after) is None
+
+
+# -- 14. The operator's tool and a list of some sinks -----------------------------------------------------------------------------
+
+
+def test_red_the_tool_names_the_list_that_is_too_short(tmp_path):
+    """Sinks on two clusters, of which @job.stream lists one: the tool says --claim, with which the job locks itself out."""
+    identify(tmp_path, systems="A,B")
+    with pytest.raises(CheckpointConflictError) as caught:
+        Operator(Checkpointing(tmp_path), "onceflow", [FakeSink("a", "A")])
+    assert "--claim" not in caught.value.action, caught.value

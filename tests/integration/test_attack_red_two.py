@@ -1,0 +1,75 @@
+"""RED: what an attack found, second part: what brokers refuse or do not take. Scratch: each test FAILS today."""
+
+import uuid
+
+import pyarrow as pa
+import pytest
+from kafka.admin import NewTopic
+
+from onceflow.devcluster import FAST_EXPIRY, DevCluster
+from onceflow.errors import OnceflowError
+from onceflow.kafka.client import KafkaClient
+from onceflow.kafka.cluster import KafkaCluster
+from onceflow.sink import kafka_writer
+from tests.integration.harness import Pipeline
+from tests.integration.test_source_faults import configure
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+
+@pytest.fixture(scope="module")
+def client():
+    with (
+        DevCluster(settings=dict(FAST_EXPIRY)) as broker,
+        KafkaClient(KafkaCluster(broker.bootstrap_servers)) as open_client,
+    ):
+        yield open_client
+
+
+def made(client, partitions=2, **config):
+    name = f"red-{uuid.uuid4().hex[:8]}"
+    client.admin.create_topics({name: {"num_partitions": partitions, "replication_factor": 1, "configs": config}})
+    client.admin.wait_for_topics([name])
+    return name
+
+
+@pytest.mark.parametrize("what", ["partition", "topic", "key", "negative"])
+def test_red_a_row_that_no_start_can_write_is_not_retriable(client, what):
+    """A partition that is not there, a topic that is not there, no key for a compacted topic: the same at every start."""
+    topic = made(client, **({"cleanup.policy": "compact"} if what == "key" else {}))
+    columns = {"value": pa.array([b"a", b"b"], pa.binary())}
+    if what in ("partition", "negative"):
+        columns["partition"] = pa.array([0, 99 if what == "partition" else -7], pa.int32())
+    if what == "topic":
+        columns["topic"] = pa.array([None, "no-such-topic"], pa.string())
+    config = client.cluster.for_librdkafka() | {"acks": "all", "partitioner": "murmur2_random"}
+    writer = kafka_writer.TransactionWriter(f"red-{uuid.uuid4().hex}", topic, config, 20_000)
+    with pytest.raises(OnceflowError) as caught:
+        try:
+            writer.write(pa.RecordBatch.from_pydict(columns))
+            print(what, "prepared", writer.prepare())
+        finally:
+            writer.abort()
+    print(what, type(caught.value).__name__, caught.value.retriable, str(caught.value)[:400])
+    assert not caught.value.retriable
+
+
+def test_red_replicas_that_are_away_are_no_time_out_that_is_too_short(client, tmp_path):
+    """Writes wait for a second replica that is away: each start cuts the epoch, and the last one gives up for good."""
+    source, sink = made(client, 1), made(client, 1)
+    p = Pipeline(client.cluster, source, sink, tmp_path / "checkpoint", environment={"TIMEOUT": "10 s"})
+    p.send(60)
+    configure(client, sink, {"min.insync.replicas": "2"})
+    said = []
+    for _ in range(7):
+        ended = p.run()
+        lines = [l for l in ended.log.splitlines() if "Error: " in l or "at most" in l]
+        said.append((ended.code, lines[-2:]))
+        if "TimeoutTooShortError" in ended.log:
+            break
+    for each in said:
+        print(each)
+    configure(client, sink, {"min.insync.replicas": "1"})
+    ended = p.run()
+    print(ended.code, len([l for l in ended.log.splitlines() if " epoch " in l and " in, " in l]), ended.log[-800:])
+    assert not any("TimeoutTooShortError" in str(lines) for _, lines in said), said
