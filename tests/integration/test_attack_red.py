@@ -60,7 +60,11 @@ def test_red_a_lost_part_that_was_compacted_stops(pipeline, client):
                                  "min.cleanable.dirty.ratio": "0.0001"})  # fmt: skip
 
     def old_left():
-        return [m.value() for m in read_messages(p.cluster, p.source) if m.value().startswith(b"old") and m.partition() != kept]
+        return [
+            m.value()
+            for m in read_messages(p.cluster, p.source)
+            if m.value().startswith(b"old") and m.partition() != kept
+        ]
 
     deadline = time.monotonic() + 60
     while len(old_left()) == 1_500:
@@ -111,7 +115,10 @@ def test_red_a_commit_without_its_offsets(pipeline):
     for _ in range(3):
         p._transaction([(b"k0", b"aborted")] * 10, commit=False)
         p.run_well()
-    print(sorted(x.name for x in (p.checkpoint / "offsets").iterdir()), sorted(x.name for x in (p.checkpoint / "commits").iterdir()))
+    print(
+        sorted(x.name for x in (p.checkpoint / "offsets").iterdir()),
+        sorted(x.name for x in (p.checkpoint / "commits").iterdir()),
+    )
     newest = max(int(x.name) for x in (p.checkpoint / "commits").iterdir() if x.name.isdigit())
     for name in (f"{newest}", f".{newest}.crc"):
         (p.checkpoint / "offsets" / name).unlink(missing_ok=True)
