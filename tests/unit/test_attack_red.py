@@ -3,6 +3,7 @@
 Must not know: Spark, Kafka. Real rules, real journal, temporary folders.
 """
 
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -10,12 +11,15 @@ import pytest
 from onceflow.checkpoint import store as store_module
 from onceflow.checkpoint.identity import read_identity, write_identity
 from onceflow.checkpoint.spark_checkpoint import SparkCheckpoint
+from onceflow.cli.txn import _cost_lines
 from onceflow.errors import CheckpointConflictError, ConfigurationError, OnceflowError
 from onceflow.operator.access import Operator
+from onceflow.operator.resolution import LostInput, UndoneEpoch
 from onceflow.runtime import pace
 from onceflow.runtime.launch import Plan, finish_decided
 from onceflow.settings import Checkpointing
 from onceflow.sink.contract import Committer, Guarantee, Sink
+from onceflow.source.offsets import Partition
 from onceflow.twophase.committable import Committable
 from onceflow.twophase.coordinator import Coordinator
 from onceflow.twophase.layout import Layout, Source, what_moved
@@ -416,3 +420,29 @@ def test_red_the_tool_names_the_list_that_is_too_short(tmp_path):
     with pytest.raises(CheckpointConflictError) as caught:
         Operator(Checkpointing(tmp_path), "onceflow", [FakeSink("a", "A")])
     assert "--claim" not in caught.value.action, caught.value
+
+
+# -- 15. What a topic that was made again has cost -----------------------------------------------------------------------
+
+
+def test_red_the_cost_of_a_topic_that_was_made_again_is_not_none():
+    """Nothing of the next epoch is planned yet, and the old topic held thousands that were not read: nobody can know."""
+    lost = (LostInput(Partition("t", 0), 5_000, 5_000, remade=True),)
+    found = UndoneEpoch(7, False, 2, False, False, False, (), (), lost)
+    assert not any("At most 0 records" in line for line in _cost_lines(found, "give-up-rows", ()))
+
+
+# -- 16. A checkpoint that is not there ---------------------------------------------------------------------------------------
+
+
+def test_red_a_place_that_this_job_has_used_is_known_although_nothing_is_left_there(tmp_path):
+    """A volume that is not mounted, or a folder that somebody emptied: a new job begins, and writes everything again.
+
+    README: a checkpoint that was put back from an older copy, or has lost its onceflow/ folder, is noticed. One that has
+    lost everything is the oldest copy there is.
+    """
+    folder = tmp_path / "checkpoint"
+    before, _ = started(folder, 0)
+    shutil.rmtree(folder)
+    with pytest.raises(CheckpointConflictError):
+        assert identify(folder) != before
