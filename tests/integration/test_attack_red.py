@@ -1,5 +1,7 @@
 """RED: what an attack found, on a real broker with real Spark. Scratch: each test FAILS today."""
 
+# ruff: noqa: E501, E741, PLW0108, N818, PT012 - scratch
+
 import json
 import signal
 import time

@@ -1,5 +1,7 @@
 """RED: what an attack found, third part: files that a power cut left empty, and partitions whose beginning is gone."""
 
+# ruff: noqa: E501, E741, PLW0108, N818, PT012 - scratch
+
 import os
 import subprocess
 import sys

@@ -1,5 +1,7 @@
 """RED: what an attack found. Each test says what should hold, and FAILS today. Scratch: to be moved or mended, not kept.
 
+# ruff: noqa: E501, E741, PLW0108, N818, PT012 - scratch
+
 Must not know: Spark, Kafka. Real rules, real journal, temporary folders.
 """
 
