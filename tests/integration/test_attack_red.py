@@ -12,12 +12,12 @@ import pytest
 from confluent_kafka import Producer
 from kafka.admin import NewTopic
 
-from onceflow.devcluster import FAST_EXPIRY, DevCluster
-from onceflow.kafka.client import KafkaClient
-from onceflow.kafka.cluster import KafkaCluster
-from onceflow.runtime.launch import Plan, _identify, _Place
-from onceflow.settings import Checkpointing
-from onceflow.testing.processes import kill_tree
+from onceflow.local.devcluster import FAST_EXPIRY, DevCluster
+from onceflow.connectors.kafka.client import KafkaClient
+from onceflow.connectors.kafka.cluster import KafkaCluster
+from onceflow.execution.launch import Plan, _identify, _Place
+from onceflow.options.checkpointing import Checkpointing
+from onceflow.processes import kill_tree
 from tests.integration.harness import Pipeline, read_messages, wait_until
 from tests.integration.test_source_faults import FAST_CLEANER, configure
 

@@ -12,9 +12,9 @@ import pytest
 from kafka import TopicPartition
 from kafka.admin import NewPartitions, NewTopic
 
-from onceflow.devcluster import FAST_EXPIRY, DevCluster
-from onceflow.kafka.client import KafkaClient
-from onceflow.kafka.cluster import KafkaCluster
+from onceflow.local.devcluster import FAST_EXPIRY, DevCluster
+from onceflow.connectors.kafka.client import KafkaClient
+from onceflow.connectors.kafka.cluster import KafkaCluster
 from tests.integration.harness import JOBS, Pipeline, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]

@@ -7,11 +7,11 @@ import uuid
 import pyarrow as pa
 import pytest
 
-from onceflow.devcluster import FAST_EXPIRY, DevCluster
+from onceflow.local.devcluster import FAST_EXPIRY, DevCluster
 from onceflow.errors import OnceflowError
-from onceflow.kafka.client import KafkaClient
-from onceflow.kafka.cluster import KafkaCluster
-from onceflow.sink import kafka_writer
+from onceflow.connectors.kafka.client import KafkaClient
+from onceflow.connectors.kafka.cluster import KafkaCluster
+from onceflow.connectors.kafka import writer as kafka_writer
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

@@ -12,16 +12,16 @@ import pytest
 
 from onceflow.checkpoint import store as store_module
 from onceflow.checkpoint.identity import read_identity, write_identity
-from onceflow.checkpoint.spark_checkpoint import SparkCheckpoint
+from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.cli.txn import _cost_lines
 from onceflow.errors import CheckpointConflictError, ConfigurationError, OnceflowError
-from onceflow.operator.access import Operator
-from onceflow.operator.resolution import LostInput, UndoneEpoch
-from onceflow.runtime import pace
-from onceflow.runtime.launch import Plan, finish_decided
-from onceflow.settings import Checkpointing
-from onceflow.sink.contract import Committer, Guarantee, Sink
-from onceflow.source.offsets import Partition
+from onceflow.operations.transactions.access import Operator
+from onceflow.operations.transactions.resolution import LostInput, UndoneEpoch
+from onceflow.execution import pace
+from onceflow.execution.launch import Plan, finish_decided
+from onceflow.options.checkpointing import Checkpointing
+from onceflow.connectors.contract import Committer, Guarantee, Sink
+from onceflow.connectors.kafka.offsets import Partition
 from onceflow.twophase.committable import Committable
 from onceflow.twophase.coordinator import Coordinator
 from onceflow.twophase.layout import Layout, Source, what_moved
