@@ -8,13 +8,13 @@ import pytest
 from onceflow.checkpoint.identity import JobIdentity, Mark, read_identity, write_identity
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.store import LocalStore
-from onceflow.connectors.contract import EpochLimit
+from onceflow.connectors.contract import Committer, EpochLimit, Guarantee, Sink
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError
-from onceflow.execution.launch import Plan, _identify, _Place, epoch_limit, refuse_rewound
+from onceflow.execution.launch import Plan, _identify, _Place, epoch_limit, finish_decided, refuse_rewound
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.twophase.committable import Committable
 from onceflow.twophase.layout import Layout, Source
-from onceflow.twophase.messages import Appended
+from onceflow.twophase.messages import Appended, Evidence, Outcome, Reply
 from onceflow.twophase.records import Decide, Planned, Recut
 
 ONE = (Committable("s", 0, 0, 1, 7, {"id": "x"}),)
@@ -291,6 +291,115 @@ def test_an_undone_epoch_is_seen_before_anything_is_asked(tmp_path):
     place.journal.append(Decide(1, 1, "v1\n1", ONE))
     place.journal.append(Decide(1, 2, "v1\n2", ONE))
     assert place_of(tmp_path).has_undone(), "two of them are for the start to judge"
+
+
+# -- what is decided, before anything else ----------------------------------------------------------------------------
+
+
+class Committing(Committer):
+    """A sink's committer in memory: what is committed is written down, nothing is ever open otherwise."""
+
+    def __init__(self, system, done):
+        self.system, self.done = system, done
+
+    def preflight(self):
+        raise AssertionError("what is decided is finished before any check")
+
+    def can_finish(self, committable):
+        return committable.transaction["system"] == self.system
+
+    def seal(self, committables):
+        raise AssertionError("no plan is run")
+
+    check = abort = abort_run = seal
+
+    def commit(self, committables):
+        self.done += [c.sink for c in committables]
+        return {c.participant: Reply.COMMITTED for c in committables}
+
+    def outcomes(self, committables):
+        return {c.participant: Evidence(Outcome.OPEN, "") for c in committables}
+
+    def lingering(self, *_):
+        return []
+
+
+class Listed(Sink):
+    """A sink of one system; what its committer commits is in ``done``."""
+
+    def __init__(self, name, system, done, guarantee=Guarantee.EXACTLY_ONCE):
+        self.name, self.system, self.done, self.guarantee = name, system, done, guarantee
+
+    def connect(self):
+        raise AssertionError("what is decided is finished before any check")
+
+    def attach(self):
+        return self.system
+
+    def committer(self, *_):
+        return Committing(self.system, self.done)
+
+    def close(self):
+        pass
+
+    def columns(self, _):
+        raise AssertionError("no plan is run")
+
+    writer_factory = describe = columns
+
+
+def undone_of(folder, *sinks):
+    """An epoch that is decided for these (name, system) and not finished; Spark's plan of it is there."""
+    identity = identify(folder, systems=",".join(sorted({system for _, system in sinks})))
+    place = place_of(folder)
+    place.records.make()
+    history = place.journal.start(identity.job_id)
+    committables = tuple(Committable(name, 0, 0, 1, 7, {"system": system}) for name, system in sinks)
+    assert place.journal.append(Decide(history.incarnation, 0, "v1\n{}\n", committables)) == Appended()
+    (folder / "offsets").mkdir()
+    (folder / "offsets" / "0").write_text("v1\n{}\n")
+
+
+def finish(folder, sinks, takeover=None):
+    return finish_decided(sinks, Plan("test", Checkpointing(folder), takeover=takeover))
+
+
+@pytest.mark.parametrize("takeover", [None, "claim"])
+@pytest.mark.parametrize("listed", [["a", "b"], ["a"], ["b"], ["renamed"]])
+def test_an_undone_epoch_is_finished_by_whatever_sinks_of_its_system_are_listed(tmp_path, listed, takeover):
+    """One listed sink is enough for all of them: handles are all that is needed, and consumers wait."""
+    undone_of(tmp_path, ("a", "one"), ("b", "one"))
+    done = []
+    assert finish(tmp_path, [Listed(name, "one", done) for name in listed], takeover)
+    assert sorted(done) == ["a", "b"]
+
+
+@pytest.mark.parametrize("takeover", [None, "claim"])
+def test_an_undone_epoch_waits_for_the_sinks_of_its_other_systems(tmp_path, takeover):
+    """Nothing is committed and nobody is fenced by a part of them; with all it is finished, at the same place."""
+    undone_of(tmp_path, ("a", "one"), ("b", "two"))
+    done = []
+    assert not finish(tmp_path, [Listed("a", "one", done)], takeover)
+    assert done == []
+    assert place_of(tmp_path).journal.history()[0].incarnation == 1
+    assert read_identity(place_of(tmp_path).ours).cluster_id == "one,two"
+    assert finish(tmp_path, [Listed("a", "one", done), Listed("b", "two", done)], takeover)
+    assert sorted(done) == ["a", "b"]
+
+
+def test_where_nothing_can_or_need_be_finished_nobody_is_fenced(tmp_path):
+    """No sink, none that takes part, or a new job begins here, or the epoch is done: only files are read."""
+    undone_of(tmp_path, ("a", "one"))
+    done = []
+    weak = Listed("w", "one", done, Guarantee.AT_LEAST_ONCE)
+    assert not finish(tmp_path, [])
+    assert not finish(tmp_path, [weak, "no sink"])
+    assert not finish(tmp_path, [Listed("a", "one", done)], "as-new")
+    (tmp_path / "commits").mkdir()
+    (tmp_path / "commits" / "0").write_text("v1\n{}\n")
+    assert not finish(tmp_path, [Listed("a", "one", done)])
+    assert done == []
+    assert place_of(tmp_path).journal.history()[0].incarnation == 1
 
 
 # -- how large an epoch may be ----------------------------------------------------------------------------------------

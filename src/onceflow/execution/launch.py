@@ -93,7 +93,13 @@ class Plan:
     connectors: Sequence[Connector] = ()
 
     def __post_init__(self) -> None:
-        if PREFIX.fullmatch(self.prefix) is None:
+        if not isinstance(self.name, str) or not self.name.strip():
+            raise ConfigurationError(
+                f"a job cannot be named {self.name!r}",
+                cause="Spark shows its query under this name, and takes none that is empty",
+                action="give it a name",
+            )
+        if not isinstance(self.prefix, str) or PREFIX.fullmatch(self.prefix) is None:
             raise ConfigurationError(
                 f"transactional_id_prefix {self.prefix!r} is refused",
                 cause="it begins transactional ids: letters, digits, '.', '_' and '-', at most 64",
@@ -254,7 +260,7 @@ def finish_decided(sinks: Sequence[object], plan: Plan) -> bool:
         return False
     try:
         systems = {sink.attach() for sink in taking_part}
-        identity = read_identity(place.ours) if plan.takeover is None else None
+        identity = read_identity(place.ours) if plan.takeover is None else _claimed(place)
         if identity is not None and systems < set(identity.cluster_id.split(",")):
             return False  # not all sinks are listed: those that the stream function returns finish it
         driver = _driver(place, taking_part, systems, plan, preflight=False)
