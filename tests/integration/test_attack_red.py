@@ -87,30 +87,6 @@ def test_red_a_lost_part_that_was_compacted_stops(pipeline, client):
     assert ended.code != 0 or len(old) == 2_000, f"{2_000 - len(old)} decided rows are lost, exit code 0"
 
 
-def test_red_as_new_that_failed_before_its_start(pipeline):
-    """--as-new wrote job.json and got no further; the old driver decides and commits one more epoch, and is killed."""
-    p = pipeline(per_epoch=5_000)
-    p.send(1_000)
-    job = p.start(UNTIL="stopped", ONCEFLOW_CRASH="D7@1")
-    try:
-        wait_until(lambda: (p.checkpoint / "commits" / "0").exists(), what="epoch 0")
-        wait_until(lambda: len(p.read()) == 1_000, what="rows")
-        plan = Plan("copy", Checkpointing(p.checkpoint), takeover="as-new")
-        place = _Place.of(plan)
-        cluster_id = json.loads((p.ours / "job.json").read_text())["cluster_id"]
-        _identify(place, cluster_id, plan)  # what the process did before it failed at the rights, say
-        p.send(1_000)
-        assert p.end(job).code == -signal.SIGKILL
-    finally:
-        if job.poll() is None:
-            kill_tree(job.pid)
-    ended = p.run()
-    print(ended.code, ended.log[-1500:])
-    found = Counter(p.read())
-    doubled = [r for r, n in found.items() if n > 1]
-    assert not doubled, f"{len(doubled)} rows doubled; the start ended with {ended.code}"
-
-
 def test_red_a_commit_without_its_offsets(pipeline):
     """Epochs without output; offsets/N is gone and commits/N is there: refused for good, says the page."""
     p = pipeline()
