@@ -89,24 +89,6 @@ class FakeSink(Sink):
         return self.name
 
 
-# -- 5. One slow epoch ---------------------------------------------------------------------------------------------------
-
-
-def test_red_one_slow_epoch_of_a_few_records_does_not_make_a_fast_job_crawl(tmp_path):
-    """98 epochs of 5,000 records in half a second, and one of 20 records that took 12 s (a cold start, a broker away).
-
-    After the next start each epoch reads a few hundred records, for as long as the process lives: at one epoch a second
-    a twentieth of what arrives.
-    """
-    _, place = started(tmp_path)
-    at = 0
-    for epoch in range(99):
-        at += 20 if epoch == 50 else 5_000
-        took = 12_000 if epoch == 50 else 500
-        place.journal.append(Decide(1, epoch, f'v1\n{{}}\n{{"t":{{"0":{at}}}}}', ONE, took))
-    assert limit_of(tmp_path, Expiring(900)).records >= 5_000
-
-
 # -- 6. A broker that is away for long ------------------------------------------------------------------------------------
 
 
