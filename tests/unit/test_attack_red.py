@@ -104,23 +104,6 @@ def test_red_a_long_outage_is_not_told_as_a_time_out_that_is_too_short():
     assert most is not None, f"given up for good after {starts} starts of a minute each"
 
 
-# -- 7. Where epoch 0 begins -----------------------------------------------------------------------------------------------
-
-
-def test_red_what_epoch_0_was_decided_about_is_synced(tmp_path, monkeypatch):
-    """Spark keeps where the first epoch begins in sources/<n>/0, unsynced; a power cut takes it, and not the decision."""
-    (tmp_path / "offsets").mkdir()
-    (tmp_path / "offsets" / "0").write_text('v1\n{}\n{"t":{"0":9}}')
-    (tmp_path / "commits").mkdir()
-    beginning = tmp_path / "sources" / "0" / "0"
-    beginning.parent.mkdir(parents=True)
-    beginning.write_bytes(b'\0v1\n{"t":{"0":4}}')
-    synced = []
-    monkeypatch.setattr(store_module, "_sync", lambda path: synced.append(path))
-    SparkCheckpoint(tmp_path).sync(0)
-    assert beginning in synced
-
-
 # -- 12. A start that may not commit ------------------------------------------------------------------------------------------
 
 
