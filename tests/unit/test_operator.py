@@ -9,11 +9,11 @@ import pytest
 from onceflow.checkpoint.identity import JobIdentity, write_identity
 from onceflow.checkpoint.store import LocalStore
 from onceflow.cli.main import main
-from onceflow.connectors.contract import Guarantee
+from onceflow.connectors.contract import Guarantee, Sink
 from onceflow.connectors.kafka.offsets import Partition
 from onceflow.connectors.kafka.transactional_id import TransactionalId
 from onceflow.connectors.kafka.transactions import Handle
-from onceflow.errors import ConfigurationError
+from onceflow.errors import CheckpointConflictError, ConfigurationError
 from onceflow.execution.failures import from_failure
 from onceflow.operations.transactions.aborting import choose
 from onceflow.operations.transactions.access import Operator
@@ -23,6 +23,7 @@ from onceflow.options.checkpointing import Checkpointing
 from onceflow.twophase.committable import Committable, Participant
 from onceflow.twophase.messages import Evidence, Failure, FailureKind, Outcome
 from onceflow.twophase.records import Decide, History, Start, read_history
+from tests.unit.test_launch import identify
 
 
 def name(incarnation: int, shard: int = 0) -> TransactionalId:
@@ -253,3 +254,38 @@ def test_wrong_usage_ends_with_2_and_a_refusal_with_1(tmp_path, monkeypatch, cap
     if code == 1:
         assert json.loads(told.out.splitlines()[-1])["error"] == "ConfigurationError"
     assert not (tmp_path / "checkpoint").exists(), "looking makes nothing"
+
+
+# -- sinks on several clusters ----------------------------------------------------------------------------------------
+
+
+class OnCluster(Sink):
+    """A sink of which only the cluster is asked."""
+
+    guarantee = Guarantee.EXACTLY_ONCE
+
+    def __init__(self, name, cluster):
+        self.name, self.cluster = name, cluster
+
+    def connect(self):
+        return self.cluster
+
+    def close(self):
+        pass
+
+    def committer(self, *_):
+        raise AssertionError("a list that is too short is refused before")
+
+    columns = writer_factory = describe = committer
+
+
+def test_a_list_of_sinks_that_leaves_a_cluster_out_is_named(tmp_path):
+    """The job's identity knows all its clusters; --claim, which would make it forget one, is no way out of this."""
+    identify(tmp_path, systems="A,B")
+    with pytest.raises(CheckpointConflictError, match="too short") as caught:
+        Operator(Checkpointing(tmp_path), "onceflow", [OnCluster("a", "A")])
+    assert "--claim" not in str(caught.value)
+    assert "@job.stream(sinks=[...])" in caught.value.action
+    assert "on B" in caught.value.what
+    with pytest.raises(CheckpointConflictError, match="another Kafka cluster"):
+        Operator(Checkpointing(tmp_path), "onceflow", [OnCluster("a", "A"), OnCluster("c", "C")])
