@@ -492,12 +492,13 @@ def test_the_reply_table(real):
         "unknown": 49,
         "forgotten": 49,
     }
-    assert {c: transactions.reply_of(c).name for c in (0, 48, 49, 90, 51, transactions.NO_ANSWER, -1, 35)} == {
+    assert {c: transactions.reply_of(c).name for c in (0, 48, 49, 90, 51, 53, transactions.NO_ANSWER, -1, 35)} == {
         0: "COMMITTED",
         48: "SUSPECT",
         49: "SUSPECT",
         90: "SUSPECT",
         51: "RETRY",
+        53: "REFUSED",
         transactions.NO_ANSWER: "RETRY",
         -1: "RETRY",
         35: "RETRY",

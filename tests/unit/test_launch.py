@@ -1,7 +1,9 @@
 """The order of a start: whose checkpoint it is, what two starts make of a new one, and what is refused."""
 
+import itertools
 import threading
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,7 +11,8 @@ from onceflow.checkpoint.identity import JobIdentity, Mark, read_identity, write
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.store import LocalStore
 from onceflow.connectors.contract import Committer, EpochLimit, Guarantee, Sink
-from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, FencedError
+from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, FencedError, OnceflowError
+from onceflow.execution import driver as driver_module
 from onceflow.execution.driver import Driver
 from onceflow.execution.launch import (
     Plan,
@@ -439,6 +442,13 @@ class Committing(Committer):
         return []
 
 
+class Forbidden(Committing):
+    """One whose right to commit was taken away while the job was down."""
+
+    def commit(self, committables):
+        return {c.participant: Reply.REFUSED for c in committables}
+
+
 class Listed(Sink):
     """A sink of one system; what its committer commits is in ``done``."""
 
@@ -499,6 +509,43 @@ def test_an_undone_epoch_waits_for_the_sinks_of_its_other_systems(tmp_path, take
     assert place_of(tmp_path).journal.history()[0].incarnation == 1
     assert read_identity(place_of(tmp_path).ours).cluster_id == "one,two"
     assert finish(tmp_path, [Listed("a", "one", done), Listed("b", "two", done)], takeover)
+    assert sorted(done) == ["a", "b"]
+
+
+def test_a_right_that_is_missing_ends_the_start_after_a_while(tmp_path, monkeypatch):
+    """Refusals and nothing else for a minute: the error says that the decision stands, and no supervisor goes on."""
+    undone_of(tmp_path, ("a", "one"))
+    seconds = itertools.count(0, 10)
+    monkeypatch.setattr(driver_module, "time", SimpleNamespace(monotonic=lambda: float(next(seconds))))
+    sink = Listed("a", "one", done := [])
+    with monkeypatch.context() as taken:
+        taken.setattr(sink, "committer", lambda *_: Forbidden("one", done))
+        with pytest.raises(OnceflowError, match="decision stands") as caught:
+            finish(tmp_path, [sink])
+    assert not caught.value.retriable
+    assert caught.value.cause
+    assert caught.value.action
+    assert done == []
+    assert finish(tmp_path, [sink]), "the right is back: the next start finishes it"
+    assert done == ["a"]
+
+
+def test_a_refusal_beside_a_broker_that_does_not_answer_is_waited_for(tmp_path, monkeypatch):
+    """What is passing may be all of it: the minute begins anew with each other answer."""
+    undone_of(tmp_path, ("a", "one"), ("b", "one"))
+    seconds = itertools.count(0, 10)
+    monkeypatch.setattr(driver_module, "time", SimpleNamespace(monotonic=lambda: float(next(seconds))))
+    sink, rounds = Listed("a", "one", done := []), itertools.count(1)
+
+    class Mixed(Committing):
+        def commit(self, committables):
+            if next(rounds) > 9:
+                return super().commit(committables)
+            first, *rest = (c.participant for c in committables)
+            return {first: Reply.RETRY} | dict.fromkeys(rest, Reply.REFUSED)
+
+    monkeypatch.setattr(sink, "committer", lambda *_: Mixed("one", done))
+    assert finish(tmp_path, [sink])
     assert sorted(done) == ["a", "b"]
 
 

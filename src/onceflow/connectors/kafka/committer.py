@@ -19,7 +19,7 @@ from onceflow.connectors.kafka.holders import Place, open_producers
 from onceflow.connectors.kafka.oracle import Witness
 from onceflow.connectors.kafka.transactional_id import job_prefix, name_transaction, parse_transactional_id
 from onceflow.connectors.kafka.transactions import Description, Handle
-from onceflow.errors import EpochTooLongError, KafkaError, KafkaUnavailableError, PreCommitError
+from onceflow.errors import EpochTooLongError, KafkaError, KafkaRightsError, KafkaUnavailableError, PreCommitError
 from onceflow.twophase.committable import Committable, Participant
 from onceflow.twophase.messages import Evidence, Outcome, Reply
 
@@ -27,7 +27,6 @@ log = logging.getLogger(__name__)
 
 ONGOING, PREPARE_COMMIT, COMPLETE_COMMIT = "Ongoing", "PrepareCommit", "CompleteCommit"
 _CONCURRENT_TRANSACTIONS = 51
-_NOT_ALLOWED = frozenset({29, 31, 53})
 _WARN_AT, _FAIL_AT = 0.5, 0.8
 _DESCRIBE_FOR_S = 60.0
 _LIST_FOR_S = 30.0
@@ -72,6 +71,7 @@ class KafkaCommitter(Committer):
         self._job_id = job_id
         self._timeout_s = timeout_ms / 1000
         self._warned_epoch = -1
+        self._refused: list[int] = []
 
     @property
     def client(self) -> KafkaClient:
@@ -191,8 +191,9 @@ class KafkaCommitter(Committer):
         handles = {c.participant: _handle(c.transaction or {}) for c in committables}
         codes = transactions.commit(self._client, list(handles.values()))
         replies = {p: transactions.reply_of(codes[h]) for p, h in handles.items()}
-        refused = sorted({codes[h] for h in handles.values()} & _NOT_ALLOWED)
+        refused = sorted({codes[handles[p]] for p, reply in replies.items() if reply is Reply.REFUSED})
         if refused:
+            self._refused = refused
             log.error("sink %s may not commit (Kafka codes %s): a right was taken away; the decision stands and is "
                       "tried again", self._sink, refused)  # fmt: skip
         busy = [p for p, h in handles.items() if codes[h] == _CONCURRENT_TRANSACTIONS]
@@ -204,6 +205,23 @@ class KafkaCommitter(Committer):
                 if found is not None and found.handle == handles[p] and found.state == PREPARE_COMMIT:
                     replies[p] = Reply.COMMITTED
         return replies
+
+    def refusal(self, committables: Sequence[Committable]) -> KafkaRightsError:
+        """Which right is missing, by the transactional ids that the commits named."""
+        names = sorted(_handle(c.transaction or {}).transactional_id for c in committables)
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        return KafkaRightsError(
+            f"sink {self._sink} may not commit transaction {names[0]}{more} for topic {self._topic} (Kafka codes "
+            f"{', '.join(map(str, self._refused))}): the epoch is decided, and its decision stands",
+            harmless="for the data: nothing is lost, and the next start commits it; but the transactions expire after "
+            f"{self._timeout_s:g} s (transaction_timeout), and consumers wait until then",
+            cause="this user has no right to WRITE to this transactional id any more; it had it when the epoch was "
+            "written",
+            action=f"give the right back (WRITE and DESCRIBE on transactional ids with the prefix {self._prefix}-, see "
+            "'Kafka rights' in the README), then start the job again",
+            transactional_id=names[0],
+            topic=self._topic,
+        )
 
     def abort(self, committables: Sequence[Committable]) -> None:
         """One abort for each exact handle."""

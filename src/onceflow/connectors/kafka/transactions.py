@@ -30,6 +30,9 @@ _FENCE_TRIES = 100
 COMMIT_REPLIES: Mapping[int, Reply] = {
     0: Reply.COMMITTED,  # NONE: it was Ongoing and is committed, or it was committed before
     51: Reply.RETRY,  # CONCURRENT_TRANSACTIONS: the markers are being written
+    53: Reply.REFUSED,  # TRANSACTIONAL_ID_AUTHORIZATION_FAILED: nothing was done
+    29: Reply.REFUSED,  # TOPIC_AUTHORIZATION_FAILED
+    31: Reply.REFUSED,  # CLUSTER_AUTHORIZATION_FAILED
     48: Reply.SUSPECT,  # INVALID_TXN_STATE: aborted by a v3 abort; or a late duplicate hides a commit
     90: Reply.SUSPECT,  # PRODUCER_FENCED: timed out or initialised again; perhaps after it was committed
     47: Reply.SUSPECT,  # INVALID_PRODUCER_EPOCH: the same, from brokers that do not know 90
