@@ -9,6 +9,7 @@ import pytest
 from onceflow.checkpoint.identity import JobIdentity, write_identity
 from onceflow.checkpoint.store import LocalStore
 from onceflow.cli.main import main
+from onceflow.cli.txn import _cost_lines
 from onceflow.connectors.contract import Guarantee, Sink
 from onceflow.connectors.kafka.offsets import Partition
 from onceflow.connectors.kafka.transactional_id import TransactionalId
@@ -254,6 +255,26 @@ def test_wrong_usage_ends_with_2_and_a_refusal_with_1(tmp_path, monkeypatch, cap
     if code == 1:
         assert json.loads(told.out.splitlines()[-1])["error"] == "ConfigurationError"
     assert not (tmp_path / "checkpoint").exists(), "looking makes nothing"
+
+
+# -- what giving up costs ---------------------------------------------------------------------------------------------
+
+
+def cost_of(*lost):
+    return list(_cost_lines(UndoneEpoch(7, False, 2, False, False, False, (), (), lost), "give-up-rows", ()))
+
+
+def test_what_a_topic_that_was_made_again_has_cost_cannot_be_known():
+    """Nothing behind the job's position was planned, and the old topic may have held thousands there."""
+    remade = LostInput(Partition("t", 0), 5_000, 5_000, remade=True)
+    gone = LostInput(Partition("u", 0), 100, 130, remade=False)
+    assert "At most 30 records" in "".join(cost_of(gone))
+    said = "".join(cost_of(remade))
+    assert "At most" not in said
+    assert "Topic t was deleted and made again" in said
+    both = cost_of(remade, replace(remade, partition=Partition("t", 1)), gone)
+    assert sum("made again" in line for line in both) == 1
+    assert sum("At most 30 records" in line for line in both) == 1
 
 
 # -- sinks on several clusters ----------------------------------------------------------------------------------------
