@@ -105,9 +105,11 @@ def test_a_start_beside_a_driver_that_is_just_recording_its_epoch_goes_on(pipeli
 def test_a_start_as_new_that_fails_behind_its_job_json_forgets_nothing(pipeline, processes):
     """--as-new left the job beside its living driver and got no further: that driver decides nothing any more.
 
-    It ends as fenced, and the next start, without the flag, is the new job's: each record is there once.
+    It ends as fenced, and the next start, without the flag, is the new job's: each record is there once, when what the
+    old driver had open has expired.
     """
     p = pipeline
+    p.environment["TIMEOUT"] = "30 s"
     p.send(1_000)
     older = p.start(UNTIL="stopped")
     processes.append(older)
@@ -121,6 +123,7 @@ def test_a_start_as_new_that_fails_behind_its_job_json_forgets_nothing(pipeline,
     assert error_in(ended) is errors.FencedError
     assert len(p.read()) == 1_000
     p.run_well()
+    wait_until(lambda: len(p.read()) >= 2_000, 120, what="the records behind the old job's transactions")
     p.check()
 
 
