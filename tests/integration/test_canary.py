@@ -4,12 +4,19 @@ import contextlib
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import pyarrow as pa
 import pytest
+from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
 
 from onceflow.connectors.kafka import transactions
 from onceflow.connectors.kafka.client import KafkaClient
+from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.committer import KafkaCommitter
+from onceflow.connectors.kafka.writer import TransactionWriter
 from onceflow.errors import KafkaUnavailableError
+from onceflow.local.devcluster import DevCluster
+from onceflow.twophase.committable import Committable
+from onceflow.twophase.messages import Reply
 from tests.integration.harness import wait_until
 
 pytestmark = pytest.mark.kafka
@@ -60,3 +67,28 @@ def test_a_canary_that_was_left_open_is_swept(cluster, new_topic, monkeypatch):
         assert [(c.sink, c.shard) for c in found] == [("out", 0)]
         committer(client, topic).abort(found)
         wait_until(lambda: not committer(client, topic).lingering(1, []), 30, "the end of the canary")
+
+
+def test_a_right_that_is_taken_away_before_the_commit_is_named():
+    """The broker refuses the commit of what was prepared: the answer is REFUSED, and the error names the id."""
+    settings = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+    }
+    with DevCluster(settings=settings) as broker, KafkaClient(KafkaCluster(broker.bootstrap_servers)) as client:
+        client.admin.create_topics({"out": {"num_partitions": 1, "replication_factor": 1}})
+        client.admin.wait_for_topics(["out"])
+        name = f"onceflow-{JOB}-1-out-0-0-0"
+        writer = TransactionWriter(name, "out", client.cluster.for_librdkafka() | {"acks": "all"}, 60_000)
+        writer.write(pa.RecordBatch.from_pydict({"value": pa.array([b"a"], pa.binary())}))
+        prepared = Committable("out", 0, 0, 1, 7, dict(writer.prepare()))
+        pattern = ResourcePattern(ResourceType.TRANSACTIONAL_ID, name)
+        rights = [ACL("User:ANONYMOUS", "*", ACLOperation.DESCRIBE, ACLPermissionType.ALLOW, pattern)]
+        client.admin.create_acls(rights)
+        ours = committer(client, "out")
+        wait_until(lambda: ours.commit([prepared]) != {prepared.participant: Reply.COMMITTED}, what="the refusal")
+        assert ours.commit([prepared]) == {prepared.participant: Reply.REFUSED}
+        error = ours.refusal([prepared])
+        assert name in error.what
+        assert "decision stands" in error.what
+        assert not error.retriable

@@ -495,12 +495,13 @@ def test_the_reply_table(real):
         "unknown": 49,
         "forgotten": 49,
     }
-    assert {c: transactions.reply_of(c).name for c in (0, 48, 49, 90, 51, Code.NO_ANSWER, 35)} == {
+    assert {c: transactions.reply_of(c).name for c in (0, 48, 49, 90, 51, 53, Code.NO_ANSWER, 35)} == {
         0: "COMMITTED",
         48: "SUSPECT",
         49: "SUSPECT",
         90: "SUSPECT",
         51: "RETRY",
+        53: "REFUSED",
         Code.NO_ANSWER: "RETRY",
         35: "RETRY",
     }

@@ -13,9 +13,12 @@ from pathlib import Path
 import pytest
 
 from onceflow import errors
+from onceflow.checkpoint.identity import read_identity
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.cluster import KafkaCluster
+from onceflow.execution.launch import Plan, _identify, _Place
 from onceflow.local.devcluster import FAST_EXPIRY, DevCluster
+from onceflow.options.checkpointing import Checkpointing
 from onceflow.processes import kill_tree
 from tests.integration.harness import Ended, Pipeline, wait_until
 
@@ -96,6 +99,31 @@ def test_a_start_beside_a_driver_that_is_just_recording_its_epoch_goes_on(pipeli
     assert 1 in commits(p)
     os.kill(newer.pid, signal.SIGCONT)
     assert p.end(newer).code == 0
+    p.check()
+
+
+def test_a_start_as_new_that_fails_behind_its_job_json_forgets_nothing(pipeline, processes):
+    """--as-new left the job beside its living driver and got no further: that driver decides nothing any more.
+
+    It ends as fenced, and the next start, without the flag, is the new job's: each record is there once, when what the
+    old driver had open has expired.
+    """
+    p = pipeline
+    p.environment["TIMEOUT"] = "30 s"
+    p.send(1_000)
+    older = p.start(UNTIL="stopped")
+    processes.append(older)
+    wait_until(lambda: commits(p) == [0] and len(p.read()) == 1_000, what="the first epoch")
+    plan = Plan("copy", Checkpointing(p.checkpoint), takeover="as-new")
+    place = _Place.of(plan)
+    _identify(place, read_identity(place.ours).cluster_id, plan)
+    p.send(1_000)
+    ended = p.end(older)
+    assert ended.code == 1
+    assert error_in(ended) is errors.FencedError
+    assert len(p.read()) == 1_000
+    p.run_well()
+    wait_until(lambda: len(p.read()) >= 2_000, 120, what="the records behind the old job's transactions")
     p.check()
 
 

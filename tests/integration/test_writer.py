@@ -4,13 +4,16 @@ import uuid
 
 import pyarrow as pa
 import pytest
+from kafka.admin import ConfigResource, ConfigResourceType
 
 from onceflow.connectors.kafka import transactions
 from onceflow.connectors.kafka import writer as kafka_writer
 from onceflow.connectors.kafka.batch import open_batch
 from onceflow.connectors.kafka.client import KafkaClient
+from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.prepared import Handle, read_handle
-from onceflow.errors import RowRefusedError
+from onceflow.errors import KafkaUnavailableError, PreCommitError, RowRefusedError
+from onceflow.local.devcluster import DevCluster
 from tests.integration.harness import read_messages
 
 pytestmark = pytest.mark.kafka
@@ -85,3 +88,99 @@ def test_a_record_that_is_refused_ends_the_transaction(write, cluster, new_topic
     with pytest.raises(RowRefusedError, match=r"larger than its producer \(1000000 bytes\)"):
         write(topic, pa.RecordBatch.from_arrays([values], ["value"]))
     assert read_messages(cluster, topic) == []
+
+
+# -- rows that no start can write -------------------------------------------------------------------------------------
+
+
+def write_all(writer, rows):
+    writer.write(rows)
+    writer.prepare()
+
+
+@pytest.fixture(params=["transaction", "plain"])
+def refuse(request, cluster):
+    """The error by which a writer of either guarantee refuses rows."""
+
+    def refuse(topic, columns):
+        given = cluster.for_librdkafka() | {"acks": "all", "partitioner": "murmur2_random"}
+        if request.param == "transaction":
+            writer = kafka_writer.TransactionWriter(f"onceflow-{uuid.uuid4().hex[:8]}", topic, given, 8_000)
+        else:
+            soon = {"topic.metadata.propagation.max.ms": 1_000}
+            writer = kafka_writer.PlainWriter(topic, given | soon, checked=True)
+        rows = {"value": pa.array([b"a", b"b"], pa.binary()), **columns}
+        try:
+            with pytest.raises(RowRefusedError) as caught:
+                write_all(writer, pa.RecordBatch.from_pydict(rows))
+        finally:
+            writer.abort()
+        assert not caught.value.retriable
+        assert caught.value.cause
+        assert caught.value.action
+        return caught.value
+
+    return refuse
+
+
+@pytest.mark.parametrize("numbers", [[0, 99], [99, 0], [0, -7], [-7, 0]])
+def test_a_row_for_a_partition_that_is_not_there_is_refused(refuse, new_topic, numbers):
+    """Every start would meet it again, wherever it stands in its batch: nobody is told to try again."""
+    error = refuse(new_topic(partitions=2), {"partition": pa.array(numbers, pa.int32())})
+    assert "partition" in error.what
+
+
+@pytest.mark.parametrize("topics", [[None, "no-such-topic"], ["no-such-topic", None], [None, "no topic!"]])
+def test_a_row_for_a_topic_that_is_not_there_is_refused(refuse, admin, new_topic, topics):
+    """By name, and as soon as nothing moves any more."""
+    error = refuse(new_topic(), {"topic": pa.array(topics, pa.string())})
+    assert next(filter(None, topics)) in error.what
+
+
+def test_a_row_without_a_key_for_a_compacted_topic_is_refused(refuse, admin, new_topic):
+    """The broker takes no such record; the message names the setting."""
+    topic = new_topic()
+    admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, configs={"cleanup.policy": "compact"})])
+    error = refuse(topic, {})
+    assert "cleanup.policy" in error.cause
+
+
+def test_rows_that_name_their_places_are_written_there(write, cluster, new_topic):
+    """A topic and a partition of their own, or null for the sink's: all of it is proven, and nothing refused."""
+    topic, other = new_topic(partitions=2), new_topic(partitions=3)
+    rows = {
+        "value": pa.array([b"a", b"b", b"c"], pa.binary()),
+        "topic": pa.array([None, other, other], pa.string()),
+        "partition": pa.array([1, 2, None], pa.int32()),
+    }
+    prepared = write(topic, pa.RecordBatch.from_pydict(rows))
+    with KafkaClient(cluster) as client:
+        handle = Handle(prepared["id"], prepared["producer_id"], prepared["producer_epoch"])
+        assert transactions.commit(client, [handle]) == {handle: 0}
+    assert [(m.partition(), m.value()) for m in read_messages(cluster, topic)] == [(1, b"a")]
+    assert sorted(m.value() for m in read_messages(cluster, other)) == [b"b", b"c"]
+
+
+# -- brokers that do not answer ---------------------------------------------------------------------------------------
+
+
+def test_brokers_that_stop_answering_are_no_time_out_that_is_too_short():
+    """An outage is told as one, by topic, before the transaction expires: its epoch is not cut smaller for it."""
+    with DevCluster() as broker:
+        cluster = KafkaCluster(broker.bootstrap_servers)
+        topic = f"out-{uuid.uuid4().hex[:8]}"
+        with KafkaClient(cluster) as client:
+            client.admin.create_topics({topic: {"num_partitions": 1, "replication_factor": 1}})
+            client.admin.wait_for_topics([topic])
+        given = cluster.for_librdkafka() | {"acks": "all"}
+        writer = kafka_writer.TransactionWriter(f"onceflow-{uuid.uuid4().hex[:8]}", topic, given, 8_000)
+        writer.write(pa.RecordBatch.from_pydict({"value": pa.array([b"a"] * 10, pa.binary())}))
+        broker.pause()
+        try:
+            with pytest.raises(KafkaUnavailableError, match=f"{topic}.*") as caught:
+                writer.prepare()
+            writer.abort()
+        finally:
+            broker.resume()
+    assert caught.value.retriable
+    assert not isinstance(caught.value, PreCommitError)

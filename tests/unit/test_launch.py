@@ -1,7 +1,9 @@
 """The order of a start: whose checkpoint it is, what two starts make of a new one, and what is refused."""
 
+import itertools
 import threading
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,12 +11,22 @@ from onceflow.checkpoint.identity import JobIdentity, Mark, read_identity, write
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.store import LocalStore
 from onceflow.connectors.contract import Committer, EpochLimit, Guarantee, Sink, SinkConnection
-from onceflow.errors import CheckpointConflictError, CheckpointCorruptError
-from onceflow.execution.launch import Plan, _identify, _Place, epoch_limit, finish_decided, refuse_rewound
+from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, FencedError, OnceflowError
+from onceflow.execution import driver as driver_module
+from onceflow.execution.driver import Driver
+from onceflow.execution.launch import (
+    Plan,
+    _identify,
+    _Place,
+    _refuse_left,
+    epoch_limit,
+    finish_decided,
+    refuse_rewound,
+)
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.twophase.committable import Committable
 from onceflow.twophase.layout import Layout, Source
-from onceflow.twophase.messages import Appended, Evidence, Outcome, Reply
+from onceflow.twophase.messages import Appended, Evidence, Outcome, Reply, Superseded
 from onceflow.twophase.records import Decide, Planned, Recut
 
 ONE = (Committable("s", 0, 0, 1, 7, {"id": "x"}),)
@@ -293,6 +305,112 @@ def test_an_undone_epoch_is_seen_before_anything_is_asked(tmp_path):
     assert place_of(tmp_path).has_undone(), "two of them are for the start to judge"
 
 
+# -- --as-new beside a driver that still runs -------------------------------------------------------------------------
+
+
+class Meanwhile(Journal):
+    """A journal in which something happens in the moment before a start is appended to it."""
+
+    def __init__(self, store, happens):
+        super().__init__(store)
+        self.happens = happens
+
+    def start(self, job_id, above=0):
+        self.happens()
+        return super().start(job_id, above)
+
+
+class Interrupted(LocalStore):
+    """A folder in which something happens in the moment before a file is replaced."""
+
+    def __init__(self, folder, happens):
+        super().__init__(folder)
+        self.happens = happens
+
+    def replace(self, name, data):
+        self.happens()
+        super().replace(name, data)
+
+
+def leave(place):
+    return _identify(place, "cluster-1", Plan("test", Checkpointing(place.checkpoint.folder), takeover="as-new"))
+
+
+def decide(driver, epoch):
+    return driver.append(Decide(1, epoch, f"v1\n{epoch}", ONE))
+
+
+def test_as_new_fences_the_driver_that_still_runs_before_it_leaves_its_job(tmp_path):
+    """What the old driver would decide between job.json and the new job's start, nobody would know: it cannot."""
+    identity, old = started(tmp_path, 0)
+    done(tmp_path, 0)
+    place = place_of(tmp_path)
+    made = leave(place)
+    assert made.left == identity.job_id
+    assert decide(old.journal, 1) == Superseded()
+    assert place.journal.start(made.job_id).undone(0) is None
+
+
+def test_as_new_leaves_no_job_that_decided_until_it_was_fenced(tmp_path):
+    """Nothing was undone when it looked first: the epoch that was decided then is found, and the job stays the old."""
+    identity, old = started(tmp_path, 0)
+    done(tmp_path, 0)
+    place = place_of(tmp_path)
+    place = replace(place, journal=Meanwhile(place.records, lambda: decide(old.journal, 1)))
+    with pytest.raises(CheckpointConflictError, match="decided and not finished"):
+        leave(place)
+    assert identify(tmp_path) == identity
+    assert place_of(tmp_path).has_undone()
+
+
+def test_an_as_new_that_dies_behind_its_fence_has_changed_nothing(tmp_path):
+    """The old job's identity stands; its next start reads all that it has decided."""
+    identity, _ = started(tmp_path, 0)
+    done(tmp_path, 0)
+    place = place_of(tmp_path)
+
+    def die():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        leave(replace(place, ours=Interrupted(place.ours.folder, die)))
+    assert identify(tmp_path) == identity
+    history = place_of(tmp_path).journal.start(identity.job_id)
+    assert history.incarnation == 3
+    assert history.decided.epoch == 0
+
+
+@pytest.mark.parametrize("spoiled", [False, True])
+def test_as_new_leaves_no_job_that_was_started_again_at_the_same_moment(tmp_path, spoiled):
+    """A supervisor started the old job between the fence and job.json: that start would decide what nobody knows."""
+    identity, place = started(tmp_path, 0)
+    done(tmp_path, 0)
+    if spoiled:
+        place.ours.remove("job.json")
+    place = place_of(tmp_path)
+    again = place_of(tmp_path).journal
+    ours = Interrupted(place.ours.folder, lambda: again.start(identity.job_id) if not again.start_nonce else None)
+    with pytest.raises(CheckpointConflictError, match="started at the same moment"):
+        leave(replace(place, ours=ours))
+    assert read_identity(place.ours) == (None if spoiled else identity)
+    assert again.append(Decide(3, 1, "v1\n1", ONE)) == Appended()
+
+
+def test_a_start_whose_job_was_left_at_the_same_moment_ends(tmp_path):
+    """It read job.json, --as-new took that over, and only then it appended its start: it looks again, and ends."""
+    identity, _ = started(tmp_path, 0)
+    done(tmp_path, 0)
+    leave(place_of(tmp_path))
+    place = place_of(tmp_path)
+    driver = Driver(identity, place.journal, place.checkpoint, {}, place.uri)
+    try:
+        driver.take_over()
+        with pytest.raises(FencedError):
+            _refuse_left(place, driver)
+    finally:
+        driver.close()
+
+
 # -- what is decided, before anything else ----------------------------------------------------------------------------
 
 
@@ -322,6 +440,13 @@ class Committing(Committer):
 
     def lingering(self, *_):
         return []
+
+
+class Forbidden(Committing):
+    """One whose right to commit was taken away while the job was down."""
+
+    def commit(self, committables):
+        return {c.participant: Reply.REFUSED for c in committables}
 
 
 class Listed(Sink):
@@ -397,8 +522,45 @@ def test_an_undone_epoch_waits_for_the_sinks_of_its_other_systems(tmp_path, take
     assert sorted(done) == ["a", "b"]
 
 
+def test_a_right_that_is_missing_ends_the_start_after_a_while(tmp_path, monkeypatch):
+    """Refusals and nothing else for a minute: the error says that the decision stands, and no supervisor goes on."""
+    undone_of(tmp_path, ("a", "one"))
+    seconds = itertools.count(0, 10)
+    monkeypatch.setattr(driver_module, "time", SimpleNamespace(monotonic=lambda: float(next(seconds))))
+    sink = Listed("a", "one", done := [])
+    with monkeypatch.context() as taken:
+        taken.setattr(Attached, "committer", lambda *_: Forbidden("one", done))
+        with pytest.raises(OnceflowError, match="decision stands") as caught:
+            finish(tmp_path, [sink])
+    assert not caught.value.retriable
+    assert caught.value.cause
+    assert caught.value.action
+    assert done == []
+    assert finish(tmp_path, [sink]), "the right is back: the next start finishes it"
+    assert done == ["a"]
+
+
+def test_a_refusal_beside_a_broker_that_does_not_answer_is_waited_for(tmp_path, monkeypatch):
+    """What is passing may be all of it: the minute begins anew with each other answer."""
+    undone_of(tmp_path, ("a", "one"), ("b", "one"))
+    seconds = itertools.count(0, 10)
+    monkeypatch.setattr(driver_module, "time", SimpleNamespace(monotonic=lambda: float(next(seconds))))
+    sink, rounds = Listed("a", "one", done := []), itertools.count(1)
+
+    class Mixed(Committing):
+        def commit(self, committables):
+            if next(rounds) > 9:
+                return super().commit(committables)
+            first, *rest = (c.participant for c in committables)
+            return {first: Reply.RETRY} | dict.fromkeys(rest, Reply.REFUSED)
+
+    monkeypatch.setattr(Attached, "committer", lambda *_: Mixed("one", done))
+    assert finish(tmp_path, [sink])
+    assert sorted(done) == ["a", "b"]
+
+
 def test_where_nothing_can_or_need_be_finished_nobody_is_fenced(tmp_path):
-    """No sink is listed, or none that takes part, or a new job begins, or the epoch is done: only files are read."""
+    """No sink, none that takes part, or a new job begins here, or the epoch is done: only files are read."""
     undone_of(tmp_path, ("a", "one"))
     done = []
     weak = Listed("w", "one", done, Guarantee.AT_LEAST_ONCE)

@@ -9,11 +9,12 @@ import pytest
 from onceflow.checkpoint.identity import JobIdentity, write_identity
 from onceflow.checkpoint.store import LocalStore
 from onceflow.cli.main import main
+from onceflow.cli.txn import _cost_lines
 from onceflow.connectors.contract import Guarantee
 from onceflow.connectors.kafka.partition import Partition
 from onceflow.connectors.kafka.prepared import Handle
 from onceflow.connectors.kafka.transactional_id import TransactionalId
-from onceflow.errors import ConfigurationError
+from onceflow.errors import CheckpointConflictError, ConfigurationError
 from onceflow.execution.failures import from_failure
 from onceflow.operations.transactions.aborting import choose
 from onceflow.operations.transactions.access import Operator
@@ -23,6 +24,7 @@ from onceflow.options.checkpointing import Checkpointing
 from onceflow.twophase.committable import Committable, Participant
 from onceflow.twophase.messages import Evidence, Failure, FailureKind, Outcome
 from onceflow.twophase.records import Decide, History, Start, read_history
+from tests.unit.test_launch import identify
 
 
 def name(incarnation: int, shard: int = 0) -> TransactionalId:
@@ -251,3 +253,45 @@ def test_wrong_usage_ends_with_2_and_a_refusal_with_1(tmp_path, monkeypatch, cap
     if code == 1:
         assert json.loads(told.out.splitlines()[-1])["error"] == "ConfigurationError"
     assert not (tmp_path / "checkpoint").exists(), "looking makes nothing"
+
+
+# -- what giving up costs ---------------------------------------------------------------------------------------------
+
+
+def cost_of(*lost):
+    return list(_cost_lines(UndoneEpoch(7, False, 2, False, False, False, (), (), lost), "give-up-rows", ()))
+
+
+def test_what_a_topic_that_was_made_again_has_cost_cannot_be_known():
+    """Nothing behind the job's position was planned, and the old topic may have held thousands there."""
+    remade = LostInput(Partition("t", 0), 5_000, 5_000, remade=True)
+    gone = LostInput(Partition("u", 0), 100, 130, remade=False)
+    assert "At most 30 records" in "".join(cost_of(gone))
+    said = "".join(cost_of(remade))
+    assert "At most" not in said
+    assert "Topic t was deleted and made again" in said
+    both = cost_of(remade, replace(remade, partition=Partition("t", 1)), gone)
+    assert sum("made again" in line for line in both) == 1
+    assert sum("At most 30 records" in line for line in both) == 1
+
+
+# -- sinks on several clusters ----------------------------------------------------------------------------------------
+
+
+class OnCluster(Elsewhere):
+    """A sink of another cluster."""
+
+    def __init__(self, name, cluster):
+        self.name, self.system_id = name, cluster
+
+
+def test_a_list_of_sinks_that_leaves_a_cluster_out_is_named(tmp_path):
+    """The job's identity knows all its clusters; --claim, which would make it forget one, is no way out of this."""
+    identify(tmp_path, systems="A,B")
+    with pytest.raises(CheckpointConflictError, match="too short") as caught:
+        Operator(Checkpointing(tmp_path), "onceflow", [OnCluster("a", "A")])
+    assert "--claim" not in str(caught.value)
+    assert "@job.stream(sinks=[...])" in caught.value.action
+    assert "on B" in caught.value.what
+    with pytest.raises(CheckpointConflictError, match="another Kafka cluster"):
+        Operator(Checkpointing(tmp_path), "onceflow", [OnCluster("a", "A"), OnCluster("c", "C")])

@@ -17,7 +17,9 @@ from onceflow.execution import pace
         ([(1_000, 2_000)], 900, 1, 900_000),  # short: it shows its fixed cost, not what the job could do
         ([(50_000, 5_000)], 900, 1, 2_250_000),  # short and faster than expected
         ([(10_000, 10_000)], 900, 1, 225_000),  # long: 1,000 a second is what it does
-        ([(10_000, 10_000), (50_000, 5_000)], 900, 1, 225_000),  # short ones do not count beside long ones
+        ([(50_000, 10_000), (1_000, 5_000)], 900, 1, 1_125_000),  # slow short ones do not count beside a long one
+        ([(10_000, 10_000), (50_000, 5_000)], 900, 1, 900_000),  # fast ones do: all together do 4,000 a second
+        ([(20, 12_000), *[(5_000, 500)] * 98], 900, 1, 1_807_450),  # one cold start is no reason to crawl
         ([(10_000, 10_000), (30_000, 10_000)], 900, 1, 450_000),
         ([(10, 60_000)], 900, 1, 100),  # never below what the fixed cost of an epoch is for
     ],

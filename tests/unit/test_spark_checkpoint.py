@@ -2,6 +2,7 @@
 
 import pytest
 
+from onceflow.checkpoint import store as store_module
 from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.errors import CheckpointCorruptError, EpochFailedError
 
@@ -91,6 +92,26 @@ def test_other_offsets_are_told_and_left_alone(checkpoint):
     path = put(checkpoint, "offsets/3", "v1\nother")
     assert not checkpoint.restore_offsets(3, "v1\ndecided")
     assert path.read_text() == "v1\nother"
+
+
+def test_where_the_first_epoch_begins_is_synced_before_it_is_decided(checkpoint, monkeypatch):
+    """Spark keeps it in sources/<n>/0, unsynced: a power cut would take that, and not the decision that rests on it."""
+    put(checkpoint, "offsets/0")
+    beginnings = [put(checkpoint, f"sources/{number}/0") for number in (0, 1)]
+    put(checkpoint, "sources/notes.txt")
+    synced, sync = [], store_module._sync
+
+    def noted(path):
+        sync(path)
+        synced.append(path)
+
+    monkeypatch.setattr(store_module, "_sync", noted)
+    checkpoint.sync(0)
+    for beginning in beginnings:
+        assert {beginning, beginning.parent, beginning.parent.parent, checkpoint.folder} <= set(synced)
+    synced.clear()
+    checkpoint.sync(1)
+    assert not set(beginnings) & set(synced), "what is decided about a later epoch does not rest on it"
 
 
 def test_sync_passes_over_what_is_not_there(tmp_path):

@@ -30,7 +30,7 @@ class SparkCheckpoint:
 
     def has_run(self) -> bool:
         """Whether Spark has ever planned an epoch here."""
-        return bool(_epochs(self._offsets))
+        return bool(_numbers(self._offsets))
 
     def is_stateful(self) -> bool:
         """Whether the query keeps state. Spark makes ``state/`` when it plans the first epoch of one that does."""
@@ -38,7 +38,7 @@ class SparkCheckpoint:
 
     def newest_commit(self) -> int | None:
         """The newest epoch that Spark has recorded as done."""
-        return max(_epochs(self._commits), default=None)
+        return max(_numbers(self._commits), default=None)
 
     def is_done(self, epoch: int) -> bool:
         """Whether Spark has recorded the epoch as done; of a negative one there is nothing to record."""
@@ -47,7 +47,7 @@ class SparkCheckpoint:
 
     def newest_offsets(self) -> int | None:
         """The newest epoch that Spark has planned."""
-        return max(_epochs(self._offsets), default=None)
+        return max(_numbers(self._offsets), default=None)
 
     def offsets(self, epoch: int) -> str:
         """``offsets/<epoch>``, byte for byte.
@@ -122,7 +122,7 @@ class SparkCheckpoint:
 
     def plans_from(self, epoch: int) -> list[int]:
         """The epochs from this one on that Spark has planned."""
-        return [n for n in _epochs(self._offsets) if n >= epoch]
+        return [n for n in _numbers(self._offsets) if n >= epoch]
 
     def take_back(self, epoch: int, planned: Sequence[int]) -> None:
         """Remove Spark's plans of these epochs, the newest first: Spark then plans anew.
@@ -160,13 +160,24 @@ class SparkCheckpoint:
         """Make ``offsets/<epoch>``, and what Spark needs to begin the epoch again, durable before it is decided.
 
         That is ``offsets/<epoch - 1>``, which an epoch without a decision left as Spark wrote it, and
-        ``commits/<epoch - 1>``.
+        ``commits/<epoch - 1>``; for epoch 0 it is where each source begins.
         """
+        if epoch == 0:
+            self._sync_beginnings()
         self._offsets.sync(str(epoch - 1))
         self._offsets.sync(str(epoch))
         self._offsets.sync()
         self._commits.sync(str(epoch - 1))
         self._commits.sync()
+
+    def _sync_beginnings(self) -> None:
+        sources = LocalStore(self.folder / "sources")
+        for number in _numbers(sources):
+            store = LocalStore(sources.path(str(number)))
+            store.sync("0")
+            store.sync()
+        sources.sync()
+        LocalStore(self.folder).sync()
 
     def _corrupt(self, epoch: int, why: str) -> CheckpointCorruptError:
         path = self._offsets.path(str(epoch))
@@ -215,5 +226,5 @@ def _counters(position: str) -> dict[tuple[str, str], int]:
         return {}
 
 
-def _epochs(store: LocalStore) -> list[int]:
+def _numbers(store: LocalStore) -> list[int]:
     return [int(name) for name in store.names() if name.isdigit()]

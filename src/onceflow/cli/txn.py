@@ -250,10 +250,17 @@ def _tell_epoch(found: UndoneEpoch | None, output: Output) -> None:
 def _cost_lines(found: UndoneEpoch, choice: Choice, about: Sequence[Participant]) -> Iterator[str]:
     """What a choice may cost, in numbers."""
     if choice == "give-up-rows":
-        records = sum(each.end - each.start for each in found.lost)
+        records = sum(each.end - each.start for each in found.lost if not each.remade)
+        remade = sorted({each.partition.topic for each in found.lost if each.remade})
         rows = sum(part.rows for part in found.parts if part.participant in about)
         yield f"{rows} rows of this epoch are given up: no sink will ever have them."
-        yield f"At most {records} records of the source were lost unread, or are not counted in any state."
+        for topic in remade:
+            yield (
+                f"Topic {topic} was deleted and made again: all that the old one held behind the job's position is "
+                "lost, and nobody can say how many records that was."
+            )
+        if records or not remade:
+            yield f"At most {records} records of the source were lost unread, or are not counted in any state."
         for sentence in found.unseen:
             yield f"Not looked at, so there may be more: {sentence}."
     if choice == "accept-state":

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
-from onceflow.errors import OnceflowError, SourceDataLostError
+from onceflow.errors import OnceflowError, RecoveryError, SourceDataLostError
 from onceflow.twophase.committable import Committable, Participant
 from onceflow.twophase.layout import Source as LayoutSource
 from onceflow.twophase.layout import Topic
@@ -157,7 +157,19 @@ class Committer(ABC):
 
     @abstractmethod
     def commit(self, committables: Sequence[Committable]) -> Mapping[Participant, Reply]:
-        """Send one commit for each. Idempotent. No answer is RETRY."""
+        """Send one commit for each. Idempotent. No answer is RETRY; no right to commit is REFUSED."""
+
+    def refusal(self, committables: Sequence[Committable]) -> OnceflowError:
+        """The error for commits that were answered with REFUSED for as long as the driver is patient.
+
+        It is not retriable, and says which right is missing, and that the decision stands.
+        """
+        return RecoveryError(
+            f"{len(committables)} commits are refused for lack of a right; their decision stands, and nothing is lost",
+            harmless="for the data: the next start commits what is decided",
+            cause="a right of this user was taken away",
+            action="give it back, then start the job again",
+        )
 
     @abstractmethod
     def abort(self, committables: Sequence[Committable]) -> None:

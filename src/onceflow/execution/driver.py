@@ -151,6 +151,7 @@ class Driver:
         self._marks = ThreadPoolExecutor(1, "onceflow-mark")  # a mark must never stand in a commit's way
         self._plan: DataFrame | None = None
         self._run_began = 0.0
+        self._refused_since: float | None = None
         self._cause: BaseException | None = None
         self._evidence: dict[Participant, Evidence] = {}
         self._report = EpochReport(-1)
@@ -551,8 +552,22 @@ class Driver:
         replies: dict[Participant, Reply] = {}
         for future in waiting:
             replies |= future.result()
+        self._require_rights(action.committables, replies)
         crash.reach("D6a", self._coordinator.memory.epoch)
         return Replies(replies)
+
+    def _require_rights(self, committables: Sequence[Committable], replies: Mapping[Participant, Reply]) -> None:
+        """End, for a while being patient, where all that is left is refused: no answer but a person's helps then."""
+        left = [c for c in committables if replies.get(c.participant) is not Reply.COMMITTED]
+        if not left or any(replies.get(c.participant) is not Reply.REFUSED for c in left):
+            self._refused_since = None
+            return
+        now = time.monotonic()
+        if self._refused_since is None:
+            self._refused_since = now
+        if now - self._refused_since > _PATIENCE_S:
+            finisher, of = next(iter(self._by_sink(left).items()))
+            raise self._committers[finisher].refusal(of)
 
     def _crash_between_commits(self, committables: Sequence[Committable]) -> None:
         """Commits are sent all at once; a test that dies between two of them sends the first one alone."""

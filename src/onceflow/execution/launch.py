@@ -19,6 +19,7 @@ from typing import Any, Literal
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from onceflow.checkpoint.identity import FILE as IDENTITY_FILE
 from onceflow.checkpoint.identity import (
     JobIdentity,
     Mark,
@@ -225,6 +226,7 @@ def launch(
         progress = Progress(plan.name, driver.reports, sources.distinct)
         try:
             driver.take_over()
+            _refuse_left(place, driver)
             repeat = keys_repeat(unrepeatable(outputs.query))
             writers = [Output(sink.name, connections[sink.name].writer_factory()) for sink in outputs.sinks]
             driver.settle(writers, sources, outputs.query.sparkSession, keys_repeat=repeat, cuts=plan.limits)
@@ -451,26 +453,70 @@ def _claimed(place: _Place) -> JobIdentity:
 def _as_new(place: _Place, systems: str, plan: Plan) -> JobIdentity:
     """A new job on the offsets and the state that are here.
 
-    Its first start in the same journal fences whatever driver of the old job still runs here, like any other start.
+    Whatever driver of the old job still runs here is fenced first, and only then is looked for what it has decided.
     """
     require_isolated_state(place.checkpoint)
     found = None
     with contextlib.suppress(CheckpointCorruptError):  # of a job whose file is spoiled nothing can be asked
         found = read_identity(place.ours)
-    if found is not None and found.checkpoint == place.uri:  # whatever else was changed, it is this very job's
-        _refuse_forgetting(place, found)
-    elif found is None:
+    if found is None:
         _refuse_without_job_json(place)
+        _fence(place, place.journal.history()[0].job_id)
+        _refuse_without_job_json(place)
+    elif found.checkpoint == place.uri:  # whatever else was changed, it is this very job's
+        _refuse_forgetting(place, found)
+        _fence(place, found.job_id)
+        _refuse_forgetting(place, found)
     left = found.job_id if found is not None else "none"
     identity = JobIdentity.new(place.uri, systems, plan.prefix, left)
+    write_identity(place.ours, identity)
+    if place.journal.start_nonce and not place.journal.is_newest():
+        _take_back_job_json(place, found)
     log.warning(
         "--as-new: job %s leaves job %s behind, whose open transactions nobody ends before they expire; leave the flag "
         "away at the next start, it would be refused",
         identity.job_id,
         left,
     )
-    write_identity(place.ours, identity)
     return identity
+
+
+def _fence(place: _Place, job_id: str) -> None:
+    """End the power of a driver that still runs here, by one more start of its own job.
+
+    The new job's own start would come too late: what the old one decides before it, the new one does not know. Whoever
+    dies behind this has changed nothing: the old job goes on at its next start. No mark goes with it, since
+    nothing is decided under it.
+    """
+    if job_id:
+        place.records.make()
+        place.journal.start(job_id)
+
+
+def _take_back_job_json(place: _Place, found: JobIdentity | None) -> None:
+    """Refuse ``--as-new`` where the old job was started again just now: what that decides would be forgotten."""
+    if found is not None:
+        write_identity(place.ours, found)
+    else:
+        place.ours.remove(IDENTITY_FILE)
+    raise CheckpointConflictError(
+        f"--as-new is refused: the job whose checkpoint {place.uri} is was started at the same moment",
+        harmless=f"always: {OURS}/job.json is as it was before",
+        cause="a supervisor starts the old job again by itself",
+        action="stop the old job for good, then start with --as-new again",
+        checkpoint=place.uri,
+    )
+
+
+def _refuse_left(place: _Place, driver: Driver) -> None:
+    """End a start whose job was left by ``--as-new`` at the same moment: it read ``job.json`` before.
+
+    Whoever leaves a job writes the file and then looks for a newer start; this one appends its start and then looks at
+    the file. So one of the two, or both, see the other.
+    """
+    now = read_identity(place.ours)
+    if now is not None and now.job_id != place.journal.history()[0].job_id:
+        raise driver.fenced()
 
 
 def _refuse_without_job_json(place: _Place) -> None:

@@ -31,10 +31,16 @@ def limit(measured: Iterable[tuple[int, int]], timeout_s: float, sources: int) -
     epochs = [(read, took) for read, took in measured if took > 0]
     long = [(read, took) for read, took in epochs if took >= _LONG_MS]
     if long:
-        per_s = sum(read for read, _ in long) * 1000 / sum(took for _, took in long)
+        # One cold start of a few records must not outweigh hundreds of epochs; and what many short ones did together
+        # hides no more of a fixed cost than the next one will have.
+        per_s = max(_per_s(long), _per_s(epochs))
     else:
         per_s = max([_FIRST_PER_S, *(read * 1000 / took for read, took in epochs)])
     return max(_AT_LEAST, int(per_s * timeout_s * _SHARE / max(1, sources)))
+
+
+def _per_s(epochs: Sequence[tuple[int, int]]) -> float:
+    return sum(read for read, _ in epochs) * 1000 / sum(took for _, took in epochs)
 
 
 def cut(read: Sequence[int], age_s: float, timeout_s: float) -> int | None:

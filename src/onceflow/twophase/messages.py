@@ -34,10 +34,14 @@ class Evidence:
 
 
 class Reply(Enum):
-    """What a commit's answer proves."""
+    """What a commit's answer proves.
+
+    REFUSED is RETRY to the rules: nothing was done for lack of a right, which somebody may give back.
+    """
 
     COMMITTED = "committed"
     RETRY = "retry"
+    REFUSED = "refused"
     SUSPECT = "suspect"
 
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from onceflow.connectors.contract import Committer, Run
 from onceflow.connectors.kafka import canary, group_offsets, oracle, transactions
 from onceflow.connectors.kafka.client import KafkaClient, Topic
-from onceflow.connectors.kafka.codes import RIGHT_MISSING, Code, named
+from onceflow.connectors.kafka.codes import Code, named
 from onceflow.connectors.kafka.holders import open_producers
 from onceflow.connectors.kafka.prepared import Handle, NotUnderstood, PreparedTransaction, read, read_handle
 from onceflow.connectors.kafka.transactional_id import job_prefix, name_transaction, parse_transactional_id
@@ -23,6 +23,7 @@ from onceflow.errors import (
     CheckpointConflictError,
     EpochTooLongError,
     KafkaError,
+    KafkaRightsError,
     KafkaUnavailableError,
     PreCommitError,
 )
@@ -58,6 +59,7 @@ class KafkaCommitter(Committer):
         self._job_id = job_id
         self._timeout_s = timeout_ms / 1000
         self._warned_epoch = -1
+        self._refused: list[int] = []
 
     @property
     def client(self) -> KafkaClient:
@@ -179,8 +181,9 @@ class KafkaCommitter(Committer):
         handles = {c.participant: _understood(c).handle for c in committables}
         codes = transactions.commit(self._client, list(handles.values()))
         replies = {p: transactions.reply_of(codes[h]) for p, h in handles.items()}
-        refused = sorted({codes[h] for h in handles.values()} & RIGHT_MISSING)
+        refused = sorted({codes[handles[p]] for p, reply in replies.items() if reply is Reply.REFUSED})
         if refused:
+            self._refused = refused
             log.error("sink %s may not commit (%s): a right was taken away; the decision stands and is tried again",
                       self._sink, ", ".join(map(named, refused)))  # fmt: skip
         busy = [p for p, h in handles.items() if codes[h] == Code.CONCURRENT_TRANSACTIONS]
@@ -192,6 +195,23 @@ class KafkaCommitter(Committer):
                 if found is not None and found.handle == handles[p] and found.state == PREPARE_COMMIT:
                     replies[p] = Reply.COMMITTED
         return replies
+
+    def refusal(self, committables: Sequence[Committable]) -> KafkaRightsError:
+        """Which right is missing, by the transactional ids that the commits named."""
+        names = sorted(_understood(c).handle.transactional_id for c in committables)
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        return KafkaRightsError(
+            f"sink {self._sink} may not commit transaction {names[0]}{more} for topic {self._topic} ("
+            f"{', '.join(map(named, self._refused))}): the epoch is decided, and its decision stands",
+            harmless="for the data: nothing is lost, and the next start commits it; but the transactions expire after "
+            f"{self._timeout_s:g} s (transaction_timeout), and consumers wait until then",
+            cause="this user has no right to WRITE to this transactional id any more; it had it when the epoch was "
+            "written",
+            action=f"give the right back (WRITE and DESCRIBE on transactional ids with the prefix {self._prefix}-, see "
+            "'Kafka rights' in the README), then start the job again",
+            transactional_id=names[0],
+            topic=self._topic,
+        )
 
     def abort(self, committables: Sequence[Committable]) -> None:
         """One abort for each exact handle."""

@@ -31,6 +31,9 @@ _FENCE_TRIES = 100
 COMMIT_REPLIES: Mapping[int, Reply] = {
     Code.NONE: Reply.COMMITTED,  # it was Ongoing and is committed, or it was committed before
     Code.CONCURRENT_TRANSACTIONS: Reply.RETRY,  # the markers are being written
+    Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Reply.REFUSED,  # nothing was done
+    Code.TOPIC_AUTHORIZATION_FAILED: Reply.REFUSED,
+    Code.CLUSTER_AUTHORIZATION_FAILED: Reply.REFUSED,
     Code.INVALID_TXN_STATE: Reply.SUSPECT,  # aborted by a v3 abort; or a late duplicate hides a commit
     Code.PRODUCER_FENCED: Reply.SUSPECT,  # timed out or initialised again; perhaps after it was committed
     Code.INVALID_PRODUCER_EPOCH: Reply.SUSPECT,  # the same

@@ -47,6 +47,9 @@ three times as long to hand the rows over, even where it was null throughout.
 _OFTEN_MS, _SELDOM_MS, _MANY_ROWS = 5, 10, 2000
 _STATISTICS_WITHIN_S = 30.0
 _KNOWN_WITHIN_S = 1.0
+_METADATA_WITHIN_S = 5.0
+_SILENT = 0.5
+"""Share of the transaction's time-out without one more answer after which no answer is to be expected."""
 _ANY_PARTITION = -1
 
 
@@ -102,7 +105,9 @@ class TransactionWriter(Writer):
         self._statistics = ""
         self._statistics_seen = 0
         self._problem = ""
+        self._silent = False
         self._produced = 0
+        self._named: set[tuple[str, int]] = set()
         self._held: pa.RecordBatch | None = None
         self._witness: tuple[str, int, int] | None = None
         self._begun = False
@@ -152,6 +157,7 @@ class TransactionWriter(Writer):
         if not len(rows):
             return
         _require_times(self._topic, rows)
+        self._named |= _named_places(self._topic, rows)
         if self._producer is None:
             self._begin(len(rows))
         with self._explained():
@@ -170,7 +176,9 @@ class TransactionWriter(Writer):
         """Send everything and prove that it is in the log.
 
         Raises:
-            RowRefusedError: A record is larger than its topic takes, or of a time that it does not take.
+            RowRefusedError: A record is larger than its topic takes, of a time that it does not take, or of a place
+                that is not there.
+            KafkaUnavailableError: Brokers acknowledged nothing more for half of the transaction's time-out.
             PreCommitError: A record was refused, or the proof does not add up.
             WriterFencedError: The transaction was ended by somebody else.
         """
@@ -178,13 +186,7 @@ class TransactionWriter(Writer):
             if self._held is not None:
                 self._produced += _produce(self._producer, self._topic, self._held, self._on_witness)
                 self._held = None
-            deadline = time.monotonic() + self._timeout_s
-            while self._producer.flush(1.0) > 0:
-                self._require_no_error()
-                if time.monotonic() > deadline:
-                    raise self._failed(
-                        f"{len(self._producer)} records were not acknowledged in {self._timeout_s:.0f} s"
-                    )
+            self._flush()
             partitions = self._proof()
         if self._witness is None or self._witness[2] < 0:
             raise self._failed(f"the last record's offset is not known: {self._witness}")
@@ -195,9 +197,30 @@ class TransactionWriter(Writer):
         handle = Handle(self._name, producer_id, producer_epoch)
         return PreparedTransaction(handle, partitions, Witness(Partition(topic, partition), offset)).to_json()
 
+    def _flush(self) -> None:
+        """Wait for the brokers' answers, until none is to be expected or the transaction expires."""
+        began = moved = time.monotonic()
+        fewest = len(self._producer)
+        while left := self._producer.flush(1.0):
+            self._require_no_error()
+            now = time.monotonic()
+            if left < fewest:
+                fewest, moved = left, now
+            if now - moved > self._timeout_s * _SILENT:
+                raise self._unwritable() or self._unanswered(left, now - moved)
+            if now - began > self._timeout_s:
+                raise self._failed(f"{left} records were not acknowledged in {self._timeout_s:.0f} s")
+
     def abort(self) -> None:
-        """Abort the transaction by closing the producer; one that was fenced has nothing left to abort."""
+        """Abort the transaction by closing the producer; one that was fenced has nothing left to abort.
+
+        Where brokers do not answer, closing would wait for them without an end, and nobody would be told why. The
+        producer is let go then; its transaction is aborted by name, by the driver or by the next start.
+        """
         self._let_go_of_batch()
+        if self._silent and self._producer is not None:
+            self._producer.purge()
+            self._producer = None
         if self._producer is not None:
             with contextlib.suppress(Exception), warnings.catch_warnings(action="ignore"):
                 self._producer.purge()
@@ -311,8 +334,59 @@ class TransactionWriter(Writer):
         else:
             self._witness = (message.topic(), message.partition(), message.offset())
 
+    def _unanswered(self, left: int, silent_s: float) -> KafkaUnavailableError:
+        """Why nothing moves: not a time-out that is too short, and a smaller epoch would not help."""
+        self._silent = True
+        return KafkaUnavailableError(
+            f"transaction {self._name} could not be pre-committed: {left} records were not acknowledged, and none more "
+            f"in {silent_s:.0f} s, for {', '.join(self._waiting()) or self._topic}",
+            harmless="always for the data: nothing of this epoch is visible, and it is run again",
+            cause="a broker is down or has no network, or a partition has no leader, or fewer copies in sync than "
+            f"min.insync.replicas (transaction_timeout is {self._timeout_s:g} s; half of it is waited)",
+            action="look at the brokers, then start the job again",
+            topic=self._topic,
+            transactional_id=self._name,
+        )
+
+    def _waiting(self) -> list[str]:
+        """The partitions that hold records without an answer, as the newest statistics have it."""
+        topics = json.loads(self._statistics)["topics"].items() if self._statistics else ()
+        return sorted(
+            f"{name}-{number}" if int(number) >= 0 else name
+            for name, topic in topics
+            for number, partition in topic["partitions"].items()
+            if partition["msgq_cnt"] + partition["xmit_msgq_cnt"] > 0
+        )
+
+    def _unwritable(self) -> RowRefusedError | None:
+        """The error for a row of a topic or a partition that is not there, by the columns that say where rows go.
+
+        A record that librdkafka gives up without a callback tells no code; the brokers are asked where it was to go.
+        """
+        from confluent_kafka import KafkaException  # noqa: PLC0415 - only in a worker
+
+        for name in sorted({name for name, _ in self._named}):
+            try:
+                found = self._producer.list_topics(name, _METADATA_WITHIN_S).topics[name]
+            except (KafkaException, SystemError):
+                return None  # they do not answer
+            if found.error is not None:
+                if found.error.code() in _no_such_topic():
+                    return _nowhere(f"topic {name}", name, found.error)
+                continue
+            for number in sorted(number for of, number in self._named if of == name):
+                if number != _ANY_PARTITION and number not in found.partitions:
+                    there = f"it has partitions 0 to {len(found.partitions) - 1}"
+                    return _nowhere(f"partition {number} of topic {name}", name, there)
+        return None
+
     def _failed(self, why: str, error: Exception | None = None) -> OnceflowError:
         kind = _kind_of(error)
+        self._silent = kind is KafkaUnavailableError
+        if kind is PreCommitError:
+            refused = _keyless(self._topic, error) or self._unwritable()
+            if refused is not None:
+                return refused
         said = f"; librdkafka said: {self._problem}" if self._problem else ""
         because = f" ({error.args[0]})" if error is not None and error.args else ""
         if kind is WriterFencedError:
@@ -365,7 +439,7 @@ class PlainWriter(Writer):
             self._count += _produce(self._producer, self._topic, rows)
         except KafkaException as error:
             if not _is_refusal(error):
-                raise
+                raise _of_no_place(self._topic, self._topic, error.args[0]) or error from error
             raise _refused(self._topic, self._config, error.args[0]) from error
         self._producer.poll(0)
 
@@ -373,16 +447,20 @@ class PlainWriter(Writer):
         """Wait for the brokers' answers.
 
         Raises:
-            RowRefusedError: A record is larger than its topic takes, or of a time that it does not take, and the sink
-                is at-least-once.
+            RowRefusedError: A record is larger than its topic takes, of a time that it does not take, or of a place
+                that is not there, and the sink is at-least-once.
             PreCommitError: A record was refused or not answered, and the sink is at-least-once.
         """
         from confluent_kafka import KafkaException  # noqa: PLC0415 - only in a worker
 
         left = self._producer.flush(300.0)
         topic, error = self._first or (self._topic, None)
-        if self._checked and _is_refusal(KafkaException(error)):
-            raise _refused(topic, self._config, error)
+        if self._checked and error is not None:
+            if _is_refusal(KafkaException(error)):
+                raise _refused(topic, self._config, error)
+            refused = _keyless(topic, KafkaException(error)) or _of_no_place(topic, self._topic, error)
+            if refused is not None:
+                raise refused
         if self._checked and (left or self._refused):
             raise PreCommitError(
                 f"{self._refused + left} of {self._count} records were not written: {topic}: {error or 'no answer'}",
@@ -421,6 +499,66 @@ def _require_times(topic: str, rows: pa.RecordBatch) -> None:
             "job again",
             topic=topic,
         )
+
+
+def _named_places(topic: str, rows: pa.RecordBatch) -> set[tuple[str, int]]:
+    """Topics and partitions that the rows themselves name; empty where the sink's own topic is all."""
+    import pyarrow as pa  # noqa: PLC0415 - only in a worker
+
+    names = [name for name in ("topic", "partition") if name in rows.schema.names]
+    if not names:
+        return set()
+    found = pa.Table.from_batches([rows.select(names)]).group_by(names).aggregate([]).to_pylist()
+    places = set()
+    for of in found:
+        to, number = of.get("topic"), of.get("partition")
+        places.add((topic if to is None else to, _ANY_PARTITION if number is None else number))
+    return places - {(topic, _ANY_PARTITION)}
+
+
+def _no_such_topic() -> tuple[int, ...]:
+    from confluent_kafka import KafkaError  # noqa: PLC0415 - only in a worker
+
+    return (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.TOPIC_EXCEPTION)  # noqa: SLF001
+
+
+def _nowhere(place: str, topic: str, said: object) -> RowRefusedError:
+    """A row that names a place where nothing can be written."""
+    return RowRefusedError(
+        f"a row is for {place}, which is not there: {said}",
+        harmless="always for what is visible: nothing of this epoch is; but every start meets the row again",
+        cause="the column that the sink's topic= or partition= names holds it",
+        action="make the topic or the partition; or give such rows another one, or null for the sink's own choice, in "
+        "the stream function; then start the job again",
+        topic=topic,
+    )
+
+
+def _of_no_place(topic: str, sinks_topic: str, error: Any) -> RowRefusedError | None:
+    """The error for a code that says so of a record. The sink's own topic is looked for at each start."""
+    from confluent_kafka import KafkaError  # noqa: PLC0415 - only in a worker
+
+    if error.code() == KafkaError._UNKNOWN_PARTITION:  # noqa: SLF001
+        return _nowhere(f"a partition of topic {topic}", topic, error)
+    if topic != sinks_topic and error.code() in _no_such_topic():
+        return _nowhere(f"topic {topic}", topic, error)
+    return None
+
+
+def _keyless(topic: str, error: Exception | None) -> RowRefusedError | None:
+    """The error for a record that the broker finds invalid as it is: it has no key, and its topic is compacted."""
+    from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - only in a worker
+
+    if not isinstance(error, KafkaException) or error.args[0].code() != KafkaError.INVALID_RECORD:
+        return None
+    return RowRefusedError(
+        f"a row for topic {topic} is refused by the broker as it is: {error.args[0]}",
+        harmless="always for what is visible: nothing of this epoch is; but every start meets the row again",
+        cause="the row has no key, and its topic's cleanup.policy contains compact",
+        action="give each row a key (KafkaSink(key=...)), or take compact from the topic's cleanup.policy; then start "
+        "the job again",
+        topic=topic,
+    )
 
 
 def _beneath(error: Exception) -> Exception:

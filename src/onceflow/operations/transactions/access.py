@@ -6,7 +6,7 @@ function, makes no topic, and writes nothing but the start that ``start`` append
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -74,6 +74,7 @@ class Operator:
             for sink in self._sinks:
                 self._connections[sink.name] = sink.attach()
             systems = {connection.system_id for connection in self._connections.values()}
+            self._require_all(systems)
             same_place(identity, self.uri, ",".join(sorted(systems)), prefix)
             for name, connection in self._connections.items():
                 self.committers[name] = connection.committer(prefix, identity.job_id)
@@ -86,6 +87,25 @@ class Operator:
                 cluster = self.clusters.setdefault(committer.client.cluster_id, Cluster(committer.client))
                 cluster.sinks.add(name)
                 cluster.topics.add(committer.topic)
+
+    def _require_all(self, systems: Collection[str]) -> None:
+        """Refuse a list of sinks that leaves one of the job's clusters out: the job writes there, this would not look.
+
+        Raises:
+            CheckpointConflictError: With the clusters that no listed sink is on.
+        """
+        known = set(self.identity.cluster_id.split(",")) - {""}
+        missing = sorted(known.difference(systems))
+        if missing and known.issuperset(systems):
+            raise CheckpointConflictError(
+                f"the list of sinks is too short: the job has sinks on {', '.join(missing)} as well, and none of those "
+                "listed is there",
+                harmless="always: nothing was looked at or changed",
+                cause=f"@job.stream(sinks=[...]) lists {', '.join(sorted(s.name for s in self._sinks))}; other sinks "
+                "are known only to the stream function, which is not called here",
+                action="list all sinks in @job.stream(sinks=[...]), also those of a {sink: DataFrame}; then try again",
+                checkpoint=self.uri,
+            )
 
     def __enter__(self) -> Self:
         return self
