@@ -3,11 +3,12 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kafka import errors as kafka_errors
 
 from onceflow.connectors.kafka import offsets
 from onceflow.connectors.kafka.offsets import Bounds, Range
 from onceflow.connectors.kafka.partition import Partition
-from onceflow.errors import ConfigurationError, SourceDataLostError
+from onceflow.errors import ConfigurationError, KafkaRightsError, KafkaUnavailableError, SourceDataLostError
 from onceflow.execution.launch import _records_between
 
 P0, P1 = Partition("pay-ments.v1", 0), Partition("pay-ments.v1", 1)
@@ -132,3 +133,31 @@ def test_what_lies_between_is_what_was_added(start, more):
     end = {p: start.get(p, 0) + more.get(p, 0) for p in start.keys() | more.keys()}
     text = [f"v1\n{{}}\n{offsets.to_json(at)}" for at in (start, end)]
     assert _records_between(*text) == sum(more.values())
+
+
+class Refusing:
+    """An admin client whose broker answers with one error."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def describe_topics(self, names):
+        return [{"name": name, "partitions": [{"partition_index": 0}]} for name in names]
+
+    def list_partition_offsets(self, *_):
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (kafka_errors.LeaderNotAvailableError(), KafkaUnavailableError),
+        (kafka_errors.KafkaTimeoutError(), KafkaUnavailableError),
+        (kafka_errors.TopicAuthorizationFailedError(), KafkaRightsError),
+    ],
+)
+def test_what_cannot_be_asked_is_said_in_our_words(error, kind):
+    """A partition without a leader is waited for; a right that is missing is not."""
+    with pytest.raises(kind, match="partitions of t") as caught:
+        offsets.bounds(Refusing(error), [Partition("t", 0)])
+    assert caught.value.action

@@ -209,7 +209,7 @@ def mark_is_gone(checkpoint: str, epoch: int) -> CheckpointConflictError:
         harmless="the job was down for longer than Kafka keeps a group's offsets (offsets.retention.minutes on the "
         "brokers, 7 days by default), or somebody deleted the group or the sinks' topics, and this is the newest copy",
         cause="the mark expired or was deleted (Kafka deletes it together with the sink's topic, under which it is "
-        "kept); a job that runs writes it again every hour",
+        "kept), or the sinks have other topics now; a job that runs writes it again every hour",
         action="if nothing newer of this checkpoint exists anywhere: --claim, once",
         checkpoint=checkpoint,
         epoch=epoch,

@@ -15,7 +15,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onceflow.connectors.kafka.codes import Code
-from onceflow.connectors.kafka.partition import Partition as Partition  # noqa: PLC0414 - `offsets.Partition` is in use
+from onceflow.connectors.kafka.partition import Partition
 from onceflow.errors import ConfigurationError, KafkaUnavailableError, SourceDataLostError
 
 if TYPE_CHECKING:
@@ -196,12 +196,29 @@ def bounds(admin: Any, wanted: Iterable[Partition], *, isolation: str = "read_co
         admin: An open ``KafkaAdminClient``.
         wanted: Which partitions.
         isolation: ``read_committed``: ``latest`` is the last stable offset, else the high watermark.
+
+    Raises:
+        KafkaUnavailableError, KafkaRightsError: A partition has no leader now, or the broker refused.
     """
-    from kafka import TopicPartition  # noqa: PLC0415 - the pure part needs no client
+    from kafka.errors import BrokerResponseError  # noqa: PLC0415 - the pure part needs no client
+    from kafka.errors import KafkaError as ClientError  # noqa: PLC0415
+
+    from onceflow.connectors.kafka.client import rights_or_unavailable  # noqa: PLC0415
+
+    wanted = list(wanted)
+    try:
+        return _bounds(admin, wanted, isolation)
+    except ClientError as error:
+        code = error.errno if isinstance(error, BrokerResponseError) else Code.LEADER_NOT_AVAILABLE
+        names = ", ".join(sorted({partition.topic for partition in wanted}))
+        raise rights_or_unavailable(code, f"asking what the partitions of {names} hold ({error})") from error
+
+
+def _bounds(admin: Any, wanted: Sequence[Partition], isolation: str) -> dict[Partition, Bounds]:
+    from kafka import TopicPartition  # noqa: PLC0415
     from kafka.admin import OffsetSpec  # noqa: PLC0415
     from kafka.protocol.consumer.offsets import IsolationLevel  # noqa: PLC0415
 
-    wanted = list(wanted)
     described = admin.describe_topics(sorted({partition.topic for partition in wanted})) if wanted else []
     there = {Partition(topic["name"], p["partition_index"]) for topic in described for p in topic["partitions"]}
     known = [TopicPartition(*partition) for partition in wanted if partition in there]
