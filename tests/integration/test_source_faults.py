@@ -12,6 +12,7 @@ from collections import Counter
 
 import pytest
 from confluent_kafka import Producer
+from kafka import TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTopic
 
 import onceflow as of
@@ -19,7 +20,7 @@ from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.local.devcluster import FAST_EXPIRY, DevCluster
 from onceflow.processes import kill_tree
-from tests.integration.harness import Pipeline, read_messages, read_topic, wait_until
+from tests.integration.harness import Pipeline, follow, read_messages, read_topic, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -136,6 +137,64 @@ def test_a_new_partition_is_read_from_its_first_record_though_the_start_was_late
     finally:
         query.stop()
     assert sorted(v for _, v in read_topic(cluster, sink)) == [b"a", b"b", b"c"]
+
+
+def test_a_partition_that_was_added_and_has_lost_its_first_records_has_a_way_out(pipeline, client):
+    """Spark reads it from record 0 or stops, at every start: the start says what is lost, and give-up-rows leads on."""
+    p = pipeline()
+    p.send(2_000)
+    p.run_well()
+    grow(client, p.source, 5)
+    producer = Producer(p.cluster.for_librdkafka())
+    for number in range(100):
+        producer.produce(p.source, f"new-{number}".encode(), b"k", partition=4)
+    assert producer.flush(30) == 0
+    client.admin.delete_records({TopicPartition(p.source, 4): 30})
+    ended = p.run()
+    assert ended.code == 1
+    assert f"topic {p.source}, partition 4: the query needs offset 0 and on" in ended.log, ended.log
+    assert "At most 30 records" in follow(p, ended)
+    p.sent += [(b"k", f"new-{number}".encode()) for number in range(30, 100)]
+    p.send(1_000)
+    p.run_well()
+    p.check()
+
+
+@pytest.mark.faults
+def test_a_lost_part_that_was_compacted_stops(pipeline, client):
+    """One part visible, three expired; compaction has taken records of the three: none is lost in silence."""
+    p = pipeline()
+    p.environment = {"TIMEOUT": "20 s"}
+    producer = Producer(p.cluster.for_librdkafka())
+    for i in range(2_000):
+        producer.produce(p.source, f"old {i}", f"u{i}", partition=i % 4)
+    assert producer.flush(30) == 0
+    p.die_at("D6")
+    wait_until(lambda: not p.open_transactions(), 90, "expiry")
+    decided = p.decisions()[0]["committables"]
+    assert 0 < len(p.read()) < 2_000
+    origin = next(c["origin"] for c in decided if c["shard"] == 0)
+    kept = int(origin.split("[")[0].rpartition("-")[2])
+    configure(client, p.source, {"cleanup.policy": "compact", "segment.ms": "100", "max.compaction.lag.ms": "200",
+                                 "min.cleanable.dirty.ratio": "0.0001"})  # fmt: skip
+
+    def old_left() -> int:
+        found = (m for m in read_messages(p.cluster, p.source) if m.partition() != kept)
+        return sum(m.value().startswith(b"old") for m in found)
+
+    deadline = time.monotonic() + 60
+    while old_left() == 1_500:
+        assert time.monotonic() < deadline, "the source was not compacted"
+        for i in range(2_000):
+            if i % 4 != kept and i % 8 < 4:
+                producer.produce(p.source, f"new {i}", f"u{i}", partition=i % 4)
+        for partition in range(4):
+            producer.produce(p.source, "roll", f"roll-{partition}", partition=partition)
+        assert producer.flush(30) == 0
+    configure(client, p.source, {"cleanup.policy": "delete"})
+    ended = p.run()
+    old = Counter(value for _, value in p.read() if value.startswith(b"old"))
+    assert ended.code != 0 or len(old) == 2_000, f"{2_000 - len(old)} decided rows are lost, exit code 0"
 
 
 # -- an open transaction of somebody else ---------------------------------------------------------

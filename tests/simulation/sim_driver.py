@@ -588,7 +588,11 @@ class SourceClient:
     def bounds(self, wanted: Any) -> dict[Partition, Bounds]:
         return self._ask(
             "bounds",
-            lambda: {p: Bounds(t.earliest, t.size) for p in wanted if (t := self._topic(p.topic)) is not None},
+            lambda: {
+                p: Bounds(t.earliest, t.size) if p.number == 0 else Bounds(0, 0)  # all records are in the first one
+                for p in wanted
+                if (t := self._topic(p.topic)) is not None
+            },
         )
 
     def _topic(self, name: str) -> Any:

@@ -94,6 +94,86 @@ def test_other_offsets_are_told_and_left_alone(checkpoint):
     assert path.read_text() == "v1\nother"
 
 
+# -- what a power cut leaves ------------------------------------------------------------------------------------------
+
+
+def planned(checkpoint, *epochs, done):
+    for epoch in epochs:
+        put(checkpoint, f"offsets/{epoch}", f"v1\n{{}}\n{epoch}")
+        if epoch <= done:
+            put(checkpoint, f"commits/{epoch}")
+
+
+def content(checkpoint, name):
+    path = checkpoint.folder / name
+    return path.read_text() if path.exists() else None
+
+
+def unasked():
+    raise AssertionError("nothing is torn: the journal is not read for it")
+
+
+def test_files_that_are_whole_are_left_alone(checkpoint):
+    """Also where Spark has purged older ones, and in a checkpoint that has run nothing."""
+    checkpoint.mend(unasked)
+    planned(checkpoint, 7, 8, 9, done=8)
+    put(checkpoint, "offsets/.10.tmp", "")
+    before = {path: path.read_bytes() for path in checkpoint.folder.rglob("*") if path.is_file()}
+    checkpoint.mend(unasked)
+    assert before == {path: path.read_bytes() for path in checkpoint.folder.rglob("*") if path.is_file()}
+
+
+def test_an_empty_commit_records_nothing(checkpoint):
+    """The epoch counts as not done before anything is written, and its file, with Spark's checksum, makes way."""
+    planned(checkpoint, 0, 1, done=0)
+    put(checkpoint, "commits/1", "")
+    put(checkpoint, "commits/.1.crc", "x")
+    assert checkpoint.newest_commit() == 0
+    assert not checkpoint.is_done(1)
+    checkpoint.mend(unasked)
+    assert not (checkpoint.folder / "commits" / "1").exists()
+    assert not (checkpoint.folder / "commits" / ".1.crc").exists()
+    assert content(checkpoint, "offsets/1") == "v1\n{}\n1"
+
+
+@pytest.mark.parametrize("left", [None, "", "\n"])
+@pytest.mark.parametrize("torn", [1, 2])
+def test_offsets_that_are_decided_are_restored(checkpoint, torn, left):
+    """Of the newest epoch that is done and of the one before it: Spark reads both at its start."""
+    planned(checkpoint, 0, 1, 2, done=2)
+    path = checkpoint.folder / "offsets" / str(torn)
+    path.unlink() if left is None else path.write_text(left)
+    checkpoint.mend(lambda: {1: "v1\n{}\n1", 2: "v1\n{}\n2"})
+    assert content(checkpoint, f"offsets/{torn}") == f"v1\n{{}}\n{torn}"
+
+
+def test_an_empty_plan_that_is_not_decided_is_made_again(checkpoint):
+    """Nothing of it is visible, and Spark has not recorded it: it goes, with its checksum."""
+    planned(checkpoint, 0, 1, done=1)
+    put(checkpoint, "offsets/2", "")
+    put(checkpoint, "offsets/.2.crc", "x")
+    checkpoint.mend(dict)
+    assert checkpoint.newest_offsets() == 1
+    assert not (checkpoint.folder / "offsets" / ".2.crc").exists()
+
+
+@pytest.mark.parametrize("left", [None, ""])
+def test_an_epoch_without_output_whose_range_is_gone_is_refused_by_its_file(checkpoint, left):
+    """Recorded as done and not decided: what it read stands nowhere else, and the message says what may be removed."""
+    planned(checkpoint, 0, 1, done=1)
+    path = checkpoint.folder / "offsets" / "1"
+    path.unlink() if left is None else path.write_text(left)
+    with pytest.raises(CheckpointCorruptError) as caught:
+        checkpoint.mend(dict)
+    assert str(path) in caught.value.what
+    assert not caught.value.retriable
+    for name in ("commits/1", "commits/.1.crc"):
+        assert str(checkpoint.folder / name) in caught.value.action
+        (checkpoint.folder / name).unlink(missing_ok=True)
+    checkpoint.mend(dict)
+    assert (checkpoint.newest_commit(), checkpoint.newest_offsets()) == (0, 0)
+
+
 def test_where_the_first_epoch_begins_is_synced_before_it_is_decided(checkpoint, monkeypatch):
     """Spark keeps it in sources/<n>/0, unsynced: a power cut would take that, and not the decision that rests on it."""
     put(checkpoint, "offsets/0")

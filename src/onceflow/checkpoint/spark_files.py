@@ -1,7 +1,7 @@
 """What Spark keeps in the checkpoint: ``offsets/<epoch>`` and ``commits/<epoch>``.
 
 Must not know: the journal, Kafka. It reads Spark's files as bytes and numbers; only while no query runs on them does it
-write: ``restore_offsets``, ``set_start`` and ``take_back``.
+write: ``mend``, ``restore_offsets``, ``set_start`` and ``take_back``.
 
 Spark (4.2) writes ``offsets/N`` before epoch N runs and ``commits/N`` after its ``foreachBatch`` returned; numbers
 may jump and old files are purged, so "epoch N is done" means "the newest commit is at least N".
@@ -10,12 +10,15 @@ may jump and old files are purged, so "epoch N is done" means "the newest commit
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from onceflow.checkpoint.store import LocalStore
 from onceflow.errors import CheckpointCorruptError, EpochFailedError
+
+log = logging.getLogger(__name__)
 
 _HEAD = 2  # lines of offsets/N before those of the sources: version, metadata
 
@@ -37,8 +40,8 @@ class SparkCheckpoint:
         return (self.folder / "state").is_dir()
 
     def newest_commit(self) -> int | None:
-        """The newest epoch that Spark has recorded as done."""
-        return max(_numbers(self._commits), default=None)
+        """The newest epoch that Spark has recorded as done; a file that a power cut left empty records nothing."""
+        return next((n for n in sorted(_numbers(self._commits), reverse=True) if not _is_empty(self._commits, n)), None)
 
     def is_done(self, epoch: int) -> bool:
         """Whether Spark has recorded the epoch as done; of a negative one there is nothing to record."""
@@ -98,6 +101,65 @@ class SparkCheckpoint:
         self._offsets.make()
         self._replace(self._offsets, str(epoch), decided.encode("utf-8"))
         return True
+
+    def mend(self, decided: Callable[[], Mapping[int, str]]) -> None:
+        """Put right what a power cut left of Spark's newest files, which Spark does not sync, before a query starts.
+
+        An empty ``commits/N`` is removed: N was not recorded. An ``offsets/N`` that is missing or empty is restored
+        where N is decided; empty and not decided it is removed, and Spark plans N anew.
+
+        Args:
+            decided: What ``offsets/`` must hold for each decided epoch.
+
+        Raises:
+            CheckpointCorruptError: Spark has recorded N as done, ``offsets/N`` or the one before it is gone, and N is
+                not decided: what it read stands nowhere else.
+        """
+        self._remove(self._commits, [n for n in _numbers(self._commits) if _is_empty(self._commits, n)])
+        newest = self.newest_commit()
+        done = -1 if newest is None else newest
+        planned = max([done, *_numbers(self._offsets)])
+        missing = [n for n in (planned - 1, planned, done - 1, done) if n >= 0 and _is_empty(self._offsets, n)]
+        if not missing:
+            return
+        known = decided()
+        for epoch in sorted(set(missing)):
+            if epoch in known:
+                log.warning("Spark's offsets/%d is missing or empty: it is restored from the journal", epoch)
+                self.restore_offsets(epoch, known[epoch])
+            elif epoch > done:
+                log.warning("Spark's offsets/%d is empty and not decided: the epoch is planned anew", epoch)
+                self._remove(self._offsets, [epoch])
+            elif epoch == done:
+                raise self._unplanned(epoch)
+            elif self._was_there(epoch):
+                raise self._corrupt(epoch, "it is empty")
+
+    def _was_there(self, epoch: int) -> bool:
+        """Whether the file is there; Spark purges old ones, and begins a copied query without an older one."""
+        return epoch in _numbers(self._offsets)
+
+    def _remove(self, store: LocalStore, epochs: Sequence[int]) -> None:
+        for epoch in epochs:
+            store.remove(f".{epoch}.crc")
+            store.remove(str(epoch))
+        if epochs:
+            store.sync()
+
+    def _unplanned(self, epoch: int) -> CheckpointCorruptError:
+        offsets, commits = self._offsets.path(str(epoch)), self._commits.path(str(epoch))
+        return CheckpointCorruptError(
+            f"Spark's {offsets} is missing or empty, and {commits} says that epoch {epoch} is done: where the next one "
+            "begins stands nowhere else",
+            harmless=f"never: Spark cannot go on without it. Epoch {epoch} is not decided: no exactly-once sink shows "
+            "any row of it",
+            cause="a power cut (Spark does not sync its files), or the file was deleted",
+            action=f"put the file back from a copy of the checkpoint; without one remove {commits} and "
+            f"{commits.with_name(f'.{epoch}.crc')} as well, and start the job: epoch {epoch} is planned anew then, and "
+            "a sink that is not exactly-once may get its rows twice",
+            file=str(offsets),
+            epoch=epoch,
+        )
 
     def set_start(self, epoch: int, before: str) -> None:
         """Let an epoch begin at these offsets: they take the place of ``offsets/<epoch - 1>``.
@@ -224,6 +286,14 @@ def _counters(position: str) -> dict[tuple[str, str], int]:
         return {(name, number): int(at) for name, of in nested.items() for number, at in of.items()}
     except (ValueError, TypeError, AttributeError):
         return {}
+
+
+def _is_empty(store: LocalStore, epoch: int) -> bool:
+    """Whether the epoch's file holds nothing, or is not there."""
+    try:
+        return not store.read(str(epoch)).strip()
+    except FileNotFoundError:
+        return True
 
 
 def _numbers(store: LocalStore) -> list[int]:

@@ -84,7 +84,7 @@ from onceflow.twophase.messages import (
     TakenOver,
     Unanswered,
 )
-from onceflow.twophase.records import Decide, Replay, ReplayBegin
+from onceflow.twophase.records import Decide, Replay, ReplayBegin, Skip
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -335,10 +335,24 @@ class Driver:
         if self._journal.is_newest():  # else an older mark would take the place of a newer start's
             self._write_marks(history.decided.epoch if history.decided else -1, history.incarnation)
         crash.reach("S1", history.incarnation)
+        self._checkpoint.mend(self._decided_offsets)
         if history.decided is not None and not self._checkpoint.is_done(history.decided.epoch):
             log.info("epoch %d is decided and not finished: rolling it forward", history.decided.epoch)
         checkpoint = self._checkpoint
         return Started(history, checkpoint.newest_commit(), checkpoint.newest_offsets(), checkpoint.is_stateful())
+
+    def _decided_offsets(self) -> dict[int, str]:
+        """What Spark's offsets files must hold, by the journal: what was decided, and what was passed over since."""
+        found: dict[int, str] = {}
+        for entry in self._journal.history()[1]:
+            record = entry.record
+            if isinstance(record, Decide):
+                found[record.epoch] = record.offsets
+            elif isinstance(record, Skip):
+                found |= {
+                    n: text for n, text in ((record.epoch - 1, record.before), (record.epoch, record.offsets)) if text
+                }
+        return found
 
     def _restore_offsets(self, action: RestoreOffsets) -> Event:
         if not self._checkpoint.restore_offsets(action.epoch, action.offsets, action.was):

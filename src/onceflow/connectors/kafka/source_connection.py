@@ -68,7 +68,7 @@ class KafkaSourceConnection(SourceConnection):
         kafka: KafkaSource = source  # type: ignore[assignment]  # a connection is asked of its own sources only
         first, last = _parsed(needed), _parsed(end)
         topics = self._topics_of(kafka, {*first, *last}, known)
-        found = list(self._losses(kafka, first, last, topics, known))
+        found = [*self._losses(kafka, first, last, topics, known), *self._beginnings(first, last, topics)]
         behind = self._behind(found)
         errors = tuple(loss.error for loss in found)
         return Standing(topics, errors, _moved(needed, first, behind), _moved(end, last, behind))
@@ -140,6 +140,17 @@ class KafkaSourceConnection(SourceConnection):
                 )
                 yield _Loss(partition, lost)
 
+    def _beginnings(
+        self, needed: Mapping[Partition, int], ends: Mapping[Partition, int], topics: tuple[Topic, ...]
+    ) -> Iterator[_Loss]:
+        """Partitions that were added to a topic that is read, and whose first records are gone: Spark begins at 0."""
+        named = {p.topic for p in needed}
+        every = (Partition(t.name, number) for t in topics if t.name in named for number in range(t.partitions))
+        for partition, held in sorted(self._held([p for p in every if p not in needed]).items()):
+            if held.earliest > 0:
+                end = ends.get(partition)
+                yield _Loss(partition, offsets.data_lost(partition, wanted=0, end=end, held=held))
+
     def _held(self, partitions: Iterable[Partition]) -> dict[Partition, Bounds]:
         return offsets.bounds(self._client.admin, partitions, isolation="read_uncommitted")
 
@@ -181,6 +192,9 @@ def _moved(text: str, position: Mapping[Partition, int], behind: Mapping[Partiti
         held = behind[partition] if partition in behind else Bounds(offset, offset)
         if held is not None:
             moved[partition] = min(max(offset, held.earliest), held.latest)
+    for partition, held in behind.items():
+        if held is not None and partition not in position:  # it was added, and begins where it still holds records
+            moved[partition] = held.earliest
     return offsets.to_json(moved)
 
 

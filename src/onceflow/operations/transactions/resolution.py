@@ -367,6 +367,9 @@ def _lost_inputs(
             continue
         ids = {topic.name: topic.id for topic in source.topics}
         now = cluster.client.topics({p.topic for p in starts})
+        # Spark reads a partition that was added from its first record on.
+        every = (Partition(name, number) for name, topic in now.items() for number in range(len(topic.leaders)))
+        starts |= {partition: 0 for partition in every if partition not in starts}
         held = bounds(cluster.client.admin, starts, isolation="read_uncommitted")
         for partition, start in starts.items():
             after = max(start, ends.get(partition, start))
