@@ -181,15 +181,15 @@ def _purge_fails_append() -> list[Patches]:
 def _aborts_none_is_aborted() -> list[Patches]:
     real = Coordinator._read_aborted
 
-    def aborted(self: Coordinator, event: Any) -> Any:
+    def aborted(self: Coordinator) -> Any:
         if self.state is State.DISCARDING:
             return Input.ABORTED, replace(self.memory, mode=Mode.WHOLE, visible=frozenset())
-        return real(self, event)
+        return real(self)
 
     return [
         _steps(State.BEGINNING_REPLAY, APPENDED=State.DISCARDING),
         _steps(State.DISCARDING, ABORTED=State.PREPARING),
-        mock.patch.dict(Coordinator._READERS, {coordinator_module.Aborted: aborted}),
+        mock.patch.object(Coordinator, "_read_aborted", aborted),
     ]
 
 
@@ -424,7 +424,7 @@ def _sources_before_the_decided() -> list[Patches]:
 
 def _lost_epoch_from_its_end() -> list[Patches]:
     survey = coordinator_module.Survey
-    return [mock.patch.dict(Coordinator._NEXT, {State.SURVEYING: lambda _: survey(again=False)})]
+    return [mock.patch.object(Coordinator, "_survey", return_value=survey(again=False))]
 
 
 def _failed_run_does_not_look() -> list[Patches]:
