@@ -394,10 +394,10 @@ def _layouts_forgotten() -> list[Patches]:
 def _topics_by_bare_name() -> list[Patches]:
     def remade(then: Layout, now: Layout) -> Iterator[Remade]:
         known = {topic.name: topic for source in then.sources for topic in source.topics}
-        for position, source in enumerate(now.sources):
+        for source in now.sources:
             for topic in source.topics:
                 if topic.name in known and known[topic.name].id != topic.id:
-                    yield Remade(position, topic.name, known[topic.name].id, topic.id)
+                    yield Remade(topic.name, known[topic.name].id, topic.id)
 
     real = Sources._look
 
