@@ -16,7 +16,7 @@ from onceflow import errors
 from onceflow.checkpoint.identity import read_identity
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.cluster import KafkaCluster
-from onceflow.execution.launch import Plan, _identify, _Place
+from onceflow.execution.launch import Plan, _identify, place_of
 from onceflow.local.devcluster import FAST_EXPIRY, DevCluster
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.processes import kill_tree
@@ -115,7 +115,7 @@ def test_a_start_as_new_that_fails_behind_its_job_json_forgets_nothing(pipeline,
     processes.append(older)
     wait_until(lambda: commits(p) == [0] and len(p.read()) == 1_000, what="the first epoch")
     plan = Plan("copy", Checkpointing(p.checkpoint), takeover="as-new")
-    place = _Place.of(plan)
+    place = place_of(plan)
     _identify(place, read_identity(place.ours).cluster_id, plan)
     p.send(1_000)
     ended = p.end(older)

@@ -50,6 +50,7 @@ PLANS = [
     ("distinct", lambda s: s.dropDuplicates(["value"]), True, []),
     ("join", lambda s: s.join(s.select(F.col("value").alias("v")), F.expr("value = v")), True, []),
     ("rand", lambda s: s.withColumn("r", F.rand()).groupBy("r").count(), True, ["rand()"]),
+    ("task", lambda s: s.groupBy(F.spark_partition_id()).count(), True, ["spark_partition_id()"]),
     ("order", lambda s: s.groupBy("value").agg(F.first("timestamp"), F.collect_list("value")), True,
      ["collect_list()", "first()"]),
     ("udf", lambda s: s.select(plus_one("value").alias("v")).distinct(), True, ["Python function plus_one"]),

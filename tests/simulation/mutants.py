@@ -15,6 +15,7 @@ from unittest import mock
 from onceflow import errors
 from onceflow.checkpoint import journal as journal_module
 from onceflow.checkpoint.journal import Journal
+from onceflow.checkpoint.place import Place
 from onceflow.connectors.kafka import committer as kafka_committer
 from onceflow.connectors.kafka import oracle, transactions
 from onceflow.errors import CheckpointCorruptError, CheckpointStoreError
@@ -181,15 +182,15 @@ def _purge_fails_append() -> list[Patches]:
 def _aborts_none_is_aborted() -> list[Patches]:
     real = Coordinator._read_aborted
 
-    def aborted(self: Coordinator, event: Any) -> Any:
+    def aborted(self: Coordinator) -> Any:
         if self.state is State.DISCARDING:
             return Input.ABORTED, replace(self.memory, mode=Mode.WHOLE, visible=frozenset())
-        return real(self, event)
+        return real(self)
 
     return [
         _steps(State.BEGINNING_REPLAY, APPENDED=State.DISCARDING),
         _steps(State.DISCARDING, ABORTED=State.PREPARING),
-        mock.patch.dict(Coordinator._READERS, {coordinator_module.Aborted: aborted}),
+        mock.patch.object(Coordinator, "_read_aborted", aborted),
     ]
 
 
@@ -394,10 +395,10 @@ def _layouts_forgotten() -> list[Patches]:
 def _topics_by_bare_name() -> list[Patches]:
     def remade(then: Layout, now: Layout) -> Iterator[Remade]:
         known = {topic.name: topic for source in then.sources for topic in source.topics}
-        for position, source in enumerate(now.sources):
+        for source in now.sources:
             for topic in source.topics:
                 if topic.name in known and known[topic.name].id != topic.id:
-                    yield Remade(position, topic.name, known[topic.name].id, topic.id)
+                    yield Remade(topic.name, known[topic.name].id, topic.id)
 
     real = Sources._look
 
@@ -412,7 +413,7 @@ def _topics_by_bare_name() -> list[Patches]:
 
 def _sources_before_the_decided() -> list[Patches]:
     def foresee(place: Any, sources: Any) -> None:
-        with mock.patch.object(launch._Place, "has_undone", return_value=False):
+        with mock.patch.object(Place, "has_undone", return_value=False):
             real(place, sources)
 
     real = launch._foresee
@@ -424,7 +425,7 @@ def _sources_before_the_decided() -> list[Patches]:
 
 def _lost_epoch_from_its_end() -> list[Patches]:
     survey = coordinator_module.Survey
-    return [mock.patch.dict(Coordinator._NEXT, {State.SURVEYING: lambda _: survey(again=False)})]
+    return [mock.patch.object(Coordinator, "_survey", return_value=survey(again=False))]
 
 
 def _failed_run_does_not_look() -> list[Patches]:

@@ -22,6 +22,7 @@ from onceflow.checkpoint import identity as identity_module
 from onceflow.checkpoint import journal as journal_module
 from onceflow.checkpoint.identity import JobIdentity
 from onceflow.checkpoint.journal import Journal
+from onceflow.checkpoint.place import Place as CheckpointPlace
 from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.connectors.contract import Connector, Guarantee, Sink, SinkConnection
 from onceflow.connectors.kafka import committer as committer_module
@@ -709,12 +710,12 @@ class Process:
         if scene.claims:
             scene.claiming.add(actor.name)
 
-    def place(self) -> launch._Place:
-        """The checkpoint; stands in the place of ``_Place.of``."""
+    def place(self) -> CheckpointPlace:
+        """The checkpoint; stands in the place of ``place_of``."""
         scene = self._scene
         records = scene.store("journal", scene.journal, scene.created, self._got_no_answer)
         journal = Journal(records, retain=scene.plan.retain)
-        return launch._Place("checkpoint", scene.checkpoint(), scene.store("onceflow", scene.ours), records, journal)
+        return CheckpointPlace("checkpoint", scene.checkpoint(), scene.store("onceflow", scene.ours), records, journal)
 
     def _got_no_answer(self) -> None:
         """From here on it cannot be held to know what is in the journal."""
@@ -1061,7 +1062,7 @@ def simulated() -> Iterator[None]:
     with (
         mock.patch.object(driver_module, "time", clock),
         mock.patch.object(launch, "Driver", SimDriver),
-        mock.patch.object(launch._Place, "of", staticmethod(lambda process: process.place())),
+        mock.patch.object(launch, "place_of", lambda process: process.place()),
         mock.patch.object(offsets_module, "bounds", bounds),
         mock.patch.object(resolution, "bounds", bounds),
         mock.patch.object(committer_module, "time", clock),

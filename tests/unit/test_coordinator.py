@@ -56,9 +56,9 @@ from onceflow.twophase.records import (
     Resolve,
     Skip,
     Start,
-    read_history,
 )
 from onceflow.twophase.state import TABLE, IllegalTransitionError, State
+from tests.unit.histories import read_history
 
 OPEN, GONE, SEEN, DARK = Outcome.OPEN, Outcome.ABORTED, Outcome.COMMITTED, Outcome.UNKNOWN
 EVENTS = [

@@ -55,7 +55,7 @@ LIBRARIES = {
     "numpy": {"connectors.kafka"},
     "pydantic": {"connectors.kafka", "options"},
     "typer": {"cli"},
-    "rich": {"cli", "demo"},
+    "rich": {"demo"},
     "psutil": {"processes"},
 }
 """Which rooms may import each library; those that are not here are nobody's."""
@@ -116,6 +116,66 @@ def is_ours(name: str) -> bool:
 def test_every_room_is_in_the_table():
     """No folder or module stands outside of the table, and the table names none that is gone."""
     assert {room(path) for path in MODULES} == set(ROOMS)
+
+
+SILENT = {"__init__.py", "local/devcluster/__init__.py", "demo/fraud.py"}
+"""Files that only list names, and the example as a user would write it."""
+
+WORDS = {
+    "Spark": ("pyspark", "onceflow.spark"),
+    "Spark sessions": ("onceflow.spark.session",),
+    "Kafka": ("kafka", "confluent_kafka", "onceflow.connectors.kafka"),
+    "kafka-python": ("kafka",),
+    "any particular sink": ("onceflow.connectors.kafka",),
+    "any particular source": ("onceflow.connectors.kafka",),
+    "sinks": (
+        "onceflow.connectors.kafka.sink",
+        "onceflow.connectors.kafka.writer",
+        "onceflow.connectors.kafka.committer",
+    ),
+    "transactions": ("onceflow.connectors.kafka.transactions",),
+    "the journal": ("onceflow.checkpoint.journal",),
+    "files": ("onceflow.checkpoint",),
+    "decisions": ("onceflow.twophase.records",),
+    "the rules": ("onceflow.twophase.coordinator", "onceflow.twophase.state"),
+    "the driver": ("onceflow.execution.driver",),
+    "epochs": ("onceflow.execution",),
+    "jobs": ("onceflow.job",),
+    "a job": ("onceflow.job",),
+    "the job": ("onceflow.job",),
+}
+"""What a "Must not know" line means where it says one of these: no import of it, or of anything in it."""
+
+
+def unknown_to(path: Path) -> set[str]:
+    """The things that a file's "Must not know" line names, as far as they are words of the table above."""
+    text = " ".join((ast.get_docstring(ast.parse(path.read_text())) or "").split())
+    line = re.search(r"Must not know: (.*?)(?:[.:;]( |$)| \()", text + " ")
+    return {part.strip() for part in re.split(r",| or | and ", line[1])} & set(WORDS) if line else set()
+
+
+def test_every_file_says_what_it_must_not_know():
+    """Each file has a "Must not know" line, and the short list of those that need none is true."""
+    without = {p for p in MODULES if "Must not know: " not in (ast.get_docstring(ast.parse(p.read_text())) or "")}
+    assert {str(p.relative_to(SOURCE)) for p in without} == SILENT
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_a_file_does_not_import_what_it_must_not_know(path):
+    """Where the line of a file, or of its room's __init__, names one of these words, it imports nothing of it."""
+    words = unknown_to(path) | unknown_to(path.parent / "__init__.py")
+    forbidden = {name for word in words for name in WORDS[word]}
+    assert not {n for n in imports(path) for f in forbidden if n == f or n.startswith((f + ".", f + "_"))}
+
+
+def test_the_table_allows_no_more_than_is_used():
+    """A right to import that no file needs is taken out of the tables: they say how things are."""
+    used: dict[str, set[str]] = {name: set() for name in ROOMS}
+    for path in MODULES:
+        found = (name.split(".") for name in imports(path))
+        used[room(path)] |= {(room_of(n[1:]) if n[1:] else "public") if n[0] == "onceflow" else n[0] for n in found}
+    assert not {(name, other) for name, others in ROOMS.items() for other in others - used[name]}
+    assert not {(name, library) for library, rooms in LIBRARIES.items() for name in rooms if library not in used[name]}
 
 
 def test_workers_do_not_need_the_drivers_client():

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import find, given
 from hypothesis import strategies as st
 
-from onceflow.checkpoint.journal import Entry, Journal, decode, encode
+from onceflow.checkpoint.journal import Journal
+from onceflow.checkpoint.journal_codec import Entry, decode, encode
 from onceflow.checkpoint.store import LocalStore
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, CheckpointStoreError
 from onceflow.twophase.committable import Committable

@@ -17,11 +17,13 @@ from onceflow.execution.driver import Driver
 from onceflow.execution.launch import (
     Plan,
     _identify,
-    _Place,
     _refuse_left,
     epoch_limit,
     finish_decided,
     refuse_rewound,
+)
+from onceflow.execution.launch import (
+    place_of as place_of_plan,
 )
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.twophase.committable import Committable
@@ -33,12 +35,12 @@ ONE = (Committable("s", 0, 0, 1, 7, {"id": "x"}),)
 
 
 def place_of(folder):
-    return _Place.of(Plan("test", Checkpointing(folder)))
+    return place_of_plan(Plan("test", Checkpointing(folder)))
 
 
 def identify(folder, takeover=None, systems="cluster-1"):
     plan = Plan("test", Checkpointing(folder), takeover=takeover)
-    return _identify(_Place.of(plan), systems, plan)
+    return _identify(place_of_plan(plan), systems, plan)
 
 
 def started(folder, *epochs):

@@ -165,8 +165,8 @@ def test_what_lies_below_a_state_may_change():
 def test_a_topic_with_another_id_is_told_by_position():
     """By name it is the same; the ids tell, and each source is told for itself."""
     again = replace(A, topics=(Topic("t", "new id", 3),))
-    assert list(remade(THEN, Layout((again, B)))) == [Remade(0, "t", "id of t", "new id")]
-    assert list(remade(Layout((A, A)), Layout((A, again)))) == [Remade(1, "t", "id of t", "new id")]
+    assert list(remade(THEN, Layout((again, B)))) == [Remade("t", "id of t", "new id")]
+    assert list(remade(Layout((A, A)), Layout((A, again)))) == [Remade("t", "id of t", "new id")]
 
 
 @pytest.mark.parametrize(

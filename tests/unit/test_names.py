@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 import onceflow as of
 from onceflow.checkpoint.identity import JobIdentity, read_identity, write_identity
-from onceflow.checkpoint.journal import Entry, _name, decode, encode
+from onceflow.checkpoint.journal import _name
+from onceflow.checkpoint.journal_codec import Entry, decode, encode
 from onceflow.checkpoint.store import LocalStore
 from onceflow.connectors.kafka.committer import KafkaCommitter
 from onceflow.connectors.kafka.transactional_id import name_transaction, parse_transactional_id

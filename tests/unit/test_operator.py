@@ -23,7 +23,8 @@ from onceflow.operations.transactions.resolution import LostInput, Part, UndoneE
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.twophase.committable import Committable, Participant
 from onceflow.twophase.messages import Evidence, Failure, FailureKind, Outcome
-from onceflow.twophase.records import Decide, History, Start, read_history
+from onceflow.twophase.records import Decide, History, Start
+from tests.unit.histories import read_history
 from tests.unit.test_launch import identify
 
 

@@ -22,8 +22,9 @@ from onceflow.errors import CheckpointConflictError
 from onceflow.operations.transactions.inventory import Standing, not_understood, partitions_of, standing_of, witness_of
 from onceflow.twophase.committable import Committable
 from onceflow.twophase.messages import Outcome
-from onceflow.twophase.records import Decide, Start, read_history
+from onceflow.twophase.records import Decide, Start
 from tests.simulation.fake_broker import FakeBroker, FakeClient
+from tests.unit.histories import read_history
 
 NUMBERS = st.integers(0, 2**63 - 1)
 PARTITIONS = st.builds(Partition, st.text(max_size=5), NUMBERS)

@@ -18,8 +18,8 @@ from onceflow.twophase.records import (
     Skip,
     Start,
     Void,
-    read_history,
 )
+from tests.unit.histories import read_history
 
 
 def of(shard, rows=1, mark="old"):

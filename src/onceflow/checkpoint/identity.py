@@ -10,14 +10,12 @@ running it would write again what the newer one has committed.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import secrets
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
+from onceflow.checkpoint import envelope
 from onceflow.checkpoint.store import LocalStore
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError
 from onceflow.twophase.names import JOB_ID
@@ -91,40 +89,24 @@ def read_identity(store: LocalStore) -> JobIdentity | None:
         data = store.read(FILE)
     except FileNotFoundError:
         return None
-    try:
-        body = json.loads(data)
-        if isinstance(body["format"], int) and body["format"] != FORMAT:
-            raise other_format(path, body["format"], FORMAT)
-        if body.pop("sha256") != _checksum(body):
-            raise ValueError("its checksum does not match its content")
+    with envelope.named(path, _spoiled):
+        body = envelope.unseal(data, FORMAT)
         identity = JobIdentity(
             body["job_id"], body["checkpoint"], body["cluster_id"], body["prefix"], str(body["left"])
         )
         if JOB_ID.fullmatch(identity.job_id) is None:
             raise ValueError("it holds no job id")
-    except (ValueError, KeyError, TypeError) as error:
-        raise CheckpointCorruptError(
-            f"{path} cannot be used: {error}",
-            harmless="never: without it nobody can tell which open transactions are this job's",
-            cause="the file was edited or cut, or the disk lost it",
-            action="put the file back from a copy of the checkpoint; or, if nothing newer of this checkpoint exists "
-            "anywhere, --claim: it is made again from the journal",
-            file=str(path),
-        ) from error
     return identity
 
 
-def other_format(path: Path, found: int, ours: int) -> CheckpointConflictError:
-    """The error for a file that another version of onceflow wrote."""
-    if found > ours:
-        cause = "a newer version of onceflow wrote this checkpoint"
-        action = "run the job with that version or a newer one"
-    else:
-        cause = "an older version of onceflow wrote this checkpoint, which kept less than a start compares now"
-        action = "let that version finish and stop the job, then start it with a new checkpoint folder; or go on with "
-        action += "that version"
-    return CheckpointConflictError(
-        f"{path} has format {found}, this version reads format {ours}", cause=cause, action=action, file=str(path)
+def _spoiled(path: Path, why: str) -> CheckpointCorruptError:
+    return CheckpointCorruptError(
+        f"{path} cannot be used: {why}",
+        harmless="never: without it nobody can tell which open transactions are this job's",
+        cause="the file was edited or cut, or the disk lost it",
+        action="put the file back from a copy of the checkpoint; or, if nothing newer of this checkpoint exists "
+        "anywhere, --claim: it is made again from the journal",
+        file=str(path),
     )
 
 
@@ -145,8 +127,7 @@ def write_identity(store: LocalStore, identity: JobIdentity) -> None:
 
 
 def _dumps(identity: JobIdentity) -> bytes:
-    body: dict[str, Any] = {"format": FORMAT} | asdict(identity)
-    return json.dumps(body | {"sha256": _checksum(body)}, indent=1).encode() + b"\n"
+    return envelope.seal({"format": FORMAT} | asdict(identity))
 
 
 def same_place(found: JobIdentity, checkpoint: str, cluster_id: str, prefix: str) -> None:
@@ -219,7 +200,3 @@ def mark_is_gone(checkpoint: str, epoch: int) -> CheckpointConflictError:
 def reclaimed(found: JobIdentity, checkpoint: str, cluster_id: str, prefix: str) -> JobIdentity:
     """The same job at a new place (``--claim``)."""
     return replace(found, checkpoint=checkpoint, cluster_id=cluster_id, prefix=prefix)
-
-
-def _checksum(body: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -1,64 +1,27 @@
 """The fenced, append-only log of the checkpoint: one file for each record.
 
-Must not know: what follows from a record (``twophase.records`` does), or how the files are made exclusive
-(``store`` does).
+Must not know: what follows from a record (``twophase.records`` does), how it becomes bytes (``journal_codec``), or how
+the files are made exclusive (``store``).
 
-``journal/<place>.json`` holds one record with its place, the writer's nonce and a SHA-256 over the rest. Whoever
-creates a place first has it; the nonce read back from it decides who that was, whatever the call that created it
-answered. A ``Start`` in the journal ends every older driver's power to append.
+``journal/<place>.json`` holds one record with its place and the writer's nonce. Whoever creates a place first has it;
+the nonce read back from it decides who that was, whatever the call that created it answered. A ``Start`` in the journal
+ends every older driver's power to append.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import threading
 import uuid
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
 
-from onceflow.checkpoint.identity import other_format
+from onceflow.checkpoint import envelope
+from onceflow.checkpoint.journal_codec import Entry, decode, encode
 from onceflow.checkpoint.store import LocalStore
 from onceflow.errors import CheckpointCorruptError, CheckpointStoreError
-from onceflow.twophase.committable import Committable, Participant
-from onceflow.twophase.layout import Layout, Source, State, Topic
 from onceflow.twophase.messages import Adopted, Appended, Superseded, Unanswered, Voided
-from onceflow.twophase.records import (
-    Decide,
-    History,
-    HistoryError,
-    Planned,
-    Record,
-    Recut,
-    Replay,
-    ReplayBegin,
-    Resolve,
-    Skip,
-    Start,
-    Void,
-)
-
-FORMAT = 2
-"""2: starts name their job, layouts, what each task read. Checkpoints of format 1 lack what a start compares."""
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A record in its place.
-
-    Attributes:
-        place: The number in the file's name; grows by one.
-        nonce: Random, made by the writer: tells who wrote the file.
-        kept_from: From this place on no record may be missing; older ones but starts may have been purged.
-        record: The record.
-    """
-
-    place: int
-    nonce: str
-    kept_from: int
-    record: Record
+from onceflow.twophase.records import Decide, History, HistoryError, Planned, Record, Start, Void
 
 
 class Journal:
@@ -94,7 +57,7 @@ class Journal:
         kept_from = entries[-1].kept_from if entries else 1
         for expected in range(kept_from, places[-1] + 1 if places else kept_from):
             if expected not in places:
-                raise _corrupt(self._store, _name(expected), "the file is missing")
+                raise _corrupt(self._store.path(_name(expected)), "the file is missing")
         return entries
 
     def _read_all(self) -> tuple[list[int], list[Entry]]:
@@ -129,7 +92,7 @@ class Journal:
             try:
                 history = history.then(entry.record)
             except HistoryError as error:
-                raise _corrupt(self._store, _name(entry.place), str(error)) from error
+                raise _corrupt(self._store.path(_name(entry.place)), str(error)) from error
         return history, entries
 
     # -- appending --------------------------------------------------------------------------------
@@ -298,13 +261,9 @@ class Journal:
         try:
             data = self._store.read(name)
         except FileNotFoundError:
-            raise _corrupt(self._store, name, "the file is missing") from None
-        try:
+            raise _corrupt(self._store.path(name), "the file is missing") from None
+        with envelope.named(self._store.path(name), _corrupt):
             return decode(data, place)
-        except _OtherFormatError as error:
-            raise other_format(self._store.path(name), error.found, FORMAT) from None
-        except (ValueError, KeyError, TypeError) as error:
-            raise _corrupt(self._store, name, str(error)) from error
 
     def _nonce_at(self, place: int) -> str | None:
         if place not in self._places():
@@ -326,58 +285,11 @@ class Journal:
         self._tail_data = data
 
 
-def encode(entry: Entry) -> bytes:
-    """An entry as the bytes of its file."""
-    body: dict[str, Any] = {
-        "format": FORMAT,
-        "place": entry.place,
-        "nonce": entry.nonce,
-        "kept_from": entry.kept_from,
-        "kind": _KINDS[type(entry.record)],
-        "record": _record_to_json(entry.record),
-    }
-    return json.dumps(body | {"sha256": _checksum(body)}, indent=1, ensure_ascii=True).encode() + b"\n"
-
-
-def decode(data: bytes, place: int) -> Entry:
-    """The entry in a file's bytes.
-
-    Raises:
-        ValueError, KeyError, TypeError: The file is torn, or was changed, or stands in another place.
-    """
-    if not data:
-        raise ValueError("the file is empty")
-    body = json.loads(data)
-    if not isinstance(body, dict):
-        raise TypeError("the file holds no JSON object")
-    if isinstance(body.get("format"), int) and body["format"] != FORMAT:
-        raise _OtherFormatError(body["format"])
-    if body.pop("sha256", None) != _checksum(body):
-        raise ValueError("its checksum does not match its content")
-    if body["place"] != place:
-        raise ValueError(f"it was written as place {body['place']}")
-    return Entry(place, str(body["nonce"]), int(body["kept_from"]), _READERS[body["kind"]](body["record"]))
-
-
-class _OtherFormatError(ValueError):
-    """Made by another version."""
-
-    def __init__(self, found: int) -> None:
-        self.found = found
-        super().__init__(f"format {found}")
-
-
-def _checksum(body: Mapping[str, Any]) -> str:
-    canonical = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(canonical.encode()).hexdigest()
-
-
 def _name(place: int) -> str:
     return f"{place:020d}.json"
 
 
-def _corrupt(store: LocalStore, name: str, why: str) -> CheckpointCorruptError:
-    path = store.path(name)
+def _corrupt(path: Path, why: str) -> CheckpointCorruptError:
     return CheckpointCorruptError(
         f"the journal record {path} cannot be used: {why}",
         harmless="never: a record that is skipped could be a decision, and its epoch would be written twice or lost",
@@ -386,119 +298,3 @@ def _corrupt(store: LocalStore, name: str, why: str) -> CheckpointCorruptError:
         "last, move the folder journal/ away, and start as a new job (--as-new)",
         file=str(path),
     )
-
-
-_KINDS: dict[type, str] = {
-    Start: "start",
-    Planned: "layout",
-    Recut: "recut",
-    Skip: "skip",
-    Decide: "decide",
-    Void: "void",
-    ReplayBegin: "replay-begin",
-    Replay: "replay",
-    Resolve: "resolve",
-}
-
-
-def _record_to_json(record: Record) -> dict[str, Any]:
-    match record:
-        case Start(incarnation, job_id):
-            return {"incarnation": incarnation, "job_id": job_id}
-        case Planned(incarnation, layout):
-            return {"incarnation": incarnation, "layout": asdict(layout)}
-        case Recut(incarnation, epoch, limit):
-            return {"incarnation": incarnation, "epoch": epoch, "limit": limit}
-        case Skip(incarnation, epoch, before, offsets):
-            return {"incarnation": incarnation, "epoch": epoch, "before": before, "offsets": offsets}
-        case Void(incarnation, epoch):
-            return {"incarnation": incarnation, "epoch": epoch}
-        case ReplayBegin(incarnation, epoch, replay):
-            return {"incarnation": incarnation, "epoch": epoch, "replay": replay}
-        case Decide(incarnation, epoch, offsets, committables, took_ms):
-            written = [c.to_json() for c in committables]
-            return {
-                "incarnation": incarnation,
-                "epoch": epoch,
-                "offsets": offsets,
-                "committables": written,
-                "took_ms": took_ms,
-            }
-        case Replay(incarnation, epoch, replay, scope, committables, kept):
-            written = [c.to_json() for c in committables]
-            return {
-                "incarnation": incarnation,
-                "epoch": epoch,
-                "replay": replay,
-                "scope": scope,
-                "committables": written,
-                "kept": [list(p) for p in kept],
-            }
-        case Resolve(incarnation, epoch, choice, participants, who, why):
-            named = [list(p) for p in participants]
-            return {
-                "incarnation": incarnation,
-                "epoch": epoch,
-                "choice": choice,
-                "participants": named,
-                "who": who,
-                "why": why,
-            }
-
-
-def _committables(value: Any) -> tuple[Committable, ...]:
-    return tuple(Committable.from_json(v) for v in value)
-
-
-def _participants(value: Any) -> tuple[Participant, ...]:
-    return tuple(Participant((str(sink), int(shard))) for sink, shard in value)
-
-
-def _layout(value: Any) -> Layout:
-    return Layout(
-        tuple(
-            Source(
-                _texts(v["outputs"]),
-                str(v["system"]),
-                str(v["reads"]),
-                str(v["path"]),
-                tuple(Topic(str(t["name"]), str(t["id"]), int(t["partitions"])) for t in v["topics"]),
-                int(v["same_as"]),
-            )
-            for v in value["sources"]
-        ),
-        tuple(State(_texts(v["outputs"]), str(v["shape"]), str(v["path"])) for v in value["states"]),
-    )
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    return tuple(str(v) for v in value)
-
-
-_READERS: dict[str, Callable[[dict[str, Any]], Record]] = {
-    "start": lambda v: Start(int(v["incarnation"]), str(v["job_id"])),
-    "layout": lambda v: Planned(int(v["incarnation"]), _layout(v["layout"])),
-    "recut": lambda v: Recut(int(v["incarnation"]), int(v["epoch"]), int(v["limit"])),
-    "skip": lambda v: Skip(int(v["incarnation"]), int(v["epoch"]), str(v["before"]), str(v["offsets"])),
-    "void": lambda v: Void(int(v["incarnation"]), int(v["epoch"])),
-    "replay-begin": lambda v: ReplayBegin(int(v["incarnation"]), int(v["epoch"]), int(v["replay"])),
-    "decide": lambda v: Decide(
-        int(v["incarnation"]), int(v["epoch"]), str(v["offsets"]), _committables(v["committables"]), int(v["took_ms"])
-    ),
-    "replay": lambda v: Replay(
-        int(v["incarnation"]),
-        int(v["epoch"]),
-        int(v["replay"]),
-        v["scope"],
-        _committables(v["committables"]),
-        _participants(v["kept"]),
-    ),
-    "resolve": lambda v: Resolve(
-        int(v["incarnation"]),
-        int(v["epoch"]),
-        v["choice"],
-        _participants(v["participants"]),
-        str(v["who"]),
-        str(v["why"]),
-    ),
-}

@@ -1,4 +1,4 @@
 """The command line: one file for each group of commands, thin.
 
-Must not know: anything below the public names of the package and of ``runtime``.
+Must not know: anything below public names and what the commands are for: the demo, local Kafka, ``operations``.
 """

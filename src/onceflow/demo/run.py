@@ -2,6 +2,8 @@
 
 Everything lies in one temporary folder, which goes when all is well and stays, with the logs, when it is not. No
 process is left, however it ends.
+
+Must not know: what is right and what is wrong; ``verify`` judges.
 """
 
 from __future__ import annotations

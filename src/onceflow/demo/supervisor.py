@@ -32,14 +32,10 @@ _START_WITHIN_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class EpochLine:
-    """An epoch as the job's log tells it. ``at``: monotonic seconds when it was read; ``start``: which start's."""
+    """An epoch that the job's log tells of. ``at``: monotonic seconds when it was read; ``start``: which start's."""
 
     at: float
     start: int
-    epoch: int
-    rows_in: int
-    rows_out: int
-    milliseconds: int
 
 
 class Supervisor(threading.Thread):
@@ -216,10 +212,10 @@ class Supervisor(threading.Thread):
         with self._changed:
             epoch = _EPOCH.search(line)
             if epoch is not None:
-                number, rows_in, rows_out, participants, milliseconds = (
+                number, _, rows_out, participants, milliseconds = (
                     int(part.replace(",", "")) for part in epoch.groups()
                 )
-                self._lines.append(EpochLine(at, self._seen_start, number, rows_in, rows_out, milliseconds))
+                self._lines.append(EpochLine(at, self._seen_start))
                 self._board.add(epochs=1, job_committed=participants)
                 self._board.set(epoch=number, epoch_ms=milliseconds, job=f"running (start {self._seen_start})")
                 if rows_out:

@@ -32,8 +32,8 @@ from onceflow.checkpoint.identity import (
     write_identity,
 )
 from onceflow.checkpoint.journal import Journal
+from onceflow.checkpoint.place import OURS, Place
 from onceflow.checkpoint.spark_files import SparkCheckpoint, positions, records_between
-from onceflow.checkpoint.store import LocalStore, file_uri, local_path
 from onceflow.connectors.contract import Committer, Connector, EpochLimit, Sink, SinkConnection
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, ConfigurationError, OnceflowError
 from onceflow.execution import pace
@@ -55,12 +55,9 @@ from onceflow.spark.plan import (
 from onceflow.spark.session import pin, require_isolated_state, spark_path
 from onceflow.twophase.coordinator import objection
 from onceflow.twophase.names import PREFIX
-from onceflow.twophase.records import Decide, History, HistoryError, Start
+from onceflow.twophase.records import Decide, History, Start
 
 log = logging.getLogger(__name__)
-
-OURS = "onceflow"
-"""The folder inside the checkpoint that is ours; the rest is Spark's."""
 
 _SWEEP_EVERY_S = 30.0
 _BROKERS_MAXIMUM_S = 900.0  # Kafka's default for transactions' time-outs, where the sinks are not known yet
@@ -214,7 +211,7 @@ def launch(
         require_read_committed(outputs.query)
         warn_of_unrepeatable(outputs.query)
     pin(session, plan.checkpointing.retain)
-    place = _Place.of(plan)
+    place = place_of(plan)
     where = spark_path(session, place.checkpoint.folder)
     sources = Sources(outputs.leaves(), outputs.states(), plan.connectors)
     connections: dict[str, SinkConnection] = {}
@@ -276,7 +273,7 @@ def finish_decided(sinks: Sequence[object], plan: Plan) -> bool:
         OnceflowError: The checkpoint is not this job's, or cannot be read; or a system was not reached.
     """
     taking_part = [sink for sink in sinks if isinstance(sink, Sink) and sink.participates]
-    place = _Place.of(plan)
+    place = place_of(plan)
     if not taking_part or plan.takeover == "as-new" or not place.has_undone():
         return False
     connections = _connected(taking_part, methodcaller("attach"))
@@ -300,7 +297,7 @@ def epoch_limit(plan: Plan, sinks: Sequence[Sink]) -> EpochLimit:
     """How many records each source may read for an epoch, from what the journal has measured."""
     known = [s for s in (sink.expires_after_s() for sink in sinks if sink.participates) if s is not None]
     timeout_s = min(known, default=_BROKERS_MAXIMUM_S)
-    history, entries = _Place.of(plan).journal.history()
+    history, entries = place_of(plan).journal.history()
     decided = [e.record for e in entries if isinstance(e.record, Decide)]
     measured = [
         (_records_between(before.offsets, after.offsets), after.took_ms)
@@ -336,33 +333,12 @@ def _start(outputs: Outputs, driver: Driver, where: str, plan: Plan) -> Streamin
     return writer.trigger(processingTime=interval).start()  # type: ignore[no-any-return]
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """A checkpoint, with all that is kept there."""
-
-    uri: str
-    checkpoint: SparkCheckpoint
-    ours: LocalStore
-    records: LocalStore
-    journal: Journal
-
-    @classmethod
-    def of(cls, plan: Plan) -> _Place:
-        folder = local_path(plan.checkpointing.location)
-        ours = LocalStore(folder / OURS)
-        records = LocalStore(ours.folder / "journal")
-        journal = Journal(records, retain=plan.checkpointing.retain)
-        return cls(file_uri(folder), SparkCheckpoint(folder), ours, records, journal)
-
-    def has_undone(self) -> bool:
-        """Whether a decided epoch is not recorded as done; two of them are the start's business, too."""
-        try:
-            return self.journal.history()[0].undone(self.checkpoint.newest_commit()) is not None
-        except HistoryError:
-            return True
+def place_of(plan: Plan) -> Place:
+    """The job's checkpoint."""
+    return Place.at(plan.checkpointing.location, plan.checkpointing.retain)
 
 
-def _foresee(place: _Place, sources: Sources) -> None:
+def _foresee(place: Place, sources: Sources) -> None:
     """Refuse what the start would refuse, before a driver that runs is ended for nothing.
 
     While an epoch is undone there is nothing to foresee: it may have to be read again, and the start knows.
@@ -379,7 +355,7 @@ def _foresee(place: _Place, sources: Sources) -> None:
             raise from_failure(failure, error, place.uri, "")
 
 
-def _driver(place: _Place, connections: Mapping[str, SinkConnection], plan: Plan, *, preflight: bool = True) -> Driver:
+def _driver(place: Place, connections: Mapping[str, SinkConnection], plan: Plan, *, preflight: bool = True) -> Driver:
     """The driver of the sinks that take part, from their connections by name."""
     systems = {connection.system_id for connection in connections.values()}
     identity = _identify(place, ",".join(sorted(systems)), plan)
@@ -401,7 +377,7 @@ def _driver(place: _Place, connections: Mapping[str, SinkConnection], plan: Plan
         raise
 
 
-def _identify(place: _Place, systems: str, plan: Plan) -> JobIdentity:
+def _identify(place: Place, systems: str, plan: Plan) -> JobIdentity:
     """The job's identity: the one in the checkpoint, or a new one for a new checkpoint."""
     ours, uri = place.ours, place.uri
     ours.make()
@@ -432,7 +408,7 @@ def _identify(place: _Place, systems: str, plan: Plan) -> JobIdentity:
     return identity
 
 
-def _claimed(place: _Place) -> JobIdentity:
+def _claimed(place: Place) -> JobIdentity:
     """Whose checkpoint is claimed: as ``job.json`` says, or, where that is gone or spoiled, the newest start."""
     with contextlib.suppress(CheckpointCorruptError):
         found = read_identity(place.ours)
@@ -450,7 +426,7 @@ def _claimed(place: _Place) -> JobIdentity:
     )
 
 
-def _as_new(place: _Place, systems: str, plan: Plan) -> JobIdentity:
+def _as_new(place: Place, systems: str, plan: Plan) -> JobIdentity:
     """A new job on the offsets and the state that are here.
 
     Whatever driver of the old job still runs here is fenced first, and only then is looked for what it has decided.
@@ -481,7 +457,7 @@ def _as_new(place: _Place, systems: str, plan: Plan) -> JobIdentity:
     return identity
 
 
-def _fence(place: _Place, job_id: str) -> None:
+def _fence(place: Place, job_id: str) -> None:
     """End the power of a driver that still runs here, by one more start of its own job.
 
     The new job's own start would come too late: what the old one decides before it, the new one does not know. Whoever
@@ -493,7 +469,7 @@ def _fence(place: _Place, job_id: str) -> None:
         place.journal.start(job_id)
 
 
-def _take_back_job_json(place: _Place, found: JobIdentity | None) -> None:
+def _take_back_job_json(place: Place, found: JobIdentity | None) -> None:
     """Refuse ``--as-new`` where the old job was started again just now: what that decides would be forgotten."""
     if found is not None:
         write_identity(place.ours, found)
@@ -508,7 +484,7 @@ def _take_back_job_json(place: _Place, found: JobIdentity | None) -> None:
     )
 
 
-def _refuse_left(place: _Place, driver: Driver) -> None:
+def _refuse_left(place: Place, driver: Driver) -> None:
     """End a start whose job was left by ``--as-new`` at the same moment: it read ``job.json`` before.
 
     Whoever leaves a job writes the file and then looks for a newer start; this one appends its start and then looks at
@@ -519,7 +495,7 @@ def _refuse_left(place: _Place, driver: Driver) -> None:
         raise driver.fenced()
 
 
-def _refuse_without_job_json(place: _Place) -> None:
+def _refuse_without_job_json(place: Place) -> None:
     """Refuse ``--as-new`` where nobody can tell whose the undone epoch is: perhaps of this very job."""
     if place.has_undone():
         raise CheckpointConflictError(
@@ -533,7 +509,7 @@ def _refuse_without_job_json(place: _Place) -> None:
         )
 
 
-def _refuse_forgetting(place: _Place, found: JobIdentity) -> None:
+def _refuse_forgetting(place: Place, found: JobIdentity) -> None:
     """Refuse ``--as-new`` on the job's own checkpoint where it would double rows, or is a flag that was left behind.
 
     A new job would not know of an undone decision and write the epoch again. And with the flag left in a start command

@@ -1,1 +1,4 @@
-"""Settings: what a user may set, with types, defaults and docs."""
+"""Settings: what a user may set, with types, defaults and docs.
+
+Must not know: what is done with them.
+"""

@@ -52,8 +52,10 @@ _OUTSIDE: Mapping[str, str] = {
 _PYTHON = "Python"
 # Their result depends on the order of rows after a shuffle, though Spark calls them deterministic.
 _ORDERED = frozenset({"First", "Last", "CollectList"})
-# The task layout of an epoch is the same in every run; sources use it.
-_REPEATED = frozenset({"SparkPartitionID"})
+# Tasks are not numbered the same in every run, so a plan that asks for its task's number may give other rows. Our own
+# source asks, and only compares the number with itself in the same task; its columns are told by their name.
+_TASKS_NUMBER = "spark_partition_id()"
+_OURS = "_onceflow_"
 # Operators that keep nothing from one epoch to the next. Whatever is not here is taken for one that does: its place
 # and its keys are compared at the next start, and a plan that may give other rows is warned of.
 _STATELESS = frozenset({
@@ -276,7 +278,11 @@ def unrepeatable(frame: DataFrame) -> list[str]:
     ``offsets/N``. The analyzed plan is looked at, as the user wrote it.
     """
     found = {
-        name for node in _nodes(analyzed_plan(frame)) for e in elements(node.expressions()) for name in _culprits(e)
+        name
+        for node in _nodes(analyzed_plan(frame))
+        for e in elements(node.expressions())
+        for name in _culprits(e)
+        if name != _TASKS_NUMBER or _OURS not in _sql(e)
     }
     outside = {_OUTSIDE[_kind(leaf)] for leaf in _leaves(frame) if _kind(leaf) in _OUTSIDE and not leaf.isStreaming()}
     return sorted(found | outside)
@@ -294,7 +300,13 @@ def keys_repeat(culprits: Iterable[str]) -> bool:
 
 
 def is_stateful(frame: DataFrame) -> bool:
-    """Whether a streaming plan keeps state between epochs, by its analyzed plan."""
+    """Whether a streaming plan keeps state between epochs, by its analyzed plan.
+
+    Asked before the plan runs, for the warning below; ``states_of`` asks the same for the layout. To the safe side: an
+    operator of an unknown class counts as one that keeps state. What has to be done for a decided epoch is not asked
+    here but of ``SparkCheckpoint.is_stateful``, which tells what Spark itself has kept and needs no plan: a start that
+    finishes an epoch has none, nor has an operator. So where the two differ, recovery is right all the same.
+    """
     return any(node.isStreaming() and _keeps_state(node) for node in _nodes(analyzed_plan(frame)))
 
 
@@ -332,7 +344,7 @@ def _culprits(expression: Any) -> Iterator[str]:
     innermost = not expression.deterministic() and all(child.deterministic() for child in children)
     if kind.startswith(_PYTHON):
         yield f"Python function {expression.name()}"
-    elif kind in _ORDERED or (innermost and kind not in _REPEATED):
+    elif kind in _ORDERED or innermost:
         yield f"{expression.prettyName().lower()}()"
 
 

@@ -4,9 +4,9 @@ Must not know: Spark, Kafka, files, time. The caller performs one action at a ti
 it ended; the coordinator never waits, never raises for anything the outside world does, and keeps nothing that
 the journal could not give back.
 
-How to read it: ``state.py`` holds the steps; ``_read_*`` below turn an event into one input of that table and the
-memory that goes with it; ``_next_*`` say which action a state begins with. An event that the table does not know
-leaves the coordinator as it was.
+How to read it: ``state.py`` holds the steps; ``_read`` and the ``_read_*`` below turn an event into one input of that
+table and the memory that goes with it; ``_next`` says which action a state begins with. An event that the table does
+not know leaves the coordinator as it was.
 
 The invariants that these rules keep (the simulation checks them after every step):
 
@@ -20,10 +20,9 @@ The invariants that these rules keep (the simulation checks them after every ste
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
 
 from onceflow.twophase.committable import (
     Committable,
@@ -198,8 +197,7 @@ class Coordinator:
         Raises:
             IllegalTransitionError: The event does not belong to this state. Nothing has changed.
         """
-        read: Callable[[Any], _Reading] = self._READERS[type(event)].__get__(self)
-        return self._step(*read(event))
+        return self._step(*self._read(event))
 
     def _step(self, happened: Input, memory: Memory) -> Action:
         before = self.state
@@ -209,9 +207,42 @@ class Coordinator:
             # The epoch is done, and nothing of it is remembered.
             self.memory = Memory(history=memory.history, layout=memory.layout)
             return Return(memory.epoch)
-        return self._NEXT[self.state](self)
+        return self._next()
 
     # -- events: what they mean -------------------------------------------------------------------
+
+    def _read(self, event: Event) -> _Reading:  # noqa: C901, PLR0912 - a line for each event
+        match event:
+            case Started():
+                return self._read_started(event)
+            case Restored():
+                return self._read_restored(event)
+            case TakenBack():
+                return self._read_taken_back()
+            case Surveyed():
+                return self._read_surveyed(event)
+            case Outcomes():
+                return self._read_outcomes(event)
+            case Replies():
+                return self._read_replies(event)
+            case Prepared():
+                return self._read_prepared(event)
+            case RunFailed():
+                return self._read_run_failed(event)
+            case Checked():
+                return self._read_checked(event)
+            case Appended() | Adopted():
+                return self._read_appended(event)
+            case Superseded():
+                return self._read_superseded()
+            case Unanswered():
+                return self._read_unanswered(event)
+            case Voided():
+                return self._read_voided()
+            case Aborted():
+                return self._read_aborted()
+            case Confirmed():
+                return self._read_confirmed(event)
 
     def _read_epoch(self, epoch: int, offsets: str, stateful: bool, newest_commit: int | None) -> _Reading:
         m = replace(self.memory, epoch=epoch, offsets=offsets, stateful=stateful)
@@ -265,7 +296,7 @@ class Coordinator:
         replaying = m.undone is not None and m.undone.replaying
         return (Input.REPLAY_UNFINISHED if replaying else Input.OFFSETS_SAME), m
 
-    def _read_taken_back(self, _: TakenBack) -> _Reading:
+    def _read_taken_back(self) -> _Reading:
         return (Input.OFFSETS_MOVED if self.state is State.MOVING else Input.TAKEN_BACK), self.memory
 
     def _read_surveyed(self, event: Surveyed) -> _Reading:
@@ -446,7 +477,7 @@ class Coordinator:
         pending = participants(decision.committables)
         return happened, replace(m, history=history, undone=history.decided, pending=pending, rounds=0)
 
-    def _read_superseded(self, _: Superseded) -> _Reading:
+    def _read_superseded(self) -> _Reading:
         return Input.SUPERSEDED, self._failing(self.memory, FailureKind.FENCED)
 
     def _read_unanswered(self, event: Unanswered) -> _Reading:
@@ -460,11 +491,11 @@ class Coordinator:
         }.get(self.state, FailureKind.DECISION_UNCERTAIN)
         return Input.UNANSWERED, self._failing(self.memory, kind, detail=event.reason)
 
-    def _read_voided(self, _: Voided) -> _Reading:
+    def _read_voided(self) -> _Reading:
         detail = self.memory.failure.detail if self.memory.failure else ""
         return Input.VOIDED, self._failing(self.memory, FailureKind.DECISION_VOIDED, detail=detail)
 
-    def _read_aborted(self, _: Aborted) -> _Reading:
+    def _read_aborted(self) -> _Reading:
         too_long = self.state is State.ABORTING and self.memory.limit is not None
         return (Input.ABORTED_TOO_LONG if too_long else Input.ABORTED), self.memory
 
@@ -487,137 +518,89 @@ class Coordinator:
             return TakeBack(after, skip.before)
         return TakeBack(after) if recut is not None and recut.epoch == after else None
 
-    _READERS: Mapping[type, Callable[..., _Reading]] = {
-        Started: _read_started,
-        Restored: _read_restored,
-        TakenBack: _read_taken_back,
-        Surveyed: _read_surveyed,
-        Outcomes: _read_outcomes,
-        Replies: _read_replies,
-        Prepared: _read_prepared,
-        RunFailed: _read_run_failed,
-        Checked: _read_checked,
-        Appended: _read_appended,
-        Adopted: _read_appended,
-        Superseded: _read_superseded,
-        Unanswered: _read_unanswered,
-        Voided: _read_voided,
-        Aborted: _read_aborted,
-        Confirmed: _read_confirmed,
-    }
-
     # -- states: which action they begin with -----------------------------------------------------
 
-    def _next_restoring(self) -> Action:
+    def _next(self) -> Action:  # noqa: C901, PLR0912 - a line for each state
+        m = self.memory
+        match self.state:
+            case State.STARTING:
+                return AppendStart()
+            case State.RESTORING:
+                return self._restore()
+            case State.ASSESSING | State.JUDGING:
+                return AskOutcomes(m.pending)
+            case State.FINISHING | State.COMMITTING:
+                return Commit(m.pending, m.rounds)
+            case State.SWEEPING:
+                # A finished epoch's transactions are not open any more; sparing them costs nothing.
+                return Sweep(participants(m.undone.effective) if m.undone else ())
+            case State.TAKING_BACK:
+                return self._take_back()
+            case State.TAKEN_OVER:
+                return TakenOver()
+            case State.SURVEYING:
+                return self._survey()
+            case State.SKIPPING:
+                return self._skip()
+            case State.MOVING:
+                return self._move()
+            case State.LAYING | State.RECORDING:
+                return Append(self._planned())
+            case State.READY:
+                return Ready()
+            case State.PREPARING:
+                return RunPlan(m.epoch, silent=m.silent)
+            case State.CHECKING:
+                return Check(m.written)
+            case State.DECIDING:
+                return Append(self._decision())
+            case State.VOIDING:
+                return AppendVoid(Void(m.history.incarnation, m.epoch))
+            case State.REBUILDING | State.MATCHING:
+                return RunPlan(m.epoch, write=False)
+            case State.BEGINNING_REPLAY:
+                return Append(self._replay_begin())
+            case State.DISCARDING:
+                return Discard(m.pending)
+            case State.WEIGHING:
+                return AskOutcomes(_open_business(m.undone))
+            case State.ABORTING:
+                return AbortOwn(m.epoch, participants(m.written))
+            case State.RECUTTING:
+                return Append(Recut(m.history.incarnation, m.epoch, m.limit or 1))
+            case State.CONFIRMING | State.DOUBTING:
+                return ConfirmNewest()
+            case State.FENCED | State.FAILED | State.STOPPED if m.failure is not None:
+                return Fail(m.failure)
+        raise AssertionError(f"{self.state.name} without what it is about")
+
+    def _restore(self) -> Action:
         undone = self.memory.undone
         if undone is None:
             raise AssertionError("there is nothing to restore")
         return RestoreOffsets(undone.epoch, undone.offsets, undone.was, undone.before)
 
-    def _next_taking_back(self) -> Action:
+    def _take_back(self) -> Action:
         left = self._plan_left(self.memory)
         if left is None:
             raise AssertionError("there is nothing to take back")
         return left
 
-    def _next_surveying(self) -> Action:
+    def _survey(self) -> Action:
         m = self.memory
         again = m.undone is not None and (m.lost or m.undone.replaying or m.stateful)
         return Survey(again)
 
-    def _next_skipping(self) -> Action:
+    def _skip(self) -> Action:
         if self.memory.skip is None:
             raise AssertionError("there is nothing to skip")
         return Append(self.memory.skip)
 
-    def _next_moving(self) -> Action:
+    def _move(self) -> Action:
         m = self.memory
         if m.undone is not None:
-            return self._next_restoring()
+            return self._restore()
         return TakeBack(self._next_epoch(m), m.skip.before if m.skip is not None else "")
-
-    def _next_asking(self) -> Action:
-        return AskOutcomes(self.memory.pending)
-
-    def _next_committing(self) -> Action:
-        return Commit(self.memory.pending, self.memory.rounds)
-
-    def _next_sweeping(self) -> Action:
-        # A finished epoch's transactions are not open any more; sparing them costs nothing.
-        return Sweep(participants(self.memory.undone.effective) if self.memory.undone else ())
-
-    def _next_preparing(self) -> Action:
-        return RunPlan(self.memory.epoch, silent=self.memory.silent)
-
-    def _next_checking(self) -> Action:
-        return Check(self.memory.written)
-
-    def _next_recording(self) -> Action:
-        return Append(self._planned())
-
-    def _next_recutting(self) -> Action:
-        m = self.memory
-        return Append(Recut(m.history.incarnation, m.epoch, m.limit or 1))
-
-    def _next_deciding(self) -> Action:
-        return Append(self._decision())
-
-    def _next_voiding(self) -> Action:
-        return AppendVoid(Void(self.memory.history.incarnation, self.memory.epoch))
-
-    def _next_rebuilding(self) -> Action:
-        return RunPlan(self.memory.epoch, write=False)
-
-    def _next_beginning_replay(self) -> Action:
-        return Append(self._replay_begin())
-
-    def _next_discarding(self) -> Action:
-        return Discard(self.memory.pending)
-
-    def _next_weighing(self) -> Action:
-        return AskOutcomes(_open_business(self.memory.undone))
-
-    def _next_aborting(self) -> Action:
-        return AbortOwn(self.memory.epoch, participants(self.memory.written))
-
-    def _next_failing(self) -> Action:
-        if self.memory.failure is None:
-            raise AssertionError(f"{self.state.name} without a reason")
-        return Fail(self.memory.failure)
-
-    _NEXT: Mapping[State, Callable[[Coordinator], Action]] = {
-        State.STARTING: lambda _: AppendStart(),
-        State.RESTORING: _next_restoring,
-        State.ASSESSING: _next_asking,
-        State.FINISHING: _next_committing,
-        State.SWEEPING: _next_sweeping,
-        State.TAKING_BACK: _next_taking_back,
-        State.TAKEN_OVER: lambda _: TakenOver(),
-        State.SURVEYING: _next_surveying,
-        State.LAYING: _next_recording,
-        State.SKIPPING: _next_skipping,
-        State.MOVING: _next_moving,
-        State.READY: lambda _: Ready(),
-        State.PREPARING: _next_preparing,
-        State.CHECKING: _next_checking,
-        State.RECORDING: _next_recording,
-        State.DECIDING: _next_deciding,
-        State.VOIDING: _next_voiding,
-        State.COMMITTING: _next_committing,
-        State.JUDGING: _next_asking,
-        State.REBUILDING: _next_rebuilding,
-        State.MATCHING: _next_rebuilding,
-        State.BEGINNING_REPLAY: _next_beginning_replay,
-        State.DISCARDING: _next_discarding,
-        State.WEIGHING: _next_weighing,
-        State.ABORTING: _next_aborting,
-        State.RECUTTING: _next_recutting,
-        State.CONFIRMING: lambda _: ConfirmNewest(),
-        State.DOUBTING: lambda _: ConfirmNewest(),
-        State.FENCED: _next_failing,
-        State.FAILED: _next_failing,
-        State.STOPPED: _next_failing,
-    }
 
     # -- parts ------------------------------------------------------------------------------------
 

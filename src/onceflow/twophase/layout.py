@@ -77,7 +77,6 @@ class Layout:
 class Remade:
     """A topic that is not the one that the checkpoint's offsets speak of."""
 
-    position: int
     topic: str
     was: str
     now: str
@@ -148,12 +147,12 @@ def _exchanged(then: Sequence[Source | State], now: Sequence[Source | State], wh
 
 def remade(then: Layout, now: Layout) -> Iterator[Remade]:
     """Topics that were deleted and made again, position by position."""
-    for position, (old, new) in enumerate(zip(then.sources, now.sources, strict=False)):
+    for old, new in zip(then.sources, now.sources, strict=False):
         known = {t.name: t for t in old.topics}
         for topic in new.topics:
             was = known.get(topic.name)
             if was is not None and was.id != topic.id:
-                yield Remade(position, topic.name, was.id, topic.id)
+                yield Remade(topic.name, was.id, topic.id)
 
 
 def _outputs(of: Source | State) -> str:

@@ -8,7 +8,6 @@ incarnation is the newest, which epoch is decided but not done, and which commit
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -312,11 +311,3 @@ class History:
         if self.earlier is not None and self.earlier > done:
             raise HistoryError(f"epochs {self.earlier} and {self.decided and self.decided.epoch} are both undone")
         return self.decided if self.decided is not None and self.decided.epoch > done else None
-
-
-def read_history(records: Iterable[Record], first: History | None = None) -> History:
-    """Fold records, oldest first, into a history."""
-    history = first or History()
-    for record in records:
-        history = history.then(record)
-    return history

@@ -117,10 +117,6 @@ class DevCluster:
         """The ``host:port,…`` of all brokers for one listener's name."""
         return ",".join(f"{HOST}:{broker.node.ports[listener]}" for broker in self._brokers)
 
-    def log_path(self, broker: int = 0) -> Path:
-        """The log file of one broker."""
-        return self._brokers[broker].node.log
-
     def pid(self, broker: int = 0) -> int | None:
         """The process id of one broker's Java, or None if it does not run."""
         return self._brokers[broker].running_pid()

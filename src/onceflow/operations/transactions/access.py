@@ -12,15 +12,13 @@ from typing import Self
 
 from onceflow import crash_points as crash
 from onceflow.checkpoint.identity import JobIdentity, Mark, read_identity, same_place
-from onceflow.checkpoint.journal import Journal
-from onceflow.checkpoint.spark_files import SparkCheckpoint
-from onceflow.checkpoint.store import LocalStore, file_uri, local_path
+from onceflow.checkpoint.place import OURS, Place
 from onceflow.connectors.contract import Committer, Sink, SinkConnection
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.committer import KafkaCommitter
 from onceflow.connectors.kafka.transactional_id import TransactionalId, parse_transactional_id
 from onceflow.errors import CheckpointConflictError, ConfigurationError, FencedError
-from onceflow.execution.launch import OURS, refuse_rewound
+from onceflow.execution.launch import refuse_rewound
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.twophase.records import DecidedEpoch, History, HistoryError
 
@@ -49,10 +47,8 @@ class Operator:
     """
 
     def __init__(self, checkpointing: Checkpointing, prefix: str, sinks: Sequence[Sink]) -> None:
-        folder = local_path(checkpointing.location)
-        self.uri = file_uri(folder)
-        self.checkpoint = SparkCheckpoint(folder)
-        self.journal = Journal(LocalStore(folder / OURS / "journal"), retain=checkpointing.retain)
+        place = Place.at(checkpointing.location, checkpointing.retain)
+        self.uri, self.checkpoint, self.journal = place.uri, place.checkpoint, place.journal
         self.committers: dict[str, Committer] = {}
         self._connections: dict[str, SinkConnection] = {}
         self._sinks = [sink for sink in sinks if sink.participates]
@@ -63,7 +59,7 @@ class Operator:
                 action="list the sinks in @job.stream(sinks=[...]); a function that returns {sink: DataFrame} may have "
                 "them there as well",
             )
-        identity = read_identity(LocalStore(folder / OURS))
+        identity = read_identity(place.ours)
         if identity is None:
             raise ConfigurationError(
                 f"no job has run on {self.uri}: there is no {OURS}/job.json",

@@ -1,0 +1,188 @@
+"""A record of the journal as the bytes of its file, and back.
+
+Must not know: what a record means, who may append it, where it is kept. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from onceflow.checkpoint import envelope
+from onceflow.twophase.committable import Committable, Participant
+from onceflow.twophase.layout import Layout, Source, State, Topic
+from onceflow.twophase.records import (
+    Decide,
+    Planned,
+    Record,
+    Recut,
+    Replay,
+    ReplayBegin,
+    Resolve,
+    Skip,
+    Start,
+    Void,
+)
+
+FORMAT = 2
+"""2: starts name their job, layouts, what each task read. Checkpoints of format 1 lack what a start compares."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A record in its place.
+
+    Attributes:
+        place: The number in the file's name; grows by one.
+        nonce: Random, made by the writer: tells who wrote the file.
+        kept_from: From this place on no record may be missing; older ones but starts may have been purged.
+        record: The record.
+    """
+
+    place: int
+    nonce: str
+    kept_from: int
+    record: Record
+
+
+def encode(entry: Entry) -> bytes:
+    """An entry as the bytes of its file."""
+    return envelope.seal(
+        {
+            "format": FORMAT,
+            "place": entry.place,
+            "nonce": entry.nonce,
+            "kept_from": entry.kept_from,
+            "kind": _KINDS[type(entry.record)],
+            "record": _record_to_json(entry.record),
+        }
+    )
+
+
+def decode(data: bytes, place: int) -> Entry:
+    """The entry in a file's bytes.
+
+    Raises:
+        ValueError, KeyError, TypeError: The file is torn, or was changed, or stands in another place.
+    """
+    body = envelope.unseal(data, FORMAT)
+    if body["place"] != place:
+        raise ValueError(f"it was written as place {body['place']}")
+    return Entry(place, str(body["nonce"]), int(body["kept_from"]), _READERS[body["kind"]](body["record"]))
+
+
+_KINDS: dict[type, str] = {
+    Start: "start",
+    Planned: "layout",
+    Recut: "recut",
+    Skip: "skip",
+    Decide: "decide",
+    Void: "void",
+    ReplayBegin: "replay-begin",
+    Replay: "replay",
+    Resolve: "resolve",
+}
+
+
+def _record_to_json(record: Record) -> dict[str, Any]:
+    match record:
+        case Start(incarnation, job_id):
+            return {"incarnation": incarnation, "job_id": job_id}
+        case Planned(incarnation, layout):
+            return {"incarnation": incarnation, "layout": asdict(layout)}
+        case Recut(incarnation, epoch, limit):
+            return {"incarnation": incarnation, "epoch": epoch, "limit": limit}
+        case Skip(incarnation, epoch, before, offsets):
+            return {"incarnation": incarnation, "epoch": epoch, "before": before, "offsets": offsets}
+        case Void(incarnation, epoch):
+            return {"incarnation": incarnation, "epoch": epoch}
+        case ReplayBegin(incarnation, epoch, replay):
+            return {"incarnation": incarnation, "epoch": epoch, "replay": replay}
+        case Decide(incarnation, epoch, offsets, committables, took_ms):
+            written = [c.to_json() for c in committables]
+            return {
+                "incarnation": incarnation,
+                "epoch": epoch,
+                "offsets": offsets,
+                "committables": written,
+                "took_ms": took_ms,
+            }
+        case Replay(incarnation, epoch, replay, scope, committables, kept):
+            written = [c.to_json() for c in committables]
+            return {
+                "incarnation": incarnation,
+                "epoch": epoch,
+                "replay": replay,
+                "scope": scope,
+                "committables": written,
+                "kept": [list(p) for p in kept],
+            }
+        case Resolve(incarnation, epoch, choice, participants, who, why):
+            named = [list(p) for p in participants]
+            return {
+                "incarnation": incarnation,
+                "epoch": epoch,
+                "choice": choice,
+                "participants": named,
+                "who": who,
+                "why": why,
+            }
+
+
+def _committables(value: Any) -> tuple[Committable, ...]:
+    return tuple(Committable.from_json(v) for v in value)
+
+
+def _participants(value: Any) -> tuple[Participant, ...]:
+    return tuple(Participant((str(sink), int(shard))) for sink, shard in value)
+
+
+def _layout(value: Any) -> Layout:
+    return Layout(
+        tuple(
+            Source(
+                _texts(v["outputs"]),
+                str(v["system"]),
+                str(v["reads"]),
+                str(v["path"]),
+                tuple(Topic(str(t["name"]), str(t["id"]), int(t["partitions"])) for t in v["topics"]),
+                int(v["same_as"]),
+            )
+            for v in value["sources"]
+        ),
+        tuple(State(_texts(v["outputs"]), str(v["shape"]), str(v["path"])) for v in value["states"]),
+    )
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(str(v) for v in value)
+
+
+_READERS: dict[str, Callable[[dict[str, Any]], Record]] = {
+    "start": lambda v: Start(int(v["incarnation"]), str(v["job_id"])),
+    "layout": lambda v: Planned(int(v["incarnation"]), _layout(v["layout"])),
+    "recut": lambda v: Recut(int(v["incarnation"]), int(v["epoch"]), int(v["limit"])),
+    "skip": lambda v: Skip(int(v["incarnation"]), int(v["epoch"]), str(v["before"]), str(v["offsets"])),
+    "void": lambda v: Void(int(v["incarnation"]), int(v["epoch"])),
+    "replay-begin": lambda v: ReplayBegin(int(v["incarnation"]), int(v["epoch"]), int(v["replay"])),
+    "decide": lambda v: Decide(
+        int(v["incarnation"]), int(v["epoch"]), str(v["offsets"]), _committables(v["committables"]), int(v["took_ms"])
+    ),
+    "replay": lambda v: Replay(
+        int(v["incarnation"]),
+        int(v["epoch"]),
+        int(v["replay"]),
+        v["scope"],
+        _committables(v["committables"]),
+        _participants(v["kept"]),
+    ),
+    "resolve": lambda v: Resolve(
+        int(v["incarnation"]),
+        int(v["epoch"]),
+        v["choice"],
+        _participants(v["participants"]),
+        str(v["who"]),
+        str(v["why"]),
+    ),
+}

@@ -1,0 +1,43 @@
+"""The form of durable files: its bytes, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from onceflow.checkpoint import envelope
+from onceflow.checkpoint.journal_codec import Entry, encode
+from onceflow.errors import CheckpointConflictError, CheckpointCorruptError
+from onceflow.twophase.records import Start
+
+START = (
+    b'{\n "format": 2,\n "place": 1,\n "nonce": "n",\n "kept_from": 1,\n "kind": "start",\n "record": {\n'
+    b'  "incarnation": 1,\n  "job_id": "\\u00e4"\n },\n'
+    b' "sha256": "7ce1680703f64b9226c0a04807bb6f62358d803afa8175d7b6aadca892e15339"\n}\n'
+)
+
+
+def spoiled(path: Path, why: str) -> CheckpointCorruptError:
+    return CheckpointCorruptError(f"{path}: {why}", file=str(path))
+
+
+def test_the_bytes_of_a_record_are_these():
+    """Checkpoints outlive versions: a record's bytes may change only together with the number of its format."""
+    assert encode(Entry(1, "n", 1, Start(1, "ä"))) == START
+
+
+@pytest.mark.parametrize(
+    ("data", "kind", "why"),
+    [
+        (b"", CheckpointCorruptError, "the file is empty"),
+        (b"[]", CheckpointCorruptError, "the file holds no JSON object"),
+        (START[:-20], CheckpointCorruptError, "delimiter|Unterminated"),
+        (START.replace(b'"n"', b'"m"'), CheckpointCorruptError, "its checksum does not match its content"),
+        (START.replace(b'"format": 2', b'"format": 3'), CheckpointConflictError, "has format 3"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_named(data, kind, why):
+    """Whatever is wrong with a file, the error is ours, says what is wrong, and names the file."""
+    path = Path("/checkpoint/file.json")
+    with pytest.raises(kind, match=why) as caught, envelope.named(path, spoiled):
+        envelope.unseal(data, 2)
+    assert caught.value.facts["file"] == str(path)
