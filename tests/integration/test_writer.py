@@ -11,6 +11,7 @@ from onceflow.connectors.kafka import writer as kafka_writer
 from onceflow.connectors.kafka.batch import open_batch
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.cluster import KafkaCluster
+from onceflow.connectors.kafka.plain_writer import PlainWriter
 from onceflow.connectors.kafka.prepared import Handle, read_handle
 from onceflow.errors import KafkaUnavailableError, PreCommitError, RowRefusedError
 from onceflow.local.devcluster import DevCluster
@@ -108,7 +109,7 @@ def refuse(request, cluster):
             writer = kafka_writer.TransactionWriter(f"onceflow-{uuid.uuid4().hex[:8]}", topic, given, 8_000)
         else:
             soon = {"topic.metadata.propagation.max.ms": 1_000}
-            writer = kafka_writer.PlainWriter(topic, given | soon, checked=True)
+            writer = PlainWriter(topic, given | soon, checked=True)
         rows = {"value": pa.array([b"a", b"b"], pa.binary()), **columns}
         try:
             with pytest.raises(RowRefusedError) as caught:

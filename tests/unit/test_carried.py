@@ -4,7 +4,7 @@ import textwrap
 import traceback
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onceflow import errors
@@ -57,7 +57,6 @@ def in_spark(text: str) -> RuntimeError:
     )
 
 
-@settings(deadline=None)
 @given(st.sampled_from(KINDS), TEXT, TEXT, TEXT, TEXT, FACTS)
 def test_every_part_survives(kind, what, harmless, cause, action, facts):
     """Newlines, braces, quotes, any script, very long, and text that looks like such a line itself."""

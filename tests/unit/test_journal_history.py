@@ -8,7 +8,7 @@ import uuid
 from dataclasses import dataclass, fields
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from onceflow.checkpoint.journal import Journal
@@ -142,7 +142,6 @@ STEPS = st.lists(
 @pytest.mark.parametrize("field", [field.name for field in fields(History)])
 @example(retain=2, steps=[(Job.decide, 0), (Job.decide, 1), (Job.start, 1)])
 @given(retain=st.integers(2, 5), steps=STEPS)
-@settings(deadline=None)
 def test_purging_changes_nothing_of_what_the_journal_says(field, retain, steps):
     """After any starts, decisions, voids, replays and choices a reader finds what it would find without any purge."""
     job = Job(retain)
@@ -154,7 +153,6 @@ def test_purging_changes_nothing_of_what_the_journal_says(field, retain, steps):
 
 
 @given(retain=st.integers(2, 5), steps=STEPS)
-@settings(deadline=None)
 def test_what_is_undone_does_not_hang_on_the_purge(retain, steps):
     """From the last epoch but one on, whichever Spark has recorded last, the same epoch is undone."""
     job = Job(retain)

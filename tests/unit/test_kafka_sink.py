@@ -2,12 +2,12 @@
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import onceflow as of
+from onceflow.connectors.kafka.refusals import require_times
 from onceflow.connectors.kafka.sink_connection import KafkaSinkConnection
-from onceflow.connectors.kafka.writer import _require_times
 from onceflow.errors import ConfigurationError, RowRefusedError
 
 
@@ -18,14 +18,14 @@ def rows(*times):
 @pytest.mark.parametrize("times", [(), (None,), (1, -1, None), (-62_135_596_800_000, 253_402_300_799_999)])
 def test_times_that_are_written_as_they_are_pass(times):
     """Also those before 1970, and none."""
-    _require_times("t", rows(*times))
-    _require_times("t", pa.RecordBatch.from_pydict({"value": pa.array([b""])}))
+    require_times("t", rows(*times))
+    require_times("t", pa.RecordBatch.from_pydict({"value": pa.array([b""])}))
 
 
 def test_the_one_time_that_would_be_replaced_is_refused_for_good():
     """Zero is the client's word for no time; starting again, unchanged, meets the same row."""
     with pytest.raises(RowRefusedError, match=r"topic t has the time 1970-01-01T00:00:00Z") as refused:
-        _require_times("t", rows(5, None, 0))
+        require_times("t", rows(5, None, 0))
     assert not refused.value.retriable
 
 
@@ -34,16 +34,15 @@ SPARKS_FIRST, SPARKS_LAST = -9_223_372_036_854_776, 9_223_372_036_854_775
 TIMES = st.none() | st.sampled_from([0, 1, -1, -2, SPARKS_FIRST, SPARKS_LAST]) | st.integers(SPARKS_FIRST, SPARKS_LAST)
 
 
-@settings(deadline=None)  # the first one loads Arrow's functions
 @given(st.lists(TIMES, max_size=8), st.integers(0, 8))
 def test_of_all_times_only_that_one_is_refused(times, first):
     """Also in a slice of a longer batch, of which the rows before it are somebody else's."""
     part = rows(*times).slice(first)
     if 0 in times[first:]:
         with pytest.raises(RowRefusedError):
-            _require_times("t", part)
+            require_times("t", part)
     else:
-        _require_times("t", part)
+        require_times("t", part)
 
 
 @pytest.mark.parametrize(("kind", "refused"), [("LogAppendTime", True), ("CreateTime", False), (None, False)])

@@ -112,7 +112,7 @@ def test_the_names_of_records_are_in_the_order_of_their_places(one, other):
     assert int(_name(one).removesuffix(".json")) == one
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.text(max_size=30), st.text(max_size=30), PREFIXES)
 def test_an_identity_comes_back(checkpoint, clusters, prefix):
     """job.json gives back place, clusters and prefix as they were."""
@@ -123,7 +123,6 @@ def test_an_identity_comes_back(checkpoint, clusters, prefix):
         assert read_identity(store) == identity
 
 
-@settings(deadline=None)  # the first one loads Arrow
 @given(st.integers(0, 20), st.integers(0, 20), st.lists(st.text(max_size=8), unique=True, max_size=3))
 def test_a_sinks_columns_come_back_to_it_alone(mine, others, columns):
     """All sinks' columns are in one row; each gets its own, whatever those are called."""

@@ -11,18 +11,29 @@ import json
 import logging
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from onceflow.connectors.contract import Guarantee, Shard, Writer
 from onceflow.connectors.kafka.batch import TopicBatch, open_batch
 from onceflow.connectors.kafka.partition import Partition
+from onceflow.connectors.kafka.plain_writer import PlainWriter
 from onceflow.connectors.kafka.prepared import Handle, PreparedTransaction, Witness
+from onceflow.connectors.kafka.produce import ANY_PARTITION, produce
+from onceflow.connectors.kafka.refusals import (
+    beneath,
+    is_refusal,
+    keyless,
+    kind_of,
+    named_places,
+    no_such_topic,
+    nowhere,
+    refused_as_it_is,
+    require_times,
+)
 from onceflow.connectors.kafka.transactional_id import name_transaction
 from onceflow.errors import (
-    KafkaRightsError,
     KafkaUnavailableError,
     OnceflowError,
     PreCommitError,
@@ -50,7 +61,6 @@ _KNOWN_WITHIN_S = 1.0
 _METADATA_WITHIN_S = 5.0
 _SILENT = 0.5
 """Share of the transaction's time-out without one more answer after which no answer is to be expected."""
-_ANY_PARTITION = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +166,8 @@ class TransactionWriter(Writer):
         """Produce the rows. The last one is held back, so that it can carry the witness's callback."""
         if not len(rows):
             return
-        _require_times(self._topic, rows)
-        self._named |= _named_places(self._topic, rows)
+        require_times(self._topic, rows)
+        self._named |= named_places(self._topic, rows)
         if self._producer is None:
             self._begin(len(rows))
         with self._explained():
@@ -170,7 +180,7 @@ class TransactionWriter(Writer):
     def _produce(self, rows: pa.RecordBatch) -> int:
         if self._batch is not None and set(rows.schema.names) <= {"value", "key"}:
             return self._batch.produce(rows.column("value"), rows.column("key") if "key" in rows.schema.names else None)
-        return _produce(self._producer, self._topic, rows)
+        return produce(self._producer, self._topic, rows)
 
     def prepare(self) -> Mapping[str, Any]:
         """Send everything and prove that it is in the log.
@@ -184,7 +194,7 @@ class TransactionWriter(Writer):
         """
         with self._explained():
             if self._held is not None:
-                self._produced += _produce(self._producer, self._topic, self._held, self._on_witness)
+                self._produced += produce(self._producer, self._topic, self._held, self._on_witness)
                 self._held = None
             self._flush()
             partitions = self._proof()
@@ -243,9 +253,9 @@ class TransactionWriter(Writer):
         try:
             yield
         except (KafkaException, SystemError) as error:
-            first = self._what_ended_it() or _beneath(error)
-            if _is_refusal(first):
-                raise _refused(self._topic, self._config, first.args[0]) from error
+            first = self._what_ended_it() or beneath(error)
+            if is_refusal(first):
+                raise refused_as_it_is(self._topic, self._config, first.args[0]) from error
             raise self._failed(why, first) from error
 
     def _what_ended_it(self) -> Exception | None:
@@ -260,7 +270,7 @@ class TransactionWriter(Writer):
             if self._begun and self._state() == "AbortableError":
                 self._producer.begin_transaction()
         except (KafkaException, SystemError) as error:
-            return _beneath(error)
+            return beneath(error)
         return None
 
     def _state(self) -> str:
@@ -371,20 +381,20 @@ class TransactionWriter(Writer):
             except (KafkaException, SystemError):
                 return None  # they do not answer
             if found.error is not None:
-                if found.error.code() in _no_such_topic():
-                    return _nowhere(f"topic {name}", name, found.error)
+                if found.error.code() in no_such_topic():
+                    return nowhere(f"topic {name}", name, found.error)
                 continue
             for number in sorted(number for of, number in self._named if of == name):
-                if number != _ANY_PARTITION and number not in found.partitions:
+                if number != ANY_PARTITION and number not in found.partitions:
                     there = f"it has partitions 0 to {len(found.partitions) - 1}"
-                    return _nowhere(f"partition {number} of topic {name}", name, there)
+                    return nowhere(f"partition {number} of topic {name}", name, there)
         return None
 
     def _failed(self, why: str, error: Exception | None = None) -> OnceflowError:
-        kind = _kind_of(error)
+        kind = kind_of(error)
         self._silent = kind is KafkaUnavailableError
         if kind is PreCommitError:
-            refused = _keyless(self._topic, error) or self._unwritable()
+            refused = keyless(self._topic, error) or self._unwritable()
             if refused is not None:
                 return refused
         said = f"; librdkafka said: {self._problem}" if self._problem else ""
@@ -406,267 +416,3 @@ class TransactionWriter(Writer):
             action="nothing of this epoch is visible; mend the cause and start the job again",
             transactional_id=self._name,
         )
-
-
-class PlainWriter(Writer):
-    """Writes without a transaction: at-least-once when ``checked``, otherwise with no guarantee.
-
-    Args:
-        topic: Where rows without a topic of their own go.
-        config: librdkafka's settings.
-        checked: Whether a record that the broker refused fails the epoch.
-    """
-
-    def __init__(self, topic: str, config: Mapping[str, Any], *, checked: bool) -> None:
-        from confluent_kafka import Producer  # noqa: PLC0415 - only in a worker
-
-        self._topic = topic
-        self._config = config
-        self._checked = checked
-        self._refused = 0
-        self._first: tuple[str, Any] | None = None  # of what was refused: its topic, and the error
-        self._count = 0
-        # One callback for all records, and only failures are reported: while all goes well it is never called.
-        more = {"enable.idempotence": checked, "delivery.report.only.error": True, "on_delivery": self._on_refused}
-        self._producer = Producer(dict(config) | more)
-
-    def write(self, rows: pa.RecordBatch) -> None:
-        """Produce the rows."""
-        from confluent_kafka import KafkaException  # noqa: PLC0415 - only in a worker
-
-        _require_times(self._topic, rows)
-        try:
-            self._count += _produce(self._producer, self._topic, rows)
-        except KafkaException as error:
-            if not _is_refusal(error):
-                raise _of_no_place(self._topic, self._topic, error.args[0]) or error from error
-            raise _refused(self._topic, self._config, error.args[0]) from error
-        self._producer.poll(0)
-
-    def prepare(self) -> None:
-        """Wait for the brokers' answers.
-
-        Raises:
-            RowRefusedError: A record is larger than its topic takes, of a time that it does not take, or of a place
-                that is not there, and the sink is at-least-once.
-            PreCommitError: A record was refused or not answered, and the sink is at-least-once.
-        """
-        from confluent_kafka import KafkaException  # noqa: PLC0415 - only in a worker
-
-        left = self._producer.flush(300.0)
-        topic, error = self._first or (self._topic, None)
-        if self._checked and error is not None:
-            if _is_refusal(KafkaException(error)):
-                raise _refused(topic, self._config, error)
-            refused = _keyless(topic, KafkaException(error)) or _of_no_place(topic, self._topic, error)
-            if refused is not None:
-                raise refused
-        if self._checked and (left or self._refused):
-            raise PreCommitError(
-                f"{self._refused + left} of {self._count} records were not written: {topic}: {error or 'no answer'}",
-                harmless="a broker was restarted: the epoch is run again",
-                cause="a record that the broker refuses, or brokers that did not answer",
-                action="mend the cause and start the job again; records of this epoch may be written twice "
-                "(guarantee='at-least-once')",
-            )
-        if left or self._refused:
-            log.warning(
-                "%d of %d records were not written: %s: %s (guarantee='none')",
-                self._refused + left,
-                self._count,
-                topic,
-                error or "no answer",
-            )
-
-    def abort(self) -> None:
-        """Nothing can be undone."""
-
-    def _on_refused(self, error: Any, message: Any) -> None:
-        if error is not None:
-            self._refused += 1
-            self._first = self._first or (message.topic(), error)
-
-
-def _require_times(topic: str, rows: pa.RecordBatch) -> None:
-    """Refuse the one time that librdkafka (2.16) does not write: it takes 0 for "none", and sends the present time."""
-    import pyarrow.compute as pc  # noqa: PLC0415 - only in a worker
-
-    if "timestamp" in rows.schema.names and pc.any(pc.equal(rows.column("timestamp"), 0)).as_py():
-        raise RowRefusedError(
-            f"a row for topic {topic} has the time 1970-01-01T00:00:00Z, which cannot be written",
-            cause="the column that the sink's timestamp= names holds it, and Kafka's client takes it for no time",
-            action="give such rows another time, or null for the present one, in the stream function, and start the "
-            "job again",
-            topic=topic,
-        )
-
-
-def _named_places(topic: str, rows: pa.RecordBatch) -> set[tuple[str, int]]:
-    """Topics and partitions that the rows themselves name; empty where the sink's own topic is all."""
-    import pyarrow as pa  # noqa: PLC0415 - only in a worker
-
-    names = [name for name in ("topic", "partition") if name in rows.schema.names]
-    if not names:
-        return set()
-    found = pa.Table.from_batches([rows.select(names)]).group_by(names).aggregate([]).to_pylist()
-    places = set()
-    for of in found:
-        to, number = of.get("topic"), of.get("partition")
-        places.add((topic if to is None else to, _ANY_PARTITION if number is None else number))
-    return places - {(topic, _ANY_PARTITION)}
-
-
-def _no_such_topic() -> tuple[int, ...]:
-    from confluent_kafka import KafkaError  # noqa: PLC0415 - only in a worker
-
-    return (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.TOPIC_EXCEPTION)  # noqa: SLF001
-
-
-def _nowhere(place: str, topic: str, said: object) -> RowRefusedError:
-    """A row that names a place where nothing can be written."""
-    return RowRefusedError(
-        f"a row is for {place}, which is not there: {said}",
-        harmless="always for what is visible: nothing of this epoch is; but every start meets the row again",
-        cause="the column that the sink's topic= or partition= names holds it",
-        action="make the topic or the partition; or give such rows another one, or null for the sink's own choice, in "
-        "the stream function; then start the job again",
-        topic=topic,
-    )
-
-
-def _of_no_place(topic: str, sinks_topic: str, error: Any) -> RowRefusedError | None:
-    """The error for a code that says so of a record. The sink's own topic is looked for at each start."""
-    from confluent_kafka import KafkaError  # noqa: PLC0415 - only in a worker
-
-    if error.code() == KafkaError._UNKNOWN_PARTITION:  # noqa: SLF001
-        return _nowhere(f"a partition of topic {topic}", topic, error)
-    if topic != sinks_topic and error.code() in _no_such_topic():
-        return _nowhere(f"topic {topic}", topic, error)
-    return None
-
-
-def _keyless(topic: str, error: Exception | None) -> RowRefusedError | None:
-    """The error for a record that the broker finds invalid as it is: it has no key, and its topic is compacted."""
-    from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - only in a worker
-
-    if not isinstance(error, KafkaException) or error.args[0].code() != KafkaError.INVALID_RECORD:
-        return None
-    return RowRefusedError(
-        f"a row for topic {topic} is refused by the broker as it is: {error.args[0]}",
-        harmless="always for what is visible: nothing of this epoch is; but every start meets the row again",
-        cause="the row has no key, and its topic's cleanup.policy contains compact",
-        action="give each row a key (KafkaSink(key=...)), or take compact from the topic's cleanup.policy; then start "
-        "the job again",
-        topic=topic,
-    )
-
-
-def _beneath(error: Exception) -> Exception:
-    """The KafkaException that confluent-kafka raised SystemError over."""
-    from confluent_kafka import KafkaException  # noqa: PLC0415 - only in a worker
-
-    return error.__cause__ if isinstance(error.__cause__, KafkaException) else error
-
-
-def _is_refusal(error: Exception) -> bool:
-    """Whether it is about a record as it is: trying again, unchanged, would be refused again."""
-    from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - only in a worker
-
-    if not isinstance(error, KafkaException) or not isinstance(error.args[0], KafkaError):
-        return False
-    return error.args[0].code() in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_TIMESTAMP)
-
-
-def _refused(topic: str, config: Mapping[str, Any], said: Any) -> RowRefusedError:
-    """Name the setting when a record is larger than the client or the broker takes, or of a time that it does not."""
-    from confluent_kafka import KafkaError  # noqa: PLC0415 - only in a worker
-
-    if said.code() == KafkaError.INVALID_TIMESTAMP:
-        return RowRefusedError(
-            f"a row for topic {topic} has a time that the broker does not take: {said}",
-            cause="the column that the sink's timestamp= names is too far from the present: the topic's "
-            "message.timestamp.after.max.ms (an hour from Kafka 4.0 on) or message.timestamp.before.max.ms",
-            action="raise that setting of the topic, or give such rows another time in the stream function; then start "
-            "the job again",
-            topic=topic,
-        )
-    most = config.get("message.max.bytes", 1_000_000)
-    return RowRefusedError(
-        f"a record for topic {topic} is larger than its producer ({most} bytes) or the broker takes: {said}",
-        cause=f"message.max.bytes of this sink's producer is {most}; it follows max.message.bytes of the sink's topic, "
-        "as it was at the start, unless producer= says otherwise",
-        action="raise the topic's max.message.bytes (and message.max.bytes, if producer= has it), or make the record "
-        "smaller; then start the job again",
-        topic=topic,
-    )
-
-
-def _produce(
-    producer: Any, topic: str, rows: pa.RecordBatch, callback: Callable[[Any, Any], None] | None = None
-) -> int:
-    """Hand rows to librdkafka, waiting while its queue (our memory) is full; how many they were.
-
-    This loop is the Python share of an epoch's cost, so it does nothing for columns that are not there.
-    """
-    given = {name: column.to_pylist() for name, column in zip(rows.schema.names, rows.columns, strict=True)}
-    values = given.pop("value")
-    keys = given.pop("key", None) or repeat(None)
-    produce = producer.produce
-    if not given and callback is None:
-        for value, key in zip(values, keys, strict=False):
-            try:
-                produce(topic, value, key)
-            except BufferError:
-                _produce_when_free(producer, topic, value, key)
-        return len(values)
-    topics = (topic if own is None else own for own in given.get("topic") or repeat(None))
-    partitions = (_ANY_PARTITION if own is None else own for own in given.get("partition") or repeat(None))
-    headers, times = given.get("headers") or repeat(None), given.get("timestamp") or repeat(None)
-    answered = {} if callback is None else {"on_delivery": callback}
-    for value, key, to, partition, header, time_ms in zip(
-        values, keys, topics, partitions, headers, times, strict=False
-    ):
-        more: dict[str, Any] = dict(answered)
-        if header is not None:
-            more["headers"] = [(h["key"], h["value"]) for h in header]
-        if time_ms is not None:
-            more["timestamp"] = time_ms
-        try:
-            produce(to, value, key, partition, **more)
-        except BufferError:
-            _produce_when_free(producer, to, value, key, partition, **more)
-    return len(values)
-
-
-def _produce_when_free(producer: Any, *record: Any, **more: Any) -> None:
-    while True:
-        producer.poll(0.1)
-        with contextlib.suppress(BufferError):
-            producer.produce(*record, **more)
-            return
-
-
-def _kind_of(error: Exception | None) -> type[OnceflowError]:
-    """Which of our errors a KafkaException is."""
-    from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - only in a worker
-
-    if not isinstance(error, KafkaException):
-        return PreCommitError
-    code = error.args[0].code()
-    if code in (
-        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    ):
-        return KafkaRightsError
-    if code in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):  # noqa: SLF001
-        return KafkaUnavailableError
-    if code in (
-        KafkaError._FENCED,  # noqa: SLF001
-        KafkaError.INVALID_PRODUCER_EPOCH,
-        KafkaError.PRODUCER_FENCED,
-        KafkaError.INVALID_PRODUCER_ID_MAPPING,
-        KafkaError.INVALID_TXN_STATE,
-    ):
-        return WriterFencedError
-    return PreCommitError

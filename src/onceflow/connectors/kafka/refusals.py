@@ -1,0 +1,164 @@
+"""What librdkafka and brokers say against a record or a producer, as our errors.
+
+Must not know: writers. Spark's workers load it. A row that is refused as it is would be refused by every start; a
+broker that is away, or a writer that was fenced, is another matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from onceflow.connectors.kafka.produce import ANY_PARTITION
+from onceflow.errors import (
+    KafkaRightsError,
+    KafkaUnavailableError,
+    OnceflowError,
+    PreCommitError,
+    RowRefusedError,
+    WriterFencedError,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def require_times(topic: str, rows: pa.RecordBatch) -> None:
+    """Refuse the one time that librdkafka (2.16) does not write: it takes 0 for "none", and sends the present time."""
+    import pyarrow.compute as pc  # noqa: PLC0415 - only in a worker
+
+    if "timestamp" in rows.schema.names and pc.any(pc.equal(rows.column("timestamp"), 0)).as_py():
+        raise RowRefusedError(
+            f"a row for topic {topic} has the time 1970-01-01T00:00:00Z, which cannot be written",
+            cause="the column that the sink's timestamp= names holds it, and Kafka's client takes it for no time",
+            action="give such rows another time, or null for the present one, in the stream function, and start the "
+            "job again",
+            topic=topic,
+        )
+
+
+def named_places(topic: str, rows: pa.RecordBatch) -> set[tuple[str, int]]:
+    """Topics and partitions that the rows themselves name; empty where the sink's own topic is all."""
+    import pyarrow as pa  # noqa: PLC0415 - only in a worker
+
+    names = [name for name in ("topic", "partition") if name in rows.schema.names]
+    if not names:
+        return set()
+    found = pa.Table.from_batches([rows.select(names)]).group_by(names).aggregate([]).to_pylist()
+    places = set()
+    for of in found:
+        to, number = of.get("topic"), of.get("partition")
+        places.add((topic if to is None else to, ANY_PARTITION if number is None else number))
+    return places - {(topic, ANY_PARTITION)}
+
+
+def no_such_topic() -> tuple[int, ...]:
+    """The codes that say so."""
+    from confluent_kafka import KafkaError  # noqa: PLC0415 - only in a worker
+
+    return (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.TOPIC_EXCEPTION)  # noqa: SLF001
+
+
+def nowhere(place: str, topic: str, said: object) -> RowRefusedError:
+    """A row that names a place where nothing can be written."""
+    return RowRefusedError(
+        f"a row is for {place}, which is not there: {said}",
+        harmless="always for what is visible: nothing of this epoch is; but every start meets the row again",
+        cause="the column that the sink's topic= or partition= names holds it",
+        action="make the topic or the partition; or give such rows another one, or null for the sink's own choice, in "
+        "the stream function; then start the job again",
+        topic=topic,
+    )
+
+
+def of_no_place(topic: str, sinks_topic: str, error: Any) -> RowRefusedError | None:
+    """The error for a code that says so of a record. The sink's own topic is looked for at each start."""
+    from confluent_kafka import KafkaError  # noqa: PLC0415 - only in a worker
+
+    if error.code() == KafkaError._UNKNOWN_PARTITION:  # noqa: SLF001
+        return nowhere(f"a partition of topic {topic}", topic, error)
+    if topic != sinks_topic and error.code() in no_such_topic():
+        return nowhere(f"topic {topic}", topic, error)
+    return None
+
+
+def keyless(topic: str, error: Exception | None) -> RowRefusedError | None:
+    """The error for a record that the broker finds invalid as it is: it has no key, and its topic is compacted."""
+    from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - only in a worker
+
+    if not isinstance(error, KafkaException) or error.args[0].code() != KafkaError.INVALID_RECORD:
+        return None
+    return RowRefusedError(
+        f"a row for topic {topic} is refused by the broker as it is: {error.args[0]}",
+        harmless="always for what is visible: nothing of this epoch is; but every start meets the row again",
+        cause="the row has no key, and its topic's cleanup.policy contains compact",
+        action="give each row a key (KafkaSink(key=...)), or take compact from the topic's cleanup.policy; then start "
+        "the job again",
+        topic=topic,
+    )
+
+
+def beneath(error: Exception) -> Exception:
+    """The KafkaException that confluent-kafka raised SystemError over."""
+    from confluent_kafka import KafkaException  # noqa: PLC0415 - only in a worker
+
+    return error.__cause__ if isinstance(error.__cause__, KafkaException) else error
+
+
+def is_refusal(error: Exception) -> bool:
+    """Whether it is about a record as it is: trying again, unchanged, would be refused again."""
+    from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - only in a worker
+
+    if not isinstance(error, KafkaException) or not isinstance(error.args[0], KafkaError):
+        return False
+    return error.args[0].code() in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_TIMESTAMP)
+
+
+def refused_as_it_is(topic: str, config: Mapping[str, Any], said: Any) -> RowRefusedError:
+    """Name the setting when a record is larger than the client or the broker takes, or of a time that it does not."""
+    from confluent_kafka import KafkaError  # noqa: PLC0415 - only in a worker
+
+    if said.code() == KafkaError.INVALID_TIMESTAMP:
+        return RowRefusedError(
+            f"a row for topic {topic} has a time that the broker does not take: {said}",
+            cause="the column that the sink's timestamp= names is too far from the present: the topic's "
+            "message.timestamp.after.max.ms (an hour from Kafka 4.0 on) or message.timestamp.before.max.ms",
+            action="raise that setting of the topic, or give such rows another time in the stream function; then start "
+            "the job again",
+            topic=topic,
+        )
+    most = config.get("message.max.bytes", 1_000_000)
+    return RowRefusedError(
+        f"a record for topic {topic} is larger than its producer ({most} bytes) or the broker takes: {said}",
+        cause=f"message.max.bytes of this sink's producer is {most}; it follows max.message.bytes of the sink's topic, "
+        "as it was at the start, unless producer= says otherwise",
+        action="raise the topic's max.message.bytes (and message.max.bytes, if producer= has it), or make the record "
+        "smaller; then start the job again",
+        topic=topic,
+    )
+
+
+def kind_of(error: Exception | None) -> type[OnceflowError]:
+    """Which of our errors a KafkaException is."""
+    from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - only in a worker
+
+    if not isinstance(error, KafkaException):
+        return PreCommitError
+    code = error.args[0].code()
+    if code in (
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    ):
+        return KafkaRightsError
+    if code in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):  # noqa: SLF001
+        return KafkaUnavailableError
+    if code in (
+        KafkaError._FENCED,  # noqa: SLF001
+        KafkaError.INVALID_PRODUCER_EPOCH,
+        KafkaError.PRODUCER_FENCED,
+        KafkaError.INVALID_PRODUCER_ID_MAPPING,
+        KafkaError.INVALID_TXN_STATE,
+    ):
+        return WriterFencedError
+    return PreCommitError
