@@ -156,7 +156,7 @@ def test_rows_that_name_their_places_are_written_there(write, cluster, new_topic
     }
     prepared = write(topic, pa.RecordBatch.from_pydict(rows))
     with KafkaClient(cluster) as client:
-        handle = Handle(prepared["id"], prepared["producer_id"], prepared["producer_epoch"])
+        handle = read_handle(prepared)
         assert transactions.commit(client, [handle]) == {handle: 0}
     assert [(m.partition(), m.value()) for m in read_messages(cluster, topic)] == [(1, b"a")]
     assert sorted(m.value() for m in read_messages(cluster, other)) == [b"b", b"c"]

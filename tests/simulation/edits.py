@@ -85,7 +85,7 @@ class Job:
         self.outputs = tuple(outputs)
         self.original = self.outputs
         self.planned: tuple[Output, ...] = ()  # by which Spark's positions were written
-        self.since: frozenset[str] = frozenset()  # sinks that were there from the first epoch on
+        self.since: frozenset[str] | None = None  # sinks that were there in every epoch so far
         self.filters = {0}
         self.remade: set[Place] = set()
         self.gone: set[int] = set()  # records that nobody can read any more
@@ -141,8 +141,11 @@ class Job:
             )
             for source in layout.sources
         )
-        if not self.since:
-            self.since = frozenset(sink for output in self.planned for sink in output.sinks)
+
+    def went_on(self) -> None:
+        """An epoch of the present plan is decided, or recorded: a sink that is not in it misses what the epoch read."""
+        sinks = frozenset(sink for output in self.planned for sink in output.sinks)
+        self.since = sinks if self.since is None else self.since & sinks
 
     # -- what happens to it -------------------------------------------------------------------------------------------
 
@@ -211,7 +214,7 @@ class Job:
         """The records that each sink must hold: of the topics of now, what no filter that was ever in force drops."""
         found: dict[str, list[int]] = {}
         for output in self.outputs:
-            for sink in self.since.intersection(output.sinks):
+            for sink in (self.since or frozenset()).intersection(output.sinks):
                 found[sink] = [r for r in self.topics[output.reads].records if self.keeps(r) and r not in self.gone]
         return found
 

@@ -57,7 +57,7 @@ from onceflow.twophase import layout as layout_module
 from onceflow.twophase.committable import Committable, Participant
 from onceflow.twophase.coordinator import Coordinator, Mode
 from onceflow.twophase.messages import Action, Checked, RunPlan, Started
-from onceflow.twophase.records import Planned, Resolve
+from onceflow.twophase.records import Decide, Planned, Resolve
 from onceflow.twophase.state import Input, State
 from tests.simulation.checks import JOB, PREFIX, TIMEOUT_S, Row, Watch
 from tests.simulation.edits import Job, Output, Place, from_text, in_positions, to_text
@@ -431,6 +431,8 @@ class Scene:
         self.watch.appended(place, entry.record)
         if isinstance(entry.record, Planned):
             self.job.laid(entry.record.layout)
+        if isinstance(entry.record, Decide):
+            self.job.went_on()
         if isinstance(entry.record, Resolve):
             self.judge.somebody_came()
 
@@ -1020,6 +1022,7 @@ class Query:
         scene.commits.put(str(epoch), b"v1")
         scene.world.say(f"    commits/{epoch}")
         scene.watch.finished(epoch)
+        self.job.went_on()
         if not self.job.gone:
             for sink in scene.watch.sinks_of(epoch) or self.driver.sinks:
                 records = [r for r in self.read(sink) if self.job.keeps(r)]

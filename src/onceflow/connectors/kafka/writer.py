@@ -115,6 +115,7 @@ class TransactionWriter(Writer):
         self._statistics = ""
         self._statistics_seen = 0
         self._problem = ""
+        self._fatal: Any = None  # what librdkafka told its callback when the producer ended for good
         self._silent = False
         self._produced = 0
         self._named: set[tuple[str, int]] = set()
@@ -267,11 +268,16 @@ class TransactionWriter(Writer):
         from confluent_kafka import KafkaException  # noqa: PLC0415 - only in a worker
 
         try:
-            if self._begun and self._state() == "AbortableError":
+            if self._begun and self._state() in ("AbortableError", "FatalError"):
                 self._producer.begin_transaction()
         except (KafkaException, SystemError) as error:
-            return beneath(error)
-        return None
+            told: Exception = beneath(error)
+            if isinstance(told, KafkaException) or self._fatal is None:
+                return told
+        if self._fatal is None:
+            return None
+        fatal: Exception = KafkaException(self._fatal)
+        return fatal
 
     def _state(self) -> str:
         """The transaction's state, as the newest statistics have it; they come every few milliseconds."""
@@ -337,6 +343,8 @@ class TransactionWriter(Writer):
 
     def _on_error(self, error: Any) -> None:
         self._problem = self._problem or str(error)
+        if error.fatal():
+            self._fatal = self._fatal or error
 
     def _on_witness(self, error: Any, message: Any) -> None:
         if error is not None:
