@@ -238,6 +238,7 @@ class History:
                 return History(record.incarnation, record.job_id, layout=self.layout)
             return replace(self, incarnation=record.incarnation, job_id=record.job_id)
         if record.incarnation != self.incarnation:
+            # An older driver's record behind a newer start: the newer one may have aborted what this decides.
             raise HistoryError(
                 f"{type(record).__name__} of incarnation {record.incarnation} after start {self.incarnation}"
             )
@@ -309,5 +310,6 @@ class History:
         """
         done = -1 if newest_commit is None else newest_commit
         if self.earlier is not None and self.earlier > done:
+            # Spark's files were put back: from there both would be run again, though consumers may have read them.
             raise HistoryError(f"epochs {self.earlier} and {self.decided and self.decided.epoch} are both undone")
         return self.decided if self.decided is not None and self.decided.epoch > done else None
