@@ -428,7 +428,8 @@ class Coordinator:
             return Input.NOT_DETERMINISTIC, self._failing(m, FailureKind.NOT_DETERMINISTIC, who)
         other = differing_rows(m.undone.effective if m.undone else (), found)
         if other and not accepted:
-            # What is visible comes again as it is, but of what is lost there is more or less than was decided.
+            # What is visible comes again as it is, but of what is lost there is more or less than was decided:
+            # compaction takes records of just those keys, and the epoch would be done with rows missing in silence.
             return Input.NOT_DETERMINISTIC, self._failing(m, FailureKind.NOT_DETERMINISTIC, detail=_counts(other))
         return Input.MATCHED, replace(m, silent=silent, matched=found)
 

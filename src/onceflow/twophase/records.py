@@ -187,7 +187,8 @@ class DecidedEpoch:
             case "accept-state":
                 return replace(self, state_accepted=True, numbers_accepted=True)
             case "give-up-rows":
-                # State is then built from what the source still has, so it cannot be that of the decided rows.
+                # State is then built from what the source still has, so it cannot be that of the decided rows. Tasks
+                # are still not told by their numbers: nobody was asked what a wrong guess there may lose or double.
                 return replace(self, given_up=self.given_up | names, loss_accepted=True, state_accepted=True)
 
     def skipped_by(self, record: Skip) -> DecidedEpoch:
