@@ -118,6 +118,7 @@ class Journal:
             except CheckpointStoreError:
                 if self._nonce_at(place) != nonce:
                     raise
+                # It is there, perhaps unsynced: a power cut would take it, and with it the fence of the driver before.
                 self._make_durable(place)
             if self._nonce_at(place) != nonce or place < self._read_place(max(self._places())).kept_from:
                 continue  # lost the place; or slept so long that others wrote there and purged it
@@ -134,11 +135,13 @@ class Journal:
         try:
             if not self.is_newest():
                 return Superseded()
+            # From here on it may sleep while another starts: the place is exclusive, and the tail is looked at again.
             place, nonce, data = self._encode(record)
             self._disputed = nonce, record, data
             answer = self._try_to_create(place, data)
             found = self._nonce_at(place)
             if found is None:
+                # It may still appear: a file system can answer late. Believed lost, what it decides would be aborted.
                 return Unanswered(answer or f"{self._store.path(_name(place))} was created and is not there")
             if found != nonce:
                 return Superseded()
@@ -151,7 +154,8 @@ class Journal:
     def append_void(self, void: Void) -> Voided | Adopted | Superseded | Unanswered:
         """Take exactly the place that the last ``append`` was meant for, or find that record in it.
 
-        At any other place a void would prove nothing: the record could still appear in the disputed one.
+        At any other place a void would prove nothing: the record could still appear in the disputed one, and a start
+        would commit what was aborted on the void's word.
         """
         with self._lock:
             return self._append_void(void)
@@ -209,7 +213,7 @@ class Journal:
 
     def _appended(self, place: int, record: Record, data: bytes) -> Appended | Superseded:
         if max(self._places()) != place or not self._mine_is_there():
-            return Superseded()
+            return Superseded()  # appended by a sleeper behind a newer start, or in a journal that was exchanged
         self._note(place, record, data)
         # The record stands whatever becomes of the purge. Told as a failed append, it would be voided in the place
         # behind it, and what it decided would be aborted. What is left over is removed with the next record.
@@ -240,7 +244,8 @@ class Journal:
         """Remove what the durable tail has declared as purged. Starts stay, and so does the newest layout.
 
         The place that a stale driver would take next is the one behind its last record, and a newer start stands
-        there: if that could be purged, the stale driver could append.
+        there: if that could be purged, the stale driver could append. Without the layout a topic that was made again
+        would be read on in silence, and so would another output's position.
         """
         kept_from = self._tail_kept_from
         stays = max((p for p, r in self._index.items() if isinstance(r, Planned)), default=0)

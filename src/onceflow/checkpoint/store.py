@@ -104,7 +104,9 @@ class LocalStore:
         try:
             with _explained(self.path(name), "create the file", passing=FileExistsError):
                 os.link(temporary, self.path(name))
-                _sync(self.folder)
+                _sync(
+                    self.folder
+                )  # without its name a decision is gone after a power cut, and its rows are written again
         finally:
             _remove(temporary)
 
@@ -152,7 +154,7 @@ class LocalStore:
             with _explained(self.path(name), "write the file"), temporary.open("xb") as file:
                 file.write(data)
                 file.flush()
-                os.fsync(file.fileno())
+                os.fsync(file.fileno())  # before it has its name: else a power cut leaves the name and a torn record
         except BaseException:
             _remove(temporary)
             raise

@@ -146,7 +146,7 @@ def find_again(visible: Iterable[Committable], rerun: Iterable[Committable]) -> 
         same = places.get((c.sink, c.rows, c.digest))
         if not same:
             return None
-        found.add(same.pop())
+        found.add(same.pop())  # each once: of two that are equal, the second would else be written beside its own rows
     return frozenset(found)
 
 
@@ -159,6 +159,6 @@ def find_by_origin(visible: Iterable[Committable], rerun: Iterable[Committable])
     for c in visible:
         same = places.get((c.sink, c.origin), ())
         if not c.origin or len(same) != 1:
-            return None
+            return None  # a guess would silence a task whose rows are lost, and write again what is visible
         found.add(same[0])
     return frozenset(found)

@@ -253,12 +253,14 @@ class Coordinator:
         if m.undone is None:
             decided = m.history.decided
             if decided is not None and decided.epoch >= epoch:
+                # Spark has gone back behind a decision; its rows would be written again.
                 return Input.EPOCH_UNEXPECTED, self._failing(m, FailureKind.EPOCH_UNEXPECTED, detail=f"{decided.epoch}")
             return Input.EPOCH, replace(m, mode=Mode.FRESH)
         undone = m.undone
         if undone.epoch != epoch:
             return Input.EPOCH_UNEXPECTED, self._failing(m, FailureKind.EPOCH_UNEXPECTED, detail=f"{undone.epoch}")
         if undone.offsets != offsets:
+            # Another range under the decided number: what lies between the two would be lost or doubled.
             return Input.EPOCH_UNEXPECTED, self._failing(m, FailureKind.OFFSETS_DIFFER)
         m = replace(m, mode=Mode.ROLL_FORWARD)
         if undone.replaying:
@@ -322,6 +324,7 @@ class Coordinator:
         """Sinks by which the undone epoch and the job differ, where the epoch's plan must run again as it ran."""
         if m.undone is None or (m.finished and not m.stateful):
             return frozenset()
+        # Run again for other sinks, the epoch would lack the rows of one that is gone, or doubt those of a new one.
         return self._sinks ^ {c.sink for c in m.undone.effective}
 
     def _read_outcomes(self, event: Outcomes) -> _Reading:
@@ -330,7 +333,7 @@ class Coordinator:
         if self.state is State.WEIGHING:
             return self._weigh(m, event.found, found)
         unknown = _with(found, Outcome.UNKNOWN)
-        if unknown:
+        if unknown:  # before what is lost: a replay that begins beside an unknown one may double it
             return Input.SOME_UNKNOWN, self._failing(m, FailureKind.OUTCOME_UNKNOWN, unknown)
         lost = _with(found, Outcome.ABORTED)
         if lost:
@@ -370,6 +373,7 @@ class Coordinator:
         pending = tuple(c for c in m.pending if event.replies.get(c.participant) is not Reply.COMMITTED)
         m = replace(m, pending=pending, rounds=m.rounds + 1)
         if any(event.replies.get(c.participant) is Reply.SUSPECT for c in pending):
+            # Neither committed nor lost by this answer; sent again it would answer the same for ever. The log knows.
             return Input.SOME_SUSPECT, m
         return self._all_or(Input.SOME_RETRY, m)
 
@@ -424,7 +428,8 @@ class Coordinator:
             return Input.NOT_DETERMINISTIC, self._failing(m, FailureKind.NOT_DETERMINISTIC, who)
         other = differing_rows(m.undone.effective if m.undone else (), found)
         if other and not accepted:
-            # What is visible comes again as it is, but of what is lost there is more or less than was decided.
+            # What is visible comes again as it is, but of what is lost there is more or less than was decided:
+            # compaction takes records of just those keys, and the epoch would be done with rows missing in silence.
             return Input.NOT_DETERMINISTIC, self._failing(m, FailureKind.NOT_DETERMINISTIC, detail=_counts(other))
         return Input.MATCHED, replace(m, silent=silent, matched=found)
 
@@ -450,8 +455,10 @@ class Coordinator:
             return (Input.SOUND if participants(m.written) else Input.SOUND_NOTHING), m
         strange = next(remade(m.layout, event.layout), None)
         if strange is not None:
+            # The positions count records of the topic before: all that the new one has below them would be passed over.
             said = f"topic {strange.topic}: its id was {strange.was} and is {strange.now}"
             return Input.UNSOUND, self._failing(m, FailureKind.SOURCE_REMADE, detail=said)
+        # Recorded before the decision: after it, a death would leave a topic that was read and whose id nobody kept.
         return Input.GROWN, replace(m, layout=event.layout)
 
     def _read_appended(self, event: Appended | Adopted) -> _Reading:
@@ -478,6 +485,7 @@ class Coordinator:
         return happened, replace(m, history=history, undone=history.decided, pending=pending, rounds=0)
 
     def _read_superseded(self) -> _Reading:
+        # Before every other reason: a fenced driver that is told to start again fences the one that runs, for ever.
         return Input.SUPERSEDED, self._failing(self.memory, FailureKind.FENCED)
 
     def _read_unanswered(self, event: Unanswered) -> _Reading:
@@ -532,7 +540,8 @@ class Coordinator:
             case State.FINISHING | State.COMMITTING:
                 return Commit(m.pending, m.rounds)
             case State.SWEEPING:
-                # A finished epoch's transactions are not open any more; sparing them costs nothing.
+                # What is decided is of an older incarnation, too: swept, its rows are lost. All sinks' are spared, also
+                # of one that the job has no more. A finished epoch's are not open; sparing them costs nothing.
                 return Sweep(participants(m.undone.effective) if m.undone else ())
             case State.TAKING_BACK:
                 return self._take_back()
@@ -557,6 +566,7 @@ class Coordinator:
             case State.VOIDING:
                 return AppendVoid(Void(m.history.incarnation, m.epoch))
             case State.REBUILDING | State.MATCHING:
+                # Silent: the epoch's rows, or some of them, are visible already.
                 return RunPlan(m.epoch, write=False)
             case State.BEGINNING_REPLAY:
                 return Append(self._replay_begin())
@@ -627,6 +637,7 @@ class Coordinator:
     def _as_resolved(self, found: Mapping[Participant, Outcome]) -> dict[Participant, Outcome]:
         """The outcomes, with an operator's choice in the place of UNKNOWN, and of ABORTED where rows are given up."""
         undone = self.memory.undone
+        # A choice stands in for evidence and never against it: what is proven by now would be doubled or lost.
         chosen: dict[Participant, Outcome] = {}
         if undone is not None:
             chosen |= dict.fromkeys(undone.counted, Outcome.COMMITTED)

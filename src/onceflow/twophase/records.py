@@ -187,7 +187,8 @@ class DecidedEpoch:
             case "accept-state":
                 return replace(self, state_accepted=True, numbers_accepted=True)
             case "give-up-rows":
-                # State is then built from what the source still has, so it cannot be that of the decided rows.
+                # State is then built from what the source still has, so it cannot be that of the decided rows. Tasks
+                # are still not told by their numbers: nobody was asked what a wrong guess there may lose or double.
                 return replace(self, given_up=self.given_up | names, loss_accepted=True, state_accepted=True)
 
     def skipped_by(self, record: Skip) -> DecidedEpoch:
@@ -238,6 +239,7 @@ class History:
                 return History(record.incarnation, record.job_id, layout=self.layout)
             return replace(self, incarnation=record.incarnation, job_id=record.job_id)
         if record.incarnation != self.incarnation:
+            # An older driver's record behind a newer start: the newer one may have aborted what this decides.
             raise HistoryError(
                 f"{type(record).__name__} of incarnation {record.incarnation} after start {self.incarnation}"
             )
@@ -309,5 +311,6 @@ class History:
         """
         done = -1 if newest_commit is None else newest_commit
         if self.earlier is not None and self.earlier > done:
+            # Spark's files were put back: from there both would be run again, though consumers may have read them.
             raise HistoryError(f"epochs {self.earlier} and {self.decided and self.decided.epoch} are both undone")
         return self.decided if self.decided is not None and self.decided.epoch > done else None

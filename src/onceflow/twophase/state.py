@@ -112,17 +112,22 @@ class IllegalTransitionError(RuntimeError):
 
 _S, _I = State, Input
 
+# Beside each rule that was once broken, by an attack or by a mutant of the simulation, stands what went wrong then
+# (docs/attacks.md, docs/mutants.md; docs/protocol.md has the whole order).
 TABLE: Mapping[State, Mapping[Input, State]] = {
     # -- the start of a job -------------------------------------------------------------------
     _S.NEW: {_I.START: _S.STARTING},
     _S.STARTING: {
         _I.STARTED: _S.SWEEPING,
         _I.STARTED_UNDONE: _S.RESTORING,
+        # Spark's files are older than the journal: gone on with, they would write again what is committed.
         _I.TWO_UNDONE: _S.STOPPED,
     },
     _S.RESTORING: {
         _I.OFFSETS_SAME: _S.ASSESSING,
+        # Some of the old set may be open still. Committed now, their rows would stand beside those of the replay.
         _I.REPLAY_UNFINISHED: _S.SWEEPING,
+        # Spark would run another range under the decided number: rows between the two are lost or doubled.
         _I.OFFSETS_DIFFER: _S.STOPPED,
     },
     # Consumers are waiting, so what can be finished is finished before Spark starts. When one is lost or
@@ -136,15 +141,20 @@ TABLE: Mapping[State, Mapping[Input, State]] = {
     _S.FINISHING: {
         _I.ALL_COMMITTED: _S.SWEEPING,
         _I.SOME_RETRY: _S.FINISHING,
+        # "Fenced" comes after a commit and after an abort: counted as success it loses rows, as a loss it doubles them.
         _I.SOME_SUSPECT: _S.ASSESSING,
     },
+    # Never before the start record is durable, and not by one that is not the newest any more: a sweep by a sleeper
+    # takes the transactions that a newer driver is about to decide.
     _S.SWEEPING: {_I.SWEPT: _S.TAKEN_OVER, _I.SWEPT_PLAN_LEFT: _S.TAKING_BACK, _I.SUPERSEDED: _S.FENCED},
+    # A start that slept here would remove the plans of epochs that a newer one has finished since.
     _S.TAKING_BACK: {_I.TAKEN_BACK: _S.TAKEN_OVER, _I.SUPERSEDED: _S.FENCED},
     # Only now may a check end the start: nothing that is decided waits for it any more, or nothing can help it.
     _S.TAKEN_OVER: {_I.SETTLE: _S.SURVEYING},
     _S.SURVEYING: {
         _I.LAYOUT_SAME: _S.READY,
         _I.LAYOUT_NEW: _S.LAYING,
+        # Spark would go on at another source's position: rows doubled in one sink and lost in the other.
         _I.LAYOUT_MOVED: _S.STOPPED,
         _I.SINKS_CHANGED: _S.STOPPED,
         _I.SOURCE_LOST: _S.STOPPED,
@@ -159,6 +169,7 @@ TABLE: Mapping[State, Mapping[Input, State]] = {
         _I.EPOCH: _S.PREPARING,
         _I.EPOCH_FINISHED: _S.CONFIRMING,
         _I.EPOCH_FINISHED_STATEFUL: _S.REBUILDING,
+        # Asked before anything is committed, as at the start: "all lost" must not become "some visible".
         _I.EPOCH_DECIDED: _S.JUDGING,
         _I.EPOCH_REPLAYING: _S.WEIGHING,
         _I.EPOCH_UNEXPECTED: _S.DOUBTING,
@@ -167,7 +178,8 @@ TABLE: Mapping[State, Mapping[Input, State]] = {
     _S.DOUBTING: {_I.NEWEST: _S.STOPPED, _I.SUPERSEDED: _S.FENCED},
     _S.PREPARING: {
         _I.PREPARED: _S.CHECKING,
-        # What was read counts in the state and in the position, whether or not it gave rows.
+        # What was read counts in the state and in the position, whether or not it gave rows: unchecked, a topic that
+        # was made again would be read on in silence for as long as no row comes of it.
         _I.NOTHING_TO_COMMIT: _S.CHECKING,
         _I.NOT_DETERMINISTIC: _S.ABORTING,
         _I.RUN_FAILED: _S.ABORTING,
@@ -186,11 +198,14 @@ TABLE: Mapping[State, Mapping[Input, State]] = {
         _I.SUPERSEDED: _S.FENCED,
         _I.UNANSWERED: _S.ABORTING,
     },
+    # An append that gave no answer may be durable. Aborted on that, its rows are lost: a start that reads the decision
+    # holds them for written. Superseded, nothing is aborted either: it is the newer start's business.
     _S.DECIDING: {_I.APPENDED: _S.COMMITTING, _I.SUPERSEDED: _S.FENCED, _I.UNANSWERED: _S.VOIDING},
     _S.VOIDING: {
         _I.VOIDED: _S.ABORTING,
         _I.ADOPTED: _S.COMMITTING,
         _I.SUPERSEDED: _S.FENCED,
+        # Decided or not, nobody knows: neither a commit nor an abort is right. The next start reads it.
         _I.UNANSWERED: _S.STOPPED,
     },
     _S.COMMITTING: {
@@ -204,12 +219,14 @@ TABLE: Mapping[State, Mapping[Input, State]] = {
         _I.ALL_COMMITTED: _S.CONFIRMING,
         _I.ALL_COMMITTED_STATEFUL: _S.REBUILDING,
         _I.SOME_LOST: _S.BEGINNING_REPLAY,
-        # State and output must come from one run: a new start replays with a run of its own.
+        # State and output must come from one run. This call's state is that of its first run; a plan that varies would
+        # then go on from rows that it never wrote. So a new start replays, with a run of its own.
         _I.LOST_AFTER_RUN: _S.STOPPED,
         _I.SOME_UNKNOWN: _S.STOPPED,
     },
     _S.REBUILDING: {
         _I.SAME_ROWS: _S.CONFIRMING,
+        # The state would be of other rows than those that are visible, and every later epoch would go on from it.
         _I.NOT_DETERMINISTIC: _S.STOPPED,
         _I.RUN_FAILED: _S.STOPPED,
         _I.SUPERSEDED: _S.FENCED,
@@ -220,17 +237,20 @@ TABLE: Mapping[State, Mapping[Input, State]] = {
         _I.SUPERSEDED: _S.FENCED,
         _I.UNANSWERED: _S.STOPPED,
     },
+    # And asked again: an abort after a commit is answered with success too, and its rows, visible, would be doubled.
     _S.DISCARDING: {_I.ABORTED: _S.WEIGHING},
     _S.WEIGHING: {
         _I.NONE_VISIBLE: _S.PREPARING,
         _I.SOME_VISIBLE: _S.MATCHING,
         _I.SOME_OPEN: _S.DISCARDING,
+        # "Not visible, so aborted" is false where compaction or retention took the records: they would come twice.
         _I.SOME_UNKNOWN: _S.STOPPED,
         # An operator counts what was lost as written, or gives it up since the source cannot give it again.
         _I.ALL_COMMITTED: _S.CONFIRMING,
         _I.ALL_COMMITTED_STATEFUL: _S.REBUILDING,
     },
     # Tasks are not numbered the same in every run, so what is visible is found by its rows, before anything is written.
+    # By its number another task would be silenced: its rows are lost, and the visible ones come twice.
     _S.MATCHING: {
         _I.MATCHED: _S.PREPARING,
         _I.NOT_DETERMINISTIC: _S.STOPPED,
@@ -238,8 +258,10 @@ TABLE: Mapping[State, Mapping[Input, State]] = {
         _I.SUPERSEDED: _S.FENCED,
     },
     # -- ends ---------------------------------------------------------------------------------
+    # An epoch that outlived its transactions would do so for ever: its range is fixed once Spark has planned it.
     _S.ABORTING: {_I.ABORTED: _S.FAILED, _I.ABORTED_TOO_LONG: _S.RECUTTING},
     _S.RECUTTING: {_I.APPENDED: _S.FAILED, _I.SUPERSEDED: _S.FENCED, _I.UNANSWERED: _S.FAILED},
+    # The last look before Spark writes commits/N: an older driver's would call done what a newer one is at.
     _S.CONFIRMING: {_I.NEWEST: _S.READY, _I.SUPERSEDED: _S.FENCED},
     _S.FENCED: {},
     _S.FAILED: {},
