@@ -19,7 +19,7 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 
 ROOMS = {
     # What a user writes.
-    "public": {"job", "options", "connectors", "connectors.kafka"},
+    "public": {"job", "options", "connectors", "connectors.kafka", "twophase"},
     "job": {"errors", "options", "connectors", "connectors.kafka", "execution", "spark", "program"},
     "program": set(),
     "options": {"errors"},
