@@ -38,11 +38,16 @@ class KafkaWorld(World):
             guarantee=self._guarantee,
             transaction_timeout=self._timeout_s,
             create_topic=of.NewTopic(partitions=2),
-            producer={"client.id": NAME},
+            # The broker is to refuse what is too large, not the client.
+            producer={"client.id": NAME, "message.max.bytes": 4_000_000},
         )
 
     def rows(self, keys):
         return pa.RecordBatch.from_pydict({"value": pa.array([key.encode() for key in keys], pa.binary())})
+
+    def refused(self, keys):
+        values = [*(key.encode() for key in keys), b"x" * 2_000_000, b"behind it"]
+        return pa.RecordBatch.from_pydict({"value": pa.array(values, pa.binary())})
 
     def visible(self):
         return [value.decode() for _, value in read_topic(self._cluster, self._topic)]

@@ -106,6 +106,15 @@ class KeepsRowsInItsProcess(sink_of(writer=MemoryWriter, committer=MemoryCommitt
     pass
 
 
+class LeavingOutWriter(LedgerWriter):
+    insert = "insert or ignore into staged values (?, ?)"
+
+
+@breaks("a_refused_row_fails_the_precommit")
+class LeavesOutWhatIsRefused(sink_of(writer=LeavingOutWriter)):
+    pass
+
+
 class BrittleWriter(LedgerWriter):
     def abort(self):
         with opened(self._path) as file:
@@ -147,6 +156,27 @@ class AttemptsShareATransaction(sink_of(writer=JoiningWriter, committer=Credulou
     "what_expired_is_not_committed",
 )
 class ChecksNothing(sink_of(committer=CredulousCommitter)):
+    pass
+
+
+class ReopeningWriter(LedgerWriter):
+    """An abort takes its rows, and does not end it."""
+
+    def _require_open(self, file):
+        if file.execute("select state from ledger where id=?", [self._id]).fetchone() == ("aborted",):
+            file.execute("delete from staged where id=?", [self._id])
+            file.execute("update ledger set state='open' where id=?", [self._id])
+
+
+class AskingForTheStateOnly(LedgerCommitter):
+    def check(self, committables, run, age_s):
+        with opened(self._path) as file:
+            states = {self.state(file, c.transaction["id"]) for c in committables if c.participates}
+        return None if states <= {"open"} else str(states)
+
+
+@breaks("an_aborted_writer_cannot_go_on")
+class AbortDoesNotFence(sink_of(writer=ReopeningWriter, committer=AskingForTheStateOnly)):
     pass
 
 

@@ -34,7 +34,7 @@ create table if not exists ledger (
     id text primary key, system text, job text, incarnation integer, epoch integer, sink text, shard integer,
     attempt integer, state text
 );
-create table if not exists staged (id text, key text);
+create table if not exists staged (id text, key text not null);
 create table if not exists marks (job text primary key, mark text);
 create table if not exists identity (id text);
 insert into identity select lower(hex(randomblob(8))) where not exists (select * from identity);
@@ -60,6 +60,8 @@ def visible(path: str) -> list[str]:
 class LedgerWriter(Writer):
     """Stages rows under an id of its own; a later writer of the same shard and attempt ends an earlier one."""
 
+    insert = "insert into staged values (?, ?)"
+
     def __init__(self, path: str, sink: str, shard: Shard) -> None:
         self._path, self._id, self._rows = path, uuid.uuid4().hex, 0
         run = shard.run
@@ -76,7 +78,7 @@ class LedgerWriter(Writer):
     def write(self, rows: Any) -> None:
         with opened(self._path) as file:
             self._require_open(file)
-            file.executemany("insert into staged values (?, ?)", [(self._id, key) for key in self.keys(rows)])
+            file.executemany(self.insert, [(self._id, key) for key in self.keys(rows)])
         self._rows += len(rows)
 
     def keys(self, rows: Any) -> list[str]:

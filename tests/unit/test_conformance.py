@@ -28,6 +28,9 @@ class LedgerWorld(World):
     def rows(self, keys):
         return pa.RecordBatch.from_pydict({"key": list(keys)})
 
+    def refused(self, keys):
+        return pa.RecordBatch.from_pydict({"key": [*keys, None]})
+
     def visible(self):
         return visible(self.path)
 
@@ -89,10 +92,12 @@ def test_a_sink_that_does_not_take_part_is_not_asked(tmp_path):
 class SmallWorld(LedgerWorld):
     """A world with nothing that is optional."""
 
-    open_transactions, expire = World.open_transactions, World.expire
+    refused, open_transactions, expire = World.refused, World.open_transactions, World.expire
 
 
-@pytest.mark.parametrize("name", ["what_expired_is_not_committed", "what_died_unprepared_is_ended"])
+@pytest.mark.parametrize(
+    "name", ["a_refused_row_fails_the_precommit", "what_expired_is_not_committed", "what_died_unprepared_is_ended"]
+)
 def test_what_a_world_cannot_do_is_skipped(name, tmp_path):
     """Where a world leaves out what is optional, the check is skipped with what is missing."""
     with pytest.raises(SkipTest, match="its world cannot"):

@@ -189,6 +189,23 @@ _held: list[Writer] = []
 
 
 @_in_two_phases
+def a_refused_row_fails_the_precommit(t: Trial) -> None:
+    """Where the system refuses one of the rows, write or prepare raises: no committable stands for a part of them."""
+    start, keys = t.start(), t.keys()
+    rows = t.world.refused(keys)
+    writer = start.open()
+    try:
+        writer.write(rows)
+        writer.prepare()
+    except Exception:  # noqa: BLE001 - which one is the sink's business
+        writer.abort()
+    else:
+        raise AssertionError("prepare returns, though the system has refused a row")
+    start.committer.abort_run(start.run())
+    t.none_visible(keys, "after a refused row")
+
+
+@_in_two_phases
 def a_failed_task_leaves_nothing_visible(t: Trial) -> None:
     """A writer can be told to abort before and after its pre-commit, twice too, and raises nothing."""
     start, keys = t.start(), t.keys()
@@ -486,6 +503,30 @@ def a_late_attempt_is_noticed(t: Trial) -> None:
     late.abort()
 
 
+@_in_two_phases
+def an_aborted_writer_cannot_go_on(t: Trial) -> None:
+    """A writer whose transaction was aborted under its hands never has a part of its rows committed."""
+    start, newer = t.start(1), t.start(2)
+    for epoch, sweeps in enumerate((False, True, False, True)):
+        keys = t.keys(6)
+        writer = start.open(epoch=epoch)
+        writer.write(t.world.rows(keys[:3]))
+        with suppress(SkipTest):  # whoever cannot tell does not wait
+            _wait_until_open(t)
+        if sweeps:
+            newer.committer.abort(newer.committer.lingering(2, ()))
+        else:
+            start.committer.abort_run(start.run(epoch))
+        try:
+            writer.write(t.world.rows(keys[3:]))
+            transaction = writer.prepare()
+        except Exception:  # noqa: BLE001 - which one is the sink's business
+            writer.abort()
+            t.none_visible(keys, "after its transaction was aborted")
+        else:
+            _decide(t, start, start.seal([start.committable(transaction, keys)]), keys, epoch)
+
+
 def _go_on(zombie: Writer, t: Trial, keys: list[str]) -> None:
     """What an attempt does that does not know of another; it may be refused at any step."""
     with suppress(Exception):
@@ -562,8 +603,13 @@ def what_died_unprepared_is_ended(t: Trial) -> None:
 def _write_and_vanish(t: Trial, start: Start, keys: list[str], epoch: int) -> None:
     writer = start.open(epoch=epoch)
     writer.write(t.world.rows(keys))
+    _wait_until_open(t)
+
+
+def _wait_until_open(t: Trial) -> None:
+    """A writer may send later than it is told to write, and may have nothing open before its pre-commit."""
     for _ in t.patience():
-        if t.world.open_transactions(t.job_id):  # a writer may send later than it is told to write
+        if t.world.open_transactions(t.job_id):
             return
 
 

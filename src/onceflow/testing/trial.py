@@ -58,6 +58,10 @@ class World(ABC):
     def visible(self) -> Sequence[str]:
         """The keys of all rows that a reader of the output sees now, each as often as it is there."""
 
+    def refused(self, keys: Sequence[str]) -> pa.RecordBatch:  # noqa: ARG002 - for those that can
+        """Rows like those of ``rows``, of which the system refuses one: too large, or of a kind it does not take."""
+        raise SkipTest("its world cannot make a row that the system refuses (World.refused)")
+
     def open_transactions(self, job_id: str) -> int:  # noqa: ARG002 - for those that can tell
         """How many transactions of a job are open in the system, by another way than the committer's."""
         raise SkipTest("its world cannot tell which transactions are open (World.open_transactions)")
