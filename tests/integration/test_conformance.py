@@ -14,6 +14,7 @@ from onceflow.testing import OpenTransactions, World, conformance
 from onceflow.testing.transactions import OPEN_STATES
 from onceflow.testing.trial import PREFIX
 from tests.integration.harness import kafka_asked_for, read_topic, wait_until
+from tests.unit.ledger_sink import LedgerSink, opened, visible
 
 pytestmark = pytest.mark.kafka
 
@@ -93,3 +94,26 @@ def test_a_plain_kafka_sink_keeps_its_part(guarantee, fast):
     report = conformance.run(KafkaWorld(fast, f"tried-{guarantee}", 60, guarantee))
     assert report.broken == ()
     assert all(f"this is {guarantee}" in skipped.why for skipped in report.skipped)
+
+
+@pytest.mark.spark
+def test_a_sink_of_ones_own_shares_the_decision(spark, cluster, new_topic, produce, tmp_path):
+    """A job writes to the example sink and to Kafka in one epoch: each has every row once, and nothing stays open."""
+    source, topic = new_topic(2), new_topic(2)
+    sent = [[f"{partition}-{n}" for n in range(100)] for partition in (0, 1)]
+    for partition, values in enumerate(sent):
+        produce(source, values, partition=partition)
+    ledger = LedgerSink(str(tmp_path / "ledger.sqlite"))
+    query = of.start(
+        of.KafkaSource(cluster, source, value=of.Text()).load(spark).selectExpr("value as key"),
+        sinks=[ledger, of.KafkaSink(cluster, topic, value=of.Text())],
+        name="two systems",
+        checkpointing=of.Checkpointing(tmp_path / "checkpoint"),
+        until="caught-up",
+    )
+    assert query.awaitTermination(120)
+    expected = sorted(sent[0] + sent[1])
+    assert sorted(visible(ledger.path)) == expected
+    assert sorted(value.decode() for _, value in read_topic(cluster, topic)) == expected
+    with opened(ledger.path) as file:
+        assert file.execute("select count(*) from ledger where state='open'").fetchone() == (0,)
