@@ -1,20 +1,35 @@
 """onceflow: end-to-end exactly-once for PySpark Structured Streaming.
 
-Public names in the order in which a record meets them.
+What a job is written with, and what a sink of one's own is written against: ``Sink`` and what it makes and is told
+(docs/sinks.md says how).
 """
 
-from onceflow.connectors.contract import Guarantee
+from onceflow.connectors.contract import (
+    Committer,
+    Guarantee,
+    Run,
+    Shard,
+    Sink,
+    SinkConnection,
+    Writer,
+    WriterFactory,
+)
 from onceflow.connectors.formats import Json, Raw, Text
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.sink import KafkaSink, NewTopic
 from onceflow.connectors.kafka.source import KafkaSource
 from onceflow.job import Job, Stopped, start
 from onceflow.options.checkpointing import Checkpointing
+from onceflow.twophase.committable import Committable, Participant
+from onceflow.twophase.messages import Evidence, Outcome, Reply
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Checkpointing",
+    "Committable",
+    "Committer",
+    "Evidence",
     "Guarantee",
     "Job",
     "Json",
@@ -22,8 +37,17 @@ __all__ = [
     "KafkaSink",
     "KafkaSource",
     "NewTopic",
+    "Outcome",
+    "Participant",
     "Raw",
+    "Reply",
+    "Run",
+    "Shard",
+    "Sink",
+    "SinkConnection",
     "Stopped",
     "Text",
+    "Writer",
+    "WriterFactory",
     "start",
 ]

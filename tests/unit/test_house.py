@@ -19,7 +19,7 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 
 ROOMS = {
     # What a user writes.
-    "public": {"job", "options", "connectors", "connectors.kafka"},
+    "public": {"job", "options", "connectors", "connectors.kafka", "twophase"},
     "job": {"errors", "options", "connectors", "connectors.kafka", "execution", "spark", "program"},
     "program": set(),
     "options": {"errors"},
@@ -40,7 +40,7 @@ ROOMS = {
         "errors", "options", "twophase", "checkpoint", "connectors", "connectors.kafka", "execution", "crash_points",
     },
     "local": {"errors", "processes", "public", "spark"},
-    "testing": {"crash_points", "processes", "connectors.kafka"},
+    "testing": {"crash_points", "processes", "errors", "twophase", "connectors", "connectors.kafka"},
     # What sees public names only.
     "demo": {"public", "errors", "local", "testing", "processes"},
     "cli": {"public", "errors", "job", "program", "local", "demo", "operations.transactions", "twophase"},
@@ -51,7 +51,7 @@ LIBRARIES = {
     "pyspark": {"job", "connectors", "connectors.kafka", "execution", "spark", "local", "demo"},
     "kafka": {"connectors.kafka"},
     "confluent_kafka": {"connectors.kafka", "local", "demo"},
-    "pyarrow": {"connectors", "connectors.kafka", "execution"},
+    "pyarrow": {"connectors", "connectors.kafka", "execution", "testing"},
     "numpy": {"connectors.kafka"},
     "pydantic": {"connectors.kafka", "options"},
     "typer": {"cli"},

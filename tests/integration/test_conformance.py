@@ -1,0 +1,119 @@
+"""KafkaSink keeps the contract of sinks, on a real broker."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+import onceflow as of
+from onceflow.connectors.kafka.client import KafkaClient
+from onceflow.connectors.kafka.transactions import list_ids
+from onceflow.local.devcluster import FAST_EXPIRY, DevCluster
+from onceflow.testing import OpenTransactions, World, conformance
+from onceflow.testing.transactions import OPEN_STATES
+from onceflow.testing.trial import PREFIX
+from tests.integration.harness import kafka_asked_for, read_topic, wait_until
+from tests.unit.ledger_sink import LedgerSink, opened, visible
+
+pytestmark = pytest.mark.kafka
+
+EXPIRES = "what_expired_is_not_committed"
+NAME = "only-for-the-broker"
+"""It stands for a secret: a setting of the producer that must be told to nobody else."""
+
+
+class KafkaWorld(World):
+    """A topic of a real broker."""
+
+    secrets = (NAME,)
+
+    def __init__(self, cluster: of.KafkaCluster, topic: str, timeout_s: float, guarantee: str) -> None:
+        self._cluster, self._topic, self._timeout_s, self._guarantee = cluster, topic, timeout_s, guarantee
+
+    def sink(self):
+        return of.KafkaSink(
+            self._cluster,
+            self._topic,
+            name="tried",
+            guarantee=self._guarantee,
+            transaction_timeout=self._timeout_s,
+            create_topic=of.NewTopic(partitions=2),
+            # The broker is to refuse what is too large, not the client.
+            producer={"client.id": NAME, "message.max.bytes": 4_000_000},
+        )
+
+    def rows(self, keys):
+        return pa.RecordBatch.from_pydict({"value": pa.array([key.encode() for key in keys], pa.binary())})
+
+    def refused(self, keys):
+        values = [*(key.encode() for key in keys), b"x" * 2_000_000, b"behind it"]
+        return pa.RecordBatch.from_pydict({"value": pa.array(values, pa.binary())})
+
+    def visible(self):
+        return [value.decode() for _, value in read_topic(self._cluster, self._topic)]
+
+    def open_transactions(self, job_id):
+        with OpenTransactions(self._cluster, f"{PREFIX}-{job_id}-") as found:
+            return found.count()
+
+    def expire(self, committables):
+        with KafkaClient(self._cluster) as client:
+            names = [c.transaction["transactional_id"] for c in committables]
+            wait_until(lambda: not any(client_lists(client, name) for name in names), what="their expiry")
+
+    def never_was(self, committable):
+        told = dict(committable.transaction)
+        told["transactional_id"] += "-never"
+        told["producer_id"] += 1_000_000
+        return replace(committable, transaction=told)
+
+
+def client_lists(client: KafkaClient, name: str) -> list[str]:
+    """What is open under a name, or about to end."""
+    return list_ids(client, name, OPEN_STATES)
+
+
+@pytest.fixture(scope="module")
+def fast() -> Iterator[of.KafkaCluster]:
+    """A broker that ends what has expired within a fraction of a second."""
+    with DevCluster(settings=FAST_EXPIRY, **kafka_asked_for()) as running:
+        yield of.KafkaCluster(running.bootstrap_servers)
+
+
+@pytest.mark.parametrize("check", conformance.CHECKS, ids=str)
+def test_kafka_sink_keeps_the_contract(check, fast):
+    """An exactly-once KafkaSink holds every check."""
+    timeout_s = 1.5 if check.name == EXPIRES else 60
+    check(KafkaWorld(fast, f"tried-{check.name}"[:100], timeout_s, "exactly-once"))
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "none"])
+def test_a_plain_kafka_sink_keeps_its_part(guarantee, fast):
+    """Of a KafkaSink that takes no part in the decision, what it is asked holds, and the rest is skipped by name."""
+    report = conformance.run(KafkaWorld(fast, f"tried-{guarantee}", 60, guarantee))
+    assert report.broken == ()
+    assert all(f"this is {guarantee}" in skipped.why for skipped in report.skipped)
+
+
+@pytest.mark.spark
+def test_a_sink_of_ones_own_shares_the_decision(spark, cluster, new_topic, produce, tmp_path):
+    """A job writes to the example sink and to Kafka in one epoch: each has every row once, and nothing stays open."""
+    source, topic = new_topic(2), new_topic(2)
+    sent = [[f"{partition}-{n}" for n in range(100)] for partition in (0, 1)]
+    for partition, values in enumerate(sent):
+        produce(source, values, partition=partition)
+    ledger = LedgerSink(str(tmp_path / "ledger.sqlite"))
+    query = of.start(
+        of.KafkaSource(cluster, source, value=of.Text()).load(spark).selectExpr("value as key"),
+        sinks=[ledger, of.KafkaSink(cluster, topic, value=of.Text())],
+        name="two systems",
+        checkpointing=of.Checkpointing(tmp_path / "checkpoint"),
+        until="caught-up",
+    )
+    assert query.awaitTermination(120)
+    expected = sorted(sent[0] + sent[1])
+    assert sorted(visible(ledger.path)) == expected
+    assert sorted(value.decode() for _, value in read_topic(cluster, topic)) == expected
+    with opened(ledger.path) as file:
+        assert file.execute("select count(*) from ledger where state='open'").fetchone() == (0,)

@@ -1,0 +1,507 @@
+"""The example sink with one thing wrong in each, and the check that must notice it.
+
+Must not know: how the checks look for it.
+"""
+
+import sqlite3
+from dataclasses import dataclass, replace
+from typing import Any
+
+from onceflow import Committable, Evidence, Guarantee, Outcome, Reply
+from tests.unit.ledger_sink import (
+    LedgerCommitter,
+    LedgerConnection,
+    LedgerSink,
+    LedgerWriter,
+    LedgerWriterFactory,
+    opened,
+)
+
+BREAKS = []
+
+
+def breaks(*names):
+    def add(kind):
+        BREAKS.extend((kind, name) for name in names)
+        return kind
+
+    return add
+
+
+def sink_of(writer=LedgerWriter, committer=LedgerCommitter, connection=LedgerConnection):
+    """What a broken sink derives from."""
+    return type("Base", (LedgerSink,), {"writer": writer, "committer": committer, "connection": connection})
+
+
+# -- writers --------------------------------------------------------------------------------------
+
+
+class CommittingWriter(LedgerWriter):
+    def prepare(self):
+        prepared = super().prepare()
+        with opened(self._path) as file:
+            file.execute("update ledger set state='committed' where id=?", [self._id])
+        return prepared
+
+
+@breaks("nothing_is_visible_before_the_commit")
+class CommitsOnPrepare(sink_of(writer=CommittingWriter)):
+    pass
+
+
+class ForgetfulWriter(LedgerWriter):
+    def write(self, rows):
+        if not self._rows:
+            super().write(rows)
+
+
+@breaks("a_commit_shows_each_row_once")
+class LosesItsSecondBatch(sink_of(writer=ForgetfulWriter)):
+    pass
+
+
+class RepeatingWriter(LedgerWriter):
+    def keys(self, rows):
+        return super().keys(rows) * 2
+
+    def write(self, rows):
+        super().write(rows)
+        self._rows += len(rows)
+
+
+@breaks("a_commit_shows_each_row_once")
+class DoublesRows(sink_of(writer=RepeatingWriter)):
+    pass
+
+
+class TidyWriter(LedgerWriter):
+    def __del__(self):
+        self.abort()
+
+
+@breaks("a_precommit_survives_its_writer")
+class ForgetsWithItsWriter(sink_of(writer=TidyWriter)):
+    pass
+
+
+STAGED: dict[str, list[str]] = {}
+
+
+class MemoryWriter(LedgerWriter):
+    def write(self, rows):
+        STAGED.setdefault(self._id, []).extend(self.keys(rows))
+
+    def prepare(self):
+        return {"id": self._id, "rows": 0}
+
+
+class MemoryCommitter(LedgerCommitter):
+    def commit_one(self, file, key):
+        file.executemany("insert into staged values (?, ?)", [(key, row) for row in STAGED.pop(key, ())])
+        return super().commit_one(file, key)
+
+
+@breaks("a_precommit_survives_its_process", "a_commit_from_another_process_counts")
+class KeepsRowsInItsProcess(sink_of(writer=MemoryWriter, committer=MemoryCommitter)):
+    pass
+
+
+class LeavingOutWriter(LedgerWriter):
+    insert = "insert or ignore into staged values (?, ?)"
+
+
+@breaks("a_refused_row_fails_the_precommit")
+class LeavesOutWhatIsRefused(sink_of(writer=LeavingOutWriter)):
+    pass
+
+
+class BrittleWriter(LedgerWriter):
+    def abort(self):
+        with opened(self._path) as file:
+            self._require_open(file)
+        super().abort()
+
+
+@breaks("a_failed_task_leaves_nothing_visible")
+class AbortOfAWriterRaises(sink_of(writer=BrittleWriter)):
+    pass
+
+
+class JoiningWriter(LedgerWriter):
+    """Attempts of one shard write into one transaction."""
+
+    def __init__(self, path, sink, shard):
+        self._path, self._rows = path, 0
+        run = shard.run
+        self._id = f"{run.job_id}-{run.incarnation}-{run.epoch}-{shard.number}"
+        row = (self._id, run.prefix, run.job_id, run.incarnation, run.epoch, sink, shard.number, shard.attempt)
+        with opened(path) as file:
+            file.execute("insert or ignore into ledger values (?, ?, ?, ?, ?, ?, ?, ?, 'open')", row)
+
+
+class CredulousCommitter(LedgerCommitter):
+    def check(self, committables, run, age_s):
+        return None
+
+
+@breaks("a_zombie_attempt_stays_invisible")
+class AttemptsShareATransaction(sink_of(writer=JoiningWriter, committer=CredulousCommitter)):
+    pass
+
+
+@breaks(
+    "check_notices_an_abort",
+    "a_late_attempt_is_noticed",
+    "check_refuses_an_epoch_that_is_too_old",
+    "what_expired_is_not_committed",
+)
+class ChecksNothing(sink_of(committer=CredulousCommitter)):
+    pass
+
+
+class ReopeningWriter(LedgerWriter):
+    """An abort takes its rows, and does not end it."""
+
+    def _require_open(self, file):
+        if file.execute("select state from ledger where id=?", [self._id]).fetchone() == ("aborted",):
+            file.execute("delete from staged where id=?", [self._id])
+            file.execute("update ledger set state='open' where id=?", [self._id])
+
+
+class AskingForTheStateOnly(LedgerCommitter):
+    def check(self, committables, run, age_s):
+        with opened(self._path) as file:
+            states = {self.state(file, c.transaction["id"]) for c in committables if c.participates}
+        return None if states <= {"open"} else str(states)
+
+
+@breaks("an_aborted_writer_cannot_go_on")
+class AbortDoesNotFence(sink_of(writer=ReopeningWriter, committer=AskingForTheStateOnly)):
+    pass
+
+
+class TupleWriter(LedgerWriter):
+    def prepare(self):
+        return {**super().prepare(), "place": ("a", 1)}
+
+
+@breaks("what_is_kept_is_json_without_secrets")
+class GivesMoreThanJson(sink_of(writer=TupleWriter)):
+    pass
+
+
+# -- committers -----------------------------------------------------------------------------------
+
+
+class SealingBlindly(LedgerCommitter):
+    def seal(self, committables):
+        return [self.seal_one(c) for c in committables]
+
+    def seal_one(self, committable):
+        return replace(committable, transaction={"id": committable.transaction["id"], **committable.transaction})
+
+
+@breaks("an_empty_part_is_passed_over")
+class EmptyPartsCrash(sink_of(committer=SealingBlindly)):
+    pass
+
+
+class MixingUp(LedgerCommitter):
+    def seal_one(self, committable):
+        return replace(super().seal_one(committable), attempt=0)
+
+
+@breaks("a_seal_keeps_identities")
+class SealForgetsTheAttempt(sink_of(committer=MixingUp)):
+    pass
+
+
+class AddingAgain(LedgerCommitter):
+    def commit_one(self, file, key):
+        if self.state(file, key) == "committed":
+            file.execute("insert into staged select * from staged where id=?", [key])
+        return super().commit_one(file, key)
+
+
+@breaks("a_commit_again_changes_nothing")
+class CommitIsNotIdempotent(sink_of(committer=AddingAgain)):
+    pass
+
+
+class Unaborting(LedgerCommitter):
+    def abort_one(self, file, key):
+        """Nothing."""
+
+
+@breaks("an_abort_leaves_nothing_visible", "abort_run_ends_what_no_committable_names", "what_died_unprepared_is_ended")
+class AbortDoesNothing(sink_of(committer=Unaborting)):
+    pass
+
+
+class AbortingOnce(LedgerCommitter):
+    def abort_one(self, file, key):
+        if self.state(file, key) == "aborted":
+            raise KeyError(key)
+        super().abort_one(file, key)
+
+
+@breaks("an_abort_again_changes_nothing")
+class SecondAbortRaises(sink_of(committer=AbortingOnce)):
+    pass
+
+
+class CommittingAnything(LedgerCommitter):
+    def commit_one(self, file, key):
+        file.execute("update ledger set state='committed' where id=?", [key])
+        return super().commit_one(file, key)
+
+
+@breaks("a_commit_after_the_abort_says_so", "what_expired_is_not_committed")
+class CommitRevivesTheAborted(sink_of(committer=CommittingAnything)):
+    pass
+
+
+class AbortingAnything(LedgerCommitter):
+    def abort_one(self, file, key):
+        file.execute("update ledger set state='aborted' where id=?", [key])
+
+
+@breaks("an_abort_after_the_commit_changes_nothing")
+class AbortHidesTheCommitted(sink_of(committer=AbortingAnything)):
+    pass
+
+
+class AbortingByName(LedgerCommitter):
+    def abort_one(self, file, key):
+        file.execute(
+            "update ledger set state='aborted' where state='open' and (job, incarnation, epoch % 2, shard, attempt) = "
+            "(select job, incarnation, epoch % 2, shard, attempt from ledger where id=?)",
+            [key],
+        )
+
+
+@breaks("an_end_hits_exactly_its_transaction")
+class AbortsByName(sink_of(committer=AbortingByName)):
+    pass
+
+
+class Silent(LedgerCommitter):
+    def outcome(self, file, key):
+        return replace(super().outcome(file, key), why="")
+
+
+@breaks("outcomes_are_told_by_evidence")
+class SaysWithoutEvidence(sink_of(committer=Silent)):
+    pass
+
+
+class Guessing(LedgerCommitter):
+    def outcome(self, file, key):
+        found = super().outcome(file, key)
+        return Evidence(Outcome.COMMITTED, "it is gone") if found.outcome is Outcome.UNKNOWN else found
+
+
+@breaks("what_never_was_is_never_committed")
+class GuessesTheAbsentCommitted(sink_of(committer=Guessing)):
+    pass
+
+
+class AlwaysGlad(LedgerCommitter):
+    def commit_one(self, file, key):
+        super().commit_one(file, key)
+        return Reply.COMMITTED
+
+
+@breaks("what_never_was_is_never_committed", "a_commit_after_the_abort_says_so", "an_end_hits_exactly_its_transaction")
+class AnswersCommittedToAll(sink_of(committer=AlwaysGlad)):
+    pass
+
+
+class EndingEveryRun(LedgerCommitter):
+    def abort_run(self, run):
+        with opened(self._path) as file:
+            file.execute("update ledger set state='aborted' where state='open' and job=?", [self._job_id])
+
+
+@breaks("abort_run_ends_what_no_committable_names")
+class AbortRunEndsOtherRuns(sink_of(committer=EndingEveryRun)):
+    pass
+
+
+class SweepingAll(LedgerCommitter):
+    def lingering(self, incarnation, spared):
+        return super().lingering(1 << 40, spared)
+
+
+@breaks("lingering_finds_what_older_starts_left")
+class SweepsItsOwn(sink_of(committer=SweepingAll)):
+    pass
+
+
+class SweepingSpared(LedgerCommitter):
+    def lingering(self, incarnation, spared):
+        return super().lingering(incarnation, ())
+
+
+@breaks("lingering_finds_what_older_starts_left")
+class SweepsTheSpared(sink_of(committer=SweepingSpared)):
+    pass
+
+
+class SweepingAtOnce(LedgerCommitter):
+    def lingering(self, incarnation, spared):
+        found = super().lingering(incarnation, spared)
+        self.abort(found)
+        return found
+
+
+@breaks("lingering_finds_what_older_starts_left")
+class DoesNotOnlyLook(sink_of(committer=SweepingAtOnce)):
+    pass
+
+
+class NeverSweeping(LedgerCommitter):
+    def lingering(self, incarnation, spared):
+        return []
+
+
+@breaks("lingering_finds_what_older_starts_left", "what_died_unprepared_is_ended")
+class FindsNothing(sink_of(committer=NeverSweeping)):
+    pass
+
+
+class SweepingEveryJob(LedgerCommitter):
+    def lingering(self, incarnation, spared):
+        with opened(self._path) as file:
+            found = file.execute(
+                "select id, shard, attempt from ledger where state='open' and job like ? and incarnation<?",
+                [self._job_id + "%", incarnation],
+            ).fetchall()
+        return [Committable(self._sink, n, attempt, 0, 0, {"id": key}) for key, n, attempt in found]
+
+
+@breaks("two_jobs_never_mix")
+class SweepsOtherJobs(sink_of(committer=SweepingEveryJob)):
+    pass
+
+
+class OfOneThread(LedgerCommitter):
+    def __init__(self, path, sink, job_id):
+        super().__init__(path, sink, job_id)
+        self._file = sqlite3.connect(path)
+
+    def lingering(self, incarnation, spared):
+        self._file.execute("select 1")
+        return super().lingering(incarnation, spared)
+
+    def close(self):
+        self._file.close()
+
+
+@breaks("several_threads_may_call")
+class ServesOneThread(sink_of(committer=OfOneThread)):
+    pass
+
+
+class LeavingCanaries(LedgerCommitter):
+    def preflight(self):
+        with opened(self._path) as file:
+            file.execute(
+                "insert into ledger values (hex(randomblob(8)), 'canary', ?, 0, 0, ?, 0, 0, 'open')",
+                [self._job_id, self._sink],
+            )
+
+
+@breaks("a_preflight_leaves_nothing")
+class LeavesItsCanary(sink_of(committer=LeavingCanaries)):
+    pass
+
+
+class Unmarking(LedgerCommitter):
+    def write_mark(self, mark):
+        """Nothing."""
+
+
+@breaks("a_mark_is_kept_outside")
+class ForgetsItsMark(sink_of(committer=Unmarking)):
+    pass
+
+
+class MarkingForAll(LedgerCommitter):
+    def __init__(self, path, sink, job_id):
+        super().__init__(path, sink, job_id[:12])
+
+
+@breaks("a_mark_is_kept_outside")
+class CutsTheJobsId(sink_of(committer=MarkingForAll)):
+    pass
+
+
+# -- the sink and its connection -------------------------------------------------------------------
+
+
+@breaks("what_is_kept_is_json_without_secrets")
+class TellsItsPassword(LedgerSink):
+    def describe(self):
+        return f"ledger {self.path} with {self.password}"
+
+
+@dataclass(frozen=True)
+class LocalFactory(LedgerWriterFactory):
+    open: Any = None
+
+
+class LocalConnection(LedgerConnection):
+    def writer_factory(self):
+        made = super().writer_factory()
+        return LocalFactory(made.kind, made.path, made.sink, lambda: None)
+
+
+@breaks("a_writer_factory_pickles")
+class FactoryDoesNotPickle(sink_of(connection=LocalConnection)):
+    pass
+
+
+@breaks("a_sink_is_only_a_description")
+class KeepsItsConnection(LedgerSink):
+    def connect(self):
+        self.connected = super().connect()
+        return self.connected
+
+
+class ClosingConnection(LedgerConnection):
+    made = None
+
+    def committer(self, prefix, job_id):
+        self.made = super().committer(prefix, job_id)
+        return self.made
+
+    def close(self):
+        if self.made is not None:
+            self.made._path = None
+
+
+@breaks("a_committer_keeps_its_connection")
+class TakesTheConnectionBack(sink_of(connection=ClosingConnection)):
+    pass
+
+
+class PlainWriter(CommittingWriter):
+    def prepare(self):
+        super().prepare()
+
+
+class Plain(sink_of(writer=PlainWriter)):
+    """No broken one: it promises less."""
+
+    guarantee = Guarantee.AT_LEAST_ONCE
+
+
+class LateWriter(LedgerWriter):
+    def prepare(self):
+        super().prepare()
+
+
+@breaks("a_plain_prepare_has_written_all")
+class PlainAndLate(sink_of(writer=LateWriter)):
+    guarantee = Guarantee.AT_LEAST_ONCE

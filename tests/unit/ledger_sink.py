@@ -1,0 +1,251 @@
+"""An example of a sink: rows staged in a SQLite file, which become visible by one change in its ledger.
+
+Must not know: Spark, the suite that tries it. It needs no server, and any process may open the file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from onceflow import (
+    Committable,
+    Committer,
+    Evidence,
+    Guarantee,
+    Outcome,
+    Participant,
+    Reply,
+    Run,
+    Shard,
+    Sink,
+    SinkConnection,
+    Writer,
+)
+from onceflow.errors import EpochTooLongError, WriterFencedError
+
+EXPIRES_AFTER_S = 600.0
+_TABLES = """
+create table if not exists ledger (
+    id text primary key, system text, job text, incarnation integer, epoch integer, sink text, shard integer,
+    attempt integer, state text
+);
+create table if not exists staged (id text, key text not null);
+create table if not exists marks (job text primary key, mark text);
+create table if not exists identity (id text);
+insert into identity select lower(hex(randomblob(8))) where not exists (select * from identity);
+"""
+
+
+@contextlib.contextmanager
+def opened(path: str) -> Iterator[sqlite3.Connection]:
+    """The file, for one change that happens whole or not at all."""
+    with contextlib.closing(sqlite3.connect(path, timeout=30)) as file:
+        file.isolation_level = None
+        file.execute("begin immediate")
+        yield file
+        file.execute("commit")
+
+
+def visible(path: str) -> list[str]:
+    """What a reader sees."""
+    with opened(path) as file:
+        return [key for (key,) in file.execute("select key from staged join ledger using (id) where state='committed'")]
+
+
+class LedgerWriter(Writer):
+    """Stages rows under an id of its own; a later writer of the same shard and attempt ends an earlier one."""
+
+    insert = "insert into staged values (?, ?)"
+
+    def __init__(self, path: str, sink: str, shard: Shard) -> None:
+        self._path, self._id, self._rows = path, uuid.uuid4().hex, 0
+        run = shard.run
+        name = (run.job_id, run.incarnation, run.epoch % 2, sink, shard.number, shard.attempt)
+        with opened(path) as file:
+            file.execute(
+                "update ledger set state='aborted' where state='open' and (job, incarnation, epoch % 2, sink, shard, "
+                "attempt) = (?, ?, ?, ?, ?, ?)",
+                name,
+            )
+            row = (self._id, run.prefix, run.job_id, run.incarnation, run.epoch, sink, shard.number, shard.attempt)
+            file.execute("insert into ledger values (?, ?, ?, ?, ?, ?, ?, ?, 'open')", row)
+
+    def write(self, rows: Any) -> None:
+        with opened(self._path) as file:
+            self._require_open(file)
+            file.executemany(self.insert, [(self._id, key) for key in self.keys(rows)])
+        self._rows += len(rows)
+
+    def keys(self, rows: Any) -> list[str]:
+        return rows.column("key").to_pylist()
+
+    def prepare(self) -> Mapping[str, Any]:
+        with opened(self._path) as file:
+            self._require_open(file)
+        return {"id": self._id, "rows": self._rows}
+
+    def abort(self) -> None:
+        with opened(self._path) as file:
+            file.execute("update ledger set state='aborted' where id=? and state='open'", [self._id])
+
+    def _require_open(self, file: sqlite3.Connection) -> None:
+        if file.execute("select state from ledger where id=?", [self._id]).fetchone() != ("open",):
+            raise WriterFencedError(f"transaction {self._id} was ended", action="start the job again")
+
+
+class LedgerCommitter(Committer):
+    """Ends transactions by their ids."""
+
+    def __init__(self, path: str, sink: str, job_id: str) -> None:
+        self._path, self._sink, self._job_id = path, sink, job_id
+
+    def preflight(self) -> None:
+        with opened(self._path) as file:
+            file.execute("update ledger set state='aborted' where id='the file can be written'")
+
+    def expires_after_s(self) -> float:
+        return EXPIRES_AFTER_S
+
+    @property
+    def keeps_mark(self) -> bool:
+        return True
+
+    def read_mark(self) -> str | None:
+        with opened(self._path) as file:
+            found = file.execute("select mark from marks where job=?", [self._job_id]).fetchone()
+        return found[0] if found else None
+
+    def write_mark(self, mark: str) -> None:
+        with opened(self._path) as file:
+            file.execute("insert or replace into marks values (?, ?)", [self._job_id, mark])
+
+    def seal(self, committables: Sequence[Committable]) -> list[Committable]:
+        return [self.seal_one(c) if c.participates else c for c in committables]
+
+    def seal_one(self, committable: Committable) -> Committable:
+        return replace(committable, transaction={**committable.transaction, "sealed": True})
+
+    def check(self, committables: Sequence[Committable], run: Run, age_s: float) -> str | None:
+        if age_s >= 0.8 * EXPIRES_AFTER_S:
+            raise EpochTooLongError(f"epoch {run.epoch} took {age_s:g} s", action="make it smaller")
+        mine = {c.transaction["id"]: c for c in committables if c.participates}
+        with opened(self._path) as file:
+            for key, c in mine.items():
+                found = self.state(file, key), file.execute("select count(*) from staged where id=?", [key]).fetchone()
+                if found != ("open", (c.transaction["rows"],)):
+                    return f"shard {c.shard}: {key} is {found[0]} with {found[1][0]} rows"
+            self.end_run(file, run, but=mine)
+        return None
+
+    def commit(self, committables: Sequence[Committable]) -> dict[Participant, Reply]:
+        with opened(self._path) as file:
+            return {c.participant: self.commit_one(file, c.transaction["id"]) for c in committables}
+
+    def commit_one(self, file: sqlite3.Connection, key: str) -> Reply:
+        file.execute("update ledger set state='committed' where id=? and state='open'", [key])
+        return Reply.COMMITTED if self.state(file, key) == "committed" else Reply.SUSPECT
+
+    def abort(self, committables: Sequence[Committable]) -> None:
+        with opened(self._path) as file:
+            for c in committables:
+                if c.participates:
+                    self.abort_one(file, c.transaction["id"])
+
+    def abort_one(self, file: sqlite3.Connection, key: str) -> None:
+        file.execute("update ledger set state='aborted' where id=? and state='open'", [key])
+
+    def abort_run(self, run: Run) -> None:
+        with opened(self._path) as file:
+            self.end_run(file, run)
+
+    def end_run(self, file: sqlite3.Connection, run: Run, but: Mapping[str, object] = {}) -> None:
+        found = file.execute(
+            "select id from ledger where state='open' and (job, sink, incarnation, epoch) = (?, ?, ?, ?)",
+            [self._job_id, self._sink, run.incarnation, run.epoch],
+        ).fetchall()
+        for (key,) in found:
+            if key not in but:
+                self.abort_one(file, key)
+
+    def outcomes(self, committables: Sequence[Committable]) -> dict[Participant, Evidence]:
+        with opened(self._path) as file:
+            return {c.participant: self.outcome(file, c.transaction["id"]) for c in committables}
+
+    def outcome(self, file: sqlite3.Connection, key: str) -> Evidence:
+        state = self.state(file, key)
+        if state is None:
+            return Evidence(Outcome.UNKNOWN, f"{key} is not in the ledger")
+        return Evidence(Outcome(state), f"the ledger says of {key} that it is {state}")
+
+    def lingering(self, incarnation: int, spared: Sequence[Committable]) -> list[Committable]:
+        keep = {c.transaction["id"] for c in spared if c.participates}
+        with opened(self._path) as file:
+            found = file.execute(
+                "select id, shard, attempt from ledger where state='open' and job=? and incarnation<?",
+                [self._job_id, incarnation],
+            ).fetchall()
+        return [Committable(self._sink, n, attempt, 0, 0, {"id": key}) for key, n, attempt in found if key not in keep]
+
+    def state(self, file: sqlite3.Connection, key: str) -> str | None:
+        found = file.execute("select state from ledger where id=?", [key]).fetchone()
+        return found[0] if found else None
+
+
+@dataclass(frozen=True)
+class LedgerWriterFactory:
+    """Opens writers of one sink."""
+
+    kind: type[LedgerWriter]
+    path: str
+    sink: str
+
+    def __call__(self, shard: Shard) -> Writer:
+        return self.kind(self.path, self.sink, shard)
+
+
+class LedgerConnection(SinkConnection):
+    """A file that is there."""
+
+    def __init__(self, sink: LedgerSink) -> None:
+        self.sink = sink
+        with contextlib.closing(sqlite3.connect(sink.path, timeout=30)) as file:
+            file.executescript(_TABLES)
+        with opened(sink.path) as file:
+            (self.system_id,) = file.execute("select id from identity").fetchone()
+
+    def writer_factory(self) -> LedgerWriterFactory:
+        return LedgerWriterFactory(self.sink.writer, self.sink.path, self.sink.name)
+
+    def committer(self, prefix: str, job_id: str) -> Committer:
+        return self.sink.committer(self.sink.path, self.sink.name, job_id)
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+class LedgerSink(Sink):
+    """Rows with a column ``key`` to a file."""
+
+    guarantee = Guarantee.EXACTLY_ONCE
+    writer: type[LedgerWriter] = LedgerWriter
+    committer: type[LedgerCommitter] = LedgerCommitter
+    connection: type[LedgerConnection] = LedgerConnection
+
+    def __init__(self, path: str, password: str = "") -> None:
+        self.name, self.path, self.password = "ledger", path, password
+
+    def connect(self) -> SinkConnection:
+        return self.connection(self)
+
+    def columns(self, names: Sequence[str]) -> list[Any]:
+        from pyspark.sql import functions
+
+        return [functions.col("key")]
+
+    def describe(self) -> str:
+        return f"ledger ({self.guarantee})"

@@ -1,0 +1,104 @@
+"""The suite for sinks: the example sink passes, and each way of breaking the contract fails the check of that fact."""
+
+from unittest import SkipTest
+
+import pyarrow as pa
+import pytest
+
+from onceflow.testing import World, conformance
+from tests.unit import broken_sinks
+from tests.unit.ledger_sink import LedgerSink, opened, visible
+
+SECRET = "only for the ledger"
+CHECKS = {check.name: check for check in conformance.CHECKS}
+
+
+class LedgerWorld(World):
+    """The example sink in a file of its own; what a user writes for a sink of theirs."""
+
+    patience_s = 0.2
+    secrets = (SECRET,)
+
+    def __init__(self, path, kind=LedgerSink):
+        self.path, self.kind = str(path / "ledger.sqlite"), kind
+
+    def sink(self):
+        return self.kind(self.path, SECRET)
+
+    def rows(self, keys):
+        return pa.RecordBatch.from_pydict({"key": list(keys)})
+
+    def refused(self, keys):
+        return pa.RecordBatch.from_pydict({"key": [*keys, None]})
+
+    def visible(self):
+        return visible(self.path)
+
+    def open_transactions(self, job_id):
+        with opened(self.path) as file:
+            return file.execute("select count(*) from ledger where job=? and state='open'", [job_id]).fetchone()[0]
+
+    def expire(self, committables):
+        with opened(self.path) as file:
+            for c in committables:
+                file.execute("update ledger set state='aborted' where id=?", [c.transaction["id"]])
+
+
+@pytest.mark.parametrize("check", conformance.CHECKS, ids=str)
+def test_the_example_sink_keeps_the_contract(check, tmp_path):
+    """A sink of a hundred lines, with a ledger and fencing, holds every check."""
+    if check.name == "a_plain_prepare_has_written_all":
+        check(LedgerWorld(tmp_path, broken_sinks.Plain))
+    else:
+        check(LedgerWorld(tmp_path))
+
+
+@pytest.mark.parametrize(("kind", "name"), broken_sinks.BREAKS, ids=lambda x: x if isinstance(x, str) else x.__name__)
+def test_a_broken_sink_is_noticed(kind, name, tmp_path):
+    """A sink in which one thing is wrong fails the check of that fact, by name and with what was seen."""
+    with pytest.raises(conformance.Broken, match=name) as told:
+        CHECKS[name](LedgerWorld(tmp_path, kind))
+    assert told.value.name == name
+    assert told.value.why
+
+
+def test_every_check_can_fail():
+    """No check is there that no broken sink fails."""
+    assert {name for _, name in broken_sinks.BREAKS} == set(CHECKS)
+
+
+def test_every_check_says_what_it_proves():
+    """Each has a name that is its own, and one sentence."""
+    assert len(CHECKS) == len(conformance.CHECKS)
+    assert all(check.proves.endswith(".") and "\n" not in check.proves for check in conformance.CHECKS)
+
+
+def test_the_whole_suite_reports(tmp_path):
+    """run() makes all checks, tells every broken one, and why others were not made."""
+    report = conformance.run(LedgerWorld(tmp_path, broken_sinks.CommitsOnPrepare))
+    assert "nothing_is_visible_before_the_commit" in {broken.name for broken in report.broken}
+    assert [(s.name, "at-least-once" in s.why) for s in report.skipped] == [("a_plain_prepare_has_written_all", True)]
+
+
+def test_a_sink_that_does_not_take_part_is_not_asked(tmp_path):
+    """Of an at-least-once sink the two-phase commit is not asked; the reason names its guarantee."""
+    report = conformance.run(LedgerWorld(tmp_path, broken_sinks.Plain))
+    assert report.broken == ()
+    made = {"a_writer_factory_pickles", "a_plain_prepare_has_written_all"}
+    assert {s.name for s in report.skipped} == set(CHECKS) - made
+    assert all("this is at-least-once" in s.why for s in report.skipped)
+
+
+class SmallWorld(LedgerWorld):
+    """A world with nothing that is optional."""
+
+    refused, open_transactions, expire = World.refused, World.open_transactions, World.expire
+
+
+@pytest.mark.parametrize(
+    "name", ["a_refused_row_fails_the_precommit", "what_expired_is_not_committed", "what_died_unprepared_is_ended"]
+)
+def test_what_a_world_cannot_do_is_skipped(name, tmp_path):
+    """Where a world leaves out what is optional, the check is skipped with what is missing."""
+    with pytest.raises(SkipTest, match="its world cannot"):
+        CHECKS[name](SmallWorld(tmp_path))
