@@ -185,6 +185,18 @@ def test_a_start_fences_every_older_driver(store):
     assert files(store) == [1, 2]
 
 
+def test_a_driver_knows_that_it_was_replaced_although_a_record_is_spoiled(store):
+    """Of a spoiled record nobody can tell whose it is; another one behind it may say it, and else it is no answer."""
+    older = Journal(store)
+    older.start(JOB)
+    Journal(store).start(JOB)
+    store.replace("00000000000000000002.json", b"{")
+    with pytest.raises(CheckpointCorruptError):
+        older.is_replaced()
+    store.create("00000000000000000003.json", encode(Entry(3, "n" * 32, 1, Start(3, JOB))))
+    assert older.is_replaced()
+
+
 def test_a_start_between_creation_and_tail_check_fences(store, monkeypatch):
     """The decision took its place, and a start came behind it before the list: it stands, but its driver must exit."""
     journal, history = started(store)

@@ -208,8 +208,18 @@ class Journal:
         Not the same as not being the newest: behind its tail may stand a record of its own whose answer was lost.
         """
         with self._lock:
-            behind = (place for place in self._places() if place > self._tail)
-            return not self._mine_is_there() or any(isinstance(self._read_place(p).record, Start) for p in behind)
+            if not self._mine_is_there():
+                return True
+            unreadable: CheckpointCorruptError | None = None
+            for place in sorted((p for p in self._places() if p > self._tail), reverse=True):
+                try:
+                    if isinstance(self._read_place(place).record, Start):
+                        return True
+                except CheckpointCorruptError as error:
+                    unreadable = error  # of a spoiled one nobody can tell; another may say it
+            if unreadable is not None:
+                raise unreadable
+            return False
 
     def _appended(self, place: int, record: Record, data: bytes) -> Appended | Superseded:
         if max(self._places()) != place or not self._mine_is_there():

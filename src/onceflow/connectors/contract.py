@@ -140,7 +140,7 @@ class Committer(ABC):
 
     @abstractmethod
     def seal(self, committables: Sequence[Committable]) -> list[Committable]:
-        """Add what only the driver knows to fresh committables, before they are checked and decided."""
+        """Add what only the driver knows to fresh committables, those of empty shards too, before they are checked."""
 
     @abstractmethod
     def check(self, committables: Sequence[Committable], run: Run, age_s: float) -> str | None:
@@ -157,7 +157,10 @@ class Committer(ABC):
 
     @abstractmethod
     def commit(self, committables: Sequence[Committable]) -> Mapping[Participant, Reply]:
-        """Send one commit for each. Idempotent. No answer is RETRY; no right to commit is REFUSED."""
+        """Send one commit for each, all of which hold a transaction; each gets an answer here. Idempotent.
+
+        No answer of the system is RETRY; no right to commit is REFUSED.
+        """
 
     def refusal(self, committables: Sequence[Committable]) -> OnceflowError:
         """The error for commits that were answered with REFUSED for as long as the driver is patient.
@@ -173,7 +176,10 @@ class Committer(ABC):
 
     @abstractmethod
     def abort(self, committables: Sequence[Committable]) -> None:
-        """Abort each, exactly this transaction and no later one under the same name. Idempotent; best effort."""
+        """Abort each, exactly this transaction and no later one under the same name. Idempotent; best effort.
+
+        What was aborted must be told as ABORTED afterwards, or a replay of it stops for a person.
+        """
 
     @abstractmethod
     def abort_run(self, run: Run) -> None:
@@ -181,7 +187,10 @@ class Committer(ABC):
 
     @abstractmethod
     def outcomes(self, committables: Sequence[Committable]) -> Mapping[Participant, Evidence]:
-        """What is known of each now. COMMITTED and ABORTED need positive evidence; absence proves nothing."""
+        """What is known of each now. COMMITTED and ABORTED need positive evidence; absence proves nothing.
+
+        All hold a transaction.
+        """
 
     @abstractmethod
     def lingering(self, incarnation: int, spared: Sequence[Committable]) -> Sequence[Committable]:
@@ -253,7 +262,7 @@ class SinkConnection(ABC):
     """A sink that is connected, for one start of a job; all that the start has found out about it is kept here.
 
     Attributes:
-        system_id: The system's lasting id, which no other system has.
+        system_id: The system's lasting id, which no other system has; not empty, and without a comma.
     """
 
     system_id: str
