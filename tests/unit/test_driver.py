@@ -9,7 +9,14 @@ from onceflow.checkpoint.identity import JobIdentity
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.checkpoint.store import LocalStore
-from onceflow.errors import EpochTooLongError, PreCommitError, TimeoutTooShortError, WriterFencedError
+from onceflow.errors import (
+    CheckpointCorruptError,
+    EpochTooLongError,
+    FencedError,
+    PreCommitError,
+    TimeoutTooShortError,
+    WriterFencedError,
+)
 from onceflow.execution.driver import Driver
 from onceflow.twophase.coordinator import Mode
 from onceflow.twophase.messages import RunFailed, Superseded
@@ -122,3 +129,15 @@ def test_what_cannot_be_cut_needs_more_time(driver, read, mode):
     assert isinstance(driver._cause, TimeoutTooShortError)
     assert not driver._cause.retriable
     assert "raise transaction_timeout" in driver._cause.action
+
+
+@pytest.mark.parametrize(("overtaken", "kind"), [(True, FencedError), (False, CheckpointCorruptError)])
+def test_a_plan_that_is_gone_was_taken_back_by_a_newer_start(driver, tmp_path, overtaken, kind):
+    """An older driver must not send anybody to look for a file that the newer one has removed."""
+    history = replace(driver._coordinator.memory.history, incarnation=1)
+    driver._coordinator.memory = replace(driver._coordinator.memory, history=history)
+    if overtaken:
+        Journal(LocalStore(tmp_path / "journal")).start(JOB.job_id)
+    with pytest.raises(kind):
+        driver(None, 3)
+    assert isinstance(driver.failure, kind)

@@ -219,8 +219,11 @@ class Driver:
             self._plan = batch
             self._report = EpochReport(epoch)
             crash.reach("D1", epoch)
-            offsets = self._checkpoint.offsets(epoch)
-            stateful, newest = self._checkpoint.is_stateful(), self._checkpoint.newest_commit()
+            try:
+                offsets = self._checkpoint.offsets(epoch)
+                stateful, newest = self._checkpoint.is_stateful(), self._checkpoint.newest_commit()
+            except OnceflowError as said:  # a newer start may have taken the plan back
+                raise self.true_cause(said) from said
             self._drive(self._coordinator.begin(epoch, offsets, stateful=stateful, newest_commit=newest))
             crash.reach("D7", epoch)
             self._last_epoch = epoch
