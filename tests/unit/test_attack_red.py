@@ -13,18 +13,19 @@ from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.partition import Partition
 from onceflow.connectors.kafka.source import KafkaSource
 from onceflow.connectors.kafka.source_connection import KafkaSourceConnection, _parsed
-from onceflow.errors import OnceflowError
+from onceflow.errors import FencedError, OnceflowError
 from onceflow.execution.driver import Driver
 from onceflow.execution.failures import from_failure, from_spark
+from onceflow.execution.launch import _refuse_left
 from onceflow.execution.source_check import Sources
 from onceflow.spark.plan import Leaf
 from onceflow.spark.session import PINNED
 from onceflow.twophase.coordinator import objection
 from onceflow.twophase.layout import Layout, Source, Topic
-from onceflow.twophase.messages import Fail, FailureKind
-from onceflow.twophase.records import History
+from onceflow.twophase.messages import Appended, Fail, FailureKind
+from onceflow.twophase.records import Decide, History
 from tests.unit.test_coordinator import FIRST, SECOND, accepting, rerun
-from tests.unit.test_launch import Listed, finish, identify, place_of, undone_of
+from tests.unit.test_launch import ONE, Listed, done, finish, identify, leave, place_of, started, undone_of
 from tests.unit.test_source_check import Reading, make
 
 # -- Spark's second form of offsets/N (spark.sql.streaming.offsetLog.formatVersion=2) ---------------------------------
@@ -184,6 +185,30 @@ def test_the_querys_metadata_are_durable_before_the_first_decision(tmp_path, mon
 
 
 # -- starts and operators ---------------------------------------------------------------------------------------------
+
+
+def test_a_start_under_the_old_id_does_not_make_the_journal_forget_what_the_new_job_has_decided(tmp_path):
+    """It had looked at everything and slept before its append; --as-new took the job over and decided epoch 1.
+
+    The sleeper ends as fenced, but its start stands in the journal as the beginning of another job: the new job's next
+    start finds nothing undone. Only its mark in Kafka stops it, and the one command that leads on writes epoch 1 again.
+    """
+    old, _ = started(tmp_path, 0)
+    done(tmp_path, 0)
+    sleeper = place_of(tmp_path)
+    place = place_of(tmp_path)
+    new = leave(place)
+    incarnation = place.journal.start(new.job_id).incarnation
+    assert place.journal.append(Decide(incarnation, 1, "v1\n1", ONE)) == Appended()
+    assert place_of(tmp_path).has_undone()
+    driver = Driver(old, sleeper.journal, sleeper.checkpoint, {}, sleeper.uri)
+    try:
+        driver.take_over()
+        with pytest.raises(FencedError):
+            _refuse_left(sleeper, driver)
+    finally:
+        driver.close()
+    assert place_of(tmp_path).has_undone(), "epoch 1 is decided and committed; it would be run as a new one"
 
 
 def test_a_claim_with_a_spoiled_job_json_waits_for_the_sinks_of_other_systems(tmp_path):
