@@ -105,7 +105,7 @@ def store(tmp_path):
 
 def started(store, retain=100, job_id=JOB):
     journal = Journal(store, retain=retain)
-    history = journal.start(job_id)
+    history = journal.start(job_id, left=JOB)
     return journal, history
 
 

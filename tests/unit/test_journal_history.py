@@ -48,7 +48,7 @@ class Job:
         job_id = self.history.job_id if self.history and which else uuid.uuid4().hex[:12]
         self.drivers = [Journal(s, retain=r) for s, r in zip(self.stores, (self.retain, NEVER), strict=True)]
         for driver in self.drivers:
-            self.history = driver.start(job_id)
+            self.history = driver.start(job_id, left=driver.history()[0].job_id)
 
     def append(self, record):
         for driver in self.drivers:

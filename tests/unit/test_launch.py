@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from onceflow.checkpoint.identity import JobIdentity, Mark, read_identity, write_identity
+from onceflow.checkpoint.identity import Mark, read_identity, write_identity
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.store import LocalStore
 from onceflow.connectors.contract import Committer, EpochLimit, Guarantee, Sink, SinkConnection
@@ -235,8 +235,8 @@ def test_as_new_is_refused_over_an_undone_epoch(tmp_path):
 
 def test_a_copy_of_a_copy_may_be_made_new_again(tmp_path):
     """job.json was made for another place: here the flag is meant, whoever that job had left."""
-    _, place = started(tmp_path, 0)
-    elsewhere = JobIdentity.new("file:///elsewhere", "cluster-1", "onceflow", "0123456789ab")
+    first, place = started(tmp_path, 0)
+    elsewhere = replace(first, checkpoint="file:///elsewhere", left="0123456789ab")
     write_identity(place.ours, elsewhere)
     assert identify(tmp_path, "as-new").left == elsewhere.job_id
 
@@ -350,7 +350,7 @@ def test_as_new_fences_the_driver_that_still_runs_before_it_leaves_its_job(tmp_p
     made = leave(place)
     assert made.left == identity.job_id
     assert decide(old.journal, 1) == Superseded()
-    assert place.journal.start(made.job_id).undone(0) is None
+    assert place.journal.start(made.job_id, left=made.left).undone(0) is None
 
 
 def test_as_new_leaves_no_job_that_decided_until_it_was_fenced(tmp_path):

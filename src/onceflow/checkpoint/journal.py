@@ -19,7 +19,7 @@ from pathlib import Path
 from onceflow.checkpoint import envelope
 from onceflow.checkpoint.journal_codec import Entry, decode, encode
 from onceflow.checkpoint.store import LocalStore
-from onceflow.errors import CheckpointCorruptError, CheckpointStoreError
+from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, CheckpointStoreError
 from onceflow.twophase.messages import Adopted, Appended, Superseded, Unanswered, Voided
 from onceflow.twophase.records import Decide, History, HistoryError, Planned, Record, Start, Void
 
@@ -97,7 +97,7 @@ class Journal:
 
     # -- appending --------------------------------------------------------------------------------
 
-    def start(self, job_id: str, above: int = 0) -> History:
+    def start(self, job_id: str, above: int = 0, left: str = "") -> History:
         """Append a start with the next incarnation's number, and return the history up to and with it.
 
         Whoever else starts at the same moment gets another place; the later one of the two is the newest.
@@ -105,9 +105,22 @@ class Journal:
         Args:
             job_id: Whose start it is; with another id than the newest start's a new job begins.
             above: An incarnation that is known from elsewhere; the new one is greater.
+            left: The job that this one has left (``--as-new``), whose starts may stand before its first.
+
+        Raises:
+            CheckpointConflictError: The newest start is of a job that this one does not know of. Appended behind it,
+                this one would begin a history in which what that job has decided is forgotten.
         """
         while True:
             history, entries = self.history()
+            if history.job_id and history.job_id not in (job_id, left):
+                raise CheckpointConflictError(
+                    f"the newest start in {self._store.folder} is of job {history.job_id}; this one is of job {job_id}",
+                    harmless="a start with --as-new came at the same moment: this one has written nothing",
+                    cause="--as-new took the checkpoint over, or job.json was put back from an older copy",
+                    action="start the job again; if it says the same again, start it once with --claim, which goes on "
+                    "as the journal's job",
+                )
             self._adopt(entries)
             start = Start(max(history.incarnation, above) + 1, job_id)
             place, nonce, data = self._encode(start)

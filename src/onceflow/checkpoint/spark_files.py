@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from onceflow.checkpoint.store import LocalStore
-from onceflow.errors import CheckpointCorruptError, EpochFailedError
+from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, EpochFailedError
 
 log = logging.getLogger(__name__)
 
@@ -226,11 +226,11 @@ class SparkCheckpoint:
         """
         if epoch == 0:
             self._sync_beginnings()
+        self._commits.sync(str(epoch - 1))
+        self._commits.sync()
         self._offsets.sync(str(epoch - 1))
         self._offsets.sync(str(epoch))
         self._offsets.sync()
-        self._commits.sync(str(epoch - 1))
-        self._commits.sync()
 
     def _sync_beginnings(self) -> None:
         sources = LocalStore(self.folder / "sources")
@@ -239,6 +239,7 @@ class SparkCheckpoint:
             store.sync("0")
             store.sync()
         sources.sync()
+        LocalStore(self.folder).sync("metadata")  # the query's id: without it Spark does not start
         LocalStore(self.folder).sync()
 
     def _corrupt(self, epoch: int, why: str) -> CheckpointCorruptError:
@@ -255,7 +256,15 @@ class SparkCheckpoint:
 
 def positions(text: str) -> list[str]:
     """The sources' lines of an offsets file, in the order of the plan, without its version and metadata."""
-    return text.splitlines()[_HEAD:]
+    lines = text.splitlines()
+    if lines and lines[0].strip() != "v1":
+        raise CheckpointConflictError(
+            f"a file of offsets/ begins with {lines[0]!r}: it is of a form that onceflow cannot read",
+            harmless="never: whose position is whose could not be told, and lost records would be passed over",
+            cause="the query ran with spark.sql.streaming.offsetLog.formatVersion=2 before, and Spark keeps it",
+            action="start with a new checkpoint",
+        )
+    return lines[_HEAD:]
 
 
 def with_positions(text: str, lines: Sequence[str]) -> str:
@@ -291,7 +300,7 @@ def _counters(position: str) -> dict[tuple[str, str], int]:
 def _is_empty(store: LocalStore, epoch: int) -> bool:
     """Whether the epoch's file holds nothing, or is not there."""
     try:
-        return not store.read(str(epoch)).strip()
+        return not store.read(str(epoch)).strip(b"\0 \t\r\n")  # a length without its content, too
     except FileNotFoundError:
         return True
 

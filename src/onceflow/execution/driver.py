@@ -333,7 +333,7 @@ class Driver:
     # -- start ------------------------------------------------------------------------------------
 
     def _append_start(self, _: AppendStart) -> Event:
-        history = self._journal.start(self._identity.job_id, self._above)
+        history = self._journal.start(self._identity.job_id, self._above, self._identity.left)
         log.info("incarnation %d of job %s on %s", history.incarnation, self._identity.job_id, self._uri)
         if self._journal.is_newest():  # else an older mark would take the place of a newer start's
             self._write_marks(history.decided.epoch if history.decided else -1, history.incarnation)

@@ -280,7 +280,7 @@ def finish_decided(sinks: Sequence[object], plan: Plan) -> bool:
     try:
         systems = {connection.system_id for connection in connections.values()}
         identity = read_identity(place.ours) if plan.takeover is None else _claimed(place)
-        if identity is not None and systems < set(identity.cluster_id.split(",")):
+        if identity is not None and (not identity.cluster_id or systems < set(identity.cluster_id.split(","))):
             return False  # not all sinks are listed: those that the stream function returns finish it
         driver = _driver(place, connections, plan, preflight=False)
         try:
@@ -409,12 +409,12 @@ def _identify(place: Place, systems: str, plan: Plan) -> JobIdentity:
 
 
 def _claimed(place: Place) -> JobIdentity:
-    """Whose checkpoint is claimed: as ``job.json`` says, or, where that is gone or spoiled, the newest start."""
+    """Whose checkpoint is claimed: as ``job.json`` says, or, where that is gone, spoiled or older, the newest start."""
+    job_id = place.journal.history()[0].job_id
     with contextlib.suppress(CheckpointCorruptError):
         found = read_identity(place.ours)
-        if found is not None:
+        if found is not None and job_id in ("", found.job_id, found.left):
             return found
-    job_id = place.journal.history()[0].job_id
     if job_id:
         log.warning("%s is made again for job %s, which the journal names", place.ours.path("job.json"), job_id)
         return JobIdentity(job_id, place.uri, "", "")
@@ -443,7 +443,8 @@ def _as_new(place: Place, systems: str, plan: Plan) -> JobIdentity:
         _refuse_forgetting(place, found)
         _fence(place, found.job_id)
         _refuse_forgetting(place, found)
-    left = found.job_id if found is not None else "none"
+    # As the journal names it: the new job's first start is appended behind starts of the one that it has left.
+    left = place.journal.history()[0].job_id or (found.job_id if found is not None else "none")
     identity = JobIdentity.new(place.uri, systems, plan.prefix, left)
     write_identity(place.ours, identity)
     if place.journal.start_nonce and not place.journal.is_newest():

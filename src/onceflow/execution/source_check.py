@@ -13,7 +13,7 @@ from onceflow.checkpoint.spark_files import SparkCheckpoint, positions, records_
 from onceflow.connectors.contract import Connector, Source, SourceConnection, Standing
 from onceflow.errors import CheckpointCorruptError, OnceflowError, SourceDataLostError
 from onceflow.spark.plan import Leaf
-from onceflow.twophase.layout import Layout, State
+from onceflow.twophase.layout import Layout, State, folders
 from onceflow.twophase.layout import Source as LayoutSource
 from onceflow.twophase.messages import Surveyed
 from onceflow.twophase.records import DecidedEpoch
@@ -38,7 +38,8 @@ class Sources:
     @property
     def distinct(self) -> list[Source | None]:
         """The sources as Spark's progress lists them: one that several outputs start from counts once."""
-        return [source for i, source in enumerate(self._sources) if self._first_of(i) == i]
+        first = {folder: i for i, folder in reversed(list(enumerate(self._folders())))}
+        return [self._sources[first[folder]] for folder in sorted(first)]
 
     def close(self) -> None:
         """Close the connections."""
@@ -73,7 +74,7 @@ class Sources:
         end_text = undone.offsets if undone is not None else _text(checkpoint, checkpoint.newest_offsets())
         starts, ends = self._lines(start_text), self._lines(end_text)
         if done is None:
-            starts = [checkpoint.initial_offsets(i) for i in self._numbers]
+            starts = [checkpoint.initial_offsets(folder) for folder in self._folders()]
         needed = starts if undone is None or again else ends
         found = [self._look(i, needed[i], ends[i], known) for i in self._numbers]
         layout = Layout(tuple(place for place, _ in found), self._states)
@@ -96,7 +97,7 @@ class Sources:
         moved = Surveyed(
             layout,
             error.what,
-            before=with_positions(start_text, moved_starts),
+            before=with_positions(start_text, moved_starts if done is not None else self._by_folder(moved_starts)),
             offsets=with_positions(end_text, moved_ends) if undone is not None else "",
         )
         return moved, error
@@ -107,7 +108,7 @@ class Sources:
         if epoch > 0:
             starts = self._lines(_text(checkpoint, epoch - 1))
         else:
-            starts = [checkpoint.initial_offsets(i) for i in self._numbers]
+            starts = [checkpoint.initial_offsets(folder) for folder in self._folders()]
         return [records_between(start, end) for start, end in zip(starts, ends, strict=True)]
 
     def look_again(self, layout: Layout, text: str) -> Layout:
@@ -143,6 +144,16 @@ class Sources:
     @property
     def _numbers(self) -> range:
         return range(len(self._leaves))
+
+    def _folders(self) -> list[int]:
+        """For each position the number of Spark's folder that says where it begins."""
+        return folders([LayoutSource(leaf.outputs, "", "", "", (), self._first_of(i))
+                        for i, leaf in enumerate(self._leaves)])  # fmt: skip
+
+    def _by_folder(self, lines: Sequence[str]) -> list[str]:
+        """A line for each folder, from those for each position."""
+        found = dict(zip(reversed(self._folders()), reversed(lines), strict=True))
+        return [found[folder] for folder in sorted(found)]
 
     def _first_of(self, i: int) -> int:
         """The first position of the source that stands at this one."""

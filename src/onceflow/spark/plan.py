@@ -40,7 +40,7 @@ _GONE_WHEN_READ: Mapping[str, str] = {
     "memory": "rows in memory are gone with the driver",
 }
 # Static sides: what is in the program, or computed; and what may have changed when an epoch is run again.
-_IN_THE_PROGRAM = frozenset({"LocalRelation", "OneRowRelation", "Range", "CTERelationRef", "ResolvedInlineTable"})
+_IN_THE_PROGRAM = frozenset({"LocalRelation", "OneRowRelation", "Range", "ResolvedInlineTable"})
 _OUTSIDE: Mapping[str, str] = {
     "LogicalRelation": "a static table",
     "HiveTableRelation": "a static table",
@@ -49,6 +49,7 @@ _OUTSIDE: Mapping[str, str] = {
     "ExternalRDD": "a static RDD",
     "InMemoryRelation": "a cached DataFrame",
 }
+_REFERENCE = "CTERelationRef"
 _PYTHON = "Python"
 # Their result depends on the order of rows after a shuffle, though Spark calls them deterministic.
 _ORDERED = frozenset({"First", "Last", "CollectList"})
@@ -114,7 +115,7 @@ def leaves_of(frame: DataFrame, outputs: tuple[str, ...]) -> list[Leaf]:
     return [
         Leaf(outputs, *_source_of(node), _fingerprint(above))
         for node, above in _with_path(analyzed_plan(frame))
-        if node.isStreaming() and not node.children().size()
+        if node.isStreaming() and not node.children().size() and _kind(node) != _REFERENCE
     ]
 
 
@@ -162,6 +163,8 @@ def require_readable_again(frame: DataFrame) -> None:
     disabled = str(frame.sparkSession.conf.get(_V2_OFF, ""))
     for leaf in _leaves(frame):
         kind = _kind(leaf)
+        if kind == _REFERENCE:
+            continue  # what it refers to stands in the plan as well
         if leaf.isStreaming():
             source = _source_of(leaf)[0]
             known = kind in (_RELATION, _RELATION_V1) and source in _READABLE_AGAIN

@@ -37,6 +37,10 @@ PINNED: Mapping[str, str] = {
     "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
+    # The other form of offsets/N has its lines in no order, under numbers: here a position is told by its line.
+    "spark.sql.streaming.offsetLog.formatVersion": "1",
+    # Named sources stand in sources/<name>, where nobody here looks for where they begin.
+    "spark.sql.streaming.queryEvolution.enableSourceEvolution": "false",
     # Spark looks for what its version 2 wrote, under the path's quoted name. Somebody's folder may have that name.
     "spark.sql.streaming.checkpoint.escapedPathCheck.enabled": "false",
     # Plans are printed in errors, logs and Spark's UI; its own patterns let a PEM key and JAAS text pass.

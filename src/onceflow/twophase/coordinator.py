@@ -524,7 +524,10 @@ class Coordinator:
         recut, skip = m.history.recut, m.history.skip
         if skip is not None and skip.epoch == after:
             return TakeBack(after, skip.before)
-        return TakeBack(after) if recut is not None and recut.epoch == after else None
+        # Spark plans an epoch when it has recorded the one before: a plan further on says that the record of this one
+        # was lost with the power. Spark would go on behind a hole, or without the state of the epoch in it.
+        ahead = m.newest_plan > after
+        return TakeBack(after) if ahead or (recut is not None and recut.epoch == after) else None
 
     # -- states: which action they begin with -----------------------------------------------------
 

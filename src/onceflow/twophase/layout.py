@@ -155,6 +155,22 @@ def remade(then: Layout, now: Layout) -> Iterator[Remade]:
                 yield Remade(topic.name, was.id, topic.id)
 
 
+def folders(sources: Sequence[Source]) -> list[int]:
+    """For each position, the number under which Spark keeps where the source begins (``sources/<number>``).
+
+    ``offsets/N`` has a line for each place of a source in the plan, but Spark has one reader for a source that several
+    outputs start from, and one more for each further time that it stands in one output (a join with itself).
+    """
+    numbers: dict[tuple[int, int], int] = {}
+    times: dict[tuple[tuple[str, ...], int], int] = {}
+    found = []
+    for source in sources:
+        nth = times.get((source.outputs, source.same_as), 0)
+        times[source.outputs, source.same_as] = nth + 1
+        found.append(numbers.setdefault((source.same_as, nth), len(numbers)))
+    return found
+
+
 def _outputs(of: Source | State) -> str:
     return " and ".join(of.outputs)
 

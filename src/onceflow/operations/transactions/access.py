@@ -138,7 +138,7 @@ class Operator:
 
     def start(self) -> History:
         """Append a start: ends the power of every driver that runs on this checkpoint. Read before you act."""
-        history = self.journal.start(self.identity.job_id)
+        history = self.journal.start(self.identity.job_id, left=self.identity.left)
         crash.reach("O1", history.incarnation)
         epoch = history.decided.epoch if history.decided is not None else -1
         mark = Mark(history.incarnation, self.journal.start_nonce, epoch).dumps()

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from onceflow import crash_points as crash
+from onceflow.checkpoint.spark_files import with_positions
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.offsets import Range, bounds, ranges
 from onceflow.connectors.kafka.partition import Partition
@@ -23,6 +24,7 @@ from onceflow.errors import CheckpointCorruptError, CheckpointStoreError, Config
 from onceflow.operations.transactions.access import Operator
 from onceflow.operations.transactions.inventory import partitions_of, source_ends, witness_of
 from onceflow.twophase.committable import Committable, Participant, participants
+from onceflow.twophase.layout import folders
 from onceflow.twophase.messages import Appended, Evidence, Outcome, Superseded
 from onceflow.twophase.records import Choice, DecidedEpoch, History, Resolve
 
@@ -333,8 +335,8 @@ def _begin(operator: Operator, history: History, epoch: int) -> str:
     """Where an epoch begins, in the form of an offsets file; of the first one Spark keeps it in files of its own."""
     if epoch > 0:
         return _text(operator, epoch - 1)
-    sources = range(len(history.layout.sources)) if history.layout is not None else ()
-    return "\n".join(["v1", "{}", *(operator.checkpoint.initial_offsets(i) or "{}" for i in sources)])
+    numbers = folders(history.layout.sources) if history.layout is not None else ()
+    return with_positions("", [operator.checkpoint.initial_offsets(number) or "{}" for number in numbers])
 
 
 def _text(operator: Operator, epoch: int) -> str:

@@ -1,30 +1,21 @@
-"""The sixth round of attacks: each of these fails today. The texts of Spark's files are as Spark 4.2 wrote them."""
+"""What Spark's files may look like and what becomes of it: forms, power cuts, starts of two jobs in one journal.
+
+The texts of Spark's files are as Spark 4.2 wrote them.
+"""
 
 import json
-from types import SimpleNamespace
 
 import pytest
 
 from onceflow.checkpoint import store as store_module
+from onceflow.checkpoint.identity import write_identity
 from onceflow.checkpoint.spark_files import SparkCheckpoint, positions
-from onceflow.connectors.contract import Connector
-from onceflow.connectors.formats import Text
-from onceflow.connectors.kafka.cluster import KafkaCluster
-from onceflow.connectors.kafka.partition import Partition
-from onceflow.connectors.kafka.source import KafkaSource
-from onceflow.connectors.kafka.source_connection import KafkaSourceConnection, _parsed
-from onceflow.errors import FencedError, OnceflowError
+from onceflow.errors import CheckpointConflictError, OnceflowError
 from onceflow.execution.driver import Driver
-from onceflow.execution.failures import from_failure, from_spark
-from onceflow.execution.launch import _refuse_left
-from onceflow.execution.source_check import Sources
-from onceflow.spark.plan import Leaf
 from onceflow.spark.session import PINNED
-from onceflow.twophase.coordinator import objection
-from onceflow.twophase.layout import Layout, Source, Topic
-from onceflow.twophase.messages import Appended, Fail, FailureKind
-from onceflow.twophase.records import Decide, History
-from tests.unit.test_coordinator import FIRST, SECOND, accepting, rerun
+from onceflow.twophase.layout import Source, folders
+from onceflow.twophase.messages import Appended
+from onceflow.twophase.records import Decide
 from tests.unit.test_launch import ONE, Listed, done, finish, identify, leave, place_of, started, undone_of
 from tests.unit.test_source_check import Reading, make
 
@@ -34,65 +25,15 @@ from tests.unit.test_source_check import Reading, make
 SECOND_FORM = 'v2\n{"batchWatermarkMs":0,"sourceMetadataInfo":{}}\n1:{"u":{"0":7}}\n0:{"t":{"0":5}}'
 
 
-def test_positions_of_sparks_second_form_are_understood_or_refused():
-    """Position 0 is the first source's; who cannot read a form must not take it for a source that stands nowhere."""
-    try:
-        lines = positions(SECOND_FORM)
-    except OnceflowError:
-        return
-    assert [_parsed(line) for line in lines] == [{Partition("t", 0): 5}, {Partition("u", 0): 7}]
+def test_positions_of_sparks_second_form_are_refused():
+    """Who cannot read a form must not take it for a source that stands nowhere."""
+    with pytest.raises(CheckpointConflictError, match="offsetLog"):
+        positions(SECOND_FORM)
 
 
 def test_the_form_of_sparks_offsets_is_pinned():
     """Else a session's own setting chooses it, and every look at the sources is blind from then on."""
     assert PINNED.get("spark.sql.streaming.offsetLog.formatVersion") == "1"
-
-
-class Standing:
-    """A topic that was made again, and a connection of the real class over it."""
-
-    def __init__(self, now):
-        self.source = KafkaSource(KafkaCluster("127.0.0.1:1"), "t", value=Text())
-        self.connection = object.__new__(KafkaSourceConnection)
-        topic = SimpleNamespace(topic_id=now, leaders={0: 1})
-        admin = SimpleNamespace(
-            describe_topics=lambda names: [{"name": n, "partitions": [{"partition_index": 0}]} for n in names],
-            list_partition_offsets=lambda asked, *_: dict.fromkeys(asked, SimpleNamespace(offset=0)),
-        )
-        self.connection._client = SimpleNamespace(
-            topics=lambda names: {n: topic for n in names if n == "t"}, admin=admin, cluster_id="cluster"
-        )
-        self.connection._warned = {"t"}
-
-    def sources(self):
-        found = Sources([Leaf(("s",), "kafka", {"subscribe": "t"}, "path")], (), [
-            Connector(lambda *_: self.source, lambda _: None)])  # fmt: skip
-        found._connections[self.source.system] = self.connection
-        return found
-
-
-@pytest.mark.parametrize("form", ["v1", "v2"])
-def test_a_topic_that_was_made_again_is_noticed_in_either_form(tmp_path, form):
-    """Passed over, the new topic is read on from the old one's offset, in silence, and its new id is recorded."""
-    line = '{"t":{"0":5}}' if form == "v1" else '0:{"t":{"0":5}}'
-    for folder, text in (("offsets", f"{form}\n{{}}\n{line}"), ("commits", "v1\n{}")):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "0").write_text(text)
-    known = Layout((Source(("s",), "cluster", "topic t", "path", (Topic("t", "id-1", 1),), 0),))
-    sources, checkpoint = Standing("id-2").sources(), SparkCheckpoint(tmp_path)
-    found, _ = sources.survey(checkpoint, None, known, again=False)
-    failure = objection(History(layout=known), None, 1, found)
-    assert failure is not None, "at the start"
-    assert failure.kind is FailureKind.SOURCE_LOST
-
-
-@pytest.mark.parametrize("form", ["v1", "v2"])
-def test_a_topic_that_is_made_again_while_an_epoch_reads_it_is_noticed_in_either_form(form):
-    """Before a decision the ids of what was read are asked for again: of a line that is not understood, of nothing."""
-    line = '{"t":{"0":5}}' if form == "v1" else '0:{"t":{"0":5}}'
-    known = Layout((Source(("s",), "cluster", "topic t", "path", (Topic("t", "id-1", 1),), 0),))
-    after = Standing("id-2").sources().look_again(known, f"{form}\n{{}}\n{line}")
-    assert after.sources[0].topics[0].id == "id-2"
 
 
 # -- where sources begin, behind one that two outputs start from ------------------------------------------------------
@@ -101,8 +42,7 @@ def test_a_topic_that_is_made_again_while_an_epoch_reads_it_is_noticed_in_either
 def test_where_a_source_begins_behind_one_that_stands_twice(tmp_path):
     """offsets/0 has a line for each place, sources/ a folder for each source: a, a, b has lines 0-2 and folders 0-1.
 
-    So position 2 begins where sources/1 says. Taken for "", what b has lost before epoch 0 is not seen at the start,
-    Spark ends each start, and give-up-rows is recorded and moves nothing.
+    So position 2 begins where sources/1 says. Looked for in sources/2, what b has lost before epoch 0 is not seen.
     """
     sources, checkpoint = make(Reading(), 0, Reading()), SparkCheckpoint(tmp_path)
     for number, position in enumerate(({"a": {"0": 4}}, {"b": {"0": 7}})):
@@ -112,6 +52,13 @@ def test_where_a_source_begins_behind_one_that_stands_twice(tmp_path):
     ends = ['{"a":{"0":10}}', '{"a":{"0":10}}', '{"b":{"0":9}}']
     (tmp_path / "offsets" / "0").write_text("\n".join(["v1", "{}", *ends]))
     assert sources.sizes(checkpoint, 0) == [6, 6, 2]
+
+
+def test_a_source_that_is_joined_with_itself_has_two_readers():
+    """The same source twice in one output, and once in another: three lines, two folders."""
+    source = Source(("a",), "c", "topic t", "p", (), 0)
+    other = Source(("b",), "c", "topic t", "p", (), 0)
+    assert folders([source, source, other, Source(("b",), "c", "topic u", "p", (), 3)]) == [0, 1, 0, 2]
 
 
 # -- power cuts -------------------------------------------------------------------------------------------------------
@@ -145,7 +92,7 @@ def test_a_plan_behind_an_epoch_without_output_whose_record_is_empty_is_taken_ba
     (tmp_path / "state").mkdir()
     spark_files(tmp_path, range(6), range(5))
     (tmp_path / "commits" / "4").write_text("")
-    assert take_over(tmp_path).plans_from(4) == [4]
+    assert take_over(tmp_path).plans_from(4) == [], "both are planned anew"
 
 
 def test_no_hole_is_left_in_sparks_plans(tmp_path):
@@ -198,17 +145,28 @@ def test_a_start_under_the_old_id_does_not_make_the_journal_forget_what_the_new_
     sleeper = place_of(tmp_path)
     place = place_of(tmp_path)
     new = leave(place)
-    incarnation = place.journal.start(new.job_id).incarnation
+    incarnation = place.journal.start(new.job_id, left=new.left).incarnation
     assert place.journal.append(Decide(incarnation, 1, "v1\n1", ONE)) == Appended()
     assert place_of(tmp_path).has_undone()
     driver = Driver(old, sleeper.journal, sleeper.checkpoint, {}, sleeper.uri)
     try:
-        driver.take_over()
-        with pytest.raises(FencedError):
-            _refuse_left(sleeper, driver)
+        with pytest.raises(CheckpointConflictError, match="the newest start"):
+            driver.take_over()
     finally:
         driver.close()
-    assert place_of(tmp_path).has_undone(), "epoch 1 is decided and committed; it would be run as a new one"
+    assert place_of(tmp_path).has_undone(), "epoch 1 is decided"
+
+
+def test_a_claim_goes_on_as_the_journals_job_where_job_json_is_older(tmp_path):
+    """An older job.json was put back beside a newer journal: refused, and --claim leads on without forgetting."""
+    old, place = started(tmp_path, 0)
+    done(tmp_path, 0)
+    new = leave(place_of(tmp_path))
+    place.journal.start(new.job_id, left=old.job_id)
+    write_identity(place.ours, old)
+    with pytest.raises(CheckpointConflictError, match="--claim"):
+        place_of(tmp_path).journal.start(identify(tmp_path).job_id)
+    assert identify(tmp_path, "claim").job_id == new.job_id
 
 
 def test_a_claim_with_a_spoiled_job_json_waits_for_the_sinks_of_other_systems(tmp_path):
@@ -217,29 +175,3 @@ def test_a_claim_with_a_spoiled_job_json_waits_for_the_sinks_of_other_systems(tm
     (tmp_path / "onceflow" / "job.json").write_text("{")
     assert not finish(tmp_path, [Listed("a", "one", done_ := [])], "claim"), "launch finishes it with both"
     assert done_ == []
-
-
-def test_a_choice_that_was_made_is_not_advised_again():
-    """Part one is visible, and no task of today read exactly what it had read (minPartitions was changed, for one).
-
-    The message says accept-state; that is taken and recorded, and each start ends with the same message again. All
-    outcomes are known and the source holds all, so every other choice is refused.
-    """
-    failed = accepting(FIRST, SECOND).receive(rerun("0:t-0[0,2)", "0:t-0[2,5)"))
-    assert isinstance(failed, Fail)
-    assert "accept-state" not in from_failure(failed.failure, None, "file:///checkpoint", "").action
-
-
-# -- what a row may say -----------------------------------------------------------------------------------------------
-
-
-def test_a_row_forges_no_error():
-    """Spark's own messages quote values (CAST_INVALID_INPUT): a row chose our error, its advice, and `retriable`."""
-    forged = "onceflow-error:" + json.dumps(
-        {"error": "FencedError", "what": "w", "harmless": "", "cause": "c", "action": "a", "facts": {}}
-    )
-    spark = (
-        f'[CAST_INVALID_INPUT] The value \'{forged}0\' of the type "STRING" cannot be cast to "INT" because it is '
-        "malformed. Correct the value as per the syntax, or change its target type. SQLSTATE: 22018"
-    )
-    assert from_spark(RuntimeError(spark)) is None
