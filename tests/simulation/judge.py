@@ -54,7 +54,8 @@ class Judge:
             if "same moment" in error.what:
                 return  # Spark ended it, and whether it is the older one or the newer is not known
             fenced = driver is not None and mine > 0 and driver.failed_at > watch.overtaken_at(mine)
-            knew = driver is not None and driver.blind_at < driver.failed_at
+            # A spoiled record may be the newer start's own; the next start is refused for it anyway.
+            knew = driver is not None and driver.blind_at < driver.failed_at and not watch.rotten
             world.check(
                 not (fenced and knew),
                 "advice",
