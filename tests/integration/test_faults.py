@@ -156,6 +156,7 @@ def test_a_signal_ends_a_job_at_a_clean_point(pipeline, processes, number):
 def test_a_program_that_runs_a_job_outlives_its_signal(pipeline, processes):
     """G1: ``Job.run`` raises ``Stopped`` at a clean point; the same process runs the job again, each record once."""
     pipeline.job = "hosted"
+    pipeline.environment = {"PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT)))}
     pipeline.per_epoch = 500
     pipeline.send(10_000)
     process = pipeline.start()

@@ -590,7 +590,7 @@ MUTANTS = (
     ),
     Mutant(
         "a claim does not go on above the newest start",
-        ("3", "5"),
+        ("3", "5", "ends"),
         lambda: [mock.patch.object(launch, "_claimed_incarnation", return_value=0)],
         ("pause", "die"),
         OPERATOR,

@@ -7,7 +7,7 @@ from tests.simulation.explore import run_seed
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.sim_driver import simulated
 
-SEEDS = 1_500
+SEEDS = 4_000
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.name.replace(" ", "-"))

@@ -24,8 +24,8 @@ class FaultyStore(LocalStore):
 
 
 if __name__ == "__main__":
-    from onceflow.execution import launch
+    from onceflow.checkpoint import place
 
-    launch.LocalStore = FaultyStore  # type: ignore[misc]
+    place.LocalStore = FaultyStore  # type: ignore[misc]
     assert journal.LocalStore is LocalStore
     copy_job.job.main(until="caught-up")
