@@ -31,6 +31,7 @@ class Judge:
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
         self.refused: list[OnceflowError] = []
+        self._came_at = -1  # the step at which somebody last changed what was refused
 
     def ended(self, actor: Actor, driver: SimDriver | None, error: OnceflowError) -> None:
         """A driver ended with this error.
@@ -73,12 +74,14 @@ class Judge:
         # at work, may have been seen to by then.
         passing = driver is not None and driver.got_no_evidence()
         alone = all(other is actor for other in world.living())
-        if alone and not passing and not 0 < mine < watch.newest:
+        knew = actor.started_at > self._came_at  # else it may have looked before somebody came
+        if alone and knew and not passing and not 0 < mine < watch.newest:
             self.refused.append(error)
 
     def somebody_came(self) -> None:
         """A person, or something from outside, has changed what was refused."""
         self.refused.clear()
+        self._came_at = self._scene.world.steps
 
     def at_the_end(self) -> None:
         """The job came to its end: whatever said before that it needs a person did need one."""
