@@ -35,6 +35,7 @@ INVARIANTS: Mapping[str, str] = {
     "refusals": "a job stops for a person only when it cannot know better",
     "advice": "an error is retriable exactly when starting again, unchanged, is right; doing what a message says helps",
     "ends": "a run without faults comes to its end",
+    "our errors": "what ends a process is one of our errors, never a programming error",
 }
 
 Key = tuple[int, str, int]

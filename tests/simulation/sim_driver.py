@@ -298,7 +298,7 @@ class Scene:
             bug = f"{actor.name} ends with {error!r}"
             if self.world.trace is not None:
                 self.world.say(traceback.format_exc())
-            self.world.check(False, "ends", lambda: bug)
+            self.world.check(False, "our errors", lambda: bug)
 
     def start_operator(self, what: str) -> Actor:
         """A person gives a command."""
@@ -317,7 +317,7 @@ class Scene:
             raise
         except Exception as error:
             bug = f"{actor.name} ends with {error!r}"
-            self.world.check(False, "ends", lambda: bug)
+            self.world.check(False, "our errors", lambda: bug)
 
     # -- copies of the checkpoint -------------------------------------------------------------------------------------
 
@@ -660,13 +660,7 @@ class SimSource:
         return topic in self.topics
 
     def connect(self) -> KafkaSourceConnection:
-        return SimSourceConnection(SourceClient(self._scene, self.system))
-
-
-class SimSourceConnection(KafkaSourceConnection):
-    """The real one, over the world's network."""
-
-    client_of = staticmethod(lambda client: client)
+        return KafkaSourceConnection(SourceClient(self._scene, self.system))  # type: ignore[arg-type]
 
 
 def sources_of(scene: Scene) -> Sources:

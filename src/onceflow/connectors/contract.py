@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 
+TOO_OLD = 0.8
+"""Share of the transactions' time-out after which an undecided epoch is given up: they may expire before their commit."""
+
+
 class Guarantee(StrEnum):
     """What a sink promises; said in its name, never by accident."""
 

@@ -23,7 +23,7 @@ from onceflow import crash_points as crash
 from onceflow.checkpoint.identity import JobIdentity, Mark
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.spark_files import SparkCheckpoint
-from onceflow.connectors.contract import Committer, Run
+from onceflow.connectors.contract import TOO_OLD, Committer, Run
 from onceflow.errors import (
     CheckpointCorruptError,
     CheckpointStoreError,
@@ -95,8 +95,6 @@ _PATIENCE_S = 60.0
 """How long an outcome that may still become known is asked for: markers are there by then, or need a person."""
 _ASK_EVERY_S = 0.2
 _COMMIT_PAUSE_S = (0.0, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
-_TOO_OLD = 0.8
-"""Share of the transactions' time-out after which a failed pre-commit is taken for their expiry."""
 _PHASES: Mapping[type, str] = {RunPlan: "prepare", Check: "check", Append: "decide", Commit: "commit"}
 
 
@@ -428,7 +426,7 @@ class Driver:
         self._cause = error
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         age, timeout = time.monotonic() - self._run_began, self._expires_after_s()
-        if isinstance(from_spark(error, self.explain), PreCommitError) and age >= _TOO_OLD * timeout:
+        if isinstance(from_spark(error, self.explain), PreCommitError) and age >= TOO_OLD * timeout:
             with contextlib.suppress(CheckpointStoreError):  # how large it is cannot be read: its own error is told
                 return RunFailed(reason, self._too_long(epoch, reason, age))
         return RunFailed(reason)

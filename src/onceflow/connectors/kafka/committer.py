@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from onceflow.connectors.contract import Committer, Run
+from onceflow.connectors.contract import TOO_OLD, Committer, Run
 from onceflow.connectors.kafka import canary, group_offsets, oracle, transactions
 from onceflow.connectors.kafka.client import KafkaClient, Topic
 from onceflow.connectors.kafka.codes import Code, named
@@ -33,8 +33,8 @@ from onceflow.twophase.messages import Evidence, Outcome, Reply
 log = logging.getLogger(__name__)
 
 ONGOING, PREPARE_COMMIT, COMPLETE_COMMIT = "Ongoing", "PrepareCommit", "CompleteCommit"
-# Shares of the transactions' time-out: what is decided later than the second may expire before its commit arrives.
-_WARN_AT, _FAIL_AT = 0.5, 0.8
+# Share of the transactions' time-out after which an epoch is warned of; after TOO_OLD it is given up.
+_WARN_AT = 0.5
 _DESCRIBE_FOR_S = 60.0
 _LIST_FOR_S = 30.0
 
@@ -155,7 +155,7 @@ class KafkaCommitter(Committer):
         return None
 
     def _check_age(self, run: Run, age_s: float) -> None:
-        if age_s >= _FAIL_AT * self._timeout_s:
+        if age_s >= TOO_OLD * self._timeout_s:
             raise EpochTooLongError(
                 f"epoch {run.epoch} took {age_s:.1f} s; its transactions expire after {self._timeout_s:.1f} s, and "
                 f"what expires after the decision has to be written again",

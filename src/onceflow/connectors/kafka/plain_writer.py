@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from onceflow.connectors.contract import Writer
 from onceflow.connectors.kafka.produce import produce
-from onceflow.connectors.kafka.refusals import is_refusal, keyless, of_no_place, refused_as_it_is, require_times
+from onceflow.connectors.kafka.refusals import of_no_place, of_the_record, require_times
 from onceflow.errors import PreCommitError
 
 if TYPE_CHECKING:
@@ -50,9 +50,8 @@ class PlainWriter(Writer):
         try:
             self._count += produce(self._producer, self._topic, rows)
         except KafkaException as error:
-            if not is_refusal(error):
-                raise of_no_place(self._topic, self._topic, error.args[0]) or error from error
-            raise refused_as_it_is(self._topic, self._config, error.args[0]) from error
+            refused = of_the_record(self._topic, self._config, error)
+            raise refused or of_no_place(self._topic, self._topic, error.args[0]) or error from error
         self._producer.poll(0)
 
     def prepare(self) -> None:
@@ -68,9 +67,8 @@ class PlainWriter(Writer):
         left = self._producer.flush(300.0)
         topic, error = self._first or (self._topic, None)
         if self._checked and error is not None:
-            if is_refusal(KafkaException(error)):
-                raise refused_as_it_is(topic, self._config, error)
-            refused = keyless(topic, KafkaException(error)) or of_no_place(topic, self._topic, error)
+            refused = of_the_record(topic, self._config, KafkaException(error))
+            refused = refused or of_no_place(topic, self._topic, error)
             if refused is not None:
                 raise refused
         if self._checked and (left or self._refused):

@@ -82,22 +82,6 @@ def of_no_place(topic: str, sinks_topic: str, error: Any) -> RowRefusedError | N
     return None
 
 
-def keyless(topic: str, error: Exception | None) -> RowRefusedError | None:
-    """The error for a record that the broker finds invalid as it is: it has no key, and its topic is compacted."""
-    from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - only in a worker
-
-    if not isinstance(error, KafkaException) or error.args[0].code() != KafkaError.INVALID_RECORD:
-        return None
-    return RowRefusedError(
-        f"a row for topic {topic} is refused by the broker as it is: {error.args[0]}",
-        harmless="always for what is visible: nothing of this epoch is; but every start meets the row again",
-        cause="the row has no key, and its topic's cleanup.policy contains compact",
-        action="give each row a key (KafkaSink(key=...)), or take compact from the topic's cleanup.policy; then start "
-        "the job again",
-        topic=topic,
-    )
-
-
 def beneath(error: Exception) -> Exception:
     """The KafkaException that confluent-kafka raised SystemError over."""
     from confluent_kafka import KafkaException  # noqa: PLC0415 - only in a worker
@@ -105,19 +89,26 @@ def beneath(error: Exception) -> Exception:
     return error.__cause__ if isinstance(error.__cause__, KafkaException) else error
 
 
-def is_refusal(error: Exception) -> bool:
-    """Whether it is about a record as it is: trying again, unchanged, would be refused again."""
+def of_the_record(topic: str, config: Mapping[str, Any], error: Exception | None) -> RowRefusedError | None:
+    """The error for a record that is refused as it is, since trying again, unchanged, would be refused again.
+
+    It is larger than the client or the broker takes, of a time that the broker does not take, or without a key in a
+    compacted topic.
+    """
     from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - only in a worker
 
     if not isinstance(error, KafkaException) or not isinstance(error.args[0], KafkaError):
-        return False
-    return error.args[0].code() in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_TIMESTAMP)
-
-
-def refused_as_it_is(topic: str, config: Mapping[str, Any], said: Any) -> RowRefusedError:
-    """Name the setting when a record is larger than the client or the broker takes, or of a time that it does not."""
-    from confluent_kafka import KafkaError  # noqa: PLC0415 - only in a worker
-
+        return None
+    said = error.args[0]
+    if said.code() == KafkaError.INVALID_RECORD:
+        return RowRefusedError(
+            f"a row for topic {topic} is refused by the broker as it is: {said}",
+            harmless="always for what is visible: nothing of this epoch is; but every start meets the row again",
+            cause="the row has no key, and its topic's cleanup.policy contains compact",
+            action="give each row a key (KafkaSink(key=...)), or take compact from the topic's cleanup.policy; then "
+            "start the job again",
+            topic=topic,
+        )
     if said.code() == KafkaError.INVALID_TIMESTAMP:
         return RowRefusedError(
             f"a row for topic {topic} has a time that the broker does not take: {said}",
@@ -127,6 +118,8 @@ def refused_as_it_is(topic: str, config: Mapping[str, Any], said: Any) -> RowRef
             "the job again",
             topic=topic,
         )
+    if said.code() != KafkaError.MSG_SIZE_TOO_LARGE:
+        return None
     most = config.get("message.max.bytes", 1_000_000)
     return RowRefusedError(
         f"a record for topic {topic} is larger than its producer ({most} bytes) or the broker takes: {said}",

@@ -187,9 +187,10 @@ class KafkaSource(Source):
 
     def connect(self) -> SourceConnection:
         """As the contract says."""
+        from onceflow.connectors.kafka.client import KafkaClient  # noqa: PLC0415 - a description needs no client
         from onceflow.connectors.kafka.source_connection import KafkaSourceConnection  # noqa: PLC0415 - it knows this one
 
-        return KafkaSourceConnection(self.cluster)
+        return KafkaSourceConnection(KafkaClient(self.cluster))
 
     def malformed(self, observed: Mapping[str, Any]) -> int:
         """As the contract says."""

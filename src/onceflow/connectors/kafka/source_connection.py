@@ -22,7 +22,6 @@ from onceflow.twophase.layout import Layout, Topic, remade
 from onceflow.twophase.layout import Source as LayoutSource
 
 if TYPE_CHECKING:
-    from onceflow.connectors.kafka.cluster import KafkaCluster
     from onceflow.connectors.kafka.source import KafkaSource
 
 
@@ -39,20 +38,12 @@ class KafkaSourceConnection(SourceConnection):
     """A connection to the cluster of one or more KafkaSources.
 
     Args:
-        cluster: Which.
-
-    Raises:
-        KafkaUnavailableError, KafkaRightsError: It was not reached, or refused the login.
+        client: An open client, this object's from now on.
     """
 
-    def __init__(self, cluster: KafkaCluster) -> None:
-        self._client = self.client_of(cluster)
+    def __init__(self, client: KafkaClient) -> None:
+        self._client = client
         self._warned: set[str] = set()
-
-    @staticmethod
-    def client_of(cluster: KafkaCluster) -> KafkaClient:
-        """The connection's client."""
-        return KafkaClient(cluster)
 
     @property
     def system_id(self) -> str:  # type: ignore[override]  # the contract's attribute

@@ -23,13 +23,11 @@ from onceflow.connectors.kafka.prepared import Handle, PreparedTransaction, Witn
 from onceflow.connectors.kafka.produce import ANY_PARTITION, produce
 from onceflow.connectors.kafka.refusals import (
     beneath,
-    is_refusal,
-    keyless,
     kind_of,
     named_places,
     no_such_topic,
     nowhere,
-    refused_as_it_is,
+    of_the_record,
     require_times,
 )
 from onceflow.connectors.kafka.transactional_id import name_transaction
@@ -255,8 +253,6 @@ class TransactionWriter(Writer):
             yield
         except (KafkaException, SystemError) as error:
             first = self._what_ended_it() or beneath(error)
-            if is_refusal(first):
-                raise refused_as_it_is(self._topic, self._config, first.args[0]) from error
             raise self._failed(why, first) from error
 
     def _what_ended_it(self) -> Exception | None:
@@ -402,7 +398,7 @@ class TransactionWriter(Writer):
         kind = kind_of(error)
         self._silent = kind is KafkaUnavailableError
         if kind is PreCommitError:
-            refused = keyless(self._topic, error) or self._unwritable()
+            refused = of_the_record(self._topic, self._config, error) or self._unwritable()
             if refused is not None:
                 return refused
         said = f"; librdkafka said: {self._problem}" if self._problem else ""

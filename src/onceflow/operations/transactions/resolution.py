@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from onceflow import crash_points as crash
-from onceflow.checkpoint.spark_files import with_positions
+from onceflow.checkpoint.spark_files import positions, with_positions
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.offsets import Range, bounds, ranges
 from onceflow.connectors.kafka.partition import Partition
@@ -360,7 +360,7 @@ def _lost_inputs(
     lost: list[LostInput] = []
     unseen = []
     layout = history.layout.sources if history.layout is not None else ()
-    lines = list(zip(needed.splitlines()[2:], end.splitlines()[2:], strict=False))
+    lines = list(zip(positions(needed), positions(end), strict=False))
     for source, (first, last) in zip(layout, lines, strict=False):
         cluster = operator.clusters.get(source.system)
         starts, ends = source_ends(first), source_ends(last)
