@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 TOO_OLD = 0.8
-"""Share of the transactions' time-out after which an undecided epoch is given up: they may expire before their commit."""
+"""Share of the transactions' time-out after which an undecided epoch is given up: they may expire first."""
 
 
 class Guarantee(StrEnum):
