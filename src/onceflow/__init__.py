@@ -20,14 +20,13 @@ from onceflow.connectors.kafka.sink import KafkaSink, NewTopic
 from onceflow.connectors.kafka.source import KafkaSource
 from onceflow.job import Job, Stopped, start
 from onceflow.options.checkpointing import Checkpointing
-from onceflow.twophase.committable import Committable, Participant
 from onceflow.twophase.messages import Evidence, Outcome, Reply
+from onceflow.twophase.participants import Part, Participant, ParticipantId, TaskReport
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Checkpointing",
-    "Committable",
     "Committer",
     "Evidence",
     "Guarantee",
@@ -38,7 +37,9 @@ __all__ = [
     "KafkaSource",
     "NewTopic",
     "Outcome",
+    "Part",
     "Participant",
+    "ParticipantId",
     "Raw",
     "Reply",
     "Run",
@@ -46,6 +47,7 @@ __all__ = [
     "Sink",
     "SinkConnection",
     "Stopped",
+    "TaskReport",
     "Text",
     "Writer",
     "WriterFactory",

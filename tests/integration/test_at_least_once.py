@@ -70,7 +70,7 @@ def test_beside_an_exactly_once_sink(pipeline, new_topic, point):
 @pytest.mark.faults
 @pytest.mark.parametrize("point", ["D5", "D6"])
 def test_a_replay_writes_an_at_least_once_sink_again(tmp_path, point):
-    """D5, D6 and expiry: the exactly-once sink is exact after a replay, whole or by shards; the other lacks nothing."""
+    """D5, D6 and expiry: the exactly-once sink is exact after a replay, whole or by parts; the other lacks nothing."""
     with DevCluster(settings=FAST_EXPIRY) as running, KafkaClient(KafkaCluster(running.bootstrap_servers)) as client:
         for topic in ("in", "weak", "exact"):
             client.admin.create_topics({topic: {"num_partitions": 4, "replication_factor": 1}})
@@ -83,7 +83,7 @@ def test_a_replay_writes_an_at_least_once_sink_again(tmp_path, point):
         wait_until(lambda: not p.open_transactions(), 90, "expiry")
         p.run_well()
         replays = [r["record"]["scope"] for r in p.records() if r["kind"] == "replay"]
-        assert replays == [{"D5": "whole", "D6": "shards"}[point]]
+        assert replays == [{"D5": "whole", "D6": "parts"}[point]]
         check_exact(p)
         assert 0 < doubled(p) <= p.per_epoch
 

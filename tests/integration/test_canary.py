@@ -15,8 +15,8 @@ from onceflow.connectors.kafka.committer import KafkaCommitter
 from onceflow.connectors.kafka.writer import TransactionWriter
 from onceflow.errors import KafkaUnavailableError
 from onceflow.local.devcluster import DevCluster
-from onceflow.twophase.committable import Committable
 from onceflow.twophase.messages import Reply
+from onceflow.twophase.participants import Part, Participant
 from tests.integration.harness import wait_until
 
 pytestmark = pytest.mark.kafka
@@ -64,7 +64,7 @@ def test_a_canary_that_was_left_open_is_swept(cluster, new_topic, monkeypatch):
         committer(client, topic).preflight()
     with KafkaClient(cluster) as client:
         found = committer(client, topic).lingering(1, [])
-        assert [(c.sink, c.shard) for c in found] == [("out", 0)]
+        assert [p.sink for p in found] == ["out"]
         committer(client, topic).abort(found)
         wait_until(lambda: not committer(client, topic).lingering(1, []), 30, "the end of the canary")
 
@@ -81,13 +81,14 @@ def test_a_right_that_is_taken_away_before_the_commit_is_named():
         name = f"onceflow-{JOB}-1-out-0-0-0"
         writer = TransactionWriter(name, "out", client.cluster.for_librdkafka() | {"acks": "all"}, 60_000)
         writer.write(pa.RecordBatch.from_pydict({"value": pa.array([b"a"], pa.binary())}))
-        prepared = Committable("out", 0, 0, 1, 7, dict(writer.prepare()))
+        transaction = dict(writer.prepare())
+        prepared = Participant("out", "the handle", (Part("out", 0, 1, 7),), transaction)
         pattern = ResourcePattern(ResourceType.TRANSACTIONAL_ID, name)
         rights = [ACL("User:ANONYMOUS", "*", ACLOperation.DESCRIBE, ACLPermissionType.ALLOW, pattern)]
         client.admin.create_acls(rights)
         ours = committer(client, "out")
-        wait_until(lambda: ours.commit([prepared]) != {prepared.participant: Reply.COMMITTED}, what="the refusal")
-        assert ours.commit([prepared]) == {prepared.participant: Reply.REFUSED}
+        wait_until(lambda: ours.commit([prepared]) != {prepared.id: Reply.COMMITTED}, what="the refusal")
+        assert ours.commit([prepared]) == {prepared.id: Reply.REFUSED}
         error = ours.refusal([prepared])
         assert name in error.what
         assert "decision stands" in error.what

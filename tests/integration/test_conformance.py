@@ -57,16 +57,16 @@ class KafkaWorld(World):
         with OpenTransactions(self._cluster, f"{PREFIX}-{job_id}-") as found:
             return found.count()
 
-    def expire(self, committables):
+    def expire(self, participants):
         with KafkaClient(self._cluster) as client:
-            names = [c.transaction["transactional_id"] for c in committables]
+            names = [p.transaction["transactional_id"] for p in participants]
             wait_until(lambda: not any(client_lists(client, name) for name in names), what="their expiry")
 
-    def never_was(self, committable):
-        told = dict(committable.transaction)
+    def never_was(self, participant):
+        told = dict(participant.transaction)
         told["transactional_id"] += "-never"
         told["producer_id"] += 1_000_000
-        return replace(committable, transaction=told)
+        return replace(participant, handle=f"{participant.handle}-never", transaction=told)
 
 
 def client_lists(client: KafkaClient, name: str) -> list[str]:

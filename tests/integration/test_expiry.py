@@ -11,7 +11,7 @@ from kafka import TopicPartition
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.local.devcluster import FAST_EXPIRY, DevCluster
-from tests.integration.harness import Pipeline, kafka_asked_for, wait_until
+from tests.integration.harness import Pipeline, kafka_asked_for, rows_of, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -73,14 +73,14 @@ def test_all_lost_is_written_again_freely(pipeline, job):
 
 
 @pytest.mark.parametrize("job", ["copy", "count"])
-def test_part_lost_is_written_again_by_shard(pipeline, job):
+def test_part_lost_is_written_again_by_parts(pipeline, job):
     """E2: one transaction was committed before the death: only the others are written again, after a comparison."""
     p = pipeline(job)
     die_and_expire(p, "D6")
     visible = len(p.read())
     p.run_well()
     replays = [r["record"] for r in p.records() if r["kind"] == "replay"]
-    assert [(r["epoch"], r["scope"]) for r in replays] == [(EPOCH, "shards")]
+    assert [(r["epoch"], r["scope"]) for r in replays] == [(EPOCH, "parts")]
     assert visible > 0
     check_replayed(p)
 
@@ -105,7 +105,7 @@ def test_all_lost_of_a_plan_that_is_not_deterministic_is_written_once(pipeline):
 
 
 def test_part_lost_of_a_plan_that_is_not_deterministic_stops(pipeline):
-    """E6: some of the epoch is visible and cannot be made again: stop, say which shards, write nothing."""
+    """E6: some of the epoch is visible and cannot be made again: stop, say which transactions, write nothing."""
     p = pipeline("random")
     die_and_expire(p, "D6")
     before = Counter(p.read())
@@ -138,15 +138,17 @@ def test_a_loss_that_cannot_be_proven_stops(pipeline, short_lived):
 
 
 def check_replayed(p: Pipeline) -> None:
-    """As ``check``, with the replays' committables in the place of those that they replace."""
-    effective: dict[int, dict[tuple[str, int], int]] = {}
+    """As ``check``, with the replays' participants in the place of those that they replace."""
+    effective: dict[int, dict[tuple[str, str], int]] = {}
     for record in p.records():
         body = record["record"]
-        if "committables" not in body:
+        if record["kind"] not in ("decide", "replay"):
             continue
         kept = {tuple(who) for who in body.get("kept", [])}
         stays = {who: rows for who, rows in effective.get(body["epoch"], {}).items() if who in kept}
-        effective[body["epoch"]] = stays | {(c["sink"], c["shard"]): c["rows"] for c in body["committables"]}
+        effective[body["epoch"]] = stays | {
+            (p["sink"], p["handle"]): rows_of({"participants": [p]}) for p in body["participants"]
+        }
     p.check_output()
     decided = sum(rows for epoch in effective.values() for rows in epoch.values())
     assert decided == len(p.read()), "the decisions do not add up to the output"

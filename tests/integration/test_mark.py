@@ -11,7 +11,7 @@ from onceflow.connectors.kafka.committer import KafkaCommitter
 from onceflow.errors import CheckpointConflictError
 from onceflow.execution.driver import Driver
 from onceflow.execution.launch import refuse_rewound
-from onceflow.twophase.committable import Committable
+from onceflow.twophase.participants import Part, Participant
 from onceflow.twophase.records import Decide
 from tests.integration.harness import wait_until
 
@@ -24,7 +24,8 @@ def test_a_deleted_mark_comes_back(cluster, new_topic, tmp_path):
     store, checkpoint = LocalStore(tmp_path / "journal"), SparkCheckpoint(tmp_path)
     store.make()
     first = Journal(store)
-    first.append(Decide(first.start(identity.job_id).incarnation, 4, "v1\n", (Committable("out", 0, 0, 1, 7, {}),)))
+    of = (Participant("out", "h", (Part("out", 0, 1, 7),), {}),)
+    first.append(Decide(first.start(identity.job_id).incarnation, 4, "v1\n", ("out",), of))
     (tmp_path / "commits").mkdir()
     (tmp_path / "commits" / "4").write_text("v1\n{}\n")
 

@@ -6,6 +6,7 @@ from confluent_kafka import Producer
 from kafka import TopicPartition
 from kafka.admin import AbortTransactionSpec
 
+from onceflow.connectors.contract import Run
 from onceflow.connectors.kafka import oracle, transactions
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.cluster import KafkaCluster
@@ -14,8 +15,8 @@ from onceflow.connectors.kafka.prepared import Handle, PreparedTransaction, read
 from onceflow.connectors.kafka.writer import TransactionWriter
 from onceflow.errors import WriterFencedError
 from onceflow.local.devcluster import FAST_EXPIRY, DevCluster
-from onceflow.twophase.committable import Committable
 from onceflow.twophase.messages import Outcome
+from onceflow.twophase.participants import Part, TaskReport
 from tests.integration.harness import kafka_asked_for, read_topic, wait_until
 
 pytestmark = pytest.mark.kafka
@@ -56,10 +57,10 @@ def test_a_commit_whose_witness_was_compacted_away_is_unknown(cleaning):
         "onceflow-abcdefgh-1-s-0-0-0", TOPIC, cleaning.for_librdkafka() | {"acks": "all"}, 60_000
     )
     writer.write(one_row(b"key", b"first"))
-    prepared = Committable("s", 0, 0, 1, 0, writer.prepare())
+    report = TaskReport("s", 0, 0, (Part("s", 0, 1, 0),), writer.prepare())
     with KafkaClient(cleaning) as client:
         committer = KafkaCommitter(client, "s", TOPIC, "onceflow", "abcdefgh", 60_000)
-        (sealed,) = committer.seal([prepared])
+        (sealed,) = committer.seal([report], Run("abcdefgh", "onceflow", 1, 0))
         transaction = read(sealed.transaction)
         assert isinstance(transaction, PreparedTransaction)
         handle, witness = transaction.handle, transaction.witness

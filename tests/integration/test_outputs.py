@@ -220,7 +220,7 @@ def test_two_sinks_get_the_same_rows_in_one_decision(spark, cluster, filled, new
         for f in (tmp_path / "checkpoint" / "onceflow" / "journal").glob("*.json")
         if '"decide"' in f.read_text()
     ]
-    assert {c["sink"] for c in decision["record"]["committables"]} == {"a", "b"}
+    assert {p["sink"] for p in decision["record"]["participants"]} == {"a", "b"}
 
 
 def test_several_outputs_share_one_epoch(spark, cluster, filled, new_topic, checkpoint):

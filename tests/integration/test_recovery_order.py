@@ -10,7 +10,7 @@ from kafka import TopicPartition
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.local.devcluster import FAST_EXPIRY, DevCluster
-from tests.integration.harness import Pipeline, follow, wait_until
+from tests.integration.harness import Pipeline, follow, rows_of, wait_until
 from tests.integration.test_positions import make_again
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -44,7 +44,7 @@ def delete_records(p: Pipeline) -> None:
 
 
 def decided_rows(p: Pipeline) -> int:
-    return sum(c["rows"] for d in p.decisions() for c in d["committables"])
+    return sum(map(rows_of, p.decisions()))
 
 
 def test_decided_rows_become_visible_although_the_source_is_gone(pipeline):
@@ -99,7 +99,7 @@ def test_an_epoch_that_neither_sink_nor_source_has_can_be_given_up(pipeline, job
     p = pipeline(job, environment={"TIMEOUT": "30 s"})
     p.send(6_000)
     p.die_at("D5@1")
-    lost = sum(c["rows"] for c in p.decisions()[1]["committables"])
+    lost = rows_of(p.decisions()[1])
     wait_until(lambda: not p.open_transactions(), 90, "expiry")
     delete_records(p)
     before = Counter(p.read())
@@ -156,7 +156,7 @@ def test_one_listed_sink_is_enough_to_finish_an_epoch_of_two_before_the_stream_f
     p.send(2_000)
     told = {"OUTPUTS": json.dumps([[n, t.sink, p.source, 800, "copy"] for n, t in (("a", p), ("b", q))])}
     p.die_at("D5@1", **told)
-    decided = [sum(c["rows"] for d in p.decisions() for c in d["committables"] if c["sink"] == name) for name in "ab"]
+    decided = [sum(rows_of(d, name) for d in p.decisions()) for name in "ab"]
     ended = p.run(**told, LISTED=listed, FAIL="1")
     assert ended.code == 1
     assert "the stream function fails" in ended.log

@@ -20,7 +20,7 @@ from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.local.devcluster import FAST_EXPIRY, DevCluster
 from onceflow.processes import kill_tree
-from tests.integration.harness import Pipeline, follow, read_messages, read_topic, wait_until
+from tests.integration.harness import Pipeline, follow, read_messages, read_topic, rows_of, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -171,9 +171,9 @@ def test_a_lost_part_that_was_compacted_stops(pipeline, client):
     assert producer.flush(30) == 0
     p.die_at("D6")
     wait_until(lambda: not p.open_transactions(), 90, "expiry")
-    decided = p.decisions()[0]["committables"]
+    decided = [part for one in p.decisions()[0]["participants"] for part in one["parts"]]
     assert 0 < len(p.read()) < 2_000
-    origin = next(c["origin"] for c in decided if c["shard"] == 0)
+    origin = next(origin for number, _, _, origin in decided if number == 0)
     kept = int(origin.split("[")[0].rpartition("-")[2])
     configure(client, p.source, {"cleanup.policy": "compact", "segment.ms": "100", "max.compaction.lag.ms": "200",
                                  "min.cleanable.dirty.ratio": "0.0001"})  # fmt: skip
@@ -341,9 +341,9 @@ def test_a_decided_stateless_epoch_needs_no_second_run(pipeline, client):
     """D5, compacted while the job is down: the epoch is committed as it was written, with the records that are gone."""
     p = pipeline()
     die_and_compact(client, p, "D5")
-    decided = sum(c["rows"] for d in p.decisions() for c in d["committables"])
+    decided = sum(map(rows_of, p.decisions()))
     p.run_well()
-    first_two = {d["epoch"]: sum(c["rows"] for c in d["committables"]) for d in p.decisions()}
+    first_two = {d["epoch"]: rows_of(d) for d in p.decisions()}
     assert first_two[0] + first_two[EPOCH] == decided
     assert len(p.read()) == sum(first_two.values())
     assert not Counter(p.read()) - Counter(p.sent)
@@ -369,12 +369,12 @@ def test_a_replay_of_fewer_rows_is_told(pipeline, client):
     p.environment = {"TIMEOUT": "30 s"}
     p.send(6_000)
     p.die_at(f"D5@{EPOCH}")
-    decided = sum(c["rows"] for c in p.decisions()[-1]["committables"])
+    decided = rows_of(p.decisions()[-1])
     wait_until(lambda: not p.open_transactions(), 90, "expiry")
     compact(client, p)
     ended = p.run()
     replays = [r["record"] for r in p.records() if r["kind"] == "replay"]
-    again = sum(c["rows"] for r in replays for c in r["committables"])
+    again = sum(map(rows_of, replays))
     assert ended.code == 1 or again < decided, "compaction took none of the epoch's records"
     loud = [line.replace(",", "") for line in ended.log.splitlines() if "WARNING" in line]
     assert ended.code == 1 or any(str(decided) in line for line in loud), ended.log

@@ -79,7 +79,7 @@ def test_deaths(pipeline, shape, point):
 
 
 @pytest.mark.parametrize("shape", ["union", "join"])
-@pytest.mark.parametrize(("point", "scope"), [("D5", "whole"), ("D6", "shards")])
+@pytest.mark.parametrize(("point", "scope"), [("D5", "whole"), ("D6", "parts")])
 def test_expiry(pipeline, shape, point, scope):
     """D5, D6 and expiry: the epoch's rows from both topics are written again, or those that were lost."""
     p = pipeline(shape)

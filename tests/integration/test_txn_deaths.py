@@ -104,7 +104,7 @@ def test_a_resolve_that_died_is_run_again_or_was_done(pipeline, client):
     """O1, O2: before the choice is durable nothing is chosen; after it the job acts on it, though nobody was told."""
     pipeline.environment = {"TIMEOUT": TIMEOUT}
     pipeline.die_at("D5@0")
-    names = [c["transaction"]["transactional_id"] for c in pipeline.decisions()[0]["committables"]]
+    names = [p["transaction"]["transactional_id"] for p in pipeline.decisions()[0]["participants"]]
     wait_until(lambda: not pipeline.open_transactions(), 90, "expiry")
     wait_until(lambda: all_over(client, names), 90, "expiry")
     ends = bounds(client.admin, [Partition(pipeline.sink, n) for n in range(PARTITIONS)])

@@ -59,7 +59,8 @@ def parent_of(pid: int) -> int:
 
 def attempts(p: Pipeline) -> set[int]:
     """Which attempts of its tasks the epoch consists of."""
-    return {c["attempt"] for d in p.decisions() if d["epoch"] == EPOCH for c in d["committables"]}
+    held = [held for d in p.decisions() if d["epoch"] == EPOCH for held in d["participants"]]
+    return {int(one["transaction"]["transactional_id"].rpartition("-")[2]) for one in held}
 
 
 @pytest.mark.parametrize("point", [pytest.param("D2", marks=pytest.mark.faults), "D3"])

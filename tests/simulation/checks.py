@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from onceflow.connectors.kafka.transactional_id import parse_transactional_id
-from onceflow.twophase.committable import Committable
+from onceflow.twophase.participants import Participant, ParticipantId
 from onceflow.twophase.records import Decide, Record, Replay, ReplayBegin, Resolve, Start
 from tests.simulation.fake_broker import Batch, Observer, Transaction
 from tests.simulation.world import World
@@ -23,7 +23,7 @@ TIMEOUT_S = 60.0
 INVARIANTS: Mapping[str, str] = {
     "1": "a participant is committed only if the journal decided it",
     "2": "a participant of an effective set is never aborted by us, except after replay-begin",
-    "3": "for each (epoch, sink, shard) at most one transaction is ever visible, and no row twice",
+    "3": "for each (epoch, sink, part) at most one transaction is ever visible, and no row twice",
     "4": "when commits/N exists, every participant of N's effective set is committed, and complete",
     "5": "no lingering transaction stays open",
     "6": "no driver appends after a newer start; none aborts a newer one's, or another's before its own start",
@@ -57,15 +57,16 @@ class Row:
 class Books:
     """What a decided epoch is, as its files say it."""
 
-    effective: dict[tuple[str, int], Committable] = field(default_factory=dict)
+    effective: dict[ParticipantId, Participant] = field(default_factory=dict)
+    sinks: tuple[str, ...] = ()
     replaying: bool = False
     counted: set[Handle] = field(default_factory=set)
 
 
-def handle_of(committable: Committable) -> Handle | None:
-    """The Kafka handle of a committable, or None for an empty shard."""
-    t = committable.transaction
-    return None if t is None else (t["transactional_id"], t["producer_id"], t["producer_epoch"])
+def handle_of(participant: Participant) -> Handle:
+    """The Kafka handle of a participant."""
+    t = participant.transaction
+    return (t["transactional_id"], t["producer_id"], t["producer_epoch"])
 
 
 class Watch(Observer):
@@ -78,7 +79,7 @@ class Watch(Observer):
     def __init__(self, world: World) -> None:
         self._world = world
         self.epochs: dict[int, Books] = {}
-        self.decided: dict[Handle, Key] = {}
+        self.decided: dict[Handle, list[Key]] = {}
         self.starts: dict[int, int] = {}  # incarnation -> place
         self.started_at: dict[int, int] = {}  # incarnation -> step
         self.incarnations: dict[str, int] = {}  # actor's name -> incarnation
@@ -116,16 +117,16 @@ class Watch(Observer):
             record.incarnation == self.newest, "6", lambda: f"{record} appended after start {self.newest}"
         )
         if isinstance(record, Decide):
-            self.epochs[record.epoch] = Books({c.participant: c for c in record.committables})
-            self._decide(record.epoch, record.committables)
+            self.epochs[record.epoch] = Books({p.id: p for p in record.participants}, record.sinks)
+            self._decide(record.epoch, record.participants)
         elif isinstance(record, ReplayBegin):
             self.epochs[record.epoch].replaying = True
         elif isinstance(record, Replay):
             books = self.epochs[record.epoch]
             kept = {p: c for p, c in books.effective.items() if p in record.kept}
-            books.effective = kept | {c.participant: c for c in record.committables}
+            books.effective = kept | {p.id: p for p in record.participants}
             books.replaying = False
-            self._decide(record.epoch, record.committables)
+            self._decide(record.epoch, record.participants)
         elif isinstance(record, Resolve) and record.epoch in self.epochs:
             self._resolved(self.epochs[record.epoch], record)
 
@@ -133,15 +134,15 @@ class Watch(Observer):
         """A person chose. What may be doubled or lost by that is what the choice's description says, and no more."""
         if record.choice in ("accept-state", "give-up-rows"):
             self.accepted.add(record.epoch)
-        for participant in record.participants:
-            handle = handle_of(books.effective[participant])
-            rows = {(row.sink, row.record) for row in self.of.get(handle, ())} if handle is not None else set()
+        for who in record.participants:
+            handle = handle_of(books.effective[who])
+            rows = {(row.sink, row.record) for row in self.of.get(handle, ())}
             if record.choice == "write-again" and handle not in self.aborted_at:
                 self.may_double |= rows
-                self.shown_again.add((record.epoch, *participant))
+                self.shown_again |= {(record.epoch, *part.id) for part in books.effective[who].parts}
             elif record.choice in ("count-as-written", "give-up-rows") and handle not in self.committed:
                 self.may_lose |= rows
-                books.counted |= {handle} - {None}
+                books.counted.add(handle)
 
     def claimed(self, copied_at: int) -> None:
         """A person goes on from an older copy, and was told: what was committed since it was taken is written twice."""
@@ -163,10 +164,9 @@ class Watch(Observer):
             if not isinstance(record, ReplayBegin | Replay) or record.epoch in self.epochs:
                 self.appended(place, record)
 
-    def _decide(self, epoch: int, committables: tuple[Committable, ...]) -> None:
-        for c in committables:
-            if (handle := handle_of(c)) is not None:
-                self.decided[handle] = (epoch, *c.participant)
+    def _decide(self, epoch: int, participants: tuple[Participant, ...]) -> None:
+        for p in participants:
+            self.decided[handle_of(p)] = [(epoch, *part.id) for part in p.parts]
 
     # -- the broker -----------------------------------------------------------------------------------------------
 
@@ -206,21 +206,23 @@ class Watch(Observer):
 
     def _spares_decided(self, handle: Handle, by: str) -> None:
         for epoch, books in self.epochs.items():
-            ours = any(handle_of(c) == handle for c in books.effective.values())
+            ours = any(handle_of(p) == handle for p in books.effective.values())
             self._world.check(
                 not ours or books.replaying, "2", lambda epoch=epoch: f"{by} aborts {handle} of decided epoch {epoch}"
             )
 
     def _committing(self, handle: Handle, by: str) -> None:
         self._world.check(handle in self.decided, "1", lambda: f"{by} commits {handle}, which nobody decided")
-        key = self.decided[handle]
-        before = self.shown.setdefault(key, handle)
-        same = before == handle or key in self.shown_again
-        self._world.check(same, "3", lambda: f"{before} and {handle} of {key} are both visible")
+        for key in self.decided[handle]:
+            before = self.shown.setdefault(key, handle)
+            same = before == handle or key in self.shown_again
+            self._world.check(
+                same, "3", lambda key=key, before=before: f"{before} and {handle} of {key} are both visible"
+            )
         if by not in self.rolling:
             return
         for epoch, books in self.epochs.items():
-            handles = {handle_of(c) for c in books.effective.values()} - {None}
+            handles = {handle_of(p) for p in books.effective.values()}
             start = self.starts.get(self.incarnations[by], 0)
             known = handles - books.counted
             lost = [h for h in known if h in self.aborted_at and self.aborted_at[h] < self.began.get(by, 0)]
@@ -263,13 +265,13 @@ class Watch(Observer):
 
     def sinks_of(self, epoch: int) -> set[str]:
         """The sinks that an epoch was decided with."""
-        return {sink for sink, _ in self.epochs.get(epoch, Books()).effective}
+        return set(self.epochs.get(epoch, Books()).sinks)
 
     def finished(self, epoch: int) -> None:
         """Spark wrote commits/N."""
         books = self.epochs.get(epoch, Books())
-        handles = {handle_of(c) for c in books.effective.values()} - {None} - books.counted
-        left = [h for h in handles if h is not None and h not in self.committed]
+        handles = {handle_of(p) for p in books.effective.values()} - books.counted
+        left = [h for h in handles if h not in self.committed]
         self._world.check(not left, "4", lambda: f"commits/{epoch} exists, and these are not committed: {left}")
 
     def recorded(self, epoch: int, sink: str, records: list[int], state: int | None) -> None:
@@ -298,12 +300,10 @@ class Watch(Observer):
     def at_a_refusal(self) -> None:
         """The job has stopped for a person, in a world without faults: what it had decided is finished all the same."""
         newest = max(self.epochs, default=None)
-        handles = (
-            {handle_of(c) for c in self.epochs[newest].effective.values()} - {None} if newest is not None else set()
-        )
+        handles = {handle_of(p) for p in self.epochs[newest].effective.values()} if newest is not None else set()
         if handles & self.aborted_at.keys():
             return  # a part is lost and cannot be written again: how to go on is for a person to say
-        left = sorted(h for h in handles if h is not None and h not in self.committed)
+        left = sorted(h for h in handles if h not in self.committed)
         self._world.check(
             not left, "decided rows", lambda: f"epoch {newest} is decided, and these are left open: {left}"
         )

@@ -19,6 +19,7 @@ from onceflow.checkpoint.place import Place
 from onceflow.connectors.kafka import committer as kafka_committer
 from onceflow.connectors.kafka import oracle, transactions
 from onceflow.errors import CheckpointCorruptError, CheckpointStoreError
+from onceflow.execution import driver as driver_module
 from onceflow.execution import launch
 from onceflow.execution.driver import Driver
 from onceflow.execution.source_check import Sources
@@ -91,7 +92,7 @@ def _commit_before_decision() -> list[Patches]:
 
     def append(self: SimDriver, action: Any) -> Any:
         if isinstance(action.record, Decide):
-            for name, of in self._by_sink([c for c in action.record.committables if c.participates]).items():
+            for name, of in self._by_sink(action.record.participants).items():
                 self._committers[name].commit(of)
         return real(self, action)
 
@@ -267,13 +268,29 @@ def _delivery_error_ignored() -> list[Patches]:
     return [mock.patch.object(SimDriver, "ignores_delivery_errors", True)]
 
 
-def _last_committable_dropped() -> list[Patches]:
+def _last_report_dropped() -> list[Patches]:
     real = SimDriver._collect
 
     def collect(self: SimDriver, action: RunPlan) -> Any:
-        return real(self, action)[:-1]
+        reports, tasks = real(self, action)
+        return reports[:-1], tasks
 
-    return [mock.patch.object(SimDriver, "_collect", collect)]
+    return [
+        mock.patch.object(SimDriver, "_collect", collect),
+        mock.patch.object(driver_module, "unreported", return_value=None),
+    ]
+
+
+def _last_participant_dropped() -> list[Patches]:
+    real = SimDriver._seal
+
+    def seal(self: SimDriver, action: RunPlan, reports: Any) -> Any:
+        return real(self, action, reports)[:-1]
+
+    return [
+        mock.patch.object(SimDriver, "_seal", seal),
+        mock.patch.object(coordinator_module, "uncovered", return_value=None),
+    ]
 
 
 def _lingering_left() -> list[Patches]:
@@ -299,10 +316,8 @@ def _offsets_ignored() -> list[Patches]:
 def _digests_ignored() -> list[Patches]:
     return [
         mock.patch.object(coordinator_module, "differing_sinks", return_value={}),
-        mock.patch.object(coordinator_module, "_different_parts", return_value=()),
-        mock.patch.object(
-            coordinator_module, "find_again", lambda visible, _: frozenset(c.participant for c in visible)
-        ),
+        mock.patch.object(coordinator_module, "_different_parts", return_value=""),
+        mock.patch.object(coordinator_module, "find_again", lambda visible, _: frozenset(p.id for p in visible)),
     ]
 
 
@@ -310,15 +325,12 @@ def _replayed_in_the_same_call() -> list[Patches]:
     return [_steps(State.JUDGING, LOST_AFTER_RUN=State.BEGINNING_REPLAY)]
 
 
-def _committed_shards_written_again() -> list[Patches]:
+def _visible_parts_written_again() -> list[Patches]:
     return [mock.patch.object(coordinator_module, "find_again", return_value=frozenset())]
 
 
-def _shards_by_number() -> list[Patches]:
-    by_number = mock.patch.object(
-        coordinator_module, "find_again", lambda visible, _: frozenset(c.participant for c in visible)
-    )
-    return [by_number]
+def _parts_by_number() -> list[Patches]:
+    return [mock.patch.object(coordinator_module, "find_again", lambda visible, _: frozenset(p.id for p in visible))]
 
 
 def _no_durability() -> list[Patches]:
@@ -467,7 +479,7 @@ def _plan_behind_left() -> list[Patches]:
 
 def _accepted_by_number() -> list[Patches]:
     def by_number(visible: Any, _: Any) -> frozenset[Any]:
-        return frozenset(c.participant for c in visible)
+        return frozenset(p.id for p in visible)
 
     return [mock.patch.object(coordinator_module, "find_by_origin", by_number)]
 
@@ -533,12 +545,13 @@ MUTANTS = (
     Mutant("the sweep spares its own sink's decided transactions only", ("2",), _spares_own_sink_only, ("die", "one")),
     Mutant("lingering transactions left open", ("5",), _lingering_left),
     Mutant("delivery error ignored", ("4",), _delivery_error_ignored),
-    Mutant("last shard's committable dropped", ("4",), _last_committable_dropped),
-    Mutant("committed shards written again", ("3",), _committed_shards_written_again),
+    Mutant("last task's report dropped", ("4",), _last_report_dropped),
+    Mutant("last participant dropped", ("4",), _last_participant_dropped),
+    Mutant("visible parts written again", ("3",), _visible_parts_written_again),
     Mutant(
-        "visible shards found by their task's number",
+        "visible parts found by their number",
         ("3", "4", "nothing lost"),
-        _shards_by_number,
+        _parts_by_number,
         ("die", "one"),
         {"renumbers": True},
     ),

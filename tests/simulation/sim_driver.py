@@ -56,9 +56,9 @@ from onceflow.execution.task import Output as TaskOutput
 from onceflow.operations.transactions import aborting, inventory, resolution
 from onceflow.spark.plan import Leaf
 from onceflow.twophase import layout as layout_module
-from onceflow.twophase.committable import Committable, Participant
 from onceflow.twophase.coordinator import Coordinator, Mode
 from onceflow.twophase.messages import Action, Checked, RunPlan, Started
+from onceflow.twophase.participants import Part, PartId, TaskReport
 from onceflow.twophase.records import Decide, Planned, Resolve
 from onceflow.twophase.state import Input, State
 from tests.simulation.checks import JOB, PREFIX, TIMEOUT_S, Row, Watch
@@ -442,23 +442,23 @@ class Scene:
 
     def rows(
         self, epoch: int, sinks: tuple[str, ...], read: Reading, salt: int, incarnation: int
-    ) -> tuple[dict[Participant, list[Row]], dict[Participant, str]]:
+    ) -> tuple[dict[PartId, list[Row]], dict[PartId, str]]:
         """What one run of the plan gives for each sink and shard, and what was read for it.
 
         Other runs than those of salt 0 give other rows.
         """
         turn = salt * self.plan.moves + incarnation * self.plan.renumbers
         told = self.plan.deterministic or not self.plan.moves  # else rows move between tasks, and no task has an origin
-        out: dict[Participant, list[Row]] = {}
-        origins: dict[Participant, str] = {}
+        out: dict[PartId, list[Row]] = {}
+        origins: dict[PartId, str] = {}
         for sink in sinks:
             records = read(sink)
             for n in range(self.plan.shards):
                 # The seventh and eighth record leave a shard empty; other runs of a plan that is not deterministic
                 # also move rows between shards.
                 mine = [r for r in records if (turn if r in (6, 7) else r // 2 + turn) % self.plan.shards == n]
-                out[Participant((sink, n))] = [Row(record, epoch, sink, n, salt) for record in mine]
-                origins[Participant((sink, n))] = f"part {(n - turn) % self.plan.shards}" if told else ""
+                out[PartId((sink, n))] = [Row(record, epoch, sink, n, salt) for record in mine]
+                origins[PartId((sink, n))] = f"part {(n - turn) % self.plan.shards}" if told else ""
         return out, origins
 
 
@@ -809,7 +809,7 @@ class SimDriver(Driver):
             self.sweep()
         super().__call__(batch, epoch)
 
-    def _collect(self, action: RunPlan) -> list[Committable]:
+    def _collect(self, action: RunPlan) -> tuple[list[TaskReport], int]:
         scene = self.scene
         scene.runs += 1
         self.ran_from = scene.world.now
@@ -818,7 +818,7 @@ class SimDriver(Driver):
             self.state = salt  # the first run of a call builds the state
         read: Any = self._plan
         rows, origins = scene.rows(action.epoch, self.sinks, read, salt, self.incarnation)
-        done: dict[Participant, Committable] = {}
+        done: dict[PartId, TaskReport] = {}
         tasks = {p: self._task(p, action, 0, rows[p], p in action.silent or not action.write) for p in rows}
         attempts = dict.fromkeys(tasks, 0)
         try:
@@ -844,20 +844,16 @@ class SimDriver(Driver):
             if not isinstance(error, Killed) or scene.world.chooser.draw("workers survive", [True, False]):
                 scene.zombies += tasks.values()
             raise
-        done = {p: replace(c, origin=origins[p]) for p, c in done.items()}
-        if not action.write:
-            return list(done.values())
-        sealed: list[Committable] = []
-        for name, committer in self._committers.items():
-            sealed += committer.seal([c for c in done.values() if c.sink == name])
-        return sorted(sealed, key=lambda c: c.participant)
+        told = [replace(r, parts=tuple(replace(p, origin=origins[p.id]) for p in r.parts)) for r in done.values()]
+        return told, scene.plan.shards
 
-    def _task(self, who: Participant, action: RunPlan, attempt: int, rows: list[Row], silent: bool) -> Iterator[Any]:
-        """One attempt at one sink's part of one task, request by request; its value is the committable."""
+    def _task(self, who: PartId, action: RunPlan, attempt: int, rows: list[Row], silent: bool) -> Iterator[Any]:
+        """One attempt at one sink's part of one task, request by request; its value is the task's report."""
         broker, (sink, shard) = self.scene.broker, who
         digest = sum(_hashed(r) for r in rows) & _WRAP
+        part = Part(sink, shard, len(rows), digest)
         if silent or not rows:
-            return Committable(sink, shard, attempt, len(rows), digest, None)
+            return TaskReport(sink, shard, attempt, (part,))
         name = name_transaction(PREFIX, JOB, self.incarnation, sink, shard, action.epoch, attempt)
         code, pid, epoch = yield from self._ask(lambda: broker.init(name, TIMEOUT_S), f"init {name}")
         if code:
@@ -880,14 +876,8 @@ class SimDriver(Driver):
                 raise TaskFailed(f"write {name}: {fatal}", fenced=code in _FENCED)
             partitions.add(partition)
             witness = Witness(partition, offset)
-        return Committable(
-            sink,
-            shard,
-            attempt,
-            len(rows),
-            digest,
-            PreparedTransaction(Handle(name, pid, epoch), frozenset(partitions), witness).to_json(),
-        )
+        prepared = PreparedTransaction(Handle(name, pid, epoch), frozenset(partitions), witness)
+        return TaskReport(sink, shard, attempt, (part,), prepared.to_json())
 
     def _ask(self, effect: Callable[[], Any], what: str) -> Iterator[Any]:
         """A producer's request: sent once, and a step of the driver that waits for it, or of a zombie."""

@@ -83,7 +83,7 @@ def _resolve(scene: Scene, operator: Operator, epoch: int | None) -> None:
     undone = undone_epoch(operator, epoch)
     if undone is None:
         raise ConfigurationError("nothing is undone")
-    found = {part.evidence.outcome for part in undone.parts if part.choice is None}
+    found = {p.evidence.outcome for p in undone.participants if p.choice is None}
     choices: list[Choice] = ["write-again", "count-as-written"]
     if scene.plan.accepts and Outcome.UNKNOWN not in found:
         choices = ["accept-state"]

@@ -7,7 +7,7 @@ import sqlite3
 from dataclasses import dataclass, replace
 from typing import Any
 
-from onceflow import Committable, Evidence, Guarantee, Outcome, Reply
+from onceflow import Evidence, Guarantee, Outcome, Participant, Reply
 from tests.unit.ledger_sink import (
     LedgerCommitter,
     LedgerConnection,
@@ -140,7 +140,7 @@ class JoiningWriter(LedgerWriter):
 
 
 class CredulousCommitter(LedgerCommitter):
-    def check(self, committables, run, age_s):
+    def check(self, participants, run, age_s):
         return None
 
 
@@ -169,9 +169,9 @@ class ReopeningWriter(LedgerWriter):
 
 
 class AskingForTheStateOnly(LedgerCommitter):
-    def check(self, committables, run, age_s):
+    def check(self, participants, run, age_s):
         with opened(self._path) as file:
-            states = {self.state(file, c.transaction["id"]) for c in committables if c.participates}
+            states = {self.state(file, p.transaction["id"]) for p in participants}
         return None if states <= {"open"} else str(states)
 
 
@@ -193,26 +193,46 @@ class GivesMoreThanJson(sink_of(writer=TupleWriter)):
 # -- committers -----------------------------------------------------------------------------------
 
 
-class SealingBlindly(LedgerCommitter):
-    def seal(self, committables):
-        return [self.seal_one(c) for c in committables]
-
-    def seal_one(self, committable):
-        return replace(committable, transaction={"id": committable.transaction["id"], **committable.transaction})
+class NeedingOne(LedgerCommitter):
+    def check(self, participants, run, age_s):
+        first = participants[0]
+        return super().check([first, *participants[1:]], run, age_s)
 
 
-@breaks("an_empty_part_is_passed_over")
-class EmptyPartsCrash(sink_of(committer=SealingBlindly)):
+@breaks("nothing_is_no_error")
+class NothingCrashes(sink_of(committer=NeedingOne)):
+    pass
+
+
+class SealingTheFirst(LedgerCommitter):
+    def seal(self, reports, run):
+        return super().seal(reports[:1], run)
+
+
+@breaks("a_seal_covers_each_part_once", "a_commit_shows_each_row_once")
+class SealLosesAPart(sink_of(committer=SealingTheFirst)):
+    pass
+
+
+class NamingByEpoch(LedgerCommitter):
+    def seal(self, reports, run):
+        sealed = super().seal(reports, run)
+        return [replace(p, handle=f"{run.epoch % 2}-{n}") for n, p in enumerate(sealed)]
+
+
+@breaks("a_seal_covers_each_part_once")
+class HandlesComeAgain(sink_of(committer=NamingByEpoch)):
     pass
 
 
 class MixingUp(LedgerCommitter):
-    def seal_one(self, committable):
-        return replace(super().seal_one(committable), attempt=0)
+    def seal_one(self, report):
+        sealed = super().seal_one(report)
+        return replace(sealed, parts=tuple(replace(part, number=part.number + 1) for part in sealed.parts))
 
 
-@breaks("a_seal_keeps_identities")
-class SealForgetsTheAttempt(sink_of(committer=MixingUp)):
+@breaks("a_seal_covers_each_part_once")
+class SealMixesUpParts(sink_of(committer=MixingUp)):
     pass
 
 
@@ -233,7 +253,7 @@ class Unaborting(LedgerCommitter):
         """Nothing."""
 
 
-@breaks("an_abort_leaves_nothing_visible", "abort_run_ends_what_no_committable_names", "what_died_unprepared_is_ended")
+@breaks("an_abort_leaves_nothing_visible", "abort_run_ends_what_no_report_names", "what_died_unprepared_is_ended")
 class AbortDoesNothing(sink_of(committer=Unaborting)):
     pass
 
@@ -323,7 +343,7 @@ class EndingEveryRun(LedgerCommitter):
             file.execute("update ledger set state='aborted' where state='open' and job=?", [self._job_id])
 
 
-@breaks("abort_run_ends_what_no_committable_names")
+@breaks("abort_run_ends_what_no_report_names")
 class AbortRunEndsOtherRuns(sink_of(committer=EndingEveryRun)):
     pass
 
@@ -374,10 +394,10 @@ class SweepingEveryJob(LedgerCommitter):
     def lingering(self, incarnation, spared):
         with opened(self._path) as file:
             found = file.execute(
-                "select id, shard, attempt from ledger where state='open' and job like ? and incarnation<?",
+                "select id from ledger where state='open' and job like ? and incarnation<?",
                 [self._job_id + "%", incarnation],
             ).fetchall()
-        return [Committable(self._sink, n, attempt, 0, 0, {"id": key}) for key, n, attempt in found]
+        return [Participant(self._sink, key, (), {"id": key}) for (key,) in found]
 
 
 @breaks("two_jobs_never_mix")

@@ -9,21 +9,22 @@ import contextlib
 import sqlite3
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from onceflow import (
-    Committable,
     Committer,
     Evidence,
     Guarantee,
     Outcome,
     Participant,
+    ParticipantId,
     Reply,
     Run,
     Shard,
     Sink,
     SinkConnection,
+    TaskReport,
     Writer,
 )
 from onceflow.errors import EpochTooLongError, WriterFencedError
@@ -124,37 +125,37 @@ class LedgerCommitter(Committer):
         with opened(self._path) as file:
             file.execute("insert or replace into marks values (?, ?)", [self._job_id, mark])
 
-    def seal(self, committables: Sequence[Committable]) -> list[Committable]:
-        return [self.seal_one(c) if c.participates else c for c in committables]
+    def seal(self, reports: Sequence[TaskReport], run: Run) -> list[Participant]:
+        return [self.seal_one(report) for report in reports]
 
-    def seal_one(self, committable: Committable) -> Committable:
-        return replace(committable, transaction={**committable.transaction, "sealed": True})
+    def seal_one(self, report: TaskReport) -> Participant:
+        told = {**report.transaction, "sealed": True}
+        return Participant(report.sink, told["id"], report.parts, told)
 
-    def check(self, committables: Sequence[Committable], run: Run, age_s: float) -> str | None:
+    def check(self, participants: Sequence[Participant], run: Run, age_s: float) -> str | None:
         if age_s >= 0.8 * EXPIRES_AFTER_S:
             raise EpochTooLongError(f"epoch {run.epoch} took {age_s:g} s", action="make it smaller")
-        mine = {c.transaction["id"]: c for c in committables if c.participates}
+        mine = {p.transaction["id"]: p for p in participants}
         with opened(self._path) as file:
-            for key, c in mine.items():
+            for key, p in mine.items():
                 found = self.state(file, key), file.execute("select count(*) from staged where id=?", [key]).fetchone()
-                if found != ("open", (c.transaction["rows"],)):
-                    return f"shard {c.shard}: {key} is {found[0]} with {found[1][0]} rows"
+                if found != ("open", (p.transaction["rows"],)):
+                    return f"{key} is {found[0]} with {found[1][0]} rows"
             self.end_run(file, run, but=mine)
         return None
 
-    def commit(self, committables: Sequence[Committable]) -> dict[Participant, Reply]:
+    def commit(self, participants: Sequence[Participant]) -> dict[ParticipantId, Reply]:
         with opened(self._path) as file:
-            return {c.participant: self.commit_one(file, c.transaction["id"]) for c in committables}
+            return {p.id: self.commit_one(file, p.transaction["id"]) for p in participants}
 
     def commit_one(self, file: sqlite3.Connection, key: str) -> Reply:
         file.execute("update ledger set state='committed' where id=? and state='open'", [key])
         return Reply.COMMITTED if self.state(file, key) == "committed" else Reply.SUSPECT
 
-    def abort(self, committables: Sequence[Committable]) -> None:
+    def abort(self, participants: Sequence[Participant]) -> None:
         with opened(self._path) as file:
-            for c in committables:
-                if c.participates:
-                    self.abort_one(file, c.transaction["id"])
+            for p in participants:
+                self.abort_one(file, p.transaction["id"])
 
     def abort_one(self, file: sqlite3.Connection, key: str) -> None:
         file.execute("update ledger set state='aborted' where id=? and state='open'", [key])
@@ -172,9 +173,9 @@ class LedgerCommitter(Committer):
             if key not in but:
                 self.abort_one(file, key)
 
-    def outcomes(self, committables: Sequence[Committable]) -> dict[Participant, Evidence]:
+    def outcomes(self, participants: Sequence[Participant]) -> dict[ParticipantId, Evidence]:
         with opened(self._path) as file:
-            return {c.participant: self.outcome(file, c.transaction["id"]) for c in committables}
+            return {p.id: self.outcome(file, p.transaction["id"]) for p in participants}
 
     def outcome(self, file: sqlite3.Connection, key: str) -> Evidence:
         state = self.state(file, key)
@@ -182,14 +183,14 @@ class LedgerCommitter(Committer):
             return Evidence(Outcome.UNKNOWN, f"{key} is not in the ledger")
         return Evidence(Outcome(state), f"the ledger says of {key} that it is {state}")
 
-    def lingering(self, incarnation: int, spared: Sequence[Committable]) -> list[Committable]:
-        keep = {c.transaction["id"] for c in spared if c.participates}
+    def lingering(self, incarnation: int, spared: Sequence[Participant]) -> list[Participant]:
+        keep = {p.transaction["id"] for p in spared}
         with opened(self._path) as file:
             found = file.execute(
-                "select id, shard, attempt from ledger where state='open' and job=? and incarnation<?",
+                "select id from ledger where state='open' and job=? and incarnation<?",
                 [self._job_id, incarnation],
             ).fetchall()
-        return [Committable(self._sink, n, attempt, 0, 0, {"id": key}) for key, n, attempt in found if key not in keep]
+        return [Participant(self._sink, key, (), {"id": key}) for (key,) in found if key not in keep]
 
     def state(self, file: sqlite3.Connection, key: str) -> str | None:
         found = file.execute("select state from ledger where id=?", [key]).fetchone()

@@ -38,9 +38,9 @@ class LedgerWorld(World):
         with opened(self.path) as file:
             return file.execute("select count(*) from ledger where job=? and state='open'", [job_id]).fetchone()[0]
 
-    def expire(self, committables):
+    def expire(self, participants):
         with opened(self.path) as file:
-            for c in committables:
+            for c in participants:
                 file.execute("update ledger set state='aborted' where id=?", [c.transaction["id"]])
 
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from onceflow.twophase.committable import Committable
 from onceflow.twophase.coordinator import Coordinator, Mode
 from onceflow.twophase.layout import Layout, Source, Topic
 from onceflow.twophase.messages import (
@@ -26,7 +25,6 @@ from onceflow.twophase.messages import (
     FailureKind,
     Outcome,
     Outcomes,
-    Prepared,
     Ready,
     Replies,
     Reply,
@@ -58,7 +56,7 @@ from onceflow.twophase.records import (
     Start,
 )
 from onceflow.twophase.state import TABLE, IllegalTransitionError, State
-from tests.unit.histories import read_history
+from tests.unit.histories import part, participant, prepared, read_history
 
 OPEN, GONE, SEEN, DARK = Outcome.OPEN, Outcome.ABORTED, Outcome.COMMITTED, Outcome.UNKNOWN
 EVENTS = [
@@ -66,7 +64,7 @@ EVENTS = [
     Restored(same=True),
     Outcomes({}),
     Replies({}),
-    Prepared(()),
+    prepared(),
     RunFailed("x"),
     Checked(None),
     Appended(),
@@ -84,8 +82,9 @@ REMADE = Layout((Source(("s",), "cluster", "topic t", "path", (Topic("t", "id-2"
 MOVED = Layout((Source(("other",), "cluster", "topic t", "path", (Topic("t", "id-1", 1),)),))
 
 
-def of(shard, rows=1, digest=7, mark="old", sink="s"):
-    return Committable(sink, shard, 0, rows, digest, {"id": f"{mark}-{shard}"} if mark else None)
+def of(number, rows=1, digest=7, mark="old"):
+    """A participant; without a mark only a part."""
+    return participant(number, rows, digest, mark) if mark else part(number, rows, digest)
 
 
 A, B = of(0), of(1)
@@ -93,15 +92,15 @@ EMPTY = of(2, 0, 0, mark="")
 
 
 def outcomes(*found):
-    return Outcomes({c.participant: o for c, o in zip((A, B), found, strict=False)})
+    return Outcomes({c.id: o for c, o in zip((A, B), found, strict=False)})
 
 
 def replies(*found):
-    return Replies({c.participant: r for c, r in zip((A, B), found, strict=False)})
+    return Replies({c.id: r for c, r in zip((A, B), found, strict=False)})
 
 
 def decided(*more):
-    return read_history([Start(1), Planned(1, LAYOUT), Decide(1, 5, "o5", (A, B, EMPTY)), *more])
+    return read_history([Start(1), Planned(1, LAYOUT), Decide(1, 5, "o5", ("s",), (A, B)), *more])
 
 
 def fresh(*records, newest_commit=None, newest_plan=None):
@@ -124,7 +123,7 @@ def undone(*found, records=NEXT_START, sinks=("s",), newest_plan=5, stateful=Fal
     assert coordinator.receive(Started(decided(*records), 4, newest_plan, stateful)) == RestoreOffsets(5, "o5")
     action = coordinator.receive(Restored(same=True))
     if found:
-        assert action == AskOutcomes((A, B)), "an empty shard has no outcome"
+        assert action == AskOutcomes((A, B)), "an empty part has no outcome"
         action = coordinator.receive(outcomes(*found))
     return coordinator, action
 
@@ -145,14 +144,14 @@ def ready(coordinator, layout=LAYOUT):
 
 
 def test_an_epoch():
-    """Prepare, check, decide, commit, confirm, return: in this order, and the decision names every shard."""
+    """Prepare, check, decide, commit, confirm, return: in this order, and the decision names every participant."""
     c = fresh()
     assert c.begin(0, "o0", stateful=True) == RunPlan(0)
-    assert c.receive(Prepared((A, B, EMPTY))) == Check((A, B, EMPTY))
-    assert c.receive(Checked(None)) == Append(Decide(1, 0, "o0", (A, B, EMPTY)))
+    assert c.receive(prepared(A, B, EMPTY)) == Check((A, B))
+    assert c.receive(Checked(None)) == Append(Decide(1, 0, "o0", ("s",), (A, B)))
     assert c.receive(Appended()) == Commit((A, B))
     assert c.receive(replies(Reply.COMMITTED, Reply.RETRY)) == Commit((B,), 1)
-    assert c.receive(Replies({B.participant: Reply.COMMITTED})) == ConfirmNewest()
+    assert c.receive(Replies({B.id: Reply.COMMITTED})) == ConfirmNewest()
     assert c.receive(Confirmed(newest=True)) == Return(0)
     assert c.begin(1, "o1", stateful=True) == RunPlan(1)
 
@@ -161,7 +160,7 @@ def test_an_epoch_without_output_writes_no_decision():
     """No participant, no decision; but it must still be the newest before Spark records it."""
     c = fresh()
     c.begin(0, "o0", stateful=False)
-    assert c.receive(Prepared((EMPTY,))) == Check((EMPTY,)), "what was read counts in position and state all the same"
+    assert c.receive(prepared(EMPTY)) == Check(()), "what was read counts in position and state all the same"
     assert c.receive(Checked(None)) == ConfirmNewest()
     assert c.receive(Confirmed(newest=True)) == Return(0)
 
@@ -176,7 +175,7 @@ def test_what_fails_before_the_decision_is_aborted(event, kind):
     written = ()
     if isinstance(event, Checked):
         written = (A, B)
-        c.receive(Prepared(written))
+        c.receive(prepared(*written))
     assert c.receive(event) == AbortOwn(0, written)
     failed = c.receive(Aborted())
     assert isinstance(failed, Fail)
@@ -186,7 +185,7 @@ def test_what_fails_before_the_decision_is_aborted(event, kind):
 def deciding():
     c = fresh()
     c.begin(0, "o0", stateful=False)
-    c.receive(Prepared((A, B)))
+    c.receive(prepared(A, B))
     c.receive(Checked(None))
     return c
 
@@ -237,9 +236,9 @@ def test_a_suspect_answer_is_asked_of_the_oracle():
     """An answer that proves nothing leads to the outcomes of those still pending, and then to another commit."""
     c = committing()
     assert c.receive(replies(Reply.COMMITTED, Reply.SUSPECT)) == AskOutcomes((B,))
-    assert c.receive(Outcomes({B.participant: OPEN})) == Commit((B,), 1)
-    c.receive(Replies({B.participant: Reply.SUSPECT}))
-    assert c.receive(Outcomes({B.participant: SEEN})) == ConfirmNewest()
+    assert c.receive(Outcomes({B.id: OPEN})) == Commit((B,), 1)
+    c.receive(Replies({B.id: Reply.SUSPECT}))
+    assert c.receive(Outcomes({B.id: SEEN})) == ConfirmNewest()
 
 
 @pytest.mark.parametrize(
@@ -249,9 +248,9 @@ def test_a_loss_after_the_run_stops_the_call(outcome, kind):
     """State and output must come from one run, so what is lost after this call's run is replayed by a new start."""
     c = committing()
     c.receive(replies(Reply.COMMITTED, Reply.SUSPECT))
-    failed = c.receive(Outcomes({B.participant: outcome}))
+    failed = c.receive(Outcomes({B.id: outcome}))
     assert isinstance(failed, Fail)
-    assert (failed.failure.kind, failed.failure.participants) == (kind, (B.participant,))
+    assert (failed.failure.kind, failed.failure.participants) == (kind, (B.id,))
 
 
 def test_a_superseded_driver_does_not_return():
@@ -280,7 +279,7 @@ def test_state_is_built_by_a_run_that_writes_nothing_and_must_be_equal():
     ready(c)
     assert c.begin(5, "o5", stateful=True) == RunPlan(5, write=False)
     again = (of(0, mark=""), of(1, mark=""), EMPTY)
-    assert c.receive(Prepared(again)) == ConfirmNewest()
+    assert c.receive(prepared(*again)) == ConfirmNewest()
 
 
 def test_state_from_other_rows_stops():
@@ -288,7 +287,7 @@ def test_state_from_other_rows_stops():
     c, _ = undone(SEEN, SEEN)
     ready(c)
     c.begin(5, "o5", stateful=True)
-    failed = c.receive(Prepared((of(0, mark=""), of(1, digest=8, mark=""))))
+    failed = c.receive(prepared(of(0, mark=""), of(1, digest=8, mark="")))
     assert failed.failure.kind is FailureKind.NOT_DETERMINISTIC
     assert "sink s" in failed.failure.detail
 
@@ -306,7 +305,7 @@ def test_a_suspect_answer_at_the_start_is_asked_again():
     """Lost between outcome and commit: back to the outcomes."""
     c, _ = undone(OPEN, OPEN)
     assert c.receive(replies(Reply.COMMITTED, Reply.SUSPECT)) == AskOutcomes((B,))
-    assert isinstance(c.receive(Outcomes({B.participant: GONE})), Sweep)
+    assert isinstance(c.receive(Outcomes({B.id: GONE})), Sweep)
 
 
 def test_other_offsets_stop_the_start():
@@ -339,7 +338,7 @@ def test_two_undone_epochs_stop_the_start():
     """Two decided epochs that Spark knows nothing of: a failure like any other, not an exception."""
     c = Coordinator(["s"])
     c.start()
-    history = decided(Decide(1, 6, "o6", (A,)), Start(2))
+    history = decided(Decide(1, 6, "o6", ("s",), (A,)), Start(2))
     failed = c.receive(Started(history, 4))
     assert isinstance(failed, Fail)
     assert failed.failure.kind is FailureKind.TWO_UNDONE
@@ -372,8 +371,8 @@ def test_what_spark_has_recorded_since_is_done():
     c, _ = undone(GONE, OPEN)
     ready(c)
     assert c.begin(6, "o6", stateful=False, newest_commit=5) == RunPlan(6)
-    c.receive(Prepared((A, B)))
-    assert c.receive(Checked(None)) == Append(Decide(2, 6, "o6", (A, B)))
+    c.receive(prepared(A, B))
+    assert c.receive(Checked(None)) == Append(Decide(2, 6, "o6", ("s",), (A, B)))
 
 
 def test_an_epoch_that_is_done_is_not_run_again():
@@ -413,10 +412,10 @@ def test_nothing_visible_is_written_again_freely():
     c.receive(Appended())
     c.receive(outcomes(GONE, GONE))
     new = (of(0, 1, 9, mark="new"), of(3, 1, 1, mark="new"))
-    c.receive(Prepared(new))
+    c.receive(prepared(*new))
     assert c.receive(Checked(None)) == Append(Replay(2, 5, 1, "whole", new))
     assert c.receive(Appended()) == Commit(new)
-    done = c.receive(Replies({n.participant: Reply.COMMITTED for n in new}))
+    done = c.receive(Replies({n.id: Reply.COMMITTED for n in new}))
     assert done == ConfirmNewest(), "the state comes from the same run"
 
 
@@ -428,7 +427,7 @@ def test_a_whole_set_comes_again_in_full(rows, next_kind):
     c = losing(GONE, GONE)
     c.receive(Appended())
     c.receive(outcomes(GONE, GONE))
-    action = c.receive(Prepared(tuple(of(n, count, 90 + n, mark="new") for n, count in enumerate(rows))))
+    action = c.receive(prepared(*(of(n, count, 90 + n, mark="new") for n, count in enumerate(rows))))
     assert isinstance(action, next_kind)
     if next_kind is AbortOwn:
         failed = c.receive(Aborted())
@@ -450,30 +449,31 @@ A_AGAIN, B_AGAIN = of(1, mark=""), of(0, 1, 9, mark="")
 def test_only_what_is_lost_is_written_when_some_are_visible():
     """The part with the visible rows, whatever its number, stays silent; the rest is written and numbered behind."""
     c = matching()
-    assert c.receive(Prepared((B_AGAIN, A_AGAIN, EMPTY))) == RunPlan(5, silent=frozenset([A_AGAIN.participant]))
+    assert c.receive(prepared(B_AGAIN, A_AGAIN, EMPTY)) == RunPlan(5, silent=frozenset([A_AGAIN.id]))
     new = of(0, 1, 9, mark="new")
-    c.receive(Prepared((new, A_AGAIN, EMPTY)))
+    c.receive(prepared(new, A_AGAIN, EMPTY))
     append = c.receive(Checked(None))
     record = append.record
-    assert (record.scope, record.kept) == ("shards", (A.participant,))
-    assert [(x.shard, x.transaction) for x in record.committables] == [(3, new.transaction), (5, None)]
-    assert c.receive(Appended()) == Commit((record.committables[0],))
-    done = c.receive(Replies({("s", 3): Reply.COMMITTED}))
+    assert (record.scope, record.kept) == ("parts", (A.id,))
+    (written,) = record.participants
+    assert (written.id, written.parts) == (new.id, (part(2, 1, 9),)), "behind the parts 0 and 1 of the decision"
+    assert c.receive(Appended()) == Commit((written,))
+    done = c.receive(Replies({new.id: Reply.COMMITTED}))
     assert done == ConfirmNewest()
 
 
 @pytest.mark.parametrize("again", [of(1, digest=8, mark=""), of(1, rows=2, mark=""), None])
 def test_visible_rows_that_do_not_come_again_stop_before_anything_is_written(again):
-    """Part of the epoch is visible and the plan does not give its rows: stopped, with the shard's name."""
-    failed = matching().receive(Prepared(tuple(x for x in (again, B_AGAIN) if x)))
+    """Part of the epoch is visible and the plan does not give its rows: stopped, with the participant's name."""
+    failed = matching().receive(prepared(*(x for x in (again, B_AGAIN) if x)))
     assert isinstance(failed, Fail)
-    assert (failed.failure.kind, failed.failure.participants) == (FailureKind.NOT_DETERMINISTIC, (A.participant,))
+    assert (failed.failure.kind, failed.failure.participants) == (FailureKind.NOT_DETERMINISTIC, (A.id,))
 
 
 @pytest.mark.parametrize("rows", [0, 5, 20])
 def test_a_lost_part_comes_again_in_full(rows):
     """What is visible comes again as it was, of what is lost more or less than was decided: compaction, for one."""
-    failed = matching().receive(Prepared((A_AGAIN, of(0, rows, 9, mark=""))))
+    failed = matching().receive(prepared(A_AGAIN, of(0, rows, 9, mark="")))
     assert isinstance(failed, Fail)
     assert failed.failure.kind is FailureKind.NOT_DETERMINISTIC
     assert f"2 rows decided, {1 + rows} now" in failed.failure.detail
@@ -483,8 +483,8 @@ def test_giving_up_rows_does_not_let_tasks_be_told_by_their_numbers():
     """give-up-rows says what it costs; rows that are lost or doubled by a task's number are not among it."""
     visible = of(2, 10, 77)
     there = (A, B, visible)
-    records = [Start(1), Planned(1, LAYOUT), Decide(1, 5, "o5", there), Start(2), given_up(5, A), Start(3)]
-    told = Outcomes({A.participant: GONE, B.participant: GONE, visible.participant: SEEN})
+    records = [Start(1), Planned(1, LAYOUT), Decide(1, 5, "o5", ("s",), there), Start(2), given_up(5, A), Start(3)]
+    told = Outcomes({A.id: GONE, B.id: GONE, visible.id: SEEN})
     c = Coordinator(["s"])
     c.start()
     c.receive(Started(read_history(records), 4, 5))
@@ -498,16 +498,16 @@ def test_giving_up_rows_does_not_let_tasks_be_told_by_their_numbers():
     c.receive(told)
     c.receive(Appended())
     assert c.receive(told) == RunPlan(5, write=False)
-    failed = c.receive(Prepared((of(0, 6, 60, mark=""), of(1, 5, 50, mark=""), of(2, 8, 80, mark=""))))
+    failed = c.receive(prepared(of(0, 6, 60, mark=""), of(1, 5, 50, mark=""), of(2, 8, 80, mark="")))
     assert (failed.failure.kind, failed.failure.participants) == (
         FailureKind.NOT_DETERMINISTIC,
-        (visible.participant,),
+        (visible.id,),
     )
 
 
 def test_what_may_be_open_and_is_to_be_written_again_is_aborted_first():
     """A torn transaction that nobody can prove: a driver that sleeps in its commit must not make it visible later."""
-    chosen = Resolve(2, 5, "write-again", (A.participant,), "op", "torn")
+    chosen = Resolve(2, 5, "write-again", (A.id,), "op", "torn")
     c, _ = undone(records=(Start(2), chosen, Start(3)))
     c.receive(outcomes(DARK, GONE))
     ready(c)
@@ -523,8 +523,8 @@ def test_what_may_be_open_and_is_to_be_written_again_is_aborted_first():
 def test_a_run_that_differs_from_the_one_before_is_aborted(written):
     """State is built by the first run of a call and output by the second: they must be equal, part by part."""
     c = matching()
-    c.receive(Prepared((B_AGAIN, A_AGAIN)))
-    assert isinstance(c.receive(Prepared(written)), AbortOwn)
+    c.receive(prepared(B_AGAIN, A_AGAIN))
+    assert isinstance(c.receive(prepared(*written)), AbortOwn)
     assert c.receive(Aborted()).failure.kind is FailureKind.NOT_DETERMINISTIC
 
 
@@ -535,16 +535,16 @@ def test_an_operator_may_accept_other_rows_for_what_is_lost():
     ready(c)
     assert c.begin(5, "o5", stateful=False) == AskOutcomes((A, B))
     assert c.receive(outcomes(SEEN, GONE)) == RunPlan(5, write=False)
-    assert c.receive(Prepared((of(0, 5, 5, mark=""), of(1, 6, 6, mark="")))) == RunPlan(5, silent={A.participant})
-    c.receive(Prepared((of(0, 7, 7, mark=""), of(1, 8, 8, mark="new"))))
+    assert c.receive(prepared(of(0, 5, 5, mark=""), of(1, 6, 6, mark=""))) == RunPlan(5, silent={A.parts[0].id})
+    c.receive(prepared(of(0, 7, 7, mark=""), of(1, 8, 8, mark="new")))
     record = c.receive(Checked(None)).record
-    assert (record.scope, record.kept, [x.rows for x in record.committables]) == ("shards", (A.participant,), [8])
+    assert (record.scope, record.kept, [x.rows for x in record.participants]) == ("parts", (A.id,), [8])
 
 
 @pytest.mark.parametrize(("stateful", "then"), [(False, ConfirmNewest()), (True, RunPlan(5, write=False))])
 def test_a_replay_whose_lost_parts_are_counted_as_written_has_nothing_to_write(stateful, then):
     """No run is made whose rows could differ; only state is built again, if there is any."""
-    counted = Resolve(3, 5, "count-as-written", (B.participant,), "op", "checked by hand")
+    counted = Resolve(3, 5, "count-as-written", (B.id,), "op", "checked by hand")
     c, _ = undone(records=(*NEXT_START, ReplayBegin(2, 5, 1), Start(3), counted), stateful=stateful)
     ready(c)
     assert c.begin(5, "o5", stateful=stateful) == AskOutcomes((A, B))
@@ -555,7 +555,7 @@ def test_a_check_that_fails_because_a_newer_start_aborted_says_so():
     """Superseded instead of a problem: the call ends as fenced, and aborts nothing."""
     c = fresh()
     c.begin(0, "o0", stateful=False)
-    c.receive(Prepared((A, B)))
+    c.receive(prepared(A, B))
     failed = c.receive(Superseded())
     assert isinstance(failed, Fail)
     assert failed.failure.kind is FailureKind.FENCED
@@ -573,7 +573,7 @@ def test_an_unknown_outcome_stops_a_replay():
     c = losing(SEEN, GONE)
     c.receive(Appended())
     failed = c.receive(outcomes(DARK, GONE))
-    assert (failed.failure.kind, failed.failure.participants) == (FailureKind.OUTCOME_UNKNOWN, (A.participant,))
+    assert (failed.failure.kind, failed.failure.participants) == (FailureKind.OUTCOME_UNKNOWN, (A.id,))
 
 
 @pytest.mark.parametrize(
@@ -681,7 +681,7 @@ def test_a_layout_that_cannot_be_written_ends_the_start(event, kind, end):
 
 
 def given_up(epoch, *who, incarnation=2):
-    return Resolve(incarnation, epoch, "give-up-rows", tuple(p.participant for p in who), "op", "gone")
+    return Resolve(incarnation, epoch, "give-up-rows", tuple(p.id for p in who), "op", "gone")
 
 
 def test_a_loss_ends_the_start_and_names_its_epoch():
@@ -776,7 +776,7 @@ def test_rows_that_are_given_up_finish_the_epoch_with_the_state_that_can_be_had(
     c, _ = undone(GONE, SEEN, records=(Start(2), given_up(5, A), Start(3)), stateful=True)
     ready(c)
     assert c.begin(5, "o5", stateful=True) == RunPlan(5, write=False)
-    assert c.receive(Prepared((of(0, 0, 0, mark=""), of(1, mark="")))) == ConfirmNewest()
+    assert c.receive(prepared(of(0, 0, 0, mark=""), of(1, mark=""))) == ConfirmNewest()
 
 
 @pytest.mark.parametrize(("stateful", "then"), [(False, ConfirmNewest()), (True, RunPlan(5, write=False))])
@@ -820,7 +820,7 @@ def test_an_epoch_that_is_too_long_is_to_be_cut(event, answer):
     written = ()
     if isinstance(event, Checked):
         written = (A, B)
-        c.receive(Prepared(written))
+        c.receive(prepared(*written))
     assert c.receive(event) == AbortOwn(0, written)
     assert c.receive(Aborted()) == Append(Recut(1, 0, 50))
     assert c.receive(answer).failure.kind is FailureKind.TOO_LONG
@@ -846,7 +846,7 @@ def test_a_decided_epoch_is_never_cut(event, kind):
     c.receive(Appended())
     c.receive(outcomes(GONE, GONE))
     if isinstance(event, Checked):
-        c.receive(Prepared((A, B)))
+        c.receive(prepared(A, B))
     assert isinstance(c.receive(event), AbortOwn)
     assert c.receive(Aborted()).failure.kind is kind
 
@@ -902,7 +902,7 @@ def test_a_plan_behind_an_undone_epoch_is_taken_back():
 def checking():
     c = fresh()
     c.begin(0, "o0", stateful=False)
-    c.receive(Prepared((A, B), 1200))
+    c.receive(prepared(A, B, took_ms=1200))
     return c
 
 
@@ -910,19 +910,19 @@ def test_what_a_source_has_grown_by_is_written_down_before_the_decision():
     """Or a topic that is made again before the next start would pass for the one that was read."""
     c = checking()
     assert c.receive(Checked(None, layout=GROWN)) == Append(Planned(1, GROWN))
-    assert c.receive(Appended()) == Append(Decide(1, 0, "o0", (A, B), 1200))
+    assert c.receive(Appended()) == Append(Decide(1, 0, "o0", ("s",), (A, B), 1200))
     assert c.receive(Appended()) == Commit((A, B))
     c.receive(replies(Reply.COMMITTED, Reply.COMMITTED))
     assert c.receive(Confirmed(newest=True)) == Return(0)
     c.begin(1, "o1", stateful=False)
-    c.receive(Prepared((A, B)))
-    assert c.receive(Checked(None, layout=GROWN)) == Append(Decide(1, 1, "o1", (A, B))), "once is enough"
+    c.receive(prepared(A, B))
+    assert c.receive(Checked(None, layout=GROWN)) == Append(Decide(1, 1, "o1", ("s",), (A, B))), "once is enough"
 
 
 @pytest.mark.parametrize("layout", [None, LAYOUT])
 def test_an_unchanged_source_costs_no_record(layout):
     """Nothing is appended but the decision, which says how long the run took."""
-    assert checking().receive(Checked(None, layout=layout)) == Append(Decide(1, 0, "o0", (A, B), 1200))
+    assert checking().receive(Checked(None, layout=layout)) == Append(Decide(1, 0, "o0", ("s",), (A, B), 1200))
 
 
 def test_a_topic_that_was_made_again_while_it_was_read_fails_the_epoch():
@@ -963,12 +963,12 @@ FIRST, SECOND = "0:t-0[0,5)", "0:t-1[0,5)"
 
 def accepting(*origins):
     """A replay whose other rows an operator took, the first decided part visible; these origins were decided."""
-    there = tuple(replace(c, origin=o) for c, o in zip((A, B), origins, strict=True))
+    there = tuple(replace(p, parts=(replace(p.parts[0], origin=o),)) for p, o in zip((A, B), origins, strict=True))
     history = read_history(
         [
             Start(1),
             Planned(1, LAYOUT),
-            Decide(1, 5, "o5", there),
+            Decide(1, 5, "o5", ("s",), there),
             Start(2),
             ReplayBegin(2, 5, 1),
             Start(3),
@@ -986,11 +986,11 @@ def accepting(*origins):
 
 
 def rerun(*origins):
-    return Prepared(tuple(replace(of(n, 9, 90 + n, mark=""), origin=o) for n, o in enumerate(origins)))
+    return prepared(*(replace(of(n, 9, 90 + n, mark=""), origin=o) for n, o in enumerate(origins)))
 
 
 def test_other_rows_are_taken_by_what_their_task_read():
-    """Tasks are numbered otherwise: silent is the one that read what the visible part had read."""
+    """Parts are numbered otherwise: silent is the one for which was read what was read for the visible one."""
     assert accepting(FIRST, SECOND).receive(rerun(SECOND, FIRST)) == RunPlan(5, silent=frozenset([("s", 1)]))
 
 
@@ -1010,7 +1010,7 @@ def test_other_rows_whose_origin_is_not_found_stop(now):
 # -- whatever happens ------------------------------------------------------------------------------------------------
 
 
-GIVEN_UP = Resolve(2, 5, "give-up-rows", (A.participant,), "op", "gone")
+GIVEN_UP = Resolve(2, 5, "give-up-rows", (A.id,), "op", "gone")
 TAILS = [(), (GIVEN_UP,), (GIVEN_UP,), (GIVEN_UP,), (Recut(2, 6, 5),), (ReplayBegin(2, 5, 1),)]
 
 
@@ -1044,7 +1044,7 @@ def test_an_illegal_event_changes_nothing():
                     Restored(same=rng.random() < 0.9),
                     outcomes(*rng.choices([OPEN, GONE, SEEN, DARK], k=2)),
                     replies(*rng.choices(list(Reply), k=2)),
-                    Prepared(rng.choice([(A, B), (A,), (EMPTY,), (of(0, digest=9), B)])),
+                    prepared(*rng.choice([(A, B), (A,), (EMPTY,), (of(0, digest=9), B)])),
                     *EVENTS[5:],
                     Confirmed(newest=False),
                 ]

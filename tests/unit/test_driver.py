@@ -121,7 +121,7 @@ def test_where_nothing_expires_nothing_is_too_long(driver):
     assert failed(driver, EXPIRED, 10**6) == RunFailed(EXPIRED.what)
 
 
-@pytest.mark.parametrize(("read", "mode"), [((1, 0), Mode.FRESH), ((1_000,), Mode.WHOLE), ((1_000,), Mode.SHARDS)])
+@pytest.mark.parametrize(("read", "mode"), [((1, 0), Mode.FRESH), ((1_000,), Mode.WHOLE), ((1_000,), Mode.PARTS)])
 def test_what_cannot_be_cut_needs_more_time(driver, read, mode):
     """One record, or a range that is decided: starting again, unchanged, would take as long."""
     driver._sources = Sources(read)

@@ -4,8 +4,8 @@ import pytest
 
 from onceflow.errors import ConfigurationError, EpochFailedError, OnceflowError, RowRefusedError
 from onceflow.execution.failures import from_failure, from_spark
-from onceflow.twophase.committable import Participant
 from onceflow.twophase.messages import Failure, FailureKind
+from onceflow.twophase.participants import ParticipantId
 
 SPARK_4_2 = (
     "Multiple streaming queries are concurrently using file:///checkpoint/offsets.",
@@ -45,7 +45,7 @@ def test_a_batch_that_does_not_fit_names_the_setting(said):
 @pytest.mark.parametrize("kind", list(FailureKind))
 def test_every_failure_has_an_error(kind):
     """Whatever the rules end a call with is one of ours, and names its epoch."""
-    failure = Failure(kind, 7, (Participant(("s", 0)),), "what was seen")
+    failure = Failure(kind, 7, (ParticipantId(("s", "h0")),), "what was seen")
     error = from_failure(failure, None, "file:///checkpoint", "    evidence")
     assert isinstance(error, OnceflowError)
     assert error.facts.get("epoch") == 7 or "what was seen" in error.what

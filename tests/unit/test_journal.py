@@ -15,9 +15,9 @@ from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.journal_codec import Entry, decode, encode
 from onceflow.checkpoint.store import LocalStore
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, CheckpointStoreError
-from onceflow.twophase.committable import Committable
 from onceflow.twophase.layout import Layout, Source, State, Topic
 from onceflow.twophase.messages import Adopted, Appended, Superseded, Unanswered, Voided
+from onceflow.twophase.participants import Part, Participant
 from onceflow.twophase.records import (
     Choice,
     Decide,
@@ -32,7 +32,7 @@ from onceflow.twophase.records import (
     Void,
 )
 
-ONE = (Committable("s", 0, 0, 1, 7, {"id": "x", "producer_id": 1, "producer_epoch": 0}, "0:t-0[0,5)"),)
+ONE = (Participant("s", "x@1/0", (Part("s", 0, 1, 7, "0:t-0[0,5)"),), {"id": "x", "producer_id": 1}),)
 JOB, OTHER = "a" * 12, "b" * 12
 LAYOUT = Layout(
     (Source(("s",), "cluster", "topic t", "path", (Topic("t", "id-1", 3),)),), (State(("s",), "count by key", "path"),)
@@ -110,7 +110,7 @@ def started(store, retain=100, job_id=JOB):
 
 
 def decide(history, epoch=0):
-    return Decide(history.incarnation, epoch, f"v1\n{epoch}", ONE)
+    return Decide(history.incarnation, epoch, f"v1\n{epoch}", ("s",), ONE)
 
 
 def files(store):
@@ -342,7 +342,7 @@ def test_records_that_contradict_each_other_stop_by_name(store):
     """A record of an older incarnation behind a newer start is no history; the file is named."""
     started(store)
     started(store)
-    store.create(f"{3:020d}.json", encode(Entry(3, "n", 1, Decide(1, 0, "o", ONE))))
+    store.create(f"{3:020d}.json", encode(Entry(3, "n", 1, Decide(1, 0, "o", ("s",), ONE))))
     with pytest.raises(CheckpointCorruptError, match=f"{3:020d}.json.*incarnation 1"):
         Journal(store).history()
 
@@ -351,18 +351,19 @@ def test_a_newer_format_is_refused_as_such(store):
     """A record of a newer version stops with its number, and is not called corrupt."""
     started(store)
     body = json.loads(store.read(f"{1:020d}.json"))
-    store.replace(f"{1:020d}.json", json.dumps(body | {"format": 3}).encode())
-    with pytest.raises(CheckpointConflictError, match=r"(?s)has format 3.*newer version"):
+    store.replace(f"{1:020d}.json", json.dumps(body | {"format": 4}).encode())
+    with pytest.raises(CheckpointConflictError, match=r"(?s)has format 4.*newer version"):
         Journal(store).read()
 
 
-def test_an_older_format_is_refused_with_the_way_out(store):
-    """Records of format 1 lack what a start compares: the version that wrote them ends the job, or goes on with it."""
+@pytest.mark.parametrize("older", [1, 2])
+def test_an_older_format_is_refused_with_the_way_out(store, older):
+    """Older records lack what a start needs: the version that wrote them ends the job, or goes on with it."""
     started(store)
     body = json.loads(store.read(f"{1:020d}.json"))
-    store.replace(f"{1:020d}.json", json.dumps(body | {"format": 1}).encode())
+    store.replace(f"{1:020d}.json", json.dumps(body | {"format": older}).encode())
     for use in (Journal(store).read, lambda: Journal(store).start(JOB)):
-        with pytest.raises(CheckpointConflictError, match=r"(?s)has format 1.*older version") as caught:
+        with pytest.raises(CheckpointConflictError, match=rf"(?s)has format {older}.*older version") as caught:
             use()
         assert "let that version finish" in caught.value.action
         assert not caught.value.retriable
@@ -390,14 +391,14 @@ RECORDS = st.one_of(
     st.builds(Recut, NUMBERS, EPOCHS, st.integers(1, 10**9)),
     st.builds(Skip, NUMBERS, EPOCHS, TEXTS, TEXTS),
     st.builds(Void, NUMBERS, EPOCHS),
-    st.builds(Decide, NUMBERS, EPOCHS, st.text(max_size=9), st.just(ONE), st.integers(0, 10**6)),
+    st.builds(Decide, NUMBERS, EPOCHS, st.text(max_size=9), NAMES, st.just(ONE), st.integers(0, 10**6)),
     st.builds(ReplayBegin, NUMBERS, EPOCHS, st.integers(1, 3)),
     st.builds(
         Replay,
         NUMBERS,
         EPOCHS,
         st.integers(1, 3),
-        st.sampled_from(["whole", "shards"]),
+        st.sampled_from(["whole", "parts"]),
         st.just(ONE),
     ),
     st.builds(
@@ -405,7 +406,7 @@ RECORDS = st.one_of(
         NUMBERS,
         EPOCHS,
         st.sampled_from(get_args(Choice)),
-        st.lists(st.tuples(TEXTS, st.integers(0, 9)), max_size=2).map(tuple),
+        st.lists(st.tuples(TEXTS, TEXTS), max_size=2).map(tuple),
         TEXTS,
         TEXTS,
     ),
@@ -633,7 +634,7 @@ def test_another_jobs_start_begins_a_history_of_its_own(store, retain):
     assert old.append(decide(history, 3)) == Superseded()
     assert not old.is_newest()
     for epoch in range(3, 7):
-        assert new.append(Decide(2, epoch, f"v1\n{epoch}", ONE)) == Appended()
+        assert new.append(Decide(2, epoch, f"v1\n{epoch}", ("s",), ONE)) == Appended()
         found, _ = Journal(store).history()
         assert (found.job_id, found.decided.epoch, found.layout) == (OTHER, epoch, LAYOUT)
     assert started(store, retain=retain, job_id=OTHER)[1].layout == LAYOUT
@@ -648,7 +649,7 @@ def test_the_new_jobs_layout_takes_the_old_ones_place(store):
     other = replace(LAYOUT, states=())
     new.append(Planned(2, other))
     for epoch in range(1, 5):
-        new.append(Decide(2, epoch, "o", ONE))
+        new.append(Decide(2, epoch, "o", ("s",), ONE))
     found, entries = Journal(store).history()
     assert (found.job_id, found.layout) == (OTHER, other)
     assert sum(isinstance(e.record, Planned) for e in entries) == 1

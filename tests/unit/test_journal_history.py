@@ -4,6 +4,7 @@ Two journals take the same records, as drivers write them: one purges with its `
 in memory, since the property is about records, not about files.
 """
 
+import itertools
 import uuid
 from dataclasses import dataclass, fields
 
@@ -12,23 +13,21 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from onceflow.checkpoint.journal import Journal
-from onceflow.twophase.committable import Committable, Participant
 from onceflow.twophase.layout import Layout, Source, Topic
 from onceflow.twophase.messages import Appended
+from onceflow.twophase.participants import Part, Participant
 from onceflow.twophase.records import Decide, History, Planned, Recut, Replay, ReplayBegin, Resolve, Skip, Void
 from tests.simulation.fake_files import FakeStore, Files
 
-WHO = tuple(Participant((sink, shard)) for sink in ("a", "b") for shard in (0, 1))
+WHO = tuple((sink, n) for sink in ("a", "b") for n in (0, 1))
 NEVER = 10**9
 
 
-def written(incarnation, epoch, of=WHO):
-    return tuple(
-        Committable(
-            sink, n, 0, 1, epoch, {"id": f"{incarnation}-{sink}-{n}", "producer_id": n, "producer_epoch": epoch}
-        )
-        for sink, n in of
-    )
+NUMBERS = itertools.count()
+
+
+def written(epoch, of=WHO):
+    return tuple(Participant(sink, f"h{next(NUMBERS)}", (Part(sink, n, 1, epoch),), {"n": n}) for sink, n in of)
 
 
 @dataclass
@@ -77,8 +76,10 @@ class Job:
 
     def give_up(self, which):
         newest = self.history.decided
-        epoch = newest.epoch if newest is not None and which % 2 else self.next_epoch
-        self.append(Resolve(self.history.incarnation, epoch, "give-up-rows", (WHO[which],), "op", "gone"))
+        decided = newest is not None and which % 2
+        epoch, held = (newest.epoch, newest.effective) if decided else (self.next_epoch, ())
+        given_up = tuple(p.id for p in held[which : which + 1])
+        self.append(Resolve(self.history.incarnation, epoch, "give-up-rows", given_up, "op", "gone"))
 
     @property
     def next_epoch(self):
@@ -87,7 +88,7 @@ class Job:
     def decide(self, jump):
         newest = self.history.decided
         epoch = jump if newest is None else newest.epoch + 1 + jump
-        self.append(Decide(self.history.incarnation, epoch, f"v1\n{epoch}", written(self.history.incarnation, epoch)))
+        self.append(Decide(self.history.incarnation, epoch, f"v1\n{epoch}", ("a", "b"), written(epoch)))
 
     def void(self, _):
         newest = self.history.decided
@@ -101,18 +102,17 @@ class Job:
         newest = self.history.decided
         if newest is None or not newest.replaying:
             return
-        incarnation, there = self.history.incarnation, [c.participant for c in newest.effective]
-        stay = tuple(p for p in there[:kept] if p in WHO)
-        again = tuple(p for p in WHO if p not in stay)
-        scope = "shards" if stay else "whole"
-        self.append(
-            Replay(incarnation, newest.epoch, newest.replays, scope, written(incarnation, newest.epoch, again), stay)
-        )
+        stay = tuple(p.id for p in newest.effective[:kept])
+        again = tuple(part.id for p in newest.effective[kept:] for part in p.parts)
+        scope = "parts" if stay else "whole"
+        new = written(newest.epoch, again if stay else WHO)
+        self.append(Replay(self.history.incarnation, newest.epoch, newest.replays, scope, new, stay))
 
     def resolve(self, which):
         if (newest := self.history.decided) is not None:
             choice = ("write-again", "count-as-written", "accept-state")[which % 3]
-            of = () if choice == "accept-state" else (WHO[which % len(WHO)],)
+            held = newest.effective
+            of = () if choice == "accept-state" else (held[which % len(held)].id,)
             self.append(Resolve(self.history.incarnation, newest.epoch, choice, of, "op", "looked"))
 
 

@@ -26,12 +26,12 @@ from onceflow.execution.launch import (
     place_of as place_of_plan,
 )
 from onceflow.options.checkpointing import Checkpointing
-from onceflow.twophase.committable import Committable
 from onceflow.twophase.layout import Layout, Source
 from onceflow.twophase.messages import Appended, Evidence, Outcome, Reply, Superseded
 from onceflow.twophase.records import Decide, Planned, Recut
+from tests.unit.histories import participant
 
-ONE = (Committable("s", 0, 0, 1, 7, {"id": "x"}),)
+ONE = (participant(0),)
 
 
 def place_of(folder):
@@ -50,7 +50,7 @@ def started(folder, *epochs):
     place.records.make()
     history = place.journal.start(identity.job_id)
     for epoch in epochs:
-        assert place.journal.append(Decide(history.incarnation, epoch, f"v1\n{epoch}", ONE)) == Appended()
+        assert place.journal.append(Decide(history.incarnation, epoch, f"v1\n{epoch}", ("s",), ONE)) == Appended()
     return identity, place
 
 
@@ -298,12 +298,12 @@ def test_an_undone_epoch_is_seen_before_anything_is_asked(tmp_path):
     """What is decided is finished before any check: whether there is such an epoch needs no more than files."""
     _, place = started(tmp_path)
     assert not place.has_undone()
-    place.journal.append(Decide(1, 0, "v1\n0", ONE))
+    place.journal.append(Decide(1, 0, "v1\n0", ("s",), ONE))
     assert place_of(tmp_path).has_undone()
     done(tmp_path, 0)
     assert not place_of(tmp_path).has_undone()
-    place.journal.append(Decide(1, 1, "v1\n1", ONE))
-    place.journal.append(Decide(1, 2, "v1\n2", ONE))
+    place.journal.append(Decide(1, 1, "v1\n1", ("s",), ONE))
+    place.journal.append(Decide(1, 2, "v1\n2", ("s",), ONE))
     assert place_of(tmp_path).has_undone(), "two of them are for the start to judge"
 
 
@@ -339,7 +339,7 @@ def leave(place):
 
 
 def decide(driver, epoch):
-    return driver.append(Decide(1, epoch, f"v1\n{epoch}", ONE))
+    return driver.append(Decide(1, epoch, f"v1\n{epoch}", ("s",), ONE))
 
 
 def test_as_new_fences_the_driver_that_still_runs_before_it_leaves_its_job(tmp_path):
@@ -395,7 +395,7 @@ def test_as_new_leaves_no_job_that_was_started_again_at_the_same_moment(tmp_path
     with pytest.raises(CheckpointConflictError, match="started at the same moment"):
         leave(replace(place, ours=ours))
     assert read_identity(place.ours) == (None if spoiled else identity)
-    assert again.append(Decide(3, 1, "v1\n1", ONE)) == Appended()
+    assert again.append(Decide(3, 1, "v1\n1", ("s",), ONE)) == Appended()
 
 
 def test_a_start_whose_job_was_left_at_the_same_moment_ends(tmp_path):
@@ -425,20 +425,20 @@ class Committing(Committer):
     def preflight(self):
         raise AssertionError("what is decided is finished before any check")
 
-    def can_finish(self, committable):
-        return committable.transaction["system"] == self.system
+    def can_finish(self, one):
+        return one.transaction["system"] == self.system
 
-    def seal(self, committables):
+    def seal(self, reports, run):
         raise AssertionError("no plan is run")
 
     check = abort = abort_run = seal
 
-    def commit(self, committables):
-        self.done += [c.sink for c in committables]
-        return {c.participant: Reply.COMMITTED for c in committables}
+    def commit(self, participants):
+        self.done += [p.sink for p in participants]
+        return {p.id: Reply.COMMITTED for p in participants}
 
-    def outcomes(self, committables):
-        return {c.participant: Evidence(Outcome.OPEN, "") for c in committables}
+    def outcomes(self, participants):
+        return {p.id: Evidence(Outcome.OPEN, "") for p in participants}
 
     def lingering(self, *_):
         return []
@@ -447,8 +447,8 @@ class Committing(Committer):
 class Forbidden(Committing):
     """One whose right to commit was taken away while the job was down."""
 
-    def commit(self, committables):
-        return {c.participant: Reply.REFUSED for c in committables}
+    def commit(self, participants):
+        return {p.id: Reply.REFUSED for p in participants}
 
 
 class Listed(Sink):
@@ -491,8 +491,9 @@ def undone_of(folder, *sinks):
     place = place_of(folder)
     place.records.make()
     history = place.journal.start(identity.job_id)
-    committables = tuple(Committable(name, 0, 0, 1, 7, {"system": system}) for name, system in sinks)
-    assert place.journal.append(Decide(history.incarnation, 0, "v1\n{}\n", committables)) == Appended()
+    of = tuple(replace(participant(0, sink=name), transaction={"system": system}) for name, system in sinks)
+    names = tuple(name for name, _ in sinks)
+    assert place.journal.append(Decide(history.incarnation, 0, "v1\n{}\n", names, of)) == Appended()
     (folder / "offsets").mkdir()
     (folder / "offsets" / "0").write_text("v1\n{}\n")
 
@@ -550,10 +551,10 @@ def test_a_refusal_beside_a_broker_that_does_not_answer_is_waited_for(tmp_path, 
     sink, rounds = Listed("a", "one", done := []), itertools.count(1)
 
     class Mixed(Committing):
-        def commit(self, committables):
+        def commit(self, participants):
             if next(rounds) > 9:
-                return super().commit(committables)
-            first, *rest = (c.participant for c in committables)
+                return super().commit(participants)
+            first, *rest = (p.id for p in participants)
             return {first: Reply.RETRY} | dict.fromkeys(rest, Reply.REFUSED)
 
     monkeypatch.setattr(Attached, "committer", lambda *_: Mixed("one", done))
@@ -610,7 +611,7 @@ def test_the_limit_follows_the_journals_epochs(tmp_path):
     """Offsets between two decisions that follow each other, over the time that the run took; jumps count nothing."""
     _, place = started(tmp_path)
     for epoch, at, took in ((0, 0, 5), (1, 20_000, 20_000), (3, 900_000, 10_000)):
-        place.journal.append(Decide(1, epoch, f'v1\n{{}}\n{{"t":{{"0":{at}}}}}', ONE, took))
+        place.journal.append(Decide(1, epoch, f'v1\n{{}}\n{{"t":{{"0":{at}}}}}', ("s",), ONE, took))
     assert limit_of(tmp_path, Expiring(1_000)) == EpochLimit(250_000), "1,000 a second, a quarter of 1,000 s"
 
 
@@ -628,5 +629,5 @@ def test_after_an_epoch_that_was_too_long_every_source_reads_less(tmp_path, capl
     place.journal.append(Recut(1, 0, 70))
     assert limit_of(tmp_path, Expiring(900)) == EpochLimit(900_000, most=70)
     assert "at most 70 records" in caplog.text
-    place.journal.append(Decide(1, 0, "v1", ONE, 5))
+    place.journal.append(Decide(1, 0, "v1", ("s",), ONE, 5))
     assert limit_of(tmp_path, Expiring(900)).most is None

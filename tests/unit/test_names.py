@@ -20,9 +20,9 @@ from onceflow.connectors.kafka.transactional_id import name_transaction, parse_t
 from onceflow.errors import ConfigurationError
 from onceflow.execution.launch import Plan
 from onceflow.execution.task import _columns_of, output_column
-from onceflow.twophase.committable import Committable, Participant
 from onceflow.twophase.layout import Layout, Source, State, Topic
 from onceflow.twophase.names import JOB_ID, PREFIX, SINK_NAME
+from onceflow.twophase.participants import Part, Participant
 from onceflow.twophase.records import Decide, Planned, Replay, Resolve
 
 CLUSTER = of.KafkaCluster("broker:9092")
@@ -90,14 +90,14 @@ def test_a_marks_group_leads_back_to_its_job_and_is_no_transaction(prefix, job):
 @given(st.lists(SINKS, min_size=1, max_size=4, unique=True), st.text(max_size=20))
 def test_names_come_back_from_the_journal(sinks, text):
     """Sinks, and the words of a layout and of an operator, whatever is in them."""
-    committables = tuple(Committable(sink, n, 0, 1, 7, {"id": sink}) for n, sink in enumerate(sinks))
-    who = tuple(Participant((sink, n)) for n, sink in enumerate(sinks))
+    made = tuple(Participant(s, text, (Part(s, n, 1, 7, text),), {"id": s}) for n, s in enumerate(sinks))
+    who = tuple(p.id for p in made)
     layout = Layout(
         (Source(tuple(sinks), text, text, text, (Topic(sinks[0], text, 3),)),), (State(tuple(sinks), text, text),)
     )
     for record in (
-        Decide(1, 0, text, committables),
-        Replay(1, 0, 1, "shards", committables, who),
+        Decide(1, 0, text, tuple(sinks), made),
+        Replay(1, 0, 1, "parts", made, who),
         Resolve(1, 0, "write-again", who, text, text),
         Planned(1, layout),
     ):

@@ -19,10 +19,10 @@ from onceflow.execution.failures import from_failure
 from onceflow.operations.transactions.aborting import choose
 from onceflow.operations.transactions.access import Operator
 from onceflow.operations.transactions.inventory import OwnTransaction, Standing, source_ends, standing_of
-from onceflow.operations.transactions.resolution import LostInput, Part, UndoneEpoch, meant
+from onceflow.operations.transactions.resolution import KnownParticipant, LostInput, UndoneEpoch, meant
 from onceflow.options.checkpointing import Checkpointing
-from onceflow.twophase.committable import Committable, Participant
 from onceflow.twophase.messages import Evidence, Failure, FailureKind, Outcome
+from onceflow.twophase.participants import Part, Participant, ParticipantId
 from onceflow.twophase.records import Decide, History, Start
 from tests.unit.histories import read_history
 from tests.unit.test_launch import identify
@@ -37,8 +37,8 @@ def handle(of: TransactionalId, epoch: int = 3) -> Handle:
 
 
 def decided(*handles: Handle) -> History:
-    written = tuple(Committable("out", n, 0, 5, 7, h.to_json()) for n, h in enumerate(handles))
-    return read_history([Start(1), Decide(1, 9, "v1\n", written), Start(2)])
+    written = tuple(Participant("out", str(h), (Part("out", n, 5, 7),), h.to_json()) for n, h in enumerate(handles))
+    return read_history([Start(1), Decide(1, 9, "v1\n", ("out",), written), Start(2)])
 
 
 @pytest.mark.parametrize(
@@ -97,20 +97,24 @@ def test_source_topics_are_read_from_sparks_offsets():
     assert source_ends(text) == {Partition("a", 0): 3, Partition("a", 1): 4, Partition("b", 0): 7}
 
 
+def who(n: int) -> ParticipantId:
+    return ParticipantId(("out", f"h{n}"))
+
+
 def undone(*outcomes: Outcome, stateful: bool = False, **more: object) -> UndoneEpoch:
-    parts = tuple(
-        Part(Participant(("out", n)), 5, str(name(1, n)), (), None, Evidence(outcome, "seen"), None)
+    found = tuple(
+        KnownParticipant(who(n), 5, str(name(1, n)), (), None, Evidence(outcome, "seen"), None, 5)
         for n, outcome in enumerate(outcomes)
     )
-    known = {"decided": True, "replaying": False, "parts": parts} | more
+    known = {"decided": True, "replaying": False, "participants": found} | more
     return UndoneEpoch(9, incarnation=2, stateful=stateful, state_accepted=False, sources=(), **known)
 
 
 def test_a_choice_is_about_what_nothing_is_known_of():
     """By default all unknown participants; named ones must be unknown."""
     epoch = undone(Outcome.COMMITTED, Outcome.UNKNOWN, Outcome.ABORTED, Outcome.UNKNOWN)
-    assert meant(epoch, "write-again", None) == (("out", 1), ("out", 3))
-    assert meant(epoch, "count-as-written", [Participant(("out", 3))]) == (("out", 3),)
+    assert meant(epoch, "write-again", None) == (who(1), who(3))
+    assert meant(epoch, "count-as-written", [who(3)]) == (who(3),)
 
 
 @pytest.mark.parametrize("outcome", [Outcome.COMMITTED, Outcome.ABORTED, Outcome.OPEN])
@@ -119,10 +123,10 @@ def test_a_choice_never_stands_against_evidence(outcome, choice):
     """A participant whose outcome is known is refused, named or not."""
     with pytest.raises(ConfigurationError, match="is known"):
         meant(undone(outcome), choice, None)
-    with pytest.raises(ConfigurationError, match="refused for sink out shard 0"):
-        meant(undone(outcome, Outcome.UNKNOWN), choice, [Participant(("out", 0))])
-    with pytest.raises(ConfigurationError, match="refused for sink out shard 7"):
-        meant(undone(Outcome.UNKNOWN), choice, [Participant(("out", 7))])
+    with pytest.raises(ConfigurationError, match="refused for out:h0"):
+        meant(undone(outcome, Outcome.UNKNOWN), choice, [who(0)])
+    with pytest.raises(ConfigurationError, match="refused for out:h7"):
+        meant(undone(Outcome.UNKNOWN), choice, [who(7)])
 
 
 @pytest.mark.parametrize("choice", ["write-again", "count-as-written", "accept-state"])
@@ -139,7 +143,7 @@ def test_state_is_accepted_for_a_whole_stateful_epoch_only():
     with pytest.raises(ConfigurationError, match="does not fit"):
         meant(undone(Outcome.COMMITTED), "accept-state", None)
     with pytest.raises(ConfigurationError, match="does not fit"):
-        meant(undone(Outcome.COMMITTED, stateful=True), "accept-state", [Participant(("out", 0))])
+        meant(undone(Outcome.COMMITTED, stateful=True), "accept-state", [who(0)])
 
 
 LOST = (LostInput(Partition("t", 0), 3, 9, remade=False),)
@@ -149,15 +153,16 @@ LOST = (LostInput(Partition("t", 0), 3, 9, remade=False),)
 def test_rows_that_neither_side_has_are_given_up(known):
     """What is proven aborted, or was to be written again; what is visible or may still be committed stays."""
     epoch = undone(Outcome.ABORTED, Outcome.COMMITTED, Outcome.OPEN, Outcome.UNKNOWN, **known)
-    assert meant(epoch, "give-up-rows", None) == (("out", 0),)
-    again = replace(epoch, parts=(*epoch.parts[:3], replace(epoch.parts[3], choice="write-again")))
-    assert meant(again, "give-up-rows", None) == (("out", 0), ("out", 3))
+    assert meant(epoch, "give-up-rows", None) == (who(0),)
+    *others, last = epoch.participants
+    again = replace(epoch, participants=(*others, replace(last, choice="write-again")))
+    assert meant(again, "give-up-rows", None) == (who(0), who(3))
 
 
 def test_in_a_replay_what_is_open_is_given_up_as_well():
     """A replay that has begun commits nothing of the old set any more: what is open is aborted."""
     epoch = undone(Outcome.ABORTED, Outcome.COMMITTED, Outcome.OPEN, lost=LOST, replaying=True)
-    assert meant(epoch, "give-up-rows", None) == (("out", 0), ("out", 2))
+    assert meant(epoch, "give-up-rows", None) == (who(0), who(2))
 
 
 def test_an_undecided_epoch_has_no_rows_to_give_up():
@@ -175,15 +180,15 @@ def test_rows_that_the_source_still_has_are_not_given_up():
 def test_what_is_given_up_is_all_that_is_lost_or_nothing(of):
     """Naming a part, or other ones, is refused: what was shown when the choice was made is not what is there."""
     epoch = undone(Outcome.ABORTED, Outcome.COMMITTED, Outcome.ABORTED, lost=LOST)
-    assert meant(epoch, "give-up-rows", [Participant(("out", n)) for n in (2, 0)]) == (("out", 0), ("out", 2))
+    assert meant(epoch, "give-up-rows", [who(n) for n in (2, 0)]) == (who(0), who(2))
     with pytest.raises(ConfigurationError, match="about all that is lost of epoch 9: 2 participants"):
-        meant(epoch, "give-up-rows", [Participant(("out", n)) for n in of])
+        meant(epoch, "give-up-rows", [who(n) for n in of])
 
 
 @pytest.mark.parametrize("kind", [FailureKind.OUTCOME_UNKNOWN, FailureKind.NOT_DETERMINISTIC])
 def test_the_errors_that_need_a_person_name_the_command(kind):
     """What stops the job ends with the command that resolves it."""
-    error = from_failure(Failure(kind, 17, (Participant(("out", 0)),)), None, "file:///c", "")
+    error = from_failure(Failure(kind, 17, (who(0),)), None, "file:///c", "")
     assert "`onceflow txn resolve <job file> 17" in str(error)
 
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onceflow.connectors.contract import Run
 from onceflow.connectors.kafka.committer import KafkaCommitter
 from onceflow.connectors.kafka.partition import Partition
 from onceflow.connectors.kafka.prepared import (
@@ -20,11 +21,11 @@ from onceflow.connectors.kafka.prepared import (
 from onceflow.connectors.kafka.transactional_id import name_transaction, parse_transactional_id
 from onceflow.errors import CheckpointConflictError
 from onceflow.operations.transactions.inventory import Standing, not_understood, partitions_of, standing_of, witness_of
-from onceflow.twophase.committable import Committable
 from onceflow.twophase.messages import Outcome
+from onceflow.twophase.participants import TaskReport
 from onceflow.twophase.records import Decide, Start
 from tests.simulation.fake_broker import FakeBroker, FakeClient
-from tests.unit.histories import read_history
+from tests.unit.histories import part, read_history
 
 NUMBERS = st.integers(0, 2**63 - 1)
 PARTITIONS = st.builds(Partition, st.text(max_size=5), NUMBERS)
@@ -109,12 +110,14 @@ def decided(broker, committer):
     _, pid, epoch = broker.init(name, 60.0)
     _, offset = broker.produce(name, pid, epoch, WHERE, "row")
     prepared = PreparedTransaction(Handle(name, pid, epoch), frozenset({WHERE}), Witness(WHERE, offset))
-    (sealed,) = committer.seal([Committable("out", 0, 0, 1, 7, prepared.to_json())])
+    (sealed,) = committer.seal(
+        [TaskReport("out", 0, 0, (part(0, sink="out"),), prepared.to_json())], Run(JOB, "onceflow", 1, 1)
+    )
     return replace(sealed, transaction=dict(sealed.transaction) | {"version": 2})
 
 
-def state(broker, committable):
-    return broker.transactions[committable.transaction["transactional_id"]].state
+def state(broker, one):
+    return broker.transactions[one.transaction["transactional_id"]].state
 
 
 def test_what_is_not_understood_is_unknown_and_never_committed(broker, committer, decided):
@@ -141,12 +144,12 @@ def test_what_is_not_understood_is_never_aborted(broker, committer, decided):
 
 def test_an_operator_sees_what_is_not_understood(decided):
     """What may be it is listed as decided, so that no command aborts it; and it is said what could not be read."""
-    history = read_history([Start(1), Decide(1, 9, "v1\n", (decided,)), Start(2)])
+    history = read_history([Start(1), Decide(1, 9, "v1\n", ("out",), (decided,)), Start(2)])
     name = name_transaction("onceflow", JOB, 1, "out", 0, 1, 0)
     parsed = parse_transactional_id(name, "onceflow", JOB)
     assert standing_of(parsed, Handle(name, 1, 0), history) is Standing.DECIDED
     (said,) = not_understood([decided])
-    assert said.startswith("sink out shard 0: ")
+    assert said.startswith(f"sink out: its decided transaction {decided.handle} ")
     assert "it has version 2" in said
     assert partitions_of(decided) == ()
     assert witness_of(decided) is None

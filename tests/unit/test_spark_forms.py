@@ -146,7 +146,7 @@ def test_a_start_under_the_old_id_does_not_make_the_journal_forget_what_the_new_
     place = place_of(tmp_path)
     new = leave(place)
     incarnation = place.journal.start(new.job_id, left=new.left).incarnation
-    assert place.journal.append(Decide(incarnation, 1, "v1\n1", ONE)) == Appended()
+    assert place.journal.append(Decide(incarnation, 1, "v1\n1", ("s",), ONE)) == Appended()
     assert place_of(tmp_path).has_undone()
     driver = Driver(old, sleeper.journal, sleeper.checkpoint, {}, sleeper.uri)
     try:

@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from onceflow.checkpoint import envelope
-from onceflow.twophase.committable import Committable, Participant
 from onceflow.twophase.layout import Layout, Source, State, Topic
+from onceflow.twophase.participants import Participant, ParticipantId
 from onceflow.twophase.records import (
     Decide,
     Planned,
@@ -25,8 +25,9 @@ from onceflow.twophase.records import (
     Void,
 )
 
-FORMAT = 2
-"""2: starts name their job, layouts, what each task read. Checkpoints of format 1 lack what a start compares."""
+FORMAT = 3
+"""3: participants by handle, with their parts. Format 2 knew one transaction for each task, by the task's number, and
+format 1 lacks what a start compares: checkpoints of both are refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,27 +100,26 @@ def _record_to_json(record: Record) -> dict[str, Any]:
             return {"incarnation": incarnation, "epoch": epoch}
         case ReplayBegin(incarnation, epoch, replay):
             return {"incarnation": incarnation, "epoch": epoch, "replay": replay}
-        case Decide(incarnation, epoch, offsets, committables, took_ms):
-            written = [c.to_json() for c in committables]
+        case Decide(incarnation, epoch, offsets, sinks, participants, took_ms):
             return {
                 "incarnation": incarnation,
                 "epoch": epoch,
                 "offsets": offsets,
-                "committables": written,
+                "sinks": list(sinks),
+                "participants": [p.to_json() for p in participants],
                 "took_ms": took_ms,
             }
-        case Replay(incarnation, epoch, replay, scope, committables, kept):
-            written = [c.to_json() for c in committables]
+        case Replay(incarnation, epoch, replay, scope, participants, kept):
             return {
                 "incarnation": incarnation,
                 "epoch": epoch,
                 "replay": replay,
                 "scope": scope,
-                "committables": written,
+                "participants": [p.to_json() for p in participants],
                 "kept": [list(p) for p in kept],
             }
-        case Resolve(incarnation, epoch, choice, participants, who, why):
-            named = [list(p) for p in participants]
+        case Resolve(incarnation, epoch, choice, chosen, who, why):
+            named = [list(p) for p in chosen]
             return {
                 "incarnation": incarnation,
                 "epoch": epoch,
@@ -130,12 +130,12 @@ def _record_to_json(record: Record) -> dict[str, Any]:
             }
 
 
-def _committables(value: Any) -> tuple[Committable, ...]:
-    return tuple(Committable.from_json(v) for v in value)
-
-
 def _participants(value: Any) -> tuple[Participant, ...]:
-    return tuple(Participant((str(sink), int(shard))) for sink, shard in value)
+    return tuple(Participant.from_json(v) for v in value)
+
+
+def _ids(value: Any) -> tuple[ParticipantId, ...]:
+    return tuple(ParticipantId((str(sink), str(handle))) for sink, handle in value)
 
 
 def _layout(value: Any) -> Layout:
@@ -167,21 +167,26 @@ _READERS: dict[str, Callable[[dict[str, Any]], Record]] = {
     "void": lambda v: Void(int(v["incarnation"]), int(v["epoch"])),
     "replay-begin": lambda v: ReplayBegin(int(v["incarnation"]), int(v["epoch"]), int(v["replay"])),
     "decide": lambda v: Decide(
-        int(v["incarnation"]), int(v["epoch"]), str(v["offsets"]), _committables(v["committables"]), int(v["took_ms"])
+        int(v["incarnation"]),
+        int(v["epoch"]),
+        str(v["offsets"]),
+        _texts(v["sinks"]),
+        _participants(v["participants"]),
+        int(v["took_ms"]),
     ),
     "replay": lambda v: Replay(
         int(v["incarnation"]),
         int(v["epoch"]),
         int(v["replay"]),
         v["scope"],
-        _committables(v["committables"]),
-        _participants(v["kept"]),
+        _participants(v["participants"]),
+        _ids(v["kept"]),
     ),
     "resolve": lambda v: Resolve(
         int(v["incarnation"]),
         int(v["epoch"]),
         v["choice"],
-        _participants(v["participants"]),
+        _ids(v["participants"]),
         str(v["who"]),
         str(v["why"]),
     ),

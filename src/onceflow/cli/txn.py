@@ -28,8 +28,8 @@ from onceflow.operations.transactions.inventory import (
     take_inventory,
 )
 from onceflow.operations.transactions.resolution import UndoneEpoch, meant, resolve, undone_epoch
-from onceflow.twophase.committable import Participant
 from onceflow.twophase.messages import Outcome
+from onceflow.twophase.participants import ParticipantId
 from onceflow.twophase.records import Choice
 
 app = typer.Typer(
@@ -146,8 +146,9 @@ def resolve_(
         Choice | None,
         typer.Option(help="What shall count in the place of the missing evidence."),
     ] = None,
-    shard: Annotated[
-        list[str] | None, typer.Option(metavar="SINK:N", help="Only this one of the unknown ones; may be repeated.")
+    participant: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SINK:HANDLE", help="Only this one of the unknown ones, as shown here; may be repeated."),
     ] = None,
     why: Annotated[str, typer.Option(help="The reason; kept in the journal.")] = "",
     who: Annotated[str | None, typer.Option(help="Who chose; user@host by default.", show_default=False)] = None,
@@ -163,7 +164,7 @@ def resolve_(
         if choice is None or found is None:
             _tell_epoch(found, output)
             return
-        named = None if shard is None else [_participant(text) for text in shard]
+        named = None if participant is None else [_participant(text) for text in participant]
         about = meant(found, choice, named)
         told = f"{choice} for {_names(about) or 'the whole'} of epoch {found.epoch}"
         _ask(
@@ -194,11 +195,11 @@ def _ask(lines: Iterable[str], yes: bool) -> None:
         typer.confirm("Go on?", abort=True, err=True)
 
 
-def _participant(text: str) -> Participant:
-    sink, _, number = text.rpartition(":")
-    if not sink or not number.isdigit():
-        raise typer.BadParameter(f"--shard is SINK:N, for example alerts:0, not {text!r}")
-    return Participant((sink, int(number)))
+def _participant(text: str) -> ParticipantId:
+    sink, _, handle = text.partition(":")  # a sink's name holds no colon
+    if not sink or not handle:
+        raise typer.BadParameter(f"--participant is SINK:HANDLE, as `onceflow txn resolve` shows it, not {text!r}")
+    return ParticipantId((sink, handle))
 
 
 def _me() -> str:
@@ -240,19 +241,19 @@ def _hold_lines(holds: Iterable[Held]) -> Iterator[str]:
 
 def _tell_epoch(found: UndoneEpoch | None, output: Output) -> None:
     if output is Output.JSON:
-        parts = [] if found is None else [_json(p) | {"evidence": _json(p.evidence)} for p in found.parts]
-        tell_json({"undone": None if found is None else _json(found) | {"parts": parts}})
+        each = [] if found is None else [_json(p) | {"evidence": _json(p.evidence)} for p in found.participants]
+        tell_json({"undone": None if found is None else _json(found) | {"participants": each}})
         return
     for line in ["nothing is undone"] if found is None else _epoch_lines(found):
         typer.echo(line)
 
 
-def _cost_lines(found: UndoneEpoch, choice: Choice, about: Sequence[Participant]) -> Iterator[str]:
+def _cost_lines(found: UndoneEpoch, choice: Choice, about: Sequence[ParticipantId]) -> Iterator[str]:
     """What a choice may cost, in numbers."""
     if choice == "give-up-rows":
         records = sum(each.end - each.start for each in found.lost if not each.remade)
         remade = sorted({each.partition.topic for each in found.lost if each.remade})
-        rows = sum(part.rows for part in found.parts if part.participant in about)
+        rows = sum(p.rows for p in found.participants if p.id in about)
         yield f"{rows} rows of this epoch are given up: no sink will ever have them."
         for topic in remade:
             yield (
@@ -264,7 +265,7 @@ def _cost_lines(found: UndoneEpoch, choice: Choice, about: Sequence[Participant]
         for sentence in found.unseen:
             yield f"Not looked at, so there may be more: {sentence}."
     if choice == "accept-state":
-        if all(part.outcome is not Outcome.ABORTED for part in found.parts):
+        if all(p.outcome is not Outcome.ABORTED for p in found.participants):
             yield "The output stands as it is; the state goes on from a run with other rows than it shows."
         elif found.rows_untold:
             yield (
@@ -287,12 +288,11 @@ def _epoch_lines(found: UndoneEpoch) -> Iterator[str]:
     for each in found.sources:
         yield f"  reads {each.partition.topic}-{each.partition.number} from {each.start} to {each.end - 1}"
     yield from _lost_lines(found)
-    for part in found.parts:
-        sink, number = part.participant
-        chosen = f"; chosen: {part.choice}" if part.choice is not None else ""
-        yield f"  sink {sink} shard {number}: {part.rows} rows in {_places(part.partitions)}, last {part.witness}"
-        passing = ", may still become known" if part.evidence.passing else ""
-        yield f"    {part.evidence.outcome.value}{passing}: {part.evidence.why}{chosen}"
+    for p in found.participants:
+        chosen = f"; chosen: {p.choice}" if p.choice is not None else ""
+        yield f"  {':'.join(p.id)}  {p.rows} rows in {_places(p.partitions)}, last {p.witness}"
+        passing = ", may still become known" if p.evidence.passing else ""
+        yield f"    {p.evidence.outcome.value}{passing}: {p.evidence.why}{chosen}"
 
 
 def _lost_lines(found: UndoneEpoch) -> Iterator[str]:
@@ -335,5 +335,5 @@ def _places(places: Iterable[tuple[str, int]]) -> str:
     return ", ".join(f"{topic}-{number}" for topic, number in sorted(places)) or "none"
 
 
-def _names(of: Iterable[Participant]) -> str:
-    return ", ".join(f"{sink}:{number}" for sink, number in of)
+def _names(of: Iterable[ParticipantId]) -> str:
+    return ", ".join(map(":".join, of))

@@ -25,10 +25,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from onceflow.errors import OnceflowError, RecoveryError, SourceDataLostError
-from onceflow.twophase.committable import Committable, Participant
 from onceflow.twophase.layout import Source as LayoutSource
 from onceflow.twophase.layout import Topic
 from onceflow.twophase.messages import Evidence, Reply
+from onceflow.twophase.participants import Participant, ParticipantId, TaskReport
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -106,7 +106,7 @@ class WriterFactory(Protocol):
 
 
 class Committer(ABC):
-    """Commits or aborts in the driver, from committables alone."""
+    """Commits or aborts in the driver, from participants alone."""
 
     @abstractmethod
     def preflight(self) -> None:
@@ -120,7 +120,7 @@ class Committer(ABC):
         """How long the system keeps an undecided transaction, in seconds; None for one that never expires."""
         return None
 
-    def can_finish(self, committable: Committable) -> bool:  # noqa: ARG002 - the contract's signature
+    def can_finish(self, participant: Participant) -> bool:  # noqa: ARG002 - the contract's signature
         """Whether this committer can commit what another sink of the same system prepared.
 
         A sink may have been renamed or removed while the job was down; what it decided must become visible anyway.
@@ -143,15 +143,27 @@ class Committer(ABC):
         """Let go of the connection that the sink handed over."""
 
     @abstractmethod
-    def seal(self, committables: Sequence[Committable]) -> list[Committable]:
-        """Add what only the driver knows to fresh committables, those of empty shards too, before they are checked."""
+    def seal(self, reports: Sequence[TaskReport], run: Run) -> list[Participant]:
+        """Make participants of what the tasks of a run have prepared.
+
+        A sink that commits task by task makes one of each report that holds a transaction; one that commits a whole
+        epoch at once makes one of them all. Together they cover each part that was written, once.
+
+        Args:
+            reports: All of the run's reports of this sink that hold a transaction, with the parts that are in it.
+            run: The run that wrote them.
+
+        Returns:
+            The participants, with handles that no other transaction of the sink has, and with what only the driver
+            knows.
+        """
 
     @abstractmethod
-    def check(self, committables: Sequence[Committable], run: Run, age_s: float) -> str | None:
+    def check(self, participants: Sequence[Participant], run: Run, age_s: float) -> str | None:
         """Compare every pre-commit with what the system shows; what is wrong, or None.
 
         Args:
-            committables: All of the epoch's committables of this sink; those of empty shards hold no transaction.
+            participants: All of the epoch's participants of this sink; none where it got no rows.
             run: The run that wrote them.
             age_s: Seconds since the run began, by a monotonic clock.
 
@@ -160,26 +172,26 @@ class Committer(ABC):
         """
 
     @abstractmethod
-    def commit(self, committables: Sequence[Committable]) -> Mapping[Participant, Reply]:
-        """Send one commit for each, all of which hold a transaction; each gets an answer here. Idempotent.
+    def commit(self, participants: Sequence[Participant]) -> Mapping[ParticipantId, Reply]:
+        """Send one commit for each; each gets an answer here. Idempotent.
 
         No answer of the system is RETRY; no right to commit is REFUSED.
         """
 
-    def refusal(self, committables: Sequence[Committable]) -> OnceflowError:
+    def refusal(self, participants: Sequence[Participant]) -> OnceflowError:
         """The error for commits that were answered with REFUSED for as long as the driver is patient.
 
         It is not retriable, and says which right is missing, and that the decision stands.
         """
         return RecoveryError(
-            f"{len(committables)} commits are refused for lack of a right; their decision stands, and nothing is lost",
+            f"{len(participants)} commits are refused for lack of a right; their decision stands, and nothing is lost",
             harmless="for the data: the next start commits what is decided",
             cause="a right of this user was taken away",
             action="give it back, then start the job again",
         )
 
     @abstractmethod
-    def abort(self, committables: Sequence[Committable]) -> None:
+    def abort(self, participants: Sequence[Participant]) -> None:
         """Abort each, exactly this transaction and no later one under the same name. Idempotent; best effort.
 
         What was aborted must be told as ABORTED afterwards, or a replay of it stops for a person.
@@ -187,17 +199,14 @@ class Committer(ABC):
 
     @abstractmethod
     def abort_run(self, run: Run) -> None:
-        """Abort all open transactions of one run: those of tasks that died left no committable. Best effort."""
+        """Abort all open transactions of one run: those of tasks that died left no report. Best effort."""
 
     @abstractmethod
-    def outcomes(self, committables: Sequence[Committable]) -> Mapping[Participant, Evidence]:
-        """What is known of each now. COMMITTED and ABORTED need positive evidence; absence proves nothing.
-
-        All hold a transaction.
-        """
+    def outcomes(self, participants: Sequence[Participant]) -> Mapping[ParticipantId, Evidence]:
+        """What is known of each now. COMMITTED and ABORTED need positive evidence; absence proves nothing."""
 
     @abstractmethod
-    def lingering(self, incarnation: int, spared: Sequence[Committable]) -> Sequence[Committable]:
+    def lingering(self, incarnation: int, spared: Sequence[Participant]) -> Sequence[Participant]:
         """Open transactions of this job that incarnations older than this left, without the spared ones of any sink.
 
         Only looks. The caller asks the journal once more whether its start is still the newest, and then passes

@@ -40,7 +40,6 @@ from onceflow.execution.source_check import Sources
 from onceflow.execution.task import RESULT_SCHEMA, Output, Task
 from onceflow.spark.internals import executed_plan, task_count
 from onceflow.spark.origins import origins
-from onceflow.twophase.committable import Committable, Participant, participants
 from onceflow.twophase.coordinator import Coordinator, Mode
 from onceflow.twophase.layout import Layout
 from onceflow.twophase.messages import (
@@ -83,6 +82,14 @@ from onceflow.twophase.messages import (
     TakenBack,
     TakenOver,
     Unanswered,
+)
+from onceflow.twophase.participants import (
+    Participant,
+    ParticipantId,
+    TaskReport,
+    parts_of,
+    prepared,
+    unreported,
 )
 from onceflow.twophase.records import Decide, Replay, ReplayBegin, Skip
 
@@ -151,7 +158,7 @@ class Driver:
         self._run_began = 0.0
         self._refused_since: float | None = None
         self._cause: BaseException | None = None
-        self._evidence: dict[Participant, Evidence] = {}
+        self._evidence: dict[ParticipantId, Evidence] = {}
         self._report = EpochReport(-1)
         self._last_epoch = -1
         self._stopping = threading.Event()
@@ -267,7 +274,7 @@ class Driver:
             Whether this is still the newest start.
         """
         undone = self._coordinator.memory.undone
-        return self._sweep(participants(undone.effective) if undone else (), self._journal.is_replaced)
+        return self._sweep(undone.effective if undone else (), self._journal.is_replaced)
 
     def refresh_mark(self) -> None:
         """Write the mark again: Kafka forgets what nobody has written for ``offsets.retention.minutes``."""
@@ -317,7 +324,7 @@ class Driver:
         if isinstance(action, Fail):
             if self._stopping.is_set() and self._cause is not None:
                 raise StopRequested from self._cause
-            known = [f"{sink} shard {n}: {e.why}" for (sink, n), e in sorted(self._evidence.items())]
+            known = [f"{sink} {handle}: {e.why}" for (sink, handle), e in sorted(self._evidence.items())]
             unknown = [e for e in self._evidence.values() if e.outcome is Outcome.UNKNOWN]
             if action.failure.kind is FailureKind.OUTCOME_UNKNOWN and unknown and all(e.passing for e in unknown):
                 raise self.true_cause(unanswered(action.failure, evidence_lines(known)))
@@ -386,7 +393,7 @@ class Driver:
     def _sweep_at_start(self, action: Sweep) -> Event:
         return Confirmed(newest=self._sweep(action.spared, lambda: not self._journal.is_newest()))
 
-    def _sweep(self, spared: Sequence[Committable], replaced: Callable[[], bool]) -> bool:
+    def _sweep(self, spared: Sequence[Participant], replaced: Callable[[], bool]) -> bool:
         """List first, then look whether this is still the newest start, then abort exactly what was listed."""
         # Every committer is told all that is spared: sinks may share a cluster, and one lists what another's wrote.
         found = {name: committer.lingering(self.incarnation, spared) for name, committer in self._committers.items()}
@@ -407,16 +414,19 @@ class Driver:
         self._interruptible.set()
         try:
             self._refuse_if_stopping()
-            committables = self._collect(action)
+            reports, tasks = self._collect(action)
+            self._require_all(action.epoch, reports, tasks)
+            participants = self._seal(action, reports)
         except Exception as error:  # noqa: BLE001 - whatever it was, the epoch's transactions must be aborted
             return self._failed_run(action.epoch, error)
         finally:
             self._interruptible.clear()
         took_ms = int((time.monotonic() - self._run_began) * 1000)
-        self._report.rows = sum(c.rows for c in committables)
-        self._report.participants = len(participants(committables))
+        parts = parts_of(reports)
+        self._report.rows = sum(part.rows for part in parts)
+        self._report.participants = len(participants)
         crash.reach("D4", action.epoch)
-        return Prepared(tuple(c for c in committables if c.sink in self._committers), took_ms)
+        return Prepared(tuple(part for part in parts if part.sink in self._committers), participants, took_ms)
 
     def _failed_run(self, epoch: int, error: Exception) -> Event:
         """Why a run failed: replaced by a newer start, too long for its transactions, or what it says itself."""
@@ -473,7 +483,8 @@ class Driver:
         )
         return limit
 
-    def _collect(self, action: RunPlan) -> list[Committable]:
+    def _collect(self, action: RunPlan) -> tuple[list[TaskReport], int]:
+        """Run the plan; what its tasks report, and how many there are."""
         if self._plan is None:
             raise AssertionError("a plan runs inside foreachBatch")
         task = Task(self._outputs, self._run(action.epoch), action.write, action.silent)
@@ -482,33 +493,36 @@ class Driver:
         plan = partial(executed_plan, self._session, str(query_id))
         read = self._threads.submit(origins, plan, shards, keys_repeat=self._keys_repeat)
         rows = self._plan.mapInArrow(task, RESULT_SCHEMA).collect()
-        committables = [Committable.loads(row[0]) for row in rows]
-        reported = {c.participant for c in committables}
-        expected = {Participant((o.sink, n)) for o in self._outputs for n in range(shards)}
-        if reported != expected or len(committables) != len(expected):
+        reports = [TaskReport.loads(row[0]) for row in rows]
+        origin = read.result()
+        told = [replace(r, parts=tuple(replace(p, origin=origin[p.number]) for p in r.parts)) for r in reports]
+        return told, shards
+
+    def _require_all(self, epoch: int, reports: Sequence[TaskReport], tasks: int) -> None:
+        wrong = unreported(reports, [output.sink for output in self._outputs], tasks)
+        if wrong is not None:
             raise PreCommitError(
-                f"epoch {action.epoch}: {len(expected)} parts were expected and {len(committables)} reported; missing: "
-                f"{sorted(expected - reported)}",
+                f"epoch {epoch}: {wrong}",
                 cause="Spark lost a task's result",
                 action="start the job again; nothing of this epoch is visible",
-                epoch=action.epoch,
+                epoch=epoch,
             )
-        origin = read.result()
-        committables = [replace(c, origin=origin[c.shard]) for c in committables]
-        if not action.write:
-            return committables
-        sealed = [c for c in committables if c.sink not in self._committers]
+
+    def _seal(self, action: RunPlan, reports: Sequence[TaskReport]) -> tuple[Participant, ...]:
+        """What is to be committed of a run, in the words of the sinks' committers."""
+        run, found = self._run(action.epoch), prepared(reports, action.silent)
+        sealed: list[Participant] = []
         for name, committer in self._committers.items():
-            sealed += committer.seal([c for c in committables if c.sink == name])
-        return sorted(sealed, key=lambda c: c.participant)
+            sealed += committer.seal([report for report in found if report.sink == name], run)
+        return tuple(sorted(sealed, key=lambda p: p.id))
 
     def _check(self, action: Check) -> Event:
         age = time.monotonic() - self._run_began
         run = self._run(self._coordinator.memory.epoch)
         try:
             for name, committer in self._committers.items():
-                of = [c for c in action.committables if c.sink == name]
-                problem = committer.check(of, run, age) if participants(action.committables) else None
+                of = [p for p in action.participants if p.sink == name]
+                problem = committer.check(of, run, age) if action.participants else None
                 if problem is not None:
                     # A newer start aborts what it finds: then that is the reason, and it is the newer one's business.
                     return Checked(problem) if self._journal.is_newest() else Superseded()
@@ -558,23 +572,23 @@ class Driver:
                 "epoch %d is decided and %d commits have no answer yet (round %d); the decision stands and they are "
                 "sent again",
                 self._coordinator.memory.epoch,
-                len(action.committables),
+                len(action.participants),
                 action.again,
             )
-        self._crash_between_commits(action.committables)
-        by_sink = self._by_sink(action.committables)
+        self._crash_between_commits(action.participants)
+        by_sink = self._by_sink(action.participants)
         waiting = [self._threads.submit(self._committers[name].commit, of) for name, of in by_sink.items()]
-        replies: dict[Participant, Reply] = {}
+        replies: dict[ParticipantId, Reply] = {}
         for future in waiting:
             replies |= future.result()
-        self._require_rights(action.committables, replies)
+        self._require_rights(action.participants, replies)
         crash.reach("D6a", self._coordinator.memory.epoch)
         return Replies(replies)
 
-    def _require_rights(self, committables: Sequence[Committable], replies: Mapping[Participant, Reply]) -> None:
+    def _require_rights(self, participants: Sequence[Participant], replies: Mapping[ParticipantId, Reply]) -> None:
         """End, for a while being patient, where all that is left is refused: no answer but a person's helps then."""
-        left = [c for c in committables if replies.get(c.participant) is not Reply.COMMITTED]
-        if not left or any(replies.get(c.participant) is not Reply.REFUSED for c in left):
+        left = [p for p in participants if replies.get(p.id) is not Reply.COMMITTED]
+        if not left or any(replies.get(p.id) is not Reply.REFUSED for p in left):
             self._refused_since = None
             return
         now = time.monotonic()
@@ -584,10 +598,10 @@ class Driver:
             finisher, of = next(iter(self._by_sink(left).items()))
             raise self._committers[finisher].refusal(of)
 
-    def _crash_between_commits(self, committables: Sequence[Committable]) -> None:
+    def _crash_between_commits(self, participants: Sequence[Participant]) -> None:
         """Commits are sent all at once; a test that dies between two of them sends the first one alone."""
-        if crash.is_armed("D6") and committables:
-            first = committables[0]
+        if crash.is_armed("D6") and participants:
+            first = participants[0]
             self._committers[first.sink].commit([first])
             crash.reach("D6", self._coordinator.memory.epoch)
 
@@ -595,7 +609,7 @@ class Driver:
         deadline = time.monotonic() + _PATIENCE_S
         while True:
             self._evidence = {}
-            for name, of in self._by_sink(action.committables).items():
+            for name, of in self._by_sink(action.participants).items():
                 self._evidence |= self._committers[name].outcomes(of)
             passing = [e for e in self._evidence.values() if e.outcome is Outcome.UNKNOWN and e.passing]
             if not passing or time.monotonic() > deadline:
@@ -607,14 +621,14 @@ class Driver:
         run = self._run(action.epoch)
         for name, committer in self._committers.items():
             try:
-                committer.abort([c for c in action.committables if c.sink == name])
+                committer.abort([p for p in action.participants if p.sink == name])
                 committer.abort_run(run)
             except OnceflowError as error:
                 log.warning("transactions of epoch %d stay open until the next start: %s", action.epoch, error.what)
         return Aborted()
 
     def _discard(self, action: Discard) -> Event:
-        for name, of in self._by_sink(action.committables).items():
+        for name, of in self._by_sink(action.participants).items():
             self._committers[name].abort(of)
         # Their outcomes are asked next, and whatever is still open comes back here.
         if self._give_up.wait(_ASK_EVERY_S):
@@ -646,26 +660,26 @@ class Driver:
     def _run(self, epoch: int) -> Run:
         return Run(self._identity.job_id, self._identity.prefix, self.incarnation, epoch)
 
-    def _by_sink(self, committables: Sequence[Committable]) -> dict[str, list[Committable]]:
-        """Committables by the sink whose committer finishes them: their own, or one of the same system."""
-        by_sink: dict[str, list[Committable]] = {}
-        for committable in committables:
-            by_sink.setdefault(self._finisher(committable), []).append(committable)
+    def _by_sink(self, participants: Sequence[Participant]) -> dict[str, list[Participant]]:
+        """Participants by the sink whose committer finishes them: their own, or one of the same system."""
+        by_sink: dict[str, list[Participant]] = {}
+        for participant in participants:
+            by_sink.setdefault(self._finisher(participant), []).append(participant)
         return by_sink
 
-    def _finisher(self, committable: Committable) -> str:
-        if committable.sink in self._committers:
-            return committable.sink
-        able = (name for name, committer in self._committers.items() if committer.can_finish(committable))
+    def _finisher(self, participant: Participant) -> str:
+        if participant.sink in self._committers:
+            return participant.sink
+        able = (name for name, committer in self._committers.items() if committer.can_finish(participant))
         found = next(able, None)
         if found is None:
             raise ConfigurationError(
-                f"epoch {self._coordinator.memory.epoch} is decided and not finished, and its sink {committable.sink} "
+                f"epoch {self._coordinator.memory.epoch} is decided and not finished, and its sink {participant.sink} "
                 "is none of the job's sinks now",
                 cause="the sink was removed or renamed while the job was down, and no other sink is on its cluster",
                 action="start the job once with the sinks of before; then change them",
                 epoch=self._coordinator.memory.epoch,
-                sink=committable.sink,
+                sink=participant.sink,
             )
         return found
 
@@ -695,5 +709,6 @@ def _told(record: ReplayBegin | Replay) -> str:
     """A replay's record in words, for the log."""
     if isinstance(record, ReplayBegin):
         return "a decided transaction is proven lost: its records are written again from the checkpoint's offsets"
-    written = len(participants(record.committables))
-    return f"written again: {written} new transactions are decided, {len(record.kept)} of before are kept"
+    return (
+        f"written again: {len(record.participants)} new transactions are decided, {len(record.kept)} of before are kept"
+    )

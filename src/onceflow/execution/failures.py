@@ -72,7 +72,7 @@ def from_failure(
 
 
 def _who(failure: Failure) -> str:
-    return ", ".join(f"sink {sink} shard {shard}" for sink, shard in failure.participants)
+    return ", ".join(f"sink {sink} {handle}" for sink, handle in failure.participants)
 
 
 def _run_failed(f: Failure, _: str, __: str) -> OnceflowError:

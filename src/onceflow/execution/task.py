@@ -1,7 +1,7 @@
 """The task's side of an epoch: one Spark task's share of every sink's output.
 
 Must not know: any particular sink, the journal, the driver. It runs in Spark's Python workers, gets Arrow batches with
-each sink's columns (null where a row is not for that sink), and hands back one committable for each.
+each sink's columns (null where a row is not for that sink), and hands back a report for each sink.
 """
 
 from __future__ import annotations
@@ -15,18 +15,16 @@ from onceflow import crash_points as crash
 from onceflow.connectors.contract import Run, Shard, Writer, WriterFactory
 from onceflow.errors import OnceflowError
 from onceflow.execution.carried import add_line
-from onceflow.twophase.committable import Committable, Participant
+from onceflow.twophase.participants import DIGEST_MASK, Part, PartId, TaskReport
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-RESULT_SCHEMA = "committable string"
-"""What each task returns: one row for each sink, ``Committable.dumps``."""
+RESULT_SCHEMA = "report string"
+"""What each task returns: one row for each sink, ``TaskReport.dumps``."""
 
 DIGEST = "onceflow_digest"
 """The last of each sink's columns: a 64-bit hash of the row as the sink gets it; null where it does not."""
-
-_WRAP = (1 << 64) - 1
 
 
 def output_column(output: int, name: str) -> str:
@@ -50,16 +48,16 @@ class Task:
         outputs: The sinks, by the numbers of their columns (``output_column``).
         run: Which run of which epoch.
         write: False: write nothing, only count and digest.
-        silent: Participants that write nothing although ``write`` is true.
+        silent: Parts that are not written although ``write`` is true.
     """
 
     outputs: tuple[Output, ...]
     run: Run
     write: bool = True
-    silent: frozenset[Participant] = frozenset()
+    silent: frozenset[PartId] = frozenset()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write one shard of every sink's output and yield the committables."""
+        """Write one shard of every sink's output and yield the reports."""
         from pyspark import TaskContext  # noqa: PLC0415 - only in a worker
 
         context = TaskContext.get()
@@ -67,35 +65,35 @@ class Task:
             raise RuntimeError("a shard is written inside a Spark task")
         shard = Shard(self.run, context.partitionId(), context.attemptNumber())
         try:
-            committables = self.write_shard(shard, batches)
+            reports = self.write_shard(shard, batches)
         except OnceflowError as error:
             add_line(error)  # Spark carries text only
             raise
-        yield _as_batch(committables)
+        yield _as_batch(reports)
         _freeze_once()
 
-    def write_shard(self, shard: Shard, batches: Iterable[pa.RecordBatch]) -> list[Committable]:
-        """Write the shard's rows and pre-commit every sink's part of it.
+    def write_shard(self, shard: Shard, batches: Iterable[pa.RecordBatch]) -> list[TaskReport]:
+        """Write the shard's rows and pre-commit every sink's share of it.
 
         Raises:
-            PreCommitError: A sink could not prove its part. All parts of this shard are aborted.
+            PreCommitError: A sink could not prove its share. All shares of this shard are aborted.
         """
-        parts = [_Part(output, shard, self._is_silent(output.sink, shard.number)) for output in self.outputs]
+        shares = [_Share(output, shard, self._is_silent(output.sink, shard.number)) for output in self.outputs]
         try:
             for batch in batches:
-                for i, part in enumerate(parts):
-                    part.write(_columns_of(i, batch))
+                for i, share in enumerate(shares):
+                    share.write(_columns_of(i, batch))
             crash.reach("D2", shard.run.epoch)
-            committables = [part.prepare() for part in parts]
+            reports = [share.prepare() for share in shares]
             crash.reach("D3", shard.run.epoch)
         except BaseException:
-            for part in parts:
-                part.abort()
+            for share in shares:
+                share.abort()
             raise
-        return committables
+        return reports
 
     def _is_silent(self, sink: str, number: int) -> bool:
-        return not self.write or Participant((sink, number)) in self.silent
+        return not self.write or PartId((sink, number)) in self.silent
 
 
 _frozen = False
@@ -114,8 +112,8 @@ def _freeze_once() -> None:
         _frozen = True
 
 
-class _Part:
-    """One sink's part of a shard: counts, digests, and writes unless it is silent."""
+class _Share:
+    """One sink's share of a shard, which is one part: counts, digests, and writes unless it is silent."""
 
     def __init__(self, output: Output, shard: Shard, silent: bool) -> None:
         self._output = output
@@ -131,18 +129,18 @@ class _Part:
         if not len(rows):
             return
         self._rows += len(rows)
-        self._digest = (self._digest + wrapping_sum(rows.column(DIGEST))) & _WRAP
+        self._digest = (self._digest + wrapping_sum(rows.column(DIGEST))) & DIGEST_MASK
         if self._silent:
             return
         if self._writer is None:
             self._writer = self._output.open(self._shard)
         self._writer.write(rows.drop_columns([DIGEST]))
 
-    def prepare(self) -> Committable:
+    def prepare(self) -> TaskReport:
         transaction = None if self._writer is None else self._writer.prepare()
-        return Committable(
-            self._output.sink, self._shard.number, self._shard.attempt, self._rows, self._digest, transaction
-        )
+        sink, shard = self._output.sink, self._shard
+        part = Part(sink, shard.number, self._rows, self._digest)
+        return TaskReport(sink, shard.number, shard.attempt, (part,), transaction)
 
     def abort(self) -> None:
         if self._writer is not None:
@@ -153,7 +151,7 @@ def wrapping_sum(hashes: pa.Array) -> int:
     """The sum of 64-bit hashes modulo 2**64. Order-free, so a shard's rows may come in any order."""
     import pyarrow.compute as pc  # noqa: PLC0415 - only in a worker
 
-    return int(pc.sum(hashes).as_py() or 0) & _WRAP
+    return int(pc.sum(hashes).as_py() or 0) & DIGEST_MASK
 
 
 def _columns_of(output: int, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -163,7 +161,7 @@ def _columns_of(output: int, batch: pa.RecordBatch) -> pa.RecordBatch:
     return own.rename_columns([name.removeprefix(prefix) for name in own.schema.names])
 
 
-def _as_batch(committables: Iterable[Committable]) -> pa.RecordBatch:
+def _as_batch(reports: Iterable[TaskReport]) -> pa.RecordBatch:
     import pyarrow as pa  # noqa: PLC0415 - only in a worker
 
-    return pa.RecordBatch.from_arrays([pa.array([c.dumps() for c in committables], pa.string())], ["committable"])
+    return pa.RecordBatch.from_arrays([pa.array([r.dumps() for r in reports], pa.string())], ["report"])

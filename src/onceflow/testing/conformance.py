@@ -18,13 +18,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 from unittest import SkipTest
 
 from onceflow.connectors.contract import Guarantee, Writer, WriterFactory
 from onceflow.errors import EpochTooLongError, OnceflowError
 from onceflow.testing.trial import PREFIX, Start, Trial, World, elsewhere, through_json
-from onceflow.twophase.committable import Committable
 from onceflow.twophase.messages import Outcome, Reply
+from onceflow.twophase.participants import Participant, TaskReport, parts_of, uncovered
 
 
 class Broken(AssertionError):  # noqa: N818 - it is said of a sink
@@ -133,7 +134,7 @@ def nothing_is_visible_before_the_commit(t: Trial) -> None:
     writer = start.open()
     writer.write(t.world.rows(keys))
     t.none_visible(keys, "after write")
-    written = start.committable(writer.prepare(), keys)
+    written = start.report(writer.prepare(), keys)
     t.none_visible(keys, "after prepare")
     sealed = start.seal([written])
     t.demand(start.committer.check(sealed, start.run(), 0.0) is None, "check refuses a good pre-commit")
@@ -156,7 +157,7 @@ def a_commit_shows_each_row_once(t: Trial) -> None:
 
 @_in_two_phases
 def a_precommit_survives_its_writer(t: Trial) -> None:
-    """When the writer is gone, another connection commits from the committable alone."""
+    """When the writer is gone, another connection commits from the participant alone."""
     keys = t.keys()
     prepared = t.start().prepare(keys)
     later = t.start(2, attach=True)
@@ -167,11 +168,11 @@ def a_precommit_survives_its_writer(t: Trial) -> None:
 
 @_in_two_phases
 def a_precommit_survives_its_process(t: Trial) -> None:
-    """When the writer's process was killed after the pre-commit, the driver commits from the committable alone."""
+    """When the writer's process was killed after the pre-commit, the driver commits from the task's report alone."""
     start, keys = t.start(), t.keys()
     factory = start.connection.writer_factory()
     said = elsewhere(_prepare, t.world, t.job_id, factory, keys, dies=True)
-    sealed = start.seal([Committable.loads(said)])
+    sealed = start.seal([TaskReport.loads(said)])
     t.none_visible(keys, "after the death of the writer's process")
     t.commit(start, sealed)
     t.all_visible_once(keys, "after the commit")
@@ -182,7 +183,7 @@ def _prepare(world: World, job_id: str, factory: WriterFactory, keys: list[str])
     writer = start.open(factory=factory)
     writer.write(world.rows(keys))
     _held.append(writer)  # what this process still holds must not matter
-    return start.committable(writer.prepare(), keys).dumps()
+    return start.report(writer.prepare(), keys).dumps()
 
 
 _held: list[Writer] = []
@@ -190,7 +191,7 @@ _held: list[Writer] = []
 
 @_in_two_phases
 def a_refused_row_fails_the_precommit(t: Trial) -> None:
-    """Where the system refuses one of the rows, write or prepare raises: no committable stands for a part of them."""
+    """Where the system refuses one of the rows, write or prepare raises: no report stands for a part of them."""
     start, keys = t.start(), t.keys()
     rows = t.world.refused(keys)
     writer = start.open()
@@ -221,46 +222,42 @@ def a_failed_task_leaves_nothing_visible(t: Trial) -> None:
 
 
 @_in_two_phases
-def an_empty_part_is_passed_over(t: Trial) -> None:
-    """Shards without rows have no transaction: seal keeps them, check and abort pass them over; nothing is no error."""
-    start, keys = t.start(), t.keys()
-    empty = start.empty(1)
-    t.demand(start.seal([empty]) == [empty], "seal does not give an empty part back as it is")
-    t.demand(start.committer.check([empty], start.run(), 0.0) is None, "check refuses an empty part")
-    start.committer.abort([empty])
-    both = start.seal([start.write(keys, 0), empty])
-    t.demand(start.committer.check(both, start.run(), 0.0) is None, "check refuses an empty part beside another")
-    start.committer.abort([])
+def nothing_is_no_error(t: Trial) -> None:
+    """An epoch may have no row for a sink: its committer is called all the same, and passes over what is not there."""
+    start = t.start()
     t.demand(not start.seal([]), "seal makes something of nothing")
+    t.demand(start.committer.check([], start.run(), 0.0) is None, "check refuses nothing")
     t.demand(not start.committer.commit([]), "commit answers for nothing")
     t.demand(not start.committer.outcomes([]), "outcomes answers for nothing")
-    t.commit(start, [c for c in both if c.participates])
-    t.all_visible_once(keys, "after the commit beside an empty part")
+    start.committer.abort([])
+    start.committer.abort_run(start.run())
 
 
 @_in_two_phases
-def a_seal_keeps_identities(t: Trial) -> None:
-    """What was sealed has the sink, shard, attempt, rows, digest and origin that it had, in any order."""
-    start = t.start()
-    fresh = [start.write(t.keys(3), 0, attempt=2), start.write(t.keys(2), 1), start.empty(2)]
-    sealed = start.seal(fresh)
-
-    def identities(of: list[Committable]) -> list[tuple[object, ...]]:
-        return sorted((c.sink, c.shard, c.attempt, c.rows, c.digest, c.origin, c.participates) for c in of)
-
-    t.demand(identities(sealed) == identities(fresh), f"seal made {identities(sealed)} of {identities(fresh)}")
-    start.committer.abort(sealed)
+def a_seal_covers_each_part_once(t: Trial) -> None:
+    """What was sealed covers each part of the reports, as it is, exactly once; no two have one handle, ever."""
+    start, handles = t.start(), set[str]()
+    for epoch in range(3):
+        fresh = [start.write(t.keys(3), 0, attempt=2, epoch=epoch), start.write(t.keys(2), 1, epoch=epoch)]
+        sealed = start.seal(fresh, epoch)
+        wrong = uncovered(parts_of(fresh), sealed, frozenset())
+        t.demand(wrong is None, f"seal does not cover what was reported: {wrong}")
+        t.demand({p.sink for p in sealed} == {fresh[0].sink}, "seal gives another sink's participants")
+        again = handles.intersection(p.handle for p in sealed)
+        t.demand(len({p.handle for p in sealed}) == len(sealed) and not again, "two participants have one handle")
+        handles |= {p.handle for p in sealed}
+        start.committer.abort(sealed)
 
 
 @_in_two_phases
 def what_is_kept_is_json_without_secrets(t: Trial) -> None:
-    """A committable is JSON values that come back equal, and no secret is in it, in evidence or in words."""
+    """A participant is JSON values that come back equal, and no secret is in it, in evidence or in words."""
     start = t.start()
-    fresh = [start.committable(transaction := _transaction_of(start, t), t.keys(2))]
+    fresh = [start.report(transaction := _transaction_of(start, t), t.keys(2))]
     t.demand(json.loads(json.dumps(transaction, allow_nan=False)) == transaction, "prepare gives more than JSON values")
-    told = start.committer.seal(fresh)
-    t.demand([through_json(c) for c in told] == told, "seal gives more than JSON values")
-    words = [c.dumps() for c in told] + [t.world.sink().describe()]
+    told = start.committer.seal(fresh, start.run())
+    t.demand([through_json(p) for p in told] == told, "seal gives more than JSON values")
+    words = [json.dumps(p.to_json()) for p in told] + [t.world.sink().describe()]
     words += [e.why for e in start.committer.outcomes(told).values()]
     start.committer.abort(told)
     words += [e.why for e in t.outcomes(start, told).values()]
@@ -285,17 +282,17 @@ def _transaction_of(start: Start, t: Trial) -> dict[str, object]:
 
 @_in_two_phases
 def a_commit_from_another_process_counts(t: Trial) -> None:
-    """A process that has only the committable's JSON commits it; ours sees that it did."""
+    """A process that has only the participant's JSON commits it; ours sees that it did."""
     start, keys = t.start(), t.keys()
     prepared = start.prepare(keys)
-    elsewhere(_commit, t.world, t.job_id, [c.dumps() for c in prepared])
+    elsewhere(_commit, t.world, t.job_id, [p.to_json() for p in prepared])
     t.outcomes_are(Outcome.COMMITTED, start, prepared, "after another process's commit")
     t.all_visible_once(keys, "after another process's commit")
 
 
-def _commit(world: World, job_id: str, lines: list[str]) -> None:
+def _commit(world: World, job_id: str, told: list[dict[str, Any]]) -> None:
     with Trial(world) as trial:
-        trial.commit(trial.start(2, job_id=job_id, attach=True), [Committable.loads(line) for line in lines])
+        trial.commit(trial.start(2, job_id=job_id, attach=True), [Participant.from_json(each) for each in told])
 
 
 @_in_two_phases
@@ -383,18 +380,22 @@ def an_end_hits_exactly_its_transaction(t: Trial) -> None:
 
 @_in_two_phases
 def outcomes_are_told_by_evidence(t: Trial) -> None:
-    """Each part is OPEN after its pre-commit, then COMMITTED or ABORTED with what proves it; each for itself."""
+    """Each is OPEN after its pre-commit, then COMMITTED or ABORTED with what proves it; each for itself."""
     start, other = t.start(), t.start(2, attach=True)
-    prepared = start.prepare(t.keys(), t.keys(), t.keys())
+    committed, aborted, left = (
+        start.prepare(t.keys(), t.keys()),
+        start.prepare(t.keys(), epoch=1),
+        other.prepare(t.keys()),
+    )
     for asking in (start, other):
-        t.outcomes_are(Outcome.OPEN, asking, prepared, "after the pre-commit")
-    t.commit(start, prepared[:1])
-    t.abort(start, prepared[1:2])
+        t.outcomes_are(Outcome.OPEN, asking, [*committed, *aborted, *left], "after the pre-commit")
+    t.commit(start, committed)
+    t.abort(start, aborted)
     for asking in (start, other):
-        t.outcomes_are(Outcome.COMMITTED, asking, prepared[:1], "after its commit")
-        t.outcomes_are(Outcome.ABORTED, asking, prepared[1:2], "after its abort")
-        t.outcomes_are(Outcome.OPEN, asking, prepared[2:], "after the others' ends")
-    start.committer.abort(prepared[2:])
+        t.outcomes_are(Outcome.COMMITTED, asking, committed, "after its commit")
+        t.outcomes_are(Outcome.ABORTED, asking, aborted, "after its abort")
+        t.outcomes_are(Outcome.OPEN, asking, left, "after the others' ends")
+    start.committer.abort(left)
 
 
 @_in_two_phases
@@ -402,7 +403,7 @@ def what_never_was_is_never_committed(t: Trial) -> None:
     """Of a transaction that the system does not know nothing is guessed, and no commit of it succeeds."""
     start = t.start()
     prepared = start.prepare(t.keys())
-    never = [t.world.never_was(c) for c in prepared]
+    never = [t.world.never_was(p) for p in prepared]
     t.demand(never != prepared, "World.never_was gives a transaction that there is")
     for evidence in t.outcomes(start, never).values():
         t.demand(
@@ -422,7 +423,7 @@ def check_notices_an_abort(t: Trial) -> None:
     """A pre-commit whose transaction was aborted meanwhile does not pass the check."""
     start = t.start()
     prepared = start.prepare(t.keys(), t.keys())
-    t.abort(t.start(2, attach=True), prepared[1:])
+    t.abort(t.start(2, attach=True), prepared[-1:])
     t.demand(_refuses(start, prepared), "check passes a pre-commit whose transaction was aborted")
     start.committer.abort(prepared)
 
@@ -460,7 +461,7 @@ def what_expired_is_not_committed(t: Trial) -> None:
     t.none_visible(keys, "after expiry and a commit")
 
 
-def _refuses(start: Start, prepared: list[Committable], epoch: int = 0) -> bool:
+def _refuses(start: Start, prepared: list[Participant], epoch: int = 0) -> bool:
     try:
         return start.committer.check(prepared, start.run(epoch), 0.0) is not None
     except OnceflowError:
@@ -478,7 +479,7 @@ def a_zombie_attempt_stays_invisible(t: Trial) -> None:
         wrong, right = t.keys(), t.keys()
         zombie = start.open(0, 0, epoch)
         zombie.write(t.world.rows(wrong[:2]))
-        winner = start.seal([start.write(right, 0, attempt, epoch)])
+        winner = start.seal([start.write(right, 0, attempt, epoch)], epoch)
         if not after_commit:
             _go_on(zombie, t, wrong)
         _decide(t, start, winner, right, epoch)
@@ -524,7 +525,7 @@ def an_aborted_writer_cannot_go_on(t: Trial) -> None:
             writer.abort()
             t.none_visible(keys, "after its transaction was aborted")
         else:
-            _decide(t, start, start.seal([start.committable(transaction, keys)]), keys, epoch)
+            _decide(t, start, start.seal([start.report(transaction, keys)], epoch), keys, epoch)
 
 
 def _go_on(zombie: Writer, t: Trial, keys: list[str]) -> None:
@@ -534,7 +535,7 @@ def _go_on(zombie: Writer, t: Trial, keys: list[str]) -> None:
         zombie.prepare()
 
 
-def _decide(t: Trial, start: Start, winner: list[Committable], keys: list[str], epoch: int = 0) -> None:
+def _decide(t: Trial, start: Start, winner: list[Participant], keys: list[str], epoch: int = 0) -> None:
     """As a driver does: commit what passes the check, abort what does not."""
     if _refuses(start, winner, epoch):
         start.committer.abort(winner)
@@ -546,8 +547,8 @@ def _decide(t: Trial, start: Start, winner: list[Committable], keys: list[str], 
 
 
 @_in_two_phases
-def abort_run_ends_what_no_committable_names(t: Trial) -> None:
-    """A task that died leaves no committable: abort_run ends its transaction, and none of another run's."""
+def abort_run_ends_what_no_report_names(t: Trial) -> None:
+    """A task that died leaves no report: abort_run ends its transaction, and none of another run's."""
     start, newer, keys = t.start(1), t.start(2), t.keys()
     lost = start.prepare(keys)
     next_epoch = start.prepare(t.keys(), epoch=1)
@@ -566,17 +567,17 @@ def lingering_finds_what_older_starts_left(t: Trial) -> None:
     """A newer start finds what older ones left open, but none that is spared, its own or newer; it only looks."""
     older, newer = t.start(1), t.start(2)
     kept = t.keys(), t.keys()
-    lost, spared = older.prepare(t.keys(), kept[0])
+    lost, spared = older.prepare(t.keys()), older.prepare(kept[0], epoch=1)
     own = newer.prepare(kept[1])
-    found = newer.committer.lingering(2, [spared])
-    t.outcomes_are(Outcome.OPEN, newer, [lost], "after a look for lingering ones")
+    found = newer.committer.lingering(2, spared)
+    t.outcomes_are(Outcome.OPEN, newer, lost, "after a look for lingering ones")
     newer.committer.abort(found)
-    t.ends_aborted(newer, [lost], "after lingering ones were aborted")
-    t.outcomes_are(Outcome.OPEN, newer, [spared], "after lingering ones were aborted, of which it was spared")
+    t.ends_aborted(newer, lost, "after lingering ones were aborted")
+    t.outcomes_are(Outcome.OPEN, newer, spared, "after lingering ones were aborted, of which it was spared")
     t.outcomes_are(Outcome.OPEN, newer, own, "after lingering ones of older starts were aborted")
-    older.committer.abort(older.committer.lingering(1, [spared]))
+    older.committer.abort(older.committer.lingering(1, spared))
     t.outcomes_are(Outcome.OPEN, newer, own, "after an older start aborted what lingers for it")
-    t.commit(newer, [spared])
+    t.commit(newer, spared)
     t.commit(newer, own)
     t.all_visible_once([*kept[0], *kept[1]], "after the commit of what was spared, and of the newer start's own")
 
@@ -732,7 +733,7 @@ def a_plain_prepare_has_written_all(t: Trial) -> None:
     """A sink that takes no part in the decision shows every row when prepare returns, and gives no transaction."""
     start, keys = t.start(), t.keys()
     written = start.write(keys)
-    t.demand(not written.participates, "prepare gives a transaction, though the sink takes no part in the decision")
+    t.demand(written.transaction is None, "prepare gives a transaction, though the sink takes no part in the decision")
     t.all_visible_once(keys, "after prepare")
 
 

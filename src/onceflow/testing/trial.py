@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, Self
 from unittest import SkipTest
 
 from onceflow.connectors.contract import Committer, Run, Shard, Sink, Writer, WriterFactory
-from onceflow.twophase.committable import Committable, Participant
 from onceflow.twophase.messages import Evidence, Outcome, Reply
+from onceflow.twophase.participants import Part, Participant, ParticipantId, TaskReport
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,13 +66,15 @@ class World(ABC):
         """How many transactions of a job are open in the system, by another way than the committer's."""
         raise SkipTest("its world cannot tell which transactions are open (World.open_transactions)")
 
-    def expire(self, committables: Sequence[Committable]) -> None:  # noqa: ARG002 - for those that can
+    def expire(self, participants: Sequence[Participant]) -> None:  # noqa: ARG002 - for those that can
         """Let the system's own time-out take these, and return when it has."""
         raise SkipTest("its world cannot let a transaction expire (World.expire)")
 
-    def never_was(self, committable: Committable) -> Committable:
-        """The committable of a transaction that never was, made from a true one: every text in it is another."""
-        return replace(committable, transaction=_other_texts(committable.transaction))
+    def never_was(self, participant: Participant) -> Participant:
+        """The participant of a transaction that never was, made from a true one: every text in it is another."""
+        return replace(
+            participant, handle=f"{participant.handle}-never", transaction=_other_texts(participant.transaction)
+        )
 
 
 def _other_texts(value: Any) -> Any:
@@ -125,42 +127,38 @@ class Start:
         factory = factory or self.connection.writer_factory()
         return factory(Shard(self.run(epoch), number, attempt))
 
-    def write(self, keys: Sequence[str], number: int = 0, attempt: int = 0, epoch: int = 0) -> Committable:
+    def write(self, keys: Sequence[str], number: int = 0, attempt: int = 0, epoch: int = 0) -> TaskReport:
         """Write and pre-commit a shard; its writer is gone when this returns, and what is left went through JSON."""
         writer = self.open(number, attempt, epoch)
         for part in (keys[: len(keys) // 2], keys[len(keys) // 2 :]):
             if part:
                 writer.write(self._world.rows(part))
-        return self.committable(writer.prepare(), keys, number, attempt)
+        return self.report(writer.prepare(), keys, number, attempt)
 
-    def committable(
+    def report(
         self, transaction: Mapping[str, Any] | None, keys: Sequence[str], number: int = 0, attempt: int = 0
-    ) -> Committable:
+    ) -> TaskReport:
         """What a task hands to the driver."""
         digest = sum(map(_digest, keys)) % (1 << 64)
-        made = Committable(self._sink_name, number, attempt, len(keys), digest, transaction, f"shard {number}")
-        return through_json(made)
+        part = Part(self._sink_name, number, len(keys), digest, f"shard {number}")
+        return TaskReport.loads(TaskReport(self._sink_name, number, attempt, (part,), transaction).dumps())
 
-    def empty(self, number: int = 0) -> Committable:
-        """The committable of a shard without rows."""
-        return self.committable(None, (), number)
+    def seal(self, reports: Sequence[TaskReport], epoch: int = 0) -> list[Participant]:
+        """Seal what an epoch's tasks have prepared, and go through the journal's JSON."""
+        return [through_json(p) for p in self.committer.seal(reports, self.run(epoch))]
 
-    def seal(self, committables: Sequence[Committable]) -> list[Committable]:
-        """Seal, and go through the journal's JSON."""
-        return [through_json(c) for c in self.committer.seal(committables)]
-
-    def prepare(self, *shards: Sequence[str], epoch: int = 0) -> list[Committable]:
+    def prepare(self, *shards: Sequence[str], epoch: int = 0) -> list[Participant]:
         """Write and pre-commit shards of an epoch, numbered from 0, and seal them."""
-        return self.seal([self.write(keys, number, epoch=epoch) for number, keys in enumerate(shards)])
+        return self.seal([self.write(keys, number, epoch=epoch) for number, keys in enumerate(shards)], epoch)
 
 
 def _digest(key: str) -> int:
     return int.from_bytes(key.encode()[-8:])
 
 
-def through_json(committable: Committable) -> Committable:
-    """What is left of a committable after it was written down and read again."""
-    return Committable.loads(committable.dumps())
+def through_json(participant: Participant) -> Participant:
+    """What is left of a participant after it was written down and read again."""
+    return Participant.from_json(json.loads(json.dumps(participant.to_json(), allow_nan=False)))
 
 
 class Trial:
@@ -219,66 +217,64 @@ class Trial:
         mine = set(keys)
         return Counter(key for key in self.world.visible() if key in mine)
 
-    def outcomes_are(self, outcome: Outcome, start: Start, committables: Sequence[Committable], when: str) -> None:
+    def outcomes_are(self, outcome: Outcome, start: Start, participants: Sequence[Participant], when: str) -> None:
         """The system's word for each is this one, with what it rests on."""
-        for participant, evidence in self.outcomes(start, committables).items():
+        for who, evidence in self.outcomes(start, participants).items():
             self.demand(
                 evidence.outcome is outcome,
-                f"{when}, the outcome of {_name(participant)} is {evidence.outcome.name} ({evidence.why}); "
+                f"{when}, the outcome of {_name(who)} is {evidence.outcome.name} ({evidence.why}); "
                 f"it must be {outcome.name}",
             )
 
-    def outcomes(self, start: Start, committables: Sequence[Committable]) -> Mapping[Participant, Evidence]:
+    def outcomes(self, start: Start, participants: Sequence[Participant]) -> Mapping[ParticipantId, Evidence]:
         """Ask, and again while it may still become known. What is proven rests on something."""
         for _ in self.patience():
-            found = start.committer.outcomes(committables)
-            self.demand(found.keys() == {c.participant for c in committables}, "outcomes does not answer for each")
+            found = start.committer.outcomes(participants)
+            self.demand(found.keys() == {p.id for p in participants}, "outcomes does not answer for each")
             if not any(e.outcome is Outcome.UNKNOWN and e.passing for e in found.values()):
                 break
-        for participant, evidence in found.items():
+        for who, evidence in found.items():
             proven = evidence.outcome in (Outcome.COMMITTED, Outcome.ABORTED)
-            self.demand(
-                not proven or evidence.why.strip(), f"{evidence.outcome.name} of {_name(participant)} rests on nothing"
-            )
+            self.demand(not proven or evidence.why.strip(), f"{evidence.outcome.name} of {_name(who)} rests on nothing")
         return found
 
     # -- what a driver does -----------------------------------------------------------------------
 
-    def send_commits(self, start: Start, committables: Sequence[Committable]) -> dict[Participant, Reply]:
+    def send_commits(self, start: Start, participants: Sequence[Participant]) -> dict[ParticipantId, Reply]:
         """Commit, and again while there is no answer."""
-        replies: dict[Participant, Reply] = {}
-        left = list(committables)
+        replies: dict[ParticipantId, Reply] = {}
+        left = list(participants)
         for _ in self.patience():
             answers = start.committer.commit(left)
-            self.demand(answers.keys() == {c.participant for c in left}, "commit does not answer for each")
+            self.demand(answers.keys() == {p.id for p in left}, "commit does not answer for each")
             replies |= answers
-            left = [c for c in left if answers[c.participant] is Reply.RETRY]
+            left = [p for p in left if answers[p.id] is Reply.RETRY]
             if not left:
                 return replies
         raise AssertionError(f"a commit was answered with RETRY for {self.world.patience_s:g} s")
 
-    def commit(self, start: Start, committables: Sequence[Committable], when: str = "at its commit") -> None:
+    def commit(self, start: Start, participants: Sequence[Participant], when: str = "at its commit") -> None:
         """Commit all; where an answer proves nothing, the outcome must."""
-        replies = self.send_commits(start, committables)
-        suspect = [c for c in committables if replies[c.participant] is not Reply.COMMITTED]
+        replies = self.send_commits(start, participants)
+        suspect = [p for p in participants if replies[p.id] is not Reply.COMMITTED]
         if suspect:
             self.outcomes_are(Outcome.COMMITTED, start, suspect, when)
 
-    def abort(self, start: Start, committables: Sequence[Committable], when: str = "after its abort") -> None:
+    def abort(self, start: Start, participants: Sequence[Participant], when: str = "after its abort") -> None:
         """Abort all, again while one is still open; then each is proven aborted."""
         for _ in self.patience():
-            start.committer.abort(committables)
-            found = self.outcomes(start, committables)
+            start.committer.abort(participants)
+            found = self.outcomes(start, participants)
             if not any(e.outcome is Outcome.OPEN for e in found.values()):
                 break
-        self.outcomes_are(Outcome.ABORTED, start, committables, when)
+        self.outcomes_are(Outcome.ABORTED, start, participants, when)
 
-    def ends_aborted(self, start: Start, committables: Sequence[Committable], when: str) -> None:
+    def ends_aborted(self, start: Start, participants: Sequence[Participant], when: str) -> None:
         """Somebody has aborted these in another way."""
         for _ in self.patience():
-            if not any(e.outcome is Outcome.OPEN for e in self.outcomes(start, committables).values()):
+            if not any(e.outcome is Outcome.OPEN for e in self.outcomes(start, participants).values()):
                 break
-        self.outcomes_are(Outcome.ABORTED, start, committables, when)
+        self.outcomes_are(Outcome.ABORTED, start, participants, when)
 
     def patience(self) -> Iterator[None]:
         """Turns of looking, at least one, for as long as the world's patience lasts."""
@@ -289,8 +285,8 @@ class Trial:
             yield
 
 
-def _name(participant: Participant) -> str:
-    return f"sink {participant[0]}, shard {participant[1]}"
+def _name(who: ParticipantId) -> str:
+    return f"sink {who[0]}, {who[1]}"
 
 
 # -- another process ------------------------------------------------------------------------------

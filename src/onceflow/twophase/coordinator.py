@@ -12,7 +12,7 @@ The invariants that these rules keep (the simulation checks them after every ste
 
 1. A participant is committed only if the journal decided it.
 2. A participant of a decision's effective set is never aborted by us, except after ``replay-begin``.
-3. For each (epoch, sink, shard) at most one transaction is ever visible.
+3. For each (epoch, sink, part) at most one transaction is ever visible.
 4. When Spark records an epoch, every participant of its effective set is committed.
 6. No driver appends after a newer start; none aborts another's transaction before its own start is durable.
 8. State and output of an epoch come from the same run, or are proven equal.
@@ -20,19 +20,10 @@ The invariants that these rules keep (the simulation checks them after every ste
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from onceflow.twophase.committable import (
-    Committable,
-    Participant,
-    differing_rows,
-    differing_sinks,
-    find_again,
-    find_by_origin,
-    participants,
-)
 from onceflow.twophase.layout import Layout, remade, what_moved
 from onceflow.twophase.messages import (
     Aborted,
@@ -76,6 +67,18 @@ from onceflow.twophase.messages import (
     Unanswered,
     Voided,
 )
+from onceflow.twophase.participants import (
+    Part,
+    Participant,
+    ParticipantId,
+    PartId,
+    differing_rows,
+    differing_sinks,
+    find_again,
+    find_by_origin,
+    parts_of,
+    uncovered,
+)
 from onceflow.twophase.records import (
     Decide,
     DecidedEpoch,
@@ -97,7 +100,7 @@ class Mode(Enum):
     FRESH = "first run: write everything, then decide"
     ROLL_FORWARD = "decided before: write nothing"
     WHOLE = "replay with nothing visible: write everything freely"
-    SHARDS = "replay with some visible: what holds their rows is silent, the rest is written"
+    PARTS = "replay with some visible: what holds their rows is silent, the rest is written"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +119,13 @@ class Memory:
         skip: Positions behind what the source has lost, to be appended.
         limit: The run outlived its transactions, and would not with so many records of each source.
         mode: Why its plan runs.
-        written: What this run has pre-committed.
+        ran: What this run gave, part by part.
+        written: What of it is pre-committed.
         took_ms: How long it took.
         pending: Decided participants that are not known to be committed.
         discarded: Participants that were aborted although nobody can prove what they are.
         visible: Participants of a replaced set that are proven committed.
-        silent: Parts of this run that hold their rows, and so write nothing.
+        silent: Parts of this run that hold their rows, and so are not written.
         matched: What the run that found them counted and digested.
         rounds: Commit rounds so far, for the caller's back-off.
         failure: What to raise when the call ends badly.
@@ -140,13 +144,14 @@ class Memory:
     skip: Skip | None = None
     limit: int | None = None
     mode: Mode = Mode.FRESH
-    written: tuple[Committable, ...] = ()
+    ran: tuple[Part, ...] = ()
+    written: tuple[Participant, ...] = ()
     took_ms: int = 0
-    pending: tuple[Committable, ...] = ()
-    discarded: frozenset[Participant] = frozenset()
-    visible: frozenset[Participant] = frozenset()
-    silent: frozenset[Participant] = frozenset()
-    matched: tuple[Committable, ...] = ()
+    pending: tuple[Participant, ...] = ()
+    discarded: frozenset[ParticipantId] = frozenset()
+    visible: frozenset[ParticipantId] = frozenset()
+    silent: frozenset[PartId] = frozenset()
+    matched: tuple[Part, ...] = ()
     rounds: int = 0
     failure: Failure | None = None
 
@@ -325,7 +330,7 @@ class Coordinator:
         if m.undone is None or (m.finished and not m.stateful):
             return frozenset()
         # Run again for other sinks, the epoch would lack the rows of one that is gone, or doubt those of a new one.
-        return self._sinks ^ {c.sink for c in m.undone.effective}
+        return self._sinks.symmetric_difference(m.undone.sinks)
 
     def _read_outcomes(self, event: Outcomes) -> _Reading:
         m = self.memory
@@ -340,10 +345,12 @@ class Coordinator:
             if m.mode is Mode.ROLL_FORWARD or self.state is State.ASSESSING:
                 return Input.SOME_LOST, replace(m, lost=True)
             return Input.LOST_AFTER_RUN, self._failing(m, FailureKind.LOST_WHILE_RUNNING, lost)
-        pending = tuple(c for c in m.pending if found.get(c.participant) is not Outcome.COMMITTED)
+        pending = tuple(p for p in m.pending if found.get(p.id) is not Outcome.COMMITTED)
         return self._all_or(Input.NONE_LOST, replace(m, pending=pending))
 
-    def _weigh(self, m: Memory, told: Mapping[Participant, Outcome], found: Mapping[Participant, Outcome]) -> _Reading:
+    def _weigh(
+        self, m: Memory, told: Mapping[ParticipantId, Outcome], found: Mapping[ParticipantId, Outcome]
+    ) -> _Reading:
         still_open = _with(found, Outcome.OPEN)
         # What nobody can prove and an operator wants written again may be open: a torn transaction, for one, which a
         # driver that sleeps in its commit could still make visible beside the rows that take its place.
@@ -351,7 +358,7 @@ class Coordinator:
         ended = {*still_open, *(perhaps_open - m.discarded)}
         if ended:
             # Only these are aborted: aborting a committed one would wipe out what DescribeTransactions says of it.
-            pending = tuple(c for c in _open_business(m.undone) if c.participant in ended)
+            pending = tuple(p for p in _open_business(m.undone) if p.id in ended)
             return Input.SOME_OPEN, replace(m, pending=pending, discarded=m.discarded | perhaps_open)
         unknown = _with(found, Outcome.UNKNOWN)
         if unknown:
@@ -365,14 +372,14 @@ class Coordinator:
         # could be found again and silenced.
         visible -= {p for p in given_up if told.get(p) is not Outcome.COMMITTED}
         if visible:
-            return Input.SOME_VISIBLE, replace(m, mode=Mode.SHARDS, visible=visible)
+            return Input.SOME_VISIBLE, replace(m, mode=Mode.PARTS, visible=visible)
         return Input.NONE_VISIBLE, replace(m, mode=Mode.WHOLE, visible=visible)
 
     def _read_replies(self, event: Replies) -> _Reading:
         m = self.memory
-        pending = tuple(c for c in m.pending if event.replies.get(c.participant) is not Reply.COMMITTED)
+        pending = tuple(p for p in m.pending if event.replies.get(p.id) is not Reply.COMMITTED)
         m = replace(m, pending=pending, rounds=m.rounds + 1)
-        if any(event.replies.get(c.participant) is Reply.SUSPECT for c in pending):
+        if any(event.replies.get(p.id) is Reply.SUSPECT for p in pending):
             # Neither committed nor lost by this answer; sent again it would answer the same for ever. The log knows.
             return Input.SOME_SUSPECT, m
         return self._all_or(Input.SOME_RETRY, m)
@@ -389,44 +396,49 @@ class Coordinator:
     def _read_prepared(self, event: Prepared) -> _Reading:
         m = self.memory
         if self.state is State.REBUILDING:
-            return self._compare_rebuilt(m, event.committables)
+            return self._compare_rebuilt(m, event.parts)
         if self.state is State.MATCHING:
-            return self._match(m, event.committables)
-        m = replace(m, written=event.committables, took_ms=event.took_ms)
+            return self._match(m, event.parts)
+        m = replace(m, ran=event.parts, written=event.participants, took_ms=event.took_ms)
+        wrong = uncovered(m.ran, m.written, m.silent)
+        if wrong is not None:
+            return Input.RUN_FAILED, self._failing(m, FailureKind.UNSOUND, detail=wrong)
         if m.mode is Mode.FRESH:
-            return (Input.PREPARED if participants(m.written) else Input.NOTHING_TO_COMMIT), m
+            return (Input.PREPARED if m.written else Input.NOTHING_TO_COMMIT), m
         if m.mode is Mode.WHOLE and not (m.undone and m.undone.state_accepted):
             # Nothing is visible, so other rows would do no harm; fewer rows are records that the source has lost
             # without a gap in its offsets (compaction), or a start that nobody knows any more.
-            other = differing_rows(m.undone.effective if m.undone else (), m.written)
+            other = differing_rows(_decided_parts(m.undone), m.ran)
             if other:
                 return Input.NOT_DETERMINISTIC, self._failing(m, FailureKind.NOT_DETERMINISTIC, detail=_counts(other))
-        if m.mode is Mode.SHARDS:
-            different = _different_parts(m.matched, m.written)
+        if m.mode is Mode.PARTS:
+            different = _different_parts(m.matched, m.ran)
             if different and not (m.undone and m.undone.state_accepted):
-                return Input.NOT_DETERMINISTIC, self._failing(m, FailureKind.NOT_DETERMINISTIC, different)
+                return Input.NOT_DETERMINISTIC, self._failing(m, FailureKind.NOT_DETERMINISTIC, detail=different)
         return Input.PREPARED, m
 
-    def _compare_rebuilt(self, m: Memory, rebuilt: tuple[Committable, ...]) -> _Reading:
-        different = differing_sinks(m.undone.effective if m.undone else (), rebuilt)
+    def _compare_rebuilt(self, m: Memory, rebuilt: tuple[Part, ...]) -> _Reading:
+        different = differing_sinks(_decided_parts(m.undone), rebuilt)
         if different and not (m.undone and m.undone.state_accepted):
             return Input.NOT_DETERMINISTIC, self._failing(m, FailureKind.NOT_DETERMINISTIC, detail=_counts(different))
         return Input.SAME_ROWS, m
 
-    def _match(self, m: Memory, found: tuple[Committable, ...]) -> _Reading:
-        visible = [c for c in _open_business(m.undone) if c.participant in m.visible]
+    def _match(self, m: Memory, found: tuple[Part, ...]) -> _Reading:
+        holders = [p for p in _open_business(m.undone) if p.id in m.visible]
+        visible = [part for part in parts_of(holders) if part.rows]
         silent = find_again(visible, found)
         accepted = m.undone is not None and m.undone.state_accepted
         if silent is None and accepted:
             # The operator takes other rows for the lost ones. What the visible ones had read tells which tasks of this
             # run would write it again; a task's number does not, since tasks are numbered otherwise in every process.
             silent = find_by_origin(visible, found)
-            if silent is None and m.undone and m.undone.numbers_accepted and not any(c.origin for c in visible):
-                silent = m.visible  # nothing better is known, and the operator was told how many rows that may cost
+            if silent is None and m.undone and m.undone.numbers_accepted and not any(part.origin for part in visible):
+                # Nothing better is known, and the operator was told how many rows that may cost.
+                silent = frozenset(part.id for part in visible)
         if silent is None:
-            who = tuple(c.participant for c in visible)
+            who = tuple(p.id for p in holders)
             return Input.NOT_DETERMINISTIC, self._failing(m, FailureKind.NOT_DETERMINISTIC, who)
-        other = differing_rows(m.undone.effective if m.undone else (), found)
+        other = differing_rows(_decided_parts(m.undone), found)
         if other and not accepted:
             # What is visible comes again as it is, but of what is lost there is more or less than was decided:
             # compaction takes records of just those keys, and the epoch would be done with rows missing in silence.
@@ -452,7 +464,7 @@ class Coordinator:
             m, kind = self._too_long(m, event.limit, FailureKind.UNSOUND)
             return Input.UNSOUND, self._failing(m, kind, detail=event.problem)
         if event.layout is None or event.layout == m.layout:
-            return (Input.SOUND if participants(m.written) else Input.SOUND_NOTHING), m
+            return (Input.SOUND if m.written else Input.SOUND_NOTHING), m
         strange = next(remade(m.layout, event.layout), None)
         if strange is not None:
             # The positions count records of the topic before: all that the new one has below them would be passed over.
@@ -471,7 +483,7 @@ class Coordinator:
                 history = m.history.then(self._replay_begin())
                 return happened, replace(m, history=history, undone=history.decided)
             case State.LAYING | State.RECORDING:
-                if self.state is State.RECORDING and not participants(m.written):
+                if self.state is State.RECORDING and not m.written:
                     happened = Input.APPENDED_NOTHING
                 return happened, replace(m, history=m.history.then(self._planned()))
             case State.SKIPPING if m.skip is not None:
@@ -481,8 +493,7 @@ class Coordinator:
                 return happened, m
         decision = self._decision()
         history = m.history.then(decision)
-        pending = participants(decision.committables)
-        return happened, replace(m, history=history, undone=history.decided, pending=pending, rounds=0)
+        return happened, replace(m, history=history, undone=history.decided, pending=decision.participants, rounds=0)
 
     def _read_superseded(self) -> _Reading:
         # Before every other reason: a fenced driver that is told to start again fences the one that runs, for ever.
@@ -545,7 +556,7 @@ class Coordinator:
             case State.SWEEPING:
                 # What is decided is of an older incarnation, too: swept, its rows are lost. All sinks' are spared, also
                 # of one that the job has no more. A finished epoch's are not open; sparing them costs nothing.
-                return Sweep(participants(m.undone.effective) if m.undone else ())
+                return Sweep(_open_business(m.undone))
             case State.TAKING_BACK:
                 return self._take_back()
             case State.TAKEN_OVER:
@@ -578,7 +589,7 @@ class Coordinator:
             case State.WEIGHING:
                 return AskOutcomes(_open_business(m.undone))
             case State.ABORTING:
-                return AbortOwn(m.epoch, participants(m.written))
+                return AbortOwn(m.epoch, m.written)
             case State.RECUTTING:
                 return Append(Recut(m.history.incarnation, m.epoch, m.limit or 1))
             case State.CONFIRMING | State.DOUBTING:
@@ -621,14 +632,20 @@ class Coordinator:
         m = self.memory
         incarnation = m.history.incarnation
         if m.mode is Mode.FRESH:
-            return Decide(incarnation, m.epoch, m.offsets, m.written, m.took_ms)
+            return Decide(incarnation, m.epoch, m.offsets, tuple(sorted(self._sinks)), m.written, m.took_ms)
         replays = m.undone.replays if m.undone else 0
         if m.mode is Mode.WHOLE:
             return Replay(incarnation, m.epoch, replays, "whole", m.written)
-        # Numbered on behind those that stay: a task's number may be that of a visible shard of the run before.
-        behind = 1 + max((c.shard for c in (m.undone.effective if m.undone else ())), default=-1)
-        lost = tuple(replace(c, shard=c.shard + behind) for c in m.written if c.participant not in m.silent)
-        return Replay(incarnation, m.epoch, replays, "shards", lost, tuple(sorted(m.visible)))
+        # Numbered on behind those that stay: a part's number may be that of a visible one of the run before.
+        behind = 1 + max((part.number for part in _decided_parts(m.undone)), default=-1)
+        return Replay(
+            incarnation,
+            m.epoch,
+            replays,
+            "parts",
+            tuple(replace(p, parts=tuple(_numbered_on(p.parts, behind))) for p in m.written),
+            tuple(sorted(m.visible)),
+        )
 
     def _planned(self) -> Planned:
         return Planned(self.memory.history.incarnation, self.memory.layout)
@@ -637,11 +654,11 @@ class Coordinator:
         replays = self.memory.undone.replays if self.memory.undone else 0
         return ReplayBegin(self.memory.history.incarnation, self.memory.epoch, replays + 1)
 
-    def _as_resolved(self, found: Mapping[Participant, Outcome]) -> dict[Participant, Outcome]:
+    def _as_resolved(self, found: Mapping[ParticipantId, Outcome]) -> dict[ParticipantId, Outcome]:
         """The outcomes, with an operator's choice in the place of UNKNOWN, and of ABORTED where rows are given up."""
         undone = self.memory.undone
         # A choice stands in for evidence and never against it: what is proven by now would be doubled or lost.
-        chosen: dict[Participant, Outcome] = {}
+        chosen: dict[ParticipantId, Outcome] = {}
         if undone is not None:
             chosen |= dict.fromkeys(undone.counted, Outcome.COMMITTED)
             chosen |= dict.fromkeys(undone.rewritten, Outcome.ABORTED)
@@ -652,7 +669,7 @@ class Coordinator:
         return {p: chosen.get(p, o) if o is Outcome.UNKNOWN else o for p, o in found.items()}
 
     @staticmethod
-    def _failing(m: Memory, kind: FailureKind, who: tuple[Participant, ...] = (), detail: str = "") -> Memory:
+    def _failing(m: Memory, kind: FailureKind, who: tuple[ParticipantId, ...] = (), detail: str = "") -> Memory:
         epoch = m.epoch if m.epoch >= 0 else None
         return replace(m, failure=Failure(kind, epoch, who, detail))
 
@@ -679,17 +696,26 @@ def _counts(different: Mapping[str, tuple[int, int]]) -> str:
     return "; ".join(f"sink {s}: {then} rows decided, {now} now" for s, (then, now) in different.items())
 
 
-def _open_business(decided: DecidedEpoch | None) -> tuple[Committable, ...]:
+def _open_business(decided: DecidedEpoch | None) -> tuple[Participant, ...]:
     """The participants of a decided epoch whose commit may still have to be made."""
-    return participants(decided.effective) if decided is not None else ()
+    return decided.effective if decided is not None else ()
 
 
-def _different_parts(matched: Iterable[Committable], written: Iterable[Committable]) -> tuple[Participant, ...]:
-    """Parts that differ between two runs in one process, where tasks are numbered alike."""
-    before = {c.participant: (c.rows, c.digest) for c in matched}
-    after = {c.participant: (c.rows, c.digest) for c in written}
-    return tuple(sorted(p for p in before.keys() | after.keys() if before.get(p) != after.get(p)))
+def _decided_parts(decided: DecidedEpoch | None) -> tuple[Part, ...]:
+    return parts_of(_open_business(decided))
 
 
-def _with(found: Mapping[Participant, Outcome], outcome: Outcome) -> tuple[Participant, ...]:
+def _numbered_on(parts: Iterable[Part], behind: int) -> Iterator[Part]:
+    return (replace(part, number=part.number + behind) for part in parts)
+
+
+def _different_parts(matched: Iterable[Part], ran: Iterable[Part]) -> str:
+    """Parts that differ between two runs in one process, where upstream partitions are numbered alike; "" for none."""
+    before = {part.id: (part.rows, part.digest) for part in matched}
+    after = {part.id: (part.rows, part.digest) for part in ran}
+    different = sorted(p for p in before.keys() | after.keys() if before.get(p) != after.get(p))
+    return ", ".join(f"sink {sink} part {number}" for sink, number in different)
+
+
+def _with(found: Mapping[ParticipantId, Outcome], outcome: Outcome) -> tuple[ParticipantId, ...]:
     return tuple(sorted(p for p, o in found.items() if o is outcome))

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from onceflow.twophase.committable import Committable, Participant
 from onceflow.twophase.layout import Layout
+from onceflow.twophase.participants import Part, Participant, ParticipantId, PartId
 from onceflow.twophase.records import History, Record, Void
 
 
@@ -75,7 +75,7 @@ class Failure:
 
     kind: FailureKind
     epoch: int | None = None
-    participants: tuple[Participant, ...] = ()
+    participants: tuple[ParticipantId, ...] = ()
     detail: str = ""
 
 
@@ -125,14 +125,14 @@ class Survey:
 class AskOutcomes:
     """Find the outcome of each, waiting while it may still become known. Answer: Outcomes."""
 
-    committables: tuple[Committable, ...]
+    participants: tuple[Participant, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
     """Send one commit for each. ``again`` counts the rounds before, for a back-off. Answer: Replies."""
 
-    committables: tuple[Committable, ...]
+    participants: tuple[Participant, ...]
     again: int = 0
 
 
@@ -140,26 +140,26 @@ class Commit:
 class Sweep:
     """Abort open transactions of older incarnations, except the spared ones. Answer: Confirmed."""
 
-    spared: tuple[Committable, ...]
+    spared: tuple[Participant, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
     """Run the epoch's plan once. Answer: Prepared or RunFailed.
 
-    Participants in ``silent`` write nothing and only count and digest; ``write=False`` silences all.
+    Parts in ``silent`` are only counted and digested; ``write=False`` silences all.
     """
 
     epoch: int
     write: bool = True
-    silent: frozenset[Participant] = frozenset()
+    silent: frozenset[PartId] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
     """Check every pre-commit against what its system shows, and the epoch's age. Answer: Checked or Superseded."""
 
-    committables: tuple[Committable, ...]
+    participants: tuple[Participant, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,14 +181,14 @@ class AbortOwn:
     """Abort all of this incarnation's open transactions of the epoch, by exact handle. Answer: Aborted."""
 
     epoch: int
-    committables: tuple[Committable, ...]
+    participants: tuple[Participant, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Discard:
     """Abort what was found open of a replaced set, by exact handle. Answer: Aborted."""
 
-    committables: tuple[Committable, ...]
+    participants: tuple[Participant, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,21 +288,28 @@ class Surveyed:
 class Outcomes:
     """What was found, for each asked participant."""
 
-    found: Mapping[Participant, Outcome]
+    found: Mapping[ParticipantId, Outcome]
 
 
 @dataclass(frozen=True, slots=True)
 class Replies:
     """What each commit's answer proves."""
 
-    replies: Mapping[Participant, Reply]
+    replies: Mapping[ParticipantId, Reply]
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """The run ended after ``took_ms``: one committable for every task and sink, empty ones too."""
+    """The run ended.
 
-    committables: tuple[Committable, ...]
+    Attributes:
+        parts: What it gave to every sink that takes part in the decision, empty and silent parts too.
+        participants: What of it is pre-committed.
+        took_ms: How long it took.
+    """
+
+    parts: tuple[Part, ...]
+    participants: tuple[Participant, ...] = ()
     took_ms: int = 0
 
 

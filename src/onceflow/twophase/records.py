@@ -3,7 +3,7 @@
 Must not know: where the journal is kept, or in which bytes.
 
 A history is the records in the order of their places. It answers the only questions that recovery asks: which
-incarnation is the newest, which epoch is decided but not done, and which committables are its effective set.
+incarnation is the newest, which epoch is decided but not done, and which participants are its effective set.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from onceflow.twophase.committable import Committable, Participant
 from onceflow.twophase.layout import Layout
+from onceflow.twophase.participants import Participant, ParticipantId
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +37,20 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Decide:
-    """The epoch commits. ``offsets`` is Spark's ``offsets/<epoch>``, byte for byte; its run took ``took_ms``."""
+    """The epoch commits.
+
+    Attributes:
+        offsets: Spark's ``offsets/<epoch>``, byte for byte.
+        sinks: All that took part, also those without rows.
+        participants: What is to be committed.
+        took_ms: How long the run took.
+    """
 
     incarnation: int
     epoch: int
     offsets: str
-    committables: tuple[Committable, ...]
+    sinks: tuple[str, ...]
+    participants: tuple[Participant, ...]
     took_ms: int = 0
 
 
@@ -95,15 +103,15 @@ class ReplayBegin:
 class Replay:
     """The epoch was written again.
 
-    ``whole`` replaces the entire set; ``shards`` replaces all but those in ``kept``, which were proven committed.
+    ``whole`` replaces the entire set; ``parts`` replaces all but those in ``kept``, which were proven committed.
     """
 
     incarnation: int
     epoch: int
     replay: int
-    scope: Literal["whole", "shards"]
-    committables: tuple[Committable, ...]
-    kept: tuple[Participant, ...] = ()
+    scope: Literal["whole", "parts"]
+    participants: tuple[Participant, ...]
+    kept: tuple[ParticipantId, ...] = ()
 
 
 Choice = Literal["write-again", "count-as-written", "accept-state", "give-up-rows"]
@@ -116,7 +124,7 @@ class Resolve:
     incarnation: int
     epoch: int
     choice: Choice
-    participants: tuple[Participant, ...]
+    participants: tuple[ParticipantId, ...]
     who: str
     why: str
 
@@ -131,7 +139,8 @@ class DecidedEpoch:
     Attributes:
         epoch: Spark's batch id.
         offsets: What ``offsets/<epoch>`` must hold.
-        effective: The committables that count: the decision's, as replays have replaced them.
+        sinks: All sinks that took part in the decision.
+        effective: The participants that count: the decision's, as replays have replaced them.
         replays: How many replays have begun.
         replaying: A replay has begun and no ``Replay`` record has ended it.
         counted: Participants that an operator said to count as written.
@@ -146,14 +155,15 @@ class DecidedEpoch:
 
     epoch: int
     offsets: str
-    effective: tuple[Committable, ...]
+    sinks: tuple[str, ...]
+    effective: tuple[Participant, ...]
     replays: int = 0
     replaying: bool = False
-    counted: frozenset[Participant] = field(default_factory=frozenset)
-    rewritten: frozenset[Participant] = field(default_factory=frozenset)
+    counted: frozenset[ParticipantId] = field(default_factory=frozenset)
+    rewritten: frozenset[ParticipantId] = field(default_factory=frozenset)
     state_accepted: bool = False
     numbers_accepted: bool = False
-    given_up: frozenset[Participant] = field(default_factory=frozenset)
+    given_up: frozenset[ParticipantId] = field(default_factory=frozenset)
     loss_accepted: bool = False
     was: str = ""
     before: str = ""
@@ -163,11 +173,12 @@ class DecidedEpoch:
 
         The operator's choices end with the transactions that they spoke of.
         """
-        kept = tuple(c for c in self.effective if record.scope == "shards" and c.participant in record.kept)
+        kept = tuple(p for p in self.effective if record.scope == "parts" and p.id in record.kept)
         return DecidedEpoch(
             self.epoch,
             self.offsets,
-            kept + record.committables,
+            self.sinks,
+            kept + record.participants,
             self.replays,
             counted=self.counted.intersection(record.kept),
             given_up=self.given_up.intersection(record.kept),
@@ -268,7 +279,7 @@ class History:
     def _decide(self, record: Decide) -> History:
         if self.decided is not None and record.epoch <= self.decided.epoch:
             raise HistoryError(f"epoch {record.epoch} decided after epoch {self.decided.epoch}")
-        decided = DecidedEpoch(record.epoch, record.offsets, record.committables)
+        decided = DecidedEpoch(record.epoch, record.offsets, record.sinks, record.participants)
         earlier = None if self.decided is None else self.decided.epoch
         # What was said of an epoch before its decision ends with it.
         return replace(self, decided=decided, earlier=earlier, recut=None, skip=None, loss_accepted=None)

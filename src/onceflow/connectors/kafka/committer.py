@@ -27,8 +27,8 @@ from onceflow.errors import (
     KafkaUnavailableError,
     PreCommitError,
 )
-from onceflow.twophase.committable import Committable, Participant
 from onceflow.twophase.messages import Evidence, Outcome, Reply
+from onceflow.twophase.participants import Participant, ParticipantId, TaskReport
 
 log = logging.getLogger(__name__)
 
@@ -75,9 +75,9 @@ class KafkaCommitter(Committer):
         """``transaction.timeout.ms`` of the writers."""
         return self._timeout_s
 
-    def can_finish(self, committable: Committable) -> bool:
+    def can_finish(self, participant: Participant) -> bool:
         """A transaction of this cluster, whichever sink it was of: handles are all that is needed."""
-        found = read(committable.transaction)
+        found = read(participant.transaction)
         return isinstance(found, PreparedTransaction) and found.witness.cluster_id == self._client.cluster_id
 
     def close(self) -> None:
@@ -117,14 +117,14 @@ class KafkaCommitter(Committer):
 
     # -- before the decision ----------------------------------------------------------------------
 
-    def seal(self, committables: Sequence[Committable]) -> list[Committable]:
-        """Add the cluster's and the topics' ids, which tell later whether a topic was made again."""
-        held = {c.participant: _understood(c) for c in committables if c.participates}
-        topics = self._client.topics({t.witness.partition.topic for t in held.values()})
-        return [self._seal(c, held[c.participant], topics) if c.participates else c for c in committables]
+    def seal(self, reports: Sequence[TaskReport], run: Run) -> list[Participant]:  # noqa: ARG002 - of the contract
+        """A participant of each task's transaction, with the ids that tell later whether its topic was made again."""
+        held = [_prepared(report) for report in reports]
+        topics = self._client.topics({t.witness.partition.topic for t in held})
+        return [self._seal(report, prepared, topics) for report, prepared in zip(reports, held, strict=True)]
 
-    def _seal(self, committable: Committable, held: PreparedTransaction, topics: Mapping[str, Topic]) -> Committable:
-        name = held.witness.partition.topic
+    def _seal(self, report: TaskReport, prepared: PreparedTransaction, topics: Mapping[str, Topic]) -> Participant:
+        name = prepared.witness.partition.topic
         if name not in topics:
             raise PreCommitError(
                 f"topic {name} is gone while sink {self._sink} was writing to it",
@@ -132,21 +132,21 @@ class KafkaCommitter(Committer):
                 action="make the topic again and start the job again; nothing of this epoch is visible",
                 topic=name,
             )
-        sealed = held.sealed(self._client.cluster_id, topics[name].topic_id)
-        return replace(committable, transaction=sealed.to_json())
+        sealed = prepared.sealed(self._client.cluster_id, topics[name].topic_id)
+        return Participant(report.sink, str(sealed.handle), report.parts, sealed.to_json())
 
-    def check(self, committables: Sequence[Committable], run: Run, age_s: float) -> str | None:
+    def check(self, participants: Sequence[Participant], run: Run, age_s: float) -> str | None:
         """Each transaction is Ongoing at its own handle with exactly its partitions, and none is left beside them."""
         # The commit comes from us and not from the writer, so nothing but this look would notice that a transaction was
         # ended, begun anew, or lacks a partition.
         self._check_age(run, age_s)
-        held = {c: _understood(c) for c in committables if c.participates}
-        described = self._describe_all([t.handle.transactional_id for t in held.values()])
-        for committable, transaction in held.items():
+        held = [_understood(p) for p in participants]
+        described = self._describe_all([t.handle.transactional_id for t in held])
+        for transaction in held:
             problem = _mismatch(transaction, described.get(transaction.handle.transactional_id))
             if problem:
-                return f"shard {committable.shard} of sink {self._sink}: {problem}"
-        mine = {t.handle.transactional_id for t in held.values()}
+                return f"sink {self._sink}: {problem}"
+        mine = {t.handle.transactional_id for t in held}
         # Nobody will ever commit an attempt that lost; open, it would keep read_committed consumers waiting.
         losers = [name for name in self._names_of(run) if name not in mine]
         if losers:
@@ -175,10 +175,10 @@ class KafkaCommitter(Committer):
 
     # -- commit and abort -------------------------------------------------------------------------
 
-    def commit(self, committables: Sequence[Committable]) -> dict[Participant, Reply]:
+    def commit(self, participants: Sequence[Participant]) -> dict[ParticipantId, Reply]:
         """One ``EndTxn`` v3 for each."""
         # All or none: where one is not understood, nothing is sent.
-        handles = {c.participant: _understood(c).handle for c in committables}
+        handles = {p.id: _understood(p).handle for p in participants}
         codes = transactions.commit(self._client, list(handles.values()))
         replies = {p: transactions.reply_of(codes[h]) for p, h in handles.items()}
         refused = sorted({codes[handles[p]] for p, reply in replies.items() if reply is Reply.REFUSED})
@@ -196,9 +196,9 @@ class KafkaCommitter(Committer):
                     replies[p] = Reply.COMMITTED
         return replies
 
-    def refusal(self, committables: Sequence[Committable]) -> KafkaRightsError:
+    def refusal(self, participants: Sequence[Participant]) -> KafkaRightsError:
         """Which right is missing, by the transactional ids that the commits named."""
-        names = sorted(_understood(c).handle.transactional_id for c in committables)
+        names = sorted(_understood(p).handle.transactional_id for p in participants)
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
         return KafkaRightsError(
             f"sink {self._sink} may not commit transaction {names[0]}{more} for topic {self._topic} ("
@@ -213,9 +213,9 @@ class KafkaCommitter(Committer):
             topic=self._topic,
         )
 
-    def abort(self, committables: Sequence[Committable]) -> None:
+    def abort(self, participants: Sequence[Participant]) -> None:
         """One abort for each exact handle."""
-        found = [read_handle(c.transaction) for c in committables if c.participates]
+        found = [read_handle(p.transaction) for p in participants]
         for strange in (f for f in found if isinstance(f, NotUnderstood)):
             log.warning(
                 "transaction %r of sink %s is not aborted: %s", strange.transactional_id, self._sink, strange.why
@@ -250,29 +250,29 @@ class KafkaCommitter(Committer):
 
     # -- recovery ---------------------------------------------------------------------------------
 
-    def outcomes(self, committables: Sequence[Committable]) -> dict[Participant, Evidence]:
+    def outcomes(self, participants: Sequence[Participant]) -> dict[ParticipantId, Evidence]:
         """By DescribeTransactions where it is proof, else by the log itself."""
-        held: dict[Participant, PreparedTransaction] = {}
-        found: dict[Participant, Evidence] = {}
-        for c in committables:
-            transaction = read(c.transaction)
+        held: dict[ParticipantId, PreparedTransaction] = {}
+        found: dict[ParticipantId, Evidence] = {}
+        for p in participants:
+            transaction = read(p.transaction)
             if isinstance(transaction, NotUnderstood):
                 why = f"what the journal says of {transaction.transactional_id!r} is not understood: {transaction.why}"
-                found[c.participant] = Evidence(Outcome.UNKNOWN, why)
+                found[p.id] = Evidence(Outcome.UNKNOWN, why)
             else:
-                held[c.participant] = transaction
+                held[p.id] = transaction
         described = transactions.describe(self._client, [t.handle.transactional_id for t in held.values()])
-        found |= {p: self._outcome(t, described) for p, t in held.items()}
-        still_open = {p: held[p] for p, evidence in found.items() if evidence.outcome is Outcome.OPEN}
+        found |= {who: self._outcome(t, described) for who, t in held.items()}
+        still_open = {who: held[who] for who, evidence in found.items() if evidence.outcome is Outcome.OPEN}
         return found | self._not_whole(still_open)
 
-    def _not_whole(self, still_open: Mapping[Participant, PreparedTransaction]) -> dict[Participant, Evidence]:
+    def _not_whole(self, still_open: Mapping[ParticipantId, PreparedTransaction]) -> dict[ParticipantId, Evidence]:
         """Open transactions of which a partition does not hold its part any more, and why.
 
         Its coordinator does not know: a commit would be answered with success, and the rows would be missing.
         """
         producers = open_producers(self._client, {p for t in still_open.values() for p in t.partitions})
-        found: dict[Participant, Evidence] = {}
+        found: dict[ParticipantId, Evidence] = {}
         for participant, transaction in still_open.items():
             handle = transaction.handle
             me = (handle.producer_id, handle.producer_epoch)
@@ -316,10 +316,10 @@ class KafkaCommitter(Committer):
         state = "not known to its coordinator" if found is None else f"{found.state} at {found.handle.producer_epoch}"
         return replace(evidence, why=f"{name} is {state}; {evidence.why}")
 
-    def lingering(self, incarnation: int, spared: Sequence[Committable]) -> list[Committable]:
+    def lingering(self, incarnation: int, spared: Sequence[Participant]) -> list[Participant]:
         """All open transactions of this job on this cluster from older incarnations, whatever their sink."""
         # Where one that is spared is not understood, all of its sink's are: which one it is cannot be told.
-        told = [(c.sink, read_handle(c.transaction)) for c in spared if c.participates]
+        told = [(p.sink, read_handle(p.transaction)) for p in spared]
         keep = {found for _, found in told}
         keep_sinks = {sink for sink, found in told if isinstance(found, NotUnderstood)}
         names = transactions.list_ids(self._client, job_prefix(self._prefix, self._job_id))
@@ -332,9 +332,8 @@ class KafkaCommitter(Committer):
         found = []
         for name, description in transactions.describe(self._client, older).items():
             if description is not None and description.state == ONGOING and description.handle not in keep:
-                parsed = older[name]
-                exact = description.handle.to_json()
-                found.append(Committable(parsed.sink, parsed.shard, parsed.attempt, 0, 0, exact))
+                exact = description.handle
+                found.append(Participant(older[name].sink, str(exact), (), exact.to_json()))
         return found
 
     def _describe_all(self, names: Sequence[str]) -> dict[str, Description | None]:
@@ -350,18 +349,31 @@ class KafkaCommitter(Committer):
         return found
 
 
-def _understood(committable: Committable) -> PreparedTransaction:
-    """A committable's transaction, where nothing may be done with one that is not understood."""
-    found = read(committable.transaction)
+def _understood(participant: Participant) -> PreparedTransaction:
+    """A participant's transaction, where nothing may be done with one that is not understood."""
+    found = read(participant.transaction)
     if isinstance(found, PreparedTransaction):
         return found
     raise CheckpointConflictError(
-        f"the transaction {found.transactional_id!r} of sink {committable.sink}, shard {committable.shard} is not "
-        f"understood: {found.why}",
+        f"the transaction {participant.handle} of sink {participant.sink} is not understood: {found.why}",
         cause="another version of onceflow, or another kind of sink, has written it; or it was edited",
         action="start the job with the version and the sinks that wrote the checkpoint",
-        sink=committable.sink,
-        shard=committable.shard,
+        sink=participant.sink,
+        handle=participant.handle,
+    )
+
+
+def _prepared(report: TaskReport) -> PreparedTransaction:
+    """What a task has prepared a moment ago."""
+    found = read(report.transaction)
+    if isinstance(found, PreparedTransaction):
+        return found
+    raise PreCommitError(
+        f"task {report.task} of sink {report.sink} reports a transaction that is not understood: {found.why}",
+        cause="Spark's workers have another version of onceflow than the driver",
+        action="give both the same; then start the job again: nothing of this epoch is visible",
+        sink=report.sink,
+        task=report.task,
     )
 
 

@@ -29,6 +29,9 @@ class Handle:
     producer_id: int
     producer_epoch: int
 
+    def __str__(self) -> str:
+        return f"{self.transactional_id}@{self.producer_id}/{self.producer_epoch}"
+
     def to_json(self) -> dict[str, Any]:
         """The handle as JSON values: all that an abort needs; ``read_handle`` is the inverse."""
         return {

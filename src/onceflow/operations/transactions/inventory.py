@@ -24,8 +24,8 @@ from onceflow.connectors.kafka.transactional_id import TransactionalId, job_pref
 from onceflow.connectors.kafka.transactions import Description
 from onceflow.errors import ConfigurationError, KafkaRightsError
 from onceflow.operations.transactions.access import Cluster, Operator
-from onceflow.twophase.committable import Committable, participants
 from onceflow.twophase.messages import Evidence
+from onceflow.twophase.participants import Participant
 from onceflow.twophase.records import Decide, History, Replay
 
 OPEN_STATES = (ONGOING, "PrepareCommit", "PrepareAbort")
@@ -221,7 +221,7 @@ def describe_transaction(operator: Operator, transactional_id: str) -> Account:
         age_s=None if now is None else _age(now),
         mentions=tuple(mention for mention, _ in named),
         witness=None if decided is None else witness_of(decided),
-        evidence=None if committer is None or decided is None else committer.outcomes([decided])[decided.participant],
+        evidence=None if committer is None or decided is None else committer.outcomes([decided])[decided.id],
         holds=holds,
     )
 
@@ -234,13 +234,13 @@ def own_transactions(operator: Operator, cluster: Cluster, history: History) -> 
         decided one that is not understood.
     """
     undone = operator.undone(history)
-    effective = participants(undone.effective) if undone is not None else ()
-    decided = {h.transactional_id: (h, c) for c in effective if c.sink in cluster.sinks and (h := handle_of(c))}
+    effective = undone.effective if undone is not None else ()
+    decided = {h.transactional_id: (h, p) for p in effective if p.sink in cluster.sinks and (h := handle_of(p))}
     prefix = job_prefix(operator.identity.prefix, operator.identity.job_id)
     wanted = sorted({*transactions.list_ids(cluster.client, prefix, OPEN_STATES), *decided})
     described = transactions.describe(cluster.client, wanted)
     silent = [f"{key}: its coordinator did not answer" for key in wanted if key not in described]
-    silent += not_understood(c for c in effective if c.sink in cluster.sinks)
+    silent += not_understood(p for p in effective if p.sink in cluster.sinks)
     cluster_id = cluster.client.cluster_id
     newest = history.decided.epoch if history.decided is not None else None
     found: list[OwnTransaction] = []
@@ -255,9 +255,9 @@ def own_transactions(operator: Operator, cluster: Cluster, history: History) -> 
             where = tuple(sorted(now.partitions))
             found.append(OwnTransaction(now.handle, now.state, standing, name, epoch, _age(now), where, (), cluster_id))
         if key in decided and not (now is not None and is_open and now.handle == decided[key][0]):
-            handle, committable = decided[key]
+            handle, participant = decided[key]
             state = now.state if now is not None and not is_open else UNKNOWN
-            where = partitions_of(committable)
+            where = partitions_of(participant)
             found.append(OwnTransaction(handle, state, Standing.DECIDED, name, newest, None, where, (), cluster_id))
     return found, silent
 
@@ -306,9 +306,9 @@ def _ask_coordinators(operator: Operator, transactional_id: str) -> tuple[Descri
 
 def standing_of(name: TransactionalId, handle: Handle, history: History) -> Standing:
     """What the journal makes of one of our transactions."""
-    effective = participants(history.decided.effective) if history.decided is not None else ()
+    effective = history.decided.effective if history.decided is not None else ()
     # Where a decided one is not understood, any of its sink's may be the one: so none of them may be aborted.
-    if any(handle_of(c) == handle or (handle_of(c) is None and c.sink == name.sink) for c in effective):
+    if any(handle_of(p) == handle or (handle_of(p) is None and p.sink == name.sink) for p in effective):
         return Standing.DECIDED
     if name.incarnation == history.incarnation:
         return Standing.RUNNING
@@ -327,18 +327,18 @@ def source_ends(offsets: str) -> dict[Partition, int]:
     return found
 
 
-def not_understood(decided: Iterable[Committable]) -> list[str]:
+def not_understood(decided: Iterable[Participant]) -> list[str]:
     """A sentence for each decided Kafka transaction of which the journal holds what this version cannot read."""
     return [
-        f"sink {c.sink} shard {c.shard}: its decided transaction is not understood: {found.why}"
-        for c in decided
-        if isinstance(found := read(c.transaction), NotUnderstood)
+        f"sink {p.sink}: its decided transaction {p.handle} is not understood: {found.why}"
+        for p in decided
+        if isinstance(found := read(p.transaction), NotUnderstood)
     ]
 
 
-def handle_of(committable: Committable) -> Handle | None:
-    """The exact Kafka transaction of a committable, or None when it has none."""
-    found = read_handle(committable.transaction)
+def handle_of(participant: Participant) -> Handle | None:
+    """The exact Kafka transaction of a participant, or None when it is not understood."""
+    found = read_handle(participant.transaction)
     return found if isinstance(found, Handle) else None
 
 
@@ -357,27 +357,27 @@ def _by_producer(holders: Iterable[Holder]) -> dict[tuple[int, int], tuple[Held,
     return found
 
 
-def partitions_of(committable: Committable) -> tuple[Partition, ...]:
-    """Where a Kafka committable was written to."""
-    found = read(committable.transaction)
+def partitions_of(participant: Participant) -> tuple[Partition, ...]:
+    """Where a Kafka participant was written to."""
+    found = read(participant.transaction)
     return tuple(sorted(found.partitions)) if isinstance(found, PreparedTransaction) else ()
 
 
-def witness_of(committable: Committable) -> str | None:
-    """Where a Kafka committable's last record is, as ``topic-partition@offset``."""
-    found = read(committable.transaction)
+def witness_of(participant: Participant) -> str | None:
+    """Where a Kafka participant's last record is, as ``topic-partition@offset``."""
+    found = read(participant.transaction)
     return str(found.witness) if isinstance(found, PreparedTransaction) else None
 
 
-def _naming(entries: Iterable[Entry], transactional_id: str) -> list[tuple[Mention, Committable]]:
-    """The records that name an id, with the committable that they name it by, oldest first."""
+def _naming(entries: Iterable[Entry], transactional_id: str) -> list[tuple[Mention, Participant]]:
+    """The records that name an id, with the participant that they name it by, oldest first."""
     found = []
     for entry in entries:
         record = entry.record
         if isinstance(record, Decide | Replay):
             kind = "decide" if isinstance(record, Decide) else "replay"
-            for c in record.committables:
-                handle = handle_of(c)
+            for p in record.participants:
+                handle = handle_of(p)
                 if handle is not None and handle.transactional_id == transactional_id:
-                    found.append((Mention(entry.place, kind, record.incarnation, record.epoch, c.rows), c))
+                    found.append((Mention(entry.place, kind, record.incarnation, record.epoch, p.rows), p))
     return found

@@ -23,9 +23,9 @@ from onceflow.connectors.kafka.prepared import read_handle
 from onceflow.errors import CheckpointCorruptError, CheckpointStoreError, ConfigurationError
 from onceflow.operations.transactions.access import Operator
 from onceflow.operations.transactions.inventory import partitions_of, source_ends, witness_of
-from onceflow.twophase.committable import Committable, Participant, participants
 from onceflow.twophase.layout import folders
 from onceflow.twophase.messages import Appended, Evidence, Outcome, Superseded
+from onceflow.twophase.participants import Participant, ParticipantId
 from onceflow.twophase.records import Choice, DecidedEpoch, History, Resolve
 
 _PATIENCE_S = 60.0
@@ -33,28 +33,28 @@ _PATIENCE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """One participant of the undone epoch.
+class KnownParticipant:
+    """What is known of one participant of the undone epoch.
 
     Attributes:
-        participant: (sink, shard).
-        rows: Rows that it wrote.
+        id: (sink, handle).
+        rows: Rows in it.
         transactional_id: Of its transaction, "" for a sink that is not Kafka's.
-        partitions: Where it wrote to.
+        partitions: Where it was written to.
         witness: ``topic-partition@offset`` of its last record, or None.
         evidence: Whether it was committed, and what that rests on.
         choice: What an operator has chosen for it before, or None.
-        origin: What its task read, "" where that is not known.
+        rows_untold: Those of its rows of which nobody knows what was read for them.
     """
 
-    participant: Participant
+    id: ParticipantId
     rows: int
     transactional_id: str
     partitions: tuple[Partition, ...]
     witness: str | None
     evidence: Evidence
     choice: Choice | None
-    origin: str = ""
+    rows_untold: int = 0
 
     @property
     def outcome(self) -> Outcome:
@@ -92,7 +92,7 @@ class UndoneEpoch:
         stateful: The query keeps state.
         state_accepted: An operator has accepted state that is built by a run with other rows.
         replaying: It is being written again, and that has not ended.
-        parts: Its participants.
+        participants: Its participants.
         sources: The offsets that it consists of, by partition of its Kafka sources; empty when Spark's file of the
             epoch before it is not there.
         lost: What the source has lost of what is still needed.
@@ -106,7 +106,7 @@ class UndoneEpoch:
     stateful: bool
     state_accepted: bool
     replaying: bool
-    parts: tuple[Part, ...]
+    participants: tuple[KnownParticipant, ...]
     sources: tuple[Range, ...]
     lost: tuple[LostInput, ...] = ()
     unseen: tuple[str, ...] = ()
@@ -114,9 +114,8 @@ class UndoneEpoch:
 
     @property
     def rows_untold(self) -> int:
-        """Rows that are visible and of which nobody knows what their task had read: so many may be lost or doubled."""
-        seen = (part for part in self.parts if part.evidence.outcome is Outcome.COMMITTED and not part.origin)
-        return sum(part.rows for part in seen)
+        """Rows that are visible and of which nobody knows what was read for them: so many may be lost or doubled."""
+        return sum(p.rows_untold for p in self.participants if p.evidence.outcome is Outcome.COMMITTED)
 
 
 def undone_epoch(operator: Operator, epoch: int | None = None) -> UndoneEpoch | None:
@@ -151,7 +150,7 @@ def resolve(
     epoch: int,
     choice: Choice,
     *,
-    of: Sequence[Participant] | None = None,
+    of: Sequence[ParticipantId] | None = None,
     who: str,
     why: str,
 ) -> Resolve:
@@ -205,7 +204,7 @@ def resolve(
     return record
 
 
-def meant(undone: UndoneEpoch, choice: Choice, of: Sequence[Participant] | None) -> tuple[Participant, ...]:
+def meant(undone: UndoneEpoch, choice: Choice, of: Sequence[ParticipantId] | None) -> tuple[ParticipantId, ...]:
     """The participants that a choice is about.
 
     Raises:
@@ -219,44 +218,44 @@ def meant(undone: UndoneEpoch, choice: Choice, of: Sequence[Participant] | None)
             epoch=undone.epoch,
         )
     if choice == "accept-state":
-        found = {part.outcome for part in undone.parts}
+        found = {p.outcome for p in undone.participants}
         if of is not None or not (undone.stateful or Outcome.ABORTED in found):
             raise ConfigurationError(
                 f"accept-state does not fit epoch {undone.epoch}",
-                cause="it is about the whole epoch, not about a shard"
+                cause="it is about the whole epoch, not about a participant"
                 if of is not None
                 else "the query keeps no state, and nothing of its output is lost",
-                action="leave --shard away" if of is not None else "choose write-again or count-as-written",
+                action="leave --participant away" if of is not None else "choose write-again or count-as-written",
                 epoch=undone.epoch,
             )
         return ()
     if choice == "give-up-rows":
         return _given_up(undone, of)
-    by_name = {part.participant: part for part in undone.parts}
-    unknown = tuple(p for p, part in by_name.items() if part.evidence.outcome is Outcome.UNKNOWN)
+    by_id = {p.id: p for p in undone.participants}
+    unknown = tuple(who for who, p in by_id.items() if p.evidence.outcome is Outcome.UNKNOWN)
     wanted = unknown if of is None else tuple(dict.fromkeys(of))
     if not wanted:
         raise ConfigurationError(
             f"of every participant of epoch {undone.epoch} the outcome is known",
-            cause="; ".join(sorted({part.evidence.outcome.value for part in undone.parts})) or "it has none",
+            cause="; ".join(sorted({p.evidence.outcome.value for p in undone.participants})) or "it has none",
             action="start the job: it commits what is open and writes again what was aborted",
             epoch=undone.epoch,
         )
-    for sink, shard in wanted:
-        part = by_name.get(Participant((sink, shard)))
-        if part is None or part.evidence.outcome is not Outcome.UNKNOWN:
+    for who in wanted:
+        known = by_id.get(who)
+        if known is None or known.evidence.outcome is not Outcome.UNKNOWN:
             raise ConfigurationError(
-                f"{choice} is refused for sink {sink} shard {shard} of epoch {undone.epoch}",
+                f"{choice} is refused for {':'.join(who)} of epoch {undone.epoch}",
                 cause="the epoch has no such participant"
-                if part is None
-                else f"its outcome is known: {part.evidence.outcome.value} ({part.evidence.why})",
+                if known is None
+                else f"its outcome is known: {known.evidence.outcome.value} ({known.evidence.why})",
                 action="leave it out: the job's next start does what follows from its outcome",
                 epoch=undone.epoch,
             )
     return wanted
 
 
-def _given_up(undone: UndoneEpoch, of: Sequence[Participant] | None) -> tuple[Participant, ...]:
+def _given_up(undone: UndoneEpoch, of: Sequence[ParticipantId] | None) -> tuple[ParticipantId, ...]:
     """The participants whose rows are given up: those that are lost, all of which the source cannot give again."""
     if not undone.lost and not undone.unseen and not undone.loss_accepted:
         raise ConfigurationError(
@@ -266,12 +265,12 @@ def _given_up(undone: UndoneEpoch, of: Sequence[Participant] | None) -> tuple[Pa
             epoch=undone.epoch,
         )
     gone = {Outcome.ABORTED} | ({Outcome.OPEN} if undone.replaying else set())
-    found = tuple(p.participant for p in undone.parts if p.evidence.outcome in gone or p.choice == "write-again")
+    found = tuple(p.id for p in undone.participants if p.evidence.outcome in gone or p.choice == "write-again")
     if of is not None and set(of) != set(found):
         raise ConfigurationError(
             f"give-up-rows is about all that is lost of epoch {undone.epoch}: {len(found)} participants, not {len(of)}",
-            cause="--shard names a part of them, or another transaction has expired by now",
-            action="leave --shard away, and look at the numbers again",
+            cause="--participant names some of them, or another transaction has expired by now",
+            action="leave --participant away, and look at the numbers again",
             epoch=undone.epoch,
         )
     return found
@@ -284,18 +283,17 @@ def _expect(operator: Operator, epoch: int) -> UndoneEpoch:
         undone = undone_epoch(operator, epoch)
         if undone is None:
             raise AssertionError("a number was given")
-        passing = any(p.evidence.outcome is Outcome.UNKNOWN and p.evidence.passing for p in undone.parts)
+        passing = any(p.evidence.outcome is Outcome.UNKNOWN and p.evidence.passing for p in undone.participants)
         if not passing or time.monotonic() > deadline:
             return undone
         KafkaClient.wait_a_little()
 
 
 def _known(operator: Operator, history: History, undone: DecidedEpoch) -> UndoneEpoch:
-    parts = participants(undone.effective)
-    evidence: dict[Participant, Evidence] = {}
-    for sink in sorted({c.sink for c in parts}):
+    evidence: dict[ParticipantId, Evidence] = {}
+    for sink in sorted({p.sink for p in undone.effective}):
         committer = operator.committers.get(sink)
-        of = [c for c in parts if c.sink == sink]
+        of = [p for p in undone.effective if p.sink == sink]
         if committer is None:
             raise ConfigurationError(
                 f"epoch {undone.epoch} was decided with sink {sink}, which the job does not have now",
@@ -316,7 +314,7 @@ def _known(operator: Operator, history: History, undone: DecidedEpoch) -> Undone
         stateful,
         undone.state_accepted,
         undone.replaying,
-        tuple(_part(c, evidence[c.participant], undone) for c in parts),
+        tuple(_known_participant(p, evidence[p.id], undone) for p in undone.effective),
         _sources(operator, undone),
         missing,
         unseen,
@@ -386,23 +384,23 @@ def _lost_inputs(
     return tuple(lost), tuple(unseen)
 
 
-def _part(committable: Committable, evidence: Evidence, undone: DecidedEpoch) -> Part:
+def _known_participant(participant: Participant, evidence: Evidence, undone: DecidedEpoch) -> KnownParticipant:
     choice: Choice | None = None
-    if committable.participant in undone.counted:
+    if participant.id in undone.counted:
         choice = "count-as-written"
-    elif committable.participant in undone.rewritten:
+    elif participant.id in undone.rewritten:
         choice = "write-again"
-    elif committable.participant in undone.given_up:
+    elif participant.id in undone.given_up:
         choice = "give-up-rows"
-    return Part(
-        committable.participant,
-        committable.rows,
-        read_handle(committable.transaction).transactional_id,
-        partitions_of(committable),
-        witness_of(committable),
+    return KnownParticipant(
+        participant.id,
+        participant.rows,
+        read_handle(participant.transaction).transactional_id,
+        partitions_of(participant),
+        witness_of(participant),
         evidence,
         choice,
-        committable.origin,
+        sum(part.rows for part in participant.parts if not part.origin),
     )
 
 
