@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from onceflow.connectors.kafka import prepared
 from onceflow.connectors.kafka.transactional_id import parse_transactional_id
 from onceflow.twophase.participants import Participant, ParticipantId
 from onceflow.twophase.records import Decide, Record, Replay, ReplayBegin, Resolve, Start
@@ -32,6 +33,7 @@ INVARIANTS: Mapping[str, str] = {
     "outcomes first": "nothing of a decided epoch is committed while the loss of another part could be known",
     "nothing lost": "at the end every source record is in every sink",
     "decided rows": "a job that stops because of its source or its plan has committed what it had decided",
+    "receipts": "what was committed is in the journal, or has a receipt",
     "refusals": "a job stops for a person only when it cannot know better",
     "advice": "an error is retriable exactly when starting again, unchanged, is right; doing what a message says helps",
     "ends": "a run without faults comes to its end",
@@ -296,6 +298,11 @@ class Watch(Observer):
         self._world.check(not missing, "nothing lost", lambda: f"missing: {missing}")
         left = [t.name for t in transactions.values() if t.state == "Ongoing"]
         self._world.check(not left, "5", lambda: f"still open: {left}")
+
+    def receipted(self, known: set[str]) -> None:
+        """These handles are in the journal or have a receipt."""
+        unknown = {str(prepared.Handle(*handle)) for handle in self.committed} - known
+        self._world.check(not unknown, "receipts", lambda: f"committed, and nowhere written down: {unknown}")
 
     def at_a_refusal(self) -> None:
         """The job has stopped for a person, in a world without faults: what it had decided is finished all the same."""

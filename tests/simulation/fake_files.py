@@ -22,6 +22,11 @@ class Files:
         self.content: dict[str, bytes] = {}
         self.bytes_unsynced: set[str] = set()
         self.name_unsynced: set[str] = set()
+        self._below: dict[str, Files] = {}
+
+    def below(self, name: str) -> Files:
+        """A folder in this one."""
+        return self._below.setdefault(name, Files())
 
     @property
     def unsynced(self) -> list[str]:
@@ -62,7 +67,7 @@ class Files:
 
 
 def _number(name: str) -> int:
-    return int(name.removesuffix(".json"))
+    return int(name.removesuffix(".json").rpartition("-")[2])
 
 
 class FakeStore(LocalStore):
@@ -82,6 +87,9 @@ class FakeStore(LocalStore):
         self._files = files
         self._carry = carry
         self._created = created
+
+    def below(self, name: str) -> FakeStore:
+        return FakeStore(f"{self.folder}/{name}", self._files.below(name), self._carry)
 
     def make(self) -> None:
         """It is there."""

@@ -16,6 +16,7 @@ from onceflow import errors
 from onceflow.checkpoint import journal as journal_module
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.place import Place
+from onceflow.checkpoint.receipts import Receipts
 from onceflow.connectors.kafka import committer as kafka_committer
 from onceflow.connectors.kafka import oracle, transactions
 from onceflow.errors import CheckpointCorruptError, CheckpointStoreError
@@ -333,6 +334,10 @@ def _parts_by_number() -> list[Patches]:
     return [mock.patch.object(coordinator_module, "find_again", lambda visible, _: frozenset(p.id for p in visible))]
 
 
+def _purged_without_receipts() -> list[Patches]:
+    return [mock.patch.object(Receipts, "keep", return_value=None)]
+
+
 def _no_durability() -> list[Patches]:
     return [mock.patch.object(Journal, "_make_durable", return_value=None)]
 
@@ -546,6 +551,7 @@ MUTANTS = (
     Mutant("lingering transactions left open", ("5",), _lingering_left),
     Mutant("delivery error ignored", ("4",), _delivery_error_ignored),
     Mutant("last task's report dropped", ("4",), _last_report_dropped),
+    Mutant("purged without receipts", ("receipts",), _purged_without_receipts),
     Mutant("last participant dropped", ("4",), _last_participant_dropped),
     Mutant("visible parts written again", ("3",), _visible_parts_written_again),
     Mutant(

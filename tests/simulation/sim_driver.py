@@ -25,6 +25,7 @@ from onceflow.checkpoint import journal as journal_module
 from onceflow.checkpoint.identity import JobIdentity
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.place import Place as CheckpointPlace
+from onceflow.checkpoint.receipts import Receipts
 from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.connectors.contract import Connector, Guarantee, Sink, SinkConnection
 from onceflow.connectors.kafka import committer as committer_module
@@ -59,7 +60,7 @@ from onceflow.twophase import layout as layout_module
 from onceflow.twophase.coordinator import Coordinator, Mode
 from onceflow.twophase.messages import Action, Checked, RunPlan, Started
 from onceflow.twophase.participants import Part, PartId, TaskReport
-from onceflow.twophase.records import Decide, Planned, Resolve
+from onceflow.twophase.records import Decide, Planned, Replay, Resolve
 from onceflow.twophase.state import Input, State
 from tests.simulation.checks import JOB, PREFIX, TIMEOUT_S, Row, Watch
 from tests.simulation.edits import Job, Output, Place, from_text, in_positions, to_text
@@ -154,7 +155,7 @@ class Copy:
 
     Attributes:
         step: When it was taken.
-        folders: journal/, offsets/ and commits/.
+        folders: Those that a copy has, in the order of ``Scene._checkpoint_folders``.
     """
 
     def __init__(self, step: int, *folders: dict[str, bytes]) -> None:
@@ -178,6 +179,7 @@ class Scene:
         self.broker = FakeBroker(lambda: self.world.now, self.watch, v5=plan.v5, max_epoch=plan.max_epoch)
         self.journal, self.offsets, self.commits = Files(), Files(), Files()
         self.initial, self.ours = Files(), Files()
+        self.receipts = self.journal.below("receipts")
         identity = JobIdentity(JOB, "checkpoint", FakeClient.cluster_id, PREFIX)
         self.ours.content[identity_module.FILE] = identity_module._dumps(identity)
         self.drivers: dict[str, SimDriver] = {}  # the newest of each process
@@ -220,7 +222,9 @@ class Scene:
         first = min(map(int, lost), default=math.inf)
         for name in self.commits.unsynced:
             self._lose(self.commits, name, "commits", surely=int(name) >= first)
-        for files in (self.journal, self.offsets, self.commits):
+        for name in self.receipts.unsynced:
+            self._lose(self.receipts, name, "journal/receipts")
+        for files in (self.journal, self.offsets, self.commits, self.receipts):
             files.settle()
         self._read_books()
 
@@ -326,7 +330,7 @@ class Scene:
         return Copy(self.world.steps, *(files.copy() for files in self._checkpoint_folders()))
 
     def _checkpoint_folders(self) -> tuple[Files, ...]:
-        return self.journal, self.offsets, self.commits, self.initial
+        return self.journal, self.offsets, self.commits, self.initial, self.receipts
 
     def put_back(self, copy: Copy) -> None:
         """A person ends all drivers and puts a copy in the checkpoint's place."""
@@ -363,6 +367,14 @@ class Scene:
             self.world.marks.add("operator: --claim")
         self.newest = None
         self.judge.somebody_came()
+
+    def written_down(self) -> set[str]:
+        """The handles that the journal or a receipt names."""
+        entries = [journal_module.decode(data, int(name[:-5])) for name, data in self.journal.content.items()]
+        held = (entry.record.participants for entry in entries if isinstance(entry.record, Decide | Replay))
+        store = FakeStore("receipts", self.receipts, lambda _, effect: effect())
+        receipted = (receipt.participants for receipt in Receipts(store).read())
+        return {p.handle for of in held for p in of} | {p.id[1] for of in receipted for p in of}
 
     def _read_books(self) -> None:
         """The books are what is on the disk; with a spoiled record in it they stay as they were."""

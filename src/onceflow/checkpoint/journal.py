@@ -18,6 +18,7 @@ from pathlib import Path
 
 from onceflow.checkpoint import envelope
 from onceflow.checkpoint.journal_codec import Entry, decode, encode
+from onceflow.checkpoint.receipts import Receipt, Receipts
 from onceflow.checkpoint.store import LocalStore
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, CheckpointStoreError
 from onceflow.twophase.messages import Adopted, Appended, Superseded, Unanswered, Voided
@@ -29,11 +30,13 @@ class Journal:
 
     Args:
         store: The journal's folder.
-        retain: How many epochs back records are kept (Spark's ``minBatchesToRetain``).
+        retain: How many epochs back records are kept (Spark's ``minBatchesToRetain``); of what is purged a receipt
+            stays.
     """
 
     def __init__(self, store: LocalStore, *, retain: int = 100) -> None:
         self._store = store
+        self._receipts = Receipts(store.below("receipts"))
         self._retain = retain
         self._lock = threading.RLock()  # between an append's link and its note the tail is not what stands there
         self._tail = 0
@@ -94,6 +97,14 @@ class Journal:
             except HistoryError as error:
                 raise _corrupt(self._store.path(_name(entry.place)), str(error)) from error
         return history, entries
+
+    def receipts(self) -> list[Receipt]:
+        """Of what was purged, by place.
+
+        Raises:
+            CheckpointCorruptError, CheckpointConflictError: As ``Receipts.read``.
+        """
+        return self._receipts.read()
 
     # -- appending --------------------------------------------------------------------------------
 
@@ -264,7 +275,7 @@ class Journal:
         return min(place for place, epoch in decided if epoch > newest - self._retain or (place, epoch) in last_two)
 
     def _purge(self) -> None:
-        """Remove what the durable tail has declared as purged. Starts stay, and so does the newest layout.
+        """Remove what the durable tail has declared as purged, some at a time. Starts and the newest layout stay.
 
         The place that a stale driver would take next is the one behind its last record, and a newer start stands
         there: if that could be purged, the stale driver could append. Without the layout a topic that was made again
@@ -272,7 +283,10 @@ class Journal:
         """
         kept_from = self._tail_kept_from
         stays = max((p for p, r in self._index.items() if isinstance(r, Planned)), default=0)
-        old = (p for p, r in self._index.items() if p < kept_from and p != stays and not isinstance(r, Start))
+        old = {p: r for p, r in self._index.items() if p < kept_from and p != stays and not isinstance(r, Start)}
+        if len(old) < max(1, self._retain // 2):
+            return  # receipts are written for many at once
+        self._receipts.keep(old)
         for place in sorted(old):
             self._store.remove(_name(place))
             del self._index[place]

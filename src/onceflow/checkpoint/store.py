@@ -89,6 +89,10 @@ class LocalStore:
                 _sync(made.parent)
         self._clear_leftovers()
 
+    def below(self, name: str) -> LocalStore:
+        """A folder in this one; nothing is made."""
+        return LocalStore(self.folder / name)
+
     def path(self, name: str) -> Path:
         """Where the file is, for messages."""
         return self.folder / name
@@ -104,9 +108,8 @@ class LocalStore:
         try:
             with _explained(self.path(name), "create the file", passing=FileExistsError):
                 os.link(temporary, self.path(name))
-                _sync(
-                    self.folder
-                )  # without its name a decision is gone after a power cut, and its rows are written again
+                # Without its name a decision is gone after a power cut, and its rows are written again.
+                _sync(self.folder)
         finally:
             _remove(temporary)
 
@@ -134,7 +137,8 @@ class LocalStore:
         """Names of the files, without those being written; empty when there is no folder."""
         with _explained(self.folder, "list the folder"):
             try:
-                return [p.name for p in self.folder.iterdir() if not p.name.startswith(_TEMPORARY)]
+                with os.scandir(self.folder) as found:
+                    return [f.name for f in found if f.is_file() and not f.name.startswith(_TEMPORARY)]
             except FileNotFoundError:
                 return []
 

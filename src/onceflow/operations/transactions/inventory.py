@@ -117,7 +117,7 @@ class Inventory:
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """A journal record that names a transaction."""
+    """A journal record that names a transaction; perhaps one that is purged, of which the receipt tells."""
 
     place: int
     kind: str
@@ -195,8 +195,9 @@ def describe_transaction(operator: Operator, transactional_id: str) -> Account:
     """
     history, entries = operator.journal.history()
     named = _naming(entries, transactional_id)
+    mentions = [*_receipted(operator, transactional_id), *(mention for mention, _ in named)]
     now, client = _ask_coordinators(operator, transactional_id)
-    if now is None and not named:
+    if now is None and not mentions:
         raise ConfigurationError(
             f"there is no transaction {transactional_id}",
             cause="no coordinator of the sinks' clusters knows the id, and no record of the journal names it; "
@@ -219,7 +220,7 @@ def describe_transaction(operator: Operator, transactional_id: str) -> Account:
         standing=standing,
         now=now,
         age_s=None if now is None else _age(now),
-        mentions=tuple(mention for mention, _ in named),
+        mentions=tuple(sorted(set(mentions), key=lambda mention: mention.place)),
         witness=None if decided is None else witness_of(decided),
         evidence=None if committer is None or decided is None else committer.outcomes([decided])[decided.id],
         holds=holds,
@@ -367,6 +368,16 @@ def witness_of(participant: Participant) -> str | None:
     """Where a Kafka participant's last record is, as ``topic-partition@offset``."""
     found = read(participant.transaction)
     return str(found.witness) if isinstance(found, PreparedTransaction) else None
+
+
+def _receipted(operator: Operator, transactional_id: str) -> list[Mention]:
+    """Records that were purged and named an id, by their receipts. A Kafka handle begins with its transaction's id."""
+    return [
+        Mention(receipt.place, receipt.kind, receipt.incarnation, receipt.epoch, held.rows)
+        for receipt in operator.journal.receipts()
+        for held in receipt.participants
+        if held.id[1].rpartition("@")[0] == transactional_id
+    ]
 
 
 def _naming(entries: Iterable[Entry], transactional_id: str) -> list[tuple[Mention, Participant]]:

@@ -1,0 +1,187 @@
+"""What was decided, in few words, for as long as the checkpoint lives: the journal forgets its records, receipts stay.
+
+Must not know: who appends to the journal, when it purges, what a record means.
+
+``receipts/<first>-<last>.json`` holds the receipts of the records in those places. A file is never changed: a batch is
+written with what the newest file holds into a new one, as long as that is not full, and only then the older one goes.
+So whoever dies on the way leaves some receipts twice, and a reader takes each place once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from onceflow.checkpoint import envelope
+from onceflow.checkpoint.store import LocalStore
+from onceflow.errors import CheckpointConflictError, CheckpointCorruptError
+from onceflow.twophase.participants import ParticipantId
+from onceflow.twophase.records import Decide, Record, Replay, Resolve
+
+FORMAT = 1
+_FULL = 1024
+"""So many receipts end a file: it is written anew for each batch, and a year of epochs should not be too many files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Receipted:
+    """A participant as its receipt has it."""
+
+    id: ParticipantId
+    rows: int
+    digest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What one record of the journal has decided.
+
+    Attributes:
+        place: Of the record.
+        kind: "decide", "replay" or "resolve".
+        incarnation: Whose start had the power.
+        epoch: Spark's batch id.
+        participants: What was to be committed by it.
+        kept: Of a replay by parts: what stayed; None for every other record.
+        choice: Of an operator's choice: which, with ``about``; else "".
+        about: The participants that it was about.
+    """
+
+    place: int
+    kind: str
+    incarnation: int
+    epoch: int
+    participants: tuple[Receipted, ...] = ()
+    kept: tuple[ParticipantId, ...] | None = None
+    choice: str = ""
+    about: tuple[ParticipantId, ...] = ()
+
+
+def receipt_of(place: int, record: Record) -> Receipt | None:
+    """The receipt of a record, or None for one that decides nothing about rows."""
+    match record:
+        case Decide():
+            held = tuple(Receipted(p.id, p.rows, p.digest) for p in record.participants)
+            return Receipt(place, "decide", record.incarnation, record.epoch, held)
+        case Replay():
+            held = tuple(Receipted(p.id, p.rows, p.digest) for p in record.participants)
+            kept = record.kept if record.scope == "parts" else None
+            return Receipt(place, "replay", record.incarnation, record.epoch, held, kept)
+        case Resolve():
+            chosen = record.participants
+            return Receipt(place, "resolve", record.incarnation, record.epoch, choice=record.choice, about=chosen)
+    return None
+
+
+class Receipts:
+    """The folder of the receipts.
+
+    Args:
+        store: It.
+    """
+
+    def __init__(self, store: LocalStore) -> None:
+        self._store = store
+
+    def keep(self, records: Mapping[int, Record]) -> None:
+        """Keep the receipts of these records, by their places; durable when it returns.
+
+        All places up to the last one that is kept already are passed over: a record that lands there afterwards was
+        held back by a driver that had lost its power, and counts for nothing.
+
+        Raises:
+            CheckpointStoreError: The file system failed; the receipts may be kept or not.
+        """
+        newest = max(self._files(), default=None)
+        after = 0 if newest is None else newest[1]
+        places = [place for place in sorted(records) if place > after]
+        if not places:
+            return
+        made = (receipt_of(place, records[place]) for place in places)
+        fresh = [receipt for receipt in made if receipt is not None]
+        self._store.make()
+        held: list[Receipt] = []
+        if newest is not None:
+            with contextlib.suppress(CheckpointCorruptError, CheckpointConflictError, FileNotFoundError):
+                held = self._read(newest)  # what cannot be read stays where it is
+        if newest is None or not 0 < len(held) < _FULL:
+            self._create((places[0], places[-1]), fresh)
+            return
+        self._create((newest[0], places[-1]), [*held, *fresh])
+        self._store.remove(_name(newest))
+
+    def _create(self, file: tuple[int, int], receipts: Iterable[Receipt]) -> None:
+        with contextlib.suppress(FileExistsError):  # another driver has kept the same places
+            self._store.create(_name(file), _encode(receipts))
+
+    def read(self) -> list[Receipt]:
+        """All receipts, by their places.
+
+        Raises:
+            CheckpointCorruptError: A file was changed or cut; the message names it.
+            CheckpointConflictError: A file was written by another version.
+        """
+        found: dict[int, Receipt] = {}
+        for file in sorted(self._files()):
+            with contextlib.suppress(FileNotFoundError):  # joined with a newer one meanwhile, which is read next
+                for receipt in self._read(file):
+                    found.setdefault(receipt.place, receipt)
+        return [found[place] for place in sorted(found)]
+
+    def _files(self) -> list[tuple[int, int]]:
+        parts = (name.removesuffix(".json").split("-") for name in self._store.names() if name.endswith(".json"))
+        return [(int(p[0]), int(p[1])) for p in parts if len(p) == 2 and all(map(str.isdigit, p))]
+
+    def _read(self, file: tuple[int, int]) -> list[Receipt]:
+        name = _name(file)
+        data = self._store.read(name)
+        with envelope.named(self._store.path(name), _corrupt):
+            return [_from_json(value) for value in envelope.unseal(data, FORMAT)["receipts"]]
+
+
+def _name(file: tuple[int, int]) -> str:
+    return f"{file[0]:020d}-{file[1]:020d}.json"
+
+
+def _encode(receipts: Iterable[Receipt]) -> bytes:
+    return envelope.seal({"format": FORMAT, "receipts": [_to_json(receipt) for receipt in receipts]})
+
+
+def _to_json(receipt: Receipt) -> dict[str, Any]:
+    return {
+        "place": receipt.place,
+        "kind": receipt.kind,
+        "incarnation": receipt.incarnation,
+        "epoch": receipt.epoch,
+        "participants": [[*p.id, p.rows, p.digest] for p in receipt.participants],
+        "kept": None if receipt.kept is None else [list(who) for who in receipt.kept],
+        "choice": receipt.choice,
+        "about": [list(who) for who in receipt.about],
+    }
+
+
+def _from_json(value: Mapping[str, Any]) -> Receipt:
+    held = tuple(
+        Receipted(_id(sink, handle), int(rows), int(digest)) for sink, handle, rows, digest in value["participants"]
+    )
+    kept = None if value["kept"] is None else tuple(_id(*who) for who in value["kept"])
+    about = tuple(_id(*who) for who in value["about"])
+    place, incarnation, epoch = int(value["place"]), int(value["incarnation"]), int(value["epoch"])
+    return Receipt(place, str(value["kind"]), incarnation, epoch, held, kept, str(value["choice"]), about)
+
+
+def _id(sink: Any, handle: Any) -> ParticipantId:
+    return ParticipantId((str(sink), str(handle)))
+
+
+def _corrupt(path: Path, why: str) -> CheckpointCorruptError:
+    return CheckpointCorruptError(
+        f"the receipts in {path} cannot be used: {why}",
+        harmless="for the job: it needs none of them; they tell what was decided long ago",
+        cause="the file was edited or cut, or the disk lost it",
+        action="put the file back from a copy of the checkpoint",
+        file=str(path),
+    )
