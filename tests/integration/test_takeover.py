@@ -16,7 +16,8 @@ from onceflow import errors
 from onceflow.checkpoint.identity import read_identity
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.cluster import KafkaCluster
-from onceflow.execution.launch import Plan, _identify, place_of
+from onceflow.execution.launch import Plan, place_of
+from onceflow.execution.ownership import identify
 from onceflow.local.devcluster import FAST_EXPIRY, DevCluster
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.processes import kill_tree
@@ -116,7 +117,7 @@ def test_a_start_as_new_that_fails_behind_its_job_json_forgets_nothing(pipeline,
     wait_until(lambda: commits(p) == [0] and len(p.read()) == 1_000, what="the first epoch")
     plan = Plan("copy", Checkpointing(p.checkpoint), takeover="as-new")
     place = place_of(plan)
-    _identify(place, read_identity(place.ours).cluster_id, plan)
+    identify(place, read_identity(place.ours).cluster_id, plan.prefix, plan.takeover)
     p.send(1_000)
     ended = p.end(older)
     assert ended.code == 1

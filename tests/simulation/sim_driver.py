@@ -1038,6 +1038,7 @@ class Query:
 _LOGGERS = (
     "onceflow.execution.driver",
     "onceflow.execution.launch",
+    "onceflow.execution.ownership",
     "onceflow.connectors.kafka.committer",
     "onceflow.execution.source_check",
     "onceflow.connectors.kafka.source_connection",
