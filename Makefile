@@ -10,7 +10,7 @@ SETUP := $(VENV)/.ready
 SEED ?=
 SEEDS ?=
 .PHONY: help setup jars demo test test-fast faults test-brokers test-three simulate bench bench-page peer-expiry lint types format \
-	diagram lock clean
+	diagram settings lock clean
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,9 @@ format: $(SETUP) ## Format and fix what ruff can
 
 diagram: $(SETUP) ## Generate the state diagram in docs/ from the table
 	@$(BIN)/python -c 'from onceflow.twophase import state; print(state.page(), end="")' > docs/states.md
+
+settings: $(SETUP) ## Generate the page of settings in docs/ from the catalogue
+	@$(BIN)/python -c 'from onceflow.options import catalogue; print(catalogue.page(), end="")' > docs/settings.md
 
 lock: $(SETUP) ## Lock the dependencies again, with hashes
 	@$(BIN)/python -m pip install --quiet uv

@@ -23,7 +23,8 @@ from onceflow.connectors.kafka.source import CONNECTOR
 from onceflow.errors import ConfigurationError, EpochFailedError, FencedError
 from onceflow.execution.driver import StopRequested
 from onceflow.execution.failures import from_spark
-from onceflow.execution.launch import Plan, RunningJob, epoch_limit, finish_decided, launch
+from onceflow.execution.launch import Plan, epoch_limit, finish_decided, launch
+from onceflow.execution.running import RunningJob
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.spark.session import make_session, require_session
 

@@ -1,6 +1,10 @@
-"""One broker and one SparkSession for all integration tests of a run, and the means to fill and to drain a topic."""
+"""The brokers of the integration tests, one SparkSession for all of a run, and the means to fill and to drain a topic.
+
+Most tests share one broker, with topics of their own. Those in which transactions expire have one for each file.
+"""
 
 import os
+import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -10,9 +14,11 @@ from confluent_kafka import Producer
 from kafka.admin import KafkaAdminClient, NewTopic
 from pyspark.sql import SparkSession
 
+from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.cluster import KafkaCluster
-from onceflow.local.devcluster import DevCluster
+from onceflow.local.devcluster import FAST_EXPIRY, DevCluster
 from onceflow.local.jars import spark_jars
+from onceflow.processes import kill_tree
 from tests.integration.harness import kafka_asked_for
 
 ASKED_FOR = ("faults", "three")
@@ -46,6 +52,31 @@ def admin(cluster: KafkaCluster) -> Iterator[KafkaAdminClient]:
     client = cluster.admin()
     yield client
     client.close()
+
+
+@pytest.fixture(scope="module")
+def short_lived() -> Iterator[KafkaCluster]:
+    """A broker of the file's own, which expires transactions within a fraction of a second of their time-out."""
+    with DevCluster(settings=FAST_EXPIRY, **kafka_asked_for()) as running:
+        yield KafkaCluster(running.bootstrap_servers)
+
+
+@pytest.fixture(scope="module")
+def client(short_lived: KafkaCluster) -> Iterator[KafkaClient]:
+    """An open client of ``short_lived``."""
+    with KafkaClient(short_lived) as opened:
+        yield opened
+
+
+@pytest.fixture
+def processes() -> Iterator[list[subprocess.Popen[str]]]:
+    """Jobs that run in the background; whatever is left of them is ended with the test."""
+    running: list[subprocess.Popen[str]] = []
+    yield running
+    for process in running:
+        if process.poll() is None:
+            kill_tree(process.pid)
+            process.wait()
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,5 @@
 """KafkaSink keeps the contract of sinks, on a real broker."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pyarrow as pa
@@ -9,11 +8,10 @@ import pytest
 import onceflow as of
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.transactions import list_ids
-from onceflow.local.devcluster import FAST_EXPIRY, DevCluster
 from onceflow.testing import OpenTransactions, World, conformance
 from onceflow.testing.transactions import OPEN_STATES
 from onceflow.testing.trial import PREFIX
-from tests.integration.harness import kafka_asked_for, read_topic, wait_until
+from tests.integration.harness import read_topic, wait_until
 from tests.unit.ledger_sink import LedgerSink, opened, visible
 
 pytestmark = pytest.mark.kafka
@@ -74,24 +72,17 @@ def client_lists(client: KafkaClient, name: str) -> list[str]:
     return list_ids(client, name, OPEN_STATES)
 
 
-@pytest.fixture(scope="module")
-def fast() -> Iterator[of.KafkaCluster]:
-    """A broker that ends what has expired within a fraction of a second."""
-    with DevCluster(settings=FAST_EXPIRY, **kafka_asked_for()) as running:
-        yield of.KafkaCluster(running.bootstrap_servers)
-
-
 @pytest.mark.parametrize("check", conformance.CHECKS, ids=str)
-def test_kafka_sink_keeps_the_contract(check, fast):
+def test_kafka_sink_keeps_the_contract(check, short_lived):
     """An exactly-once KafkaSink holds every check."""
     timeout_s = 1.5 if check.name == EXPIRES else 60
-    check(KafkaWorld(fast, f"tried-{check.name}"[:100], timeout_s, "exactly-once"))
+    check(KafkaWorld(short_lived, f"tried-{check.name}"[:100], timeout_s, "exactly-once"))
 
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "none"])
-def test_a_plain_kafka_sink_keeps_its_part(guarantee, fast):
+def test_a_plain_kafka_sink_keeps_its_part(guarantee, short_lived):
     """Of a KafkaSink that takes no part in the decision, what it is asked holds, and the rest is skipped by name."""
-    report = conformance.run(KafkaWorld(fast, f"tried-{guarantee}", 60, guarantee))
+    report = conformance.run(KafkaWorld(short_lived, f"tried-{guarantee}", 60, guarantee))
     assert report.broken == ()
     assert all(f"this is {guarantee}" in skipped.why for skipped in report.skipped)
 

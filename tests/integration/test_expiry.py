@@ -9,21 +9,12 @@ import pytest
 from kafka import TopicPartition
 
 from onceflow.connectors.kafka.client import KafkaClient
-from onceflow.connectors.kafka.cluster import KafkaCluster
-from onceflow.local.devcluster import FAST_EXPIRY, DevCluster
-from tests.integration.harness import Pipeline, kafka_asked_for, rows_of, wait_until
+from tests.integration.harness import Pipeline, rows_of, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 EPOCH = 1
 TIMEOUT = "30 s"
-
-
-@pytest.fixture(scope="module")
-def short_lived():
-    """A broker that expires transactions within a fraction of a second of their time-out."""
-    with DevCluster(settings=FAST_EXPIRY, **kafka_asked_for()) as running:
-        yield KafkaCluster(running.bootstrap_servers)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from onceflow.processes import descendants, kill_tree
+from onceflow.processes import descendants
 from tests.integration.harness import Pipeline, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -19,17 +19,6 @@ ROOT = Path(__file__).parents[2]
 def pipeline(cluster, new_topic, tmp_path):
     """A job over an empty topic."""
     return Pipeline(cluster, new_topic(4), new_topic(4), tmp_path / "checkpoint")
-
-
-@pytest.fixture
-def processes():
-    """Jobs that run in the background; whatever is left of them is ended with the test."""
-    running = []
-    yield running
-    for process in running:
-        if process.poll() is None:
-            kill_tree(process.pid)
-            process.wait()
 
 
 def committed_epochs(p: Pipeline) -> int:

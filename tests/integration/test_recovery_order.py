@@ -8,19 +8,10 @@ import pytest
 from kafka import TopicPartition
 
 from onceflow.connectors.kafka.client import KafkaClient
-from onceflow.connectors.kafka.cluster import KafkaCluster
-from onceflow.local.devcluster import FAST_EXPIRY, DevCluster
 from tests.integration.harness import Pipeline, follow, rows_of, wait_until
 from tests.integration.test_positions import make_again
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
-
-
-@pytest.fixture(scope="module")
-def short_lived():
-    """A broker that expires transactions within a fraction of a second of their time-out."""
-    with DevCluster(settings=FAST_EXPIRY) as running:
-        yield KafkaCluster(running.bootstrap_servers)
 
 
 @pytest.fixture

@@ -21,7 +21,8 @@ from onceflow.connectors.formats import Json, Raw, Text
 from onceflow.connectors.kafka import offsets
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.partition import Partition
-from onceflow.connectors.kafka.source import SOURCE_OPTION, KafkaSource, find, malformed_from
+from onceflow.connectors.kafka.source import KafkaSource, find, malformed_from
+from onceflow.connectors.kafka.source_checks import SOURCE_OPTION
 from onceflow.errors import ConfigurationError, MalformedRecordError, SourceDataLostError
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]

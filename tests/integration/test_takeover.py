@@ -15,11 +15,9 @@ import pytest
 from onceflow import errors
 from onceflow.checkpoint.identity import read_identity
 from onceflow.connectors.kafka.client import KafkaClient
-from onceflow.connectors.kafka.cluster import KafkaCluster
-from onceflow.execution.launch import Plan, _identify, place_of
-from onceflow.local.devcluster import FAST_EXPIRY, DevCluster
+from onceflow.execution.launch import Plan, place_of
+from onceflow.execution.ownership import identify
 from onceflow.options.checkpointing import Checkpointing
-from onceflow.processes import kill_tree
 from tests.integration.harness import Ended, Pipeline, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -33,17 +31,6 @@ def pipeline(cluster, new_topic, tmp_path):
     made = Pipeline(cluster, new_topic(4), new_topic(4), tmp_path / "checkpoint")
     made.environment = {"PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT)))}
     return made
-
-
-@pytest.fixture
-def processes():
-    """Jobs that run in the background; whatever is left of them is ended with the test."""
-    running = []
-    yield running
-    for process in running:
-        if process.poll() is None:
-            kill_tree(process.pid)
-            process.wait()
 
 
 def error_in(ended: Ended) -> type[errors.OnceflowError]:
@@ -116,7 +103,7 @@ def test_a_start_as_new_that_fails_behind_its_job_json_forgets_nothing(pipeline,
     wait_until(lambda: commits(p) == [0] and len(p.read()) == 1_000, what="the first epoch")
     plan = Plan("copy", Checkpointing(p.checkpoint), takeover="as-new")
     place = place_of(plan)
-    _identify(place, read_identity(place.ours).cluster_id, plan)
+    identify(place, read_identity(place.ours).cluster_id, plan.prefix, plan.takeover)
     p.send(1_000)
     ended = p.end(older)
     assert ended.code == 1
@@ -125,13 +112,6 @@ def test_a_start_as_new_that_fails_behind_its_job_json_forgets_nothing(pipeline,
     p.run_well()
     wait_until(lambda: len(p.read()) >= 2_000, 120, what="the records behind the old job's transactions")
     p.check()
-
-
-@pytest.fixture(scope="module")
-def short_lived():
-    """A broker that expires transactions within a fraction of a second of their time-out."""
-    with DevCluster(settings=FAST_EXPIRY) as running:
-        yield KafkaCluster(running.bootstrap_servers)
 
 
 @pytest.fixture

@@ -8,22 +8,12 @@ import pytest
 from confluent_kafka import Producer
 from kafka.admin import NewTopic
 
-from onceflow.connectors.kafka.client import KafkaClient
-from onceflow.connectors.kafka.cluster import KafkaCluster
-from onceflow.local.devcluster import FAST_EXPIRY, DevCluster
 from tests.integration.harness import Pipeline, read_topic, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.faults]
 
 EPOCH = 1
 LEFT, RIGHT = range(6_000), range(2_000, 7_000)
-
-
-@pytest.fixture(scope="module")
-def client():
-    """A broker of our own that expires transactions within a fraction of a second of their time-out."""
-    with DevCluster(settings=FAST_EXPIRY) as broker, KafkaClient(KafkaCluster(broker.bootstrap_servers)) as open_client:
-        yield open_client
 
 
 @pytest.fixture

@@ -15,11 +15,8 @@ from kafka.admin import NewTopic
 from onceflow.cli.main import main
 from onceflow.connectors.kafka import transactions
 from onceflow.connectors.kafka.client import KafkaClient
-from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.offsets import bounds
 from onceflow.connectors.kafka.partition import Partition
-from onceflow.local.devcluster import DevCluster
-from onceflow.local.devcluster.config import FAST_EXPIRY
 from onceflow.processes import kill_tree
 from tests.integration.harness import JOBS, Pipeline, wait_until
 
@@ -28,13 +25,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 RECORDS = 5_000
 PARTITIONS = 4
 TIMEOUT_S = 12
-
-
-@pytest.fixture(scope="module")
-def client():
-    """A broker of our own that expires transactions to the second."""
-    with DevCluster(settings=FAST_EXPIRY) as broker, KafkaClient(KafkaCluster(broker.bootstrap_servers)) as open_client:
-        yield open_client
 
 
 @pytest.fixture

@@ -13,10 +13,8 @@ from kafka.admin import NewTopic
 
 from onceflow.connectors.kafka import transactions
 from onceflow.connectors.kafka.client import KafkaClient
-from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.offsets import bounds
 from onceflow.connectors.kafka.partition import Partition
-from onceflow.local.devcluster import FAST_EXPIRY, DevCluster
 from tests.integration.harness import JOBS, Pipeline, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.faults]
@@ -24,13 +22,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.faults]
 RECORDS = 5_000
 PARTITIONS = 4
 TIMEOUT = "30 s"
-
-
-@pytest.fixture(scope="module")
-def client():
-    """A broker of our own that expires transactions to the second."""
-    with DevCluster(settings=FAST_EXPIRY) as broker, KafkaClient(KafkaCluster(broker.bootstrap_servers)) as open_client:
-        yield open_client
 
 
 @pytest.fixture

@@ -1040,6 +1040,7 @@ class Query:
 _LOGGERS = (
     "onceflow.execution.driver",
     "onceflow.execution.launch",
+    "onceflow.execution.ownership",
     "onceflow.connectors.kafka.committer",
     "onceflow.execution.source_check",
     "onceflow.connectors.kafka.source_connection",

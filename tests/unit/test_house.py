@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import onceflow
+from onceflow.options import catalogue
 from onceflow.twophase import state
 
 ROOT = Path(__file__).parents[2]
@@ -234,6 +235,13 @@ def test_the_public_names_are_there():
 def test_the_state_page_is_generated_from_the_table():
     """docs/states.md is what `make diagram` writes."""
     assert (ROOT / "docs" / "states.md").read_text() == state.page()
+
+
+def test_the_settings_page_is_generated_from_the_catalogue():
+    """docs/settings.md is what `make settings` writes, and it has a line for each setting."""
+    written = (ROOT / "docs" / "settings.md").read_text()
+    assert written == catalogue.page()
+    assert all(written.count(f"\n| {each.name} |") == 1 for each in catalogue.SETTINGS)
 
 
 def test_the_readme_shows_the_example_word_for_word():

@@ -114,7 +114,7 @@ def decide(history, epoch=0):
 
 
 def files(store):
-    return sorted(int(name[:-5]) for name in store.names())
+    return sorted(int(name[:-5]) for name in store.names() if name.endswith(".json"))
 
 
 # -- contests -------------------------------------------------------------------------------------------------------

@@ -13,11 +13,10 @@ from onceflow.checkpoint.store import LocalStore
 from onceflow.connectors.contract import Committer, EpochLimit, Guarantee, Sink, SinkConnection
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, FencedError, OnceflowError
 from onceflow.execution import driver as driver_module
+from onceflow.execution import ownership
 from onceflow.execution.driver import Driver
 from onceflow.execution.launch import (
     Plan,
-    _identify,
-    _refuse_left,
     epoch_limit,
     finish_decided,
     refuse_rewound,
@@ -39,8 +38,7 @@ def place_of(folder):
 
 
 def identify(folder, takeover=None, systems="cluster-1"):
-    plan = Plan("test", Checkpointing(folder), takeover=takeover)
-    return _identify(place_of_plan(plan), systems, plan)
+    return ownership.identify(place_of(folder), systems, "onceflow", takeover)
 
 
 def started(folder, *epochs):
@@ -335,7 +333,7 @@ class Interrupted(LocalStore):
 
 
 def leave(place):
-    return _identify(place, "cluster-1", Plan("test", Checkpointing(place.checkpoint.folder), takeover="as-new"))
+    return ownership.identify(place, "cluster-1", "onceflow", "as-new")
 
 
 def decide(driver, epoch):
@@ -408,7 +406,7 @@ def test_a_start_whose_job_was_left_at_the_same_moment_ends(tmp_path):
     try:
         driver.take_over()
         with pytest.raises(FencedError):
-            _refuse_left(place, driver)
+            ownership.refuse_left(place, driver)
     finally:
         driver.close()
 

@@ -1,4 +1,4 @@
-"""A Kafka source's side of a running job, without a broker: positions behind a loss, and what groups are told."""
+"""A Kafka source's side of a running job, without a broker: losses, positions behind them, and what groups are told."""
 
 import json
 
@@ -6,9 +6,49 @@ import pytest
 
 from onceflow.connectors.kafka.offsets import Bounds
 from onceflow.connectors.kafka.partition import Partition
-from onceflow.connectors.kafka.source_connection import _moved, _parsed, slowest
+from onceflow.connectors.kafka.source_connection import _added, _beginnings, _behind, _losses, _moved, _parsed, slowest
+from onceflow.twophase.layout import Source, Topic
 
 T0, T1 = Partition("t", 0), Partition("t", 1)
+
+
+def as_read(topic_id, partitions=1):
+    """Topic t as a source reads it."""
+    return Source((), "", "t", "", (Topic("t", topic_id, partitions),))
+
+
+@pytest.mark.parametrize(
+    ("held", "lost"),
+    [
+        (Bounds(0, 9), False),
+        (Bounds(3, 5), False),
+        (Bounds(4, 9), True),
+        (Bounds(0, 4), True),
+        (None, True),
+    ],
+    ids=["more is held", "just what is needed", "its first record is gone", "its last record is gone", "no partition"],
+)
+def test_what_is_needed_must_be_held(held, lost):
+    """Offsets 3 and 4 are needed; where one is not held, what is left of the partition is what is behind the loss."""
+    by_partition = {} if held is None else {T0: held}
+    found = list(_losses({T0: 3}, {T0: 5}, by_partition, as_read("A").topics, as_read("A")))
+    assert [(loss.partition, _behind(loss, by_partition)) for loss in found] == ([(T0, held)] if lost else [])
+
+
+def test_a_topic_that_was_made_again_has_lost_all_and_is_read_from_its_beginning():
+    """Although it holds the very offsets: they are other records."""
+    held = {T0: Bounds(1, 9)}
+    (loss,) = _losses({T0: 3}, {T0: 5}, held, as_read("B").topics, as_read("A"))
+    assert "its id was A and is B" in str(loss.error)
+    assert _behind(loss, held) == Bounds(1, 1)
+
+
+def test_an_added_partition_must_hold_its_first_record():
+    """Spark begins at offset 0 in each partition that a position does not name, and only in topics that it names."""
+    new = _added({T0: 3}, [Topic("t", "A", 3), Topic("u", "B", 1)])
+    assert new == {T1, Partition("t", 2)}
+    (loss,) = _beginnings(new, {}, {T0: Bounds(2, 9), T1: Bounds(2, 9), Partition("t", 2): Bounds(0, 9)})
+    assert (loss.partition, loss.error.facts["wanted"], loss.error.facts["earliest"]) == (T1, 0, 2)
 
 
 def moved(position, behind):

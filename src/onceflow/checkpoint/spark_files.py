@@ -289,7 +289,12 @@ def lag(told: Mapping[str, Any]) -> int:
 
 
 def _counters(position: str) -> dict[tuple[str, str], int]:
-    """``{"topic":{"0":123}}`` by topic and partition, as Spark's Kafka source writes it; nothing for other texts."""
+    """``{"topic":{"0":123}}`` by topic and partition, as Spark's Kafka source writes it; nothing for other texts.
+
+    Only to say how many: any source's position comes here, and one that does not count gives no number. A Kafka source
+    reads its own elsewhere (``offsets.from_json``), as partitions that can be asked for, and refuses other texts; what
+    is lost is found by that alone.
+    """
     try:
         nested = json.loads(position)
         return {(name, number): int(at) for name, of in nested.items() for number, at in of.items()}

@@ -134,11 +134,10 @@ class LocalStore:
             return self.path(name).read_bytes()
 
     def names(self) -> list[str]:
-        """Names of the files, without those being written; empty when there is no folder."""
+        """Names of files and folders, without files being written; empty when there is no folder."""
         with _explained(self.folder, "list the folder"):
             try:
-                with os.scandir(self.folder) as found:
-                    return [f.name for f in found if f.is_file() and not f.name.startswith(_TEMPORARY)]
+                return [p.name for p in self.folder.iterdir() if not p.name.startswith(_TEMPORARY)]
             except FileNotFoundError:
                 return []
 

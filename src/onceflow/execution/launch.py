@@ -6,10 +6,7 @@ has Kafka seen a newer one, take over, finish and clean up, and only then start 
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 import logging
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -19,32 +16,28 @@ from typing import Any, Literal
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from onceflow.checkpoint.identity import FILE as IDENTITY_FILE
 from onceflow.checkpoint.identity import (
     JobIdentity,
     Mark,
-    create_identity,
     mark_is_gone,
     not_rewound,
     read_identity,
-    reclaimed,
-    same_place,
-    write_identity,
 )
 from onceflow.checkpoint.journal import Journal
-from onceflow.checkpoint.place import OURS, Place
+from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.spark_files import SparkCheckpoint, positions, records_between
 from onceflow.connectors.contract import Committer, Connector, EpochLimit, Sink, SinkConnection
-from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, ConfigurationError, OnceflowError
+from onceflow.errors import ConfigurationError
 from onceflow.execution import pace
 from onceflow.execution.driver import Driver
 from onceflow.execution.failures import from_failure
 from onceflow.execution.outputs import Outputs
+from onceflow.execution.ownership import claimed, identify, refuse_left
 from onceflow.execution.progress import Progress
+from onceflow.execution.running import RunningJob
 from onceflow.execution.source_check import Sources
 from onceflow.execution.task import Output
 from onceflow.options.checkpointing import Checkpointing
-from onceflow.spark.internals import scala_context
 from onceflow.spark.plan import (
     keys_repeat,
     require_read_committed,
@@ -52,18 +45,14 @@ from onceflow.spark.plan import (
     unrepeatable,
     warn_of_unrepeatable,
 )
-from onceflow.spark.session import pin, require_isolated_state, spark_path
+from onceflow.spark.session import pin, spark_path
 from onceflow.twophase.coordinator import objection
 from onceflow.twophase.names import PREFIX
 from onceflow.twophase.records import Decide, History, Start
 
 log = logging.getLogger(__name__)
 
-_SWEEP_EVERY_S = 30.0
 _BROKERS_MAXIMUM_S = 900.0  # Kafka's default for transactions' time-outs, where the sinks are not known yet
-_SWEEPS_A_MARK = 120  # once an hour; Kafka forgets a group's offsets after 7 days by default
-_STOP_WITHIN_S = 8.0
-_HARD_STOP_WITHIN_S = 1.5
 _MODES = ("append", "update", "complete")
 
 
@@ -109,84 +98,6 @@ class Plan:
             raise ConfigurationError(f"there is no output mode {self.output_mode!r}", action=f"one of {_MODES}")
 
 
-class RunningJob:
-    """A job that runs: Spark's query and what surrounds it."""
-
-    def __init__(
-        self,
-        query: StreamingQuery,
-        driver: Driver,
-        connections: Sequence[SinkConnection],
-        sources: Sources,
-        progress: Progress,
-    ) -> None:
-        self.query = query
-        self.driver = driver
-        self._connections = connections
-        self._sources = sources
-        self._progress = progress
-        self._ended = threading.Event()
-        self._sweeper = threading.Thread(target=self._sweep, name="onceflow-sweep", daemon=True)
-        self._sweeper.start()
-
-    def stop(self) -> bool:
-        """End at a clean point: an undecided epoch aborts, a decided one finishes. False: it could not finish in time.
-
-        What is not finished is rolled forward by the next start.
-        """
-        spark_context = scala_context(self.query) if self.query.isActive else None
-        group = str(self.query.runId)
-
-        def cancel() -> None:
-            if spark_context is not None:
-                spark_context.cancelJobGroup(group)
-
-        self.driver.request_stop(cancel)
-        clean = self.driver.wait_outside(_STOP_WITHIN_S)
-        if not clean:
-            self.driver.give_up()
-        # Spark waits without end for a foreachBatch or a source that waits for a broker.
-        stopping = threading.Thread(target=self._stop_query, name="onceflow-stop", daemon=True)
-        stopping.start()
-        stopping.join(_HARD_STOP_WITHIN_S)
-        return clean and not stopping.is_alive()
-
-    def _stop_query(self) -> None:
-        with contextlib.suppress(Exception):  # the query may have ended with the error that stopping caused
-            self.query.stop()
-
-    def close(self) -> None:
-        """Let go of connections and threads, after the query has ended."""
-        self._ended.set()
-        self._sweeper.join(5.0)
-        ended = False
-        with contextlib.suppress(Exception):  # Java may be gone
-            ended = not self.query.isActive
-        self._progress.close(ended=ended)
-        self.driver.close()
-        self._sources.close()
-        for connection in self._connections:
-            connection.close()
-
-    def _sweep(self) -> None:
-        for turn in itertools.count(1):
-            if self._ended.wait(_SWEEP_EVERY_S):
-                return
-            try:
-                if not self.driver.sweep():
-                    # Nothing else tells a driver whose topic is quiet that it was replaced.
-                    self.driver.failure = self.driver.failure or self.driver.fenced()
-                    log.error("%s", self.driver.failure)
-                    self._stop_query()
-                    return
-                if turn % _SWEEPS_A_MARK == 0:
-                    self.driver.refresh_mark()
-            except OnceflowError as error:
-                log.warning("could not look for lingering transactions: %s", error.what)
-            except Exception:  # the sweep must go on for as long as the job runs
-                log.exception("could not look for lingering transactions")
-
-
 def launch(
     session: SparkSession, result: object, sinks: Sequence[Sink], plan: Plan, *, finished: bool = False
 ) -> RunningJob:
@@ -223,7 +134,7 @@ def launch(
         progress = Progress(plan.name, driver.reports, sources.distinct)
         try:
             driver.take_over()
-            _refuse_left(place, driver)
+            refuse_left(place, driver)
             repeat = keys_repeat(unrepeatable(outputs.query))
             writers = [Output(sink.name, connections[sink.name].writer_factory()) for sink in outputs.sinks]
             driver.settle(writers, sources, outputs.query.sparkSession, keys_repeat=repeat, cuts=plan.limits)
@@ -279,7 +190,7 @@ def finish_decided(sinks: Sequence[object], plan: Plan) -> bool:
     connections = _connected(taking_part, methodcaller("attach"))
     try:
         systems = {connection.system_id for connection in connections.values()}
-        identity = read_identity(place.ours) if plan.takeover is None else _claimed(place)
+        identity = read_identity(place.ours) if plan.takeover is None else claimed(place)
         if identity is not None and (not identity.cluster_id or systems < set(identity.cluster_id.split(","))):
             return False  # not all sinks are listed: those that the stream function returns finish it
         driver = _driver(place, connections, plan, preflight=False)
@@ -358,7 +269,7 @@ def _foresee(place: Place, sources: Sources) -> None:
 def _driver(place: Place, connections: Mapping[str, SinkConnection], plan: Plan, *, preflight: bool = True) -> Driver:
     """The driver of the sinks that take part, from their connections by name."""
     systems = {connection.system_id for connection in connections.values()}
-    identity = _identify(place, ",".join(sorted(systems)), plan)
+    identity = identify(place, ",".join(sorted(systems)), plan.prefix, plan.takeover)
     committers: dict[str, Committer] = {}
     try:
         for name, connection in connections.items():
@@ -375,163 +286,6 @@ def _driver(place: Place, connections: Mapping[str, SinkConnection], plan: Plan,
         for committer in committers.values():
             committer.close()
         raise
-
-
-def _identify(place: Place, systems: str, plan: Plan) -> JobIdentity:
-    """The job's identity: the one in the checkpoint, or a new one for a new checkpoint."""
-    ours, uri = place.ours, place.uri
-    ours.make()
-    # Looked at before job.json: another first start at this moment writes that before it makes either of the two.
-    was_used = place.checkpoint.has_run() or place.records.folder.exists()
-    if plan.takeover == "as-new":
-        return _as_new(place, systems, plan)
-    if plan.takeover == "claim":
-        identity = reclaimed(_claimed(place), uri, systems, plan.prefix)
-        write_identity(ours, identity)
-        return identity
-    found = read_identity(ours)
-    if found is not None:
-        same_place(found, uri, systems, plan.prefix)
-        return found
-    if was_used:
-        raise CheckpointConflictError(
-            f"{uri} holds offsets of a query or a journal, but no {OURS}/job.json",
-            harmless="never, if this job has run here: its open transactions could not be told from others'",
-            cause=f"the folder {OURS}/ or its job.json was deleted, or the checkpoint is of a query that ran without "
-            "onceflow",
-            action="put the folder back; or, if journal/ is there, --claim; or, to go on from these offsets as a new "
-            "job: --as-new",
-            checkpoint=uri,
-        )
-    identity = create_identity(ours, JobIdentity.new(uri, systems, plan.prefix))
-    same_place(identity, uri, systems, plan.prefix)
-    return identity
-
-
-def _claimed(place: Place) -> JobIdentity:
-    """Whose checkpoint is claimed: as ``job.json`` says, or, where that is gone, spoiled or older, the newest start."""
-    job_id = place.journal.history()[0].job_id
-    with contextlib.suppress(CheckpointCorruptError):
-        found = read_identity(place.ours)
-        if found is not None and job_id in ("", found.job_id, found.left):
-            return found
-    if job_id:
-        log.warning("%s is made again for job %s, which the journal names", place.ours.path("job.json"), job_id)
-        return JobIdentity(job_id, place.uri, "", "")
-    raise CheckpointConflictError(
-        f"{place.uri} holds neither {OURS}/job.json nor a journal to claim",
-        cause="the folder was deleted, or this is no checkpoint of onceflow",
-        action="put the folder back, or start as a new job: --as-new",
-        checkpoint=place.uri,
-    )
-
-
-def _as_new(place: Place, systems: str, plan: Plan) -> JobIdentity:
-    """A new job on the offsets and the state that are here.
-
-    Whatever driver of the old job still runs here is fenced first, and only then is looked for what it has decided.
-    """
-    require_isolated_state(place.checkpoint)
-    found = None
-    with contextlib.suppress(CheckpointCorruptError):  # of a job whose file is spoiled nothing can be asked
-        found = read_identity(place.ours)
-    if found is None:
-        _refuse_without_job_json(place)
-        _fence(place, place.journal.history()[0].job_id)
-        _refuse_without_job_json(place)
-    elif found.checkpoint == place.uri:  # whatever else was changed, it is this very job's
-        _refuse_forgetting(place, found)
-        _fence(place, found.job_id)
-        _refuse_forgetting(place, found)
-    # As the journal names it: the new job's first start is appended behind starts of the one that it has left.
-    left = place.journal.history()[0].job_id or (found.job_id if found is not None else "none")
-    identity = JobIdentity.new(place.uri, systems, plan.prefix, left)
-    write_identity(place.ours, identity)
-    if place.journal.start_nonce and not place.journal.is_newest():
-        _take_back_job_json(place, found)
-    log.warning(
-        "--as-new: job %s leaves job %s behind, whose open transactions nobody ends before they expire; leave the flag "
-        "away at the next start, it would be refused",
-        identity.job_id,
-        left,
-    )
-    return identity
-
-
-def _fence(place: Place, job_id: str) -> None:
-    """End the power of a driver that still runs here, by one more start of its own job.
-
-    The new job's own start would come too late: what the old one decides before it, the new one does not know. Whoever
-    dies behind this has changed nothing: the old job goes on at its next start. No mark goes with it, since
-    nothing is decided under it.
-    """
-    if job_id:
-        place.records.make()
-        place.journal.start(job_id)
-
-
-def _take_back_job_json(place: Place, found: JobIdentity | None) -> None:
-    """Refuse ``--as-new`` where the old job was started again just now: what that decides would be forgotten."""
-    if found is not None:
-        write_identity(place.ours, found)
-    else:
-        place.ours.remove(IDENTITY_FILE)
-    raise CheckpointConflictError(
-        f"--as-new is refused: the job whose checkpoint {place.uri} is was started at the same moment",
-        harmless=f"always: {OURS}/job.json is as it was before",
-        cause="a supervisor starts the old job again by itself",
-        action="stop the old job for good, then start with --as-new again",
-        checkpoint=place.uri,
-    )
-
-
-def _refuse_left(place: Place, driver: Driver) -> None:
-    """End a start whose job was left by ``--as-new`` at the same moment: it read ``job.json`` before.
-
-    Whoever leaves a job writes the file and then looks for a newer start; this one appends its start and then looks at
-    the file. So one of the two, or both, see the other.
-    """
-    now = read_identity(place.ours)
-    if now is not None and now.job_id != place.journal.history()[0].job_id:
-        raise driver.fenced()
-
-
-def _refuse_without_job_json(place: Place) -> None:
-    """Refuse ``--as-new`` where nobody can tell whose the undone epoch is: perhaps of this very job."""
-    if place.has_undone():
-        raise CheckpointConflictError(
-            f"--as-new is refused: the journal in {place.uri} has an epoch that is decided and not finished, and "
-            f"{OURS}/job.json, which says whose it is, is gone or spoiled",
-            harmless="never, if it is this job's: the epoch would be written again",
-            cause="the file was deleted or cut",
-            action="start with --claim: job.json is made again from the journal, and the epoch is finished; or put the "
-            "file back",
-            checkpoint=place.uri,
-        )
-
-
-def _refuse_forgetting(place: Place, found: JobIdentity) -> None:
-    """Refuse ``--as-new`` on the job's own checkpoint where it would double rows, or is a flag that was left behind.
-
-    A new job would not know of an undone decision and write the epoch again. And with the flag left in a start command
-    every start would be a new job, whose predecessor nobody sweeps.
-    """
-    if found.left:
-        raise CheckpointConflictError(
-            f"--as-new is refused: it has made this job, {found.job_id}, already (from job {found.left})",
-            harmless="always: nothing was changed",
-            cause="the flag was left in the start command (a unit file, a supervisor)",
-            action="start without --as-new: the job goes on",
-            checkpoint=place.uri,
-        )
-    if place.has_undone():
-        raise CheckpointConflictError(
-            f"--as-new is refused: an epoch of this very job, {found.job_id}, is decided and not finished",
-            harmless="never: the new job would write the epoch again",
-            cause="the flag was left in the start command, or this is not the copy that was meant",
-            action="start once without --as-new; the epoch is finished then",
-            checkpoint=place.uri,
-        )
 
 
 def _claimed_incarnation(committers: Iterable[Committer]) -> int:

@@ -1,40 +1,21 @@
-"""Typed settings, and how text becomes one: durations, and the checkpoint's.
+"""Typed settings of the checkpoint.
 
-Must not know: Spark, Kafka. One table says which of Flink's keys is which field.
+Must not know: Spark, Kafka. Defaults are the catalogue's; it says what each setting is in Flink and becomes in Spark.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from onceflow.errors import ConfigurationError
+from onceflow.options.catalogue import setting
+from onceflow.options.durations import duration_ms
 
-_UNITS_MS = {
-    "ms": 1, "milli": 1, "millis": 1, "millisecond": 1, "milliseconds": 1,
-    "": 1_000, "s": 1_000, "sec": 1_000, "second": 1_000, "seconds": 1_000,
-    "m": 60_000, "min": 60_000, "minute": 60_000, "minutes": 60_000,
-    "h": 3_600_000, "hour": 3_600_000, "hours": 3_600_000,
-    "d": 86_400_000, "day": 86_400_000, "days": 86_400_000,
-}  # fmt: skip
-
-
-def duration_ms(value: str | float) -> int:
-    """A duration in milliseconds: ``"5s"``, ``"10 min"``, ``"200 ms"``, or a number of seconds.
-
-    Raises:
-        ConfigurationError: It is no duration, or negative.
-    """
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", str(value).lower())
-    if match is None or match[2] not in _UNITS_MS:
-        raise ConfigurationError(
-            f"{value!r} is no duration",
-            action='write a number and a unit: "200 ms", "5s", "10 min", "2 h", or a number of seconds',
-        )
-    return round(float(match[1]) * _UNITS_MS[match[2]])
+_INTERVAL: str = setting("checkpointing.interval").default
+_RETAIN: int = setting("checkpointing.retain").default
 
 
 def _duration(value: Any) -> Any:
@@ -42,13 +23,13 @@ def _duration(value: Any) -> Any:
 
 
 class Checkpointing(BaseModel):
-    """Where a job's checkpoint is and how often one is made.
+    """Where a job's checkpoint is and how often one is made (docs/settings.md).
 
     Attributes:
-        location: A path on a local or shared POSIX file system, or a ``file:`` URI.
-        interval_ms: Time between the beginnings of two epochs, given as ``interval``: ``"5s"``, ``"200 ms"``, or
-            seconds; 0: one after the other without a pause. Flink: ``execution.checkpointing.interval``.
-        retain: Epochs whose files are kept. Spark: ``spark.sql.streaming.minBatchesToRetain``.
+        location: Where the checkpoint is, on a local or shared POSIX file system; a ``file:`` URI is taken, too.
+        interval_ms: Time between the beginnings of two epochs; 0 is one after the other without a pause. Given as
+            ``interval``: ``"5s"``, ``"200 ms"``, or seconds.
+        retain: Epochs whose files are kept, at least 2.
 
     Raises:
         ConfigurationError: A value that cannot work.
@@ -61,14 +42,16 @@ class Checkpointing(BaseModel):
     retain: Annotated[int, Field(ge=2)]
 
     # Each setting by name, so that a type checker finds a misspelt one; a number for an interval means seconds.
-    def __init__(self, location: str | os.PathLike[str], *, interval: str | float = "1s", retain: int = 100) -> None:
+    def __init__(
+        self, location: str | os.PathLike[str], *, interval: str | float = _INTERVAL, retain: int = _RETAIN
+    ) -> None:
         try:
             super().__init__(location=os.fspath(location), interval=interval, retain=retain)
         except ValidationError as error:
             first = error.errors()[0]
-            setting = ".".join(str(part) for part in first["loc"])
+            which = ".".join(str(part) for part in first["loc"])
             raise ConfigurationError(
-                f"Checkpointing: {setting}: {first['msg']}",
-                cause=f"{setting} is {first.get('input')!r}",
+                f"Checkpointing: {which}: {first['msg']}",
+                cause=f"{which} is {first.get('input')!r}",
                 action='write for example Checkpointing("checkpoints/alerts", interval="5s")',
             ) from None

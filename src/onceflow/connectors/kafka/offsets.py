@@ -45,6 +45,9 @@ def flat(nested: Mapping[str, Mapping[Any, int]]) -> dict[Partition, int]:
 def from_json(text: str) -> dict[Partition, int]:
     """Spark's Kafka source offset, ``{"topic":{"0":123}}``, by partition.
 
+    What is asked of brokers, and what is lost, hangs on it, so it must be a position of Kafka's. The checkpoint, which
+    does not know Kafka, reads the same text a second way, to count what lies between positions of any source.
+
     Raises:
         ConfigurationError: It is no such JSON.
     """

@@ -17,7 +17,7 @@ from onceflow.connectors.formats import Format, Json, Text, column_named
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.partition import is_topic_name
 from onceflow.errors import ConfigurationError, RefusedSettingError
-from onceflow.options.checkpointing import duration_ms
+from onceflow.options.durations import duration_ms
 from onceflow.twophase.names import SINK_NAME
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """KafkaSource: Kafka topics as a streaming DataFrame, over Spark's own connector.
 
-It chooses the connector's options, refuses those that break the guarantee, and turns bytes into columns. Reading
-itself, and where reading goes on after a restart, is Spark's: the offsets live in Spark's checkpoint.
+It chooses the connector's options and turns bytes into columns. Reading itself, and where reading goes on after a
+restart, is Spark's: the offsets live in Spark's checkpoint.
 
 Must not know: sinks, transactions, the journal, epochs.
 """
@@ -11,10 +11,9 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Iterable
 from copy import copy
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
 from pyspark import SparkContext
@@ -25,8 +24,19 @@ from pyspark.sql import functions as F  # noqa: N812 - what every PySpark progra
 from onceflow.connectors.contract import Connector, Source, SourceConnection, present_limit
 from onceflow.connectors.formats import Format, Raw
 from onceflow.connectors.kafka import offsets
-from onceflow.connectors.kafka.partition import Partition, is_topic_name
-from onceflow.errors import ConfigurationError, MalformedRecordError, OnceflowError, RefusedSettingError
+from onceflow.connectors.kafka.partition import Partition
+from onceflow.connectors.kafka.source_checks import (
+    SOURCE_OPTION,
+    checked_choice,
+    checked_format,
+    checked_metadata,
+    checked_options,
+    checked_start,
+    checked_topics,
+    milliseconds,
+    wrong,
+)
+from onceflow.errors import ConfigurationError, MalformedRecordError, OnceflowError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,10 +47,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CONNECTOR", "KafkaSource", "find", "malformed_from"]
 
-SOURCE_OPTION = "onceflow.source"
-"""The option by which the source of a query's plan leads back to its KafkaSource; see ``find``."""
-
-_METADATA = ("key", "headers", "topic", "partition", "offset", "timestamp")
 _MARKER = "onceflow-malformed-record"
 _METRIC = "onceflow_malformed_"
 
@@ -51,52 +57,6 @@ _CONSUMER_DEFAULTS = {
     "kafka.max.poll.records": "10000",
     "kafka.max.partition.fetch.bytes": str(8 * 1024 * 1024),
     "kafka.fetch.max.bytes": str(64 * 1024 * 1024),
-}
-
-_SPARKS_OWN = "Spark's checkpoint holds the position in each partition, and nothing else may"
-_OWN_SETTING = "it would get past the checks of the source's own setting"
-_REFUSED = {  # lower case, since Spark ignores the case of options: (why, what to do instead)
-    "kafka.enable.auto.commit": (_SPARKS_OWN, "remove it; group= names where offsets are published"),
-    "kafka.auto.offset.reset": (_SPARKS_OWN + ": a reset would skip or repeat records", "use start="),
-    "kafka.group.id": (
-        "two queries, or a query and its own restart, would share one group and disturb each other",
-        "use group=, or the option groupIdPrefix",
-    ),
-    "kafka.isolation.level": (_OWN_SETTING, "use isolation="),
-    "kafka.key.deserializer": ("Spark reads bytes; another class would fail or change them", "use key="),
-    "kafka.value.deserializer": ("Spark reads bytes; another class would fail or change them", "use value="),
-    "kafka.interceptor.classes": ("code between Kafka and Spark could drop or change records", "remove it"),
-    "kafka.bootstrap.servers": (_OWN_SETTING, "use KafkaCluster"),
-    "kafka.security.protocol": (_OWN_SETTING, "use KafkaCluster"),
-    "kafka.client.id": (_OWN_SETTING, "use KafkaCluster"),
-    "failondataloss": ("with false Spark goes on over lost records in silence", "remove it: it is always true"),
-    "startingoffsets": (_OWN_SETTING, "use start="),
-    "startingtimestamp": (_OWN_SETTING, "use start="),
-    "startingoffsetsbytimestamp": (_OWN_SETTING, "use start="),
-    "startingoffsetsbytimestampstrategy": (_OWN_SETTING, "use start="),
-    "maxoffsetspertrigger": (_OWN_SETTING, "use max_records_per_epoch="),
-    "subscribe": (_OWN_SETTING, "use topics="),
-    "subscribepattern": (_OWN_SETTING, "use topics="),
-    "assign": (_OWN_SETTING + " and would not find new partitions", "use topics="),
-    "includeheaders": (_OWN_SETTING, 'use metadata=["headers"]'),
-    SOURCE_OPTION: ("it is onceflow's own", "remove it"),
-}
-_REFUSED_PREFIXES = {
-    "kafka.sasl.": (_OWN_SETTING, "use KafkaCluster"),
-    "kafka.ssl.": (_OWN_SETTING, "use KafkaCluster"),
-}
-_CONNECTOR_OPTIONS = {
-    name.lower(): name
-    for name in (
-        "fetchOffset.numRetries",
-        "fetchOffset.retryIntervalMs",
-        "groupIdPrefix",
-        "kafkaConsumer.pollTimeoutMs",
-        "maxRecordsPerPartition",
-        "maxTriggerDelay",
-        "minOffsetsPerTrigger",
-        "minPartitions",
-    )
 }
 
 _loaded: WeakKeyDictionary[SparkContext, dict[str, KafkaSource]] = WeakKeyDictionary()
@@ -161,20 +121,20 @@ class KafkaSource(Source):
     ) -> None:
         self.source_id = ""
         self.cluster = cluster
-        self.topics = _checked_topics(topics)
-        self.value = _checked_format("value", value)
-        self.key = None if key is None else _checked_format("key", key)
-        self.metadata = _checked_metadata(metadata)
-        self.start = _checked_start(start, group)
+        self.topics = checked_topics(topics)
+        self.value = checked_format("value", value)
+        self.key = None if key is None else checked_format("key", key)
+        self.metadata = checked_metadata(metadata)
+        self.start = checked_start(start, group)
         self.group = group
-        self.isolation = _checked_choice("isolation", isolation, ("read_committed", "read_uncommitted"))
+        self.isolation = checked_choice("isolation", isolation, ("read_committed", "read_uncommitted"))
         self.max_records_per_epoch = max_records_per_epoch
-        self.on_malformed = _checked_choice("on_malformed", on_malformed, ("fail", "skip"))
-        self.options = _checked_options(options or {})
+        self.on_malformed = checked_choice("on_malformed", on_malformed, ("fail", "skip"))
+        self.options = checked_options(options or {})
         if "key" in self.metadata and self.key is None:
             self.key = Raw()
         if max_records_per_epoch is not None and max_records_per_epoch < 1:
-            _wrong("max_records_per_epoch", max_records_per_epoch, "a positive number, or None for no limit")
+            wrong("max_records_per_epoch", max_records_per_epoch, "a positive number, or None for no limit")
 
     def __repr__(self) -> str:
         topics = self.topics.pattern if isinstance(self.topics, re.Pattern) else ",".join(self.topics)
@@ -240,7 +200,7 @@ class KafkaSource(Source):
         else:
             options["subscribe"] = ",".join(self.topics)
         if isinstance(self.start, datetime):
-            options["startingTimestamp"] = str(_milliseconds(self.start))
+            options["startingTimestamp"] = str(milliseconds(self.start))
             options["startingOffsetsByTimestampStrategy"] = "latest"
         elif self.start in ("earliest", "latest"):
             options["startingOffsets"] = str(self.start)
@@ -267,7 +227,7 @@ class KafkaSource(Source):
             admin.close()
         unknown = sorted(set(wanted) - set(partitions))
         if unknown and self.start != "group-offsets":
-            _wrong("start", self.start, f"offsets of partitions that exist; there is no {unknown}")
+            wrong("start", self.start, f"offsets of partitions that exist; there is no {unknown}")
         return offsets.to_json({partition: wanted.get(partition, -2) for partition in partitions})
 
     def _check_names(self) -> None:
@@ -363,95 +323,3 @@ def explain(message: str) -> OnceflowError | None:
 
 
 CONNECTOR = Connector(find, explain)
-
-
-def _wrong(name: str, value: Any, wanted: str) -> NoReturn:
-    raise ConfigurationError(
-        f"KafkaSource has a wrong {name}", cause=f"{name}={value!r}", action=f"give {wanted}", setting=name
-    )
-
-
-def _checked_choice(name: str, value: str, choices: tuple[str, ...]) -> str:
-    if value not in choices:
-        _wrong(name, value, " or ".join(choices))
-    return value
-
-
-def _checked_format(name: str, value: Any) -> Format:
-    if not isinstance(value, Format):
-        _wrong(name, value, "a format: Json(schema), Text() or Raw()")
-    value.check_readable()
-    if SparkSession.getActiveSession() is not None:
-        value.fields()  # only Spark can tell whether it understands the DDL
-    return value
-
-
-def _checked_topics(topics: Any) -> tuple[str, ...] | re.Pattern[str]:
-    if isinstance(topics, re.Pattern):
-        if topics.flags & ~re.UNICODE or not isinstance(topics.pattern, str):
-            _wrong("topics", topics, "a pattern of text without flags; inside it, Java's (?i) works")
-        return topics
-    names = (topics,) if isinstance(topics, str) else tuple(topics) if isinstance(topics, Iterable) else ()
-    if not names or not all(is_topic_name(name) for name in names) or len(set(names)) < len(names):
-        _wrong("topics", topics, "a topic's name, several different ones, or a compiled pattern")
-    return names
-
-
-def _checked_metadata(metadata: Sequence[str]) -> tuple[str, ...]:
-    names = tuple(metadata)
-    if isinstance(metadata, str) or len(set(names)) < len(names) or not set(names) <= set(_METADATA):
-        _wrong("metadata", metadata, f"a list of any of {', '.join(_METADATA)}")
-    return names
-
-
-def _checked_start(start: Any, group: str | None) -> str | datetime | dict[str, dict[int, int]]:
-    if isinstance(start, datetime):
-        if start.tzinfo is None:
-            _wrong("start", start, "a datetime with its time zone, for example datetime(2026, 1, 1, tzinfo=UTC)")
-        if _milliseconds(start) < 0:  # Kafka's clients look for none of these
-            _wrong("start", start, "a datetime from 1970 on, or earliest")
-        return start
-    if isinstance(start, str):
-        if start == "group-offsets" and group is None:
-            _wrong("start", start, "group=, too: the group whose committed offsets are meant")
-        return _checked_choice("start", start, ("earliest", "latest", "group-offsets"))
-    try:
-        given = {str(topic): {int(number): int(at) for number, at in of.items()} for topic, of in start.items()}
-    except (AttributeError, TypeError, ValueError):
-        given = {}
-    if not given or any(number < 0 or at < 0 for of in given.values() for number, at in of.items()):
-        _wrong("start", start, "earliest, latest, group-offsets, a datetime, or {topic: {partition: offset}}")
-    return given
-
-
-def _milliseconds(at: datetime) -> int:
-    """The first millisecond since 1970 that is at or after this moment: Kafka's times are no finer."""
-    return -((datetime(1970, 1, 1, tzinfo=UTC) - at) // timedelta(milliseconds=1))
-
-
-def _checked_options(options: Mapping[str, Any]) -> dict[str, str]:
-    checked = {}
-    for name, value in options.items():
-        lower = name.lower()
-        refused = _REFUSED.get(lower) or next(
-            (why for prefix, why in _REFUSED_PREFIXES.items() if lower.startswith(prefix)), None
-        )
-        if refused is not None:
-            reason, instead = refused
-            raise RefusedSettingError(
-                f"KafkaSource does not take the option {name}: {reason}",
-                cause=f"options has {name}" + (f"={value}" if "sasl" not in lower and "ssl" not in lower else ""),
-                action=instead,
-                option=name,
-            )
-        if not lower.startswith("kafka.") and lower not in _CONNECTOR_OPTIONS:
-            raise ConfigurationError(
-                f"KafkaSource does not know the option {name}",
-                cause=f"options has {name}",  # never its value: sasl.jaas.config without kafka. lands here, too
-                action="consumer settings begin with kafka. (kafka.fetch.min.bytes); the connector's own are "
-                f"{', '.join(_CONNECTOR_OPTIONS.values())}",
-                option=name,
-            )
-        text = str(value).lower() if isinstance(value, bool) else str(value)
-        checked[lower if lower.startswith("kafka.") else _CONNECTOR_OPTIONS[lower]] = text
-    return checked

@@ -59,9 +59,13 @@ class KafkaSourceConnection(SourceConnection):
         kafka: KafkaSource = source  # type: ignore[assignment]  # a connection is asked of its own sources only
         first, last = _parsed(needed), _parsed(end)
         topics = self._topics_of(kafka, {*first, *last}, known)
-        found = [*self._losses(kafka, first, last, topics, known), *self._beginnings(first, last, topics)]
-        behind = self._behind(found)
+        mine = {p: at for p, at in first.items() if kafka.reads(p.topic)}
+        new = _added(first, topics)
+        # Asked once: what is found lost, and what a position is moved to, are of the same moment.
+        held = offsets.bounds(self._client.admin, sorted({*mine, *new}), isolation="read_uncommitted")
+        found = [*_losses(mine, last, held, topics, known), *_beginnings(new, last, held)]
         errors = tuple(loss.error for loss in found)
+        behind = {loss.partition: _behind(loss, held) for loss in found}
         return Standing(topics, errors, _moved(needed, first, behind), _moved(end, last, behind))
 
     def topics(self, positions: Sequence[str]) -> list[Mapping[str, Topic]]:
@@ -107,55 +111,6 @@ class KafkaSourceConnection(SourceConnection):
             )
         return tuple(topics[name] for name in sorted(topics))
 
-    def _losses(
-        self,
-        source: KafkaSource,
-        needed: Mapping[Partition, int],
-        ends: Mapping[Partition, int],
-        topics: tuple[Topic, ...],
-        known: LayoutSource | None,
-    ) -> Iterator[_Loss]:
-        now = Layout((LayoutSource((), "", "", "", topics),))
-        again = {r.topic: r for r in remade(Layout((known,)), now)} if known is not None else {}
-        mine = {p: at for p, at in needed.items() if source.reads(p.topic)}
-        held = self._held(mine)
-        for partition, at in sorted(mine.items()):
-            end = max(at, ends.get(partition, at))
-            bounds = held.get(partition)
-            if partition.topic in again:
-                was, is_now = again[partition.topic].was, again[partition.topic].now
-                yield _Loss(partition, _remade(partition.topic, was, is_now), remade=True)
-            elif bounds is None or at < bounds.earliest or end > bounds.latest:
-                lost = offsets.data_lost(
-                    partition, wanted=at, end=end if end > at else None, held=bounds, gone=bounds is None
-                )
-                yield _Loss(partition, lost)
-
-    def _beginnings(
-        self, needed: Mapping[Partition, int], ends: Mapping[Partition, int], topics: tuple[Topic, ...]
-    ) -> Iterator[_Loss]:
-        """Partitions that were added to a topic that is read, and whose first records are gone: Spark begins at 0."""
-        named = {p.topic for p in needed}
-        every = (Partition(t.name, number) for t in topics if t.name in named for number in range(t.partitions))
-        for partition, held in sorted(self._held([p for p in every if p not in needed]).items()):
-            if held.earliest > 0:
-                end = ends.get(partition)
-                yield _Loss(partition, offsets.data_lost(partition, wanted=0, end=end, held=held))
-
-    def _held(self, partitions: Iterable[Partition]) -> dict[Partition, Bounds]:
-        return offsets.bounds(self._client.admin, partitions, isolation="read_uncommitted")
-
-    def _behind(self, found: Sequence[_Loss]) -> dict[Partition, Bounds | None]:
-        """What is there of each partition that has lost something; None for one that is gone."""
-        if not found:
-            return {}
-        held = self._held([loss.partition for loss in found])
-        # In a topic that was made again nothing was read: it is read from its beginning.
-        return {
-            loss.partition: (b := held.get(loss.partition)) and (Bounds(b.earliest, b.earliest) if loss.remade else b)
-            for loss in found
-        }
-
 
 def slowest(positions: Sequence[str]) -> dict[str, dict[int, int]]:
     """Topic to partition to offset: of several positions the lowest, so that who goes on from there misses nothing."""
@@ -172,6 +127,53 @@ def _parsed(position: str) -> dict[Partition, int]:
         return offsets.from_json(position)
     except ConfigurationError:
         return {}
+
+
+def _added(needed: Iterable[Partition], topics: Iterable[Topic]) -> set[Partition]:
+    """Partitions that a position does not name, of topics that it names."""
+    named = {p.topic for p in needed}
+    return {Partition(t.name, n) for t in topics if t.name in named for n in range(t.partitions)} - set(needed)
+
+
+def _losses(
+    needed: Mapping[Partition, int],
+    ends: Mapping[Partition, int],
+    held: Mapping[Partition, Bounds],
+    topics: tuple[Topic, ...],
+    known: LayoutSource | None,
+) -> Iterator[_Loss]:
+    """Partitions that do not hold what is needed, or are of a topic that was made again."""
+    now = Layout((LayoutSource((), "", "", "", topics),))
+    again = {r.topic: r for r in remade(Layout((known,)), now)} if known is not None else {}
+    for partition, at in sorted(needed.items()):
+        end = max(at, ends.get(partition, at))
+        bounds = held.get(partition)
+        if partition.topic in again:
+            was, is_now = again[partition.topic].was, again[partition.topic].now
+            yield _Loss(partition, _remade(partition.topic, was, is_now), remade=True)
+        elif bounds is None or at < bounds.earliest or end > bounds.latest:
+            lost = offsets.data_lost(
+                partition, wanted=at, end=end if end > at else None, held=bounds, gone=bounds is None
+            )
+            yield _Loss(partition, lost)
+
+
+def _beginnings(
+    added: Iterable[Partition], ends: Mapping[Partition, int], held: Mapping[Partition, Bounds]
+) -> Iterator[_Loss]:
+    """Partitions that were added to a topic that is read, and whose first records are gone: Spark begins at 0."""
+    for partition in sorted(added):
+        bounds = held.get(partition)
+        if bounds is not None and bounds.earliest > 0:
+            end = ends.get(partition)
+            yield _Loss(partition, offsets.data_lost(partition, wanted=0, end=end, held=bounds))
+
+
+def _behind(loss: _Loss, held: Mapping[Partition, Bounds]) -> Bounds | None:
+    """What is there of a partition that has lost something; None for one that is gone."""
+    bounds = held.get(loss.partition)
+    # In a topic that was made again nothing was read: it is read from its beginning.
+    return Bounds(bounds.earliest, bounds.earliest) if bounds is not None and loss.remade else bounds
 
 
 def _moved(text: str, position: Mapping[Partition, int], behind: Mapping[Partition, Bounds | None]) -> str:

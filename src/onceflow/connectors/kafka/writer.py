@@ -263,17 +263,16 @@ class TransactionWriter(Writer):
         """
         from confluent_kafka import KafkaException  # noqa: PLC0415 - only in a worker
 
+        told: Exception | None = None
         try:
             if self._begun and self._state() in ("AbortableError", "FatalError"):
                 self._producer.begin_transaction()
         except (KafkaException, SystemError) as error:
-            told: Exception = beneath(error)
-            if isinstance(told, KafkaException) or self._fatal is None:
-                return told
-        if self._fatal is None:
-            return None
-        fatal: Exception = KafkaException(self._fatal)
-        return fatal
+            told = beneath(error)
+        # Where confluent-kafka told nothing, or no more than that there was an error, librdkafka's callback knows it.
+        if self._fatal is not None and not isinstance(told, KafkaException):
+            told = KafkaException(self._fatal)
+        return told
 
     def _state(self) -> str:
         """The transaction's state, as the newest statistics have it; they come every few milliseconds."""
