@@ -52,6 +52,7 @@ from onceflow.execution import launch
 from onceflow.execution.driver import Driver
 from onceflow.execution.failures import from_spark
 from onceflow.execution.source_check import Sources
+from onceflow.execution.stop import Stop
 from onceflow.execution.task import Output as TaskOutput
 from onceflow.operations.transactions import aborting, inventory, resolution
 from onceflow.spark.plan import Leaf
@@ -76,7 +77,7 @@ from tests.simulation.fake_broker import (
 from tests.simulation.fake_files import FakeStore, Files
 from tests.simulation.judge import Judge
 from tests.simulation.sim_operator import act
-from tests.simulation.world import ASK, CHANGE, LOOK, SEND, Actor, Chooser, Events, Killed, World
+from tests.simulation.world import ASK, CHANGE, LOOK, SEND, Actor, Chooser, Killed, World
 
 _FENCED = frozenset({FENCED, INVALID_EPOCH, INVALID_MAPPING, INVALID_STATE})
 
@@ -499,6 +500,17 @@ class _Now:
         """There is nothing to end."""
 
 
+class SimStop(Stop):
+    """The real one; the waits between two attempts are the world's."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._world = world
+
+    def pause(self, seconds: float) -> None:
+        self._world.sleep(seconds)
+
+
 class SimCommitter(KafkaCommitter):
     """The real one; its mark is always written, and at once; no right is missing.
 
@@ -773,7 +785,7 @@ class SimDriver(Driver):
         self._coordinator = WatchedCoordinator(committers)
         self._coordinator.world = scene.world
         self._threads = self._marks = _Now()  # type: ignore[assignment]
-        self._give_up = Events(scene.world)  # type: ignore[assignment]
+        self.stop = SimStop(scene.world)
         self.state: int | None = None
         self.ran_from = 0.0
         self.failed_at = self.blind_at = -1

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -37,6 +36,7 @@ from onceflow.errors import (
 from onceflow.execution import pace
 from onceflow.execution.failures import evidence_lines, fenced, from_failure, from_spark, unanswered
 from onceflow.execution.source_check import Sources
+from onceflow.execution.stop import Stop, StopRequested
 from onceflow.execution.task import RESULT_SCHEMA, Output, Task
 from onceflow.spark.internals import executed_plan, task_count
 from onceflow.spark.origins import origins
@@ -98,10 +98,6 @@ _COMMIT_PAUSE_S = (0.0, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 _PHASES: Mapping[type, str] = {RunPlan: "prepare", Check: "check", Append: "decide", Commit: "commit"}
 
 
-class StopRequested(Exception):  # noqa: N818 - not an error
-    """The job is being stopped; the epoch in work is not decided and is run again at the next start."""
-
-
 @dataclass
 class EpochReport:
     """What an epoch's log line says of the driver's part. Durations in seconds."""
@@ -154,11 +150,7 @@ class Driver:
         self._evidence: dict[Participant, Evidence] = {}
         self._report = EpochReport(-1)
         self._last_epoch = -1
-        self._stopping = threading.Event()
-        self._give_up = threading.Event()
-        self._interruptible = threading.Event()
-        self._outside = threading.Event()
-        self._outside.set()
+        self.stop = Stop()
         self.reports: dict[int, EpochReport] = {}
         self.failure: BaseException | None = None
 
@@ -209,54 +201,38 @@ class Driver:
 
     def __call__(self, batch: DataFrame, epoch: int) -> None:
         """Run one epoch: what Spark calls as ``foreachBatch``."""
-        self._outside.clear()
         try:
             if self._last_epoch >= 0:
                 crash.reach("D8", self._last_epoch)
-            self._refuse_if_stopping()
-            self._plan = batch
-            self._report = EpochReport(epoch)
-            crash.reach("D1", epoch)
-            try:
-                offsets = self._checkpoint.offsets(epoch)
-                stateful, newest = self._checkpoint.is_stateful(), self._checkpoint.newest_commit()
-            except OnceflowError as said:  # a newer start may have taken the plan back
-                raise self.true_cause(said) from said
-            self._drive(self._coordinator.begin(epoch, offsets, stateful=stateful, newest_commit=newest))
-            crash.reach("D7", epoch)
-            self._last_epoch = epoch
-            self.reports[epoch] = self._report
+            with self.stop.epoch():
+                self._plan = batch
+                self._report = EpochReport(epoch)
+                crash.reach("D1", epoch)
+                try:
+                    offsets = self._checkpoint.offsets(epoch)
+                    stateful, newest = self._checkpoint.is_stateful(), self._checkpoint.newest_commit()
+                except OnceflowError as said:  # a newer start may have taken the plan back
+                    raise self.true_cause(said) from said
+                self._drive(self._coordinator.begin(epoch, offsets, stateful=stateful, newest_commit=newest))
+                crash.reach("D7", epoch)
+                self._last_epoch = epoch
+                self.reports[epoch] = self._report
         except BaseException as error:
             self.failure = error
             raise
         finally:
             self._plan = None
-            self._outside.set()
-
-    def request_stop(self, cancel: Callable[[], object]) -> None:
-        """Ask the epoch in work to end: undecided it is aborted, decided it is finished.
-
-        Args:
-            cancel: Cancels the plan's Spark jobs.
-        """
-        self._stopping.set()
-        if self._interruptible.is_set():
-            cancel()
 
     def wait_outside(self, timeout_s: float) -> bool:
         """Wait until no epoch is in work and Spark has recorded the last one; False when time is over."""
         deadline = time.monotonic() + timeout_s
-        if not self._outside.wait(timeout_s):
+        if not self.stop.wait_outside(timeout_s):
             return False
         while self.failure is None and not self._checkpoint.is_done(self._last_epoch):
             if time.monotonic() > deadline:
                 return False
             time.sleep(0.02)
         return True
-
-    def give_up(self) -> None:
-        """End the waits of a decided epoch as well; the next start rolls it forward."""
-        self._give_up.set()
 
     def sweep(self) -> bool:
         """Abort what older incarnations opened since: a worker of a dead driver may still be at work.
@@ -315,7 +291,7 @@ class Driver:
                 spent[phase] = spent.get(phase, 0.0) + time.monotonic() - began
             action = self._coordinator.receive(event)
         if isinstance(action, Fail):
-            if self._stopping.is_set() and self._cause is not None:
+            if self.stop.asked and self._cause is not None:
                 raise StopRequested from self._cause
             known = [f"{sink} shard {n}: {e.why}" for (sink, n), e in sorted(self._evidence.items())]
             unknown = [e for e in self._evidence.values() if e.outcome is Outcome.UNKNOWN]
@@ -404,14 +380,11 @@ class Driver:
     def _run_plan(self, action: RunPlan) -> Event:
         self._run_began = time.monotonic()
         self._cause = None
-        self._interruptible.set()
         try:
-            self._refuse_if_stopping()
-            committables = self._collect(action)
+            with self.stop.plan():
+                committables = self._collect(action)
         except Exception as error:  # noqa: BLE001 - whatever it was, the epoch's transactions must be aborted
             return self._failed_run(action.epoch, error)
-        finally:
-            self._interruptible.clear()
         took_ms = int((time.monotonic() - self._run_began) * 1000)
         self._report.rows = sum(c.rows for c in committables)
         self._report.participants = len(participants(committables))
@@ -516,7 +489,7 @@ class Driver:
             if self._sources is not None:
                 memory = self._coordinator.memory
                 layout = self._sources.look_again(memory.layout, memory.offsets)
-            self._refuse_if_stopping()
+            self.stop.decide()
         except EpochTooLongError as error:
             self._cause = error
             with contextlib.suppress(CheckpointStoreError):
@@ -551,8 +524,8 @@ class Driver:
 
     def _commit(self, action: Commit) -> Event:
         pause = _COMMIT_PAUSE_S[min(action.again, len(_COMMIT_PAUSE_S) - 1)]
-        if pause and self._give_up.wait(pause):
-            raise StopRequested
+        if pause:
+            self.stop.pause(pause)
         if action.again and action.again % 30 == 0:
             log.warning(
                 "epoch %d is decided and %d commits have no answer yet (round %d); the decision stands and they are "
@@ -600,8 +573,7 @@ class Driver:
             passing = [e for e in self._evidence.values() if e.outcome is Outcome.UNKNOWN and e.passing]
             if not passing or time.monotonic() > deadline:
                 return Outcomes({p: e.outcome for p, e in self._evidence.items()})
-            if self._give_up.wait(_ASK_EVERY_S):
-                raise StopRequested
+            self.stop.pause(_ASK_EVERY_S)
 
     def _abort_own(self, action: AbortOwn) -> Event:
         run = self._run(action.epoch)
@@ -617,8 +589,7 @@ class Driver:
         for name, of in self._by_sink(action.committables).items():
             self._committers[name].abort(of)
         # Their outcomes are asked next, and whatever is still open comes back here.
-        if self._give_up.wait(_ASK_EVERY_S):
-            raise StopRequested
+        self.stop.pause(_ASK_EVERY_S)
         return Aborted()
 
     def _confirm_newest(self, _: ConfirmNewest) -> Event:
@@ -673,10 +644,6 @@ class Driver:
         mark = Mark(incarnation, self._journal.start_nonce, epoch)
         for committer in self._committers.values():
             self._marks.submit(_write_mark, committer, mark)
-
-    def _refuse_if_stopping(self) -> None:
-        if self._stopping.is_set():
-            raise StopRequested
 
 
 def _write_mark(committer: Committer, mark: Mark) -> None:

@@ -141,10 +141,10 @@ class RunningJob:
             if spark_context is not None:
                 spark_context.cancelJobGroup(group)
 
-        self.driver.request_stop(cancel)
+        self.driver.stop.request(cancel)
         clean = self.driver.wait_outside(_STOP_WITHIN_S)
         if not clean:
-            self.driver.give_up()
+            self.driver.stop.give_up()
         # Spark waits without end for a foreachBatch or a source that waits for a broker.
         stopping = threading.Thread(target=self._stop_query, name="onceflow-stop", daemon=True)
         stopping.start()
