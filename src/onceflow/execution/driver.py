@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from onceflow import crash_points as crash
 from onceflow.checkpoint.identity import JobIdentity, Mark
@@ -300,13 +300,42 @@ class Driver:
             error = from_failure(action.failure, self._cause, self._uri, evidence_lines(known), self.explain)
             raise self.true_cause(error) from self._cause
 
-    def _perform(self, action: Action) -> Event:
-        performer: Callable[[Any], Event] = self._PERFORMERS[type(action)].__get__(self)
-        return performer(action)
+    def _perform(self, action: Action) -> Event:  # noqa: C901, PLR0912 - a line for each action
+        match action:
+            case AppendStart():
+                return self._append_start()
+            case RestoreOffsets():
+                return self._restore_offsets(action)
+            case TakeBack():
+                return self._take_back(action)
+            case Survey():
+                return self._survey(action)
+            case Sweep():
+                return self._sweep_at_start(action)
+            case RunPlan():
+                return self._run_plan(action)
+            case Check():
+                return self._check(action)
+            case Append():
+                return self._append(action)
+            case AppendVoid():
+                return self._append_void(action)
+            case Commit():
+                return self._commit(action)
+            case AskOutcomes():
+                return self._ask_outcomes(action)
+            case AbortOwn():
+                return self._abort_own(action)
+            case Discard():
+                return self._discard(action)
+            case ConfirmNewest():
+                return Confirmed(newest=self._journal.is_newest())
+            case TakenOver() | Ready() | Return() | Fail():
+                raise AssertionError(f"{action} is an end, and nothing to perform")
 
     # -- start ------------------------------------------------------------------------------------
 
-    def _append_start(self, _: AppendStart) -> Event:
+    def _append_start(self) -> Event:
         history = self._journal.start(self._identity.job_id, self._above, self._identity.left)
         log.info("incarnation %d of job %s on %s", history.incarnation, self._identity.job_id, self._uri)
         if self._journal.is_newest():  # else an older mark would take the place of a newer start's
@@ -591,26 +620,6 @@ class Driver:
         # Their outcomes are asked next, and whatever is still open comes back here.
         self.stop.pause(_ASK_EVERY_S)
         return Aborted()
-
-    def _confirm_newest(self, _: ConfirmNewest) -> Event:
-        return Confirmed(newest=self._journal.is_newest())
-
-    _PERFORMERS: Mapping[type, Callable[..., Event]] = {
-        AppendStart: _append_start,
-        RestoreOffsets: _restore_offsets,
-        TakeBack: _take_back,
-        Survey: _survey,
-        Sweep: _sweep_at_start,
-        RunPlan: _run_plan,
-        Check: _check,
-        Append: _append,
-        AppendVoid: _append_void,
-        Commit: _commit,
-        AskOutcomes: _ask_outcomes,
-        AbortOwn: _abort_own,
-        Discard: _discard,
-        ConfirmNewest: _confirm_newest,
-    }
 
     # -- parts ------------------------------------------------------------------------------------
 
