@@ -1,10 +1,11 @@
 """What a driver makes of a failed run: without Spark, on a real journal; of its committers only the time is asked."""
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pytest
 
+from onceflow import crash_points as crash
 from onceflow.checkpoint.identity import JobIdentity
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.spark_files import SparkCheckpoint
@@ -18,8 +19,9 @@ from onceflow.errors import (
     WriterFencedError,
 )
 from onceflow.execution.driver import Driver
+from onceflow.twophase.committable import Committable
 from onceflow.twophase.coordinator import Mode
-from onceflow.twophase.messages import RunFailed, Superseded
+from onceflow.twophase.messages import Commit, Replies, Reply, RunFailed, Superseded
 
 TIMEOUT_S = 100.0
 JOB = JobIdentity("a" * 12, "file:///checkpoint", "cluster", "onceflow")
@@ -30,6 +32,11 @@ class Committer:
     """Only what is looked at."""
 
     timeout_s: float | None = TIMEOUT_S
+    sent: list = field(default_factory=list)
+
+    def commit(self, committables):
+        self.sent.append([c.participant for c in committables])
+        return {c.participant: Reply.COMMITTED for c in committables}
 
     def expires_after_s(self):
         return self.timeout_s
@@ -141,3 +148,20 @@ def test_a_plan_that_is_gone_was_taken_back_by_a_newer_start(driver, tmp_path, o
     with pytest.raises(kind):
         driver(None, 3)
     assert isinstance(driver.failure, kind)
+
+
+@pytest.mark.parametrize("armed", ["", "D6"])
+def test_commits_are_sent_together_each_once(driver, tmp_path, monkeypatch, armed):
+    """One request to each sink's committer for all of its transactions; where a test dies between two, the first alone.
+
+    It is the same path: the reply of the first one counts, and it is not sent again with the others.
+    """
+    monkeypatch.setenv(crash.ARM, armed)
+    monkeypatch.setenv(crash.MARK, str(tmp_path / "mark"))
+    (tmp_path / "mark").write_text("D6 1\n")  # it was reached before, so nobody dies
+    all_of_it = tuple(Committable(sink, shard, 0, 1, 7, {}) for sink in "st" for shard in range(3))
+    assert driver._commit(Commit(all_of_it, 0)) == Replies({c.participant: Reply.COMMITTED for c in all_of_it})
+    of = {sink: [c.participant for c in all_of_it if c.sink == sink] for sink in "st"}
+    expected = [of["s"][:1], of["s"][1:]] if armed else [of["s"]]
+    assert driver._committers["s"].sent == expected
+    assert driver._committers["t"].sent == [of["t"]]

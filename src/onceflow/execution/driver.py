@@ -563,12 +563,12 @@ class Driver:
                 len(action.committables),
                 action.again,
             )
-        self._crash_between_commits(action.committables)
-        by_sink = self._by_sink(action.committables)
-        waiting = [self._threads.submit(self._committers[name].commit, of) for name, of in by_sink.items()]
         replies: dict[Participant, Reply] = {}
-        for future in waiting:
-            replies |= future.result()
+        for together in crash.parted("D6", self._coordinator.memory.epoch, action.committables):
+            by_sink = self._by_sink(together)
+            waiting = [self._threads.submit(self._committers[name].commit, of) for name, of in by_sink.items()]
+            for future in waiting:
+                replies |= future.result()
         self._require_rights(action.committables, replies)
         crash.reach("D6a", self._coordinator.memory.epoch)
         return Replies(replies)
@@ -585,13 +585,6 @@ class Driver:
         if now - self._refused_since > _PATIENCE_S:
             finisher, of = next(iter(self._by_sink(left).items()))
             raise self._committers[finisher].refusal(of)
-
-    def _crash_between_commits(self, committables: Sequence[Committable]) -> None:
-        """Commits are sent all at once; a test that dies between two of them sends the first one alone."""
-        if crash.is_armed("D6") and committables:
-            first = committables[0]
-            self._committers[first.sink].commit([first])
-            crash.reach("D6", self._coordinator.memory.epoch)
 
     def _ask_outcomes(self, action: AskOutcomes) -> Event:
         deadline = time.monotonic() + _PATIENCE_S
