@@ -7,7 +7,6 @@ has Kafka seen a newer one, take over, finish and clean up, and only then start 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,13 +34,14 @@ from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.place import OURS, Place
 from onceflow.checkpoint.spark_files import SparkCheckpoint, positions, records_between
 from onceflow.connectors.contract import Committer, Connector, EpochLimit, Sink, SinkConnection
-from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, ConfigurationError, OnceflowError
+from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, ConfigurationError
 from onceflow.execution import pace
 from onceflow.execution.driver import Driver
 from onceflow.execution.failures import from_failure
 from onceflow.execution.outputs import Outputs
 from onceflow.execution.progress import Progress
 from onceflow.execution.source_check import Sources
+from onceflow.execution.sweeper import Sweeper
 from onceflow.execution.task import Output
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.spark.internals import scala_context
@@ -59,9 +59,7 @@ from onceflow.twophase.records import Decide, History, Start
 
 log = logging.getLogger(__name__)
 
-_SWEEP_EVERY_S = 30.0
 _BROKERS_MAXIMUM_S = 900.0  # Kafka's default for transactions' time-outs, where the sinks are not known yet
-_SWEEPS_A_MARK = 120  # once an hour; Kafka forgets a group's offsets after 7 days by default
 _STOP_WITHIN_S = 8.0
 _HARD_STOP_WITHIN_S = 1.5
 _MODES = ("append", "update", "complete")
@@ -125,9 +123,7 @@ class RunningJob:
         self._connections = connections
         self._sources = sources
         self._progress = progress
-        self._ended = threading.Event()
-        self._sweeper = threading.Thread(target=self._sweep, name="onceflow-sweep", daemon=True)
-        self._sweeper.start()
+        self._sweeper = Sweeper(driver.sweep, driver.refresh_mark, self._replaced)
 
     def stop(self) -> bool:
         """End at a clean point: an undecided epoch aborts, a decided one finishes. False: it could not finish in time.
@@ -157,8 +153,7 @@ class RunningJob:
 
     def close(self) -> None:
         """Let go of connections and threads, after the query has ended."""
-        self._ended.set()
-        self._sweeper.join(5.0)
+        self._sweeper.close()
         ended = False
         with contextlib.suppress(Exception):  # Java may be gone
             ended = not self.query.isActive
@@ -168,23 +163,11 @@ class RunningJob:
         for connection in self._connections:
             connection.close()
 
-    def _sweep(self) -> None:
-        for turn in itertools.count(1):
-            if self._ended.wait(_SWEEP_EVERY_S):
-                return
-            try:
-                if not self.driver.sweep():
-                    # Nothing else tells a driver whose topic is quiet that it was replaced.
-                    self.driver.failure = self.driver.failure or self.driver.fenced()
-                    log.error("%s", self.driver.failure)
-                    self._stop_query()
-                    return
-                if turn % _SWEEPS_A_MARK == 0:
-                    self.driver.refresh_mark()
-            except OnceflowError as error:
-                log.warning("could not look for lingering transactions: %s", error.what)
-            except Exception:  # the sweep must go on for as long as the job runs
-                log.exception("could not look for lingering transactions")
+    def _replaced(self) -> None:
+        """End a job that a newer start took over from: nothing else tells a driver whose topic is quiet."""
+        self.driver.failure = self.driver.failure or self.driver.fenced()
+        log.error("%s", self.driver.failure)
+        self._stop_query()
 
 
 def launch(
