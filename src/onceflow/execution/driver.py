@@ -237,7 +237,8 @@ class Driver:
     def sweep(self) -> bool:
         """Abort what older incarnations opened since: a worker of a dead driver may still be at work.
 
-        May run beside an epoch: it touches older incarnations' transactions only.
+        Runs in the sweeper's thread, beside an epoch: it touches older incarnations' transactions only, the journal
+        holds its own lock, and the memory is one frozen value that the epoch's thread replaces whole.
 
         Returns:
             Whether this is still the newest start.
@@ -246,7 +247,10 @@ class Driver:
         return self._sweep(participants(undone.effective) if undone else (), self._journal.is_replaced)
 
     def refresh_mark(self) -> None:
-        """Write the mark again: Kafka forgets what nobody has written for ``offsets.retention.minutes``."""
+        """Write the mark again: Kafka forgets what nobody has written for ``offsets.retention.minutes``.
+
+        Runs in the sweeper's thread, as ``sweep`` does.
+        """
         decided = self._coordinator.memory.history.decided
         self._write_marks(decided.epoch if decided is not None else -1, self.incarnation)
 
