@@ -11,7 +11,9 @@ from onceflow.connectors.kafka.committer import KafkaCommitter
 from onceflow.errors import CheckpointConflictError
 from onceflow.execution.driver import Driver
 from onceflow.execution.launch import refuse_rewound
+from onceflow.execution.surroundings import Surroundings
 from onceflow.twophase.committable import Committable
+from onceflow.twophase.coordinator import Coordinator
 from onceflow.twophase.records import Decide
 from tests.integration.harness import wait_until
 
@@ -32,7 +34,8 @@ def test_a_deleted_mark_comes_back(cluster, new_topic, tmp_path):
         return KafkaCommitter(KafkaClient(cluster), "out", topic, "onceflow", identity.job_id, 60_000)
 
     looking = committer()
-    driver = Driver(identity, Journal(store), checkpoint, {"out": committer()}, identity.checkpoint)
+    rules, around = Coordinator(["out"]), Surroundings.of_process(1)
+    driver = Driver(identity, Journal(store), checkpoint, {"out": committer()}, identity.checkpoint, rules, around)
     try:
         assert looking.read_mark() is None  # as at every start; it waits for the group's coordinator
         driver.take_over()

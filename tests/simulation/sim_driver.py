@@ -12,17 +12,16 @@ import hashlib
 import logging
 import math
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from onceflow.checkpoint import identity as identity_module
 from onceflow.checkpoint import journal as journal_module
-from onceflow.checkpoint.identity import JobIdentity
+from onceflow.checkpoint.identity import JobIdentity, write_identity
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.place import Place as CheckpointPlace
 from onceflow.checkpoint.spark_files import SparkCheckpoint
@@ -47,12 +46,12 @@ from onceflow.errors import (
     PreCommitError,
     WriterFencedError,
 )
-from onceflow.execution import driver as driver_module
 from onceflow.execution import launch
 from onceflow.execution.driver import Driver
 from onceflow.execution.failures import from_spark
 from onceflow.execution.source_check import Sources
 from onceflow.execution.stop import Stop
+from onceflow.execution.surroundings import Surroundings
 from onceflow.execution.task import Output as TaskOutput
 from onceflow.operations.transactions import aborting, inventory, resolution
 from onceflow.spark.plan import Leaf
@@ -180,7 +179,7 @@ class Scene:
         self.journal, self.offsets, self.commits = Files(), Files(), Files()
         self.initial, self.ours = Files(), Files()
         identity = JobIdentity(JOB, "checkpoint", FakeClient.cluster_id, PREFIX)
-        self.ours.content[identity_module.FILE] = identity_module._dumps(identity)
+        write_identity(FakeStore("onceflow", self.ours, lambda _, effect: effect()), identity)
         self.drivers: dict[str, SimDriver] = {}  # the newest of each process
         self.zombies: list[Iterator[Any]] = []
         self.runs = 0
@@ -475,29 +474,28 @@ def _hashed(row: Row) -> int:
 class WatchedCoordinator(Coordinator):
     """Leaves a mark at every step that it takes."""
 
-    world: World
+    def __init__(self, world: World, sinks: Collection[str]) -> None:
+        super().__init__(sinks)
+        self._world = world
 
     def _step(self, happened: Input, memory: Any) -> Action:
-        self.world.marks.add(f"{self.state.name} + {happened.name}")
+        self._world.marks.add(f"{self.state.name} + {happened.name}")
         action = super()._step(happened, memory)
-        if self.world.trace is not None:
-            self.world.say(f"    [{self.state.name}] {happened.value}")
+        if self._world.trace is not None:
+            self._world.say(f"    [{self.state.name}] {happened.value}")
         return action
 
 
-class _Now:
-    """Stands in the place of a ThreadPoolExecutor: the call is made at once."""
+class _Now(Executor):
+    """Makes every call at once."""
 
-    def submit(self, function: Callable[..., Any], *args: Any) -> Future[Any]:
+    def submit(self, function: Callable[..., Any], /, *args: Any, **more: Any) -> Future[Any]:
         future: Future[Any] = Future()
         try:
-            future.set_result(function(*args))
+            future.set_result(function(*args, **more))
         except Exception as error:
             future.set_exception(error)
         return future
-
-    def shutdown(self, **_: Any) -> None:
-        """There is nothing to end."""
 
 
 class SimStop(Stop):
@@ -775,17 +773,17 @@ class SimDriver(Driver):
         checkpoint: SimCheckpoint,
         committers: Mapping[str, SimCommitter],
         uri: str,
+        _: Coordinator,
+        __: Surroundings,
         above: int = 0,
     ) -> None:
-        super().__init__(identity, journal, checkpoint, committers, uri, above)
         self.scene = scene = checkpoint.scene
+        rules = WatchedCoordinator(scene.world, committers)
+        around = Surroundings(SimStop(scene.world), lambda: float(scene.world.now), _Now(), _Now())
+        super().__init__(identity, journal, checkpoint, committers, uri, rules, around, above)
         assert scene.world.current is not None
         self.actor = scene.world.current
         self.sinks = tuple(committers)
-        self._coordinator = WatchedCoordinator(committers)
-        self._coordinator.world = scene.world
-        self._threads = self._marks = _Now()  # type: ignore[assignment]
-        self.stop = SimStop(scene.world)
         self.state: int | None = None
         self.ran_from = 0.0
         self.failed_at = self.blind_at = -1
@@ -1080,7 +1078,6 @@ def simulated() -> Iterator[None]:
         return decoded[key]
 
     with (
-        mock.patch.object(driver_module, "time", clock),
         mock.patch.object(launch, "Driver", SimDriver),
         mock.patch.object(launch, "place_of", lambda process: process.place()),
         mock.patch.object(offsets_module, "bounds", bounds),

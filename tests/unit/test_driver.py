@@ -19,8 +19,9 @@ from onceflow.errors import (
     WriterFencedError,
 )
 from onceflow.execution.driver import Driver
+from onceflow.execution.surroundings import Surroundings
 from onceflow.twophase.committable import Committable
-from onceflow.twophase.coordinator import Mode
+from onceflow.twophase.coordinator import Coordinator, Mode
 from onceflow.twophase.messages import Commit, Replies, Reply, RunFailed, Superseded
 
 TIMEOUT_S = 100.0
@@ -64,7 +65,8 @@ def driver(tmp_path):
     store.make()
     journal = Journal(store)
     committers = {"s": Committer(), "t": Committer(None)}
-    made = Driver(JOB, journal, SparkCheckpoint(tmp_path), committers, JOB.checkpoint)
+    rules, around = Coordinator(committers), Surroundings.of_process(len(committers))
+    made = Driver(JOB, journal, SparkCheckpoint(tmp_path), committers, JOB.checkpoint, rules, around)
     journal.start(JOB.job_id)
     made._sources = Sources((1_000, 40))
     yield made

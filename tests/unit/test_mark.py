@@ -13,6 +13,8 @@ from onceflow.errors import FencedError
 from onceflow.execution import sweeper
 from onceflow.execution.driver import Driver, _write_mark
 from onceflow.execution.launch import RunningJob
+from onceflow.execution.surroundings import Surroundings
+from onceflow.twophase.coordinator import Coordinator
 
 JOB = JobIdentity("a" * 12, "file:///checkpoint", "cluster", "onceflow")
 TURNS = sweeper.SWEEPS_A_MARK
@@ -73,7 +75,8 @@ def outside():
 @pytest.fixture
 def driver(tmp_path, outside):
     """One that has just taken over; its first mark is written."""
-    made = Driver(JOB, journal(tmp_path), SparkCheckpoint(tmp_path), {"s": outside}, JOB.checkpoint)
+    rules, around = Coordinator(["s"]), Surroundings.of_process(1)
+    made = Driver(JOB, journal(tmp_path), SparkCheckpoint(tmp_path), {"s": outside}, JOB.checkpoint, rules, around)
     made.take_over()
     marks_written(made)
     assert outside.writes == 1

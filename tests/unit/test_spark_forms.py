@@ -12,7 +12,9 @@ from onceflow.checkpoint.identity import write_identity
 from onceflow.checkpoint.spark_files import SparkCheckpoint, positions
 from onceflow.errors import CheckpointConflictError, OnceflowError
 from onceflow.execution.driver import Driver
+from onceflow.execution.surroundings import Surroundings
 from onceflow.spark.session import PINNED
+from onceflow.twophase.coordinator import Coordinator
 from onceflow.twophase.layout import Source, folders
 from onceflow.twophase.messages import Appended
 from onceflow.twophase.records import Decide
@@ -75,7 +77,9 @@ def spark_files(folder, planned, recorded):
 def take_over(folder):
     identity, place = identify(folder), place_of(folder)
     place.records.make()
-    driver = Driver(identity, place.journal, place.checkpoint, {}, place.uri)
+    driver = Driver(
+        identity, place.journal, place.checkpoint, {}, place.uri, Coordinator(()), Surroundings.of_process(0)
+    )
     try:
         driver.take_over()
     finally:
@@ -148,7 +152,9 @@ def test_a_start_under_the_old_id_does_not_make_the_journal_forget_what_the_new_
     incarnation = place.journal.start(new.job_id, left=new.left).incarnation
     assert place.journal.append(Decide(incarnation, 1, "v1\n1", ONE)) == Appended()
     assert place_of(tmp_path).has_undone()
-    driver = Driver(old, sleeper.journal, sleeper.checkpoint, {}, sleeper.uri)
+    driver = Driver(
+        old, sleeper.journal, sleeper.checkpoint, {}, sleeper.uri, Coordinator(()), Surroundings.of_process(0)
+    )
     try:
         with pytest.raises(CheckpointConflictError, match="the newest start"):
             driver.take_over()

@@ -13,7 +13,6 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -36,7 +35,8 @@ from onceflow.errors import (
 from onceflow.execution import pace
 from onceflow.execution.failures import evidence_lines, fenced, from_failure, from_spark, unanswered
 from onceflow.execution.source_check import Sources
-from onceflow.execution.stop import Stop, StopRequested
+from onceflow.execution.stop import StopRequested
+from onceflow.execution.surroundings import Surroundings
 from onceflow.execution.task import RESULT_SCHEMA, Output, Task
 from onceflow.spark.internals import executed_plan, task_count
 from onceflow.spark.origins import origins
@@ -117,6 +117,8 @@ class Driver:
         checkpoint: Spark's side of the checkpoint.
         committers: The committer of each sink that takes part in the decision, by name.
         uri: The checkpoint's URI, for messages.
+        coordinator: The rules, which have not begun yet.
+        around: What it has of its process; its threads end with this object.
         above: An incarnation that is known from outside of the checkpoint; this one is greater.
     """
 
@@ -127,6 +129,8 @@ class Driver:
         checkpoint: SparkCheckpoint,
         committers: Mapping[str, Committer],
         uri: str,
+        coordinator: Coordinator,
+        around: Surroundings,
         above: int = 0,
     ) -> None:
         self._identity = identity
@@ -140,9 +144,10 @@ class Driver:
         self._cuts = True
         self._uri = uri
         self._above = above
-        self._coordinator = Coordinator(committers)
-        self._threads = ThreadPoolExecutor(max(1, len(committers)) + 1, "onceflow-commit")
-        self._marks = ThreadPoolExecutor(1, "onceflow-mark")  # a mark must never stand in a commit's way
+        self._coordinator = coordinator
+        self._now = around.now
+        self._commits = around.commits
+        self._marks = around.marks
         self._plan: DataFrame | None = None
         self._run_began = 0.0
         self._refused_since: float | None = None
@@ -150,7 +155,7 @@ class Driver:
         self._evidence: dict[Participant, Evidence] = {}
         self._report = EpochReport(-1)
         self._last_epoch = -1
-        self.stop = Stop()
+        self.stop = around.stop
         self.reports: dict[int, EpochReport] = {}
         self.failure: BaseException | None = None
 
@@ -225,11 +230,11 @@ class Driver:
 
     def wait_outside(self, timeout_s: float) -> bool:
         """Wait until no epoch is in work and Spark has recorded the last one; False when time is over."""
-        deadline = time.monotonic() + timeout_s
+        deadline = self._now() + timeout_s
         if not self.stop.wait_outside(timeout_s):
             return False
         while self.failure is None and not self._checkpoint.is_done(self._last_epoch):
-            if time.monotonic() > deadline:
+            if self._now() > deadline:
                 return False
             time.sleep(0.02)
         return True
@@ -275,7 +280,7 @@ class Driver:
 
     def close(self) -> None:
         """End the driver's threads and connections."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._commits.shutdown(wait=False, cancel_futures=True)
         self._marks.shutdown(wait=False, cancel_futures=True)
         for committer in self._committers.values():
             committer.close()
@@ -284,7 +289,7 @@ class Driver:
 
     def _drive(self, action: Action) -> None:
         while not isinstance(action, TakenOver | Ready | Return | Fail):
-            began = time.monotonic()
+            began = self._now()
             try:
                 event = self._perform(action)
             except OnceflowError as said:
@@ -292,7 +297,7 @@ class Driver:
             phase = _PHASES.get(type(action))
             if phase is not None:
                 spent = self._report.phases
-                spent[phase] = spent.get(phase, 0.0) + time.monotonic() - began
+                spent[phase] = spent.get(phase, 0.0) + self._now() - began
             action = self._coordinator.receive(event)
         if isinstance(action, Fail):
             if self.stop.asked and self._cause is not None:
@@ -411,14 +416,14 @@ class Driver:
     # -- an epoch ---------------------------------------------------------------------------------
 
     def _run_plan(self, action: RunPlan) -> Event:
-        self._run_began = time.monotonic()
+        self._run_began = self._now()
         self._cause = None
         try:
             with self.stop.plan():
                 committables = self._collect(action)
         except Exception as error:  # noqa: BLE001 - whatever it was, the epoch's transactions must be aborted
             return self._failed_run(action.epoch, error)
-        took_ms = int((time.monotonic() - self._run_began) * 1000)
+        took_ms = int((self._now() - self._run_began) * 1000)
         self._report.rows = sum(c.rows for c in committables)
         self._report.participants = len(participants(committables))
         crash.reach("D4", action.epoch)
@@ -431,7 +436,7 @@ class Driver:
                 return Superseded()
         self._cause = error
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        age, timeout = time.monotonic() - self._run_began, self._expires_after_s()
+        age, timeout = self._now() - self._run_began, self._expires_after_s()
         if isinstance(from_spark(error, self.explain), PreCommitError) and age >= TOO_OLD * timeout:
             with contextlib.suppress(CheckpointStoreError):  # how large it is cannot be read: its own error is told
                 return RunFailed(reason, self._too_long(epoch, reason, age))
@@ -486,7 +491,7 @@ class Driver:
         shards = task_count(self._plan)
         query_id = self._plan.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")  # of this thread
         plan = partial(executed_plan, self._session, str(query_id))
-        read = self._threads.submit(origins, plan, shards, keys_repeat=self._keys_repeat)
+        read = self._commits.submit(origins, plan, shards, keys_repeat=self._keys_repeat)
         rows = self._plan.mapInArrow(task, RESULT_SCHEMA).collect()
         committables = [Committable.loads(row[0]) for row in rows]
         reported = {c.participant for c in committables}
@@ -509,7 +514,7 @@ class Driver:
         return sorted(sealed, key=lambda c: c.participant)
 
     def _check(self, action: Check) -> Event:
-        age = time.monotonic() - self._run_began
+        age = self._now() - self._run_began
         run = self._run(self._coordinator.memory.epoch)
         try:
             for name, committer in self._committers.items():
@@ -570,7 +575,7 @@ class Driver:
         replies: dict[Participant, Reply] = {}
         for together in crash.parted("D6", self._coordinator.memory.epoch, action.committables):
             by_sink = self._by_sink(together)
-            waiting = [self._threads.submit(self._committers[name].commit, of) for name, of in by_sink.items()]
+            waiting = [self._commits.submit(self._committers[name].commit, of) for name, of in by_sink.items()]
             for future in waiting:
                 replies |= future.result()
         self._require_rights(action.committables, replies)
@@ -583,7 +588,7 @@ class Driver:
         if not left or any(replies.get(c.participant) is not Reply.REFUSED for c in left):
             self._refused_since = None
             return
-        now = time.monotonic()
+        now = self._now()
         if self._refused_since is None:
             self._refused_since = now
         if now - self._refused_since > _PATIENCE_S:
@@ -591,13 +596,13 @@ class Driver:
             raise self._committers[finisher].refusal(of)
 
     def _ask_outcomes(self, action: AskOutcomes) -> Event:
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = self._now() + _PATIENCE_S
         while True:
             self._evidence = {}
             for name, of in self._by_sink(action.committables).items():
                 self._evidence |= self._committers[name].outcomes(of)
             passing = [e for e in self._evidence.values() if e.outcome is Outcome.UNKNOWN and e.passing]
-            if not passing or time.monotonic() > deadline:
+            if not passing or self._now() > deadline:
                 return Outcomes({p: e.outcome for p, e in self._evidence.items()})
             self.stop.pause(_ASK_EVERY_S)
 

@@ -41,6 +41,7 @@ from onceflow.execution.failures import from_failure
 from onceflow.execution.outputs import Outputs
 from onceflow.execution.progress import Progress
 from onceflow.execution.source_check import Sources
+from onceflow.execution.surroundings import Surroundings
 from onceflow.execution.sweeper import Sweeper
 from onceflow.execution.task import Output
 from onceflow.options.checkpointing import Checkpointing
@@ -53,7 +54,7 @@ from onceflow.spark.plan import (
     warn_of_unrepeatable,
 )
 from onceflow.spark.session import pin, require_isolated_state, spark_path
-from onceflow.twophase.coordinator import objection
+from onceflow.twophase.coordinator import Coordinator, objection
 from onceflow.twophase.names import PREFIX
 from onceflow.twophase.records import Decide, History, Start
 
@@ -353,7 +354,8 @@ def _driver(place: Place, connections: Mapping[str, SinkConnection], plan: Plan,
         if plan.takeover is None:
             refuse_rewound(committers.values(), place.journal, identity, place.checkpoint)
         above = _claimed_incarnation(committers.values()) if plan.takeover == "claim" else 0
-        return Driver(identity, place.journal, place.checkpoint, committers, place.uri, above)
+        coordinator, around = Coordinator(committers), Surroundings.of_process(len(committers))
+        return Driver(identity, place.journal, place.checkpoint, committers, place.uri, coordinator, around, above)
     except BaseException:
         for committer in committers.values():
             committer.close()
