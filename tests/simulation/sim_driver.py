@@ -25,7 +25,7 @@ from onceflow.checkpoint.identity import JobIdentity, write_identity
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.place import Place as CheckpointPlace
 from onceflow.checkpoint.spark_files import SparkCheckpoint
-from onceflow.connectors.contract import Connector, Guarantee, Sink, SinkConnection
+from onceflow.connectors.contract import Connector, Guarantee, Run, Sink, SinkConnection
 from onceflow.connectors.kafka import committer as committer_module
 from onceflow.connectors.kafka import offsets as offsets_module
 from onceflow.connectors.kafka import oracle
@@ -52,7 +52,6 @@ from onceflow.execution.failures import from_spark
 from onceflow.execution.source_check import Sources
 from onceflow.execution.stop import Stop
 from onceflow.execution.surroundings import Surroundings
-from onceflow.execution.task import Output as TaskOutput
 from onceflow.operations.transactions import aborting, inventory, resolution
 from onceflow.spark.plan import Leaf
 from onceflow.twophase import layout as layout_module
@@ -740,7 +739,7 @@ class Process:
         if driver is not None:
             driver.blind_at = self._scene.world.steps
 
-    def take_over(self) -> tuple[SimDriver, list[SimSink], Sources]:
+    def take_over(self) -> tuple[SimDriver, Sources]:
         """What comes before the sources and the plan are settled."""
         client = self._scene.client(self._actor)
         sinks = [SimSink(self._scene, client, name) for name in self._scene.sinks]
@@ -751,18 +750,18 @@ class Process:
         launch._foresee(place, sources)
         driver = launch._driver(place, {sink.name: sink.connect() for sink in sinks}, self)  # type: ignore[arg-type]
         driver.take_over()
-        return driver, sinks, sources  # type: ignore[return-value]
+        return driver, sources  # type: ignore[return-value]
 
     def run(self) -> None:
         """To the end of the sources."""
         outputs = in_positions(self._scene.job.outputs)
-        driver, sinks, sources = self.take_over()
-        driver.settle([TaskOutput(sink.name, None) for sink in sinks], sources, keys_repeat=True)  # type: ignore[arg-type]
+        driver, sources = self.take_over()
+        driver.settle(driver.run_tasks, sources, cuts=True)
         Query(self._scene, driver, outputs, self.limit.most).run()
 
 
 class SimDriver(Driver):
-    """The real driver; only the plan's run is modelled."""
+    """The real driver; and what runs its plans in Spark's place."""
 
     ignores_delivery_errors = False  # a mutant sets it
 
@@ -819,14 +818,14 @@ class SimDriver(Driver):
             self.sweep()
         super().__call__(batch, epoch)
 
-    def _collect(self, action: RunPlan) -> list[Committable]:
+    def run_tasks(self, read: Any, action: RunPlan, _: Run, __: Executor) -> list[Committable]:
+        """The epoch's tasks, request by request, beside each other."""
         scene = self.scene
         scene.runs += 1
         self.ran_from = scene.world.now
         salt = 0 if scene.plan.deterministic else scene.world.chooser.draw("salt", [scene.runs, scene.runs, 0])
         if self.state is None:
             self.state = salt  # the first run of a call builds the state
-        read: Any = self._plan
         rows, origins = scene.rows(action.epoch, self.sinks, read, salt, self.incarnation)
         done: dict[Participant, Committable] = {}
         tasks = {p: self._task(p, action, 0, rows[p], p in action.silent or not action.write) for p in rows}
@@ -854,13 +853,7 @@ class SimDriver(Driver):
             if not isinstance(error, Killed) or scene.world.chooser.draw("workers survive", [True, False]):
                 scene.zombies += tasks.values()
             raise
-        done = {p: replace(c, origin=origins[p]) for p, c in done.items()}
-        if not action.write:
-            return list(done.values())
-        sealed: list[Committable] = []
-        for name, committer in self._committers.items():
-            sealed += committer.seal([c for c in done.values() if c.sink == name])
-        return sorted(sealed, key=lambda c: c.participant)
+        return [replace(c, origin=origins[p]) for p, c in done.items()]
 
     def _task(self, who: Participant, action: RunPlan, attempt: int, rows: list[Row], silent: bool) -> Iterator[Any]:
         """One attempt at one sink's part of one task, request by request; its value is the committable."""

@@ -13,8 +13,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from onceflow import crash_points as crash
@@ -33,13 +32,11 @@ from onceflow.errors import (
     TimeoutTooShortError,
 )
 from onceflow.execution import pace
+from onceflow.execution.collect import Collect
 from onceflow.execution.failures import evidence_lines, fenced, from_failure, from_spark, unanswered
 from onceflow.execution.source_check import Sources
 from onceflow.execution.stop import StopRequested
 from onceflow.execution.surroundings import Surroundings
-from onceflow.execution.task import RESULT_SCHEMA, Output, Task
-from onceflow.spark.internals import executed_plan, task_count
-from onceflow.spark.origins import origins
 from onceflow.twophase.committable import Committable, Participant, participants
 from onceflow.twophase.coordinator import Coordinator, Mode
 from onceflow.twophase.layout import Layout
@@ -87,7 +84,7 @@ from onceflow.twophase.messages import (
 from onceflow.twophase.records import Decide, Replay, ReplayBegin, Skip
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 log = logging.getLogger(__name__)
 
@@ -137,10 +134,8 @@ class Driver:
         self._journal = journal
         self._checkpoint = checkpoint
         self._committers = dict(committers)
-        self._outputs: tuple[Output, ...] = ()
+        self._runner: Collect | None = None
         self._sources: Sources | None = None
-        self._session: SparkSession | None = None
-        self._keys_repeat = False
         self._cuts = True
         self._uri = uri
         self._above = above
@@ -176,31 +171,19 @@ class Driver:
         """
         self._drive(self._coordinator.start())
 
-    def settle(
-        self,
-        outputs: Sequence[Output],
-        sources: Sources,
-        session: SparkSession | None = None,
-        *,
-        keys_repeat: bool = True,
-        cuts: bool = True,
-    ) -> None:
+    def settle(self, runner: Collect, sources: Sources, *, cuts: bool) -> None:
         """Compare what the plan reads and keeps with what the checkpoint knows; after it epochs may come.
 
         Args:
-            outputs: What opens the writers of all sinks of the job, in the order of the plan's columns.
+            runner: Runs an epoch's plan.
             sources: What the plan reads and keeps.
-            session: The session whose query it will be: an epoch's DataFrame has another one, that knows no query.
-            keys_repeat: As ``origins.origins`` takes it.
             cuts: The sources take a limit from the journal at the next start, so an epoch can be cut by it.
 
         Raises:
             OnceflowError: It cannot go on; the message says what and why.
         """
-        self._outputs = tuple(outputs)
+        self._runner = runner
         self._sources = sources
-        self._session = session
-        self._keys_repeat = keys_repeat
         self._cuts = cuts
         self._drive(self._coordinator.settle())
 
@@ -485,27 +468,9 @@ class Driver:
         return limit
 
     def _collect(self, action: RunPlan) -> list[Committable]:
-        if self._plan is None:
-            raise AssertionError("a plan runs inside foreachBatch")
-        task = Task(self._outputs, self._run(action.epoch), action.write, action.silent)
-        shards = task_count(self._plan)
-        query_id = self._plan.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")  # of this thread
-        plan = partial(executed_plan, self._session, str(query_id))
-        read = self._commits.submit(origins, plan, shards, keys_repeat=self._keys_repeat)
-        rows = self._plan.mapInArrow(task, RESULT_SCHEMA).collect()
-        committables = [Committable.loads(row[0]) for row in rows]
-        reported = {c.participant for c in committables}
-        expected = {Participant((o.sink, n)) for o in self._outputs for n in range(shards)}
-        if reported != expected or len(committables) != len(expected):
-            raise PreCommitError(
-                f"epoch {action.epoch}: {len(expected)} parts were expected and {len(committables)} reported; missing: "
-                f"{sorted(expected - reported)}",
-                cause="Spark lost a task's result",
-                action="start the job again; nothing of this epoch is visible",
-                epoch=action.epoch,
-            )
-        origin = read.result()
-        committables = [replace(c, origin=origin[c.shard]) for c in committables]
+        if self._plan is None or self._runner is None:
+            raise AssertionError("a plan runs inside foreachBatch, after settle")
+        committables = self._runner(self._plan, action, self._run(action.epoch), self._commits)
         if not action.write:
             return committables
         sealed = [c for c in committables if c.sink not in self._committers]

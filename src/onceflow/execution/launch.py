@@ -36,6 +36,7 @@ from onceflow.checkpoint.spark_files import SparkCheckpoint, positions, records_
 from onceflow.connectors.contract import Committer, Connector, EpochLimit, Sink, SinkConnection
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, ConfigurationError
 from onceflow.execution import pace
+from onceflow.execution.collect import Collector
 from onceflow.execution.driver import Driver
 from onceflow.execution.failures import from_failure
 from onceflow.execution.outputs import Outputs
@@ -210,7 +211,8 @@ def launch(
             _refuse_left(place, driver)
             repeat = keys_repeat(unrepeatable(outputs.query))
             writers = [Output(sink.name, connections[sink.name].writer_factory()) for sink in outputs.sinks]
-            driver.settle(writers, sources, outputs.query.sparkSession, keys_repeat=repeat, cuts=plan.limits)
+            runner = Collector(writers, outputs.query.sparkSession, keys_repeat=repeat)
+            driver.settle(runner, sources, cuts=plan.limits)
             progress.listen(session)
             query = _start(outputs, driver, where, plan)
         except BaseException:
