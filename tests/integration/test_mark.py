@@ -23,7 +23,7 @@ pytestmark = pytest.mark.kafka
 def test_a_deleted_mark_comes_back(cluster, new_topic, tmp_path):
     """Without it a start is refused, since nothing tells whether it has the newest copy; refreshed, it goes on."""
     identity, topic = JobIdentity.new("file:///checkpoint", "cluster", "onceflow"), new_topic(1)
-    store, checkpoint = LocalStore(tmp_path / "journal"), SparkCheckpoint(tmp_path)
+    store, checkpoint = LocalStore(tmp_path / "journal"), SparkCheckpoint.at(tmp_path)
     store.make()
     first = Journal(store)
     first.append(Decide(first.start(identity.job_id).incarnation, 4, "v1\n", (Committable("out", 0, 0, 1, 7, {}),)))

@@ -687,9 +687,8 @@ class SimCheckpoint(SparkCheckpoint):
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
-        self.folder = Path("checkpoint")
-        self._offsets = scene.store("offsets", scene.offsets)
-        self._commits = scene.store("commits", scene.commits)
+        offsets, commits = scene.store("offsets", scene.offsets), scene.store("commits", scene.commits)
+        super().__init__(Path("checkpoint"), offsets, commits)
         self._initial = scene.store("sources", scene.initial)
 
     def is_stateful(self) -> bool:

@@ -66,7 +66,7 @@ def driver(tmp_path):
     journal = Journal(store)
     committers = {"s": Committer(), "t": Committer(None)}
     rules, around = Coordinator(committers), Surroundings.of_process(len(committers))
-    made = Driver(JOB, journal, SparkCheckpoint(tmp_path), committers, JOB.checkpoint, rules, around)
+    made = Driver(JOB, journal, SparkCheckpoint.at(tmp_path), committers, JOB.checkpoint, rules, around)
     journal.start(JOB.job_id)
     made._sources = Sources((1_000, 40))
     yield made

@@ -101,7 +101,7 @@ class Job:
         self.journal, self.sink = Deciding(store), Sink(self.reached)
         self.journal.reached = self.reached
         rules, around = Coordinator(["s"]), Surroundings.of_process(1)
-        checkpoint = SparkCheckpoint(folder)
+        checkpoint = SparkCheckpoint.at(folder)
         self.driver = Driver(JOB, self.journal, checkpoint, {"s": self.sink}, JOB.checkpoint, rules, around)
         self.driver.take_over()
         self.driver.settle(self.run, Sources(), cuts=True)

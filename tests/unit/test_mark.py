@@ -76,7 +76,7 @@ def outside():
 def driver(tmp_path, outside):
     """One that has just taken over; its first mark is written."""
     rules, around = Coordinator(["s"]), Surroundings.of_process(1)
-    made = Driver(JOB, journal(tmp_path), SparkCheckpoint(tmp_path), {"s": outside}, JOB.checkpoint, rules, around)
+    made = Driver(JOB, journal(tmp_path), SparkCheckpoint.at(tmp_path), {"s": outside}, JOB.checkpoint, rules, around)
     made.take_over()
     marks_written(made)
     assert outside.writes == 1

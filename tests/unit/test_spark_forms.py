@@ -46,7 +46,7 @@ def test_where_a_source_begins_behind_one_that_stands_twice(tmp_path):
 
     So position 2 begins where sources/1 says. Looked for in sources/2, what b has lost before epoch 0 is not seen.
     """
-    sources, checkpoint = make(Reading(), 0, Reading()), SparkCheckpoint(tmp_path)
+    sources, checkpoint = make(Reading(), 0, Reading()), SparkCheckpoint.at(tmp_path)
     for number, position in enumerate(({"a": {"0": 4}}, {"b": {"0": 7}})):
         (tmp_path / "sources" / str(number)).mkdir(parents=True)
         (tmp_path / "sources" / str(number) / "0").write_bytes(b"\0v1\n" + json.dumps(position).encode())
@@ -131,7 +131,7 @@ def test_the_querys_metadata_are_durable_before_the_first_decision(tmp_path, mon
     (tmp_path / "metadata").write_text('{"id":"b4e55211-cd9e-405d-ab0c-a95a0a7e7854"}')
     synced = []
     monkeypatch.setattr(store_module, "_sync", synced.append)
-    SparkCheckpoint(tmp_path).sync(0)
+    SparkCheckpoint.at(tmp_path).sync(0)
     assert tmp_path / "metadata" in synced
 
 
