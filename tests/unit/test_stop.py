@@ -81,6 +81,13 @@ def test_waits_end_by_giving_up_alone_and_that_comes_behind_a_request():
     assert {state for state in State if Input.GIVE_UP in TABLE[state]} == ASKED
 
 
+def test_a_second_request_and_a_refusal_move_nothing():
+    """Where an epoch stands is changed by what it does and by the first request; given up it stays until it is left."""
+    stays = {(s, Input.STOP) for s in ASKED} | {(s, h) for s, h, _, answer in STEPS if answer is Answer.REFUSE}
+    stays |= {(State.GIVEN_UP, happened) for happened in set(TABLE[State.GIVEN_UP]) - {Input.LEAVE}}
+    assert all(TABLE[state][happened][0] is state for state, happened in stays)
+
+
 def test_every_epoch_can_be_left():
     """From everywhere there is a way out of the epoch, so whoever waits for it does not wait for ever."""
     good = set(OUTSIDE)
@@ -210,6 +217,18 @@ def test_asked_once_more_it_cancels_once_more():
         stop.request(lambda: None)
         stop.request(lambda: cancelled.append(True))
     assert cancelled
+
+
+def test_given_up_while_the_plan_runs():
+    """Spark is stopped next and ends the plan: its end and the epoch's are told as ever, and nothing else begins."""
+    stop = Stop()
+    with stop.epoch():
+        with stop.plan():
+            stop.request(lambda: None)
+            stop.give_up()
+        with pytest.raises(StopRequested):
+            stop.decide()
+    assert stop.wait_outside(0)
 
 
 def test_the_cancel_may_take_as_long_as_the_plan():
