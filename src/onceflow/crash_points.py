@@ -13,8 +13,11 @@ import os
 import re
 import signal
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
+
+_Thing = TypeVar("_Thing")
 
 ARM = "ONCEFLOW_CRASH"
 MARK = "ONCEFLOW_CRASH_MARK"
@@ -52,16 +55,30 @@ def announce_driver() -> None:
         os.environ[DRIVER] = str(os.getpid())
 
 
-def is_armed(point: str) -> bool:
-    """Whether this point is armed, in any epoch."""
-    return os.environ.get(ARM, "").partition("@")[0].partition(":")[0] == point
+def parted(point: str, epoch: int, things: Sequence[_Thing]) -> Iterator[Sequence[_Thing]]:
+    """What is to be sent together, in one part; where this point is armed it is reached between the first and the rest.
+
+    So whoever sends has no branch for it: what a test sees die between two is what is always sent.
+    """
+    armed = os.environ.get(ARM)
+    if armed and _means(armed, point, epoch):
+        yield things[:1]
+        _reach(armed, point, epoch)
+        things = things[1:]
+    yield things
 
 
-def _reach(armed: str, point: str, epoch: int) -> None:
+def _means(armed: str, point: str, epoch: int) -> re.Match[str] | None:
+    """What is armed, if it is this point in this epoch."""
     match = re.fullmatch(r"(\w+)(?:@(\d+))?(?::(kill|stop))?", armed)
     if match is None or match[1] not in POINTS:
         raise ValueError(f"{ARM}={armed} names no crash point; there are {', '.join(POINTS)}")
-    if match[1] != point or (match[2] is not None and int(match[2]) != epoch):
+    return match if match[1] == point and (match[2] is None or int(match[2]) == epoch) else None
+
+
+def _reach(armed: str, point: str, epoch: int) -> None:
+    match = _means(armed, point, epoch)
+    if match is None:
         return
     mark = os.environ.get(MARK)
     if mark:

@@ -21,10 +21,10 @@ from onceflow.connectors.contract import Sink, limited
 from onceflow.connectors.kafka.sink import KafkaSink
 from onceflow.connectors.kafka.source import CONNECTOR
 from onceflow.errors import ConfigurationError, EpochFailedError, FencedError
-from onceflow.execution.driver import StopRequested
 from onceflow.execution.failures import from_spark
 from onceflow.execution.launch import Plan, epoch_limit, finish_decided, launch
 from onceflow.execution.running import RunningJob
+from onceflow.execution.stop import StopRequested
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.spark.session import make_session, require_session
 

@@ -11,6 +11,8 @@ from onceflow.connectors.kafka.committer import KafkaCommitter
 from onceflow.errors import CheckpointConflictError
 from onceflow.execution.driver import Driver
 from onceflow.execution.launch import refuse_rewound
+from onceflow.execution.surroundings import Surroundings
+from onceflow.twophase.coordinator import Coordinator
 from onceflow.twophase.participants import Part, Participant
 from onceflow.twophase.records import Decide
 from tests.integration.harness import wait_until
@@ -21,7 +23,7 @@ pytestmark = pytest.mark.kafka
 def test_a_deleted_mark_comes_back(cluster, new_topic, tmp_path):
     """Without it a start is refused, since nothing tells whether it has the newest copy; refreshed, it goes on."""
     identity, topic = JobIdentity.new("file:///checkpoint", "cluster", "onceflow"), new_topic(1)
-    store, checkpoint = LocalStore(tmp_path / "journal"), SparkCheckpoint(tmp_path)
+    store, checkpoint = LocalStore(tmp_path / "journal"), SparkCheckpoint.at(tmp_path)
     store.make()
     first = Journal(store)
     of = (Participant("out", "h", (Part("out", 0, 1, 7),), {}),)
@@ -33,7 +35,8 @@ def test_a_deleted_mark_comes_back(cluster, new_topic, tmp_path):
         return KafkaCommitter(KafkaClient(cluster), "out", topic, "onceflow", identity.job_id, 60_000)
 
     looking = committer()
-    driver = Driver(identity, Journal(store), checkpoint, {"out": committer()}, identity.checkpoint)
+    rules, around = Coordinator(["out"]), Surroundings.of_process(1)
+    driver = Driver(identity, Journal(store), checkpoint, {"out": committer()}, identity.checkpoint, rules, around)
     try:
         assert looking.read_mark() is None  # as at every start; it waits for the group's coordinator
         driver.take_over()

@@ -10,7 +10,7 @@ import onceflow as of
 from onceflow.connectors.kafka import transactions
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.committer import KafkaCommitter
-from onceflow.execution import running
+from onceflow.execution import sweeper
 from tests.integration.harness import read_topic, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -87,7 +87,7 @@ def test_stopped_while_a_sweep_is_under_way_and_started_again(
 ):
     """The first run lets go of its connection only after its sweep; the second run, on the same sink, keeps its own."""
     source, topic = new_topic(1), new_topic(1)
-    monkeypatch.setattr(running, "_SWEEP_EVERY_S", 0.1)
+    monkeypatch.setattr(sweeper, "EVERY_S", 0.1)
     frame = of.KafkaSource(cluster, source, value=of.Text()).load(spark)
     sink = SlowToLook(cluster, topic, value=of.Text())
     checkpointing = of.Checkpointing(str(checkpoint), interval="100 ms")

@@ -97,22 +97,18 @@ def _commit_before_decision() -> list[Patches]:
                 self._committers[name].commit(of)
         return real(self, action)
 
-    return [mock.patch.object(SimDriver, "_append", append), mock.patch.dict(SimDriver._PERFORMERS, _performer(append))]
-
-
-def _performer(append: Callable[..., Any]) -> dict[type, Callable[..., Any]]:
-    return {coordinator_module.Append: append}
+    return [mock.patch.object(SimDriver, "_append", append)]
 
 
 def _write_again_although_decided() -> list[Patches]:
     real = SimDriver._append_start
 
-    def start(self: SimDriver, action: Any) -> Any:
-        event = real(self, action)
+    def start(self: SimDriver) -> Any:
+        event = real(self)
         history = event.history
         return replace(event, history=History(history.incarnation, history.job_id, layout=history.layout))
 
-    return [mock.patch.dict(SimDriver._PERFORMERS, {coordinator_module.AppendStart: start})]
+    return [mock.patch.object(SimDriver, "_append_start", start)]
 
 
 def _trusting_append() -> list[Patches]:
@@ -273,8 +269,8 @@ def _last_report_dropped() -> list[Patches]:
     real = SimDriver._collect
 
     def collect(self: SimDriver, action: RunPlan) -> Any:
-        reports, tasks = real(self, action)
-        return reports[:-1], tasks
+        ran = real(self, action)
+        return replace(ran, reports=ran.reports[:-1])
 
     return [
         mock.patch.object(SimDriver, "_collect", collect),

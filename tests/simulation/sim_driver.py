@@ -12,22 +12,21 @@ import hashlib
 import logging
 import math
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from onceflow.checkpoint import identity as identity_module
 from onceflow.checkpoint import journal as journal_module
-from onceflow.checkpoint.identity import JobIdentity
+from onceflow.checkpoint.identity import JobIdentity, write_identity
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.place import Place as CheckpointPlace
 from onceflow.checkpoint.receipts import Receipts
 from onceflow.checkpoint.spark_files import SparkCheckpoint
-from onceflow.connectors.contract import Connector, Guarantee, Sink, SinkConnection
+from onceflow.connectors.contract import Connector, Guarantee, Run, Sink, SinkConnection
 from onceflow.connectors.kafka import committer as committer_module
 from onceflow.connectors.kafka import offsets as offsets_module
 from onceflow.connectors.kafka import oracle
@@ -48,12 +47,13 @@ from onceflow.errors import (
     PreCommitError,
     WriterFencedError,
 )
-from onceflow.execution import driver as driver_module
 from onceflow.execution import launch
+from onceflow.execution.collect import Ran
 from onceflow.execution.driver import Driver
 from onceflow.execution.failures import from_spark
 from onceflow.execution.source_check import Sources
-from onceflow.execution.task import Output as TaskOutput
+from onceflow.execution.stop import Stop
+from onceflow.execution.surroundings import Surroundings
 from onceflow.operations.transactions import aborting, inventory, resolution
 from onceflow.spark.plan import Leaf
 from onceflow.twophase import layout as layout_module
@@ -77,7 +77,7 @@ from tests.simulation.fake_broker import (
 from tests.simulation.fake_files import FakeStore, Files
 from tests.simulation.judge import Judge
 from tests.simulation.sim_operator import act
-from tests.simulation.world import ASK, CHANGE, LOOK, SEND, Actor, Chooser, Events, Killed, World
+from tests.simulation.world import ASK, CHANGE, LOOK, SEND, Actor, Chooser, Killed, World
 
 _FENCED = frozenset({FENCED, INVALID_EPOCH, INVALID_MAPPING, INVALID_STATE})
 
@@ -181,7 +181,7 @@ class Scene:
         self.initial, self.ours = Files(), Files()
         self.receipts = self.journal.below("receipts")
         identity = JobIdentity(JOB, "checkpoint", FakeClient.cluster_id, PREFIX)
-        self.ours.content[identity_module.FILE] = identity_module._dumps(identity)
+        write_identity(FakeStore("onceflow", self.ours, lambda _, effect: effect()), identity)
         self.drivers: dict[str, SimDriver] = {}  # the newest of each process
         self.zombies: list[Iterator[Any]] = []
         self.runs = 0
@@ -486,29 +486,39 @@ def _hashed(row: Row) -> int:
 class WatchedCoordinator(Coordinator):
     """Leaves a mark at every step that it takes."""
 
-    world: World
+    def __init__(self, world: World, sinks: Collection[str]) -> None:
+        super().__init__(sinks)
+        self._world = world
 
     def _step(self, happened: Input, memory: Any) -> Action:
-        self.world.marks.add(f"{self.state.name} + {happened.name}")
+        self._world.marks.add(f"{self.state.name} + {happened.name}")
         action = super()._step(happened, memory)
-        if self.world.trace is not None:
-            self.world.say(f"    [{self.state.name}] {happened.value}")
+        if self._world.trace is not None:
+            self._world.say(f"    [{self.state.name}] {happened.value}")
         return action
 
 
-class _Now:
-    """Stands in the place of a ThreadPoolExecutor: the call is made at once."""
+class _Now(Executor):
+    """Makes every call at once."""
 
-    def submit(self, function: Callable[..., Any], *args: Any) -> Future[Any]:
+    def submit(self, function: Callable[..., Any], /, *args: Any, **more: Any) -> Future[Any]:
         future: Future[Any] = Future()
         try:
-            future.set_result(function(*args))
+            future.set_result(function(*args, **more))
         except Exception as error:
             future.set_exception(error)
         return future
 
-    def shutdown(self, **_: Any) -> None:
-        """There is nothing to end."""
+
+class SimStop(Stop):
+    """The real one; the waits between two attempts are the world's."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._world = world
+
+    def pause(self, seconds: float) -> None:
+        self._world.sleep(seconds)
 
 
 class SimCommitter(KafkaCommitter):
@@ -690,9 +700,8 @@ class SimCheckpoint(SparkCheckpoint):
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
-        self.folder = Path("checkpoint")
-        self._offsets = scene.store("offsets", scene.offsets)
-        self._commits = scene.store("commits", scene.commits)
+        offsets, commits = scene.store("offsets", scene.offsets), scene.store("commits", scene.commits)
+        super().__init__(Path("checkpoint"), offsets, commits)
         self._initial = scene.store("sources", scene.initial)
 
     def is_stateful(self) -> bool:
@@ -742,7 +751,7 @@ class Process:
         if driver is not None:
             driver.blind_at = self._scene.world.steps
 
-    def take_over(self) -> tuple[SimDriver, list[SimSink], Sources]:
+    def take_over(self) -> tuple[SimDriver, Sources]:
         """What comes before the sources and the plan are settled."""
         client = self._scene.client(self._actor)
         sinks = [SimSink(self._scene, client, name) for name in self._scene.sinks]
@@ -753,18 +762,18 @@ class Process:
         launch._foresee(place, sources)
         driver = launch._driver(place, {sink.name: sink.connect() for sink in sinks}, self)  # type: ignore[arg-type]
         driver.take_over()
-        return driver, sinks, sources  # type: ignore[return-value]
+        return driver, sources  # type: ignore[return-value]
 
     def run(self) -> None:
         """To the end of the sources."""
         outputs = in_positions(self._scene.job.outputs)
-        driver, sinks, sources = self.take_over()
-        driver.settle([TaskOutput(sink.name, None) for sink in sinks], sources, keys_repeat=True)  # type: ignore[arg-type]
+        driver, sources = self.take_over()
+        driver.settle(driver.run_tasks, sources, cuts=True)
         Query(self._scene, driver, outputs, self.limit.most).run()
 
 
 class SimDriver(Driver):
-    """The real driver; only the plan's run is modelled."""
+    """The real driver; and what runs its plans in Spark's place."""
 
     ignores_delivery_errors = False  # a mutant sets it
 
@@ -775,17 +784,17 @@ class SimDriver(Driver):
         checkpoint: SimCheckpoint,
         committers: Mapping[str, SimCommitter],
         uri: str,
+        _: Coordinator,
+        __: Surroundings,
         above: int = 0,
     ) -> None:
-        super().__init__(identity, journal, checkpoint, committers, uri, above)
         self.scene = scene = checkpoint.scene
+        rules = WatchedCoordinator(scene.world, committers)
+        around = Surroundings(SimStop(scene.world), lambda: float(scene.world.now), _Now(), _Now())
+        super().__init__(identity, journal, checkpoint, committers, uri, rules, around, above)
         assert scene.world.current is not None
         self.actor = scene.world.current
         self.sinks = tuple(committers)
-        self._coordinator = WatchedCoordinator(committers)
-        self._coordinator.world = scene.world
-        self._threads = self._marks = _Now()  # type: ignore[assignment]
-        self._give_up = Events(scene.world)  # type: ignore[assignment]
         self.state: int | None = None
         self.ran_from = 0.0
         self.failed_at = self.blind_at = -1
@@ -821,14 +830,14 @@ class SimDriver(Driver):
             self.sweep()
         super().__call__(batch, epoch)
 
-    def _collect(self, action: RunPlan) -> tuple[list[TaskReport], int]:
+    def run_tasks(self, read: Any, action: RunPlan, _: Run, __: Executor) -> Ran:
+        """The epoch's tasks, request by request, beside each other."""
         scene = self.scene
         scene.runs += 1
         self.ran_from = scene.world.now
         salt = 0 if scene.plan.deterministic else scene.world.chooser.draw("salt", [scene.runs, scene.runs, 0])
         if self.state is None:
             self.state = salt  # the first run of a call builds the state
-        read: Any = self._plan
         rows, origins = scene.rows(action.epoch, self.sinks, read, salt, self.incarnation)
         done: dict[PartId, TaskReport] = {}
         tasks = {p: self._task(p, action, 0, rows[p], p in action.silent or not action.write) for p in rows}
@@ -857,7 +866,7 @@ class SimDriver(Driver):
                 scene.zombies += tasks.values()
             raise
         told = [replace(r, parts=tuple(replace(p, origin=origins[p.id]) for p in r.parts)) for r in done.values()]
-        return told, scene.plan.shards
+        return Ran(told, self.sinks, scene.plan.shards)
 
     def _task(self, who: PartId, action: RunPlan, attempt: int, rows: list[Row], silent: bool) -> Iterator[Any]:
         """One attempt at one sink's part of one task, request by request; its value is the task's report."""
@@ -1071,7 +1080,6 @@ def simulated() -> Iterator[None]:
         return decoded[key]
 
     with (
-        mock.patch.object(driver_module, "time", clock),
         mock.patch.object(launch, "Driver", SimDriver),
         mock.patch.object(launch, "place_of", lambda process: process.place()),
         mock.patch.object(offsets_module, "bounds", bounds),

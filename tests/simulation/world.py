@@ -10,7 +10,7 @@ from __future__ import annotations
 import _thread
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 GO = "go"
@@ -387,24 +387,3 @@ class World:
         self.down_until = 0.0
         if self.violation is None:
             self.land_all()
-
-
-@dataclass
-class Events:
-    """A fake of what ``threading.Event`` does in the driver, on the world's clock."""
-
-    world: World
-    happened: bool = field(default=False)
-
-    def wait(self, timeout: float) -> bool:
-        self.world.sleep(timeout)
-        return self.happened
-
-    def is_set(self) -> bool:
-        return self.happened
-
-    def set(self) -> None:
-        self.happened = True
-
-    def clear(self) -> None:
-        self.happened = False

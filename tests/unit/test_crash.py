@@ -59,6 +59,34 @@ def test_a_stop_holds_the_thread_that_reached_the_point(tmp_path):
         process.wait()
 
 
+SENDER = """
+from onceflow import crash_points as crash
+
+for together in crash.parted("D6", 1, ("a", "b", "c")):
+    print(*together, flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("armed", "sent", "code"),
+    [("", "a b c\n", 0), ("D5", "a b c\n", 0), ("D6@2", "a b c\n", 0), ("D6", "a\n", -9), ("D6@1", "a\n", -9)],
+)
+def test_a_death_between_two_that_are_sent_together(armed, sent, code):
+    """Not armed, or in another epoch, all are one part; armed, the first one is sent and the process dies behind it."""
+    ended = subprocess.run(
+        [sys.executable, "-c", SENDER], env=os.environ | {crash.ARM: armed}, capture_output=True, text=True, check=False
+    )
+    assert (ended.stdout, ended.returncode) == (sent, code), ended.stderr
+
+
+def test_a_point_that_was_reached_before_parts_without_a_death(monkeypatch, tmp_path):
+    """Whoever lives on sends the rest, and nothing twice."""
+    monkeypatch.setenv(crash.ARM, "D6")
+    monkeypatch.setenv(crash.MARK, str(tmp_path / "mark"))
+    (tmp_path / "mark").write_text("D6 1\n")
+    assert list(crash.parted("D6", 2, "abc")) == ["a", "bc"]
+
+
 def states(pid: int) -> list[str]:
     """The states of a process's threads: ``T`` is stopped."""
     return [stat.read_text().rpartition(")")[2].split()[0] for stat in Path(f"/proc/{pid}/task").glob("*/stat")]

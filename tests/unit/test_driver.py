@@ -1,10 +1,11 @@
 """What a driver makes of a failed run: without Spark, on a real journal; of its committers only the time is asked."""
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pytest
 
+from onceflow import crash_points as crash
 from onceflow.checkpoint.identity import JobIdentity
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.spark_files import SparkCheckpoint
@@ -18,8 +19,10 @@ from onceflow.errors import (
     WriterFencedError,
 )
 from onceflow.execution.driver import Driver
-from onceflow.twophase.coordinator import Mode
-from onceflow.twophase.messages import RunFailed, Superseded
+from onceflow.execution.surroundings import Surroundings
+from onceflow.twophase.coordinator import Coordinator, Mode
+from onceflow.twophase.messages import Commit, Replies, Reply, RunFailed, Superseded
+from tests.unit.histories import participant
 
 TIMEOUT_S = 100.0
 JOB = JobIdentity("a" * 12, "file:///checkpoint", "cluster", "onceflow")
@@ -30,6 +33,11 @@ class Committer:
     """Only what is looked at."""
 
     timeout_s: float | None = TIMEOUT_S
+    sent: list = field(default_factory=list)
+
+    def commit(self, participants):
+        self.sent.append([p.id for p in participants])
+        return {p.id: Reply.COMMITTED for p in participants}
 
     def expires_after_s(self):
         return self.timeout_s
@@ -57,7 +65,8 @@ def driver(tmp_path):
     store.make()
     journal = Journal(store)
     committers = {"s": Committer(), "t": Committer(None)}
-    made = Driver(JOB, journal, SparkCheckpoint(tmp_path), committers, JOB.checkpoint)
+    rules, around = Coordinator(committers), Surroundings.of_process(len(committers))
+    made = Driver(JOB, journal, SparkCheckpoint.at(tmp_path), committers, JOB.checkpoint, rules, around)
     journal.start(JOB.job_id)
     made._sources = Sources((1_000, 40))
     yield made
@@ -141,3 +150,20 @@ def test_a_plan_that_is_gone_was_taken_back_by_a_newer_start(driver, tmp_path, o
     with pytest.raises(kind):
         driver(None, 3)
     assert isinstance(driver.failure, kind)
+
+
+@pytest.mark.parametrize("armed", ["", "D6"])
+def test_commits_are_sent_together_each_once(driver, tmp_path, monkeypatch, armed):
+    """One request to each sink's committer for all of its transactions; where a test dies between two, the first alone.
+
+    It is the same path: the reply of the first one counts, and it is not sent again with the others.
+    """
+    monkeypatch.setenv(crash.ARM, armed)
+    monkeypatch.setenv(crash.MARK, str(tmp_path / "mark"))
+    (tmp_path / "mark").write_text("D6 1\n")  # it was reached before, so nobody dies
+    all_of_it = tuple(participant(n, sink=sink) for sink in "st" for n in range(3))
+    assert driver._commit(Commit(all_of_it, 0)) == Replies({p.id: Reply.COMMITTED for p in all_of_it})
+    of = {sink: [p.id for p in all_of_it if p.sink == sink] for sink in "st"}
+    expected = [of["s"][:1], of["s"][1:]] if armed else [of["s"]]
+    assert driver._committers["s"].sent == expected
+    assert driver._committers["t"].sent == [of["t"]]

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import multiprocessing
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
@@ -195,6 +196,45 @@ def test_a_driver_knows_that_it_was_replaced_although_a_record_is_spoiled(store)
         older.is_replaced()
     store.create("00000000000000000003.json", encode(Entry(3, "n" * 32, 1, Start(3, JOB))))
     assert older.is_replaced()
+
+
+def test_other_threads_may_ask_while_one_appends(store):
+    """Real threads on a real folder: records, voids and purges beside two that ask; no answer but the true one.
+
+    Until a newer start is there nobody calls this one replaced or not the newest, and none of the questions fails.
+    """
+    journal, history = started(store, retain=2)
+    wrong, ended, asked = [], threading.Event(), [threading.Event(), threading.Event()]
+
+    def ask(question, right, once):
+        while not (ended.is_set() and once.is_set()):
+            try:
+                answer = question()
+                if answer is not right:
+                    wrong.append(answer)
+            except Exception as error:
+                wrong.append(error)
+            once.set()
+
+    threads = [
+        threading.Thread(target=ask, args=(journal.is_replaced, False, asked[0])),
+        threading.Thread(target=ask, args=(journal.is_newest, True, asked[1])),
+    ]
+    for thread in threads:
+        thread.start()
+    for epoch in range(150):
+        if epoch % 10 == 9:
+            store.faults["create"] = ["before"]
+            assert isinstance(journal.append(decide(history, epoch)), Unanswered)
+            assert journal.append_void(Void(1, epoch)) == Voided()
+        assert journal.append(decide(history, epoch)) == Appended()
+    ended.set()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    started(store)
+    assert journal.is_replaced()
+    assert not journal.is_newest()
 
 
 def test_a_start_between_creation_and_tail_check_fences(store, monkeypatch):

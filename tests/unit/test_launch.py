@@ -12,8 +12,7 @@ from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.store import LocalStore
 from onceflow.connectors.contract import Committer, EpochLimit, Guarantee, Sink, SinkConnection
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, FencedError, OnceflowError
-from onceflow.execution import driver as driver_module
-from onceflow.execution import ownership
+from onceflow.execution import ownership, surroundings
 from onceflow.execution.driver import Driver
 from onceflow.execution.launch import (
     Plan,
@@ -24,7 +23,9 @@ from onceflow.execution.launch import (
 from onceflow.execution.launch import (
     place_of as place_of_plan,
 )
+from onceflow.execution.surroundings import Surroundings
 from onceflow.options.checkpointing import Checkpointing
+from onceflow.twophase.coordinator import Coordinator
 from onceflow.twophase.layout import Layout, Source
 from onceflow.twophase.messages import Appended, Evidence, Outcome, Reply, Superseded
 from onceflow.twophase.records import Decide, Planned, Recut
@@ -402,7 +403,8 @@ def test_a_start_whose_job_was_left_at_the_same_moment_ends(tmp_path):
     done(tmp_path, 0)
     leave(place_of(tmp_path))
     place = place_of(tmp_path)
-    driver = Driver(identity, place.journal, place.checkpoint, {}, place.uri)
+    rules, around = Coordinator(()), Surroundings.of_process(0)
+    driver = Driver(identity, place.journal, place.checkpoint, {}, place.uri, rules, around)
     try:
         driver.take_over()
         with pytest.raises(FencedError):
@@ -527,7 +529,7 @@ def test_a_right_that_is_missing_ends_the_start_after_a_while(tmp_path, monkeypa
     """Refusals and nothing else for a minute: the error says that the decision stands, and no supervisor goes on."""
     undone_of(tmp_path, ("a", "one"))
     seconds = itertools.count(0, 10)
-    monkeypatch.setattr(driver_module, "time", SimpleNamespace(monotonic=lambda: float(next(seconds))))
+    monkeypatch.setattr(surroundings, "time", SimpleNamespace(monotonic=lambda: float(next(seconds))))
     sink = Listed("a", "one", done := [])
     with monkeypatch.context() as taken:
         taken.setattr(Attached, "committer", lambda *_: Forbidden("one", done))
@@ -545,7 +547,7 @@ def test_a_refusal_beside_a_broker_that_does_not_answer_is_waited_for(tmp_path, 
     """What is passing may be all of it: the minute begins anew with each other answer."""
     undone_of(tmp_path, ("a", "one"), ("b", "one"))
     seconds = itertools.count(0, 10)
-    monkeypatch.setattr(driver_module, "time", SimpleNamespace(monotonic=lambda: float(next(seconds))))
+    monkeypatch.setattr(surroundings, "time", SimpleNamespace(monotonic=lambda: float(next(seconds))))
     sink, rounds = Listed("a", "one", done := []), itertools.count(1)
 
     class Mixed(Committing):

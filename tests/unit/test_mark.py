@@ -10,12 +10,14 @@ from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.checkpoint.store import LocalStore
 from onceflow.errors import FencedError
-from onceflow.execution import running
+from onceflow.execution import sweeper
 from onceflow.execution.driver import Driver, _write_mark
 from onceflow.execution.running import RunningJob
+from onceflow.execution.surroundings import Surroundings
+from onceflow.twophase.coordinator import Coordinator
 
 JOB = JobIdentity("a" * 12, "file:///checkpoint", "cluster", "onceflow")
-TURNS = running._SWEEPS_A_MARK
+TURNS = sweeper.SWEEPS_A_MARK
 WITHIN_S = 30.0
 
 
@@ -73,7 +75,8 @@ def outside():
 @pytest.fixture
 def driver(tmp_path, outside):
     """One that has just taken over; its first mark is written."""
-    made = Driver(JOB, journal(tmp_path), SparkCheckpoint(tmp_path), {"s": outside}, JOB.checkpoint)
+    rules, around = Coordinator(["s"]), Surroundings.of_process(1)
+    made = Driver(JOB, journal(tmp_path), SparkCheckpoint.at(tmp_path), {"s": outside}, JOB.checkpoint, rules, around)
     made.take_over()
     marks_written(made)
     assert outside.writes == 1
@@ -84,13 +87,13 @@ def driver(tmp_path, outside):
 @pytest.fixture
 def idle(driver, outside, monkeypatch):
     """A job that runs without an epoch; ``turns(outside, n)`` is its clock."""
-    monkeypatch.setattr(running, "_SWEEP_EVERY_S", 0.0)
+    monkeypatch.setattr(sweeper, "EVERY_S", 0.0)
     outside.clocked = True
     query = Idle()
     job = RunningJob(query, driver, [], query, query)
     assert outside.entered.acquire(timeout=WITHIN_S)
     yield job
-    job._ended.set()
+    job._sweeper._ended.set()
     outside.turn.release(10)
     job.close()
 
@@ -109,7 +112,7 @@ def marks_written(driver):
 
 def test_it_is_due_every_hour():
     """What the error for a lost mark says of a job that runs."""
-    assert TURNS * running._SWEEP_EVERY_S == 3_600
+    assert TURNS * sweeper.EVERY_S == 3_600
 
 
 def test_an_idle_job_writes_its_mark_again_when_it_is_due(driver, outside, idle):
@@ -133,8 +136,8 @@ def test_a_replaced_driver_writes_no_mark_when_it_is_due(driver, outside, idle, 
     turns(outside, TURNS - 1)
     outside.mark = theirs = Mark(newer.start(JOB.job_id).incarnation, newer.start_nonce, -1).dumps()
     outside.turn.release()
-    idle._sweeper.join(WITHIN_S)
-    assert not idle._sweeper.is_alive()
+    idle._sweeper._thread.join(WITHIN_S)
+    assert not idle._sweeper._thread.is_alive()
     marks_written(driver)
     assert (outside.mark, outside.writes) == (theirs, 1)
     assert isinstance(driver.failure, FencedError)

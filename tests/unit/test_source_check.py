@@ -56,7 +56,7 @@ def test_a_source_that_several_outputs_start_from_counts_once():
 
 def test_how_much_an_epoch_reads_is_told_by_source(tmp_path):
     """Between two of Spark's files; before the first one, from where each source began."""
-    sources, checkpoint = make(Reading(), None, Reading()), SparkCheckpoint(tmp_path)
+    sources, checkpoint = make(Reading(), None, Reading()), SparkCheckpoint.at(tmp_path)
     (tmp_path / "offsets").mkdir()
     (tmp_path / "sources" / "0").mkdir(parents=True)
     (tmp_path / "sources" / "0" / "0").write_bytes(b'\0v1\n{"t":{"0":4}}')

@@ -11,7 +11,7 @@ from onceflow.errors import CheckpointCorruptError, EpochFailedError
 def checkpoint(tmp_path):
     for name in ("offsets", "commits"):
         (tmp_path / name).mkdir()
-    return SparkCheckpoint(tmp_path)
+    return SparkCheckpoint.at(tmp_path)
 
 
 def put(checkpoint, name, text="v1\n{}\n"):
@@ -23,7 +23,7 @@ def put(checkpoint, name, text="v1\n{}\n"):
 
 def test_an_empty_folder(tmp_path):
     """A checkpoint that does not exist yet has run nothing, and asking makes nothing."""
-    checkpoint = SparkCheckpoint(tmp_path / "new")
+    checkpoint = SparkCheckpoint.at(tmp_path / "new")
     assert (checkpoint.has_run(), checkpoint.newest_commit(), checkpoint.newest_offsets()) == (False, None, None)
     assert not checkpoint.is_stateful()
     assert not (tmp_path / "new").exists()
@@ -74,7 +74,7 @@ def test_lost_offsets_are_restored(checkpoint, content):
 
 def test_offsets_are_restored_into_a_lost_folder(tmp_path):
     """The folder may be gone with the file."""
-    checkpoint = SparkCheckpoint(tmp_path / "gone")
+    checkpoint = SparkCheckpoint.at(tmp_path / "gone")
     assert checkpoint.restore_offsets(0, "v1\ndecided")
     assert checkpoint.offsets(0) == "v1\ndecided"
 
@@ -196,7 +196,7 @@ def test_where_the_first_epoch_begins_is_synced_before_it_is_decided(checkpoint,
 
 def test_sync_passes_over_what_is_not_there(tmp_path):
     """Epoch 0 has no commit before it, and a fresh checkpoint no folders: neither is an error."""
-    SparkCheckpoint(tmp_path / "new").sync(0)
+    SparkCheckpoint.at(tmp_path / "new").sync(0)
 
 
 # -- other positions, where lost records are passed over --------------------------------------------------------------

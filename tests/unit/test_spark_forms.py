@@ -12,7 +12,9 @@ from onceflow.checkpoint.identity import write_identity
 from onceflow.checkpoint.spark_files import SparkCheckpoint, positions
 from onceflow.errors import CheckpointConflictError, OnceflowError
 from onceflow.execution.driver import Driver
+from onceflow.execution.surroundings import Surroundings
 from onceflow.spark.session import PINNED
+from onceflow.twophase.coordinator import Coordinator
 from onceflow.twophase.layout import Source, folders
 from onceflow.twophase.messages import Appended
 from onceflow.twophase.records import Decide
@@ -44,7 +46,7 @@ def test_where_a_source_begins_behind_one_that_stands_twice(tmp_path):
 
     So position 2 begins where sources/1 says. Looked for in sources/2, what b has lost before epoch 0 is not seen.
     """
-    sources, checkpoint = make(Reading(), 0, Reading()), SparkCheckpoint(tmp_path)
+    sources, checkpoint = make(Reading(), 0, Reading()), SparkCheckpoint.at(tmp_path)
     for number, position in enumerate(({"a": {"0": 4}}, {"b": {"0": 7}})):
         (tmp_path / "sources" / str(number)).mkdir(parents=True)
         (tmp_path / "sources" / str(number) / "0").write_bytes(b"\0v1\n" + json.dumps(position).encode())
@@ -75,7 +77,9 @@ def spark_files(folder, planned, recorded):
 def take_over(folder):
     identity, place = identify(folder), place_of(folder)
     place.records.make()
-    driver = Driver(identity, place.journal, place.checkpoint, {}, place.uri)
+    driver = Driver(
+        identity, place.journal, place.checkpoint, {}, place.uri, Coordinator(()), Surroundings.of_process(0)
+    )
     try:
         driver.take_over()
     finally:
@@ -127,7 +131,7 @@ def test_the_querys_metadata_are_durable_before_the_first_decision(tmp_path, mon
     (tmp_path / "metadata").write_text('{"id":"b4e55211-cd9e-405d-ab0c-a95a0a7e7854"}')
     synced = []
     monkeypatch.setattr(store_module, "_sync", synced.append)
-    SparkCheckpoint(tmp_path).sync(0)
+    SparkCheckpoint.at(tmp_path).sync(0)
     assert tmp_path / "metadata" in synced
 
 
@@ -148,7 +152,9 @@ def test_a_start_under_the_old_id_does_not_make_the_journal_forget_what_the_new_
     incarnation = place.journal.start(new.job_id, left=new.left).incarnation
     assert place.journal.append(Decide(incarnation, 1, "v1\n1", ("s",), ONE)) == Appended()
     assert place_of(tmp_path).has_undone()
-    driver = Driver(old, sleeper.journal, sleeper.checkpoint, {}, sleeper.uri)
+    driver = Driver(
+        old, sleeper.journal, sleeper.checkpoint, {}, sleeper.uri, Coordinator(()), Surroundings.of_process(0)
+    )
     try:
         with pytest.raises(CheckpointConflictError, match="the newest start"):
             driver.take_over()

@@ -26,7 +26,11 @@ from onceflow.twophase.records import Decide, History, HistoryError, Planned, Re
 
 
 class Journal:
-    """One driver's view of the journal. One thread appends; others may ask ``is_replaced``.
+    """One driver's view of the journal. One thread appends, and any thread may ask whether this is still the newest.
+
+    For that, every public method that looks at the tail or moves it holds the lock for as long as it takes: between an
+    append's link and its note the tail is not what stands there, and a driver would take its own record for another's.
+    ``read`` and ``history`` look at the files alone and need none; ``start_nonce`` is set once, by ``start``.
 
     Args:
         store: The journal's folder.
@@ -38,7 +42,7 @@ class Journal:
         self._store = store
         self._receipts = Receipts(store.below("receipts"))
         self._retain = retain
-        self._lock = threading.RLock()  # between an append's link and its note the tail is not what stands there
+        self._lock = threading.RLock()
         self._tail = 0
         self._tail_data = b""
         self._tail_kept_from = 1
@@ -122,6 +126,10 @@ class Journal:
             CheckpointConflictError: The newest start is of a job that this one does not know of. Appended behind it,
                 this one would begin a history in which what that job has decided is forgotten.
         """
+        with self._lock:
+            return self._start(job_id, above, left)
+
+    def _start(self, job_id: str, above: int, left: str) -> History:
         while True:
             history, entries = self.history()
             if history.job_id and history.job_id not in (job_id, left):
@@ -224,7 +232,8 @@ class Journal:
         Numbers alone do not tell: in a journal that another one has taken the place of (an older copy was put back and
         gone on with), another driver's record may stand under the same number.
         """
-        return max(self._places(), default=0) == self._tail and self._mine_is_there()
+        with self._lock:
+            return max(self._places(), default=0) == self._tail and self._mine_is_there()
 
     def is_replaced(self) -> bool:
         """Whether a newer start has ended this driver's power to append.

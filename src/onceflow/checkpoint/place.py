@@ -50,7 +50,7 @@ class Place:
         folder = local_path(location)
         ours = LocalStore(folder / OURS)
         records = LocalStore(ours.folder / "journal")
-        return cls(file_uri(folder), SparkCheckpoint(folder), ours, records, Journal(records, retain=retain))
+        return cls(file_uri(folder), SparkCheckpoint.at(folder), ours, records, Journal(records, retain=retain))
 
     def has_undone(self) -> bool:
         """Whether a decided epoch is not recorded as done; two of them are the start's business, too."""

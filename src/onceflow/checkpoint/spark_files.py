@@ -13,7 +13,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from onceflow.checkpoint.store import LocalStore
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, EpochFailedError
@@ -24,12 +24,23 @@ _HEAD = 2  # lines of offsets/N before those of the sources: version, metadata
 
 
 class SparkCheckpoint:
-    """Spark's side of one checkpoint folder."""
+    """Spark's side of one checkpoint folder.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: The checkpoint.
+        offsets: Its ``offsets/``.
+        commits: Its ``commits/``.
+    """
+
+    def __init__(self, folder: Path, offsets: LocalStore, commits: LocalStore) -> None:
         self.folder = folder
-        self._offsets = LocalStore(folder / "offsets")
-        self._commits = LocalStore(folder / "commits")
+        self._offsets = offsets
+        self._commits = commits
+
+    @classmethod
+    def at(cls, folder: Path) -> Self:
+        """The one in this folder."""
+        return cls(folder, LocalStore(folder / "offsets"), LocalStore(folder / "commits"))
 
     def has_run(self) -> bool:
         """Whether Spark has ever planned an epoch here."""

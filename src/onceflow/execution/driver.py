@@ -11,13 +11,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from onceflow import crash_points as crash
 from onceflow.checkpoint.identity import JobIdentity, Mark
@@ -35,11 +32,11 @@ from onceflow.errors import (
     TimeoutTooShortError,
 )
 from onceflow.execution import pace
+from onceflow.execution.collect import Collect, Ran
 from onceflow.execution.failures import evidence_lines, fenced, from_failure, from_spark, unanswered
 from onceflow.execution.source_check import Sources
-from onceflow.execution.task import RESULT_SCHEMA, Output, Task
-from onceflow.spark.internals import executed_plan, task_count
-from onceflow.spark.origins import origins
+from onceflow.execution.stop import StopRequested
+from onceflow.execution.surroundings import Surroundings
 from onceflow.twophase.coordinator import Coordinator, Mode
 from onceflow.twophase.layout import Layout
 from onceflow.twophase.messages import (
@@ -94,7 +91,7 @@ from onceflow.twophase.participants import (
 from onceflow.twophase.records import Decide, Replay, ReplayBegin, Skip
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 log = logging.getLogger(__name__)
 
@@ -103,10 +100,6 @@ _PATIENCE_S = 60.0
 _ASK_EVERY_S = 0.2
 _COMMIT_PAUSE_S = (0.0, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 _PHASES: Mapping[type, str] = {RunPlan: "prepare", Check: "check", Append: "decide", Commit: "commit"}
-
-
-class StopRequested(Exception):  # noqa: N818 - not an error
-    """The job is being stopped; the epoch in work is not decided and is run again at the next start."""
 
 
 @dataclass
@@ -128,6 +121,8 @@ class Driver:
         checkpoint: Spark's side of the checkpoint.
         committers: The committer of each sink that takes part in the decision, by name.
         uri: The checkpoint's URI, for messages.
+        coordinator: The rules, which have not begun yet.
+        around: What it has of its process; its threads end with this object.
         above: An incarnation that is known from outside of the checkpoint; this one is greater.
     """
 
@@ -138,22 +133,23 @@ class Driver:
         checkpoint: SparkCheckpoint,
         committers: Mapping[str, Committer],
         uri: str,
+        coordinator: Coordinator,
+        around: Surroundings,
         above: int = 0,
     ) -> None:
         self._identity = identity
         self._journal = journal
         self._checkpoint = checkpoint
         self._committers = dict(committers)
-        self._outputs: tuple[Output, ...] = ()
+        self._runner: Collect | None = None
         self._sources: Sources | None = None
-        self._session: SparkSession | None = None
-        self._keys_repeat = False
         self._cuts = True
         self._uri = uri
         self._above = above
-        self._coordinator = Coordinator(committers)
-        self._threads = ThreadPoolExecutor(max(1, len(committers)) + 1, "onceflow-commit")
-        self._marks = ThreadPoolExecutor(1, "onceflow-mark")  # a mark must never stand in a commit's way
+        self._coordinator = coordinator
+        self._now = around.now
+        self._commits = around.commits
+        self._marks = around.marks
         self._plan: DataFrame | None = None
         self._run_began = 0.0
         self._refused_since: float | None = None
@@ -161,11 +157,7 @@ class Driver:
         self._evidence: dict[ParticipantId, Evidence] = {}
         self._report = EpochReport(-1)
         self._last_epoch = -1
-        self._stopping = threading.Event()
-        self._give_up = threading.Event()
-        self._interruptible = threading.Event()
-        self._outside = threading.Event()
-        self._outside.set()
+        self.stop = around.stop
         self.reports: dict[int, EpochReport] = {}
         self.failure: BaseException | None = None
 
@@ -186,89 +178,62 @@ class Driver:
         """
         self._drive(self._coordinator.start())
 
-    def settle(
-        self,
-        outputs: Sequence[Output],
-        sources: Sources,
-        session: SparkSession | None = None,
-        *,
-        keys_repeat: bool = True,
-        cuts: bool = True,
-    ) -> None:
+    def settle(self, runner: Collect, sources: Sources, *, cuts: bool) -> None:
         """Compare what the plan reads and keeps with what the checkpoint knows; after it epochs may come.
 
         Args:
-            outputs: What opens the writers of all sinks of the job, in the order of the plan's columns.
+            runner: Runs an epoch's plan.
             sources: What the plan reads and keeps.
-            session: The session whose query it will be: an epoch's DataFrame has another one, that knows no query.
-            keys_repeat: As ``origins.origins`` takes it.
             cuts: The sources take a limit from the journal at the next start, so an epoch can be cut by it.
 
         Raises:
             OnceflowError: It cannot go on; the message says what and why.
         """
-        self._outputs = tuple(outputs)
+        self._runner = runner
         self._sources = sources
-        self._session = session
-        self._keys_repeat = keys_repeat
         self._cuts = cuts
         self._drive(self._coordinator.settle())
 
     def __call__(self, batch: DataFrame, epoch: int) -> None:
         """Run one epoch: what Spark calls as ``foreachBatch``."""
-        self._outside.clear()
         try:
             if self._last_epoch >= 0:
                 crash.reach("D8", self._last_epoch)
-            self._refuse_if_stopping()
-            self._plan = batch
-            self._report = EpochReport(epoch)
-            crash.reach("D1", epoch)
-            try:
-                offsets = self._checkpoint.offsets(epoch)
-                stateful, newest = self._checkpoint.is_stateful(), self._checkpoint.newest_commit()
-            except OnceflowError as said:  # a newer start may have taken the plan back
-                raise self.true_cause(said) from said
-            self._drive(self._coordinator.begin(epoch, offsets, stateful=stateful, newest_commit=newest))
-            crash.reach("D7", epoch)
-            self._last_epoch = epoch
-            self.reports[epoch] = self._report
+            with self.stop.epoch():
+                self._plan = batch
+                self._report = EpochReport(epoch)
+                crash.reach("D1", epoch)
+                try:
+                    offsets = self._checkpoint.offsets(epoch)
+                    stateful, newest = self._checkpoint.is_stateful(), self._checkpoint.newest_commit()
+                except OnceflowError as said:  # a newer start may have taken the plan back
+                    raise self.true_cause(said) from said
+                self._drive(self._coordinator.begin(epoch, offsets, stateful=stateful, newest_commit=newest))
+                crash.reach("D7", epoch)
+                self._last_epoch = epoch
+                self.reports[epoch] = self._report
         except BaseException as error:
             self.failure = error
             raise
         finally:
             self._plan = None
-            self._outside.set()
-
-    def request_stop(self, cancel: Callable[[], object]) -> None:
-        """Ask the epoch in work to end: undecided it is aborted, decided it is finished.
-
-        Args:
-            cancel: Cancels the plan's Spark jobs.
-        """
-        self._stopping.set()
-        if self._interruptible.is_set():
-            cancel()
 
     def wait_outside(self, timeout_s: float) -> bool:
         """Wait until no epoch is in work and Spark has recorded the last one; False when time is over."""
-        deadline = time.monotonic() + timeout_s
-        if not self._outside.wait(timeout_s):
+        deadline = self._now() + timeout_s
+        if not self.stop.wait_outside(timeout_s):
             return False
         while self.failure is None and not self._checkpoint.is_done(self._last_epoch):
-            if time.monotonic() > deadline:
+            if self._now() > deadline:
                 return False
             time.sleep(0.02)
         return True
 
-    def give_up(self) -> None:
-        """End the waits of a decided epoch as well; the next start rolls it forward."""
-        self._give_up.set()
-
     def sweep(self) -> bool:
         """Abort what older incarnations opened since: a worker of a dead driver may still be at work.
 
-        May run beside an epoch: it touches older incarnations' transactions only.
+        Runs in the sweeper's thread, beside an epoch: it touches older incarnations' transactions only, the journal
+        holds its own lock, and the memory is one frozen value that the epoch's thread replaces whole.
 
         Returns:
             Whether this is still the newest start.
@@ -277,7 +242,10 @@ class Driver:
         return self._sweep(undone.effective if undone else (), self._journal.is_replaced)
 
     def refresh_mark(self) -> None:
-        """Write the mark again: Kafka forgets what nobody has written for ``offsets.retention.minutes``."""
+        """Write the mark again: Kafka forgets what nobody has written for ``offsets.retention.minutes``.
+
+        Runs in the sweeper's thread, as ``sweep`` does.
+        """
         decided = self._coordinator.memory.history.decided
         self._write_marks(decided.epoch if decided is not None else -1, self.incarnation)
 
@@ -302,7 +270,7 @@ class Driver:
 
     def close(self) -> None:
         """End the driver's threads and connections."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._commits.shutdown(wait=False, cancel_futures=True)
         self._marks.shutdown(wait=False, cancel_futures=True)
         for committer in self._committers.values():
             committer.close()
@@ -311,7 +279,7 @@ class Driver:
 
     def _drive(self, action: Action) -> None:
         while not isinstance(action, TakenOver | Ready | Return | Fail):
-            began = time.monotonic()
+            began = self._now()
             try:
                 event = self._perform(action)
             except OnceflowError as said:
@@ -319,10 +287,10 @@ class Driver:
             phase = _PHASES.get(type(action))
             if phase is not None:
                 spent = self._report.phases
-                spent[phase] = spent.get(phase, 0.0) + time.monotonic() - began
+                spent[phase] = spent.get(phase, 0.0) + self._now() - began
             action = self._coordinator.receive(event)
         if isinstance(action, Fail):
-            if self._stopping.is_set() and self._cause is not None:
+            if self.stop.asked and self._cause is not None:
                 raise StopRequested from self._cause
             known = [f"{sink} {handle}: {e.why}" for (sink, handle), e in sorted(self._evidence.items())]
             unknown = [e for e in self._evidence.values() if e.outcome is Outcome.UNKNOWN]
@@ -331,13 +299,42 @@ class Driver:
             error = from_failure(action.failure, self._cause, self._uri, evidence_lines(known), self.explain)
             raise self.true_cause(error) from self._cause
 
-    def _perform(self, action: Action) -> Event:
-        performer: Callable[[Any], Event] = self._PERFORMERS[type(action)].__get__(self)
-        return performer(action)
+    def _perform(self, action: Action) -> Event:  # noqa: C901, PLR0912 - a line for each action
+        match action:
+            case AppendStart():
+                return self._append_start()
+            case RestoreOffsets():
+                return self._restore_offsets(action)
+            case TakeBack():
+                return self._take_back(action)
+            case Survey():
+                return self._survey(action)
+            case Sweep():
+                return self._sweep_at_start(action)
+            case RunPlan():
+                return self._run_plan(action)
+            case Check():
+                return self._check(action)
+            case Append():
+                return self._append(action)
+            case AppendVoid():
+                return self._append_void(action)
+            case Commit():
+                return self._commit(action)
+            case AskOutcomes():
+                return self._ask_outcomes(action)
+            case AbortOwn():
+                return self._abort_own(action)
+            case Discard():
+                return self._discard(action)
+            case ConfirmNewest():
+                return Confirmed(newest=self._journal.is_newest())
+            case TakenOver() | Ready() | Return() | Fail():
+                raise AssertionError(f"{action} is an end, and nothing to perform")
 
     # -- start ------------------------------------------------------------------------------------
 
-    def _append_start(self, _: AppendStart) -> Event:
+    def _append_start(self) -> Event:
         history = self._journal.start(self._identity.job_id, self._above, self._identity.left)
         log.info("incarnation %d of job %s on %s", history.incarnation, self._identity.job_id, self._uri)
         if self._journal.is_newest():  # else an older mark would take the place of a newer start's
@@ -409,20 +406,16 @@ class Driver:
     # -- an epoch ---------------------------------------------------------------------------------
 
     def _run_plan(self, action: RunPlan) -> Event:
-        self._run_began = time.monotonic()
+        self._run_began = self._now()
         self._cause = None
-        self._interruptible.set()
         try:
-            self._refuse_if_stopping()
-            reports, tasks = self._collect(action)
-            self._require_all(action.epoch, reports, tasks)
-            participants = self._seal(action, reports)
+            with self.stop.plan():
+                ran = self._collect(action)
+                participants = self._seal(action, ran.reports)
         except Exception as error:  # noqa: BLE001 - whatever it was, the epoch's transactions must be aborted
             return self._failed_run(action.epoch, error)
-        finally:
-            self._interruptible.clear()
-        took_ms = int((time.monotonic() - self._run_began) * 1000)
-        parts = parts_of(reports)
+        took_ms = int((self._now() - self._run_began) * 1000)
+        parts = parts_of(ran.reports)
         self._report.rows = sum(part.rows for part in parts)
         self._report.participants = len(participants)
         crash.reach("D4", action.epoch)
@@ -435,7 +428,7 @@ class Driver:
                 return Superseded()
         self._cause = error
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        age, timeout = time.monotonic() - self._run_began, self._expires_after_s()
+        age, timeout = self._now() - self._run_began, self._expires_after_s()
         if isinstance(from_spark(error, self.explain), PreCommitError) and age >= TOO_OLD * timeout:
             with contextlib.suppress(CheckpointStoreError):  # how large it is cannot be read: its own error is told
                 return RunFailed(reason, self._too_long(epoch, reason, age))
@@ -483,30 +476,19 @@ class Driver:
         )
         return limit
 
-    def _collect(self, action: RunPlan) -> tuple[list[TaskReport], int]:
-        """Run the plan; what its tasks report, and how many there are."""
-        if self._plan is None:
-            raise AssertionError("a plan runs inside foreachBatch")
-        task = Task(self._outputs, self._run(action.epoch), action.write, action.silent)
-        shards = task_count(self._plan)
-        query_id = self._plan.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")  # of this thread
-        plan = partial(executed_plan, self._session, str(query_id))
-        read = self._threads.submit(origins, plan, shards, keys_repeat=self._keys_repeat)
-        rows = self._plan.mapInArrow(task, RESULT_SCHEMA).collect()
-        reports = [TaskReport.loads(row[0]) for row in rows]
-        origin = read.result()
-        told = [replace(r, parts=tuple(replace(p, origin=origin[p.number]) for p in r.parts)) for r in reports]
-        return told, shards
-
-    def _require_all(self, epoch: int, reports: Sequence[TaskReport], tasks: int) -> None:
-        wrong = unreported(reports, [output.sink for output in self._outputs], tasks)
+    def _collect(self, action: RunPlan) -> Ran:
+        if self._plan is None or self._runner is None:
+            raise AssertionError("a plan runs inside foreachBatch, after settle")
+        ran = self._runner(self._plan, action, self._run(action.epoch), self._commits)
+        wrong = unreported(ran.reports, ran.sinks, ran.tasks)
         if wrong is not None:
             raise PreCommitError(
-                f"epoch {epoch}: {wrong}",
+                f"epoch {action.epoch}: {wrong}",
                 cause="Spark lost a task's result",
                 action="start the job again; nothing of this epoch is visible",
-                epoch=epoch,
+                epoch=action.epoch,
             )
+        return ran
 
     def _seal(self, action: RunPlan, reports: Sequence[TaskReport]) -> tuple[Participant, ...]:
         """What is to be committed of a run, in the words of the sinks' committers."""
@@ -517,7 +499,7 @@ class Driver:
         return tuple(sorted(sealed, key=lambda p: p.id))
 
     def _check(self, action: Check) -> Event:
-        age = time.monotonic() - self._run_began
+        age = self._now() - self._run_began
         run = self._run(self._coordinator.memory.epoch)
         try:
             for name, committer in self._committers.items():
@@ -530,7 +512,7 @@ class Driver:
             if self._sources is not None:
                 memory = self._coordinator.memory
                 layout = self._sources.look_again(memory.layout, memory.offsets)
-            self._refuse_if_stopping()
+            self.stop.decide()
         except EpochTooLongError as error:
             self._cause = error
             with contextlib.suppress(CheckpointStoreError):
@@ -565,8 +547,8 @@ class Driver:
 
     def _commit(self, action: Commit) -> Event:
         pause = _COMMIT_PAUSE_S[min(action.again, len(_COMMIT_PAUSE_S) - 1)]
-        if pause and self._give_up.wait(pause):
-            raise StopRequested
+        if pause:
+            self.stop.pause(pause)
         if action.again and action.again % 30 == 0:
             log.warning(
                 "epoch %d is decided and %d commits have no answer yet (round %d); the decision stands and they are "
@@ -575,12 +557,12 @@ class Driver:
                 len(action.participants),
                 action.again,
             )
-        self._crash_between_commits(action.participants)
-        by_sink = self._by_sink(action.participants)
-        waiting = [self._threads.submit(self._committers[name].commit, of) for name, of in by_sink.items()]
         replies: dict[ParticipantId, Reply] = {}
-        for future in waiting:
-            replies |= future.result()
+        for together in crash.parted("D6", self._coordinator.memory.epoch, action.participants):
+            by_sink = self._by_sink(together)
+            waiting = [self._commits.submit(self._committers[name].commit, of) for name, of in by_sink.items()]
+            for future in waiting:
+                replies |= future.result()
         self._require_rights(action.participants, replies)
         crash.reach("D6a", self._coordinator.memory.epoch)
         return Replies(replies)
@@ -591,31 +573,23 @@ class Driver:
         if not left or any(replies.get(p.id) is not Reply.REFUSED for p in left):
             self._refused_since = None
             return
-        now = time.monotonic()
+        now = self._now()
         if self._refused_since is None:
             self._refused_since = now
         if now - self._refused_since > _PATIENCE_S:
             finisher, of = next(iter(self._by_sink(left).items()))
             raise self._committers[finisher].refusal(of)
 
-    def _crash_between_commits(self, participants: Sequence[Participant]) -> None:
-        """Commits are sent all at once; a test that dies between two of them sends the first one alone."""
-        if crash.is_armed("D6") and participants:
-            first = participants[0]
-            self._committers[first.sink].commit([first])
-            crash.reach("D6", self._coordinator.memory.epoch)
-
     def _ask_outcomes(self, action: AskOutcomes) -> Event:
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = self._now() + _PATIENCE_S
         while True:
             self._evidence = {}
             for name, of in self._by_sink(action.participants).items():
                 self._evidence |= self._committers[name].outcomes(of)
             passing = [e for e in self._evidence.values() if e.outcome is Outcome.UNKNOWN and e.passing]
-            if not passing or time.monotonic() > deadline:
+            if not passing or self._now() > deadline:
                 return Outcomes({p: e.outcome for p, e in self._evidence.items()})
-            if self._give_up.wait(_ASK_EVERY_S):
-                raise StopRequested
+            self.stop.pause(_ASK_EVERY_S)
 
     def _abort_own(self, action: AbortOwn) -> Event:
         run = self._run(action.epoch)
@@ -631,29 +605,8 @@ class Driver:
         for name, of in self._by_sink(action.participants).items():
             self._committers[name].abort(of)
         # Their outcomes are asked next, and whatever is still open comes back here.
-        if self._give_up.wait(_ASK_EVERY_S):
-            raise StopRequested
+        self.stop.pause(_ASK_EVERY_S)
         return Aborted()
-
-    def _confirm_newest(self, _: ConfirmNewest) -> Event:
-        return Confirmed(newest=self._journal.is_newest())
-
-    _PERFORMERS: Mapping[type, Callable[..., Event]] = {
-        AppendStart: _append_start,
-        RestoreOffsets: _restore_offsets,
-        TakeBack: _take_back,
-        Survey: _survey,
-        Sweep: _sweep_at_start,
-        RunPlan: _run_plan,
-        Check: _check,
-        Append: _append,
-        AppendVoid: _append_void,
-        Commit: _commit,
-        AskOutcomes: _ask_outcomes,
-        AbortOwn: _abort_own,
-        Discard: _discard,
-        ConfirmNewest: _confirm_newest,
-    }
 
     # -- parts ------------------------------------------------------------------------------------
 
@@ -687,10 +640,6 @@ class Driver:
         mark = Mark(incarnation, self._journal.start_nonce, epoch)
         for committer in self._committers.values():
             self._marks.submit(_write_mark, committer, mark)
-
-    def _refuse_if_stopping(self) -> None:
-        if self._stopping.is_set():
-            raise StopRequested
 
 
 def _write_mark(committer: Committer, mark: Mark) -> None:

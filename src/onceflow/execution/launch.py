@@ -29,6 +29,7 @@ from onceflow.checkpoint.spark_files import SparkCheckpoint, positions, records_
 from onceflow.connectors.contract import Committer, Connector, EpochLimit, Sink, SinkConnection
 from onceflow.errors import ConfigurationError
 from onceflow.execution import pace
+from onceflow.execution.collect import Collector
 from onceflow.execution.driver import Driver
 from onceflow.execution.failures import from_failure
 from onceflow.execution.outputs import Outputs
@@ -36,6 +37,7 @@ from onceflow.execution.ownership import claimed, identify, refuse_left
 from onceflow.execution.progress import Progress
 from onceflow.execution.running import RunningJob
 from onceflow.execution.source_check import Sources
+from onceflow.execution.surroundings import Surroundings
 from onceflow.execution.task import Output
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.spark.plan import (
@@ -46,7 +48,7 @@ from onceflow.spark.plan import (
     warn_of_unrepeatable,
 )
 from onceflow.spark.session import pin, spark_path
-from onceflow.twophase.coordinator import objection
+from onceflow.twophase.coordinator import Coordinator, objection
 from onceflow.twophase.names import PREFIX
 from onceflow.twophase.records import Decide, History, Start
 
@@ -137,7 +139,8 @@ def launch(
             refuse_left(place, driver)
             repeat = keys_repeat(unrepeatable(outputs.query))
             writers = [Output(sink.name, connections[sink.name].writer_factory()) for sink in outputs.sinks]
-            driver.settle(writers, sources, outputs.query.sparkSession, keys_repeat=repeat, cuts=plan.limits)
+            runner = Collector(writers, outputs.query.sparkSession, keys_repeat=repeat)
+            driver.settle(runner, sources, cuts=plan.limits)
             progress.listen(session)
             query = _start(outputs, driver, where, plan)
         except BaseException:
@@ -281,7 +284,8 @@ def _driver(place: Place, connections: Mapping[str, SinkConnection], plan: Plan,
         if plan.takeover is None:
             refuse_rewound(committers.values(), place.journal, identity, place.checkpoint)
         above = _claimed_incarnation(committers.values()) if plan.takeover == "claim" else 0
-        return Driver(identity, place.journal, place.checkpoint, committers, place.uri, above)
+        coordinator, around = Coordinator(committers), Surroundings.of_process(len(committers))
+        return Driver(identity, place.journal, place.checkpoint, committers, place.uri, coordinator, around, above)
     except BaseException:
         for committer in committers.values():
             committer.close()

@@ -1,13 +1,11 @@
 """A job that runs: Spark's query, the driver, and what is open beside them, from the query's start to its end.
 
-Must not know: the rules, how a start comes to a query. It looks for lingering transactions while the query runs, and
-ends all of it at a clean point.
+Must not know: the rules, how a start comes to a query. It ends all of it at a clean point.
 """
 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import logging
 import threading
 from collections.abc import Sequence
@@ -15,16 +13,14 @@ from collections.abc import Sequence
 from pyspark.sql.streaming.query import StreamingQuery
 
 from onceflow.connectors.contract import SinkConnection
-from onceflow.errors import OnceflowError
 from onceflow.execution.driver import Driver
 from onceflow.execution.progress import Progress
 from onceflow.execution.source_check import Sources
+from onceflow.execution.sweeper import Sweeper
 from onceflow.spark.internals import scala_context
 
 log = logging.getLogger(__name__)
 
-_SWEEP_EVERY_S = 30.0
-_SWEEPS_A_MARK = 120  # once an hour; Kafka forgets a group's offsets after 7 days by default
 _STOP_WITHIN_S = 8.0
 _HARD_STOP_WITHIN_S = 1.5
 
@@ -45,9 +41,7 @@ class RunningJob:
         self._connections = connections
         self._sources = sources
         self._progress = progress
-        self._ended = threading.Event()
-        self._sweeper = threading.Thread(target=self._sweep, name="onceflow-sweep", daemon=True)
-        self._sweeper.start()
+        self._sweeper = Sweeper(driver.sweep, driver.refresh_mark, self._replaced)
 
     def stop(self) -> bool:
         """End at a clean point: an undecided epoch aborts, a decided one finishes. False: it could not finish in time.
@@ -61,10 +55,10 @@ class RunningJob:
             if spark_context is not None:
                 spark_context.cancelJobGroup(group)
 
-        self.driver.request_stop(cancel)
+        self.driver.stop.request(cancel)
         clean = self.driver.wait_outside(_STOP_WITHIN_S)
         if not clean:
-            self.driver.give_up()
+            self.driver.stop.give_up()
         # Spark waits without end for a foreachBatch or a source that waits for a broker.
         stopping = threading.Thread(target=self._stop_query, name="onceflow-stop", daemon=True)
         stopping.start()
@@ -77,8 +71,7 @@ class RunningJob:
 
     def close(self) -> None:
         """Let go of connections and threads, after the query has ended."""
-        self._ended.set()
-        self._sweeper.join(5.0)
+        self._sweeper.close()
         ended = False
         with contextlib.suppress(Exception):  # Java may be gone
             ended = not self.query.isActive
@@ -88,20 +81,8 @@ class RunningJob:
         for connection in self._connections:
             connection.close()
 
-    def _sweep(self) -> None:
-        for turn in itertools.count(1):
-            if self._ended.wait(_SWEEP_EVERY_S):
-                return
-            try:
-                if not self.driver.sweep():
-                    # Nothing else tells a driver whose topic is quiet that it was replaced.
-                    self.driver.failure = self.driver.failure or self.driver.fenced()
-                    log.error("%s", self.driver.failure)
-                    self._stop_query()
-                    return
-                if turn % _SWEEPS_A_MARK == 0:
-                    self.driver.refresh_mark()
-            except OnceflowError as error:
-                log.warning("could not look for lingering transactions: %s", error.what)
-            except Exception:  # the sweep must go on for as long as the job runs
-                log.exception("could not look for lingering transactions")
+    def _replaced(self) -> None:
+        """End a job that a newer start took over from: nothing else tells a driver whose topic is quiet."""
+        self.driver.failure = self.driver.failure or self.driver.fenced()
+        log.error("%s", self.driver.failure)
+        self._stop_query()

@@ -1,0 +1,215 @@
+"""Stopping: what becomes of an epoch when the job is asked to stop at this moment of it, as one literal table.
+
+Must not know: Spark, the journal, how an epoch is decided. Two threads meet here: the one in which Spark runs an epoch
+tells where it stands, and another one asks for the end. An undecided epoch is aborted and run again by the next start,
+a decided one is finished; a step that is not in TABLE is one error and changes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+
+from onceflow.twophase.state import IllegalTransitionError
+
+
+class StopRequested(Exception):  # noqa: N818 - not an error
+    """The job is being stopped; the epoch in work is not decided and is run again at the next start."""
+
+
+class State(Enum):
+    """Where the epoch in work stands, and whether it is to end."""
+
+    OUTSIDE = "no epoch is in work"
+    UNDECIDED = "an epoch is in work, and this call has decided nothing yet"
+    RUNNING = "the same, and Spark runs its plan"
+    DECIDED = "the last look is past: the epoch is being decided, or is"
+    CLOSED = "asked to stop: no epoch is in work, and none begins"
+    REFUSING = "asked to stop: no plan and no decision begins any more"
+    CANCELLED = "asked to stop: the plan's Spark jobs are being cancelled"
+    FINISHING = "asked to stop: the decided epoch is being finished"
+    GIVEN_UP = "asked, and it took too long: whatever the epoch waits for, it waits no more"
+
+
+class Input(Enum):
+    """What one of the two threads says."""
+
+    ENTER = "Spark begins an epoch"
+    RUN = "its plan begins"
+    RAN = "its plan has ended, well or not"
+    DECIDE = "all is ready for the decision"
+    LEAVE = "the epoch has ended, well or not"
+    STOP = "the job is to stop"
+    GIVE_UP = "it took too long"
+
+
+class Answer(Enum):
+    """What whoever said it does next."""
+
+    GO_ON = "go on"
+    REFUSE = "the epoch ends here"
+    CANCEL = "cancel the plan's Spark jobs"
+
+
+_S, _I = State, Input
+_GO_ON, _REFUSE, _CANCEL = Answer
+
+TABLE: Mapping[State, Mapping[Input, tuple[State, Answer]]] = {
+    _S.OUTSIDE: {
+        _I.ENTER: (_S.UNDECIDED, _GO_ON),
+        _I.STOP: (_S.CLOSED, _GO_ON),
+    },
+    _S.UNDECIDED: {
+        _I.RUN: (_S.RUNNING, _GO_ON),
+        _I.DECIDE: (_S.DECIDED, _GO_ON),
+        _I.LEAVE: (_S.OUTSIDE, _GO_ON),
+        _I.STOP: (_S.REFUSING, _GO_ON),
+    },
+    _S.RUNNING: {
+        _I.RAN: (_S.UNDECIDED, _GO_ON),
+        _I.STOP: (_S.CANCELLED, _CANCEL),
+    },
+    # No plan runs behind a decision of the same call: the state was built by the run that was decided.
+    _S.DECIDED: {
+        _I.LEAVE: (_S.OUTSIDE, _GO_ON),
+        _I.STOP: (_S.FINISHING, _GO_ON),
+    },
+    _S.CLOSED: {
+        _I.ENTER: (_S.CLOSED, _REFUSE),
+        _I.STOP: (_S.CLOSED, _GO_ON),
+        _I.GIVE_UP: (_S.CLOSED, _GO_ON),  # Spark did not record the last epoch in time
+    },
+    _S.REFUSING: {
+        _I.RUN: (_S.REFUSING, _REFUSE),
+        _I.DECIDE: (_S.REFUSING, _REFUSE),
+        _I.LEAVE: (_S.CLOSED, _GO_ON),
+        _I.STOP: (_S.REFUSING, _GO_ON),
+        _I.GIVE_UP: (_S.GIVEN_UP, _GO_ON),
+    },
+    # A plan begins before its Spark job is there, and a cancel that comes between the two finds nothing: then the plan
+    # runs to its end. So a plan that ended well is refused at its decision all the same; asked again, it is cancelled
+    # again; and a give-up leads to the stop of Spark's query, which cancels too.
+    _S.CANCELLED: {
+        _I.RAN: (_S.REFUSING, _GO_ON),
+        _I.STOP: (_S.CANCELLED, _CANCEL),
+        _I.GIVE_UP: (_S.GIVEN_UP, _GO_ON),
+    },
+    _S.FINISHING: {
+        _I.LEAVE: (_S.CLOSED, _GO_ON),
+        _I.STOP: (_S.FINISHING, _GO_ON),
+        _I.GIVE_UP: (_S.GIVEN_UP, _GO_ON),
+    },
+    # Where the epoch stood counts no more.
+    _S.GIVEN_UP: {
+        _I.RUN: (_S.GIVEN_UP, _REFUSE),
+        _I.RAN: (_S.GIVEN_UP, _GO_ON),
+        _I.DECIDE: (_S.GIVEN_UP, _REFUSE),
+        _I.LEAVE: (_S.CLOSED, _GO_ON),
+        _I.STOP: (_S.GIVEN_UP, _GO_ON),
+        _I.GIVE_UP: (_S.GIVEN_UP, _GO_ON),
+    },
+}
+
+_ASKED = frozenset({_S.CLOSED, _S.REFUSING, _S.CANCELLED, _S.FINISHING, _S.GIVEN_UP})
+
+
+def step(state: State, happened: Input) -> tuple[State, Answer]:
+    """The state after ``happened``, and what whoever said it does next.
+
+    Raises:
+        IllegalTransitionError: The table has no such step.
+    """
+    try:
+        return TABLE[state][happened]
+    except KeyError:
+        known = ", ".join(i.name for i in TABLE[state])
+        raise IllegalTransitionError(f"{happened.name} in state {state.name}; it knows {known}") from None
+
+
+class Stop:
+    """One driver's: the table's state, which any thread may move and wait for."""
+
+    def __init__(self) -> None:
+        self._state = State.OUTSIDE
+        self._moved = threading.Condition()
+
+    # -- the epoch's thread -----------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def epoch(self) -> Iterator[None]:
+        """An epoch is in work inside.
+
+        Raises:
+            StopRequested: None may begin any more.
+        """
+        self._tell(Input.ENTER)
+        try:
+            yield
+        finally:
+            self._tell(Input.LEAVE)
+
+    @contextlib.contextmanager
+    def plan(self) -> Iterator[None]:
+        """The epoch's plan runs inside, and is cancelled by a request.
+
+        Raises:
+            StopRequested: None may begin any more.
+        """
+        self._tell(Input.RUN)
+        try:
+            yield
+        finally:
+            self._tell(Input.RAN)
+
+    def decide(self) -> None:
+        """The last look before the decision: a request that comes later waits for the epoch's end.
+
+        Raises:
+            StopRequested: One came before.
+        """
+        self._tell(Input.DECIDE)
+
+    def pause(self, seconds: float) -> None:
+        """Wait before something is asked or sent again.
+
+        Raises:
+            StopRequested: The epoch is given up; the next start rolls it forward.
+        """
+        with self._moved:
+            if self._moved.wait_for(lambda: self._state is State.GIVEN_UP, seconds):
+                raise StopRequested
+
+    # -- whoever ends the job ---------------------------------------------------------------------
+
+    @property
+    def asked(self) -> bool:
+        """Whether the job was asked to stop."""
+        return self._state in _ASKED
+
+    def request(self, cancel: Callable[[], object]) -> None:
+        """Ask the epoch in work to end: undecided it is aborted, decided it is finished.
+
+        Args:
+            cancel: Cancels the plan's Spark jobs.
+        """
+        if self._tell(Input.STOP) is Answer.CANCEL:
+            cancel()  # not under the lock: it asks Java, and the plan may end meanwhile
+
+    def wait_outside(self, timeout_s: float) -> bool:
+        """Wait until no epoch is in work; False when time is over."""
+        with self._moved:
+            return self._moved.wait_for(lambda: self._state in (State.OUTSIDE, State.CLOSED), timeout_s)
+
+    def give_up(self) -> None:
+        """End the waits of a decided epoch as well; the next start rolls it forward."""
+        self._tell(Input.GIVE_UP)
+
+    def _tell(self, happened: Input) -> Answer:
+        with self._moved:
+            self._state, answer = step(self._state, happened)
+            self._moved.notify_all()
+        if answer is Answer.REFUSE:
+            raise StopRequested
+        return answer

@@ -1,0 +1,306 @@
+"""Stopping: the table of what a request means at each moment of an epoch, and the two threads that meet over it."""
+
+import contextlib
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onceflow.execution.stop import TABLE, Answer, Input, State, Stop, StopRequested, step
+from onceflow.twophase.state import IllegalTransitionError
+
+ASKED = {State.CLOSED, State.REFUSING, State.CANCELLED, State.FINISHING, State.GIVEN_UP}
+OUTSIDE = {State.OUTSIDE, State.CLOSED}
+STEPS = [(state, happened, *told) for state, row in TABLE.items() for happened, told in row.items()]
+WITHIN_S = 30.0
+
+
+# -- the table --------------------------------------------------------------------------------------------------------
+
+
+def test_every_state_is_reached_and_every_input_is_used():
+    """Nothing in the table is a leftover, and no state lacks its row."""
+    seen, waiting = {State.OUTSIDE}, [State.OUTSIDE]
+    while waiting:
+        for after, _ in TABLE[waiting.pop()].values():
+            if after not in seen:
+                seen.add(after)
+                waiting.append(after)
+    assert seen == set(State) == set(TABLE)
+    assert {happened for _, happened, *_ in STEPS} == set(Input)
+
+
+@pytest.mark.parametrize("happened", Input)
+@pytest.mark.parametrize("state", State)
+def test_every_pair_is_a_step_or_one_error(state, happened):
+    """A pair that the table does not have names both, and what would have been legal; it moves nothing."""
+    if happened in TABLE[state]:
+        assert step(state, happened) == TABLE[state][happened]
+        return
+    with pytest.raises(IllegalTransitionError, match=f"{happened.name} in state {state.name}; it knows "):
+        step(state, happened)
+    stop = Stop()
+    stop._state = state
+    with pytest.raises(IllegalTransitionError):
+        stop._tell(happened)
+    assert stop._state is state
+
+
+def test_a_request_may_come_at_every_moment_and_is_never_taken_back():
+    """STOP is legal in every state and leads to one that was asked; from there no way leads back."""
+    for state in State:
+        assert TABLE[state][Input.STOP][0] in ASKED
+    assert {after for state, _, after, _ in STEPS if state in ASKED} <= ASKED
+    assert all(happened is Input.STOP for state, happened, after, _ in STEPS if state not in ASKED and after in ASKED)
+
+
+def test_nothing_begins_after_a_request_and_nothing_else_is_refused():
+    """An epoch, a plan and a decision are refused wherever the stop was asked for, and go on wherever it was not."""
+    beginning = {Input.ENTER, Input.RUN, Input.DECIDE}
+    refused = {(state, happened) for state, happened, _, answer in STEPS if answer is Answer.REFUSE}
+    assert refused == {(state, happened) for state, happened, *_ in STEPS if state in ASKED and happened in beginning}
+
+
+def test_what_is_decided_is_refused_nothing():
+    """From the decision on there is only the epoch's end: neither the request nor giving up turns it round."""
+    assert set(TABLE[State.DECIDED]) == {Input.LEAVE, Input.STOP}
+    assert set(TABLE[State.FINISHING]) == {Input.LEAVE, Input.STOP, Input.GIVE_UP}
+
+
+def test_spark_is_told_to_cancel_exactly_while_a_plan_runs():
+    """Each time that is asked: a cancel that came before Spark had its job found nothing."""
+    cancelled = {(state, happened) for state, happened, _, answer in STEPS if answer is Answer.CANCEL}
+    assert cancelled == {(State.RUNNING, Input.STOP), (State.CANCELLED, Input.STOP)}
+
+
+def test_waits_end_by_giving_up_alone_and_that_comes_behind_a_request():
+    """A decided epoch that is asked to end still waits for its answers."""
+    into = {(state, happened) for state, happened, after, _ in STEPS if after is State.GIVEN_UP and state is not after}
+    assert into == {(s, Input.GIVE_UP) for s in (State.REFUSING, State.CANCELLED, State.FINISHING)}
+    assert {state for state in State if Input.GIVE_UP in TABLE[state]} == ASKED
+
+
+def test_a_second_request_and_a_refusal_move_nothing():
+    """Where an epoch stands is changed by what it does and by the first request; given up it stays until it is left."""
+    stays = {(s, Input.STOP) for s in ASKED} | {(s, h) for s, h, _, answer in STEPS if answer is Answer.REFUSE}
+    stays |= {(State.GIVEN_UP, happened) for happened in set(TABLE[State.GIVEN_UP]) - {Input.LEAVE}}
+    assert all(TABLE[state][happened][0] is state for state, happened in stays)
+
+
+def test_every_epoch_can_be_left():
+    """From everywhere there is a way out of the epoch, so whoever waits for it does not wait for ever."""
+    good = set(OUTSIDE)
+    while more := {s for s, row in TABLE.items() if s not in good and good & {after for after, _ in row.values()}}:
+        good |= more
+    assert good == set(State)
+    assert all((after in OUTSIDE) == (happened is Input.LEAVE) for s, happened, after, _ in STEPS if s not in OUTSIDE)
+
+
+# -- a request at any moment ------------------------------------------------------------------------------------------
+
+CALLS = {
+    "a new epoch": ["plan", "decide"],
+    "one that fails": ["plan"],
+    "one that was decided before": [],
+    "the same, with state to build": ["plan"],
+    "written again by its shards": ["plan", "plan", "decide"],
+}
+moments = st.lists(st.lists(st.sampled_from(["stop", "give up"]), max_size=2), max_size=30)
+
+
+class Epochs:
+    """What Spark's thread does, over the real thing; at each of its moments comes what another thread asks for.
+
+    Attributes:
+        decided, finished, refused: The epochs that were decided, were left as they should be, and were ended.
+        cancelled: For each request whether Spark was told to cancel, and whether a plan was running.
+    """
+
+    def __init__(self, asked):
+        self.stop = Stop()
+        self.asked = iter(asked)
+        self.decided, self.finished, self.refused, self.cancelled = [], [], [], []
+        self.requests = self.given_up = 0
+        self.inside = self.running = False
+
+    def moment(self):
+        for what in next(self.asked, []):
+            if what == "stop":
+                self.requests += 1
+                cancels = []
+                self.stop.request(lambda cancels=cancels: cancels.append(1))
+                self.cancelled.append((bool(cancels), self.running and not self.given_up))
+            elif self.requests:  # giving up comes behind a request
+                self.given_up += self.inside
+                self.stop.give_up()
+        assert self.stop.asked == bool(self.requests)
+        assert self.stop.wait_outside(0) == (not self.inside)
+        with pytest.raises(StopRequested) if self.given_up and self.inside else contextlib.nullcontext():
+            self.stop.pause(0)
+
+    def call(self, number, kind):
+        try:
+            with self.stop.epoch():
+                before = self.requests
+                self.inside = True
+                self.moment()
+                for part in CALLS[kind]:
+                    if part == "decide":
+                        self.stop.decide()
+                        assert not self.requests
+                        self.decided.append(number)
+                    else:
+                        with self.stop.plan():
+                            assert not self.requests
+                            self.running = True
+                            try:
+                                self.moment()
+                            finally:
+                                self.running = False
+                    self.moment()
+                self.finished.append(number)
+            assert not before
+        except StopRequested:
+            assert self.requests
+            self.refused.append(number)
+        finally:
+            self.inside = False
+
+
+@given(st.lists(st.sampled_from(sorted(CALLS)), min_size=1, max_size=4), moments)
+def test_a_stop_at_any_moment_of_any_epoch(kinds, asked):
+    """Whenever it comes, and however often: no step is illegal, nothing begins behind it, what is decided is finished.
+
+    Spark is told to cancel exactly when a plan runs, and waits end exactly when an epoch was given up.
+    """
+    epochs = Epochs(asked)
+    epochs.moment()
+    for number, kind in enumerate(kinds):
+        epochs.call(number, kind)
+        epochs.given_up = 0  # outside there is nothing that waits
+        epochs.moment()
+    assert set(epochs.decided) <= set(epochs.finished)
+    assert sorted(epochs.finished + epochs.refused) == list(range(len(kinds)))
+    assert epochs.refused == sorted(epochs.refused)
+    assert not epochs.refused or max(epochs.finished, default=-1) < epochs.refused[0]
+    assert all(told == due for told, due in epochs.cancelled)
+
+
+# -- two threads ------------------------------------------------------------------------------------------------------
+
+
+def in_a_thread(work):
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_a_cancel_that_finds_no_job_yet_is_not_lost():
+    """The plan has begun and Spark's job is not there: it runs to its end, and is refused where it would be decided."""
+    stop, ran = Stop(), []
+    with stop.epoch():
+        with stop.plan():
+            stop.request(lambda: None)
+            ran.append("to its end")
+        with pytest.raises(StopRequested):
+            stop.decide()
+        with pytest.raises(StopRequested), stop.plan():
+            ran.append("again")
+    assert ran == ["to its end"]
+
+
+def test_asked_once_more_it_cancels_once_more():
+    """Whoever stops a second time reaches the job that was not there the first time."""
+    stop, cancelled = Stop(), []
+    with stop.epoch(), stop.plan():
+        stop.request(lambda: None)
+        stop.request(lambda: cancelled.append(True))
+    assert cancelled
+
+
+def test_given_up_while_the_plan_runs():
+    """Spark is stopped next and ends the plan: its end and the epoch's are told as ever, and nothing else begins."""
+    stop = Stop()
+    with stop.epoch():
+        with stop.plan():
+            stop.request(lambda: None)
+            stop.give_up()
+        with pytest.raises(StopRequested):
+            stop.decide()
+    assert stop.wait_outside(0)
+
+
+def test_the_cancel_may_take_as_long_as_the_plan():
+    """It is called without the lock: Java may answer it only when the plan, which tells of its end, has ended."""
+    stop, begun, ended = Stop(), threading.Event(), threading.Event()
+
+    def epoch():
+        with stop.epoch():
+            with stop.plan():
+                begun.set()
+                assert cancelling.wait(WITHIN_S)
+            ended.set()
+
+    cancelling = threading.Event()
+    thread = in_a_thread(epoch)
+    assert begun.wait(WITHIN_S)
+
+    def cancel():
+        cancelling.set()
+        assert ended.wait(WITHIN_S)
+
+    stop.request(cancel)
+    assert stop.wait_outside(WITHIN_S)
+    thread.join(WITHIN_S)
+
+
+def test_giving_up_wakes_a_decided_epoch_out_of_its_wait():
+    """A request alone does not; and whoever waits for the epoch's end is woken by that."""
+    stop, waiting, how = Stop(), threading.Event(), []
+
+    def epoch():
+        try:
+            with stop.epoch():
+                stop.decide()
+                waiting.set()
+                stop.pause(10 * WITHIN_S)
+        except StopRequested:
+            how.append("given up")
+
+    thread = in_a_thread(epoch)
+    assert waiting.wait(WITHIN_S)
+    stop.request(lambda: how.append("cancelled"))
+    assert not stop.wait_outside(0)
+    assert how == []
+    stop.give_up()
+    assert stop.wait_outside(WITHIN_S)
+    thread.join(WITHIN_S)
+    assert how == ["given up"]
+
+
+def test_requests_and_epochs_at_the_same_time():
+    """Two threads, 300 times over: either the decision is refused or the epoch is finished, and the waiter sees it."""
+    for _ in range(300):
+        stop, gate, how = Stop(), threading.Barrier(2), []
+
+        def epoch(stop=stop, gate=gate, how=how):
+            gate.wait()
+            try:
+                with stop.epoch():
+                    with stop.plan():
+                        pass
+                    stop.decide()
+                    how.append("finished")
+            except StopRequested:
+                how.append("refused")
+
+        thread = in_a_thread(epoch)
+        gate.wait()
+        stop.request(lambda: None)
+        assert stop.wait_outside(WITHIN_S)
+        assert how in ([], ["finished"], ["refused"])
+        thread.join(WITHIN_S)
+        assert how in (["finished"], ["refused"])
+        with pytest.raises(StopRequested), stop.epoch():
+            raise AssertionError("one begins behind the stop")

@@ -1,0 +1,65 @@
+"""The thread beside the epochs: what ends it, and what does not. When the mark is due is in test_mark.py."""
+
+import threading
+
+import pytest
+
+from onceflow.errors import KafkaUnavailableError
+from onceflow.execution import sweeper
+from onceflow.execution.sweeper import Sweeper
+
+WITHIN_S = 30.0
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch):
+    monkeypatch.setattr(sweeper, "EVERY_S", 0.0)
+
+
+@pytest.mark.parametrize("error", [KafkaUnavailableError("no broker"), ValueError("a bug")])
+def test_a_sweep_that_fails_is_followed_by_the_next(error, caplog):
+    """The job runs on, and what lingers must not linger for as long as it does; the log says what was wrong."""
+    turns, told = iter([error, None, error, None]), threading.Event()
+
+    def sweep():
+        what = next(turns, "replaced")
+        if isinstance(what, Exception):
+            raise what
+        return what is None
+
+    made = Sweeper(sweep, lambda: None, told.set)
+    assert told.wait(WITHIN_S)
+    made.close()
+    assert sum("could not look for lingering" in record.message for record in caplog.records) == 2
+
+
+def test_a_replaced_driver_is_told_of_once_and_sweeps_no_more():
+    """From then on what is there is the newer start's business."""
+    swept, told = [], []
+    made = Sweeper(lambda: swept.append(1), lambda: told.append("mark"), lambda: told.append("replaced"))
+    made._thread.join(WITHIN_S)
+    assert not made._thread.is_alive()
+    assert (len(swept), told) == (1, ["replaced"])
+
+
+def test_closing_waits_for_the_sweep_that_is_under_way(monkeypatch):
+    """Who closes it lets go of the connections next; and no other sweep begins."""
+    under_way, go_on, swept = threading.Event(), threading.Event(), []
+
+    def sweep():
+        under_way.set()
+        assert go_on.wait(WITHIN_S)
+        swept.append(1)
+        return True
+
+    made = Sweeper(sweep, lambda: None, lambda: None)
+    assert under_way.wait(WITHIN_S)
+    monkeypatch.setattr(sweeper, "_ENDS_WITHIN_S", WITHIN_S)
+    closing = threading.Thread(target=made.close)
+    closing.start()
+    assert made._ended.wait(WITHIN_S)
+    go_on.set()
+    closing.join(WITHIN_S)
+    assert not closing.is_alive()
+    assert not made._thread.is_alive()
+    assert swept == [1]
