@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 from unittest import mock
 
 from onceflow import errors
@@ -20,8 +20,7 @@ from onceflow.checkpoint.receipts import Receipts
 from onceflow.connectors.kafka import committer as kafka_committer
 from onceflow.connectors.kafka import oracle, transactions
 from onceflow.errors import CheckpointCorruptError, CheckpointStoreError
-from onceflow.execution import driver as driver_module
-from onceflow.execution import launch
+from onceflow.execution import launch, stop
 from onceflow.execution.driver import Driver
 from onceflow.execution.source_check import Sources
 from onceflow.operations.transactions import aborting, inventory
@@ -30,14 +29,13 @@ from onceflow.twophase import coordinator as coordinator_module
 from onceflow.twophase.coordinator import Coordinator, Mode
 from onceflow.twophase.layout import Layout, Remade
 from onceflow.twophase.messages import (
+    Aborted,
     Appended,
     Evidence,
     Outcome,
     Reply,
-    RunFailed,
-    RunPlan,
+    Sealed,
     Superseded,
-    TakeBack,
     Unanswered,
     Voided,
 )
@@ -205,12 +203,10 @@ def _any_incarnation() -> list[Patches]:
     def lingering(self: SimCommitter, incarnation: int, spared: Any) -> Any:
         return real(self, 10**9, spared)
 
-    def sweep(self: SimDriver, spared: Any, _replaced: Any) -> bool:
-        for committer in self._committers.values():
-            committer.abort(committer.lingering(self.incarnation, spared))
-        return self._journal.is_newest()
-
-    return [mock.patch.object(SimCommitter, "lingering", lingering), mock.patch.object(SimDriver, "_sweep", sweep)]
+    return [
+        mock.patch.object(SimCommitter, "lingering", lingering),
+        _steps(State.LISTED, SUPERSEDED=State.SWEEPING),
+    ]
 
 
 def _spares_own_sink_only() -> list[Patches]:
@@ -266,23 +262,24 @@ def _delivery_error_ignored() -> list[Patches]:
 
 
 def _last_report_dropped() -> list[Patches]:
-    real = SimDriver._collect
+    real = SimDriver.run_tasks
 
-    def collect(self: SimDriver, action: RunPlan) -> Any:
-        ran = real(self, action)
+    def run_tasks(self: SimDriver, *of: Any) -> Any:
+        ran = real(self, *of)
         return replace(ran, reports=ran.reports[:-1])
 
     return [
-        mock.patch.object(SimDriver, "_collect", collect),
-        mock.patch.object(driver_module, "unreported", return_value=None),
+        mock.patch.object(SimDriver, "run_tasks", run_tasks),
+        mock.patch.object(coordinator_module, "unreported", return_value=None),
     ]
 
 
 def _last_participant_dropped() -> list[Patches]:
     real = SimDriver._seal
 
-    def seal(self: SimDriver, action: RunPlan, reports: Any) -> Any:
-        return real(self, action, reports)[:-1]
+    def seal(self: SimDriver, action: Any) -> Any:
+        sealed = real(self, action)
+        return Sealed(sealed.participants[:-1]) if isinstance(sealed, Sealed) else sealed
 
     return [
         mock.patch.object(SimDriver, "_seal", seal),
@@ -291,10 +288,7 @@ def _last_participant_dropped() -> list[Patches]:
 
 
 def _lingering_left() -> list[Patches]:
-    def sweep(self: SimDriver, spared: Any, _replaced: Any) -> bool:
-        return self._journal.is_newest()
-
-    return [mock.patch.object(SimDriver, "_sweep", sweep)]
+    return [mock.patch.object(SimDriver, "_abort_lingering", return_value=Aborted())]
 
 
 def _offsets_ignored() -> list[Patches]:
@@ -319,7 +313,12 @@ def _digests_ignored() -> list[Patches]:
 
 
 def _replayed_in_the_same_call() -> list[Patches]:
-    return [_steps(State.JUDGING, LOST_AFTER_RUN=State.BEGINNING_REPLAY)]
+    # What a stop means at each moment of an epoch knows no plan behind a decision either.
+    behind = {stop.Input.RUN: (stop.State.RUNNING, stop.Answer.GO_ON)}
+    return [
+        _steps(State.JUDGING, LOST_AFTER_RUN=State.BEGINNING_REPLAY),
+        mock.patch.dict(cast("dict[Any, Any]", stop.TABLE[stop.State.DECIDED]), behind),
+    ]
 
 
 def _visible_parts_written_again() -> list[Patches]:
@@ -442,11 +441,9 @@ def _lost_epoch_from_its_end() -> list[Patches]:
 
 
 def _failed_run_does_not_look() -> list[Patches]:
-    def failed(_: Driver, __: int, error: Exception) -> RunFailed:
-        return RunFailed(str(error))
-
     return [
-        mock.patch.object(Driver, "_failed_run", failed),
+        _steps(State.PREPARING, RUN_FAILED=State.ABORTING),
+        _steps(State.CHECKING, UNSOUND=State.ABORTING),
         mock.patch.object(Driver, "true_cause", lambda _, error: error),
     ]
 
@@ -464,7 +461,7 @@ def _decided_plan_taken_back() -> list[Patches]:
     real = Coordinator._plan_left
 
     def left(self: Coordinator, m: Any) -> Any:
-        return real(self, m) if m.undone is None else TakeBack(m.undone.epoch)
+        return real(self, m) if m.undone is None else (m.undone.epoch, "")
 
     return [mock.patch.object(Coordinator, "_plan_left", left)]
 
@@ -511,7 +508,7 @@ MUTANTS = (
         "a failed purge is told as a failed append",
         ("2",),
         _purge_fails_append,
-        ("unanswered", "lost"),
+        ("unanswered",),
         QUIET | {"retain": 1, "epochs": 5},
     ),
     Mutant(
@@ -521,9 +518,15 @@ MUTANTS = (
         ("unanswered", "power"),
         QUIET,
     ),
+    Mutant(
+        "decided on what is not durable",
+        ("refusals", "3", "4", "nothing lost"),
+        lambda: [_steps(State.CHECKING, SOUND=State.DECIDING), _steps(State.RECORDING, APPENDED=State.DECIDING)],
+        ("power", "die-after"),
+    ),
     Mutant("incarnation ignored", ("6",), _incarnation_ignored),
     Mutant("a start that lost its place goes on", ("6", "2", "3", "refusals"), _sleeping_start_believed, ("pause",)),
-    Mutant("checksum error swallowed", ("3", "2", "4"), _checksum_swallowed, ("die",), {"sound": 4}),
+    Mutant("checksum error swallowed", ("3", "2", "4"), _checksum_swallowed, ("die-after",), {"sound": 4}),
     Mutant("offsets of the decision ignored", ("4", "3", "nothing lost"), _offsets_ignored, ("power", "die-after")),
     Mutant(
         "survivors committed before outcomes are known",

@@ -48,7 +48,6 @@ from onceflow.errors import (
     WriterFencedError,
 )
 from onceflow.execution import launch
-from onceflow.execution.collect import Ran
 from onceflow.execution.driver import Driver
 from onceflow.execution.failures import from_spark
 from onceflow.execution.source_check import Sources
@@ -58,7 +57,7 @@ from onceflow.operations.transactions import aborting, inventory, resolution
 from onceflow.spark.plan import Leaf
 from onceflow.twophase import layout as layout_module
 from onceflow.twophase.coordinator import Coordinator, Mode
-from onceflow.twophase.messages import Action, Checked, RunPlan, Started
+from onceflow.twophase.messages import Action, Checked, Ran, RunPlan, Started
 from onceflow.twophase.participants import Part, PartId, TaskReport
 from onceflow.twophase.records import Decide, Planned, Replay, Resolve
 from onceflow.twophase.state import Input, State
@@ -866,7 +865,7 @@ class SimDriver(Driver):
                 scene.zombies += tasks.values()
             raise
         told = [replace(r, parts=tuple(replace(p, origin=origins[p.id]) for p in r.parts)) for r in done.values()]
-        return Ran(told, self.sinks, scene.plan.shards)
+        return Ran(tuple(told), self.sinks, scene.plan.shards)
 
     def _task(self, who: PartId, action: RunPlan, attempt: int, rows: list[Row], silent: bool) -> Iterator[Any]:
         """One attempt at one sink's part of one task, request by request; its value is the task's report."""

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable
 
-from onceflow.twophase.messages import Prepared
-from onceflow.twophase.participants import Part, Participant
+from onceflow.twophase.coordinator import Coordinator
+from onceflow.twophase.messages import Action, Ran, Seal, Sealed
+from onceflow.twophase.participants import Part, Participant, TaskReport
 from onceflow.twophase.records import History, Record
 
 
@@ -26,8 +27,10 @@ def participant(number: int, rows: int = 1, digest: int = 7, mark: str = "old", 
     return Participant(sink, handle, (part(number, rows, digest, sink),), {"id": handle})
 
 
-def prepared(*of: Part | Participant, took_ms: int = 0) -> Prepared:
-    """The end of a run that gave these."""
+def ran(coordinator: Coordinator, *of: Part | Participant, took_ms: int = 0) -> Action:
+    """Tell it of a run that gave these, each part by a task of its own; and of the participants, where it asks."""
     held = tuple(each for each in of if isinstance(each, Participant))
-    parts = tuple(p for each in of for p in (each.parts if isinstance(each, Participant) else (each,)))
-    return Prepared(parts, held, took_ms)
+    parts = [each.parts[0] if isinstance(each, Participant) else each for each in of]
+    reports = tuple(TaskReport(part.sink, n, 0, (part,), {} if n < len(held) else None) for n, part in enumerate(parts))
+    action = coordinator.receive(Ran(reports, ("s",), len(reports), took_ms))
+    return coordinator.receive(Sealed(held)) if isinstance(action, Seal) else action

@@ -21,10 +21,16 @@ from onceflow.twophase.messages import (
     Confirmed,
     ConfirmNewest,
     Discard,
+    Evidence,
     Fail,
     FailureKind,
+    Lingering,
+    ListLingering,
+    ListPlans,
     Outcome,
     Outcomes,
+    Plans,
+    Ran,
     Ready,
     Replies,
     Reply,
@@ -33,17 +39,22 @@ from onceflow.twophase.messages import (
     Return,
     RunFailed,
     RunPlan,
+    Seal,
+    Sealed,
     Started,
     Superseded,
     Survey,
     Surveyed,
     Sweep,
+    Sync,
+    Synced,
     TakeBack,
     TakenBack,
     TakenOver,
     Unanswered,
     Voided,
 )
+from onceflow.twophase.participants import TaskReport
 from onceflow.twophase.records import (
     Decide,
     History,
@@ -56,7 +67,7 @@ from onceflow.twophase.records import (
     Start,
 )
 from onceflow.twophase.state import TABLE, IllegalTransitionError, State
-from tests.unit.histories import part, participant, prepared, read_history
+from tests.unit.histories import part, participant, ran, read_history
 
 OPEN, GONE, SEEN, DARK = Outcome.OPEN, Outcome.ABORTED, Outcome.COMMITTED, Outcome.UNKNOWN
 EVENTS = [
@@ -64,7 +75,11 @@ EVENTS = [
     Restored(same=True),
     Outcomes({}),
     Replies({}),
-    prepared(),
+    Ran((), ("s",), 0),
+    Sealed(()),
+    Synced(),
+    Lingering({}),
+    Plans(()),
     RunFailed("x"),
     Checked(None),
     Appended(),
@@ -91,8 +106,12 @@ A, B = of(0), of(1)
 EMPTY = of(2, 0, 0, mark="")
 
 
+def told(found):
+    return Outcomes({who: Evidence(outcome, "seen") for who, outcome in found.items()})
+
+
 def outcomes(*found):
-    return Outcomes({c.id: o for c, o in zip((A, B), found, strict=False)})
+    return told({p.id: o for p, o in zip((A, B), found, strict=False)})
 
 
 def replies(*found):
@@ -108,7 +127,7 @@ def fresh(*records, newest_commit=None, newest_plan=None):
     coordinator = Coordinator(["s"])
     coordinator.start()
     history = read_history(records or [Start(1), Planned(1, LAYOUT)])
-    assert coordinator.receive(Started(history, newest_commit, newest_plan)) == Sweep(())
+    assert coordinator.receive(Started(history, newest_commit, newest_plan)) == ListLingering(())
     assert ready(coordinator) == Ready()
     return coordinator
 
@@ -128,16 +147,43 @@ def undone(*found, records=NEXT_START, sinks=("s",), newest_plan=5, stateful=Fal
     return coordinator, action
 
 
+RAN = ((TaskReport("s", 0, 0, A.parts, {}), TaskReport("s", 1, 0, B.parts, {})), ("s",), 2)
+IN_PASSING = (State.LISTED, State.PLANS_FOUND, State.SUSPECTING, State.DOUBTING)
+
+
+def tell(c, event):
+    """Tell it an event; and, where that is asked in passing: still the newest, durable, and planned is one epoch."""
+    action = c.receive(event)
+    while True:
+        if isinstance(action, ConfirmNewest) and c.state in IN_PASSING:
+            action = c.receive(Confirmed(newest=True))
+        elif isinstance(action, Sync):
+            action = c.receive(Synced())
+        elif isinstance(action, ListPlans):
+            action = c.receive(Plans((action.epoch,)))
+        else:
+            return action
+
+
 def survey(coordinator):
     """From the sweep on: taken over, and then the question what the plan reads."""
-    assert coordinator.receive(Confirmed(newest=True)) == TakenOver()
+    assert coordinator.receive(Lingering({})) == ConfirmNewest()
+    assert coordinator.receive(Confirmed(newest=True)) == Sweep({})
+    assert coordinator.receive(Aborted()) == TakenOver()
     return coordinator.settle()
+
+
+def swept(coordinator):
+    """From the sweep on: nothing lingers."""
+    coordinator.receive(Lingering({}))
+    coordinator.receive(Confirmed(newest=True))
+    return tell(coordinator, Aborted())
 
 
 def ready(coordinator, layout=LAYOUT):
     """From the sweep on: what is read and kept is what it was."""
     assert isinstance(survey(coordinator), Survey)
-    return coordinator.receive(Surveyed(layout))
+    return tell(coordinator, Surveyed(layout))
 
 
 # -- an epoch ---------------------------------------------------------------------------------------------------------
@@ -147,12 +193,12 @@ def test_an_epoch():
     """Prepare, check, decide, commit, confirm, return: in this order, and the decision names every participant."""
     c = fresh()
     assert c.begin(0, "o0", stateful=True) == RunPlan(0)
-    assert c.receive(prepared(A, B, EMPTY)) == Check((A, B))
-    assert c.receive(Checked(None)) == Append(Decide(1, 0, "o0", ("s",), (A, B)))
-    assert c.receive(Appended()) == Commit((A, B))
-    assert c.receive(replies(Reply.COMMITTED, Reply.RETRY)) == Commit((B,), 1)
-    assert c.receive(Replies({B.id: Reply.COMMITTED})) == ConfirmNewest()
-    assert c.receive(Confirmed(newest=True)) == Return(0)
+    assert ran(c, A, B, EMPTY) == Check((A, B))
+    assert tell(c, Checked(None)) == Append(Decide(1, 0, "o0", ("s",), (A, B)))
+    assert tell(c, Appended()) == Commit((A, B))
+    assert tell(c, replies(Reply.COMMITTED, Reply.RETRY)) == Commit((B,), 1)
+    assert tell(c, Replies({B.id: Reply.COMMITTED})) == ConfirmNewest()
+    assert tell(c, Confirmed(newest=True)) == Return(0)
     assert c.begin(1, "o1", stateful=True) == RunPlan(1)
 
 
@@ -160,9 +206,9 @@ def test_an_epoch_without_output_writes_no_decision():
     """No participant, no decision; but it must still be the newest before Spark records it."""
     c = fresh()
     c.begin(0, "o0", stateful=False)
-    assert c.receive(prepared(EMPTY)) == Check(()), "what was read counts in position and state all the same"
-    assert c.receive(Checked(None)) == ConfirmNewest()
-    assert c.receive(Confirmed(newest=True)) == Return(0)
+    assert ran(c, EMPTY) == Check(()), "what was read counts in position and state all the same"
+    assert tell(c, Checked(None)) == ConfirmNewest()
+    assert tell(c, Confirmed(newest=True)) == Return(0)
 
 
 @pytest.mark.parametrize(
@@ -175,9 +221,9 @@ def test_what_fails_before_the_decision_is_aborted(event, kind):
     written = ()
     if isinstance(event, Checked):
         written = (A, B)
-        c.receive(prepared(*written))
-    assert c.receive(event) == AbortOwn(0, written)
-    failed = c.receive(Aborted())
+        ran(c, *written)
+    assert tell(c, event) == AbortOwn(0, written)
+    failed = tell(c, Aborted())
     assert isinstance(failed, Fail)
     assert (failed.failure.kind, failed.failure.epoch) == (kind, 0)
 
@@ -185,14 +231,14 @@ def test_what_fails_before_the_decision_is_aborted(event, kind):
 def deciding():
     c = fresh()
     c.begin(0, "o0", stateful=False)
-    c.receive(prepared(A, B))
-    c.receive(Checked(None))
+    ran(c, A, B)
+    tell(c, Checked(None))
     return c
 
 
 def test_a_fenced_decision_touches_nothing():
     """A newer start was in the way: no abort, no commit, only the failure."""
-    failed = deciding().receive(Superseded())
+    failed = tell(deciding(), Superseded())
     assert isinstance(failed, Fail)
     assert failed.failure.kind is FailureKind.FENCED
 
@@ -200,17 +246,17 @@ def test_a_fenced_decision_touches_nothing():
 def test_an_unanswered_decision_is_voided_before_anything_is_aborted():
     """Only a void in the disputed place makes the abort safe."""
     c = deciding()
-    assert isinstance(c.receive(Unanswered("io")), AppendVoid)
-    assert c.receive(Voided()) == AbortOwn(0, (A, B))
-    failed = c.receive(Aborted())
+    assert isinstance(tell(c, Unanswered("io")), AppendVoid)
+    assert tell(c, Voided()) == AbortOwn(0, (A, B))
+    failed = tell(c, Aborted())
     assert (failed.failure.kind, failed.failure.detail) == (FailureKind.DECISION_VOIDED, "io")
 
 
 def test_a_decision_that_is_there_after_all_is_committed():
     """The disputed place held the decision: the epoch goes on as if the answer had come."""
     c = deciding()
-    c.receive(Unanswered("io"))
-    assert c.receive(Adopted()) == Commit((A, B))
+    tell(c, Unanswered("io"))
+    assert tell(c, Adopted()) == Commit((A, B))
 
 
 @pytest.mark.parametrize(
@@ -220,25 +266,25 @@ def test_a_decision_that_is_there_after_all_is_committed():
 def test_an_uncertain_decision_aborts_nothing(event, kind):
     """Neither decision nor void is known: nothing is aborted; the next start reads the journal."""
     c = deciding()
-    c.receive(Unanswered("io"))
-    failed = c.receive(event)
+    tell(c, Unanswered("io"))
+    failed = tell(c, event)
     assert isinstance(failed, Fail)
     assert failed.failure.kind is kind
 
 
 def committing():
     c = deciding()
-    c.receive(Appended())
+    tell(c, Appended())
     return c
 
 
 def test_a_suspect_answer_is_asked_of_the_oracle():
     """An answer that proves nothing leads to the outcomes of those still pending, and then to another commit."""
     c = committing()
-    assert c.receive(replies(Reply.COMMITTED, Reply.SUSPECT)) == AskOutcomes((B,))
-    assert c.receive(Outcomes({B.id: OPEN})) == Commit((B,), 1)
-    c.receive(Replies({B.id: Reply.SUSPECT}))
-    assert c.receive(Outcomes({B.id: SEEN})) == ConfirmNewest()
+    assert tell(c, replies(Reply.COMMITTED, Reply.SUSPECT)) == AskOutcomes((B,))
+    assert tell(c, told({B.id: OPEN})) == Commit((B,), 1)
+    tell(c, Replies({B.id: Reply.SUSPECT}))
+    assert tell(c, told({B.id: SEEN})) == ConfirmNewest()
 
 
 @pytest.mark.parametrize(
@@ -247,8 +293,8 @@ def test_a_suspect_answer_is_asked_of_the_oracle():
 def test_a_loss_after_the_run_stops_the_call(outcome, kind):
     """State and output must come from one run, so what is lost after this call's run is replayed by a new start."""
     c = committing()
-    c.receive(replies(Reply.COMMITTED, Reply.SUSPECT))
-    failed = c.receive(Outcomes({B.id: outcome}))
+    tell(c, replies(Reply.COMMITTED, Reply.SUSPECT))
+    failed = tell(c, told({B.id: outcome}))
     assert isinstance(failed, Fail)
     assert (failed.failure.kind, failed.failure.participants) == (kind, (B.id,))
 
@@ -256,8 +302,8 @@ def test_a_loss_after_the_run_stops_the_call(outcome, kind):
 def test_a_superseded_driver_does_not_return():
     """All is committed, but a newer start is there: Spark must not record the epoch from here."""
     c = committing()
-    c.receive(replies(Reply.COMMITTED, Reply.COMMITTED))
-    assert c.receive(Confirmed(newest=False)).failure.kind is FailureKind.FENCED
+    tell(c, replies(Reply.COMMITTED, Reply.COMMITTED))
+    assert tell(c, Confirmed(newest=False)).failure.kind is FailureKind.FENCED
 
 
 # -- the start --------------------------------------------------------------------------------------------------------
@@ -267,8 +313,8 @@ def test_what_is_open_is_committed_at_the_start():
     """None lost: committed before the sweep, and the epoch then returns without a run when there is no state."""
     c, action = undone(OPEN, SEEN)
     assert action == Commit((A,))
-    sweep = c.receive(replies(Reply.COMMITTED))
-    assert sweep == Sweep((A, B))
+    sweep = tell(c, replies(Reply.COMMITTED))
+    assert sweep == ListLingering((A, B))
     assert ready(c) == Ready()
     assert c.begin(5, "o5", stateful=False) == ConfirmNewest()
 
@@ -279,7 +325,7 @@ def test_state_is_built_by_a_run_that_writes_nothing_and_must_be_equal():
     ready(c)
     assert c.begin(5, "o5", stateful=True) == RunPlan(5, write=False)
     again = (of(0, mark=""), of(1, mark=""), EMPTY)
-    assert c.receive(prepared(*again)) == ConfirmNewest()
+    assert ran(c, *again) == ConfirmNewest()
 
 
 def test_state_from_other_rows_stops():
@@ -287,7 +333,7 @@ def test_state_from_other_rows_stops():
     c, _ = undone(SEEN, SEEN)
     ready(c)
     c.begin(5, "o5", stateful=True)
-    failed = c.receive(prepared(of(0, mark=""), of(1, digest=8, mark="")))
+    failed = ran(c, of(0, mark=""), of(1, digest=8, mark=""))
     assert failed.failure.kind is FailureKind.NOT_DETERMINISTIC
     assert "sink s" in failed.failure.detail
 
@@ -296,7 +342,7 @@ def test_state_from_other_rows_stops():
 def test_nothing_is_committed_at_the_start_while_one_is_lost_or_unknown(found):
     """The start commits nothing before all outcomes are known, and its sweep spares what is decided."""
     c, action = undone(*found)
-    assert action == Sweep((A, B))
+    assert action == ListLingering((A, B))
     assert ready(c) == Ready()
     assert c.begin(5, "o5", stateful=False) == AskOutcomes((A, B))
 
@@ -304,16 +350,16 @@ def test_nothing_is_committed_at_the_start_while_one_is_lost_or_unknown(found):
 def test_a_suspect_answer_at_the_start_is_asked_again():
     """Lost between outcome and commit: back to the outcomes."""
     c, _ = undone(OPEN, OPEN)
-    assert c.receive(replies(Reply.COMMITTED, Reply.SUSPECT)) == AskOutcomes((B,))
-    assert isinstance(c.receive(Outcomes({B.id: GONE})), Sweep)
+    assert tell(c, replies(Reply.COMMITTED, Reply.SUSPECT)) == AskOutcomes((B,))
+    assert isinstance(tell(c, told({B.id: GONE})), ListLingering)
 
 
 def test_other_offsets_stop_the_start():
     """offsets/N is not what was decided: nothing is committed, nothing aborted."""
     c = Coordinator(["s"])
     c.start()
-    c.receive(Started(decided(Start(2)), 4))
-    assert c.receive(Restored(same=False)).failure.kind is FailureKind.OFFSETS_DIFFER
+    tell(c, Started(decided(Start(2)), 4))
+    assert tell(c, Restored(same=False)).failure.kind is FailureKind.OFFSETS_DIFFER
 
 
 @pytest.mark.parametrize("sinks", [["s", "t"], ["t"]])
@@ -339,7 +385,7 @@ def test_two_undone_epochs_stop_the_start():
     c = Coordinator(["s"])
     c.start()
     history = decided(Decide(1, 6, "o6", ("s",), (A,)), Start(2))
-    failed = c.receive(Started(history, 4))
+    failed = tell(c, Started(history, 4))
     assert isinstance(failed, Fail)
     assert failed.failure.kind is FailureKind.TWO_UNDONE
     assert c.state is State.STOPPED
@@ -349,8 +395,120 @@ def test_a_start_that_is_fenced_while_sweeping_ends():
     """A newer start appeared before the aborts."""
     c = Coordinator(["s"])
     c.start()
-    c.receive(Started(History().then(Start(1)), None))
+    tell(c, Started(History().then(Start(1)), None))
+    assert c.receive(Lingering({"s": (A,)})) == ConfirmNewest()
     assert c.receive(Confirmed(newest=False)).failure.kind is FailureKind.FENCED
+
+
+def test_exactly_what_was_listed_is_swept():
+    """Between the list and the abort it is asked whether this is still the newest; then no second list is made."""
+    c = Coordinator(["s"])
+    c.start()
+    tell(c, Started(History().then(Start(1)), None))
+    found = {"s": (A,), "t": ()}
+    assert c.receive(Lingering(found)) == ConfirmNewest()
+    assert c.receive(Confirmed(newest=True)) == Sweep(found)
+
+
+@pytest.mark.parametrize("found", [Lingering({"s": (A,)}), Plans((6,))])
+def test_what_could_not_be_confirmed_is_not_swept_and_not_taken_back(found):
+    """Without an answer nothing is touched, and the start ends with the store's failure."""
+    c = started_with(Recut(1, 6, 50))
+    if isinstance(found, Plans):
+        c.receive(Lingering({}))
+        c.receive(Confirmed(newest=True))
+        assert c.receive(Aborted()) == ListPlans(6)
+    assert c.receive(found) == ConfirmNewest()
+    failed = c.receive(Unanswered("io"))
+    assert failed.failure.kind is FailureKind.NOT_CONFIRMED
+    assert c.state is State.FAILED
+
+
+def test_a_plan_is_taken_back_only_by_the_newest():
+    """A start that slept would remove the plans of epochs that a newer one has finished since."""
+    c = started_with(Recut(1, 6, 50))
+    c.receive(Lingering({}))
+    c.receive(Confirmed(newest=True))
+    assert c.receive(Aborted()) == ListPlans(6)
+    assert c.receive(Plans((6, 7))) == ConfirmNewest()
+    assert c.receive(Confirmed(newest=False)).failure.kind is FailureKind.FENCED
+
+
+def test_a_decision_waits_for_what_it_rests_on():
+    """Spark's files are made durable first; where that fails nothing is decided, and all is aborted."""
+    c = checking()
+    assert c.receive(Checked(None)) == Sync(0)
+    assert c.receive(Unanswered("io")) == AbortOwn(0, (A, B))
+    failed = c.receive(Aborted())
+    assert (failed.failure.kind, failed.failure.detail) == (FailureKind.NOT_RECORDED, "io")
+
+
+@pytest.mark.parametrize(
+    ("reports", "detail"),
+    [((TaskReport("s", 0, 0, A.parts, {}),), "2 reports were expected"), ((), "2 reports were expected and 0 came")],
+)
+def test_a_task_that_does_not_report_fails_the_epoch(reports, detail):
+    """Its rows would be in no decision."""
+    c = fresh()
+    c.begin(0, "o0", stateful=False)
+    assert tell(c, Ran(reports, ("s",), 2)) == AbortOwn(0, ())
+    failed = tell(c, Aborted())
+    assert failed.failure.kind is FailureKind.UNREPORTED
+    assert failed.failure.detail.startswith(detail)
+
+
+@pytest.mark.parametrize("sealed", [(A,), (A, B, B), (A, replace(B, parts=A.parts)), ()])
+def test_a_part_that_is_not_in_one_participant_fails_the_epoch(sealed):
+    """In none its rows would be lost, in two they would be visible twice."""
+    c = fresh()
+    c.begin(0, "o0", stateful=False)
+    assert c.receive(Ran(*RAN)) == Seal(RAN[0])
+    assert tell(c, Sealed(sealed)) == AbortOwn(0, sealed)
+    assert tell(c, Aborted()).failure.kind is FailureKind.UNSOUND
+
+
+DIM = Evidence(Outcome.UNKNOWN, "no coordinator answered", passing=True)
+
+
+def test_what_may_still_become_known_is_asked_for_with_patience():
+    """Asked again after a pause; when the patience is over, nobody has to choose: brokers have to answer."""
+    c, action = undone()
+    assert action == AskOutcomes((A, B))
+    dim = {A.id: DIM, B.id: Evidence(OPEN, "seen")}
+    assert c.receive(Outcomes(dim, 100.0)) == AskOutcomes((A, B), again=True)
+    assert c.receive(Outcomes(dim, 160.0)) == AskOutcomes((A, B), again=True)
+    assert c.receive(Outcomes(dim, 160.1)) == ListLingering((A, B))
+    ready(c)
+    assert c.begin(5, "o5", stateful=False) == AskOutcomes((A, B)), "patience begins anew"
+    c.receive(Outcomes(dim, 200.0))
+    failed = c.receive(Outcomes(dim, 261.0))
+    assert (failed.failure.kind, failed.failure.participants) == (FailureKind.OUTCOME_UNTOLD, (A.id,))
+
+
+def test_one_that_nothing_proves_is_told_as_such_beside_one_that_is_not_told():
+    """Waiting will not help it: a person has to choose, whatever brokers say of the other one."""
+    c, _ = undone()
+    both = {A.id: DIM, B.id: Evidence(DARK, "its record is gone")}
+    c.receive(Outcomes(both, 0.0))
+    c.receive(Outcomes(both, 61.0))
+    ready(c)
+    c.begin(5, "o5", stateful=False)
+    c.receive(Outcomes(both, 100.0))
+    assert c.receive(Outcomes(both, 161.0)).failure.kind is FailureKind.OUTCOME_UNKNOWN
+
+
+def test_commits_that_are_refused_for_long_stop():
+    """Of all that is left, and all the time: then a person has to give a right back, and the decision stands."""
+    c = deciding()
+    c.receive(Appended())
+    refused = {A.id: Reply.REFUSED, B.id: Reply.REFUSED}
+    assert c.receive(Replies(refused, 10.0)) == Commit((A, B), 1)
+    assert c.receive(Replies(refused | {B.id: Reply.RETRY}, 60.0)) == Commit((A, B), 2)
+    assert c.receive(Replies(refused, 70.5)) == Commit((A, B), 3), "counted from the last answer of another kind on"
+    assert c.receive(Replies(refused, 130.5)) == Commit((A, B), 4)
+    failed = c.receive(Replies({A.id: Reply.COMMITTED, B.id: Reply.REFUSED}, 130.6))
+    assert (failed.failure.kind, failed.failure.participants) == (FailureKind.COMMIT_REFUSED, (B.id,))
+    assert c.state is State.STOPPED
 
 
 @pytest.mark.parametrize(
@@ -363,7 +521,7 @@ def test_an_epoch_that_cannot_follow_stops(epoch, offsets, kind, newest):
     c, _ = undone(GONE, OPEN)
     ready(c)
     assert c.begin(epoch, offsets, stateful=False) == ConfirmNewest(), "a newer start may have gone on from here"
-    assert c.receive(Confirmed(newest=newest)).failure.kind is (kind if newest else FailureKind.FENCED)
+    assert tell(c, Confirmed(newest=newest)).failure.kind is (kind if newest else FailureKind.FENCED)
 
 
 def test_what_spark_has_recorded_since_is_done():
@@ -371,18 +529,18 @@ def test_what_spark_has_recorded_since_is_done():
     c, _ = undone(GONE, OPEN)
     ready(c)
     assert c.begin(6, "o6", stateful=False, newest_commit=5) == RunPlan(6)
-    c.receive(prepared(A, B))
-    assert c.receive(Checked(None)) == Append(Decide(2, 6, "o6", ("s",), (A, B)))
+    ran(c, A, B)
+    assert tell(c, Checked(None)) == Append(Decide(2, 6, "o6", ("s",), (A, B)))
 
 
 def test_an_epoch_that_is_done_is_not_run_again():
     """Spark's offsets/ and commits/ are older than the journal: the epoch would be written under another number."""
     c = Coordinator(["s"])
     c.start()
-    c.receive(Started(decided(Start(2)), 5))
+    tell(c, Started(decided(Start(2)), 5))
     ready(c)
     assert c.begin(5, "o5", stateful=False) == ConfirmNewest()
-    assert c.receive(Confirmed(newest=True)).failure.kind is FailureKind.EPOCH_UNEXPECTED
+    assert tell(c, Confirmed(newest=True)).failure.kind is FailureKind.EPOCH_UNEXPECTED
 
 
 # -- replay -----------------------------------------------------------------------------------------------------------
@@ -393,29 +551,29 @@ def losing(*found, stateful=False):
     c, _ = undone(*found)
     ready(c)
     c.begin(5, "o5", stateful=stateful)
-    assert c.receive(outcomes(*found)) == Append(ReplayBegin(2, 5, 1))
+    assert tell(c, outcomes(*found)) == Append(ReplayBegin(2, 5, 1))
     return c
 
 
 def test_only_what_is_open_is_discarded():
     """After replay-begin every outcome is asked again; only the open ones are aborted, so no evidence is destroyed."""
     c = losing(OPEN, GONE)
-    assert c.receive(Appended()) == AskOutcomes((A, B))
-    assert c.receive(outcomes(OPEN, GONE)) == Discard((A,))
-    assert c.receive(Aborted()) == AskOutcomes((A, B))
-    assert c.receive(outcomes(GONE, GONE)) == RunPlan(5)
+    assert tell(c, Appended()) == AskOutcomes((A, B))
+    assert tell(c, outcomes(OPEN, GONE)) == Discard((A,))
+    assert tell(c, Aborted()) == AskOutcomes((A, B))
+    assert tell(c, outcomes(GONE, GONE)) == RunPlan(5)
 
 
 def test_nothing_visible_is_written_again_freely():
     """All proven aborted: as many rows, but others, do no harm; the record replaces the whole set."""
     c = losing(GONE, GONE, stateful=True)
-    c.receive(Appended())
-    c.receive(outcomes(GONE, GONE))
+    tell(c, Appended())
+    tell(c, outcomes(GONE, GONE))
     new = (of(0, 1, 9, mark="new"), of(3, 1, 1, mark="new"))
-    c.receive(prepared(*new))
-    assert c.receive(Checked(None)) == Append(Replay(2, 5, 1, "whole", new))
-    assert c.receive(Appended()) == Commit(new)
-    done = c.receive(Replies({n.id: Reply.COMMITTED for n in new}))
+    ran(c, *new)
+    assert tell(c, Checked(None)) == Append(Replay(2, 5, 1, "whole", new))
+    assert tell(c, Appended()) == Commit(new)
+    done = tell(c, Replies({n.id: Reply.COMMITTED for n in new}))
     assert done == ConfirmNewest(), "the state comes from the same run"
 
 
@@ -425,12 +583,12 @@ def test_nothing_visible_is_written_again_freely():
 def test_a_whole_set_comes_again_in_full(rows, next_kind):
     """Nothing is visible, so other rows do no harm; another number of them is input that was lost without a gap."""
     c = losing(GONE, GONE)
-    c.receive(Appended())
-    c.receive(outcomes(GONE, GONE))
-    action = c.receive(prepared(*(of(n, count, 90 + n, mark="new") for n, count in enumerate(rows))))
+    tell(c, Appended())
+    tell(c, outcomes(GONE, GONE))
+    action = ran(c, *(of(n, count, 90 + n, mark="new") for n, count in enumerate(rows)))
     assert isinstance(action, next_kind)
     if next_kind is AbortOwn:
-        failed = c.receive(Aborted())
+        failed = tell(c, Aborted())
         assert failed.failure.kind is FailureKind.NOT_DETERMINISTIC
         assert f"2 rows decided, {sum(rows)} now" in failed.failure.detail
 
@@ -438,8 +596,8 @@ def test_a_whole_set_comes_again_in_full(rows, next_kind):
 def matching():
     """A replay of which A is visible and B is lost, while the plan runs to find A's rows."""
     c = losing(SEEN, GONE)
-    c.receive(Appended())
-    assert c.receive(outcomes(SEEN, GONE)) == RunPlan(5, write=False)
+    tell(c, Appended())
+    assert tell(c, outcomes(SEEN, GONE)) == RunPlan(5, write=False)
     return c
 
 
@@ -449,23 +607,23 @@ A_AGAIN, B_AGAIN = of(1, mark=""), of(0, 1, 9, mark="")
 def test_only_what_is_lost_is_written_when_some_are_visible():
     """The part with the visible rows, whatever its number, stays silent; the rest is written and numbered behind."""
     c = matching()
-    assert c.receive(prepared(B_AGAIN, A_AGAIN, EMPTY)) == RunPlan(5, silent=frozenset([A_AGAIN.id]))
+    assert ran(c, B_AGAIN, A_AGAIN, EMPTY) == RunPlan(5, silent=frozenset([A_AGAIN.id]))
     new = of(0, 1, 9, mark="new")
-    c.receive(prepared(new, A_AGAIN, EMPTY))
-    append = c.receive(Checked(None))
+    ran(c, new, A_AGAIN, EMPTY)
+    append = tell(c, Checked(None))
     record = append.record
     assert (record.scope, record.kept) == ("parts", (A.id,))
     (written,) = record.participants
     assert (written.id, written.parts) == (new.id, (part(2, 1, 9),)), "behind the parts 0 and 1 of the decision"
-    assert c.receive(Appended()) == Commit((written,))
-    done = c.receive(Replies({new.id: Reply.COMMITTED}))
+    assert tell(c, Appended()) == Commit((written,))
+    done = tell(c, Replies({new.id: Reply.COMMITTED}))
     assert done == ConfirmNewest()
 
 
 @pytest.mark.parametrize("again", [of(1, digest=8, mark=""), of(1, rows=2, mark=""), None])
 def test_visible_rows_that_do_not_come_again_stop_before_anything_is_written(again):
     """Part of the epoch is visible and the plan does not give its rows: stopped, with the participant's name."""
-    failed = matching().receive(prepared(*(x for x in (again, B_AGAIN) if x)))
+    failed = ran(matching(), *(x for x in (again, B_AGAIN) if x))
     assert isinstance(failed, Fail)
     assert (failed.failure.kind, failed.failure.participants) == (FailureKind.NOT_DETERMINISTIC, (A.id,))
 
@@ -473,7 +631,7 @@ def test_visible_rows_that_do_not_come_again_stop_before_anything_is_written(aga
 @pytest.mark.parametrize("rows", [0, 5, 20])
 def test_a_lost_part_comes_again_in_full(rows):
     """What is visible comes again as it was, of what is lost more or less than was decided: compaction, for one."""
-    failed = matching().receive(prepared(A_AGAIN, of(0, rows, 9, mark="")))
+    failed = ran(matching(), A_AGAIN, of(0, rows, 9, mark=""))
     assert isinstance(failed, Fail)
     assert failed.failure.kind is FailureKind.NOT_DETERMINISTIC
     assert f"2 rows decided, {1 + rows} now" in failed.failure.detail
@@ -484,21 +642,21 @@ def test_giving_up_rows_does_not_let_tasks_be_told_by_their_numbers():
     visible = of(2, 10, 77)
     there = (A, B, visible)
     records = [Start(1), Planned(1, LAYOUT), Decide(1, 5, "o5", ("s",), there), Start(2), given_up(5, A), Start(3)]
-    told = Outcomes({A.id: GONE, B.id: GONE, visible.id: SEEN})
+    seen = told({A.id: GONE, B.id: GONE, visible.id: SEEN})
     c = Coordinator(["s"])
     c.start()
-    c.receive(Started(read_history(records), 4, 5))
-    c.receive(Restored(same=True))
-    c.receive(told)
+    tell(c, Started(read_history(records), 4, 5))
+    tell(c, Restored(same=True))
+    tell(c, seen)
     survey(c)
-    c.receive(Surveyed(LAYOUT, "half of it is gone", "moved 4", "moved 5"))
+    tell(c, Surveyed(LAYOUT, "half of it is gone", "moved 4", "moved 5"))
     for event in (Appended(), Restored(same=True), Appended()):
-        c.receive(event)
+        tell(c, event)
     assert c.begin(5, "moved 5", stateful=False) == AskOutcomes(there)
-    c.receive(told)
-    c.receive(Appended())
-    assert c.receive(told) == RunPlan(5, write=False)
-    failed = c.receive(prepared(of(0, 6, 60, mark=""), of(1, 5, 50, mark=""), of(2, 8, 80, mark="")))
+    tell(c, seen)
+    tell(c, Appended())
+    assert tell(c, seen) == RunPlan(5, write=False)
+    failed = ran(c, of(0, 6, 60, mark=""), of(1, 5, 50, mark=""), of(2, 8, 80, mark=""))
     assert (failed.failure.kind, failed.failure.participants) == (
         FailureKind.NOT_DETERMINISTIC,
         (visible.id,),
@@ -509,23 +667,23 @@ def test_what_may_be_open_and_is_to_be_written_again_is_aborted_first():
     """A torn transaction that nobody can prove: a driver that sleeps in its commit must not make it visible later."""
     chosen = Resolve(2, 5, "write-again", (A.id,), "op", "torn")
     c, _ = undone(records=(Start(2), chosen, Start(3)))
-    c.receive(outcomes(DARK, GONE))
+    tell(c, outcomes(DARK, GONE))
     ready(c)
     c.begin(5, "o5", stateful=False)
-    c.receive(outcomes(DARK, GONE))
-    c.receive(Appended())
-    assert c.receive(outcomes(DARK, GONE)) == Discard((A,))
-    c.receive(Aborted())
-    assert c.receive(outcomes(DARK, GONE)) == RunPlan(5), "once: it may stay as dark as it is"
+    tell(c, outcomes(DARK, GONE))
+    tell(c, Appended())
+    assert tell(c, outcomes(DARK, GONE)) == Discard((A,))
+    tell(c, Aborted())
+    assert tell(c, outcomes(DARK, GONE)) == RunPlan(5), "once: it may stay as dark as it is"
 
 
 @pytest.mark.parametrize("written", [(of(0, 9, 8, mark="new"), A_AGAIN), (A_AGAIN,)])
 def test_a_run_that_differs_from_the_one_before_is_aborted(written):
     """State is built by the first run of a call and output by the second: they must be equal, part by part."""
     c = matching()
-    c.receive(prepared(B_AGAIN, A_AGAIN))
-    assert isinstance(c.receive(prepared(*written)), AbortOwn)
-    assert c.receive(Aborted()).failure.kind is FailureKind.NOT_DETERMINISTIC
+    ran(c, B_AGAIN, A_AGAIN)
+    assert isinstance(ran(c, *written), AbortOwn)
+    assert tell(c, Aborted()).failure.kind is FailureKind.NOT_DETERMINISTIC
 
 
 def test_an_operator_may_accept_other_rows_for_what_is_lost():
@@ -534,10 +692,10 @@ def test_an_operator_may_accept_other_rows_for_what_is_lost():
     c, _ = undone(records=accepted)
     ready(c)
     assert c.begin(5, "o5", stateful=False) == AskOutcomes((A, B))
-    assert c.receive(outcomes(SEEN, GONE)) == RunPlan(5, write=False)
-    assert c.receive(prepared(of(0, 5, 5, mark=""), of(1, 6, 6, mark=""))) == RunPlan(5, silent={A.parts[0].id})
-    c.receive(prepared(of(0, 7, 7, mark=""), of(1, 8, 8, mark="new")))
-    record = c.receive(Checked(None)).record
+    assert tell(c, outcomes(SEEN, GONE)) == RunPlan(5, write=False)
+    assert ran(c, of(0, 5, 5, mark=""), of(1, 6, 6, mark="")) == RunPlan(5, silent={A.parts[0].id})
+    ran(c, of(0, 7, 7, mark=""), of(1, 8, 8, mark="new"))
+    record = tell(c, Checked(None)).record
     assert (record.scope, record.kept, [x.rows for x in record.participants]) == ("parts", (A.id,), [8])
 
 
@@ -548,22 +706,23 @@ def test_a_replay_whose_lost_parts_are_counted_as_written_has_nothing_to_write(s
     c, _ = undone(records=(*NEXT_START, ReplayBegin(2, 5, 1), Start(3), counted), stateful=stateful)
     ready(c)
     assert c.begin(5, "o5", stateful=stateful) == AskOutcomes((A, B))
-    assert c.receive(outcomes(SEEN, DARK)) == then
+    assert tell(c, outcomes(SEEN, DARK)) == then
 
 
 def test_a_check_that_fails_because_a_newer_start_aborted_says_so():
-    """Superseded instead of a problem: the call ends as fenced, and aborts nothing."""
-    c = fresh()
-    c.begin(0, "o0", stateful=False)
-    c.receive(prepared(A, B))
-    failed = c.receive(Superseded())
-    assert isinstance(failed, Fail)
-    assert failed.failure.kind is FailureKind.FENCED
+    """Asked before anything is aborted: the call ends as fenced. Without an answer its own problem is told."""
+    c = checking()
+    assert c.receive(Checked("torn")) == ConfirmNewest()
+    assert c.receive(Confirmed(newest=False)).failure.kind is FailureKind.FENCED
+    c = checking()
+    c.receive(Checked("torn"))
+    assert c.receive(Unanswered("io")) == AbortOwn(0, (A, B))
+    assert c.receive(Aborted()).failure.detail == "torn"
 
 
 def test_a_run_that_fails_while_matching_aborts_nothing():
     """Nothing was written yet; the next start tries again."""
-    failed = matching().receive(RunFailed("boom"))
+    failed = tell(matching(), RunFailed("boom"))
     assert isinstance(failed, Fail)
     assert failed.failure.kind is FailureKind.REBUILD_FAILED
 
@@ -571,8 +730,8 @@ def test_a_run_that_fails_while_matching_aborts_nothing():
 def test_an_unknown_outcome_stops_a_replay():
     """Never guess: what cannot be proven is neither written again nor counted."""
     c = losing(SEEN, GONE)
-    c.receive(Appended())
-    failed = c.receive(outcomes(DARK, GONE))
+    tell(c, Appended())
+    failed = tell(c, outcomes(DARK, GONE))
     assert (failed.failure.kind, failed.failure.participants) == (FailureKind.OUTCOME_UNKNOWN, (A.id,))
 
 
@@ -582,16 +741,16 @@ def test_an_unknown_outcome_stops_a_replay():
 )
 def test_a_replay_that_is_not_begun_aborts_nothing(event, kind):
     """Fenced or unanswered at replay-begin: nothing is discarded."""
-    assert losing(OPEN, GONE).receive(event).failure.kind is kind
+    assert tell(losing(OPEN, GONE), event).failure.kind is kind
 
 
 def test_a_start_goes_on_with_a_replay_that_has_begun():
     """Nothing of the old set is committed any more, whatever its outcome: the epoch goes straight to the outcomes."""
     c, action = undone(records=(Start(2), ReplayBegin(2, 5, 1), Start(3)))
-    assert action == Sweep((A, B))
+    assert action == ListLingering((A, B))
     ready(c)
     assert c.begin(5, "o5", stateful=False) == AskOutcomes((A, B))
-    assert c.receive(outcomes(OPEN, OPEN)) == Discard((A, B))
+    assert tell(c, outcomes(OPEN, OPEN)) == Discard((A, B))
 
 
 # -- what the start does after it has taken over ----------------------------------------------------------------------
@@ -609,9 +768,9 @@ def test_what_is_decided_is_committed_before_a_check_may_end_the_start(sinks, su
     """Commit, sweep, take over: only behind these is the plan looked at, and only then may it end the start."""
     c, action = undone(OPEN, OPEN, sinks=sinks, stateful=True)
     assert action == Commit((A, B))
-    assert c.receive(replies(Reply.COMMITTED, Reply.COMMITTED)) == Sweep((A, B))
+    assert tell(c, replies(Reply.COMMITTED, Reply.COMMITTED)) == ListLingering((A, B))
     assert survey(c) == Survey(again=True)
-    failed = c.receive(surveyed)
+    failed = tell(c, surveyed)
     assert isinstance(failed, Fail)
     assert (failed.failure.kind, failed.failure.epoch) == (kind, 5)
     assert c.state is State.STOPPED
@@ -637,7 +796,7 @@ def test_without_an_undone_epoch_nothing_is_read_again():
     """Spark's positions are then where the next epoch begins."""
     c = Coordinator(["s"])
     c.start()
-    c.receive(Started(decided(Start(2)), 5, 5, stateful=True))
+    tell(c, Started(decided(Start(2)), 5, 5, stateful=True))
     assert survey(c) == Survey(again=False)
 
 
@@ -645,18 +804,18 @@ def test_a_first_start_writes_down_what_is_read():
     """Without a layout in the journal there is nothing to compare: it is appended, and then epochs may come."""
     c = Coordinator(["s"])
     c.start()
-    c.receive(Started(read_history([Start(1)]), None))
+    tell(c, Started(read_history([Start(1)]), None))
     assert ready(c) == Append(Planned(1, LAYOUT))
-    assert c.receive(Appended()) == Ready()
+    assert tell(c, Appended()) == Ready()
 
 
 def test_a_layout_that_moves_nothing_is_written_down():
     """A new partition moves no position: appended, once."""
     c = Coordinator(["s"])
     c.start()
-    c.receive(Started(decided(Start(2)), 5))
+    tell(c, Started(decided(Start(2)), 5))
     assert ready(c, GROWN) == Append(Planned(2, GROWN))
-    assert c.receive(Appended()) == Ready()
+    assert tell(c, Appended()) == Ready()
     assert c.memory.history.layout == GROWN
 
 
@@ -671,9 +830,9 @@ def test_a_layout_that_cannot_be_written_ends_the_start(event, kind, end):
     """Nothing hangs on the record but later comparisons: fenced, or failed and tried again."""
     c = Coordinator(["s"])
     c.start()
-    c.receive(Started(read_history([Start(1)]), None))
+    tell(c, Started(read_history([Start(1)]), None))
     ready(c)
-    assert c.receive(event).failure.kind is kind
+    assert tell(c, event).failure.kind is kind
     assert c.state is end
 
 
@@ -688,9 +847,9 @@ def test_a_loss_ends_the_start_and_names_its_epoch():
     """What the next epoch needs is gone, and nobody has given it up."""
     c = Coordinator(["s"])
     c.start()
-    c.receive(Started(decided(Start(2)), 5))
+    tell(c, Started(decided(Start(2)), 5))
     survey(c)
-    failed = c.receive(Surveyed(LAYOUT, "offsets 3 to 4 are gone", "moved"))
+    failed = tell(c, Surveyed(LAYOUT, "offsets 3 to 4 are gone", "moved"))
     assert (failed.failure.kind, failed.failure.epoch) == (FailureKind.SOURCE_LOST, 6)
     assert failed.failure.detail == "offsets 3 to 4 are gone"
 
@@ -698,12 +857,12 @@ def test_a_loss_ends_the_start_and_names_its_epoch():
 def test_a_loss_that_was_given_up_is_passed_over_before_a_decided_epoch():
     """The positions are recorded, then Spark's files get them, then what is read: a new topic's id counts from here."""
     c, action = undone(GONE, SEEN, records=(Start(2), given_up(5, A), Start(3)), stateful=True)
-    assert action == Sweep((A, B)), "the part that is given up counts as finished"
+    assert action == ListLingering((A, B)), "the part that is given up counts as finished"
     assert survey(c) == Survey(again=True)
-    assert c.receive(Surveyed(REMADE, "gone", "moved 4", "moved 5")) == Append(Skip(3, 5, "moved 4", "moved 5"))
-    assert c.receive(Appended()) == RestoreOffsets(5, "moved 5", was="o5", before="moved 4")
-    assert c.receive(Restored(same=True)) == Append(Planned(3, REMADE))
-    assert c.receive(Appended()) == Ready()
+    assert tell(c, Surveyed(REMADE, "gone", "moved 4", "moved 5")) == Append(Skip(3, 5, "moved 4", "moved 5"))
+    assert tell(c, Appended()) == RestoreOffsets(5, "moved 5", was="o5", before="moved 4")
+    assert tell(c, Restored(same=True)) == Append(Planned(3, REMADE))
+    assert tell(c, Appended()) == Ready()
     assert c.begin(5, "moved 5", stateful=True) == RunPlan(5, write=False)
 
 
@@ -711,21 +870,21 @@ def test_offsets_that_are_neither_the_old_nor_the_new_stop():
     """offsets/N holds a third range: it is not overwritten."""
     c, _ = undone(GONE, SEEN, records=(Start(2), given_up(5, A), Start(3)), stateful=True)
     survey(c)
-    c.receive(Surveyed(LAYOUT, "gone", "moved 4", "moved 5"))
-    c.receive(Appended())
-    assert c.receive(Restored(same=False)).failure.kind is FailureKind.OFFSETS_DIFFER
+    tell(c, Surveyed(LAYOUT, "gone", "moved 4", "moved 5"))
+    tell(c, Appended())
+    assert tell(c, Restored(same=False)).failure.kind is FailureKind.OFFSETS_DIFFER
 
 
 def test_a_loss_that_was_given_up_is_passed_over_before_an_undecided_epoch():
     """Spark's plan of it is taken back, and it begins behind the loss."""
     c = Coordinator(["s"])
     c.start()
-    c.receive(Started(decided(given_up(6, incarnation=1), Start(2)), 5, 6))
+    tell(c, Started(decided(given_up(6, incarnation=1), Start(2)), 5, 6))
     assert survey(c) == Survey(again=False)
-    assert c.receive(Surveyed(LAYOUT, "gone", "moved 5")) == Append(Skip(2, 6, "moved 5", ""))
-    assert c.receive(Appended()) == TakeBack(6, "moved 5")
-    assert c.receive(TakenBack()) == Append(Planned(2, LAYOUT))
-    assert c.receive(Appended()) == Ready()
+    assert tell(c, Surveyed(LAYOUT, "gone", "moved 5")) == Append(Skip(2, 6, "moved 5", ""))
+    assert tell(c, Appended()) == TakeBack(6, (6,), "moved 5")
+    assert tell(c, TakenBack()) == Append(Planned(2, LAYOUT))
+    assert tell(c, Appended()) == Ready()
     assert c.begin(6, "o6", stateful=False) == RunPlan(6)
 
 
@@ -733,16 +892,16 @@ def test_what_was_given_up_of_one_epoch_is_not_given_up_of_another():
     """The operator's word is about the epoch that was named."""
     c = Coordinator(["s"])
     c.start()
-    c.receive(Started(decided(given_up(6, incarnation=1), Start(2)), 6, 6))
+    tell(c, Started(decided(given_up(6, incarnation=1), Start(2)), 6, 6))
     survey(c)
-    assert c.receive(Surveyed(LAYOUT, "gone", "moved")).failure.kind is FailureKind.SOURCE_LOST
+    assert tell(c, Surveyed(LAYOUT, "gone", "moved")).failure.kind is FailureKind.SOURCE_LOST
 
 
 def test_a_loss_is_not_passed_over_while_the_sinks_are_not_those_of_before():
     """The start would end right behind it: nothing is recorded or moved for a plan that cannot run."""
     c, _ = undone(GONE, SEEN, records=(Start(2), given_up(5, A), Start(3)), stateful=True, sinks=["s", "t"])
     survey(c)
-    failed = c.receive(Surveyed(LAYOUT, "gone", "moved 4", "moved 5"))
+    failed = tell(c, Surveyed(LAYOUT, "gone", "moved 4", "moved 5"))
     assert isinstance(failed, Fail)
     assert failed.failure.kind is FailureKind.SINKS_CHANGED
 
@@ -754,10 +913,10 @@ def test_spark_is_given_no_positions_that_are_not_recorded(event, kind):
     """Without the record a later start could not tell the moved offsets/N from a damaged one."""
     c = Coordinator(["s"])
     c.start()
-    c.receive(Started(decided(given_up(6, incarnation=1), Start(2)), 5, 6))
+    tell(c, Started(decided(given_up(6, incarnation=1), Start(2)), 5, 6))
     survey(c)
-    c.receive(Surveyed(LAYOUT, "gone", "moved"))
-    assert c.receive(event).failure.kind is kind
+    tell(c, Surveyed(LAYOUT, "gone", "moved"))
+    assert tell(c, event).failure.kind is kind
 
 
 @pytest.mark.parametrize("lost", [GONE, DARK])
@@ -765,10 +924,10 @@ def test_rows_that_are_given_up_finish_the_epoch_without_a_run(lost):
     """Stateless: the rest is committed, the lost part counts as finished, and the epoch returns."""
     c, action = undone(lost, OPEN, records=(Start(2), given_up(5, A), Start(3)))
     assert action == Commit((B,))
-    assert c.receive(replies(None, Reply.COMMITTED)) == Sweep((A, B))
+    assert tell(c, replies(None, Reply.COMMITTED)) == ListLingering((A, B))
     assert ready(c) == Ready()
     assert c.begin(5, "o5", stateful=False) == ConfirmNewest()
-    assert c.receive(Confirmed(newest=True)) == Return(5)
+    assert tell(c, Confirmed(newest=True)) == Return(5)
 
 
 def test_rows_that_are_given_up_finish_the_epoch_with_the_state_that_can_be_had():
@@ -776,7 +935,7 @@ def test_rows_that_are_given_up_finish_the_epoch_with_the_state_that_can_be_had(
     c, _ = undone(GONE, SEEN, records=(Start(2), given_up(5, A), Start(3)), stateful=True)
     ready(c)
     assert c.begin(5, "o5", stateful=True) == RunPlan(5, write=False)
-    assert c.receive(prepared(of(0, 0, 0, mark=""), of(1, mark=""))) == ConfirmNewest()
+    assert ran(c, of(0, 0, 0, mark=""), of(1, mark="")) == ConfirmNewest()
 
 
 @pytest.mark.parametrize(("stateful", "then"), [(False, ConfirmNewest()), (True, RunPlan(5, write=False))])
@@ -786,7 +945,7 @@ def test_rows_that_are_given_up_end_a_replay(stateful, then):
     c, _ = undone(records=begun, stateful=stateful)
     ready(c)
     assert c.begin(5, "o5", stateful=stateful) == AskOutcomes((A, B))
-    assert c.receive(outcomes(GONE, SEEN)) == then
+    assert tell(c, outcomes(GONE, SEEN)) == then
 
 
 def test_what_is_not_given_up_is_written_again():
@@ -795,11 +954,11 @@ def test_what_is_not_given_up_is_written_again():
     c, _ = undone(records=begun)
     ready(c)
     c.begin(5, "o5", stateful=False)
-    assert c.receive(outcomes(GONE, GONE)) == RunPlan(5)
+    assert tell(c, outcomes(GONE, GONE)) == RunPlan(5)
     c, _ = undone(records=begun)
     ready(c)
     c.begin(5, "o5", stateful=False)
-    assert c.receive(outcomes(GONE, SEEN)) == ConfirmNewest(), "nothing else is owed"
+    assert tell(c, outcomes(GONE, SEEN)) == ConfirmNewest(), "nothing else is owed"
 
 
 def test_a_part_that_is_committed_is_not_given_up():
@@ -820,10 +979,10 @@ def test_an_epoch_that_is_too_long_is_to_be_cut(event, answer):
     written = ()
     if isinstance(event, Checked):
         written = (A, B)
-        c.receive(prepared(*written))
-    assert c.receive(event) == AbortOwn(0, written)
-    assert c.receive(Aborted()) == Append(Recut(1, 0, 50))
-    assert c.receive(answer).failure.kind is FailureKind.TOO_LONG
+        ran(c, *written)
+    assert tell(c, event) == AbortOwn(0, written)
+    assert tell(c, Aborted()) == Append(Recut(1, 0, 50))
+    assert tell(c, answer).failure.kind is FailureKind.TOO_LONG
     assert c.state is State.FAILED
 
 
@@ -831,9 +990,9 @@ def test_a_driver_that_was_replaced_does_not_cut():
     """The newer start has planned already, or will: it is told that it was replaced."""
     c = fresh()
     c.begin(0, "o0", stateful=False)
-    c.receive(RunFailed("expired", 50))
-    c.receive(Aborted())
-    assert c.receive(Superseded()).failure.kind is FailureKind.FENCED
+    tell(c, RunFailed("expired", 50))
+    tell(c, Aborted())
+    assert tell(c, Superseded()).failure.kind is FailureKind.FENCED
 
 
 @pytest.mark.parametrize(
@@ -843,12 +1002,12 @@ def test_a_driver_that_was_replaced_does_not_cut():
 def test_a_decided_epoch_is_never_cut(event, kind):
     """A replay that takes too long is aborted: its range is decided, and a smaller one would lose rows."""
     c = losing(GONE, GONE)
-    c.receive(Appended())
-    c.receive(outcomes(GONE, GONE))
+    tell(c, Appended())
+    tell(c, outcomes(GONE, GONE))
     if isinstance(event, Checked):
-        c.receive(prepared(A, B))
-    assert isinstance(c.receive(event), AbortOwn)
-    assert c.receive(Aborted()).failure.kind is kind
+        ran(c, A, B)
+    assert isinstance(tell(c, event), AbortOwn)
+    assert tell(c, Aborted()).failure.kind is kind
 
 
 def started_with(*records, newest_commit=5, newest_plan=6):
@@ -857,43 +1016,43 @@ def started_with(*records, newest_commit=5, newest_plan=6):
     c.start()
     incarnation = 1 + sum(isinstance(r, Start) for r in records)
     history = decided(*records, Start(incarnation + 1))
-    assert c.receive(Started(history, newest_commit, newest_plan)) == Sweep(())
+    assert tell(c, Started(history, newest_commit, newest_plan)) == ListLingering(())
     return c
 
 
 @pytest.mark.parametrize(
     ("records", "action"),
     [
-        ((Recut(1, 6, 50),), TakeBack(6)),
-        ((Skip(1, 6, "moved 5", ""),), TakeBack(6, "moved 5")),
-        ((Recut(1, 6, 50), Start(2), Skip(2, 6, "moved 5", "")), TakeBack(6, "moved 5")),
+        ((Recut(1, 6, 50),), TakeBack(6, (6,))),
+        ((Skip(1, 6, "moved 5", ""),), TakeBack(6, (6,), "moved 5")),
+        ((Recut(1, 6, 50), Start(2), Skip(2, 6, "moved 5", "")), TakeBack(6, (6,), "moved 5")),
     ],
 )
 def test_a_plan_that_was_given_up_is_taken_back(records, action):
     """Too long, or over lost records: Spark plans the epoch anew, before anything looks at its plan."""
     c = started_with(*records)
-    assert c.receive(Confirmed(newest=True)) == action
-    assert c.receive(TakenBack()) == TakenOver()
+    assert swept(c) == action
+    assert tell(c, TakenBack()) == TakenOver()
 
 
 @pytest.mark.parametrize("record", [Recut(1, 6, 50), Skip(1, 6, "moved 5", "")])
 def test_no_plan_is_taken_back_of_an_epoch_that_is_done(record):
     """It ran without output, so without a decision, and Spark has recorded it."""
     c = started_with(record, newest_commit=6)
-    assert c.receive(Confirmed(newest=True)) == TakenOver()
+    assert swept(c) == TakenOver()
 
 
 def test_positions_behind_a_loss_are_those_of_their_own_epoch():
     """Epoch 6 began behind a loss and ended without output; epoch 7, cut smaller, begins where epoch 6 ended."""
     c = started_with(Skip(1, 6, "moved 5", ""), Start(2), Recut(2, 7, 50), newest_commit=6, newest_plan=7)
-    assert c.receive(Confirmed(newest=True)) == TakeBack(7)
+    assert swept(c) == TakeBack(7, (7,))
 
 
 def test_a_plan_behind_an_undone_epoch_is_taken_back():
     """Spark's record of the undone epoch is lost: it comes again, and what was planned behind it is not to be run."""
     c, _ = undone(SEEN, SEEN, newest_plan=6)
-    assert c.receive(Confirmed(newest=True)) == TakeBack(6)
-    assert c.receive(TakenBack()) == TakenOver()
+    assert swept(c) == TakeBack(6, (6,))
+    assert tell(c, TakenBack()) == TakenOver()
 
 
 # -- what was read is what is known -----------------------------------------------------------------------------------
@@ -902,34 +1061,34 @@ def test_a_plan_behind_an_undone_epoch_is_taken_back():
 def checking():
     c = fresh()
     c.begin(0, "o0", stateful=False)
-    c.receive(prepared(A, B, took_ms=1200))
+    ran(c, A, B, took_ms=1200)
     return c
 
 
 def test_what_a_source_has_grown_by_is_written_down_before_the_decision():
     """Or a topic that is made again before the next start would pass for the one that was read."""
     c = checking()
-    assert c.receive(Checked(None, layout=GROWN)) == Append(Planned(1, GROWN))
-    assert c.receive(Appended()) == Append(Decide(1, 0, "o0", ("s",), (A, B), 1200))
-    assert c.receive(Appended()) == Commit((A, B))
-    c.receive(replies(Reply.COMMITTED, Reply.COMMITTED))
-    assert c.receive(Confirmed(newest=True)) == Return(0)
+    assert tell(c, Checked(None, layout=GROWN)) == Append(Planned(1, GROWN))
+    assert tell(c, Appended()) == Append(Decide(1, 0, "o0", ("s",), (A, B), 1200))
+    assert tell(c, Appended()) == Commit((A, B))
+    tell(c, replies(Reply.COMMITTED, Reply.COMMITTED))
+    assert tell(c, Confirmed(newest=True)) == Return(0)
     c.begin(1, "o1", stateful=False)
-    c.receive(prepared(A, B))
-    assert c.receive(Checked(None, layout=GROWN)) == Append(Decide(1, 1, "o1", ("s",), (A, B))), "once is enough"
+    ran(c, A, B)
+    assert tell(c, Checked(None, layout=GROWN)) == Append(Decide(1, 1, "o1", ("s",), (A, B))), "once is enough"
 
 
 @pytest.mark.parametrize("layout", [None, LAYOUT])
 def test_an_unchanged_source_costs_no_record(layout):
     """Nothing is appended but the decision, which says how long the run took."""
-    assert checking().receive(Checked(None, layout=layout)) == Append(Decide(1, 0, "o0", ("s",), (A, B), 1200))
+    assert tell(checking(), Checked(None, layout=layout)) == Append(Decide(1, 0, "o0", ("s",), (A, B), 1200))
 
 
 def test_a_topic_that_was_made_again_while_it_was_read_fails_the_epoch():
     """Nothing is decided about rows of which nobody can say which topic they are from."""
     c = checking()
-    assert c.receive(Checked(None, layout=REMADE)) == AbortOwn(0, (A, B))
-    failed = c.receive(Aborted())
+    assert tell(c, Checked(None, layout=REMADE)) == AbortOwn(0, (A, B))
+    failed = tell(c, Aborted())
     assert failed.failure.kind is FailureKind.SOURCE_REMADE
     assert "id-1" in failed.failure.detail
     assert "id-2" in failed.failure.detail
@@ -938,12 +1097,12 @@ def test_a_topic_that_was_made_again_while_it_was_read_fails_the_epoch():
 def test_growth_that_cannot_be_written_down_fails_the_epoch():
     """Without the record nothing is decided; a newer start in the way is told as such, and nothing is aborted."""
     c = checking()
-    c.receive(Checked(None, layout=GROWN))
-    assert c.receive(Unanswered("io")) == AbortOwn(0, (A, B))
-    assert c.receive(Aborted()).failure.kind is FailureKind.NOT_RECORDED
+    tell(c, Checked(None, layout=GROWN))
+    assert tell(c, Unanswered("io")) == AbortOwn(0, (A, B))
+    assert tell(c, Aborted()).failure.kind is FailureKind.NOT_RECORDED
     c = checking()
-    c.receive(Checked(None, layout=GROWN))
-    assert c.receive(Superseded()).failure.kind is FailureKind.FENCED
+    tell(c, Checked(None, layout=GROWN))
+    assert tell(c, Superseded()).failure.kind is FailureKind.FENCED
 
 
 @pytest.mark.parametrize("matched", [True, False])
@@ -952,7 +1111,8 @@ def test_a_run_that_a_newer_start_ended_says_so(matched):
     c = matching() if matched else fresh()
     if not matched:
         c.begin(0, "o0", stateful=False)
-    assert c.receive(Superseded()).failure.kind is FailureKind.FENCED
+    assert c.receive(RunFailed("a writer was fenced")) == ConfirmNewest()
+    assert c.receive(Confirmed(newest=False)).failure.kind is FailureKind.FENCED
     assert c.state is State.FENCED
 
 
@@ -977,32 +1137,32 @@ def accepting(*origins):
     )
     c = Coordinator(["s"])
     c.start()
-    c.receive(Started(history, 4, 5))
-    assert c.receive(Restored(same=True)) == Sweep(there)
+    tell(c, Started(history, 4, 5))
+    assert tell(c, Restored(same=True)) == ListLingering(there)
     ready(c)
     assert c.begin(5, "o5", stateful=False) == AskOutcomes(there)
-    assert c.receive(outcomes(SEEN, GONE)) == RunPlan(5, write=False)
+    assert tell(c, outcomes(SEEN, GONE)) == RunPlan(5, write=False)
     return c
 
 
-def rerun(*origins):
-    return prepared(*(replace(of(n, 9, 90 + n, mark=""), origin=o) for n, o in enumerate(origins)))
+def rerun(c, *origins):
+    return ran(c, *(replace(of(n, 9, 90 + n, mark=""), origin=o) for n, o in enumerate(origins)))
 
 
 def test_other_rows_are_taken_by_what_their_task_read():
     """Parts are numbered otherwise: silent is the one for which was read what was read for the visible one."""
-    assert accepting(FIRST, SECOND).receive(rerun(SECOND, FIRST)) == RunPlan(5, silent=frozenset([("s", 1)]))
+    assert rerun(accepting(FIRST, SECOND), SECOND, FIRST) == RunPlan(5, silent=frozenset([("s", 1)]))
 
 
 def test_numbers_count_only_where_no_origin_is_known():
     """Nothing better is known, and the operator was told what it may cost."""
-    assert accepting("", "").receive(rerun(SECOND, FIRST)) == RunPlan(5, silent=frozenset([("s", 0)]))
+    assert rerun(accepting("", ""), SECOND, FIRST) == RunPlan(5, silent=frozenset([("s", 0)]))
 
 
 @pytest.mark.parametrize("now", [("", ""), ("0:t-0[0,4)", SECOND), (FIRST, FIRST)])
 def test_other_rows_whose_origin_is_not_found_stop(now):
     """What the visible part had read is read by no task now, or by two: nothing tells what is visible already."""
-    failed = accepting(FIRST, SECOND).receive(rerun(*now))
+    failed = rerun(accepting(FIRST, SECOND), *now)
     assert isinstance(failed, Fail)
     assert failed.failure.kind is FailureKind.NOT_DETERMINISTIC
 
@@ -1044,7 +1204,10 @@ def test_an_illegal_event_changes_nothing():
                     Restored(same=rng.random() < 0.9),
                     outcomes(*rng.choices([OPEN, GONE, SEEN, DARK], k=2)),
                     replies(*rng.choices(list(Reply), k=2)),
-                    prepared(*rng.choice([(A, B), (A,), (EMPTY,), (of(0, digest=9), B)])),
+                    Ran(*rng.choice([RAN, RAN, ((), ("s",), 1)])),
+                    *[Ran(*RAN), Sealed((A, B)), outcomes(*rng.choice([(SEEN, GONE), (GONE, GONE)]))] * 3,
+                    *[Confirmed(newest=True), Checked(None, layout=GROWN), Appended()] * 2,
+                    Sealed(rng.choice([(A,), ()])),
                     *EVENTS[5:],
                     Confirmed(newest=False),
                 ]

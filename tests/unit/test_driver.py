@@ -21,7 +21,7 @@ from onceflow.errors import (
 from onceflow.execution.driver import Driver
 from onceflow.execution.surroundings import Surroundings
 from onceflow.twophase.coordinator import Coordinator, Mode
-from onceflow.twophase.messages import Commit, Replies, Reply, RunFailed, Superseded
+from onceflow.twophase.messages import Commit, Confirmed, ConfirmNewest, Reply, RunFailed, Unanswered
 from tests.unit.histories import participant
 
 TIMEOUT_S = 100.0
@@ -83,24 +83,20 @@ def failed(driver, error, age_s=TIMEOUT_S, mode=Mode.FRESH):
 EXPIRED = WriterFencedError("the transaction was ended")
 
 
-def test_a_run_that_a_newer_start_ended_is_told_as_that(driver, tmp_path):
-    """Its transactions were aborted by the newer one: not a failure of the plan, and nothing to abort."""
-    Journal(LocalStore(tmp_path / "journal")).start(JOB.job_id)
-    assert failed(driver, EXPIRED) == Superseded()
-    assert failed(driver, ValueError("boom")) == Superseded()
-
-
 def test_a_run_that_failed_by_itself_says_why(driver):
     """The first line of what was raised; without a text, its kind."""
     assert failed(driver, ValueError("boom\n  at x")) == RunFailed("boom")
     assert failed(driver, ValueError()) == RunFailed("ValueError")
 
 
-def test_a_journal_that_cannot_be_read_does_not_hide_the_run(driver, tmp_path):
-    """Whether it was replaced cannot be told: the run's own error is."""
+def test_who_is_the_newest_is_what_the_journal_says(driver, tmp_path):
+    """A journal that cannot be read is no answer: it says neither."""
+    assert driver._perform(ConfirmNewest()) == Confirmed(newest=True)
+    Journal(LocalStore(tmp_path / "journal")).start(JOB.job_id)
+    assert driver._perform(ConfirmNewest()) == Confirmed(newest=False)
     (tmp_path / "journal").rename(tmp_path / "gone")
     (tmp_path / "journal").write_text("no folder")
-    assert failed(driver, ValueError("boom")) == RunFailed("boom")
+    assert isinstance(driver._perform(ConfirmNewest()), Unanswered)
 
 
 @pytest.mark.parametrize("error", [EXPIRED, PreCommitError("not proven")])
@@ -162,7 +158,7 @@ def test_commits_are_sent_together_each_once(driver, tmp_path, monkeypatch, arme
     monkeypatch.setenv(crash.MARK, str(tmp_path / "mark"))
     (tmp_path / "mark").write_text("D6 1\n")  # it was reached before, so nobody dies
     all_of_it = tuple(participant(n, sink=sink) for sink in "st" for n in range(3))
-    assert driver._commit(Commit(all_of_it, 0)) == Replies({p.id: Reply.COMMITTED for p in all_of_it})
+    assert driver._commit(Commit(all_of_it, 0)).replies == {p.id: Reply.COMMITTED for p in all_of_it}
     of = {sink: [p.id for p in all_of_it if p.sink == sink] for sink in "st"}
     expected = [of["s"][:1], of["s"][1:]] if armed else [of["s"]]
     assert driver._committers["s"].sent == expected

@@ -44,13 +44,13 @@ def test_every_state_can_come_to_an_end():
 def test_nothing_is_aborted_once_decided():
     """From the append of a decision on, only a void leads back to ABORTING, and only replay-begin to DISCARDING."""
     into_aborting = {(s, i) for s, row in TABLE.items() for i, after in row.items() if after is State.ABORTING}
-    undecided = {State.PREPARING, State.CHECKING, State.RECORDING}
+    undecided = {State.SEALING, State.SUSPECTING, State.RECORDING, State.SYNCING}
     assert {s for s, _ in into_aborting} == undecided | {State.VOIDING}
     assert (State.VOIDING, Input.VOIDED) in into_aborting
     into = {s: {b for b, row in TABLE.items() if s in row.values()} for s in (State.DISCARDING, State.WEIGHING)}
     assert into == {
         State.DISCARDING: {State.WEIGHING},
-        State.WEIGHING: {State.BEGINNING_REPLAY, State.READY, State.DISCARDING},
+        State.WEIGHING: {State.BEGINNING_REPLAY, State.READY, State.DISCARDING, State.WEIGHING},
     }
 
 

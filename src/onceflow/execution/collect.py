@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,26 +15,11 @@ from onceflow.connectors.contract import Run
 from onceflow.execution.task import RESULT_SCHEMA, Output, Task
 from onceflow.spark.internals import executed_plan, task_count
 from onceflow.spark.origins import origins
-from onceflow.twophase.messages import RunPlan
+from onceflow.twophase.messages import Ran, RunPlan
 from onceflow.twophase.participants import TaskReport
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-
-@dataclass(frozen=True, slots=True)
-class Ran:
-    """What came of a run.
-
-    Attributes:
-        reports: The tasks' reports, with what was read for each part.
-        sinks: Those of which each task reports.
-        tasks: How many there were.
-    """
-
-    reports: Sequence[TaskReport]
-    sinks: Sequence[str]
-    tasks: int
 
 
 Collect = Callable[["DataFrame", RunPlan, Run, Executor], Ran]
@@ -65,5 +50,5 @@ class Collector:
         rows = plan.mapInArrow(task, RESULT_SCHEMA).collect()
         reports = [TaskReport.loads(row[0]) for row in rows]
         origin = read.result()
-        told = [replace(r, parts=tuple(replace(p, origin=origin[p.number]) for p in r.parts)) for r in reports]
-        return Ran(told, [output.sink for output in self._outputs], tasks)
+        told = (replace(r, parts=tuple(replace(p, origin=origin[p.number]) for p in r.parts)) for r in reports)
+        return Ran(tuple(told), tuple(output.sink for output in self._outputs), tasks)

@@ -12,8 +12,8 @@ import contextlib
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from onceflow import crash_points as crash
@@ -32,8 +32,8 @@ from onceflow.errors import (
     TimeoutTooShortError,
 )
 from onceflow.execution import pace
-from onceflow.execution.collect import Collect, Ran
-from onceflow.execution.failures import evidence_lines, fenced, from_failure, from_spark, unanswered
+from onceflow.execution.collect import Collect
+from onceflow.execution.failures import evidence_lines, fenced, from_failure, from_spark
 from onceflow.execution.source_check import Sources
 from onceflow.execution.stop import StopRequested
 from onceflow.execution.surroundings import Surroundings
@@ -58,10 +58,13 @@ from onceflow.twophase.messages import (
     Event,
     Evidence,
     Fail,
+    Failure,
     FailureKind,
-    Outcome,
+    Lingering,
+    ListLingering,
+    ListPlans,
     Outcomes,
-    Prepared,
+    Plans,
     Ready,
     Replies,
     Reply,
@@ -70,11 +73,14 @@ from onceflow.twophase.messages import (
     Return,
     RunFailed,
     RunPlan,
+    Seal,
+    Sealed,
     Started,
-    Superseded,
     Survey,
     Surveyed,
     Sweep,
+    Sync,
+    Synced,
     TakeBack,
     TakenBack,
     TakenOver,
@@ -83,10 +89,7 @@ from onceflow.twophase.messages import (
 from onceflow.twophase.participants import (
     Participant,
     ParticipantId,
-    TaskReport,
     parts_of,
-    prepared,
-    unreported,
 )
 from onceflow.twophase.records import Decide, Replay, ReplayBegin, Skip
 
@@ -95,8 +98,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_PATIENCE_S = 60.0
-"""How long an outcome that may still become known is asked for: markers are there by then, or need a person."""
 _ASK_EVERY_S = 0.2
 _COMMIT_PAUSE_S = (0.0, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 _PHASES: Mapping[type, str] = {RunPlan: "prepare", Check: "check", Append: "decide", Commit: "commit"}
@@ -152,7 +153,6 @@ class Driver:
         self._marks = around.marks
         self._plan: DataFrame | None = None
         self._run_began = 0.0
-        self._refused_since: float | None = None
         self._cause: BaseException | None = None
         self._evidence: dict[ParticipantId, Evidence] = {}
         self._report = EpochReport(-1)
@@ -239,7 +239,11 @@ class Driver:
             Whether this is still the newest start.
         """
         undone = self._coordinator.memory.undone
-        return self._sweep(undone.effective if undone else (), self._journal.is_replaced)
+        found = self._lingering(undone.effective if undone else ())
+        if self._journal.is_replaced():  # between the list and the abort, as at the start
+            return False
+        self._abort_lingering(found)
+        return True
 
     def refresh_mark(self) -> None:
         """Write the mark again: Kafka forgets what nobody has written for ``offsets.retention.minutes``.
@@ -292,12 +296,15 @@ class Driver:
         if isinstance(action, Fail):
             if self.stop.asked and self._cause is not None:
                 raise StopRequested from self._cause
-            known = [f"{sink} {handle}: {e.why}" for (sink, handle), e in sorted(self._evidence.items())]
-            unknown = [e for e in self._evidence.values() if e.outcome is Outcome.UNKNOWN]
-            if action.failure.kind is FailureKind.OUTCOME_UNKNOWN and unknown and all(e.passing for e in unknown):
-                raise self.true_cause(unanswered(action.failure, evidence_lines(known)))
-            error = from_failure(action.failure, self._cause, self._uri, evidence_lines(known), self.explain)
-            raise self.true_cause(error) from self._cause
+            raise self.true_cause(self._error(action.failure)) from self._cause
+
+    def _error(self, failure: Failure) -> OnceflowError:
+        if failure.kind is FailureKind.COMMIT_REFUSED:  # its system knows which right is missing
+            refused = [p for p in self._coordinator.memory.pending if p.id in failure.participants]
+            finisher, of = next(iter(self._by_sink(refused).items()))
+            return self._committers[finisher].refusal(of)
+        known = [f"{sink} {handle}: {e.why}" for (sink, handle), e in sorted(self._evidence.items())]
+        return from_failure(failure, self._cause, self._uri, evidence_lines(known), self.explain)
 
     def _perform(self, action: Action) -> Event:  # noqa: C901, PLR0912 - a line for each action
         match action:
@@ -305,16 +312,24 @@ class Driver:
                 return self._append_start()
             case RestoreOffsets():
                 return self._restore_offsets(action)
+            case ListPlans():
+                return Plans(tuple(self._checkpoint.plans_from(action.epoch)))
             case TakeBack():
                 return self._take_back(action)
             case Survey():
                 return self._survey(action)
+            case ListLingering():
+                return Lingering(self._lingering(action.spared))
             case Sweep():
-                return self._sweep_at_start(action)
+                return self._abort_lingering(action.found)
             case RunPlan():
                 return self._run_plan(action)
+            case Seal():
+                return self._seal(action)
             case Check():
                 return self._check(action)
+            case Sync():
+                return self._sync(action)
             case Append():
                 return self._append(action)
             case AppendVoid():
@@ -328,7 +343,7 @@ class Driver:
             case Discard():
                 return self._discard(action)
             case ConfirmNewest():
-                return Confirmed(newest=self._journal.is_newest())
+                return self._confirm()
             case TakenOver() | Ready() | Return() | Fail():
                 raise AssertionError(f"{action} is an end, and nothing to perform")
 
@@ -367,11 +382,8 @@ class Driver:
         return Restored(same=True)
 
     def _take_back(self, action: TakeBack) -> Event:
-        planned = self._checkpoint.plans_from(action.epoch)
-        if not self._journal.is_newest():
-            return Superseded()  # it slept: what is planned now is a newer one's
         log.warning("Spark's plan of epoch %d is taken back: it is not decided, and is planned anew", action.epoch)
-        self._checkpoint.take_back(action.epoch, planned)
+        self._checkpoint.take_back(action.epoch, action.planned)
         if action.before:
             self._checkpoint.set_start(action.epoch, action.before)
         return TakenBack()
@@ -387,21 +399,25 @@ class Driver:
             log.warning("%s", found.loss)
         return found
 
-    def _sweep_at_start(self, action: Sweep) -> Event:
-        return Confirmed(newest=self._sweep(action.spared, lambda: not self._journal.is_newest()))
-
-    def _sweep(self, spared: Sequence[Participant], replaced: Callable[[], bool]) -> bool:
-        """List first, then look whether this is still the newest start, then abort exactly what was listed."""
+    def _lingering(self, spared: Sequence[Participant]) -> dict[str, tuple[Participant, ...]]:
         # Every committer is told all that is spared: sinks may share a cluster, and one lists what another's wrote.
-        found = {name: committer.lingering(self.incarnation, spared) for name, committer in self._committers.items()}
-        crash.reach("S2", self.incarnation)
-        if replaced():
-            return False
+        mine = self.incarnation
+        found = {name: tuple(committer.lingering(mine, spared)) for name, committer in self._committers.items()}
+        crash.reach("S2", mine)
+        return found
+
+    def _abort_lingering(self, found: Mapping[str, Sequence[Participant]]) -> Event:
         for name, doomed in found.items():
             if doomed:
                 log.info("aborting %d transactions that older incarnations left open", len(doomed))
                 self._committers[name].abort(doomed)
-        return True
+        return Aborted()
+
+    def _confirm(self) -> Event:
+        try:
+            return Confirmed(newest=self._journal.is_newest())
+        except CheckpointStoreError as error:
+            return Unanswered(error.what)
 
     # -- an epoch ---------------------------------------------------------------------------------
 
@@ -410,22 +426,29 @@ class Driver:
         self._cause = None
         try:
             with self.stop.plan():
-                ran = self._collect(action)
-                participants = self._seal(action, ran.reports)
+                if self._plan is None or self._runner is None:
+                    raise AssertionError("a plan runs inside foreachBatch, after settle")
+                ran = self._runner(self._plan, action, self._run(action.epoch), self._commits)
         except Exception as error:  # noqa: BLE001 - whatever it was, the epoch's transactions must be aborted
             return self._failed_run(action.epoch, error)
-        took_ms = int((self._now() - self._run_began) * 1000)
-        parts = parts_of(ran.reports)
-        self._report.rows = sum(part.rows for part in parts)
-        self._report.participants = len(participants)
-        crash.reach("D4", action.epoch)
-        return Prepared(tuple(part for part in parts if part.sink in self._committers), participants, took_ms)
+        self._report.rows = sum(part.rows for part in parts_of(ran.reports))
+        return replace(ran, took_ms=int((self._now() - self._run_began) * 1000))
+
+    def _seal(self, action: Seal) -> Event:
+        epoch = self._coordinator.memory.epoch
+        run = self._run(epoch)
+        sealed: list[Participant] = []
+        try:
+            for name, committer in self._committers.items():
+                sealed += committer.seal([report for report in action.reports if report.sink == name], run)
+        except Exception as error:  # noqa: BLE001 - as of the run
+            return self._failed_run(epoch, error)
+        self._report.participants = len(sealed)
+        crash.reach("D4", epoch)
+        return Sealed(tuple(sorted(sealed, key=lambda p: p.id)))
 
     def _failed_run(self, epoch: int, error: Exception) -> Event:
-        """Why a run failed: replaced by a newer start, too long for its transactions, or what it says itself."""
-        with contextlib.suppress(CheckpointStoreError, CheckpointCorruptError):  # then the run's own error is told
-            if self._journal.is_replaced():
-                return Superseded()
+        """Why a run failed: too long for its transactions, or what it says itself."""
         self._cause = error
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         age, timeout = self._now() - self._run_began, self._expires_after_s()
@@ -476,28 +499,6 @@ class Driver:
         )
         return limit
 
-    def _collect(self, action: RunPlan) -> Ran:
-        if self._plan is None or self._runner is None:
-            raise AssertionError("a plan runs inside foreachBatch, after settle")
-        ran = self._runner(self._plan, action, self._run(action.epoch), self._commits)
-        wrong = unreported(ran.reports, ran.sinks, ran.tasks)
-        if wrong is not None:
-            raise PreCommitError(
-                f"epoch {action.epoch}: {wrong}",
-                cause="Spark lost a task's result",
-                action="start the job again; nothing of this epoch is visible",
-                epoch=action.epoch,
-            )
-        return ran
-
-    def _seal(self, action: RunPlan, reports: Sequence[TaskReport]) -> tuple[Participant, ...]:
-        """What is to be committed of a run, in the words of the sinks' committers."""
-        run, found = self._run(action.epoch), prepared(reports, action.silent)
-        sealed: list[Participant] = []
-        for name, committer in self._committers.items():
-            sealed += committer.seal([report for report in found if report.sink == name], run)
-        return tuple(sorted(sealed, key=lambda p: p.id))
-
     def _check(self, action: Check) -> Event:
         age = self._now() - self._run_began
         run = self._run(self._coordinator.memory.epoch)
@@ -506,8 +507,7 @@ class Driver:
                 of = [p for p in action.participants if p.sink == name]
                 problem = committer.check(of, run, age) if action.participants else None
                 if problem is not None:
-                    # A newer start aborts what it finds: then that is the reason, and it is the newer one's business.
-                    return Checked(problem) if self._journal.is_newest() else Superseded()
+                    return Checked(problem)
             layout = None
             if self._sources is not None:
                 memory = self._coordinator.memory
@@ -523,14 +523,15 @@ class Driver:
             return Checked(str(error) or "the job is being stopped")
         return Checked(None, layout=layout)
 
+    def _sync(self, action: Sync) -> Event:
+        try:
+            self._checkpoint.sync(action.epoch)
+        except CheckpointStoreError as error:
+            return Unanswered(error.what)
+        return Synced()
+
     def _append(self, action: Append) -> Event:
         record = action.record
-        if isinstance(record, Decide):
-            # What is decided must not outlive what it was decided about.
-            try:
-                self._checkpoint.sync(record.epoch)
-            except CheckpointStoreError as error:
-                return Unanswered(error.what)
         result = self._journal.append(record)
         if isinstance(record, ReplayBegin | Replay) and isinstance(result, Appended):
             log.warning("epoch %d: %s", record.epoch, _told(record))
@@ -563,33 +564,16 @@ class Driver:
             waiting = [self._commits.submit(self._committers[name].commit, of) for name, of in by_sink.items()]
             for future in waiting:
                 replies |= future.result()
-        self._require_rights(action.participants, replies)
         crash.reach("D6a", self._coordinator.memory.epoch)
-        return Replies(replies)
-
-    def _require_rights(self, participants: Sequence[Participant], replies: Mapping[ParticipantId, Reply]) -> None:
-        """End, for a while being patient, where all that is left is refused: no answer but a person's helps then."""
-        left = [p for p in participants if replies.get(p.id) is not Reply.COMMITTED]
-        if not left or any(replies.get(p.id) is not Reply.REFUSED for p in left):
-            self._refused_since = None
-            return
-        now = self._now()
-        if self._refused_since is None:
-            self._refused_since = now
-        if now - self._refused_since > _PATIENCE_S:
-            finisher, of = next(iter(self._by_sink(left).items()))
-            raise self._committers[finisher].refusal(of)
+        return Replies(replies, self._now())
 
     def _ask_outcomes(self, action: AskOutcomes) -> Event:
-        deadline = self._now() + _PATIENCE_S
-        while True:
-            self._evidence = {}
-            for name, of in self._by_sink(action.participants).items():
-                self._evidence |= self._committers[name].outcomes(of)
-            passing = [e for e in self._evidence.values() if e.outcome is Outcome.UNKNOWN and e.passing]
-            if not passing or self._now() > deadline:
-                return Outcomes({p: e.outcome for p, e in self._evidence.items()})
+        if action.again:
             self.stop.pause(_ASK_EVERY_S)
+        self._evidence = {}
+        for name, of in self._by_sink(action.participants).items():
+            self._evidence |= self._committers[name].outcomes(of)
+        return Outcomes(self._evidence, self._now())
 
     def _abort_own(self, action: AbortOwn) -> Event:
         run = self._run(action.epoch)

@@ -249,15 +249,34 @@ def _too_long(f: Failure, _: str, __: str) -> OnceflowError:
     )
 
 
-def unanswered(failure: Failure, evidence: str) -> KafkaUnavailableError:
-    """The error for outcomes that only brokers know that do not answer: nobody has to choose anything."""
+def _untold(f: Failure, _: str, evidence: str) -> OnceflowError:
+    # Only brokers that do not answer know it: nobody has to choose anything.
     return KafkaUnavailableError(
-        f"epoch {failure.epoch} is decided, and brokers did not say what became of: {_who(failure)}\n{evidence}",
+        f"epoch {f.epoch} is decided, and brokers did not say what became of: {_who(f)}\n{evidence}",
         harmless="the brokers come back: the decision stands, and the next start goes on with it",
         cause="a broker is down, or a coordinator is moving or loading",
         action="look at the brokers, then start the job again",
-        epoch=failure.epoch,
-        participants=failure.participants,
+        epoch=f.epoch,
+        participants=f.participants,
+    )
+
+
+def _unreported(f: Failure, _: str, __: str) -> OnceflowError:
+    return PreCommitError(
+        f"epoch {f.epoch}: {f.detail}",
+        cause="Spark lost a task's result",
+        action="start the job again; nothing of this epoch is visible",
+        epoch=f.epoch,
+    )
+
+
+def _not_confirmed(f: Failure, checkpoint: str, _: str) -> OnceflowError:
+    return CheckpointStoreError(
+        f"whether another start of the job has taken over could not be read: {f.detail}",
+        harmless="always: nothing was decided, committed or aborted without knowing it",
+        cause=f"the file system under {checkpoint} failed",
+        action="mend the file system and start the job again",
+        epoch=f.epoch,
     )
 
 
@@ -297,6 +316,9 @@ _MAKERS: Mapping[FailureKind, Callable[[Failure, str, str], OnceflowError]] = {
     FailureKind.DECISION_UNCERTAIN: _uncertain,
     FailureKind.LOST_WHILE_RUNNING: _lost,
     FailureKind.OUTCOME_UNKNOWN: _unknown,
+    FailureKind.OUTCOME_UNTOLD: _untold,
+    FailureKind.NOT_CONFIRMED: _not_confirmed,
+    FailureKind.UNREPORTED: _unreported,
     FailureKind.NOT_DETERMINISTIC: _not_deterministic,
     FailureKind.REBUILD_FAILED: _rebuild_failed,
     FailureKind.REPLAY_NOT_RECORDED: _uncertain,

@@ -45,9 +45,13 @@ from onceflow.twophase.messages import (
     Fail,
     Failure,
     FailureKind,
+    Lingering,
+    ListLingering,
+    ListPlans,
     Outcome,
     Outcomes,
-    Prepared,
+    Plans,
+    Ran,
     Ready,
     Replies,
     Reply,
@@ -56,11 +60,15 @@ from onceflow.twophase.messages import (
     Return,
     RunFailed,
     RunPlan,
+    Seal,
+    Sealed,
     Started,
     Superseded,
     Survey,
     Surveyed,
     Sweep,
+    Sync,
+    Synced,
     TakeBack,
     TakenBack,
     TakenOver,
@@ -72,12 +80,15 @@ from onceflow.twophase.participants import (
     Participant,
     ParticipantId,
     PartId,
+    TaskReport,
     differing_rows,
     differing_sinks,
     find_again,
     find_by_origin,
     parts_of,
+    prepared,
     uncovered,
+    unreported,
 )
 from onceflow.twophase.records import (
     Decide,
@@ -92,6 +103,9 @@ from onceflow.twophase.records import (
     Void,
 )
 from onceflow.twophase.state import TABLE, Input, State, step
+
+PATIENCE_S = 60.0
+"""How long is waited for what may still change by itself: markers are there by then, or need a person."""
 
 
 class Mode(Enum):
@@ -119,6 +133,9 @@ class Memory:
         skip: Positions behind what the source has lost, to be appended.
         limit: The run outlived its transactions, and would not with so many records of each source.
         mode: Why its plan runs.
+        lingering: What older incarnations left open, by the sink whose committer has listed it.
+        planned: What Spark has planned and is to be planned anew.
+        reports: What the tasks of this run report.
         ran: What this run gave, part by part.
         written: What of it is pre-committed.
         took_ms: How long it took.
@@ -128,6 +145,8 @@ class Memory:
         silent: Parts of this run that hold their rows, and so are not written.
         matched: What the run that found them counted and digested.
         rounds: Commit rounds so far, for the caller's back-off.
+        asked_since: When outcomes were asked for first, as long as nobody tells all of them; else None.
+        refused_since: From when on all that is left to commit is refused; else None.
         failure: What to raise when the call ends badly.
     """
 
@@ -144,6 +163,9 @@ class Memory:
     skip: Skip | None = None
     limit: int | None = None
     mode: Mode = Mode.FRESH
+    lingering: Mapping[str, tuple[Participant, ...]] = field(default_factory=dict)
+    planned: tuple[int, ...] = ()
+    reports: tuple[TaskReport, ...] = ()
     ran: tuple[Part, ...] = ()
     written: tuple[Participant, ...] = ()
     took_ms: int = 0
@@ -153,6 +175,8 @@ class Memory:
     silent: frozenset[PartId] = frozenset()
     matched: tuple[Part, ...] = ()
     rounds: int = 0
+    asked_since: float | None = None
+    refused_since: float | None = None
     failure: Failure | None = None
 
 
@@ -222,6 +246,10 @@ class Coordinator:
                 return self._read_started(event)
             case Restored():
                 return self._read_restored(event)
+            case Lingering():
+                return Input.LISTING_DONE, replace(self.memory, lingering=event.found)
+            case Plans():
+                return Input.LISTING_DONE, replace(self.memory, planned=event.epochs)
             case TakenBack():
                 return self._read_taken_back()
             case Surveyed():
@@ -230,12 +258,16 @@ class Coordinator:
                 return self._read_outcomes(event)
             case Replies():
                 return self._read_replies(event)
-            case Prepared():
-                return self._read_prepared(event)
+            case Ran():
+                return self._read_ran(event)
+            case Sealed():
+                return self._read_sealed(event)
             case RunFailed():
                 return self._read_run_failed(event)
             case Checked():
                 return self._read_checked(event)
+            case Synced():
+                return Input.SYNCED, self.memory
             case Appended() | Adopted():
                 return self._read_appended(event)
             case Superseded():
@@ -304,7 +336,7 @@ class Coordinator:
         return (Input.REPLAY_UNFINISHED if replaying else Input.OFFSETS_SAME), m
 
     def _read_taken_back(self) -> _Reading:
-        return (Input.OFFSETS_MOVED if self.state is State.MOVING else Input.TAKEN_BACK), self.memory
+        return (Input.TAKEN_BACK if self.memory.skip is None else Input.OFFSETS_MOVED), self.memory
 
     def _read_surveyed(self, event: Surveyed) -> _Reading:
         m = replace(self.memory, layout=event.layout)
@@ -334,12 +366,20 @@ class Coordinator:
 
     def _read_outcomes(self, event: Outcomes) -> _Reading:
         m = self.memory
-        found = self._as_resolved(event.found)
-        if self.state is State.WEIGHING:
-            return self._weigh(m, event.found, found)
+        told = {who: evidence.outcome for who, evidence in event.found.items()}
+        dark = [evidence for evidence in event.found.values() if evidence.outcome is Outcome.UNKNOWN]
+        since = event.at_s if m.asked_since is None else m.asked_since
+        if any(evidence.passing for evidence in dark) and event.at_s - since <= PATIENCE_S:
+            return Input.SOME_PASSING, replace(m, asked_since=since)
+        m = replace(m, asked_since=None)
+        found = self._as_resolved(told)
         unknown = _with(found, Outcome.UNKNOWN)
+        untold = all(evidence.passing for evidence in dark)
+        kind = FailureKind.OUTCOME_UNTOLD if untold else FailureKind.OUTCOME_UNKNOWN
+        if self.state is State.WEIGHING:
+            return self._weigh(m, told, found, kind)
         if unknown:  # before what is lost: a replay that begins beside an unknown one may double it
-            return Input.SOME_UNKNOWN, self._failing(m, FailureKind.OUTCOME_UNKNOWN, unknown)
+            return Input.SOME_UNKNOWN, self._failing(m, kind, unknown)
         lost = _with(found, Outcome.ABORTED)
         if lost:
             if m.mode is Mode.ROLL_FORWARD or self.state is State.ASSESSING:
@@ -349,7 +389,11 @@ class Coordinator:
         return self._all_or(Input.NONE_LOST, replace(m, pending=pending))
 
     def _weigh(
-        self, m: Memory, told: Mapping[ParticipantId, Outcome], found: Mapping[ParticipantId, Outcome]
+        self,
+        m: Memory,
+        told: Mapping[ParticipantId, Outcome],
+        found: Mapping[ParticipantId, Outcome],
+        kind: FailureKind,
     ) -> _Reading:
         still_open = _with(found, Outcome.OPEN)
         # What nobody can prove and an operator wants written again may be open: a torn transaction, for one, which a
@@ -362,7 +406,7 @@ class Coordinator:
             return Input.SOME_OPEN, replace(m, pending=pending, discarded=m.discarded | perhaps_open)
         unknown = _with(found, Outcome.UNKNOWN)
         if unknown:
-            return Input.SOME_UNKNOWN, self._failing(m, FailureKind.OUTCOME_UNKNOWN, unknown)
+            return Input.SOME_UNKNOWN, self._failing(m, kind, unknown)
         visible = frozenset(_with(found, Outcome.COMMITTED))
         given_up = m.undone.given_up if m.undone is not None else frozenset()
         if len(visible) == len(found):
@@ -378,7 +422,12 @@ class Coordinator:
     def _read_replies(self, event: Replies) -> _Reading:
         m = self.memory
         pending = tuple(p for p in m.pending if event.replies.get(p.id) is not Reply.COMMITTED)
-        m = replace(m, pending=pending, rounds=m.rounds + 1)
+        refused = bool(pending) and all(event.replies.get(p.id) is Reply.REFUSED for p in pending)
+        since = event.at_s if m.refused_since is None else m.refused_since
+        m = replace(m, pending=pending, rounds=m.rounds + 1, refused_since=since if refused else None)
+        if refused and event.at_s - since > PATIENCE_S:
+            who = tuple(p.id for p in pending)
+            return Input.ALL_REFUSED, self._failing(m, FailureKind.COMMIT_REFUSED, who)
         if any(event.replies.get(p.id) is Reply.SUSPECT for p in pending):
             # Neither committed nor lost by this answer; sent again it would answer the same for ever. The log knows.
             return Input.SOME_SUSPECT, m
@@ -393,13 +442,21 @@ class Coordinator:
         rebuild = m.stateful and m.mode is Mode.ROLL_FORWARD
         return (Input.ALL_COMMITTED_STATEFUL if rebuild else Input.ALL_COMMITTED), m
 
-    def _read_prepared(self, event: Prepared) -> _Reading:
-        m = self.memory
+    def _read_ran(self, event: Ran) -> _Reading:
+        wrong = unreported(event.reports, event.sinks, event.tasks)
+        if wrong is not None:
+            return Input.RUN_FAILED, self._failing(self.memory, FailureKind.UNREPORTED, detail=wrong)
+        reports = tuple(report for report in event.reports if report.sink in self._sinks)
+        ran = parts_of(reports)
+        m = replace(self.memory, reports=reports, ran=ran, took_ms=event.took_ms)
         if self.state is State.REBUILDING:
-            return self._compare_rebuilt(m, event.parts)
+            return self._compare_rebuilt(m, ran)
         if self.state is State.MATCHING:
-            return self._match(m, event.parts)
-        m = replace(m, ran=event.parts, written=event.participants, took_ms=event.took_ms)
+            return self._match(m, ran)
+        return Input.RAN, m
+
+    def _read_sealed(self, event: Sealed) -> _Reading:
+        m = replace(self.memory, written=event.participants)
         wrong = uncovered(m.ran, m.written, m.silent)
         if wrong is not None:
             return Input.RUN_FAILED, self._failing(m, FailureKind.UNSOUND, detail=wrong)
@@ -488,7 +545,9 @@ class Coordinator:
                 return happened, replace(m, history=m.history.then(self._planned()))
             case State.SKIPPING if m.skip is not None:
                 history = m.history.then(m.skip)
-                return happened, replace(m, history=history, undone=history.decided if m.undone else None)
+                if m.undone is None:
+                    return Input.APPENDED_UNDECIDED, replace(m, history=history)
+                return happened, replace(m, history=history, undone=history.decided)
             case State.RECUTTING:
                 return happened, m
         decision = self._decision()
@@ -500,13 +559,21 @@ class Coordinator:
         return Input.SUPERSEDED, self._failing(self.memory, FailureKind.FENCED)
 
     def _read_unanswered(self, event: Unanswered) -> _Reading:
-        if self.state is State.RECUTTING:
-            return Input.UNANSWERED, self.memory  # the next start takes as long once more, and says so
+        if self.state in (State.RECUTTING, State.SUSPECTING):
+            return Input.UNANSWERED, self.memory  # what was said before is told; recut, the next start takes as long
+        failed = self.memory.failure
+        if self.state is State.DOUBTING and failed is not None and failed.kind is FailureKind.REBUILD_FAILED:
+            return Input.UNANSWERED, self.memory
         kind = {
             State.BEGINNING_REPLAY: FailureKind.REPLAY_NOT_RECORDED,
             State.LAYING: FailureKind.NOT_RECORDED,
             State.SKIPPING: FailureKind.NOT_RECORDED,
             State.RECORDING: FailureKind.NOT_RECORDED,
+            State.SYNCING: FailureKind.NOT_RECORDED,
+            State.DOUBTING: FailureKind.NOT_CONFIRMED,
+            State.CONFIRMING: FailureKind.NOT_CONFIRMED,
+            State.LISTED: FailureKind.NOT_CONFIRMED,
+            State.PLANS_FOUND: FailureKind.NOT_CONFIRMED,
         }.get(self.state, FailureKind.DECISION_UNCERTAIN)
         return Input.UNANSWERED, self._failing(self.memory, kind, detail=event.reason)
 
@@ -515,30 +582,35 @@ class Coordinator:
         return Input.VOIDED, self._failing(self.memory, FailureKind.DECISION_VOIDED, detail=detail)
 
     def _read_aborted(self) -> _Reading:
-        too_long = self.state is State.ABORTING and self.memory.limit is not None
-        return (Input.ABORTED_TOO_LONG if too_long else Input.ABORTED), self.memory
+        m = self.memory
+        if self.state is State.SWEEPING:
+            return (Input.SWEPT if self._plan_left(m) is None else Input.SWEPT_PLAN_LEFT), m
+        too_long = self.state is State.ABORTING and m.limit is not None
+        return (Input.ABORTED_TOO_LONG if too_long else Input.ABORTED), m
 
     def _read_confirmed(self, event: Confirmed) -> _Reading:
-        m = self.memory
         if not event.newest:
-            return Input.SUPERSEDED, self._failing(m, FailureKind.FENCED)
-        if self.state is not State.SWEEPING:
-            return Input.NEWEST, m
-        return (Input.SWEPT if self._plan_left(m) is None else Input.SWEPT_PLAN_LEFT), m
+            return Input.SUPERSEDED, self._failing(self.memory, FailureKind.FENCED)
+        return Input.NEWEST, self.memory
 
-    def _plan_left(self, m: Memory) -> TakeBack | None:
-        """What Spark has planned, is not decided, and must not be run as it was planned."""
+    def _plan_left(self, m: Memory) -> tuple[int, str] | None:
+        """From which epoch on Spark's plans are not decided and must not be run as they are; and where it begins then.
+
+        The second is what ``offsets/`` of the epoch before is to hold, "" for what it holds.
+        """
+        if m.skip is not None:
+            return self._next_epoch(m), m.skip.before
         if m.undone is not None:
             # Spark plans an epoch when it has recorded the one before: that record is lost, and comes again.
-            return TakeBack(m.undone.epoch + 1) if m.newest_plan > m.undone.epoch else None
+            return (m.undone.epoch + 1, "") if m.newest_plan > m.undone.epoch else None
         after = m.newest_commit + 1
         recut, skip = m.history.recut, m.history.skip
         if skip is not None and skip.epoch == after:
-            return TakeBack(after, skip.before)
+            return after, skip.before
         # Spark plans an epoch when it has recorded the one before: a plan further on says that the record of this one
         # was lost with the power. Spark would go on behind a hole, or without the state of the epoch in it.
         ahead = m.newest_plan > after
-        return TakeBack(after) if ahead or (recut is not None and recut.epoch == after) else None
+        return (after, "") if ahead or (recut is not None and recut.epoch == after) else None
 
     # -- states: which action they begin with -----------------------------------------------------
 
@@ -550,15 +622,20 @@ class Coordinator:
             case State.RESTORING:
                 return self._restore()
             case State.ASSESSING | State.JUDGING:
-                return AskOutcomes(m.pending)
+                return AskOutcomes(m.pending, again=m.asked_since is not None)
             case State.FINISHING | State.COMMITTING:
                 return Commit(m.pending, m.rounds)
-            case State.SWEEPING:
+            case State.LISTING:
                 # What is decided is of an older incarnation, too: swept, its rows are lost. All sinks' are spared, also
                 # of one that the job has no more. A finished epoch's are not open; sparing them costs nothing.
-                return Sweep(_open_business(m.undone))
+                return ListLingering(_open_business(m.undone))
+            case State.SWEEPING:
+                return Sweep(m.lingering)
+            case State.FINDING_PLANS:
+                return ListPlans(self._to_take_back()[0])
             case State.TAKING_BACK:
-                return self._take_back()
+                epoch, before = self._to_take_back()
+                return TakeBack(epoch, m.planned, before)
             case State.TAKEN_OVER:
                 return TakenOver()
             case State.SURVEYING:
@@ -566,15 +643,19 @@ class Coordinator:
             case State.SKIPPING:
                 return self._skip()
             case State.MOVING:
-                return self._move()
+                return self._restore()
             case State.LAYING | State.RECORDING:
                 return Append(self._planned())
             case State.READY:
                 return Ready()
             case State.PREPARING:
                 return RunPlan(m.epoch, silent=m.silent)
+            case State.SEALING:
+                return Seal(prepared(m.reports, m.silent))
             case State.CHECKING:
                 return Check(m.written)
+            case State.SYNCING:
+                return Sync(m.epoch)
             case State.DECIDING:
                 return Append(self._decision())
             case State.VOIDING:
@@ -587,12 +668,12 @@ class Coordinator:
             case State.DISCARDING:
                 return Discard(m.pending)
             case State.WEIGHING:
-                return AskOutcomes(_open_business(m.undone))
+                return AskOutcomes(_open_business(m.undone), again=m.asked_since is not None)
             case State.ABORTING:
                 return AbortOwn(m.epoch, m.written)
             case State.RECUTTING:
                 return Append(Recut(m.history.incarnation, m.epoch, m.limit or 1))
-            case State.CONFIRMING | State.DOUBTING:
+            case State.LISTED | State.PLANS_FOUND | State.SUSPECTING | State.CONFIRMING | State.DOUBTING:
                 return ConfirmNewest()
             case State.FENCED | State.FAILED | State.STOPPED if m.failure is not None:
                 return Fail(m.failure)
@@ -604,7 +685,7 @@ class Coordinator:
             raise AssertionError("there is nothing to restore")
         return RestoreOffsets(undone.epoch, undone.offsets, undone.was, undone.before)
 
-    def _take_back(self) -> Action:
+    def _to_take_back(self) -> tuple[int, str]:
         left = self._plan_left(self.memory)
         if left is None:
             raise AssertionError("there is nothing to take back")
@@ -619,12 +700,6 @@ class Coordinator:
         if self.memory.skip is None:
             raise AssertionError("there is nothing to skip")
         return Append(self.memory.skip)
-
-    def _move(self) -> Action:
-        m = self.memory
-        if m.undone is not None:
-            return self._restore()
-        return TakeBack(self._next_epoch(m), m.skip.before if m.skip is not None else "")
 
     # -- parts ------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from onceflow.twophase.layout import Layout
-from onceflow.twophase.participants import Part, Participant, ParticipantId, PartId
+from onceflow.twophase.participants import Participant, ParticipantId, PartId, TaskReport
 from onceflow.twophase.records import History, Record, Void
 
 
@@ -59,6 +59,10 @@ class FailureKind(Enum):
     DECISION_UNCERTAIN = "whether the decision is durable could not be found out"
     LOST_WHILE_RUNNING = "a transaction was lost after its decision; a new start will write it again"
     OUTCOME_UNKNOWN = "a decided transaction left no evidence"
+    OUTCOME_UNTOLD = "nobody said what became of a decided transaction"
+    UNREPORTED = "not every task of a run has reported"
+    COMMIT_REFUSED = "the commit of a decided transaction is refused"
+    NOT_CONFIRMED = "whether this is still the newest incarnation could not be read"
     NOT_DETERMINISTIC = "the plan run again gives other rows"
     REBUILD_FAILED = "the state of a finished epoch could not be built again"
     REPLAY_NOT_RECORDED = "replay-begin could not be appended"
@@ -101,13 +105,21 @@ class RestoreOffsets:
 
 
 @dataclass(frozen=True, slots=True)
-class TakeBack:
-    """Remove Spark's plans of this and all later epochs, none of which is decided or done. Answer: TakenBack.
+class ListPlans:
+    """List what Spark has planned of this and all later epochs. Answer: Plans."""
 
-    ``before``, if there is one, is what ``offsets/<epoch - 1>`` is made to hold.
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class TakeBack:
+    """Remove these plans of Spark, none of which is decided or done. Answer: TakenBack.
+
+    ``before``, if there is one, is what ``offsets/<epoch - 1>`` is made to hold; ``epoch`` is the first of them.
     """
 
     epoch: int
+    planned: tuple[int, ...]
     before: str = ""
 
 
@@ -123,9 +135,10 @@ class Survey:
 
 @dataclass(frozen=True, slots=True)
 class AskOutcomes:
-    """Find the outcome of each, waiting while it may still become known. Answer: Outcomes."""
+    """Find what is known of each now. ``again``: not for the first time, so after a pause. Answer: Outcomes."""
 
     participants: tuple[Participant, ...]
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,15 +150,22 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
-class Sweep:
-    """Abort open transactions of older incarnations, except the spared ones. Answer: Confirmed."""
+class ListLingering:
+    """List open transactions of older incarnations, without the spared ones. Answer: Lingering."""
 
     spared: tuple[Participant, ...]
 
 
 @dataclass(frozen=True, slots=True)
+class Sweep:
+    """Abort exactly these, each by the sink whose committer has listed it. Answer: Aborted."""
+
+    found: Mapping[str, tuple[Participant, ...]]
+
+
+@dataclass(frozen=True, slots=True)
 class RunPlan:
-    """Run the epoch's plan once. Answer: Prepared or RunFailed.
+    """Run the epoch's plan once. Answer: Ran or RunFailed.
 
     Parts in ``silent`` are only counted and digested; ``write=False`` silences all.
     """
@@ -156,10 +176,24 @@ class RunPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class Seal:
+    """Make participants of what was pre-committed, each report with the parts in it. Answer: Sealed or RunFailed."""
+
+    reports: tuple[TaskReport, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Check:
-    """Check every pre-commit against what its system shows, and the epoch's age. Answer: Checked or Superseded."""
+    """Check every pre-commit against what its system shows, and the epoch's age. Answer: Checked."""
 
     participants: tuple[Participant, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """Make durable what Spark wrote of the epoch's plan and of the epoch before. Answer: Synced or Unanswered."""
+
+    epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +227,7 @@ class Discard:
 
 @dataclass(frozen=True, slots=True)
 class ConfirmNewest:
-    """Look whether this incarnation is still the newest. Answer: Confirmed."""
+    """Look whether this incarnation is still the newest. Answer: Confirmed or Unanswered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,13 +257,17 @@ class Fail:
 Action = (
     AppendStart
     | RestoreOffsets
+    | ListPlans
     | TakeBack
     | Survey
     | AskOutcomes
     | Commit
+    | ListLingering
     | Sweep
     | RunPlan
+    | Seal
     | Check
+    | Sync
     | Append
     | AppendVoid
     | AbortOwn
@@ -263,6 +301,13 @@ class Restored:
 
 
 @dataclass(frozen=True, slots=True)
+class Plans:
+    """The epochs that Spark has planned."""
+
+    epochs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TakenBack:
     """The plans are gone."""
 
@@ -286,9 +331,10 @@ class Surveyed:
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """What was found, for each asked participant."""
+    """What was found, for each asked participant; ``at_s`` is the time on a clock that nobody sets."""
 
-    found: Mapping[ParticipantId, Outcome]
+    found: Mapping[ParticipantId, Evidence]
+    at_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,21 +342,38 @@ class Replies:
     """What each commit's answer proves."""
 
     replies: Mapping[ParticipantId, Reply]
+    at_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class Lingering:
+    """What is open of older incarnations, by the sink whose committer has listed it."""
+
+    found: Mapping[str, tuple[Participant, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
     """The run ended.
 
     Attributes:
-        parts: What it gave to every sink that takes part in the decision, empty and silent parts too.
-        participants: What of it is pre-committed.
+        reports: What its tasks report, with what was read for each part.
+        sinks: Those of which each task has to report, also sinks that take no part in the decision.
+        tasks: How many tasks there were.
         took_ms: How long it took.
     """
 
-    parts: tuple[Part, ...]
-    participants: tuple[Participant, ...] = ()
+    reports: tuple[TaskReport, ...]
+    sinks: tuple[str, ...]
+    tasks: int
     took_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """The participants."""
+
+    participants: tuple[Participant, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,6 +398,11 @@ class Checked:
 
 
 @dataclass(frozen=True, slots=True)
+class Synced:
+    """It is durable."""
+
+
+@dataclass(frozen=True, slots=True)
 class Appended:
     """The record is durable and the tail."""
 
@@ -346,7 +414,7 @@ class Superseded:
 
 @dataclass(frozen=True, slots=True)
 class Unanswered:
-    """The append raised and its place could not be read."""
+    """There was no answer: an append raised and its place could not be read; or a sync or a look failed."""
 
     reason: str
 
@@ -376,13 +444,17 @@ class Confirmed:
 Event = (
     Started
     | Restored
+    | Plans
     | TakenBack
     | Surveyed
     | Outcomes
     | Replies
-    | Prepared
+    | Lingering
+    | Ran
+    | Sealed
     | RunFailed
     | Checked
+    | Synced
     | Appended
     | Superseded
     | Unanswered

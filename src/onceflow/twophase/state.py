@@ -18,7 +18,11 @@ class State(Enum):
     RESTORING = "offsets/N of the undone epoch is compared with its decision"
     ASSESSING = "start: the outcomes of the undone epoch are being asked for"
     FINISHING = "start: the undone epoch is being committed"
-    SWEEPING = "lingering transactions of older incarnations are being aborted"
+    LISTING = "open transactions of older incarnations are being listed"
+    LISTED = "they are listed: is this still the newest incarnation?"
+    SWEEPING = "those that were listed are being aborted"
+    FINDING_PLANS = "what Spark has planned and is to be planned anew is being listed"
+    PLANS_FOUND = "it is listed: is this still the newest incarnation?"
     TAKING_BACK = "Spark's plan of an undecided epoch is being taken back"
     TAKEN_OVER = "the checkpoint is this driver's; what the plan reads is not looked at yet"
     SURVEYING = "what the plan reads and keeps is being looked at"
@@ -27,8 +31,11 @@ class State(Enum):
     MOVING = "Spark's files are being given those positions"
     READY = "between epochs"
     PREPARING = "the plan runs and the writers pre-commit"
+    SEALING = "participants are being made of what the tasks report"
+    SUSPECTING = "a run or a check failed: did a newer incarnation end its transactions?"
     CHECKING = "every pre-commit is checked against the broker"
     RECORDING = "what a source has grown by is being appended"
+    SYNCING = "what the decision rests on is being made durable"
     DECIDING = "the decision is being appended"
     VOIDING = "an unanswered decision's place is being taken by a void"
     COMMITTING = "the decided transactions are being committed"
@@ -40,7 +47,7 @@ class State(Enum):
     MATCHING = "the plan runs, writing nothing, to find which of its parts are visible already"
     ABORTING = "this run's own transactions are being aborted"
     RECUTTING = "that the epoch is to be cut smaller is being appended"
-    DOUBTING = "Spark began an epoch that cannot follow: is this still the newest incarnation?"
+    DOUBTING = "it cannot go on: is this still the newest incarnation?"
     CONFIRMING = "before Spark records the epoch: is this still the newest incarnation?"
     FENCED = "a newer incarnation runs; nothing more may be touched"
     FAILED = "nothing of the epoch is decided; it will be run again"
@@ -62,10 +69,13 @@ class Input(Enum):
     SOME_LOST = "one is proven aborted"
     LOST_AFTER_RUN = "one is proven aborted, and this very call ran the plan"
     SOME_UNKNOWN = "one has no evidence"
+    SOME_PASSING = "of one nobody said anything yet"
     ALL_COMMITTED = "all are committed"
     ALL_COMMITTED_STATEFUL = "all are committed, the state is still to be built"
     SOME_RETRY = "one gave no answer yet"
     SOME_SUSPECT = "one gave an answer that proves nothing"
+    ALL_REFUSED = "the rest is refused, and has been for long"
+    LISTING_DONE = "listed"
     SWEPT = "swept"
     SWEPT_PLAN_LEFT = "swept; Spark has planned an epoch that is to be planned anew"
     TAKEN_BACK = "the plan is taken back"
@@ -82,6 +92,7 @@ class Input(Enum):
     EPOCH_DECIDED = "a decided epoch that is not finished"
     EPOCH_REPLAYING = "an epoch whose replay has begun"
     EPOCH_UNEXPECTED = "an epoch that cannot follow"
+    RAN = "every task has reported"
     PREPARED = "every part is pre-committed"
     NOTHING_TO_COMMIT = "no transaction was opened"
     NOT_DETERMINISTIC = "the rows differ from those decided"
@@ -90,9 +101,11 @@ class Input(Enum):
     SOUND_NOTHING = "the checks hold, and nothing was written"
     GROWN = "the checks hold, and a source has grown"
     UNSOUND = "a check does not hold"
+    SYNCED = "it is durable"
     APPENDED = "the record is durable and is the tail"
+    APPENDED_UNDECIDED = "the record is durable, and nothing is undone"
     APPENDED_NOTHING = "the record is durable, and nothing was written"
-    UNANSWERED = "the append gave no answer"
+    UNANSWERED = "there was no answer"
     VOIDED = "the void took the place"
     ADOPTED = "the decision was in its place after all"
     SAME_ROWS = "the rows are those decided"
@@ -118,7 +131,7 @@ TABLE: Mapping[State, Mapping[Input, State]] = {
     # -- the start of a job -------------------------------------------------------------------
     _S.NEW: {_I.START: _S.STARTING},
     _S.STARTING: {
-        _I.STARTED: _S.SWEEPING,
+        _I.STARTED: _S.LISTING,
         _I.STARTED_UNDONE: _S.RESTORING,
         # Spark's files are older than the journal: gone on with, they would write again what is committed.
         _I.TWO_UNDONE: _S.STOPPED,
@@ -126,29 +139,36 @@ TABLE: Mapping[State, Mapping[Input, State]] = {
     _S.RESTORING: {
         _I.OFFSETS_SAME: _S.ASSESSING,
         # Some of the old set may be open still. Committed now, their rows would stand beside those of the replay.
-        _I.REPLAY_UNFINISHED: _S.SWEEPING,
+        _I.REPLAY_UNFINISHED: _S.LISTING,
         # Spark would run another range under the decided number: rows between the two are lost or doubled.
         _I.OFFSETS_DIFFER: _S.STOPPED,
     },
     # Consumers are waiting, so what can be finished is finished before Spark starts. When one is lost or
     # unknown nothing is committed: "all lost" must not become "some visible" before all outcomes are known.
     _S.ASSESSING: {
+        _I.SOME_PASSING: _S.ASSESSING,
         _I.NONE_LOST: _S.FINISHING,
-        _I.ALL_COMMITTED: _S.SWEEPING,
-        _I.SOME_LOST: _S.SWEEPING,
-        _I.SOME_UNKNOWN: _S.SWEEPING,
+        _I.ALL_COMMITTED: _S.LISTING,
+        _I.SOME_LOST: _S.LISTING,
+        _I.SOME_UNKNOWN: _S.LISTING,
     },
     _S.FINISHING: {
-        _I.ALL_COMMITTED: _S.SWEEPING,
+        _I.ALL_COMMITTED: _S.LISTING,
         _I.SOME_RETRY: _S.FINISHING,
+        # A right was taken away, and only a person gives it back; until somebody does, the decision stands.
+        _I.ALL_REFUSED: _S.STOPPED,
         # "Fenced" comes after a commit and after an abort: counted as success it loses rows, as a loss it doubles them.
         _I.SOME_SUSPECT: _S.ASSESSING,
     },
-    # Never before the start record is durable, and not by one that is not the newest any more: a sweep by a sleeper
-    # takes the transactions that a newer driver is about to decide.
-    _S.SWEEPING: {_I.SWEPT: _S.TAKEN_OVER, _I.SWEPT_PLAN_LEFT: _S.TAKING_BACK, _I.SUPERSEDED: _S.FENCED},
-    # A start that slept here would remove the plans of epochs that a newer one has finished since.
-    _S.TAKING_BACK: {_I.TAKEN_BACK: _S.TAKEN_OVER, _I.SUPERSEDED: _S.FENCED},
+    # Never before the start record is durable. And between the list and the abort somebody looks whether this is still
+    # the newest: a sweep by a sleeper takes the transactions that a newer driver is about to decide.
+    _S.LISTING: {_I.LISTING_DONE: _S.LISTED},
+    _S.LISTED: {_I.NEWEST: _S.SWEEPING, _I.SUPERSEDED: _S.FENCED, _I.UNANSWERED: _S.FAILED},
+    _S.SWEEPING: {_I.SWEPT: _S.TAKEN_OVER, _I.SWEPT_PLAN_LEFT: _S.FINDING_PLANS},
+    # In the same order: a start that slept would remove the plans of epochs that a newer one has finished since.
+    _S.FINDING_PLANS: {_I.LISTING_DONE: _S.PLANS_FOUND},
+    _S.PLANS_FOUND: {_I.NEWEST: _S.TAKING_BACK, _I.SUPERSEDED: _S.FENCED, _I.UNANSWERED: _S.FAILED},
+    _S.TAKING_BACK: {_I.TAKEN_BACK: _S.TAKEN_OVER, _I.OFFSETS_MOVED: _S.LAYING},
     # Only now may a check end the start: nothing that is decided waits for it any more, or nothing can help it.
     _S.TAKEN_OVER: {_I.SETTLE: _S.SURVEYING},
     _S.SURVEYING: {
@@ -161,9 +181,14 @@ TABLE: Mapping[State, Mapping[Input, State]] = {
         _I.LOSS_ACCEPTED: _S.SKIPPING,
     },
     _S.LAYING: {_I.APPENDED: _S.READY, _I.SUPERSEDED: _S.FENCED, _I.UNANSWERED: _S.FAILED},
-    _S.SKIPPING: {_I.APPENDED: _S.MOVING, _I.SUPERSEDED: _S.FENCED, _I.UNANSWERED: _S.FAILED},
+    _S.SKIPPING: {
+        _I.APPENDED: _S.MOVING,
+        _I.APPENDED_UNDECIDED: _S.FINDING_PLANS,
+        _I.SUPERSEDED: _S.FENCED,
+        _I.UNANSWERED: _S.FAILED,
+    },
     # The layout comes last: of a topic that was made again it holds the new id, which counts from the new positions on.
-    _S.MOVING: {_I.OFFSETS_MOVED: _S.LAYING, _I.OFFSETS_DIFFER: _S.STOPPED, _I.SUPERSEDED: _S.FENCED},
+    _S.MOVING: {_I.OFFSETS_MOVED: _S.LAYING, _I.OFFSETS_DIFFER: _S.STOPPED},
     # -- an epoch -----------------------------------------------------------------------------
     _S.READY: {
         _I.EPOCH: _S.PREPARING,
@@ -174,30 +199,34 @@ TABLE: Mapping[State, Mapping[Input, State]] = {
         _I.EPOCH_REPLAYING: _S.WEIGHING,
         _I.EPOCH_UNEXPECTED: _S.DOUBTING,
     },
-    # A newer start may have finished the epoch that this one remembers.
-    _S.DOUBTING: {_I.NEWEST: _S.STOPPED, _I.SUPERSEDED: _S.FENCED},
-    _S.PREPARING: {
+    # A newer start may have finished the epoch that this one remembers, or have ended what its run was at.
+    _S.DOUBTING: {_I.NEWEST: _S.STOPPED, _I.SUPERSEDED: _S.FENCED, _I.UNANSWERED: _S.STOPPED},
+    _S.PREPARING: {_I.RAN: _S.SEALING, _I.RUN_FAILED: _S.SUSPECTING},
+    # Asked before anything else is said: a driver that is replaced meets what looks like a passing trouble (writers
+    # that were fenced, transactions that were aborted), and started again for that it would fence the newer one.
+    _S.SUSPECTING: {_I.NEWEST: _S.ABORTING, _I.SUPERSEDED: _S.FENCED, _I.UNANSWERED: _S.ABORTING},
+    _S.SEALING: {
         _I.PREPARED: _S.CHECKING,
         # What was read counts in the state and in the position, whether or not it gave rows: unchecked, a topic that
         # was made again would be read on in silence for as long as no row comes of it.
         _I.NOTHING_TO_COMMIT: _S.CHECKING,
         _I.NOT_DETERMINISTIC: _S.ABORTING,
-        _I.RUN_FAILED: _S.ABORTING,
-        _I.SUPERSEDED: _S.FENCED,
+        _I.RUN_FAILED: _S.SUSPECTING,
     },
     _S.CHECKING: {
-        _I.SOUND: _S.DECIDING,
+        _I.SOUND: _S.SYNCING,
         _I.SOUND_NOTHING: _S.CONFIRMING,
         _I.GROWN: _S.RECORDING,
-        _I.UNSOUND: _S.ABORTING,
-        _I.SUPERSEDED: _S.FENCED,
+        _I.UNSOUND: _S.SUSPECTING,
     },
     _S.RECORDING: {
-        _I.APPENDED: _S.DECIDING,
+        _I.APPENDED: _S.SYNCING,
         _I.APPENDED_NOTHING: _S.CONFIRMING,
         _I.SUPERSEDED: _S.FENCED,
         _I.UNANSWERED: _S.ABORTING,
     },
+    # What is decided must not outlive what it was decided about: a power cut takes offsets/N, and leaves the decision.
+    _S.SYNCING: {_I.SYNCED: _S.DECIDING, _I.UNANSWERED: _S.ABORTING},
     # An append that gave no answer may be durable. Aborted on that, its rows are lost: a start that reads the decision
     # holds them for written. Superseded, nothing is aborted either: it is the newer start's business.
     _S.DECIDING: {_I.APPENDED: _S.COMMITTING, _I.SUPERSEDED: _S.FENCED, _I.UNANSWERED: _S.VOIDING},
@@ -212,9 +241,11 @@ TABLE: Mapping[State, Mapping[Input, State]] = {
         _I.ALL_COMMITTED: _S.CONFIRMING,
         _I.ALL_COMMITTED_STATEFUL: _S.REBUILDING,
         _I.SOME_RETRY: _S.COMMITTING,
+        _I.ALL_REFUSED: _S.STOPPED,
         _I.SOME_SUSPECT: _S.JUDGING,
     },
     _S.JUDGING: {
+        _I.SOME_PASSING: _S.JUDGING,
         _I.NONE_LOST: _S.COMMITTING,
         _I.ALL_COMMITTED: _S.CONFIRMING,
         _I.ALL_COMMITTED_STATEFUL: _S.REBUILDING,
@@ -228,8 +259,7 @@ TABLE: Mapping[State, Mapping[Input, State]] = {
         _I.SAME_ROWS: _S.CONFIRMING,
         # The state would be of other rows than those that are visible, and every later epoch would go on from it.
         _I.NOT_DETERMINISTIC: _S.STOPPED,
-        _I.RUN_FAILED: _S.STOPPED,
-        _I.SUPERSEDED: _S.FENCED,
+        _I.RUN_FAILED: _S.DOUBTING,
     },
     # -- replay -------------------------------------------------------------------------------
     _S.BEGINNING_REPLAY: {
@@ -240,6 +270,7 @@ TABLE: Mapping[State, Mapping[Input, State]] = {
     # And asked again: an abort after a commit is answered with success too, and its rows, visible, would be doubled.
     _S.DISCARDING: {_I.ABORTED: _S.WEIGHING},
     _S.WEIGHING: {
+        _I.SOME_PASSING: _S.WEIGHING,
         _I.NONE_VISIBLE: _S.PREPARING,
         _I.SOME_VISIBLE: _S.MATCHING,
         _I.SOME_OPEN: _S.DISCARDING,
@@ -254,15 +285,14 @@ TABLE: Mapping[State, Mapping[Input, State]] = {
     _S.MATCHING: {
         _I.MATCHED: _S.PREPARING,
         _I.NOT_DETERMINISTIC: _S.STOPPED,
-        _I.RUN_FAILED: _S.STOPPED,
-        _I.SUPERSEDED: _S.FENCED,
+        _I.RUN_FAILED: _S.DOUBTING,
     },
     # -- ends ---------------------------------------------------------------------------------
     # An epoch that outlived its transactions would do so for ever: its range is fixed once Spark has planned it.
     _S.ABORTING: {_I.ABORTED: _S.FAILED, _I.ABORTED_TOO_LONG: _S.RECUTTING},
     _S.RECUTTING: {_I.APPENDED: _S.FAILED, _I.SUPERSEDED: _S.FENCED, _I.UNANSWERED: _S.FAILED},
     # The last look before Spark writes commits/N: an older driver's would call done what a newer one is at.
-    _S.CONFIRMING: {_I.NEWEST: _S.READY, _I.SUPERSEDED: _S.FENCED},
+    _S.CONFIRMING: {_I.NEWEST: _S.READY, _I.SUPERSEDED: _S.FENCED, _I.UNANSWERED: _S.STOPPED},
     _S.FENCED: {},
     _S.FAILED: {},
     _S.STOPPED: {},
