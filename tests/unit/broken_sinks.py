@@ -225,6 +225,16 @@ class HandlesComeAgain(sink_of(committer=NamingByEpoch)):
     pass
 
 
+class NamingByTask(LedgerCommitter):
+    def seal(self, reports, run):
+        return [replace(self.seal_one(r), handle=f"{run.epoch}-{r.task}") for r in reports]
+
+
+@breaks("a_seal_covers_each_part_once")
+class HandlesComeAgainInAReplay(sink_of(committer=NamingByTask)):
+    pass
+
+
 class MixingUp(LedgerCommitter):
     def seal_one(self, report):
         sealed = super().seal_one(report)

@@ -462,6 +462,26 @@ def test_only_what_is_lost_is_written_when_some_are_visible():
     assert done == ConfirmNewest()
 
 
+@pytest.mark.parametrize("found", [(SEEN, GONE), (GONE, GONE)])
+def test_a_handle_that_comes_again_is_not_decided(found):
+    """A sink that names its transactions by epoch and task: the word for the new one would count for the visible one.
+
+    It would be found lost with it, and written again beside its own rows.
+    """
+    c = losing(*found)
+    c.receive(Appended())
+    c.receive(outcomes(*found))
+    if SEEN in found:
+        assert c.receive(prepared(B_AGAIN, A_AGAIN)) == RunPlan(5, silent=frozenset([A_AGAIN.id]))
+        action = c.receive(prepared(replace(of(0, 1, 9), handle=A.handle), A_AGAIN))
+    else:
+        action = c.receive(prepared(A, B))
+    assert isinstance(action, AbortOwn)
+    failed = c.receive(Aborted())
+    assert failed.failure.kind is FailureKind.UNSOUND
+    assert A.handle in failed.failure.detail
+
+
 @pytest.mark.parametrize("again", [of(1, digest=8, mark=""), of(1, rows=2, mark=""), None])
 def test_visible_rows_that_do_not_come_again_stop_before_anything_is_written(again):
     """Part of the epoch is visible and the plan does not give its rows: stopped, with the participant's name."""
@@ -846,7 +866,7 @@ def test_a_decided_epoch_is_never_cut(event, kind):
     c.receive(Appended())
     c.receive(outcomes(GONE, GONE))
     if isinstance(event, Checked):
-        c.receive(prepared(A, B))
+        c.receive(prepared(of(0, mark="new"), of(1, mark="new")))
     assert isinstance(c.receive(event), AbortOwn)
     assert c.receive(Aborted()).failure.kind is kind
 

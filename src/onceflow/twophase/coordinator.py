@@ -72,6 +72,7 @@ from onceflow.twophase.participants import (
     Participant,
     ParticipantId,
     PartId,
+    come_again,
     differing_rows,
     differing_sinks,
     find_again,
@@ -400,7 +401,7 @@ class Coordinator:
         if self.state is State.MATCHING:
             return self._match(m, event.parts)
         m = replace(m, ran=event.parts, written=event.participants, took_ms=event.took_ms)
-        wrong = uncovered(m.ran, m.written, m.silent)
+        wrong = uncovered(m.ran, m.written, m.silent) or come_again(m.written, _open_business(m.undone))
         if wrong is not None:
             return Input.RUN_FAILED, self._failing(m, FailureKind.UNSOUND, detail=wrong)
         if m.mode is Mode.FRESH:
