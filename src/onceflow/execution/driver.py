@@ -20,7 +20,7 @@ from onceflow import crash_points as crash
 from onceflow.checkpoint.identity import JobIdentity, Mark
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.spark_files import SparkCheckpoint
-from onceflow.connectors.contract import TOO_OLD, Committer, Run
+from onceflow.connectors.contract import TOO_OLD, Committer, Run, evidence_of
 from onceflow.errors import (
     CheckpointCorruptError,
     CheckpointStoreError,
@@ -585,7 +585,7 @@ class Driver:
         while True:
             self._evidence = {}
             for name, of in self._by_sink(action.participants).items():
-                self._evidence |= self._committers[name].outcomes(of)
+                self._evidence |= evidence_of(self._committers[name], of)
             passing = [e for e in self._evidence.values() if e.outcome is Outcome.UNKNOWN and e.passing]
             if not passing or self._now() > deadline:
                 return Outcomes({p: e.outcome for p, e in self._evidence.items()})
