@@ -378,6 +378,17 @@ class SweepsTheSpared(sink_of(committer=SweepingSpared)):
     pass
 
 
+class KnowingItsOwn(LedgerCommitter):
+    def lingering(self, incarnation, spared):
+        keep = {p.transaction["id"] for p in spared}
+        return [p for p in super().lingering(incarnation, ()) if p.handle not in keep]
+
+
+@breaks("lingering_finds_what_older_starts_left")
+class TakesEveryParticipantForItsOwn(sink_of(committer=KnowingItsOwn)):
+    pass
+
+
 class SweepingAtOnce(LedgerCommitter):
     def lingering(self, incarnation, spared):
         found = super().lingering(incarnation, spared)

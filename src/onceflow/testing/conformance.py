@@ -570,7 +570,10 @@ def lingering_finds_what_older_starts_left(t: Trial) -> None:
     kept = t.keys(), t.keys()
     lost, spared = older.prepare(t.keys()), older.prepare(kept[0], epoch=1)
     own = newer.prepare(kept[1])
-    found = newer.committer.lingering(2, spared)
+    # What is spared is of all sinks of the job: another kind's has other words in it.
+    stranger = Participant("another", "another's handle", (), {"of": "another sink"})
+    t.demand(not newer.committer.can_finish(stranger), "can_finish takes another sink's transaction")
+    found = newer.committer.lingering(2, [stranger, *spared])
     t.outcomes_are(Outcome.OPEN, newer, lost, "after a look for lingering ones")
     newer.committer.abort(found)
     t.ends_aborted(newer, lost, "after lingering ones were aborted")
