@@ -62,6 +62,7 @@ class Books:
     effective: dict[ParticipantId, Participant] = field(default_factory=dict)
     sinks: tuple[str, ...] = ()
     replaying: bool = False
+    given_up: bool = False  # what the source has lost of it
     counted: set[Handle] = field(default_factory=set)
 
 
@@ -141,6 +142,12 @@ class Watch(Observer):
         """A person chose. What may be doubled or lost by that is what the choice's description says, and no more."""
         if record.choice in ("accept-state", "give-up-rows"):
             self.accepted.add(record.epoch)
+        books.given_up |= record.choice == "give-up-rows"
+        if record.choice == "write-again" and books.given_up:
+            # Told with the choice: what is written again may not come again, and what is open is aborted for it.
+            left = _all_handles(books.effective.values()) - self.committed.keys()
+            self.may_lose |= {(row.sink, row.record) for handle in left for row in self.of.get(handle, ())}
+            books.counted |= left
         for who in record.participants:
             handles = set(handles_of(books.effective[who]))
             rows = {(row.sink, row.record) for handle in handles for row in self.of.get(handle, ())}

@@ -115,8 +115,13 @@ class UndoneEpoch:
 
     @property
     def rows_untold(self) -> int:
-        """Rows that are visible and of which nobody knows what was read for them: so many may be lost or doubled."""
-        return sum(p.rows_untold for p in self.participants if p.evidence.outcome is Outcome.COMMITTED)
+        """Rows that count as visible and of which nobody knows what was read: so many may be lost or doubled."""
+        return sum(
+            p.rows_untold
+            for p in self.participants
+            if p.evidence.outcome is Outcome.COMMITTED
+            or (p.evidence.outcome is Outcome.UNKNOWN and p.choice == "count-as-written")
+        )
 
 
 def undone_epoch(operator: Operator, epoch: int | None = None) -> UndoneEpoch | None:
