@@ -822,6 +822,26 @@ def test_what_is_not_given_up_is_written_again():
     assert c.receive(outcomes(GONE, SEEN)) == ConfirmNewest(), "nothing else is owed"
 
 
+@pytest.mark.xfail(strict=True, reason="a replay aborts what is open, also where the source cannot give it again")
+def test_what_is_open_is_committed_where_the_source_has_lost_it():
+    """The source's loss was given up, and one part is to be written again: another, open, is not aborted for that.
+
+    Its rows are durable and decided, and the run that is to write them again reads behind what is lost.
+    """
+    passed_over = Skip(3, 5, "before", "behind")
+    again = Resolve(3, 5, "write-again", (A.id,), "op", "looked")
+    c = Coordinator(["s"])
+    c.start()
+    c.receive(Started(decided(Start(2), given_up(5), Start(3), passed_over, again, Start(4)), 4, 5))
+    c.receive(Restored(same=True))
+    action = c.receive(outcomes(DARK, OPEN))
+    if c.state is State.SWEEPING:
+        ready(c)
+        c.begin(5, "behind", stateful=False)
+        action = c.receive(outcomes(DARK, OPEN))
+    assert not isinstance(getattr(action, "record", None), ReplayBegin), "B is aborted from here on"
+
+
 def test_a_part_that_is_committed_is_not_given_up():
     """Whatever the operator said: rows that are visible are there, and stay what they are."""
     _, action = undone(OPEN, SEEN, records=(Start(2), given_up(5, A), Start(3)))
