@@ -376,6 +376,31 @@ def an_end_hits_exactly_its_transaction(t: Trial) -> None:
     t.none_visible(first, "after the commit of later ones")
 
 
+@_in_two_phases
+def a_participant_is_shown_whole_or_not_at_all(t: Trial) -> None:
+    """Where one of its shards was ended beneath it, a participant's answers hold for all its rows."""
+    start, shards = t.start(), (t.keys(), t.keys(), t.keys())
+    prepared = start.prepare(*shards)
+    late = start.open(len(shards) - 1)  # of the same shard and attempt: it may end the one before
+    late.write(t.world.rows(t.keys()))
+    replies = t.send_commits(start, prepared)
+    for p in prepared:
+        keys = [key for part in p.parts for key in shards[part.number]]
+        outcome = t.outcomes(start, [p])[p.id].outcome
+        t.demand(
+            outcome is Outcome.COMMITTED or replies[p.id] is not Reply.COMMITTED,
+            f"a commit is answered COMMITTED, and the outcome is {outcome.name}",
+        )
+        t.demand(outcome is not Outcome.OPEN, "the outcome is OPEN behind a commit: it would be sent again without end")
+        if outcome is Outcome.COMMITTED:
+            t.all_visible_once(keys, "after the commit of a participant of which a shard may have been ended")
+        elif outcome is not Outcome.UNKNOWN:
+            t.none_visible(keys, "after the commit of a participant of which a shard was ended")
+    late.abort()
+    start.committer.abort(prepared)
+    start.committer.abort_run(start.run())
+
+
 # -- what is known --------------------------------------------------------------------------------
 
 
@@ -495,9 +520,10 @@ def a_zombie_attempt_stays_invisible(t: Trial) -> None:
 @_in_two_phases
 def a_late_attempt_is_noticed(t: Trial) -> None:
     """Where a shard is written again under the same names after its pre-commit, check notices or both stand apart."""
-    start, right, wrong = t.start(), t.keys(), t.keys()
-    winner = start.seal([start.write(right)])
-    late = start.open()
+    start, first, second, wrong = t.start(), t.keys(), t.keys(), t.keys()
+    right = [*first, *second]
+    winner = start.prepare(first, second)
+    late = start.open(1)
     late.write(t.world.rows(wrong[:2]))
     _go_on(late, t, wrong)
     _decide(t, start, winner, right)
