@@ -482,6 +482,25 @@ def test_a_handle_that_comes_again_is_not_decided(found):
     assert A.handle in failed.failure.detail
 
 
+@pytest.mark.xfail(strict=True, reason="parts of a replay by parts are numbered on, and no task has such a number")
+def test_no_part_is_told_by_a_number_that_no_task_has():
+    """Other rows were accepted twice, no origin is known: what the first replay wrote was numbered behind its run.
+
+    By that number nothing is silent, and the task that wrote it writes its rows once more, for certain.
+    """
+    accept = Resolve(2, 5, "accept-state", (), "op", "checked")
+    new, lost = of(3, 1, 9, mark="new"), of(4, 1, 8, mark="new")  # of the tasks 1 and 2, behind the parts 0 and 1
+    again = Replay(3, 5, 1, "parts", (new, lost), (A.id,))
+    first = (Start(2), ReplayBegin(2, 5, 1), accept, Start(3), again, Start(4))
+    c, _ = undone(records=(*first, ReplayBegin(4, 5, 2), replace(accept, incarnation=4), Start(5)))
+    ready(c)
+    c.begin(5, "o5", stateful=False)
+    assert c.receive(Outcomes({A.id: SEEN, new.id: SEEN, lost.id: GONE})) == RunPlan(5, write=False)
+    now = [of(n, 1, 50 + n, mark="") for n in range(3)]
+    action = c.receive(prepared(*now))
+    assert action.silent <= {p.id for p in now}
+
+
 @pytest.mark.parametrize("again", [of(1, digest=8, mark=""), of(1, rows=2, mark=""), None])
 def test_visible_rows_that_do_not_come_again_stop_before_anything_is_written(again):
     """Part of the epoch is visible and the plan does not give its rows: stopped, with the participant's name."""
