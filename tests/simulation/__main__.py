@@ -22,15 +22,17 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="replay this seed and print what happened")
     parser.add_argument("--seeds", type=int, default=10_000, help="run so many seeds")
     parser.add_argument("--first", type=int, default=0, help="the first of them")
+    parser.add_argument("--grouped", type=int, default=0, help="so many tasks of four are committed as one")
     parser.add_argument("--exhaustive", type=int, metavar="DEPTH", help="every run with at most so many faults")
     parser.add_argument("--script", help='replay faults by step, as an exhaustive run names them: {"12": "die"}')
     parser.add_argument("--mutants", action="store_true", help="which invariant notices which broken rule, as a table")
     asked = parser.parse_args()
+    fixed = {"grouped": asked.grouped, "shards": 4} if asked.grouped else {}
     with simulated():
         if asked.mutants:
             return _mutants()
         if asked.seed is not None:
-            return _show(run_seed(asked.seed, traced=True), f"seed {asked.seed}")
+            return _show(run_seed(asked.seed, traced=True, **fixed), f"seed {asked.seed}")
         if asked.script is not None:
             script = {int(step): fault for step, fault in json.loads(asked.script).items()}
             return _show(run_scripted(Plan(), script, traced=True)[0], f"script {asked.script}")
@@ -38,7 +40,7 @@ def main() -> int:
             runs = ((f"script {json.dumps(script)}", r) for script, r in every_run(Plan(), asked.exhaustive))
             return _many(runs, "--script")
         seeds = range(asked.first, asked.first + asked.seeds)
-        return _many(((f"seed {seed}", run_seed(seed)) for seed in seeds), "--seed")
+        return _many(((f"seed {seed}", run_seed(seed, **fixed)) for seed in seeds), "--seed")
 
 
 def _mutants() -> int:

@@ -62,13 +62,18 @@ class Books:
     effective: dict[ParticipantId, Participant] = field(default_factory=dict)
     sinks: tuple[str, ...] = ()
     replaying: bool = False
+    given_up: bool = False  # what the source has lost of it
     counted: set[Handle] = field(default_factory=set)
 
 
-def handle_of(participant: Participant) -> Handle:
-    """The Kafka handle of a participant."""
-    t = participant.transaction
-    return (t["transactional_id"], t["producer_id"], t["producer_epoch"])
+def handles_of(participant: Participant) -> list[Handle]:
+    """The Kafka handles of a participant: one, or those of all tasks whose rows it shows by one step."""
+    held = participant.transaction.get("members", [participant.transaction])
+    return [(t["transactional_id"], t["producer_id"], t["producer_epoch"]) for t in held]
+
+
+def _all_handles(participants: Iterable[Participant]) -> set[Handle]:
+    return {handle for p in participants for handle in handles_of(p)}
 
 
 class Watch(Observer):
@@ -82,6 +87,7 @@ class Watch(Observer):
         self._world = world
         self.epochs: dict[int, Books] = {}
         self.decided: dict[Handle, list[Key]] = {}
+        self.first_of: dict[Handle, Handle] = {}  # of those that are shown by one step, one for all
         self.starts: dict[int, int] = {}  # incarnation -> place
         self.started_at: dict[int, int] = {}  # incarnation -> step
         self.incarnations: dict[str, int] = {}  # actor's name -> incarnation
@@ -136,22 +142,29 @@ class Watch(Observer):
         """A person chose. What may be doubled or lost by that is what the choice's description says, and no more."""
         if record.choice in ("accept-state", "give-up-rows"):
             self.accepted.add(record.epoch)
+        books.given_up |= record.choice == "give-up-rows"
+        if record.choice == "write-again" and books.given_up:
+            # Told with the choice: what is written again may not come again, and what is open is aborted for it.
+            left = _all_handles(books.effective.values()) - self.committed.keys()
+            self.may_lose |= {(row.sink, row.record) for handle in left for row in self.of.get(handle, ())}
+            books.counted |= left
         for who in record.participants:
-            handle = handle_of(books.effective[who])
-            rows = {(row.sink, row.record) for row in self.of.get(handle, ())}
-            if record.choice == "write-again" and handle not in self.aborted_at:
+            handles = set(handles_of(books.effective[who]))
+            rows = {(row.sink, row.record) for handle in handles for row in self.of.get(handle, ())}
+            if record.choice == "write-again" and not handles & self.aborted_at.keys():
                 self.may_double |= rows
                 self.shown_again |= {(record.epoch, *part.id) for part in books.effective[who].parts}
-            elif record.choice in ("count-as-written", "give-up-rows") and handle not in self.committed:
+            elif record.choice in ("count-as-written", "give-up-rows") and not handles & self.committed.keys():
                 self.may_lose |= rows
-                books.counted.add(handle)
+                books.counted |= handles
 
     def claimed(self, copied_at: int) -> None:
         """A person goes on from an older copy, and was told: what was committed since it was taken is written twice."""
         self.older = False
         late = {handle for handle, step in self.committed.items() if step > copied_at}
         self.may_double |= {(row.sink, row.record) for handle in late for row in self.of.get(handle, ())}
-        self.shown_again |= {key for key, handle in self.shown.items() if handle in late}
+        firsts = {self.first_of.get(handle, handle) for handle in late}
+        self.shown_again |= {key for key, handle in self.shown.items() if handle in firsts}
 
     def overtaken_at(self, incarnation: int) -> float:
         """The step at which a newer start than this one came, or infinity."""
@@ -168,7 +181,9 @@ class Watch(Observer):
 
     def _decide(self, epoch: int, participants: tuple[Participant, ...]) -> None:
         for p in participants:
-            self.decided[handle_of(p)] = [(epoch, *part.id) for part in p.parts]
+            first, *_ = handles = handles_of(p)
+            self.first_of |= dict.fromkeys(handles, first)
+            self.decided |= {handle: [(epoch, *part.id) for part in p.parts] for handle in handles}
 
     # -- the broker -----------------------------------------------------------------------------------------------
 
@@ -208,23 +223,27 @@ class Watch(Observer):
 
     def _spares_decided(self, handle: Handle, by: str) -> None:
         for epoch, books in self.epochs.items():
-            ours = any(handle_of(p) == handle for p in books.effective.values())
+            ours = any(handle in handles_of(p) and not self._is_gone(p, handle) for p in books.effective.values())
             self._world.check(
                 not ours or books.replaying, "2", lambda epoch=epoch: f"{by} aborts {handle} of decided epoch {epoch}"
             )
 
+    def _is_gone(self, participant: Participant, handle: Handle) -> bool:
+        """Whether another one of those that are shown by one step is gone, so that this one can be shown by nobody."""
+        return bool(({*handles_of(participant)} - {handle}) & self.aborted_at.keys())
+
     def _committing(self, handle: Handle, by: str) -> None:
         self._world.check(handle in self.decided, "1", lambda: f"{by} commits {handle}, which nobody decided")
         for key in self.decided[handle]:
-            before = self.shown.setdefault(key, handle)
-            same = before == handle or key in self.shown_again
+            before = self.shown.setdefault(key, self.first_of[handle])
+            same = before == self.first_of[handle] or key in self.shown_again
             self._world.check(
                 same, "3", lambda key=key, before=before: f"{before} and {handle} of {key} are both visible"
             )
         if by not in self.rolling:
             return
         for epoch, books in self.epochs.items():
-            handles = {handle_of(p) for p in books.effective.values()}
+            handles = _all_handles(books.effective.values())
             start = self.starts.get(self.incarnations[by], 0)
             known = handles - books.counted
             lost = [h for h in known if h in self.aborted_at and self.aborted_at[h] < self.began.get(by, 0)]
@@ -272,7 +291,7 @@ class Watch(Observer):
     def finished(self, epoch: int) -> None:
         """Spark wrote commits/N."""
         books = self.epochs.get(epoch, Books())
-        handles = {handle_of(p) for p in books.effective.values()} - books.counted
+        handles = _all_handles(books.effective.values()) - books.counted
         left = [h for h in handles if h not in self.committed]
         self._world.check(not left, "4", lambda: f"commits/{epoch} exists, and these are not committed: {left}")
 
@@ -307,7 +326,7 @@ class Watch(Observer):
     def at_a_refusal(self) -> None:
         """The job has stopped for a person, in a world without faults: what it had decided is finished all the same."""
         newest = max(self.epochs, default=None)
-        handles = {handle_of(p) for p in self.epochs[newest].effective.values()} if newest is not None else set()
+        handles = _all_handles(self.epochs[newest].effective.values()) if newest is not None else set()
         if handles & self.aborted_at.keys():
             return  # a part is lost and cannot be written again: how to go on is for a person to say
         left = sorted(h for h in handles if h not in self.committed)

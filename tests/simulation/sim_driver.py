@@ -35,7 +35,7 @@ from onceflow.connectors.kafka.client import Topic as KafkaTopic
 from onceflow.connectors.kafka.committer import KafkaCommitter
 from onceflow.connectors.kafka.offsets import Bounds
 from onceflow.connectors.kafka.partition import Partition
-from onceflow.connectors.kafka.prepared import Handle, PreparedTransaction, Witness
+from onceflow.connectors.kafka.prepared import Handle, PreparedTransaction, Witness, read_handle
 from onceflow.connectors.kafka.source import explain
 from onceflow.connectors.kafka.source_connection import KafkaSourceConnection
 from onceflow.connectors.kafka.transactional_id import name_transaction
@@ -57,8 +57,8 @@ from onceflow.operations.transactions import aborting, inventory, resolution
 from onceflow.spark.plan import Leaf
 from onceflow.twophase import layout as layout_module
 from onceflow.twophase.coordinator import Coordinator, Mode
-from onceflow.twophase.messages import Action, Checked, Ran, RunPlan, Started
-from onceflow.twophase.participants import Part, PartId, TaskReport
+from onceflow.twophase.messages import Action, Checked, Evidence, Outcome, Ran, Reply, RunPlan, Started
+from onceflow.twophase.participants import Part, Participant, ParticipantId, PartId, TaskReport, parts_of
 from onceflow.twophase.records import Decide, Planned, Replay, Resolve
 from onceflow.twophase.state import Input, State
 from tests.simulation.checks import JOB, PREFIX, TIMEOUT_S, Row, Watch
@@ -69,6 +69,7 @@ from tests.simulation.fake_broker import (
     INVALID_EPOCH,
     INVALID_MAPPING,
     INVALID_STATE,
+    ONGOING,
     FakeBroker,
     FakeClient,
     fetch,
@@ -126,6 +127,7 @@ class Plan:
         edits: The job is edited between its starts, and its source topics are deleted and made again.
         keeps: At one in so many moments a source of an edited job changes.
         slow: Seconds between two records of a task; tasks run beside each other.
+        grouped: How many tasks of a sink are committed as one, by one step; 0: each is by itself, as in Kafka.
     """
 
     epochs: int = 3
@@ -147,6 +149,7 @@ class Plan:
     edits: bool = False
     keeps: int = 60
     slow: float = 0.0
+    grouped: int = 0
 
 
 class Copy:
@@ -193,6 +196,7 @@ class Scene:
         self.claims = False
         self.claiming: set[str] = set()  # processes that were started with --claim
         self.marks: dict[str, str] = {}
+        self.shown: set[str] = set()  # handles of participants that were committed by one step
         self.judge = Judge(self)
         self.world.on_wait = self._time_passes
         self.world.on_power_cut = self._power_cut
@@ -373,7 +377,8 @@ class Scene:
         held = (entry.record.participants for entry in entries if isinstance(entry.record, Decide | Replay))
         store = FakeStore("receipts", self.receipts, lambda _, effect: effect())
         receipted = (receipt.participants for receipt in Receipts(store).read())
-        return {p.handle for of in held for p in of} | {p.id[1] for of in receipted for p in of}
+        handles = {p.handle for of in held for p in of} | {p.id[1] for of in receipted for p in of}
+        return {handle for together in handles for handle in together.split(TOGETHER)}
 
     def _read_books(self) -> None:
         """The books are what is on the disk; with a spoiled record in it they stay as they were."""
@@ -460,6 +465,7 @@ class Scene:
         """
         turn = salt * self.plan.moves + incarnation * self.plan.renumbers
         told = self.plan.deterministic or not self.plan.moves  # else rows move between tasks, and no task has an origin
+        run = 1 if self.plan.grouped else 2  # so many records in a row are of one shard; groups need many shards
         out: dict[PartId, list[Row]] = {}
         origins: dict[PartId, str] = {}
         for sink in sinks:
@@ -467,7 +473,7 @@ class Scene:
             for n in range(self.plan.shards):
                 # The seventh and eighth record leave a shard empty; other runs of a plan that is not deterministic
                 # also move rows between shards.
-                mine = [r for r in records if (turn if r in (6, 7) else r // 2 + turn) % self.plan.shards == n]
+                mine = [r for r in records if (turn if r in (6, 7) else r // run + turn) % self.plan.shards == n]
                 out[PartId((sink, n))] = [Row(record, epoch, sink, n, salt) for record in mine]
                 origins[PartId((sink, n))] = f"part {(n - turn) % self.plan.shards}" if told else ""
         return out, origins
@@ -541,6 +547,99 @@ class SimCommitter(KafkaCommitter):
         self._marks[self._mark_group()] = mark
 
 
+TOGETHER = "+"
+"""Between the handles of those that are committed as one."""
+
+
+class GroupCommitter(SimCommitter):
+    """Of a system that shows the rows of several tasks by one step: all that were open, or none.
+
+    What a task has prepared is a transaction of the broker all the same, which expires, is listed, and is aborted by
+    itself. One that is gone takes its group with it: the others are never shown.
+
+    Args:
+        scene: Says how many are one, and keeps which groups were shown.
+    """
+
+    def __init__(self, scene: Scene, *args: Any) -> None:
+        super().__init__(*args)
+        self._scene = scene
+
+    def seal(self, reports: Sequence[TaskReport], run: Run) -> list[Participant]:
+        left, sealed = super().seal(reports, run), []
+        while left:
+            together = []
+            while left and len(together) < self._scene.plan.grouped:
+                together.append(left.pop(left.index(self._scene.world.chooser.draw("group", left))))
+            handle = TOGETHER.join(p.handle for p in together)
+            held = {"members": [dict(p.transaction) for p in together]}
+            sealed.append(Participant(self._sink, handle, parts_of(together), held))
+        return sealed
+
+    def can_finish(self, participant: Participant) -> bool:
+        return all(super(GroupCommitter, self).can_finish(p) for p in _members(participant))
+
+    def check(self, participants: Sequence[Participant], run: Run, age_s: float) -> str | None:
+        return super().check([m for p in participants for m in _members(p)], run, age_s)
+
+    def commit(self, participants: Sequence[Participant]) -> dict[ParticipantId, Reply]:
+        replies = {}
+        for p in participants:
+            answer = self._client.ask(f"commit group {p.handle}", lambda p=p: self._show(p))  # type: ignore[attr-defined]
+            replies[p.id] = Reply.RETRY if answer is None else Reply.COMMITTED if answer else Reply.SUSPECT
+        return replies
+
+    def _show(self, participant: Participant) -> bool:
+        """One step of the system."""
+        if participant.handle in self._scene.shown:
+            return True
+        broker, handles = self._scene.broker, [read_handle(m.transaction) for m in _members(participant)]
+        for handle in handles:
+            assert isinstance(handle, Handle)
+            found = broker.transactions.get(handle.transactional_id)
+            at = None if found is None else (found.state, found.pid, found.epoch)
+            if at != (ONGOING, handle.producer_id, handle.producer_epoch):
+                return False
+        for handle in handles:
+            assert isinstance(handle, Handle)
+            name, pid, epoch = handle.transactional_id, handle.producer_id, handle.producer_epoch
+            broker.end(name, pid, epoch, commit=True, by=self._client.who)  # type: ignore[attr-defined]
+        self._scene.shown.add(participant.handle)
+        if len(handles) > 1:
+            self._scene.world.marks.add("several tasks were shown by one step")
+        return True
+
+    def abort(self, participants: Sequence[Participant]) -> None:
+        super().abort([m for p in participants for m in _members(p)])
+
+    def outcomes(self, participants: Sequence[Participant]) -> dict[ParticipantId, Evidence]:
+        found = super().outcomes([m for p in participants for m in _members(p)])
+        return {p.id: _of_all([found[m.id] for m in _members(p)]) for p in participants}
+
+    def lingering(self, incarnation: int, spared: Sequence[Participant]) -> list[Participant]:
+        return super().lingering(incarnation, [m for p in spared for m in _members(p)])
+
+
+def _members(participant: Participant) -> list[Participant]:
+    """The transactions that are one participant; one that lingers is by itself."""
+    held = participant.transaction.get("members")
+    if held is None:
+        return [participant]
+    return [Participant(participant.sink, str(read_handle(each)), (), each) for each in held]
+
+
+def _of_all(found: Sequence[Evidence]) -> Evidence:
+    """What is known of a group: one that was shown was shown with all, and one that is gone can never be shown."""
+    for outcome in (Outcome.COMMITTED, Outcome.ABORTED):
+        for evidence in found:
+            if evidence.outcome is outcome:
+                return evidence
+    unknown = [evidence for evidence in found if evidence.outcome is Outcome.UNKNOWN]
+    if unknown:
+        return replace(unknown[0], passing=all(evidence.passing for evidence in unknown))
+    return found[0]
+
+
 class SimSink(Sink):
     """A sink as a start needs it: the description.
 
@@ -578,10 +677,8 @@ class SimSinkConnection(SinkConnection):
         self.system_id = client.cluster_id
 
     def committer(self, prefix: str, job_id: str) -> SimCommitter:
-        timeout_ms = int(TIMEOUT_S * 1000)
-        return SimCommitter(
-            self._client, self._name, f"out-{self._name}", prefix, job_id, timeout_ms, self._scene.marks
-        )
+        told = (self._client, self._name, f"out-{self._name}", prefix, job_id, int(TIMEOUT_S * 1000), self._scene.marks)
+        return GroupCommitter(self._scene, *told) if self._scene.plan.grouped else SimCommitter(*told)
 
     def writer_factory(self) -> Any:
         return None
@@ -717,6 +814,8 @@ class SimCheckpoint(SparkCheckpoint):
             super().set_start(epoch, before)
             return
         for number, line in enumerate(before.splitlines()[2:]):
+            if line == "{}":
+                continue  # it stays where it is
             self._initial.replace(str(number), line.encode())
 
 

@@ -183,6 +183,25 @@ def test_a_job_that_is_edited_and_topics_that_are_made_again():
     assert not any(result.violation for result in results.values()), summary(results)
 
 
+@pytest.mark.parametrize("grouped", [2, 4])
+def test_tasks_that_are_committed_as_one(grouped):
+    """A participant of several tasks' parts, or of all: each row once, also where some are visible and some lost."""
+    anything = {f"seed {seed}": run_seed(seed, grouped=grouped, shards=4) for seed in range(300)}
+    lost = {"renumbers": True, "deterministic": True, "operator": False, "sound": 0, "remembers": 0, "edits": False}
+    lossy = {
+        f"seed {seed} with losses": run_seed(seed, focus=("die", "one"), grouped=grouped, shards=4, **lost)
+        for seed in range(300)
+    }
+    results = anything | lossy
+    assert not any(result.violation for result in results.values()), summary(results)
+    assert not any(result.refusal for result in lossy.values()), summary(lossy)
+    assert set().union(*(r.marks for r in results.values())) >= {
+        "several tasks were shown by one step",
+        "MATCHING + MATCHED",
+        "WEIGHING + NONE_VISIBLE",
+    }
+
+
 def test_a_seed_is_one_run():
     """The same seed gives the same steps, so a failure can be looked at."""
     for seed in range(30):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from onceflow import Evidence, Guarantee, Outcome, Participant, Reply
+from tests.unit.grouped_sink import GroupedCommitter
 from tests.unit.ledger_sink import (
     LedgerCommitter,
     LedgerConnection,
@@ -225,6 +226,16 @@ class HandlesComeAgain(sink_of(committer=NamingByEpoch)):
     pass
 
 
+class NamingByTask(LedgerCommitter):
+    def seal(self, reports, run):
+        return [replace(self.seal_one(r), handle=f"{run.epoch}-{r.task}") for r in reports]
+
+
+@breaks("a_seal_covers_each_part_once")
+class HandlesComeAgainInAReplay(sink_of(committer=NamingByTask)):
+    pass
+
+
 class MixingUp(LedgerCommitter):
     def seal_one(self, report):
         sealed = super().seal_one(report)
@@ -365,6 +376,50 @@ class SweepingSpared(LedgerCommitter):
 
 @breaks("lingering_finds_what_older_starts_left")
 class SweepsTheSpared(sink_of(committer=SweepingSpared)):
+    pass
+
+
+class CommittingWhatIsLeft(GroupedCommitter):
+    def commit_all(self, file, keys):
+        replies = {self.commit_one(file, key) for key in keys}
+        return Reply.COMMITTED if Reply.COMMITTED in replies else Reply.SUSPECT
+
+
+@breaks("a_participant_is_shown_whole_or_not_at_all")
+class ShowsWhatIsLeftOfAParticipant(sink_of(committer=CommittingWhatIsLeft)):
+    pass
+
+
+class LookingAtTheFirst(GroupedCommitter):
+    def of_all(self, told):
+        return told[0]
+
+
+@breaks("a_participant_is_shown_whole_or_not_at_all")
+class TakesTheFirstForAll(sink_of(committer=LookingAtTheFirst)):
+    pass
+
+
+class CheckingTheFirst(GroupedCommitter):
+    def check(self, participants, run, age_s):
+        with opened(self._path) as file:
+            gone = [p.handle for p in participants if self.state(file, self.members(p)[0].handle) != "open"]
+        return f"{gone} are gone" if gone else None
+
+
+@breaks("a_late_attempt_is_noticed")
+class ChecksTheFirstForAll(sink_of(committer=CheckingTheFirst)):
+    pass
+
+
+class KnowingItsOwn(LedgerCommitter):
+    def lingering(self, incarnation, spared):
+        keep = {p.transaction["id"] for p in spared}
+        return [p for p in super().lingering(incarnation, ()) if p.handle not in keep]
+
+
+@breaks("lingering_finds_what_older_starts_left")
+class TakesEveryParticipantForItsOwn(sink_of(committer=KnowingItsOwn)):
     pass
 
 

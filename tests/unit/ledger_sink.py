@@ -184,7 +184,7 @@ class LedgerCommitter(Committer):
         return Evidence(Outcome(state), f"the ledger says of {key} that it is {state}")
 
     def lingering(self, incarnation: int, spared: Sequence[Participant]) -> list[Participant]:
-        keep = {p.transaction["id"] for p in spared}
+        keep = {p.transaction.get("id") for p in spared}  # of all sinks of the job: others have no ids
         with opened(self._path) as file:
             found = file.execute(
                 "select id from ledger where state='open' and job=? and incarnation<?",

@@ -620,6 +620,45 @@ def test_only_what_is_lost_is_written_when_some_are_visible():
     assert done == ConfirmNewest()
 
 
+@pytest.mark.parametrize("found", [(SEEN, GONE), (GONE, GONE)])
+def test_a_handle_that_comes_again_is_not_decided(found):
+    """A sink that names its transactions by epoch and task: the word for the new one would count for the visible one.
+
+    It would be found lost with it, and written again beside its own rows.
+    """
+    c = losing(*found)
+    c.receive(Appended())
+    c.receive(outcomes(*found))
+    if SEEN in found:
+        assert ran(c, B_AGAIN, A_AGAIN) == RunPlan(5, silent=frozenset([A_AGAIN.id]))
+        ran(c, replace(of(0, 1, 9), handle=A.handle), A_AGAIN)
+    else:
+        ran(c, A, B)
+    assert isinstance(tell(c, Confirmed(newest=True)), AbortOwn)
+    failed = c.receive(Aborted())
+    assert failed.failure.kind is FailureKind.UNSOUND
+    assert A.handle in failed.failure.detail
+
+
+@pytest.mark.xfail(strict=True, reason="parts of a replay by parts are numbered on, and no task has such a number")
+def test_no_part_is_told_by_a_number_that_no_task_has():
+    """Other rows were accepted twice, no origin is known: what the first replay wrote was numbered behind its run.
+
+    By that number nothing is silent, and the task that wrote it writes its rows once more, for certain.
+    """
+    accept = Resolve(2, 5, "accept-state", (), "op", "checked")
+    new, lost = of(3, 1, 9, mark="new"), of(4, 1, 8, mark="new")  # of the tasks 1 and 2, behind the parts 0 and 1
+    again = Replay(3, 5, 1, "parts", (new, lost), (A.id,))
+    first = (Start(2), ReplayBegin(2, 5, 1), accept, Start(3), again, Start(4))
+    c, _ = undone(records=(*first, ReplayBegin(4, 5, 2), replace(accept, incarnation=4), Start(5)))
+    ready(c)
+    c.begin(5, "o5", stateful=False)
+    assert c.receive(told({A.id: SEEN, new.id: SEEN, lost.id: GONE})) == RunPlan(5, write=False)
+    now = [of(n, 1, 50 + n, mark="") for n in range(3)]
+    action = ran(c, *now)
+    assert action.silent <= {p.id for p in now}
+
+
 @pytest.mark.parametrize("again", [of(1, digest=8, mark=""), of(1, rows=2, mark=""), None])
 def test_visible_rows_that_do_not_come_again_stop_before_anything_is_written(again):
     """Part of the epoch is visible and the plan does not give its rows: stopped, with the participant's name."""
@@ -961,6 +1000,26 @@ def test_what_is_not_given_up_is_written_again():
     assert tell(c, outcomes(GONE, SEEN)) == ConfirmNewest(), "nothing else is owed"
 
 
+@pytest.mark.xfail(strict=True, reason="a replay aborts what is open, also where the source cannot give it again")
+def test_what_is_open_is_committed_where_the_source_has_lost_it():
+    """The source's loss was given up, and one part is to be written again: another, open, is not aborted for that.
+
+    Its rows are durable and decided, and the run that is to write them again reads behind what is lost.
+    """
+    passed_over = Skip(3, 5, "before", "behind")
+    again = Resolve(3, 5, "write-again", (A.id,), "op", "looked")
+    c = Coordinator(["s"])
+    c.start()
+    c.receive(Started(decided(Start(2), given_up(5), Start(3), passed_over, again, Start(4)), 4, 5))
+    c.receive(Restored(same=True))
+    action = c.receive(outcomes(DARK, OPEN))
+    if c.state is State.LISTING:
+        ready(c)
+        c.begin(5, "behind", stateful=False)
+        action = c.receive(outcomes(DARK, OPEN))
+    assert not isinstance(getattr(action, "record", None), ReplayBegin), "B is aborted from here on"
+
+
 def test_a_part_that_is_committed_is_not_given_up():
     """Whatever the operator said: rows that are visible are there, and stay what they are."""
     _, action = undone(OPEN, SEEN, records=(Start(2), given_up(5, A), Start(3)))
@@ -1005,7 +1064,7 @@ def test_a_decided_epoch_is_never_cut(event, kind):
     tell(c, Appended())
     tell(c, outcomes(GONE, GONE))
     if isinstance(event, Checked):
-        ran(c, A, B)
+        ran(c, of(0, mark="new"), of(1, mark="new"))
     assert isinstance(tell(c, event), AbortOwn)
     assert tell(c, Aborted()).failure.kind is kind
 
@@ -1177,7 +1236,7 @@ TAILS = [(), (GIVEN_UP,), (GIVEN_UP,), (GIVEN_UP,), (Recut(2, 6, 5),), (ReplayBe
 def test_an_illegal_event_changes_nothing():
     """Whatever a random walk reaches, an event that the table does not know leaves state and memory as they were."""
     reached = set()
-    for seed in range(1500):
+    for seed in range(2000):
         rng = random.Random(seed)
         c = Coordinator(["s"])
         for step in range(200):
@@ -1206,7 +1265,7 @@ def test_an_illegal_event_changes_nothing():
                     replies(*rng.choices(list(Reply), k=2)),
                     Ran(*rng.choice([RAN, RAN, ((), ("s",), 1)])),
                     *[Ran(*RAN), Sealed((A, B)), outcomes(*rng.choice([(SEEN, GONE), (GONE, GONE)]))] * 3,
-                    *[Confirmed(newest=True), Checked(None, layout=GROWN), Appended()] * 2,
+                    *[Confirmed(newest=True), Checked(None, layout=GROWN), Appended(), Synced(), Unanswered("io")] * 2,
                     Sealed(rng.choice([(A,), ()])),
                     *EVENTS[5:],
                     Confirmed(newest=False),

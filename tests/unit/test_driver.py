@@ -21,7 +21,17 @@ from onceflow.errors import (
 from onceflow.execution.driver import Driver
 from onceflow.execution.surroundings import Surroundings
 from onceflow.twophase.coordinator import Coordinator, Mode
-from onceflow.twophase.messages import Commit, Confirmed, ConfirmNewest, Reply, RunFailed, Unanswered
+from onceflow.twophase.messages import (
+    AskOutcomes,
+    Commit,
+    Confirmed,
+    ConfirmNewest,
+    Evidence,
+    Outcome,
+    Reply,
+    RunFailed,
+    Unanswered,
+)
 from tests.unit.histories import participant
 
 TIMEOUT_S = 100.0
@@ -34,6 +44,9 @@ class Committer:
 
     timeout_s: float | None = TIMEOUT_S
     sent: list = field(default_factory=list)
+
+    def outcomes(self, participants):
+        return {p.id: Evidence(Outcome.COMMITTED, "seen") for p in participants[:1]}
 
     def commit(self, participants):
         self.sent.append([p.id for p in participants])
@@ -163,3 +176,11 @@ def test_commits_are_sent_together_each_once(driver, tmp_path, monkeypatch, arme
     expected = [of["s"][:1], of["s"][1:]] if armed else [of["s"]]
     assert driver._committers["s"].sent == expected
     assert driver._committers["t"].sent == [of["t"]]
+
+
+def test_an_outcome_that_is_not_told_is_unknown(driver):
+    """A committer that leaves out what its system does not know: beside visible ones it must not count as written."""
+    told, left_out = participant(0), participant(1)
+    answer = driver._ask_outcomes(AskOutcomes((told, left_out)))
+    found = {who: evidence.outcome for who, evidence in answer.found.items()}
+    assert found == {told.id: Outcome.COMMITTED, left_out.id: Outcome.UNKNOWN}

@@ -281,6 +281,27 @@ def test_what_a_topic_that_was_made_again_has_cost_cannot_be_known():
     assert sum("At most 30 records" in line for line in both) == 1
 
 
+@pytest.mark.parametrize(
+    "more", [{"lost": (LostInput(Partition("t", 0), 0, 9, remade=False),)}, {"loss_accepted": True}]
+)
+def test_writing_again_what_the_source_has_lost_says_what_may_not_come(more):
+    """Its own rows and those in open transactions, which a replay aborts: both may be lost, and the person is told."""
+    epoch = undone(Outcome.COMMITTED, Outcome.UNKNOWN, Outcome.OPEN, Outcome.OPEN, **more)
+    (said,) = _cost_lines(epoch, "write-again", meant(epoch, "write-again", None))
+    assert "up to 15 rows" in said
+    assert "10 of them are in open transactions" in said
+    assert not list(_cost_lines(undone(Outcome.UNKNOWN, Outcome.OPEN), "write-again", (who(0),)))
+
+
+def test_rows_that_count_as_written_are_told_as_well():
+    """They are looked for as visible ones are, so a wrong guess there may lose or double as many."""
+    epoch = undone(Outcome.COMMITTED, Outcome.UNKNOWN, Outcome.ABORTED, Outcome.UNKNOWN)
+    one, two, three, four = epoch.participants
+    counted = replace(epoch, participants=(one, replace(two, choice="count-as-written"), three, four))
+    assert (epoch.rows_untold, counted.rows_untold) == (5, 10)
+    assert "Of 10 rows" in "".join(_cost_lines(counted, "accept-state", ()))
+
+
 # -- sinks on several clusters ----------------------------------------------------------------------------------------
 
 

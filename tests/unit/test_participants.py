@@ -11,6 +11,7 @@ from onceflow.twophase.participants import (
     Part,
     Participant,
     TaskReport,
+    come_again,
     differing_sinks,
     find_again,
     find_by_origin,
@@ -187,11 +188,26 @@ FULL, MORE, NONE = part(0), part(1, 5), part(2, 0, 0)
         ([participant(0), participant(1, 4)], frozenset(), False),
         ([participant(0), participant(1, 5)], frozenset([MORE.id]), False),
         ([participant(0), participant(1, 5), participant(3)], frozenset(), False),
+        ([participant(0), replace(participant(1, 5), sink="t")], frozenset(), False),
     ],
 )
 def test_each_part_with_rows_is_in_one_participant(held, silent, right):
-    """None is left out, none is in two, none is another; what is silent is in none, and what is empty may be."""
+    """None is left out, in two, another, or in another sink's; what is silent is in none, and what is empty may be."""
     assert (uncovered([FULL, MORE, NONE], held, silent) is None) is right
+
+
+@pytest.mark.parametrize(
+    ("held", "right"),
+    [
+        ([participant(0), participant(1)], True),
+        ([participant(0), participant(7, sink="t")], True),
+        ([participant(0), replace(participant(1), handle="old-0")], False),
+        ([participant(0), participant(7)], False),
+    ],
+)
+def test_a_handle_names_one_transaction(held, right):
+    """Two of a run with one handle, and one whose handle was decided before, are said; another sink's may be equal."""
+    assert (come_again(held, [participant(7)]) is None) is right
 
 
 def test_what_is_prepared_are_the_parts_that_were_written():

@@ -264,6 +264,14 @@ def _cost_lines(found: UndoneEpoch, choice: Choice, about: Sequence[ParticipantI
             yield f"At most {records} records of the source were lost unread, or are not counted in any state."
         for sentence in found.unseen:
             yield f"Not looked at, so there may be more: {sentence}."
+    if choice == "write-again" and (found.lost or found.loss_accepted):
+        again = sum(p.rows for p in found.participants if p.id in about)
+        still_open = sum(p.rows for p in found.participants if p.evidence.outcome is Outcome.OPEN)
+        yield (
+            f"The source has lost records that the job needs: up to {again + still_open} rows may not come again, and "
+            f"no sink will ever have them. {still_open} of them are in open transactions, which are aborted for it; "
+            "with count-as-written those are committed."
+        )
     if choice == "accept-state":
         if all(p.outcome is not Outcome.ABORTED for p in found.participants):
             yield "The output stands as it is; the state goes on from a run with other rows than it shows."

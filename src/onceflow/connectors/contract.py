@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from onceflow.errors import OnceflowError, RecoveryError, SourceDataLostError
 from onceflow.twophase.layout import Source as LayoutSource
 from onceflow.twophase.layout import Topic
-from onceflow.twophase.messages import Evidence, Reply
+from onceflow.twophase.messages import Evidence, Outcome, Reply
 from onceflow.twophase.participants import Participant, ParticipantId, TaskReport
 
 if TYPE_CHECKING:
@@ -212,6 +212,16 @@ class Committer(ABC):
         Only looks. The caller asks the journal once more whether its start is still the newest, and then passes
         the answer to ``abort``: so a driver that slept in between cannot hit a newer one's transactions.
         """
+
+
+def evidence_of(committer: Committer, participants: Sequence[Participant]) -> dict[ParticipantId, Evidence]:
+    """The outcome of each. One that the committer leaves out is unknown: absence proves nothing.
+
+    Left out of what is weighed, it would count as written where all others are, and as lost where all others are lost.
+    """
+    told = committer.outcomes(participants)
+    nothing = Evidence(Outcome.UNKNOWN, "its sink's committer says nothing of it")
+    return {p.id: told.get(p.id, nothing) for p in participants}
 
 
 class Sink(ABC):

@@ -20,7 +20,7 @@ from onceflow import crash_points as crash
 from onceflow.checkpoint.identity import JobIdentity, Mark
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.spark_files import SparkCheckpoint
-from onceflow.connectors.contract import TOO_OLD, Committer, Run
+from onceflow.connectors.contract import TOO_OLD, Committer, Run, evidence_of
 from onceflow.errors import (
     CheckpointCorruptError,
     CheckpointStoreError,
@@ -572,7 +572,7 @@ class Driver:
             self.stop.pause(_ASK_EVERY_S)
         self._evidence = {}
         for name, of in self._by_sink(action.participants).items():
-            self._evidence |= self._committers[name].outcomes(of)
+            self._evidence |= evidence_of(self._committers[name], of)
         return Outcomes(self._evidence, self._now())
 
     def _abort_own(self, action: AbortOwn) -> Event:

@@ -236,8 +236,9 @@ def nothing_is_no_error(t: Trial) -> None:
 @_in_two_phases
 def a_seal_covers_each_part_once(t: Trial) -> None:
     """What was sealed covers each part of the reports, as it is, exactly once; no two have one handle, ever."""
-    start, handles = t.start(), set[str]()
-    for epoch in range(3):
+    handles = set[str]()
+    # The last one is the first one's epoch, which another start writes again.
+    for start, epoch in ((first := t.start(), 0), (first, 1), (first, 2), (t.start(2), 0)):
         fresh = [start.write(t.keys(3), 0, attempt=2, epoch=epoch), start.write(t.keys(2), 1, epoch=epoch)]
         sealed = start.seal(fresh, epoch)
         wrong = uncovered(parts_of(fresh), sealed, frozenset())
@@ -375,6 +376,31 @@ def an_end_hits_exactly_its_transaction(t: Trial) -> None:
     t.none_visible(first, "after the commit of later ones")
 
 
+@_in_two_phases
+def a_participant_is_shown_whole_or_not_at_all(t: Trial) -> None:
+    """Where one of its shards was ended beneath it, a participant's answers hold for all its rows."""
+    start, shards = t.start(), (t.keys(), t.keys(), t.keys())
+    prepared = start.prepare(*shards)
+    late = start.open(len(shards) - 1)  # of the same shard and attempt: it may end the one before
+    late.write(t.world.rows(t.keys()))
+    replies = t.send_commits(start, prepared)
+    for p in prepared:
+        keys = [key for part in p.parts for key in shards[part.number]]
+        outcome = t.outcomes(start, [p])[p.id].outcome
+        t.demand(
+            outcome is Outcome.COMMITTED or replies[p.id] is not Reply.COMMITTED,
+            f"a commit is answered COMMITTED, and the outcome is {outcome.name}",
+        )
+        t.demand(outcome is not Outcome.OPEN, "the outcome is OPEN behind a commit: it would be sent again without end")
+        if outcome is Outcome.COMMITTED:
+            t.all_visible_once(keys, "after the commit of a participant of which a shard may have been ended")
+        elif outcome is not Outcome.UNKNOWN:
+            t.none_visible(keys, "after the commit of a participant of which a shard was ended")
+    late.abort()
+    start.committer.abort(prepared)
+    start.committer.abort_run(start.run())
+
+
 # -- what is known --------------------------------------------------------------------------------
 
 
@@ -494,9 +520,10 @@ def a_zombie_attempt_stays_invisible(t: Trial) -> None:
 @_in_two_phases
 def a_late_attempt_is_noticed(t: Trial) -> None:
     """Where a shard is written again under the same names after its pre-commit, check notices or both stand apart."""
-    start, right, wrong = t.start(), t.keys(), t.keys()
-    winner = start.seal([start.write(right)])
-    late = start.open()
+    start, first, second, wrong = t.start(), t.keys(), t.keys(), t.keys()
+    right = [*first, *second]
+    winner = start.prepare(first, second)
+    late = start.open(1)
     late.write(t.world.rows(wrong[:2]))
     _go_on(late, t, wrong)
     _decide(t, start, winner, right)
@@ -569,7 +596,10 @@ def lingering_finds_what_older_starts_left(t: Trial) -> None:
     kept = t.keys(), t.keys()
     lost, spared = older.prepare(t.keys()), older.prepare(kept[0], epoch=1)
     own = newer.prepare(kept[1])
-    found = newer.committer.lingering(2, spared)
+    # What is spared is of all sinks of the job: another kind's has other words in it.
+    stranger = Participant("another", "another's handle", (), {"of": "another sink"})
+    t.demand(not newer.committer.can_finish(stranger), "can_finish takes another sink's transaction")
+    found = newer.committer.lingering(2, [stranger, *spared])
     t.outcomes_are(Outcome.OPEN, newer, lost, "after a look for lingering ones")
     newer.committer.abort(found)
     t.ends_aborted(newer, lost, "after lingering ones were aborted")

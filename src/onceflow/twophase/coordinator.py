@@ -81,6 +81,7 @@ from onceflow.twophase.participants import (
     ParticipantId,
     PartId,
     TaskReport,
+    come_again,
     differing_rows,
     differing_sinks,
     find_again,
@@ -457,7 +458,7 @@ class Coordinator:
 
     def _read_sealed(self, event: Sealed) -> _Reading:
         m = replace(self.memory, written=event.participants)
-        wrong = uncovered(m.ran, m.written, m.silent)
+        wrong = uncovered(m.ran, m.written, m.silent) or come_again(m.written, _open_business(m.undone))
         if wrong is not None:
             return Input.RUN_FAILED, self._failing(m, FailureKind.UNSOUND, detail=wrong)
         if m.mode is Mode.FRESH:

@@ -206,14 +206,30 @@ def unreported(reports: Iterable[TaskReport], sinks: Iterable[str], tasks: int) 
 def uncovered(parts: Iterable[Part], participants: Iterable[Participant], silent: frozenset[PartId]) -> str | None:
     """What is wrong with a run's participants, or None: each part that has rows and is not silent is in exactly one.
 
-    A part in none would be lost with its decision, one in two would be visible twice.
+    A part in none would be lost with its decision, one in two would be visible twice; one in another sink's would be
+    committed by a committer that does not know it.
     """
-    wanted = Counter(p for p in parts if p.rows and p.id not in silent)
-    covered = Counter(p for p in parts_of(participants) if p.rows)
+    wanted = Counter((p.sink, p) for p in parts if p.rows and p.id not in silent)
+    covered = Counter((each.sink, p) for each in participants for p in each.parts if p.rows)
     if wanted == covered:
         return None
-    lost, strange = sorted(p.id for p in wanted - covered), sorted(p.id for p in covered - wanted)
+    lost, strange = sorted(p.id for _, p in wanted - covered), sorted(p.id for _, p in covered - wanted)
     return f"parts that no participant covers: {lost}; parts that one covers and should not: {strange}"
+
+
+def come_again(participants: Iterable[Participant], before: Iterable[Participant]) -> str | None:
+    """What is wrong with the handles of a run's participants, or None: each names one transaction, and a new one.
+
+    Outcomes are told by handle. Where two have one, the word for one counts for the other: visible rows are written
+    again, or lost ones are held for written.
+
+    Args:
+        participants: The run's.
+        before: Those that were decided for the same epoch before.
+    """
+    known = {p.id for p in before}
+    twice = [who for who, times in Counter(p.id for p in participants).items() if times > 1 or who in known]
+    return f"handles that are not of one transaction alone: {sorted(twice)}" if twice else None
 
 
 # -- is one run the same as another? ----------------------------------------------------------------

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from onceflow.checkpoint.journal_codec import Entry
+from onceflow.connectors.contract import evidence_of
 from onceflow.connectors.kafka import transactions
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.committer import ONGOING
@@ -222,7 +223,7 @@ def describe_transaction(operator: Operator, transactional_id: str) -> Account:
         age_s=None if now is None else _age(now),
         mentions=tuple(sorted(set(mentions), key=lambda mention: mention.place)),
         witness=None if decided is None else witness_of(decided),
-        evidence=None if committer is None or decided is None else committer.outcomes([decided])[decided.id],
+        evidence=None if committer is None or decided is None else evidence_of(committer, [decided])[decided.id],
         holds=holds,
     )
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from onceflow import crash_points as crash
 from onceflow.checkpoint.spark_files import positions, with_positions
+from onceflow.connectors.contract import evidence_of
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.offsets import Range, bounds, ranges
 from onceflow.connectors.kafka.partition import Partition
@@ -114,8 +115,13 @@ class UndoneEpoch:
 
     @property
     def rows_untold(self) -> int:
-        """Rows that are visible and of which nobody knows what was read for them: so many may be lost or doubled."""
-        return sum(p.rows_untold for p in self.participants if p.evidence.outcome is Outcome.COMMITTED)
+        """Rows that count as visible and of which nobody knows what was read: so many may be lost or doubled."""
+        return sum(
+            p.rows_untold
+            for p in self.participants
+            if p.evidence.outcome is Outcome.COMMITTED
+            or (p.evidence.outcome is Outcome.UNKNOWN and p.choice == "count-as-written")
+        )
 
 
 def undone_epoch(operator: Operator, epoch: int | None = None) -> UndoneEpoch | None:
@@ -301,7 +307,7 @@ def _known(operator: Operator, history: History, undone: DecidedEpoch) -> Undone
                 action="put the sink back; the job cannot finish the epoch without it",
                 epoch=undone.epoch,
             )
-        evidence |= committer.outcomes(of)
+        evidence |= evidence_of(committer, of)
     stateful = operator.checkpoint.is_stateful()
     again = {p for p, e in evidence.items() if e.outcome is Outcome.UNKNOWN} & undone.rewritten
     lost = bool(again) or any(e.outcome is Outcome.ABORTED for e in evidence.values())
