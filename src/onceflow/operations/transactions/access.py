@@ -18,7 +18,7 @@ from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.committer import KafkaCommitter
 from onceflow.connectors.kafka.transactional_id import TransactionalId, parse_transactional_id
 from onceflow.errors import CheckpointConflictError, ConfigurationError, FencedError
-from onceflow.execution.launch import refuse_rewound
+from onceflow.execution.ownership import refuse_rewound
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.twophase.records import DecidedEpoch, History, HistoryError
 
