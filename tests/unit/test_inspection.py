@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 from onceflow.checkpoint.identity import Mark
-from onceflow.cli.txn import _account_json, _inventory_json, _inventory_lines
+from onceflow.cli.txn import _account_json, _epoch_lines, _inventory_json, _inventory_lines
 from onceflow.connectors.contract import Committer, Run, Shard
-from onceflow.connectors.inspection import Place
+from onceflow.connectors.inspection import InputRange, Place
 from onceflow.connectors.kafka import offsets
 from onceflow.connectors.kafka.client import Topic as KafkaTopic
 from onceflow.connectors.kafka.committer import KafkaCommitter
@@ -219,6 +219,33 @@ def resolving(tmp_path, monkeypatch, layout, before, decided):
 
 def at(*ends, topic="t"):
     return "\n".join(f'{{"{topic}":{{"0":{end}}}}}' for end in ends)
+
+
+def test_two_sources_of_one_topic_have_their_own_ranges(tmp_path, monkeypatch):
+    """Each line of offsets/N is a source's own: the positions of one never stand for those of another."""
+    layout = (reads(HERE, same_as=0), reads(HERE, same_as=1))
+    undone = resolving(tmp_path, monkeypatch, layout, at(100, 150), at(120, 155))
+    assert undone.sources == (InputRange(Place("t", 0), 100, 120), InputRange(Place("t", 0), 150, 155))
+    assert [line for line in _epoch_lines(undone) if "reads" in line] == [
+        "  reads t-0 from 100 to 119",
+        "  reads t-0 from 150 to 154",
+    ]
+
+
+def test_topics_of_one_name_on_two_clusters_have_their_own_ranges(tmp_path, monkeypatch):
+    """Also where the other cluster has no sink, and what is lost there cannot be looked at."""
+    layout = (reads(HERE, same_as=0), reads("another", same_as=1))
+    undone = resolving(tmp_path, monkeypatch, layout, at(150, 3), at(155, 9))
+    assert undone.sources == (InputRange(Place("t", 0), 150, 155), InputRange(Place("t", 0), 3, 9))
+    assert undone.unseen == ("t on cluster another",)
+    assert undone.lost == ()
+
+
+def test_a_source_of_two_outputs_is_shown_once(tmp_path, monkeypatch):
+    """It has a line for each output, and one reader."""
+    layout = (reads(HERE, same_as=0), reads(HERE, same_as=0))
+    undone = resolving(tmp_path, monkeypatch, layout, at(100, 100), at(120, 120))
+    assert undone.sources == (InputRange(Place("t", 0), 100, 120),)
 
 
 def test_what_a_source_has_lost_is_looked_for_at_its_own_position(tmp_path, monkeypatch):

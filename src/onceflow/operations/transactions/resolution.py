@@ -296,7 +296,7 @@ def _known(operator: Operator, history: History, undone: DecidedEpoch) -> Undone
         undone.state_accepted,
         undone.replaying,
         tuple(_known_participant(operator, p, evidence[p.id], undone) for p in undone.effective),
-        _ranges(operator, undone),
+        _ranges(operator, history, undone),
         missing,
         unseen,
         undone.loss_accepted,
@@ -379,13 +379,21 @@ def _known_participant(
     )
 
 
-def _ranges(operator: Operator, undone: DecidedEpoch) -> tuple[InputRange, ...]:
+def _ranges(operator: Operator, history: History, undone: DecidedEpoch) -> tuple[InputRange, ...]:
+    """What the undone epoch consists of, each source by its own positions.
+
+    Two sources may read one topic, or topics of one name: each has its ranges. One that stands at several positions is
+    shown once.
+    """
     before = _text(operator, undone.epoch - 1)
     if not before:
         return ()
     looks = list(_sources_by_system(operator).values())
-    found: dict[Place, InputRange] = {}
-    for start, end in zip_longest(positions(before), positions(undone.offsets), fillvalue=""):
+    layout = history.layout.sources if history.layout is not None else ()
+    found: dict[tuple[int, InputRange], InputRange] = {}
+    for number, (start, end) in enumerate(zip_longest(positions(before), positions(undone.offsets), fillvalue="")):
+        source = layout[number].same_as if number < len(layout) else -1
+        # A position says what it is of, whichever system understands its form.
         read = next(filter(None, (look.ranges(start, end) for look in looks)), ())
-        found |= {each.partition: each for each in read}
-    return tuple(found[place] for place in sorted(found))
+        found |= {(number if source < 0 else source, each): each for each in read}
+    return tuple(found.values())
