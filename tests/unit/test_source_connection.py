@@ -77,6 +77,8 @@ def test_what_was_planned_of_an_added_partition_must_be_held():
     (other,) = beginnings([T1], {T1: 7}, {T1: Bounds(0, 9)}, again)
     assert (other.start, other.end, other.remade) == (0, 7, True)
     assert not list(beginnings([T1], {}, {T1: Bounds(0, 9)}, again))
+    (begun,) = beginnings([T1], {}, {T1: Bounds(5, 9)}, again)
+    assert begun.remade, "nobody can say how many records that was"
 
 
 def test_an_added_partition_must_hold_its_first_record():

@@ -203,9 +203,10 @@ def beginnings(
     """Partitions that were added to a topic that is read, and do not hold what Spark reads of them from offset 0 on."""
     for partition in sorted(new):
         bounds, end = held.get(partition), ends.get(partition)
-        if partition.topic in again and end is not None:  # it was planned in the topic that is gone
-            yield Loss(partition, 0, end, _remade(again[partition.topic]), remade=True)
-        elif bounds is not None and (bounds.earliest > 0 or (end or 0) > bounds.latest):
+        gone = bounds is not None and (bounds.earliest > 0 or (end or 0) > bounds.latest)
+        if partition.topic in again and (gone or end is not None):  # what was planned is of the topic that is gone
+            yield Loss(partition, 0, end or 0, _remade(again[partition.topic]), remade=True)
+        elif gone:
             yield _loss(partition, 0, end, bounds)
 
 
