@@ -180,6 +180,15 @@ def test_a_sink_without_the_optional_part_is_not_looked_at(tmp_path):
     assert known.outcome is Outcome.OPEN
 
 
+def test_what_the_sources_read_is_looked_for_on_the_sinks_systems(job):
+    """By Spark's newest offsets; of a position that no sink's system understands, the layout tells the topics."""
+    job.append(Planned(1, Layout((reads("a-cluster", same_as=0), Source(("ledger",), "", "rate", "", (), 1)))))
+    (job.folder / "offsets").mkdir()
+    (job.folder / "offsets" / "0").write_text(HEAD + at(5) + "\n17")
+    listed = take_inventory(job.operator())
+    assert listed.unseen == ("source topic t: it is on no cluster of a sink, or may not be described",)
+
+
 def test_a_participant_is_read_by_its_own_sinks_connector(tmp_path):
     """What another connector takes it for is not believed: all of its sink's count as decided, and none is aborted."""
     operator = (job := LedgerJob(tmp_path, beside=[KafkaOut()])).operator()
