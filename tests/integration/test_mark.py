@@ -10,7 +10,7 @@ from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.committer import KafkaCommitter
 from onceflow.errors import CheckpointConflictError
 from onceflow.execution.driver import Driver
-from onceflow.execution.launch import refuse_rewound
+from onceflow.execution.ownership import refuse_rewound
 from onceflow.execution.surroundings import Surroundings
 from onceflow.twophase.coordinator import Coordinator
 from onceflow.twophase.participants import Part, Participant

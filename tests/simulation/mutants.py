@@ -17,6 +17,7 @@ from onceflow.checkpoint import journal as journal_module
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.receipts import Receipts
+from onceflow.connectors.inspection import Phase
 from onceflow.connectors.kafka import committer as kafka_committer
 from onceflow.connectors.kafka import oracle, transactions
 from onceflow.errors import CheckpointCorruptError, CheckpointStoreError
@@ -359,14 +360,14 @@ def _sleeping_start_believed() -> list[Patches]:
 
 def _running_aborted_without_a_claim() -> list[Patches]:
     def choose(ours: Any, ids: Any, *, claim: bool) -> Any:
-        return [t for t in ours if t.state == "Ongoing" and t.standing in (Standing.LINGERING, Standing.RUNNING)]
+        return [t for t in ours if t.seen.phase is Phase.OPEN and t.standing in (Standing.LINGERING, Standing.RUNNING)]
 
     return [mock.patch.object(aborting, "choose", choose)]
 
 
 def _decided_taken_for_lingering() -> list[Patches]:
-    def standing(name: Any, handle: Any, history: History) -> Standing:
-        return Standing.LINGERING if name.incarnation < history.incarnation else Standing.RUNNING
+    def standing(origin: Any, _handle: str, history: History, _show: Any) -> Standing:
+        return Standing.LINGERING if origin.incarnation < history.incarnation else Standing.RUNNING
 
     return [mock.patch.object(inventory, "standing_of", standing)]
 
@@ -376,8 +377,8 @@ def _listed_before_the_claim() -> list[Patches]:
         chosen = aborting.doomed(operator, ids, claim=claim)
         if claim:
             operator.start()
-        for cluster in operator.clusters.values():
-            transactions.abort(cluster.client, [t.handle for t in chosen])
+        for system in operator.systems:
+            system.inspection.abort([t.seen for t in chosen])
 
     return [mock.patch.object(sim_operator, "abort", abort)]
 

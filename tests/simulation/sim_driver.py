@@ -28,6 +28,7 @@ from onceflow.checkpoint.receipts import Receipts
 from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.connectors.contract import Connector, Guarantee, Run, Sink, SinkConnection
 from onceflow.connectors.kafka import committer as committer_module
+from onceflow.connectors.kafka import inspection as inspection_module
 from onceflow.connectors.kafka import offsets as offsets_module
 from onceflow.connectors.kafka import oracle
 from onceflow.connectors.kafka.client import KafkaClient
@@ -53,7 +54,7 @@ from onceflow.execution.failures import from_spark
 from onceflow.execution.source_check import Sources
 from onceflow.execution.stop import Stop
 from onceflow.execution.surroundings import Surroundings
-from onceflow.operations.transactions import aborting, inventory, resolution
+from onceflow.operations.transactions import aborting, resolution
 from onceflow.spark.plan import Leaf
 from onceflow.twophase import layout as layout_module
 from onceflow.twophase.coordinator import Coordinator, Mode
@@ -1181,11 +1182,10 @@ def simulated() -> Iterator[None]:
         mock.patch.object(launch, "Driver", SimDriver),
         mock.patch.object(launch, "place_of", lambda process: process.place()),
         mock.patch.object(offsets_module, "bounds", bounds),
-        mock.patch.object(resolution, "bounds", bounds),
         mock.patch.object(committer_module, "time", clock),
         mock.patch.object(aborting, "time", clock),
         mock.patch.object(resolution, "time", clock),
-        mock.patch.object(inventory, "time", clock),
+        mock.patch.object(inspection_module, "time", clock),
         mock.patch.object(KafkaClient, "wait_a_little", sleep),
         mock.patch.object(oracle, "_fetch", fetch),
         mock.patch.object(journal_module, "decode", decode_once),

@@ -12,7 +12,7 @@ from onceflow.checkpoint.identity import JobIdentity
 from onceflow.checkpoint.journal import Journal
 from onceflow.errors import ConfigurationError, OnceflowError
 from onceflow.operations.transactions.aborting import abort
-from onceflow.operations.transactions.access import Cluster, Operator
+from onceflow.operations.transactions.access import Operator, systems_of
 from onceflow.operations.transactions.resolution import resolve, undone_epoch
 from onceflow.twophase.messages import Outcome
 from onceflow.twophase.records import Choice, History
@@ -44,8 +44,7 @@ class SimOperator(Operator):
         client = scene.client(actor)
         self.identity = JobIdentity(JOB, self.uri, FakeClient.cluster_id, PREFIX)
         self.committers = dict(scene.committers(client))
-        topics = {committer.topic for committer in scene.committers(client).values()}
-        self.clusters = {client.cluster_id: Cluster(client, set(self.committers), topics)}  # type: ignore[arg-type]
+        self.systems = systems_of(self.committers, dict.fromkeys(self.committers, client.cluster_id), {})
 
     def start(self) -> History:
         """The real one; the world learns whose start it is."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,7 @@ from onceflow import (
     TaskReport,
     Writer,
 )
+from onceflow.connectors.inspection import Inspectable, Inspection, Looked, Origin, Phase, Place, Seen, Shown, Waited
 from onceflow.errors import EpochTooLongError, WriterFencedError
 
 EXPIRES_AFTER_S = 600.0
@@ -99,11 +100,68 @@ class LedgerWriter(Writer):
             raise WriterFencedError(f"transaction {self._id} was ended", action="start the job again")
 
 
-class LedgerCommitter(Committer):
+class LedgerInspection(Inspection):
+    """What the ledger says of one job's transactions. An id is a handle here, and readers wait for nobody."""
+
+    def __init__(self, path: str, job_id: str) -> None:
+        self._path, self._job_id = path, job_id
+
+    def transactions(self, decided: Sequence[Participant]) -> Looked:
+        shown = {p.id: self.show(p) for p in decided}
+        with opened(self._path) as file:
+            found = file.execute("select id from ledger where state='open' and job=?", [self._job_id]).fetchall()
+        keys = sorted({key for (key,) in found} | {said.handle for said in shown.values() if said.handle})
+        unseen = [f"sink {who[0]}: {who[1]}: {said.problem}" for who, said in shown.items() if said.problem]
+        seen = [self._seen(key) for key in keys]
+        unseen += [f"{each.id} is not in the ledger" for each in seen if each.origin is None]
+        return Looked(tuple(each for each in seen if each.origin is not None), tuple(unseen))
+
+    def waited_for(self, names: Collection[str], ours: Sequence[Seen]) -> Waited:
+        return Waited(tuple(ours))
+
+    def describe(self, transaction_id: str) -> Seen | None:
+        seen = self._seen(transaction_id)
+        return None if seen.state == "unknown" else seen
+
+    def origin(self, transaction_id: str) -> Origin | None:
+        return self._seen(transaction_id).origin
+
+    def show(self, participant: Participant) -> Shown:
+        key = participant.transaction.get("id")
+        if not isinstance(key, str):
+            return Shown("", None, problem="it has no id")
+        return Shown(key, key, (Place("staged"),), f"{participant.transaction.get('rows')} rows")
+
+    def abort(self, seen: Sequence[Seen]) -> dict[str, str]:
+        with opened(self._path) as file:
+            for each in seen:
+                file.execute("update ledger set state='aborted' where id=? and state='open'", [each.handle])
+        return {each.handle: self._seen(each.handle).state for each in seen}
+
+    def still_open(self, seen: Sequence[Seen]) -> frozenset[str]:
+        return frozenset(s.handle for s in seen if self._seen(s.handle).phase is Phase.OPEN)
+
+    def _seen(self, key: str) -> Seen:
+        with opened(self._path) as file:
+            found = file.execute(
+                "select job, sink, incarnation, shard, epoch, state from ledger where id=?", [key]
+            ).fetchone()
+        if found is None:
+            return Seen(key, key, "unknown", Phase.OVER, None)
+        job, sink, incarnation, shard, epoch, state = found
+        origin = Origin(sink, incarnation, shard, f"epoch {epoch}") if job == self._job_id else None
+        phase = Phase.OPEN if state == "open" else Phase.OVER
+        return Seen(key, key, state, phase, origin, timeout_s=EXPIRES_AFTER_S, places=(Place("staged"),))
+
+
+class LedgerCommitter(Committer, Inspectable):
     """Ends transactions by their ids."""
 
     def __init__(self, path: str, sink: str, job_id: str) -> None:
         self._path, self._sink, self._job_id = path, sink, job_id
+
+    def inspection(self) -> LedgerInspection:
+        return LedgerInspection(self._path, self._job_id)
 
     def preflight(self) -> None:
         with opened(self._path) as file:

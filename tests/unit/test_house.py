@@ -38,13 +38,13 @@ ROOMS = {
     # From outside of a job.
     "operations": set(),
     "operations.transactions": {
-        "errors", "options", "twophase", "checkpoint", "connectors", "connectors.kafka", "execution", "crash_points",
+        "errors", "options", "twophase", "checkpoint", "connectors", "execution", "crash_points",
     },
     "local": {"errors", "processes", "public", "spark"},
     "testing": {"crash_points", "processes", "errors", "twophase", "connectors", "connectors.kafka"},
     # What sees public names only.
     "demo": {"public", "errors", "local", "testing", "processes"},
-    "cli": {"public", "errors", "job", "program", "local", "demo", "operations.transactions", "twophase"},
+    "cli": {"public", "errors", "job", "program", "local", "demo", "operations.transactions", "connectors", "twophase"},
 }  # fmt: skip
 """Which rooms each room may import: the "must not know" of its files, as a table. There are no exceptions."""
 

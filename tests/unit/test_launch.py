@@ -18,11 +18,11 @@ from onceflow.execution.launch import (
     Plan,
     epoch_limit,
     finish_decided,
-    refuse_rewound,
 )
 from onceflow.execution.launch import (
     place_of as place_of_plan,
 )
+from onceflow.execution.ownership import refuse_rewound
 from onceflow.execution.surroundings import Surroundings
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.twophase.coordinator import Coordinator

@@ -11,21 +11,25 @@ from onceflow.checkpoint.store import LocalStore
 from onceflow.cli.main import main
 from onceflow.cli.txn import _cost_lines
 from onceflow.connectors.contract import Guarantee
-from onceflow.connectors.kafka.partition import Partition
+from onceflow.connectors.inspection import LostInput, Phase, Place, Seen
+from onceflow.connectors.kafka.inspection import KafkaInspection
 from onceflow.connectors.kafka.prepared import Handle
 from onceflow.connectors.kafka.transactional_id import TransactionalId
 from onceflow.errors import CheckpointConflictError, ConfigurationError
 from onceflow.execution.failures import from_failure
 from onceflow.operations.transactions.aborting import choose
-from onceflow.operations.transactions.access import Operator
-from onceflow.operations.transactions.inventory import OwnTransaction, Standing, source_ends, standing_of
-from onceflow.operations.transactions.resolution import KnownParticipant, LostInput, UndoneEpoch, meant
+from onceflow.operations.transactions.access import Operator, System
+from onceflow.operations.transactions.inventory import OwnTransaction, Standing, standing_of
+from onceflow.operations.transactions.resolution import KnownParticipant, UndoneEpoch, meant
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.twophase.messages import Evidence, Failure, FailureKind, Outcome
 from onceflow.twophase.participants import Part, Participant, ParticipantId
 from onceflow.twophase.records import Decide, History, Start
+from tests.simulation.fake_broker import FakeBroker, FakeClient
 from tests.unit.histories import read_history
 from tests.unit.test_launch import identify
+
+KAFKA = KafkaInspection(FakeClient(FakeBroker(lambda: 0.0)), "onceflow", "0123456789ab")
 
 
 def name(incarnation: int, shard: int = 0) -> TransactionalId:
@@ -54,21 +58,25 @@ def decided(*handles: Handle) -> History:
 def test_the_journal_says_how_a_transaction_stands(incarnation, epoch, standing):
     """Only the exact handle that a decision names is decided: the same id at another producer epoch is not."""
     history = decided(handle(name(1)))
-    assert standing_of(name(incarnation), handle(name(incarnation), epoch), history) is standing
+    one = name(incarnation)
+    assert standing_of(KAFKA.origin(str(one)), str(handle(one, epoch)), history, KAFKA.show) is standing
 
 
-def own(standing: Standing, shard: int, state: str = "Ongoing") -> OwnTransaction:
+def own(standing: Standing, shard: int, state: str = "Ongoing", phase: Phase = Phase.OPEN) -> OwnTransaction:
     one = name(1, shard)
-    return OwnTransaction(handle(one), state, standing, one, 9, 1.0, (), (), "cluster")
+    origin = KAFKA.origin(str(one))
+    seen = Seen(str(one), str(handle(one)), state, phase, origin)
+    return OwnTransaction(seen, origin, standing, 9, System("cluster", KAFKA))
 
 
-ALL = [own(standing, n) for n, standing in enumerate(Standing)] + [own(Standing.LINGERING, 4, "PrepareAbort")]
+ENDING = own(Standing.LINGERING, 4, "PrepareAbort", Phase.ENDING)
+ALL = [*(own(standing, n) for n, standing in enumerate(Standing)), ENDING]
 
 
 def test_only_what_lingers_is_aborted():
     """Without ids: what lingers and is Ongoing; with claim what the newest incarnation left as well."""
-    assert [t.name.shard for t in choose(ALL, None, claim=False)] == [1]
-    assert [t.name.shard for t in choose(ALL, None, claim=True)] == [1, 2]
+    assert [t.origin.shard for t in choose(ALL, None, claim=False)] == [1]
+    assert [t.origin.shard for t in choose(ALL, None, claim=True)] == [1, 2]
     assert choose(ALL, [str(name(1, 1))] * 2, claim=False) == [ALL[1]]
 
 
@@ -88,13 +96,6 @@ def test_a_named_transaction_that_may_not_be_aborted_is_refused_with_its_reason(
     with pytest.raises(ConfigurationError) as refused:
         choose(ALL, [str(name(1, 1)), str(name(1, shard))], claim=claim)
     assert because in refused.value.cause
-
-
-def test_source_topics_are_read_from_sparks_offsets():
-    """Lines of Kafka sources are understood; the version, the metadata and other sources' lines are passed over."""
-    metadata = '{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{"spark.sql.x":"1"}}'
-    text = f'v1\n{metadata}\n{{"a":{{"0":3,"1":4}}}}\n5\n-\n{{"b":{{"0":7}}}}'
-    assert source_ends(text) == {Partition("a", 0): 3, Partition("a", 1): 4, Partition("b", 0): 7}
 
 
 def who(n: int) -> ParticipantId:
@@ -146,7 +147,7 @@ def test_state_is_accepted_for_a_whole_stateful_epoch_only():
         meant(undone(Outcome.COMMITTED, stateful=True), "accept-state", [who(0)])
 
 
-LOST = (LostInput(Partition("t", 0), 3, 9, remade=False),)
+LOST = (LostInput(Place("t", 0), 3, 9, remade=False),)
 
 
 @pytest.mark.parametrize("known", [{"lost": LOST}, {"unseen": ("topic t on cluster x",)}])
@@ -270,20 +271,18 @@ def cost_of(*lost):
 
 def test_what_a_topic_that_was_made_again_has_cost_cannot_be_known():
     """Nothing behind the job's position was planned, and the old topic may have held thousands there."""
-    remade = LostInput(Partition("t", 0), 5_000, 5_000, remade=True)
-    gone = LostInput(Partition("u", 0), 100, 130, remade=False)
+    remade = LostInput(Place("t", 0), 5_000, 5_000, remade=True)
+    gone = LostInput(Place("u", 0), 100, 130, remade=False)
     assert "At most 30 records" in "".join(cost_of(gone))
     said = "".join(cost_of(remade))
     assert "At most" not in said
     assert "Topic t was deleted and made again" in said
-    both = cost_of(remade, replace(remade, partition=Partition("t", 1)), gone)
+    both = cost_of(remade, replace(remade, partition=Place("t", 1)), gone)
     assert sum("made again" in line for line in both) == 1
     assert sum("At most 30 records" in line for line in both) == 1
 
 
-@pytest.mark.parametrize(
-    "more", [{"lost": (LostInput(Partition("t", 0), 0, 9, remade=False),)}, {"loss_accepted": True}]
-)
+@pytest.mark.parametrize("more", [{"lost": (LostInput(Place("t", 0), 0, 9, remade=False),)}, {"loss_accepted": True}])
 def test_writing_again_what_the_source_has_lost_says_what_may_not_come(more):
     """Its own rows and those in open transactions, which a replay aborts: both may be lost, and the person is told."""
     epoch = undone(Outcome.COMMITTED, Outcome.UNKNOWN, Outcome.OPEN, Outcome.OPEN, **more)

@@ -18,9 +18,9 @@ from onceflow.connectors.kafka.prepared import (
     read,
     read_handle,
 )
-from onceflow.connectors.kafka.transactional_id import name_transaction, parse_transactional_id
+from onceflow.connectors.kafka.transactional_id import name_transaction
 from onceflow.errors import CheckpointConflictError
-from onceflow.operations.transactions.inventory import Standing, not_understood, partitions_of, standing_of, witness_of
+from onceflow.operations.transactions.inventory import Standing, standing_of
 from onceflow.twophase.messages import Outcome
 from onceflow.twophase.participants import TaskReport
 from onceflow.twophase.records import Decide, Start
@@ -142,14 +142,13 @@ def test_what_is_not_understood_is_never_aborted(broker, committer, decided):
     assert state(broker, decided) == "CompleteAbort"
 
 
-def test_an_operator_sees_what_is_not_understood(decided):
+def test_an_operator_sees_what_is_not_understood(committer, decided):
     """What may be it is listed as decided, so that no command aborts it; and it is said what could not be read."""
     history = read_history([Start(1), Decide(1, 9, "v1\n", ("out",), (decided,)), Start(2)])
-    name = name_transaction("onceflow", JOB, 1, "out", 0, 1, 0)
-    parsed = parse_transactional_id(name, "onceflow", JOB)
-    assert standing_of(parsed, Handle(name, 1, 0), history) is Standing.DECIDED
-    (said,) = not_understood([decided])
+    look = committer.inspection()
+    (seen,), (said,) = (looked := look.transactions([decided])).found, looked.unseen
+    assert standing_of(seen.origin, seen.handle, history, look.show) is Standing.DECIDED
     assert said.startswith(f"sink out: its decided transaction {decided.handle} ")
     assert "it has version 2" in said
-    assert partitions_of(decided) == ()
-    assert witness_of(decided) is None
+    shown = look.show(decided)
+    assert (shown.id, shown.handle, shown.places, shown.witness) == (seen.id, None, (), None)

@@ -9,7 +9,7 @@ import dataclasses
 import getpass
 import socket
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,10 +18,11 @@ import typer
 
 from onceflow.cli.output import Output, OutputOption, tell_json
 from onceflow.cli.run import find_job
+from onceflow.connectors.inspection import Held, Origin, Phase, Place, Seen
 from onceflow.operations.transactions.aborting import AbortReport, abort, doomed
 from onceflow.operations.transactions.access import Operator
 from onceflow.operations.transactions.inventory import (
-    Held,
+    Account,
     Inventory,
     OwnTransaction,
     describe_transaction,
@@ -54,7 +55,7 @@ def list_(file: FileArgument, job: JobOption = None, output: OutputOption = Outp
     with _operator(file, job) as operator:
         found = take_inventory(operator)
     if output is Output.JSON:
-        tell_json(_json(found) | {"ours": [_own_json(t) for t in found.ours]})
+        tell_json(_inventory_json(found))
         return
     for line in _inventory_lines(found):
         typer.echo(line)
@@ -71,22 +72,23 @@ def describe(
     with _operator(file, job) as operator:
         found = describe_transaction(operator, transactional_id)
     if output is Output.JSON:
-        tell_json(_json(found) | {"now": None if found.now is None else _json(found.now)})
+        tell_json(_account_json(found))
         return
     typer.echo(found.transactional_id)
     if found.ours is None:
         typer.echo("  not of this job: it is never touched")
     else:
-        name = found.ours
-        typer.echo(f"  sink {name.sink}  shard {name.shard}  incarnation {name.incarnation}  {_parity(name.parity)}")
+        ours = found.ours
+        shard = "" if ours.shard is None else f"  shard {ours.shard}"
+        typer.echo(f"  sink {ours.sink}{shard}  incarnation {ours.incarnation}  {ours.epoch}")
     if found.now is None:
         typer.echo("  its coordinator does not know it")
     else:
-        handle = found.now.handle
         standing = "" if found.standing is None else f", {found.standing}"
-        typer.echo(f"  now {found.now.state}{standing}, producer {handle.producer_id}/{handle.producer_epoch}")
-        typer.echo(f"  time-out {found.now.timeout_ms / 1000:g} s, {_age(found.age_s)}")
-        typer.echo(f"  partitions {_places(found.now.partitions)}")
+        typer.echo(f"  now {found.now.state}{standing}, {found.now.writer}")
+        timeout = "" if found.now.timeout_s is None else f"time-out {found.now.timeout_s:g} s, "
+        typer.echo(f"  {timeout}{_age(found.now)}")
+        typer.echo(f"  partitions {_places(found.now.places)}")
     for mention in found.mentions:
         typer.echo(
             f"  journal place {mention.place}: {mention.kind} of epoch {mention.epoch} by incarnation "
@@ -133,7 +135,7 @@ def abort_(
     else:
         typer.echo(f"aborted {len(report.aborted)} transactions")
         for t, why in report.still_open:
-            typer.echo(f"still {t.state}: {t.name} ({why})")
+            typer.echo(f"still {t.seen.state}: {t.seen.id} ({why})")
     if report.still_open:
         raise typer.Exit(1)
 
@@ -217,26 +219,27 @@ def _inventory_lines(found: Inventory) -> Iterator[str]:
         yield from (f"  {line}" for line in _own_lines(own))
     yield f"foreign, in the way of readers: {len(found.foreign)}"
     for other in found.foreign:
-        name = other.transactional_id or "a producer that no coordinator names"
-        yield f"  {name}  {other.state}  {_age(other.age_s)}  producer {other.producer_id}/{other.producer_epoch}"
+        name = other.id or "a producer that no coordinator names"
+        yield f"  {name}  {other.state}  {_age(other)}  {other.writer}"
         yield from _hold_lines(other.holds)
     for sentence in found.unseen:
         yield f"not looked at: {sentence}"
 
 
 def _own_lines(own: OwnTransaction) -> Iterator[str]:
-    epoch = _parity(own.name.parity) if own.epoch is None else f"epoch {own.epoch}"
+    seen, origin = own.seen, own.origin
+    epoch = origin.epoch if own.epoch is None else f"epoch {own.epoch}"
+    shard = "" if origin.shard is None else f"shard {origin.shard}  "
     yield (
-        f"{own.name}  {own.state}  {own.standing}  {epoch}  incarnation {own.name.incarnation}  sink {own.name.sink}  "
-        f"shard {own.name.shard}  {_age(own.age_s)}"
+        f"{seen.id}  {seen.state}  {own.standing}  {epoch}  incarnation {origin.incarnation}  sink {origin.sink}  "
+        f"{shard}{_age(seen)}"
     )
-    yield from _hold_lines(own.holds)
+    yield from _hold_lines(seen.holds)
 
 
 def _hold_lines(holds: Iterable[Held]) -> Iterator[str]:
     for held in holds:
-        waiting = held.high_watermark - held.last_stable_offset
-        yield f"    holds {held.topic}-{held.partition} at {held.last_stable_offset} ({waiting} offsets wait)"
+        yield f"    holds {held.place} {held.words}"
 
 
 def _tell_epoch(found: UndoneEpoch | None, output: Output) -> None:
@@ -252,7 +255,7 @@ def _cost_lines(found: UndoneEpoch, choice: Choice, about: Sequence[ParticipantI
     """What a choice may cost, in numbers."""
     if choice == "give-up-rows":
         records = sum(each.end - each.start for each in found.lost if not each.remade)
-        remade = sorted({each.partition.topic for each in found.lost if each.remade})
+        remade = sorted({each.partition.name for each in found.lost if each.remade})
         rows = sum(p.rows for p in found.participants if p.id in about)
         yield f"{rows} rows of this epoch are given up: no sink will ever have them."
         for topic in remade:
@@ -294,7 +297,7 @@ def _epoch_lines(found: UndoneEpoch) -> Iterator[str]:
     accepted = " (its state is accepted)" if found.state_accepted else ""
     yield f"epoch {found.epoch} is decided and not done{replaying}; {state}{accepted}; incarnation {found.incarnation}"
     for each in found.sources:
-        yield f"  reads {each.partition.topic}-{each.partition.number} from {each.start} to {each.end - 1}"
+        yield f"  reads {each.partition} from {each.start} to {each.end - 1}"
     yield from _lost_lines(found)
     for p in found.participants:
         chosen = f"; chosen: {p.choice}" if p.choice is not None else ""
@@ -305,25 +308,81 @@ def _epoch_lines(found: UndoneEpoch) -> Iterator[str]:
 
 def _lost_lines(found: UndoneEpoch) -> Iterator[str]:
     for each in found.lost:
-        place = f"{each.partition.topic}-{each.partition.number}"
         why = " (the topic was made again)" if each.remade else ""
-        yield f"  the source has lost {place} from {each.start} to before {each.end}{why}"
+        yield f"  the source has lost {each.partition} from {each.start} to before {each.end}{why}"
     for sentence in found.unseen:
         yield f"  not looked at: {sentence}"
 
 
+def _inventory_json(found: Inventory) -> dict[str, Any]:
+    ours, foreign = [_own_json(t) for t in found.ours], [_foreign_json(t) for t in found.foreign]
+    return {
+        "job_id": found.job_id,
+        "incarnation": found.incarnation,
+        "undone_epoch": found.undone_epoch,
+        "ours": ours,
+        "foreign": foreign,
+        "unseen": list(found.unseen),
+    }
+
+
 def _own_json(own: OwnTransaction) -> dict[str, Any]:
-    return {"transactional_id": str(own.name)} | _json(own)
+    seen = own.seen
+    return {
+        "transactional_id": seen.id,
+        "handle": seen.handle,
+        "state": seen.state,
+        "standing": own.standing.value,
+        "name": _origin_json(own.origin),
+        "epoch": own.epoch,
+        "age_s": seen.age_s,
+        "partitions": _plain(seen.places),
+        "holds": _holds_json(seen.holds),
+        "cluster_id": own.system.id,
+    } | _json_of(seen.told)
+
+
+def _foreign_json(seen: Seen) -> dict[str, Any]:
+    told = {"transactional_id": seen.id or None} | _json_of(seen.told)
+    return told | {"state": seen.state, "age_s": seen.age_s, "holds": _holds_json(seen.holds)}
+
+
+def _account_json(found: Account) -> dict[str, Any]:
+    now = found.now
+    return _json(found) | {
+        "ours": None if found.ours is None else _origin_json(found.ours),
+        "now": None
+        if now is None
+        else {"state": now.state, "handle": now.handle, "partitions": _plain(now.places)} | _json_of(now.told),
+        "age_s": found.age_s,
+        "holds": _holds_json(found.holds),
+    }
+
+
+def _origin_json(origin: Origin) -> dict[str, Any]:
+    told = {"sink": origin.sink, "incarnation": origin.incarnation, "shard": origin.shard}
+    return told | _json_of(origin.told)
+
+
+def _holds_json(holds: Iterable[Held]) -> list[dict[str, Any]]:
+    return [_json_of(held.told) or {"place": str(held.place), "words": held.words} for held in holds]
 
 
 def _json(value: Any) -> dict[str, Any]:
     """A dataclass as JSON values."""
-    return {key: _plain(each) for key, each in dataclasses.asdict(value).items()}
+    return {each.name: _plain(getattr(value, each.name)) for each in dataclasses.fields(value)}
+
+
+def _json_of(told: Mapping[str, Any]) -> dict[str, Any]:
+    """What a system tells as JSON values."""
+    return {key: _plain(each) for key, each in told.items()}
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
+    if dataclasses.is_dataclass(value):
+        return _json(value)
+    if isinstance(value, Mapping):
+        return _json_of(value)
     if isinstance(value, frozenset):
         return sorted(_plain(each) for each in value)
     if isinstance(value, list | tuple):
@@ -331,16 +390,14 @@ def _plain(value: Any) -> Any:
     return getattr(value, "value", value)
 
 
-def _age(age_s: float | None) -> str:
-    return "not open" if age_s is None else f"open for {age_s:.0f} s"
+def _age(seen: Seen) -> str:
+    if seen.age_s is not None:
+        return f"open for {seen.age_s:.0f} s"
+    return "not open" if seen.phase is Phase.OVER else "open"
 
 
-def _parity(parity: int) -> str:
-    return "an odd epoch" if parity else "an even epoch"
-
-
-def _places(places: Iterable[tuple[str, int]]) -> str:
-    return ", ".join(f"{topic}-{number}" for topic, number in sorted(places)) or "none"
+def _places(places: Iterable[Place]) -> str:
+    return ", ".join(map(str, sorted(places, key=lambda place: (place.name, place.number or 0)))) or "none"
 
 
 def _names(of: Iterable[ParticipantId]) -> str:

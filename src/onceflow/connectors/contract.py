@@ -12,6 +12,8 @@ Who calls what, when, and what is not promised:
 * ``Committer`` lives in the driver. Its calls may be repeated after a crash, by another process, in any number. Several
   threads call it: the epoch's (``seal``, ``check``, ``outcomes``, ``abort``), one of a pool for ``commit`` while other
   sinks commit, the sweep's (``lingering``, ``abort``), and one for marks; ``commit`` and ``check`` never overlap.
+
+What only operators' tools ask of a system is optional, and stands in ``inspection``.
 """
 
 from __future__ import annotations

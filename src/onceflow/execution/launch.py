@@ -16,16 +16,9 @@ from typing import Any, Literal
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from onceflow.checkpoint.identity import (
-    JobIdentity,
-    Mark,
-    mark_is_gone,
-    not_rewound,
-    read_identity,
-)
-from onceflow.checkpoint.journal import Journal
+from onceflow.checkpoint.identity import Mark, read_identity
 from onceflow.checkpoint.place import Place
-from onceflow.checkpoint.spark_files import SparkCheckpoint, positions, records_between
+from onceflow.checkpoint.spark_files import positions, records_between
 from onceflow.connectors.contract import Committer, Connector, EpochLimit, Sink, SinkConnection
 from onceflow.errors import ConfigurationError
 from onceflow.execution import pace
@@ -33,7 +26,7 @@ from onceflow.execution.collect import Collector
 from onceflow.execution.driver import Driver
 from onceflow.execution.failures import from_failure
 from onceflow.execution.outputs import Outputs
-from onceflow.execution.ownership import claimed, identify, refuse_left
+from onceflow.execution.ownership import claimed, identify, refuse_left, refuse_rewound
 from onceflow.execution.progress import Progress
 from onceflow.execution.running import RunningJob
 from onceflow.execution.source_check import Sources
@@ -50,7 +43,7 @@ from onceflow.spark.plan import (
 from onceflow.spark.session import pin, spark_path
 from onceflow.twophase.coordinator import Coordinator, objection
 from onceflow.twophase.names import PREFIX
-from onceflow.twophase.records import Decide, History, Start
+from onceflow.twophase.records import Decide
 
 log = logging.getLogger(__name__)
 
@@ -299,30 +292,3 @@ def _claimed_incarnation(committers: Iterable[Committer]) -> int:
         "the checkpoint is claimed; leave --claim away at the next start, it turns off the check for old copies"
     )
     return max((mark.incarnation for mark in marks if mark is not None), default=0)
-
-
-def refuse_rewound(
-    committers: Iterable[Committer], journal: Journal, identity: JobIdentity, checkpoint: SparkCheckpoint
-) -> None:
-    """Refuse a checkpoint that is older than a mark that this job left outside of it, or whose mark is gone.
-
-    Raises:
-        CheckpointConflictError: With what both know.
-    """
-    marks = [(committer, committer.read_mark()) for committer in committers]
-    # After the marks: another start at this moment writes the journal first.
-    history, entries = journal.history()
-    begun = history.job_id == identity.job_id
-    if not begun:  # its first start is still to come: a mark of this job says that one was here
-        history, entries = History(), []
-    nonce = next((entry.nonce for entry in reversed(entries) if isinstance(entry.record, Start)), "")
-    newest = checkpoint.newest_commit()
-    known = max(history.decided.epoch if history.decided else -1, -1 if newest is None else newest)
-    found = [Mark.loads(text) if text is not None else None for _, text in marks]
-    for mark in found:
-        not_rewound(mark, history.incarnation, nonce, known, identity.checkpoint)
-    # A sink that was added has none yet, and one may have been written since it was looked for by another first start.
-    keeping = [committer for committer, _ in marks if committer.keeps_mark]
-    seen = any(found) or any(Mark.loads(committer.read_mark() or "") for committer in keeping)
-    if keeping and not seen and history.decided is not None:
-        raise mark_is_gone(identity.checkpoint, history.decided.epoch)

@@ -1,28 +1,36 @@
 """Whose checkpoint it is: this job's, one that is claimed, or a new job's that leaves an older one behind.
 
-Must not know: sinks, the rules, how a query is started. What the checkpoint's own files say of it; what systems outside
-know of it, the marks, a start asks later.
+Must not know: sinks, the rules, how a query is started. What the checkpoint's own files say of it comes first; what the
+systems of the sinks know of it, their marks, is asked when there are committers.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Iterable
 from typing import Literal
 
 from onceflow.checkpoint.identity import FILE as IDENTITY_FILE
 from onceflow.checkpoint.identity import (
     JobIdentity,
+    Mark,
     create_identity,
+    mark_is_gone,
+    not_rewound,
     read_identity,
     reclaimed,
     same_place,
     write_identity,
 )
+from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.place import OURS, Place
+from onceflow.checkpoint.spark_files import SparkCheckpoint
+from onceflow.connectors.contract import Committer
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError
 from onceflow.execution.driver import Driver
 from onceflow.spark.session import require_isolated_state
+from onceflow.twophase.records import History, Start
 
 log = logging.getLogger(__name__)
 
@@ -144,6 +152,33 @@ def refuse_left(place: Place, driver: Driver) -> None:
     now = read_identity(place.ours)
     if now is not None and now.job_id != place.journal.history()[0].job_id:
         raise driver.fenced()
+
+
+def refuse_rewound(
+    committers: Iterable[Committer], journal: Journal, identity: JobIdentity, checkpoint: SparkCheckpoint
+) -> None:
+    """Refuse a checkpoint that is older than a mark that this job left outside of it, or whose mark is gone.
+
+    Raises:
+        CheckpointConflictError: With what both know.
+    """
+    marks = [(committer, committer.read_mark()) for committer in committers]
+    # After the marks: another start at this moment writes the journal first.
+    history, entries = journal.history()
+    begun = history.job_id == identity.job_id
+    if not begun:  # its first start is still to come: a mark of this job says that one was here
+        history, entries = History(), []
+    nonce = next((entry.nonce for entry in reversed(entries) if isinstance(entry.record, Start)), "")
+    newest = checkpoint.newest_commit()
+    known = max(history.decided.epoch if history.decided else -1, -1 if newest is None else newest)
+    found = [Mark.loads(text) if text is not None else None for _, text in marks]
+    for mark in found:
+        not_rewound(mark, history.incarnation, nonce, known, identity.checkpoint)
+    # A sink that was added has none yet, and one may have been written since it was looked for by another first start.
+    keeping = [committer for committer, _ in marks if committer.keeps_mark]
+    seen = any(found) or any(Mark.loads(committer.read_mark() or "") for committer in keeping)
+    if keeping and not seen and history.decided is not None:
+        raise mark_is_gone(identity.checkpoint, history.decided.epoch)
 
 
 def _refuse_without_job_json(place: Place) -> None:

@@ -12,13 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from onceflow.connectors.contract import TOO_OLD, Committer, Run
+from onceflow.connectors.inspection import Inspectable
 from onceflow.connectors.kafka import canary, group_offsets, oracle, transactions
 from onceflow.connectors.kafka.client import KafkaClient, Topic
 from onceflow.connectors.kafka.codes import Code, named
 from onceflow.connectors.kafka.holders import open_producers
+from onceflow.connectors.kafka.inspection import KafkaInspection
 from onceflow.connectors.kafka.prepared import Handle, NotUnderstood, PreparedTransaction, read, read_handle
 from onceflow.connectors.kafka.transactional_id import job_prefix, name_transaction, parse_transactional_id
-from onceflow.connectors.kafka.transactions import Description
+from onceflow.connectors.kafka.transactions import COMPLETE_COMMIT, ONGOING, PREPARE_COMMIT, Description
 from onceflow.errors import (
     CheckpointConflictError,
     EpochTooLongError,
@@ -32,14 +34,13 @@ from onceflow.twophase.participants import Participant, ParticipantId, TaskRepor
 
 log = logging.getLogger(__name__)
 
-ONGOING, PREPARE_COMMIT, COMPLETE_COMMIT = "Ongoing", "PrepareCommit", "CompleteCommit"
 # Share of the transactions' time-out after which an epoch is warned of; after TOO_OLD it is given up.
 _WARN_AT = 0.5
 _DESCRIBE_FOR_S = 60.0
 _LIST_FOR_S = 30.0
 
 
-class KafkaCommitter(Committer):
+class KafkaCommitter(Committer, Inspectable):
     """Commits one Kafka sink's transactions.
 
     Args:
@@ -61,15 +62,9 @@ class KafkaCommitter(Committer):
         self._warned_epoch = -1
         self._refused: list[int] = []
 
-    @property
-    def client(self) -> KafkaClient:
-        """The connection to the sink's cluster."""
-        return self._client
-
-    @property
-    def topic(self) -> str:
-        """The sink's topic."""
-        return self._topic
+    def inspection(self) -> KafkaInspection:
+        """The job's transactions on the cluster, for operators' tools."""
+        return KafkaInspection(self._client, self._prefix, self._job_id)
 
     def expires_after_s(self) -> float:
         """``transaction.timeout.ms`` of the writers."""

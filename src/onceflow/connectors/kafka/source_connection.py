@@ -18,7 +18,7 @@ from onceflow.connectors.kafka.group_offsets import write_offsets
 from onceflow.connectors.kafka.offsets import Bounds
 from onceflow.connectors.kafka.partition import Partition
 from onceflow.errors import ConfigurationError, SourceDataLostError
-from onceflow.twophase.layout import Layout, Topic, remade
+from onceflow.twophase.layout import Layout, Remade, Topic, remade
 from onceflow.twophase.layout import Source as LayoutSource
 
 if TYPE_CHECKING:
@@ -26,10 +26,20 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class _Loss:
-    """Records that are needed and gone: of one partition, or of a whole topic that was made again."""
+class Loss:
+    """Records that are needed and gone: of one partition, or of a whole topic that was made again.
+
+    Attributes:
+        partition: Where.
+        start: The first that is lost.
+        end: The one after the last.
+        error: What a start says of it.
+        remade: The topic was deleted and made again.
+    """
 
     partition: Partition
+    start: int
+    end: int
     error: SourceDataLostError
     remade: bool = False
 
@@ -57,21 +67,18 @@ class KafkaSourceConnection(SourceConnection):
     def look(self, source: Source, needed: str, end: str, known: LayoutSource | None) -> Standing:
         """As the contract says."""
         kafka: KafkaSource = source  # type: ignore[assignment]  # a connection is asked of its own sources only
-        first, last = _parsed(needed), _parsed(end)
+        first, last = parsed(needed), parsed(end)
         topics = self._topics_of(kafka, {*first, *last}, known)
         mine = {p: at for p, at in first.items() if kafka.reads(p.topic)}
-        new = _added(first, topics)
-        # Asked once: what is found lost, and what a position is moved to, are of the same moment.
-        held = offsets.bounds(self._client.admin, sorted({*mine, *new}), isolation="read_uncommitted")
-        found = [*_losses(mine, last, held, topics, known), *_beginnings(new, last, held)]
+        found, held = find_losses(self._client, mine, last, added(first, topics), topics, known)
         errors = tuple(loss.error for loss in found)
         behind = {loss.partition: _behind(loss, held) for loss in found}
         return Standing(topics, errors, _moved(needed, first, behind), _moved(end, last, behind))
 
     def topics(self, positions: Sequence[str]) -> list[Mapping[str, Topic]]:
         """As the contract says."""
-        named = [{p.topic for p in _parsed(position)} for position in positions]
-        found = self._ask({name for names in named for name in names})
+        named = [{p.topic for p in parsed(position)} for position in positions]
+        found = ask_topics(self._client, {name for names in named for name in names})
         return [{name: found[name] for name in sorted(names) if name in found} for names in named]
 
     def publish(self, group: str, positions: Sequence[str]) -> None:
@@ -82,10 +89,6 @@ class KafkaSourceConnection(SourceConnection):
 
     # -- parts ------------------------------------------------------------------------------------
 
-    def _ask(self, names: Iterable[str]) -> dict[str, Topic]:
-        found = self._client.topics(sorted(names))
-        return {name: Topic(name, topic.topic_id, len(topic.leaders)) for name, topic in found.items()}
-
     def _topics_of(
         self, source: KafkaSource, partitions: Iterable[Partition], known: LayoutSource | None
     ) -> tuple[Topic, ...]:
@@ -95,7 +98,7 @@ class KafkaSourceConnection(SourceConnection):
             subscribed = {name for name in self._client.admin.list_topics() if source.topics.fullmatch(name)}
         else:
             subscribed = set(source.topics)
-        topics = self._ask(wanted | subscribed)
+        topics = ask_topics(self._client, wanted | subscribed)
         fresh = sorted(set(topics) - self._warned)
         if fresh:
             durability.warn_of_weak_topics(self._client, fresh, "records that were not read yet")
@@ -116,60 +119,108 @@ def slowest(positions: Sequence[str]) -> dict[str, dict[int, int]]:
     """Topic to partition to offset: of several positions the lowest, so that who goes on from there misses nothing."""
     told: dict[str, dict[int, int]] = {}
     for position in positions:
-        for partition, offset in _parsed(position).items():
+        for partition, offset in parsed(position).items():
             topic = told.setdefault(partition.topic, {})
             topic[partition.number] = min(offset, topic.get(partition.number, offset))
     return told
 
 
-def _parsed(position: str) -> dict[Partition, int]:
+def parsed(position: str) -> dict[Partition, int]:
+    """A position by partition; nothing for one that is not Kafka's."""
     try:
         return offsets.from_json(position)
     except ConfigurationError:
         return {}
 
 
-def _added(needed: Iterable[Partition], topics: Iterable[Topic]) -> set[Partition]:
+def ask_topics(client: KafkaClient, names: Iterable[str]) -> dict[str, Topic]:
+    """Topics by name, as they are now; what is gone is left out."""
+    found = client.topics(sorted(names))
+    return {name: Topic(name, topic.topic_id, len(topic.leaders)) for name, topic in found.items()}
+
+
+def added(needed: Iterable[Partition], topics: Iterable[Topic]) -> set[Partition]:
     """Partitions that a position does not name, of topics that it names."""
     named = {p.topic for p in needed}
     return {Partition(t.name, n) for t in topics if t.name in named for n in range(t.partitions)} - set(needed)
 
 
-def _losses(
+def find_losses(
+    client: KafkaClient,
+    needed: Mapping[Partition, int],
+    ends: Mapping[Partition, int],
+    new: Iterable[Partition],
+    topics: Iterable[Topic],
+    known: LayoutSource | None,
+) -> tuple[list[Loss], dict[Partition, Bounds]]:
+    """What is lost of what is needed, for a start and for an operator; and what the partitions hold.
+
+    Args:
+        client: The cluster.
+        needed: The first offset that is needed, by partition.
+        ends: The one after the last that is planned.
+        new: Partitions that were added since: Spark reads them from offset 0.
+        topics: The topics as they are now.
+        known: What was there before, or None.
+
+    Raises:
+        KafkaError: A partition has no leader now, or the broker refused.
+    """
+    # Asked once: what is found lost, and what a position is moved to, are of the same moment.
+    held = offsets.bounds(client.admin, sorted({*needed, *new}), isolation="read_uncommitted")
+    again = remade_topics(topics, known)
+    return [*losses(needed, ends, held, again), *beginnings(new, ends, held, again)], held
+
+
+def remade_topics(topics: Iterable[Topic], known: LayoutSource | None) -> dict[str, Remade]:
+    """Topics that were deleted and made again, by name."""
+    now = Layout((LayoutSource((), "", "", "", tuple(topics)),))
+    return {r.topic: r for r in remade(Layout((known,)), now)} if known is not None else {}
+
+
+def losses(
     needed: Mapping[Partition, int],
     ends: Mapping[Partition, int],
     held: Mapping[Partition, Bounds],
-    topics: tuple[Topic, ...],
-    known: LayoutSource | None,
-) -> Iterator[_Loss]:
+    again: Mapping[str, Remade],
+) -> Iterator[Loss]:
     """Partitions that do not hold what is needed, or are of a topic that was made again."""
-    now = Layout((LayoutSource((), "", "", "", topics),))
-    again = {r.topic: r for r in remade(Layout((known,)), now)} if known is not None else {}
     for partition, at in sorted(needed.items()):
         end = max(at, ends.get(partition, at))
         bounds = held.get(partition)
         if partition.topic in again:
-            was, is_now = again[partition.topic].was, again[partition.topic].now
-            yield _Loss(partition, _remade(partition.topic, was, is_now), remade=True)
+            yield Loss(partition, at, end, _remade(again[partition.topic]), remade=True)
         elif bounds is None or at < bounds.earliest or end > bounds.latest:
-            lost = offsets.data_lost(
-                partition, wanted=at, end=end if end > at else None, held=bounds, gone=bounds is None
-            )
-            yield _Loss(partition, lost)
+            yield _loss(partition, at, end if end > at else None, bounds)
 
 
-def _beginnings(
-    added: Iterable[Partition], ends: Mapping[Partition, int], held: Mapping[Partition, Bounds]
-) -> Iterator[_Loss]:
-    """Partitions that were added to a topic that is read, and whose first records are gone: Spark begins at 0."""
-    for partition in sorted(added):
-        bounds = held.get(partition)
-        if bounds is not None and bounds.earliest > 0:
-            end = ends.get(partition)
-            yield _Loss(partition, offsets.data_lost(partition, wanted=0, end=end, held=bounds))
+def beginnings(
+    new: Iterable[Partition],
+    ends: Mapping[Partition, int],
+    held: Mapping[Partition, Bounds],
+    again: Mapping[str, Remade],
+) -> Iterator[Loss]:
+    """Partitions that were added to a topic that is read, and do not hold what Spark reads of them from offset 0 on."""
+    for partition in sorted(new):
+        bounds, end = held.get(partition), ends.get(partition)
+        gone = bounds is not None and (bounds.earliest > 0 or (end or 0) > bounds.latest)
+        if partition.topic in again and (gone or end is not None):  # what was planned is of the topic that is gone
+            yield Loss(partition, 0, end or 0, _remade(again[partition.topic]), remade=True)
+        elif gone:
+            yield _loss(partition, 0, end, bounds)
 
 
-def _behind(loss: _Loss, held: Mapping[Partition, Bounds]) -> Bounds | None:
+def _loss(partition: Partition, at: int, end: int | None, held: Bounds | None) -> Loss:
+    """What a partition has lost of the offsets from ``at`` to before ``end``; None: of all from ``at`` on."""
+    error = offsets.data_lost(partition, wanted=at, end=end, held=held, gone=held is None)
+    after = at if end is None else end
+    if held is None:
+        return Loss(partition, at, after, error)
+    begin = at if at < held.earliest else min(after, held.latest)
+    return Loss(partition, begin, max(after, held.earliest), error)
+
+
+def _behind(loss: Loss, held: Mapping[Partition, Bounds]) -> Bounds | None:
     """What is there of a partition that has lost something; None for one that is gone."""
     bounds = held.get(loss.partition)
     # In a topic that was made again nothing was read: it is read from its beginning.
@@ -191,12 +242,12 @@ def _moved(text: str, position: Mapping[Partition, int], behind: Mapping[Partiti
     return offsets.to_json(moved)
 
 
-def _remade(topic: str, was: str, now: str) -> SourceDataLostError:
+def _remade(topic: Remade) -> SourceDataLostError:
     return SourceDataLostError(
-        f"topic {topic} was deleted and made again: its id was {was} and is {now}",
+        f"topic {topic.topic} was deleted and made again: its id was {topic.was} and is {topic.now}",
         harmless="never: the checkpoint's offsets mean nothing in the new topic",
         cause="somebody deleted the topic; what had not been read is gone",
         action="start the job: it says what is lost, and which command goes on without it",
-        topic=topic,
-        topic_id=now,
+        topic=topic.topic,
+        topic_id=topic.now,
     )

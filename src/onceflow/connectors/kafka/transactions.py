@@ -22,8 +22,11 @@ from onceflow.connectors.kafka.prepared import Handle
 from onceflow.errors import KafkaUnavailableError
 from onceflow.twophase.messages import Reply
 
+ONGOING, PREPARE_COMMIT, COMPLETE_COMMIT = "Ongoing", "PrepareCommit", "CompleteCommit"
+OPEN_STATES = (ONGOING, PREPARE_COMMIT, "PrepareAbort")
+"""States in which readers wait for a transaction."""
 # How it ends is decided already: an abort has nothing left to do.
-_VERDICT_GIVEN = frozenset({"PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
+_VERDICT_GIVEN = frozenset({PREPARE_COMMIT, "PrepareAbort", "PrepareEpochFence"})
 _FENCE_TRIES = 100
 
 # What EndTxn(commit) v3 with our exact handle proves. A refusal proves nothing, since the transaction may have been
@@ -194,7 +197,7 @@ def describe(client: KafkaClient, transactional_ids: Iterable[str]) -> dict[str,
     return found
 
 
-def list_ids(client: KafkaClient, prefix: str, states: Sequence[str] = ("Ongoing",)) -> list[str]:
+def list_ids(client: KafkaClient, prefix: str, states: Sequence[str] = (ONGOING,)) -> list[str]:
     """Transactional ids with this prefix in one of these states, from all brokers.
 
     Kafka leaves out, without a word, what this user may not describe.

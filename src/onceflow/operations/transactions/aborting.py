@@ -1,6 +1,6 @@
 """Aborting what lingers: transactions of the job that nobody will ever commit.
 
-Must not know: Spark, how a command line looks, or whom it asks.
+Must not know: Spark, any particular sink, how a command line looks, or whom it asks.
 
 Why it is safe beside a running job: an open transaction of an older incarnation that no decision names can never be
 decided, because the newest start in the journal has taken that power from its writer's driver. One of the newest
@@ -11,20 +11,17 @@ that driver's power as well. What is decided is never aborted here: the next sta
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from onceflow import crash_points as crash
-from onceflow.connectors.kafka import transactions
-from onceflow.connectors.kafka.client import KafkaClient
-from onceflow.connectors.kafka.codes import named
-from onceflow.connectors.kafka.committer import ONGOING
-from onceflow.connectors.kafka.prepared import Handle
+from onceflow.connectors.inspection import Phase
 from onceflow.errors import ConfigurationError
-from onceflow.operations.transactions.access import Operator
-from onceflow.operations.transactions.inventory import OPEN_STATES, OwnTransaction, Standing, own_transactions
+from onceflow.operations.transactions.access import Operator, System
+from onceflow.operations.transactions.inventory import OwnTransaction, Standing, own_transactions
 
 _ENDED_WITHIN_S = 10.0
+_LOOK_AGAIN_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +31,7 @@ class AbortReport:
     Attributes:
         started: The incarnation that the tool appended with ``claim``, or None.
         aborted: The transactions that were aborted and are not open any more.
-        still_open: Those that the brokers did not abort, with Kafka's answer.
+        still_open: Those that their systems did not abort, with their answers.
     """
 
     started: int | None
@@ -47,7 +44,7 @@ def doomed(operator: Operator, ids: Sequence[str] | None, *, claim: bool) -> lis
 
     Args:
         operator: The access to the job.
-        ids: Transactional ids; None for all that linger.
+        ids: As they are listed; None for all that linger.
         claim: Count what the newest incarnation left as lingering too.
 
     Raises:
@@ -64,7 +61,7 @@ def abort(operator: Operator, ids: Sequence[str] | None, *, claim: bool) -> Abor
 
     Args:
         operator: The access to the job.
-        ids: Transactional ids; None for all that linger.
+        ids: As they are listed; None for all that linger.
         claim: Take over from the newest incarnation.
 
     Raises:
@@ -78,42 +75,47 @@ def abort(operator: Operator, ids: Sequence[str] | None, *, claim: bool) -> Abor
     if claim:
         started = operator.start().incarnation
         lingering = choose(_all_of_ours(operator), None, claim=False)
-        chosen = [t for t in lingering if ids is None or str(t.name) in ids]
+        chosen = [t for t in lingering if ids is None or t.seen.id in ids]
         if not operator.journal.is_newest():
             raise operator.fenced()
-    codes: dict[Handle, int] = {}
-    for cluster_id, cluster in operator.clusters.items():
-        codes |= transactions.abort(cluster.client, [t.handle for t in chosen if t.cluster_id == cluster_id])
+    answers: dict[OwnTransaction, str] = {}
+    for system, mine in _by_system(operator, chosen):
+        told = system.inspection.abort([t.seen for t in mine])
+        answers |= {t: told.get(t.seen.handle, "no answer") for t in mine}
     crash.reach("O3", started or 0)
     left = _still_open(operator, chosen)
     return AbortReport(
         started,
-        tuple(t for t in chosen if t.handle not in left),
-        tuple((t, named(codes[t.handle])) for t in chosen if t.handle in left),
+        tuple(t for t in chosen if t not in left),
+        tuple((t, answers[t]) for t in chosen if t in left),
     )
+
+
+def _by_system(operator: Operator, of: Iterable[OwnTransaction]) -> list[tuple[System, list[OwnTransaction]]]:
+    """Transactions by the system that showed them; systems without any are left out."""
+    held = list(of)
+    found = [(system, [t for t in held if t.system is system]) for system in operator.systems]
+    return [(system, mine) for system, mine in found if mine]
 
 
 def _all_of_ours(operator: Operator) -> list[OwnTransaction]:
     history, _ = operator.journal.history()
-    return [t for cluster in operator.clusters.values() for t in own_transactions(operator, cluster, history)[0]]
+    return [t for system in operator.systems for t in own_transactions(operator, system, history)[0]]
 
 
-def _still_open(operator: Operator, chosen: Sequence[OwnTransaction]) -> set[Handle]:
-    """Those that are not over yet, after a moment for their markers."""
-    left = {t.handle.transactional_id: t for t in chosen}
+def _still_open(operator: Operator, chosen: Sequence[OwnTransaction]) -> set[OwnTransaction]:
+    """Those that are not over yet, after a moment for their ends to be everywhere."""
+    left = set(chosen)
     deadline = time.monotonic() + _ENDED_WITHIN_S
     while left:
-        for cluster_id, cluster in operator.clusters.items():
-            here = [key for key, t in left.items() if t.cluster_id == cluster_id]
-            for key, now in transactions.describe(cluster.client, here).items():
-                another = now is not None and now.state == ONGOING and now.handle != left[key].handle
-                if now is None or now.state not in OPEN_STATES or another:
-                    del left[key]
+        for system, mine in _by_system(operator, left):
+            still_open = system.inspection.still_open([t.seen for t in mine])
+            left -= {t for t in mine if t.seen.handle not in still_open}
         if time.monotonic() > deadline:
             break
         if left:
-            KafkaClient.wait_a_little()
-    return {t.handle for t in left.values()}
+            time.sleep(_LOOK_AGAIN_S)
+    return left
 
 
 def choose(ours: Sequence[OwnTransaction], ids: Sequence[str] | None, *, claim: bool) -> list[OwnTransaction]:
@@ -121,20 +123,20 @@ def choose(ours: Sequence[OwnTransaction], ids: Sequence[str] | None, *, claim: 
 
     Args:
         ours: All of ours that are open, and those of an undone decision.
-        ids: Transactional ids; None for all that linger.
+        ids: As they are listed; None for all that linger.
         claim: Count those of the newest incarnation as lingering.
 
     Raises:
         ConfigurationError: One of the ids may not be aborted.
     """
     allowed = {Standing.LINGERING, Standing.RUNNING} if claim else {Standing.LINGERING}
-    doomed = [t for t in ours if t.state == ONGOING and t.standing in allowed]
+    doomed = [t for t in ours if t.seen.phase is Phase.OPEN and t.standing in allowed]
     if ids is None:
         return doomed
-    by_id = {str(t.name): t for t in doomed}
+    by_id = {t.seen.id: t for t in doomed}
     for wanted in ids:
         if wanted not in by_id:
-            raise _refused(wanted, [t for t in ours if str(t.name) == wanted])
+            raise _refused(wanted, [t for t in ours if t.seen.id == wanted])
     return [by_id[wanted] for wanted in dict.fromkeys(ids)]
 
 
@@ -153,7 +155,7 @@ def _refused(transactional_id: str, found: Sequence[OwnTransaction]) -> Configur
             cause = "it is of an incarnation that this checkpoint does not know: another copy of it is newer"
             action = "use the newest copy of the checkpoint"
         case _:
-            cause, action = f"it is {found[0].state} already", "nothing: it ends by itself"
+            cause, action = f"it is {found[0].seen.state} already", "nothing: it ends by itself"
     return ConfigurationError(
         f"transaction {transactional_id} is not aborted", cause=cause, action=action, transactional_id=transactional_id
     )

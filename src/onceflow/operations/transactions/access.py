@@ -1,12 +1,12 @@
 """The operator's access to a job from outside: its checkpoint, its sinks' systems, and the power to take over.
 
-Must not know: Spark, how a command line looks, what is looked for or done with this access. It never runs the stream
-function, makes no topic, and writes nothing but the start that ``start`` appends.
+Must not know: Spark, any particular sink, how a command line looks, what is looked for or done with this access. It
+never runs the stream function, makes no topic, and writes nothing but the start that ``start`` appends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -14,22 +14,48 @@ from onceflow import crash_points as crash
 from onceflow.checkpoint.identity import JobIdentity, Mark, read_identity, same_place
 from onceflow.checkpoint.place import OURS, Place
 from onceflow.connectors.contract import Committer, Sink, SinkConnection
-from onceflow.connectors.kafka.client import KafkaClient
-from onceflow.connectors.kafka.committer import KafkaCommitter
-from onceflow.connectors.kafka.transactional_id import TransactionalId, parse_transactional_id
+from onceflow.connectors.inspection import Inspectable, Inspection, Origin, Shown
 from onceflow.errors import CheckpointConflictError, ConfigurationError, FencedError
-from onceflow.execution.launch import refuse_rewound
+from onceflow.execution.ownership import refuse_rewound
 from onceflow.options.checkpointing import Checkpointing
+from onceflow.twophase.participants import Participant
 from onceflow.twophase.records import DecidedEpoch, History, HistoryError
 
 
 @dataclass
-class Cluster:
-    """A Kafka cluster of the job: the connection, and the sinks and their topics on it."""
+class System:
+    """A system of the job's sinks that can be looked at.
 
-    client: KafkaClient
+    Attributes:
+        id: Its lasting id.
+        inspection: The look at it.
+        sinks: The job's sinks there.
+        destinations: Where these write.
+    """
+
+    id: str
+    inspection: Inspection
     sinks: set[str] = field(default_factory=set)
-    topics: set[str] = field(default_factory=set)
+    destinations: set[str] = field(default_factory=set)
+
+
+def systems_of(committers: Mapping[str, Committer], ids: Mapping[str, str], to: Mapping[str, str]) -> list[System]:
+    """The systems of committers that let one look.
+
+    Args:
+        committers: By sink.
+        ids: The id of each sink's system.
+        to: Each sink's destination, "" for none.
+    """
+    found: dict[tuple[type, str], System] = {}
+    for name, committer in committers.items():
+        if isinstance(committer, Inspectable):
+            look = committer.inspection()
+            # Two connectors may write to one system, and each knows its own transactions.
+            system = found.setdefault((type(look), ids[name]), System(ids[name], look))
+            system.sinks.add(name)
+            system.destinations |= {to.get(name, "")} - {""}
+    return list(found.values())
 
 
 class Operator:
@@ -43,7 +69,7 @@ class Operator:
     Raises:
         ConfigurationError: The job names no sink that takes part in a decision, or has not run yet.
         CheckpointConflictError: The checkpoint is of another place, cluster or prefix.
-        KafkaError: A cluster cannot be reached.
+        OnceflowError: A system cannot be reached.
     """
 
     def __init__(self, checkpointing: Checkpointing, prefix: str, sinks: Sequence[Sink]) -> None:
@@ -77,18 +103,14 @@ class Operator:
         except BaseException:
             self.close()
             raise
-        self.clusters: dict[str, Cluster] = {}
-        for name, committer in self.committers.items():
-            if isinstance(committer, KafkaCommitter):
-                cluster = self.clusters.setdefault(committer.client.cluster_id, Cluster(committer.client))
-                cluster.sinks.add(name)
-                cluster.topics.add(committer.topic)
+        ids = {name: connection.system_id for name, connection in self._connections.items()}
+        self.systems = systems_of(self.committers, ids, {sink.name: sink.destination for sink in self._sinks})
 
     def _require_all(self, systems: Collection[str]) -> None:
-        """Refuse a list of sinks that leaves one of the job's clusters out: the job writes there, this would not look.
+        """Refuse a list of sinks that leaves one of the job's systems out: the job writes there, this would not look.
 
         Raises:
-            CheckpointConflictError: With the clusters that no listed sink is on.
+            CheckpointConflictError: With the systems that no listed sink is on.
         """
         known = set(self.identity.cluster_id.split(",")) - {""}
         missing = sorted(known.difference(systems))
@@ -116,9 +138,20 @@ class Operator:
         for connection in self._connections.values():
             connection.close()
 
-    def parse(self, transactional_id: str) -> TransactionalId | None:
-        """The parts of a transactional id of this job, or None when it is not its own."""
-        return parse_transactional_id(transactional_id, self.identity.prefix, self.identity.job_id)
+    def origin(self, transaction_id: str) -> Origin | None:
+        """Who of this job began a transaction of this id, or None when it is not the job's own."""
+        return next(filter(None, (system.inspection.origin(transaction_id) for system in self.systems)), None)
+
+    def show(self, participant: Participant) -> Shown:
+        """What a participant says of its transaction, as its own sink's connector reads it.
+
+        Only where the job does not have that sink any more, whichever connector understands it is believed: another's
+        reading of what its own does not understand could pass for some other transaction.
+        """
+        name = participant.sink
+        asked = [s for s in self.systems if name in s.sinks or name not in self.committers]
+        shown = [system.inspection.show(participant) for system in asked]
+        return next((each for each in shown if each.handle is not None), shown[0] if shown else Shown("", None))
 
     def undone(self, history: History) -> DecidedEpoch | None:
         """The decided epoch that Spark has not recorded as done, or None.

@@ -1,6 +1,6 @@
 """The operator's choice about an epoch that stopped the job: what is known of it, and the record of the choice.
 
-Must not know: Spark, how a command line looks, or whom it asks.
+Must not know: Spark, any particular sink, any particular source, how a command line looks, or whom it asks.
 
 The job stops when a decided transaction left no evidence (neither "committed" nor "aborted" can be proven), when the
 epoch gave other rows in the run that was to build its state, or when the source has lost what is needed. Then a
@@ -13,17 +13,14 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from onceflow import crash_points as crash
 from onceflow.checkpoint.spark_files import positions, with_positions
 from onceflow.connectors.contract import evidence_of
-from onceflow.connectors.kafka.client import KafkaClient
-from onceflow.connectors.kafka.offsets import Range, bounds, ranges
-from onceflow.connectors.kafka.partition import Partition
-from onceflow.connectors.kafka.prepared import read_handle
+from onceflow.connectors.inspection import InputRange, LostInput, Place, SourceInspection
 from onceflow.errors import CheckpointCorruptError, CheckpointStoreError, ConfigurationError
 from onceflow.operations.transactions.access import Operator
-from onceflow.operations.transactions.inventory import partitions_of, source_ends, witness_of
 from onceflow.twophase.layout import folders
 from onceflow.twophase.messages import Appended, Evidence, Outcome, Superseded
 from onceflow.twophase.participants import Participant, ParticipantId
@@ -31,6 +28,7 @@ from onceflow.twophase.records import Choice, DecidedEpoch, History, Resolve
 
 _PATIENCE_S = 60.0
 """How long an outcome that may still become known is asked for before a choice may take its place."""
+_LOOK_AGAIN_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +38,9 @@ class KnownParticipant:
     Attributes:
         id: (sink, handle).
         rows: Rows in it.
-        transactional_id: Of its transaction, "" for a sink that is not Kafka's.
+        transactional_id: What its transaction is named by, "" where its system cannot be looked at.
         partitions: Where it was written to.
-        witness: ``topic-partition@offset`` of its last record, or None.
+        witness: Where its last row is, or None.
         evidence: Whether it was committed, and what that rests on.
         choice: What an operator has chosen for it before, or None.
         rows_untold: Those of its rows of which nobody knows what was read for them.
@@ -51,7 +49,7 @@ class KnownParticipant:
     id: ParticipantId
     rows: int
     transactional_id: str
-    partitions: tuple[Partition, ...]
+    partitions: tuple[Place, ...]
     witness: str | None
     evidence: Evidence
     choice: Choice | None
@@ -66,23 +64,6 @@ class KnownParticipant:
 
 
 @dataclass(frozen=True, slots=True)
-class LostInput:
-    """Offsets that the job still needs and the source does not hold any more.
-
-    Attributes:
-        partition: Where.
-        start: The first of them.
-        end: The one after the last.
-        remade: The topic was deleted and made again.
-    """
-
-    partition: Partition
-    start: int
-    end: int
-    remade: bool
-
-
-@dataclass(frozen=True, slots=True)
 class UndoneEpoch:
     """What is known of the epoch that is decided and not done, or of the one that comes next where none is.
 
@@ -94,8 +75,8 @@ class UndoneEpoch:
         state_accepted: An operator has accepted state that is built by a run with other rows.
         replaying: It is being written again, and that has not ended.
         participants: Its participants.
-        sources: The offsets that it consists of, by partition of its Kafka sources; empty when Spark's file of the
-            epoch before it is not there.
+        sources: What it consists of, source by source, as far as their positions are understood; empty when Spark's
+            file of the epoch before it is not there.
         lost: What the source has lost of what is still needed.
         loss_accepted: An operator has given up what it had lost before.
         unseen: Sources that could not be looked at from here, in words.
@@ -108,7 +89,7 @@ class UndoneEpoch:
     state_accepted: bool
     replaying: bool
     participants: tuple[KnownParticipant, ...]
-    sources: tuple[Range, ...]
+    sources: tuple[InputRange, ...]
     lost: tuple[LostInput, ...] = ()
     unseen: tuple[str, ...] = ()
     loss_accepted: bool = False
@@ -133,7 +114,7 @@ def undone_epoch(operator: Operator, epoch: int | None = None) -> UndoneEpoch | 
 
     Raises:
         ConfigurationError: Another epoch is undone, or none is and a number was given.
-        CheckpointError, KafkaError: The journal or the evidence cannot be read.
+        CheckpointError, OnceflowError: The journal or the evidence cannot be read.
     """
     history, _ = operator.journal.history()
     undone = operator.undone(history)
@@ -292,7 +273,7 @@ def _expect(operator: Operator, epoch: int) -> UndoneEpoch:
         passing = any(p.evidence.outcome is Outcome.UNKNOWN and p.evidence.passing for p in undone.participants)
         if not passing or time.monotonic() > deadline:
             return undone
-        KafkaClient.wait_a_little()
+        time.sleep(_LOOK_AGAIN_S)
 
 
 def _known(operator: Operator, history: History, undone: DecidedEpoch) -> UndoneEpoch:
@@ -320,8 +301,8 @@ def _known(operator: Operator, history: History, undone: DecidedEpoch) -> Undone
         stateful,
         undone.state_accepted,
         undone.replaying,
-        tuple(_known_participant(p, evidence[p.id], undone) for p in undone.effective),
-        _sources(operator, undone),
+        tuple(_known_participant(operator, p, evidence[p.id], undone) for p in undone.effective),
+        _ranges(operator, history, undone),
         missing,
         unseen,
         undone.loss_accepted,
@@ -361,36 +342,30 @@ def _lost_inputs(
         needed: Spark's offsets file with the first offsets that are needed.
         end: The one with the offsets after the last that are planned.
     """
+    looks = _sources_by_system(operator)
     lost: list[LostInput] = []
     unseen = []
     layout = history.layout.sources if history.layout is not None else ()
     lines = list(zip(positions(needed), positions(end), strict=False))
     for source, (first, last) in zip(layout, lines, strict=False):
-        cluster = operator.clusters.get(source.system)
-        starts, ends = source_ends(first), source_ends(last)
-        if cluster is None:
+        look = looks.get(source.system)
+        if look is None:
             unseen.append(f"{source.reads} on cluster {source.system or 'that is not known'}")
-            continue
-        ids = {topic.name: topic.id for topic in source.topics}
-        now = cluster.client.topics({p.topic for p in starts})
-        # Spark reads a partition that was added from its first record on.
-        every = (Partition(name, number) for name, topic in now.items() for number in range(len(topic.leaders)))
-        starts |= {partition: 0 for partition in every if partition not in starts}
-        held = bounds(cluster.client.admin, starts, isolation="read_uncommitted")
-        for partition, start in starts.items():
-            after = max(start, ends.get(partition, start))
-            there = held.get(partition)
-            known, found = ids.get(partition.topic), now.get(partition.topic)
-            remade = known is not None and found is not None and known != found.topic_id
-            if remade or there is None:
-                lost.append(LostInput(partition, start, after, remade))
-            elif start < there.earliest or after > there.latest:
-                begin = start if start < there.earliest else min(after, there.latest)
-                lost.append(LostInput(partition, begin, max(after, there.earliest), False))
+        else:
+            lost += look.lost(first, last, source)
     return tuple(lost), tuple(unseen)
 
 
-def _known_participant(participant: Participant, evidence: Evidence, undone: DecidedEpoch) -> KnownParticipant:
+def _sources_by_system(operator: Operator) -> dict[str, SourceInspection]:
+    """The sources of the sinks' systems, by its id."""
+    found = ((system.id, system.inspection.sources()) for system in operator.systems)
+    return {system_id: look for system_id, look in found if look is not None}
+
+
+def _known_participant(
+    operator: Operator, participant: Participant, evidence: Evidence, undone: DecidedEpoch
+) -> KnownParticipant:
+    shown = operator.show(participant)
     choice: Choice | None = None
     if participant.id in undone.counted:
         choice = "count-as-written"
@@ -401,19 +376,30 @@ def _known_participant(participant: Participant, evidence: Evidence, undone: Dec
     return KnownParticipant(
         participant.id,
         participant.rows,
-        read_handle(participant.transaction).transactional_id,
-        partitions_of(participant),
-        witness_of(participant),
+        shown.id,
+        shown.places,
+        shown.witness,
         evidence,
         choice,
         sum(part.rows for part in participant.parts if not part.origin),
     )
 
 
-def _sources(operator: Operator, undone: DecidedEpoch) -> tuple[Range, ...]:
-    try:
-        before = operator.checkpoint.offsets(undone.epoch - 1)
-    except CheckpointCorruptError:
+def _ranges(operator: Operator, history: History, undone: DecidedEpoch) -> tuple[InputRange, ...]:
+    """What the undone epoch consists of, each source by its own positions.
+
+    Two sources may read one topic, or topics of one name: each has its ranges. One that stands at several positions is
+    shown once.
+    """
+    before = _text(operator, undone.epoch - 1)
+    if not before:
         return ()
-    found = ranges(source_ends(before), source_ends(undone.offsets))
-    return tuple(each for each in found if each.start < each.end)
+    looks = list(_sources_by_system(operator).values())
+    layout = history.layout.sources if history.layout is not None else ()
+    found: dict[tuple[int, InputRange], InputRange] = {}
+    for number, (start, end) in enumerate(zip_longest(positions(before), positions(undone.offsets), fillvalue="")):
+        source = layout[number].same_as if number < len(layout) else -1
+        # A position says what it is of, whichever system understands its form.
+        read = next(filter(None, (look.ranges(start, end) for look in looks)), ())
+        found |= {(number if source < 0 else source, each): each for each in read}
+    return tuple(found.values())
