@@ -45,7 +45,8 @@ def test_a_deleted_mark_comes_back(cluster, new_topic, tmp_path):
         assert Mark.loads(mark or "") == Mark(2, driver._journal.start_nonce, 4)
         refuse_rewound([looking], Journal(store), identity, checkpoint)
 
-        looking.client.admin.delete_groups([f"onceflow-{identity.job_id}-fence"])
+        with KafkaClient(cluster) as client:
+            client.admin.delete_groups([f"onceflow-{identity.job_id}-fence"])
         wait_until(lambda: looking.read_mark() is None, what="the group's deletion")
         with pytest.raises(CheckpointConflictError, match="Kafka has no mark"):
             refuse_rewound([looking], Journal(store), identity, checkpoint)

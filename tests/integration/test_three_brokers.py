@@ -244,7 +244,8 @@ def test_a_decided_transaction_whose_only_copy_is_lost_stops_the_job(three, clie
     lost = leaders(client, p.sink)[0]
     lose_the_disk(three, lost)
     wait_until(lambda: leaders(client, p.sink)[0] >= 0, what="a leader")
-    ended = p.run()
+    # Two starts of one process are patient for a minute each.
+    ended = p.end(p.start(), 300)
     assert ended.code == 1, ended.log
     assert "nothing of it is open in" in ended.log
     assert f"{p.sink}-0" in ended.log
