@@ -101,8 +101,8 @@ def history(stage: Stage, lengths: Sequence[int]) -> list[dict[str, Any]]:
 def grow(checkpoint: Path, length: int) -> None:
     """Make a checkpoint look as after ``length`` epochs (see ``history``)."""
     journal = Journal(LocalStore(checkpoint / "onceflow" / "journal"), retain=_KEPT)
-    before = journal.start()
-    _, entries = journal.history()
+    known, entries = journal.history()
+    before = journal.start(known.job_id)
     decision = next(entry.record for entry in reversed(entries) if isinstance(entry.record, Decide))
     newest = decision.epoch
     for epoch in range(newest + 1, newest + length):
