@@ -26,8 +26,10 @@ BY_HAND = {
     "MOVING + OFFSETS_DIFFER",
     # What Spark has recorded is looked at when it begins an epoch, so a newer start alone does not lead here either.
     "READY + EPOCH_UNEXPECTED",
-    "DOUBTING + NEWEST",
-    "DOUBTING + SUPERSEDED",
+    # Nobody takes a right away here, and to ask for topics' ids always gives an answer.
+    "COMMITTING + ALL_REFUSED",
+    "FINISHING + ALL_REFUSED",
+    "SEALING + RUN_FAILED",
 }
 
 RARE = {
@@ -35,7 +37,7 @@ RARE = {
     "CHECKING + GROWN",
     "JUDGING + ALL_COMMITTED",
     "MATCHING + RUN_FAILED",
-    "PREPARING + NOT_DETERMINISTIC",
+    "SEALING + NOT_DETERMINISTIC",
     "REBUILDING + RUN_FAILED",
     "RECORDING + APPENDED",
     "RECORDING + APPENDED_NOTHING",
@@ -44,9 +46,10 @@ RARE = {
     "SKIPPING + SUPERSEDED",
     "SURVEYING + SINKS_CHANGED",
     # Less than that: a newer start, or no answer, at one moment of what is rare itself; or rows given up in a replay.
-    "MATCHING + SUPERSEDED",
-    "MOVING + SUPERSEDED",
-    "REBUILDING + SUPERSEDED",
+    "DOUBTING + NEWEST",
+    "DOUBTING + SUPERSEDED",
+    "DOUBTING + UNANSWERED",
+    "SUSPECTING + UNANSWERED",
     "SKIPPING + UNANSWERED",
     "WEIGHING + ALL_COMMITTED",
     "WEIGHING + ALL_COMMITTED_STATEFUL",
