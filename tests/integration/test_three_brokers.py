@@ -234,6 +234,7 @@ def test_leaders_are_killed_in_the_middle_of_a_run(three, client, make_topic, pi
 
 
 @pytest.mark.spark
+@pytest.mark.timeout(900)
 def test_a_decided_transaction_whose_only_copy_is_lost_stops_the_job(three, client, make_topic, pipeline):
     """A commit would be answered with success and rows would be missing: the start stops, and says which partition."""
     p = pipeline(make_topic(copies=1))
@@ -244,7 +245,7 @@ def test_a_decided_transaction_whose_only_copy_is_lost_stops_the_job(three, clie
     lost = leaders(client, p.sink)[0]
     lose_the_disk(three, lost)
     wait_until(lambda: leaders(client, p.sink)[0] >= 0, what="a leader")
-    # Two starts of one process are patient for a minute each.
+    # Two starts of one process are patient for a minute each; so is the operator's tool, before and after its own.
     ended = p.end(p.start(), 300)
     assert ended.code == 1, ended.log
     assert "nothing of it is open in" in ended.log
