@@ -254,7 +254,8 @@ def test_a_decided_transaction_whose_only_copy_is_lost_stops_the_job(three, clie
     assert not Counter(p.read()) - before
 
     resolve(p, "write-again")
-    p.run_well()
+    ended = p.end(p.start(), 300)
+    assert ended.code == 0, ended.log
     p.run_well()  # its sweep ends what was given up, which held the readers back
     assert p.open_transactions() == []
     found = Counter(p.read())
