@@ -10,7 +10,8 @@ So whoever dies on the way leaves some receipts twice, and a reader takes each p
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -101,9 +102,9 @@ class Receipts:
         if not places:
             return
         made = (receipt_of(place, records[place]) for place in places)
-        fresh = [receipt for receipt in made if receipt is not None]
+        fresh = [_to_line(receipt) for receipt in made if receipt is not None]
         self._store.make()
-        held: list[Receipt] = []
+        held: list[str] = []
         if newest is not None:
             with contextlib.suppress(CheckpointCorruptError, CheckpointConflictError, FileNotFoundError):
                 held = self._read(newest)  # what cannot be read stays where it is
@@ -113,9 +114,9 @@ class Receipts:
         self._create((newest[0], places[-1]), [*held, *fresh])
         self._store.remove(_name(newest))
 
-    def _create(self, file: tuple[int, int], receipts: Iterable[Receipt]) -> None:
+    def _create(self, file: tuple[int, int], lines: list[str]) -> None:
         with contextlib.suppress(FileExistsError):  # another driver has kept the same places
-            self._store.create(_name(file), _encode(receipts))
+            self._store.create(_name(file), envelope.seal({"format": FORMAT, "receipts": lines}))
 
     def read(self) -> list[Receipt]:
         """All receipts, by their places.
@@ -127,7 +128,8 @@ class Receipts:
         found: dict[int, Receipt] = {}
         for file in sorted(self._files()):
             with contextlib.suppress(FileNotFoundError):  # joined with a newer one meanwhile, which is read next
-                for receipt in self._read(file):
+                for line in self._read(file):
+                    receipt = self._receipt(file, line)
                     found.setdefault(receipt.place, receipt)
         return [found[place] for place in sorted(found)]
 
@@ -135,35 +137,40 @@ class Receipts:
         parts = (name.removesuffix(".json").split("-") for name in self._store.names() if name.endswith(".json"))
         return [(int(p[0]), int(p[1])) for p in parts if len(p) == 2 and all(map(str.isdigit, p))]
 
-    def _read(self, file: tuple[int, int]) -> list[Receipt]:
+    def _read(self, file: tuple[int, int]) -> list[str]:
         name = _name(file)
         data = self._store.read(name)
         with envelope.named(self._store.path(name), _corrupt):
-            return [_from_json(value) for value in envelope.unseal(data, FORMAT)["receipts"]]
+            return list(map(str, envelope.unseal(data, FORMAT)["receipts"]))
+
+    def _receipt(self, file: tuple[int, int], line: str) -> Receipt:
+        with envelope.named(self._store.path(_name(file)), _corrupt):
+            return _from_line(line)
 
 
 def _name(file: tuple[int, int]) -> str:
     return f"{file[0]:020d}-{file[1]:020d}.json"
 
 
-def _encode(receipts: Iterable[Receipt]) -> bytes:
-    return envelope.seal({"format": FORMAT, "receipts": [_to_json(receipt) for receipt in receipts]})
+def _to_line(receipt: Receipt) -> str:
+    """A receipt as one line of JSON: with the next batch the ones of before are copied as they stand."""
+    return json.dumps(
+        {
+            "place": receipt.place,
+            "kind": receipt.kind,
+            "incarnation": receipt.incarnation,
+            "epoch": receipt.epoch,
+            "participants": [[*p.id, p.rows, p.digest] for p in receipt.participants],
+            "kept": receipt.kept,
+            "choice": receipt.choice,
+            "about": receipt.about,
+        },
+        separators=(",", ":"),
+    )
 
 
-def _to_json(receipt: Receipt) -> dict[str, Any]:
-    return {
-        "place": receipt.place,
-        "kind": receipt.kind,
-        "incarnation": receipt.incarnation,
-        "epoch": receipt.epoch,
-        "participants": [[*p.id, p.rows, p.digest] for p in receipt.participants],
-        "kept": None if receipt.kept is None else [list(who) for who in receipt.kept],
-        "choice": receipt.choice,
-        "about": [list(who) for who in receipt.about],
-    }
-
-
-def _from_json(value: Mapping[str, Any]) -> Receipt:
+def _from_line(line: str) -> Receipt:
+    value = json.loads(line)
     held = tuple(
         Receipted(_id(sink, handle), int(rows), int(digest)) for sink, handle, rows, digest in value["participants"]
     )
