@@ -100,7 +100,14 @@ log = logging.getLogger(__name__)
 
 _ASK_EVERY_S = 0.2
 _COMMIT_PAUSE_S = (0.0, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
-_PHASES: Mapping[type, str] = {RunPlan: "prepare", Check: "check", Append: "decide", Commit: "commit"}
+_PHASES: Mapping[type, str] = {
+    RunPlan: "prepare",
+    Seal: "prepare",
+    Check: "check",
+    Sync: "decide",
+    Append: "decide",
+    Commit: "commit",
+}
 
 
 @dataclass

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from enum import Enum
 
 from onceflow.twophase.state import IllegalTransitionError
@@ -137,31 +138,29 @@ class Stop:
 
     # -- the epoch's thread -----------------------------------------------------------------------
 
-    @contextlib.contextmanager
-    def epoch(self) -> Iterator[None]:
+    def epoch(self) -> AbstractContextManager[None]:
         """An epoch is in work inside.
 
         Raises:
             StopRequested: None may begin any more.
         """
-        self._tell(Input.ENTER)
-        try:
-            yield
-        finally:
-            self._tell(Input.LEAVE)
+        return self._between(Input.ENTER, Input.LEAVE)
 
-    @contextlib.contextmanager
-    def plan(self) -> Iterator[None]:
+    def plan(self) -> AbstractContextManager[None]:
         """The epoch's plan runs inside, and is cancelled by a request.
 
         Raises:
             StopRequested: None may begin any more.
         """
-        self._tell(Input.RUN)
+        return self._between(Input.RUN, Input.RAN)
+
+    @contextlib.contextmanager
+    def _between(self, begins: Input, ends: Input) -> Iterator[None]:
+        self._tell(begins)
         try:
             yield
         finally:
-            self._tell(Input.RAN)
+            self._tell(ends)
 
     def decide(self) -> None:
         """The last look before the decision: a request that comes later waits for the epoch's end.
