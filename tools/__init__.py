@@ -1,0 +1,1 @@
+"""What makes pages of docs/ from the code. Not part of the package."""
