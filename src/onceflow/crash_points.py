@@ -3,7 +3,9 @@
 Must not know: what happens at those places. Off unless the environment arms one:
 
 ``ONCEFLOW_CRASH=D5`` kills the whole process tree where epoch's decision is durable and nothing is committed, the first
-time it is reached; ``D5@3`` in epoch 3; ``D5@3:stop`` stops the process (SIGSTOP) instead, until somebody continues it.
+time it is reached; ``D5@3`` in epoch 3; ``D5@3:stop`` stops the process (SIGSTOP) instead, until somebody continues it;
+``D5@3:fail`` raises an error there, by which the epoch fails and the process goes on. Several have commas
+between.
 ``ONCEFLOW_CRASH_MARK`` names a file that is written first, so that a test can see that the point was reached.
 """
 
@@ -20,7 +22,14 @@ from typing import TypeVar
 _Thing = TypeVar("_Thing")
 
 ARM = "ONCEFLOW_CRASH"
+"""The environment variable that arms a crash point: ``D5`` kills the job's whole process tree the first time that it is
+reached, ``D5@3`` in epoch 3, ``D5@3:stop`` stops it instead (SIGSTOP), ``D5@3:fail`` raises an error there; several
+have commas between. Nothing is said in the log but by that."""
+
 MARK = "ONCEFLOW_CRASH_MARK"
+"""The environment variable with a file's name: it is written when the point is reached, and while it is there the point
+does not fire again. So a supervisor may start the job again with the same environment."""
+
 DRIVER = "ONCEFLOW_CRASH_DRIVER"
 """Set by the driver when a point is armed, so that a task can kill the whole tree."""
 
@@ -70,10 +79,13 @@ def parted(point: str, epoch: int, things: Sequence[_Thing]) -> Iterator[Sequenc
 
 def _means(armed: str, point: str, epoch: int) -> re.Match[str] | None:
     """What is armed, if it is this point in this epoch."""
-    match = re.fullmatch(r"(\w+)(?:@(\d+))?(?::(kill|stop))?", armed)
-    if match is None or match[1] not in POINTS:
-        raise ValueError(f"{ARM}={armed} names no crash point; there are {', '.join(POINTS)}")
-    return match if match[1] == point and (match[2] is None or int(match[2]) == epoch) else None
+    for each in armed.split(","):
+        match = re.fullmatch(r"(\w+)(?:@(\d+))?(?::(kill|stop|fail))?", each)
+        if match is None or match[1] not in POINTS:
+            raise ValueError(f"{ARM}={armed} names no crash point; there are {', '.join(POINTS)}")
+        if match[1] == point and (match[2] is None or int(match[2]) == epoch):
+            return match
+    return None
 
 
 def _reach(armed: str, point: str, epoch: int) -> None:
@@ -89,6 +101,8 @@ def _reach(armed: str, point: str, epoch: int) -> None:
         # To this thread: sent to the process, the main thread would take it, and this one go on for milliseconds.
         signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
         return
+    if match[3] == "fail":
+        raise RuntimeError(f"crash point {point} of epoch {epoch}")
     from onceflow.processes import kill_tree  # noqa: PLC0415 - a worker in which no point is armed needs no psutil
 
     kill_tree(int(os.environ.get(DRIVER, os.getpid())))

@@ -3,8 +3,9 @@
 Must not know: Spark, Kafka, files. It only holds facts and turns them into a message.
 
 A message has four parts: what happened, when that is harmless, the likely cause (with the setting's name
-and its present value), and what to do now. The facts stay on the error as attributes (``error.facts``),
-so that a caller can act on them without parsing text.
+and its present value), and what to do now. The second, and a cause that the first names already, may be left
+out where something is refused before anything runs (``ConfigurationError``, ``SetupError``). The facts stay on
+the error as attributes (``error.facts``), so that a caller can act on them without parsing text.
 
 The tree (``retriable`` is class data: may the same job be started again, as it is, and go on?)::
 
@@ -12,12 +13,19 @@ The tree (``retriable`` is class data: may the same job be started again, as it 
     ├── ConfigurationError           no    a setting, a plan or a call that cannot work; nothing was started
     │   └── RefusedSettingError      no    it could run, but not with the guarantee that was asked for
     ├── SetupError                   no    Java, a jar or a port is missing or is not what it must be
+    ├── NotEndedError                no    a job that was ordered to end has not, in the time that was given
     ├── SourceError
     │   ├── SourceDataLostError      no    records that the checkpoint still needs are gone from the topic
     │   └── MalformedRecordError     no    a record that the format cannot read, under the policy "fail"
     ├── KafkaError
     │   ├── KafkaUnavailableError    yes   no broker, or not the one that is needed, answered in time
     │   └── KafkaRightsError         no    the broker refused for lack of a right
+    ├── DatabaseError
+    │   ├── DatabaseUnavailableError yes  the database did not answer, or somebody holds a lock
+    │   └── DatabaseRightsError      no    the database refused for lack of a right, or a table is not there
+    ├── LakeError
+    │   ├── LakeUnavailableError     yes   the table's catalog or its store did not answer
+    │   └── LakeRightsError          no    they refused for lack of a right, or the table is not there
     ├── CheckpointError
     │   ├── CheckpointCorruptError   no    a file cannot be read, is torn, or fails its checksum
     │   ├── CheckpointConflictError  no    copied, moved, rewound or half deleted, or made by a newer version
@@ -26,7 +34,9 @@ The tree (``retriable`` is class data: may the same job be started again, as it 
     ├── EpochFailedError             yes   failed before its decision; nothing of it is visible
     │   ├── PreCommitError           yes   a shard could not prove that all of its records are in the log
     │   │   └── WriterFencedError    yes   a writer's transaction was ended under its hands
+    │   ├── SinkContractError        no    a sink's committer did not seal what its writers had prepared
     │   ├── RowRefusedError          no    a row that its sink cannot write as it is, now and at every retry
+    │   ├── EpochTimedOutError       yes   not ready for its decision within execution.checkpointing.timeout
     │   ├── EpochTooLongError        yes   the epoch outlived transaction.timeout.ms; the next start cuts it smaller
     │   └── TimeoutTooShortError     no    it outlives transaction.timeout.ms, and cannot be cut smaller
     └── RecoveryError                no    decided, but it cannot be finished without a person
@@ -38,7 +48,27 @@ The tree (``retriable`` is class data: may the same job be started again, as it 
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+import contextlib
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
+from typing import Any, ClassVar, Literal, Self
+
+_by_command: ContextVar[bool] = ContextVar("_by_command", default=False)
+
+
+@contextlib.contextmanager
+def advice_by_command() -> Iterator[None]:
+    """What is advised inside is said as the command line's flags: the caller has these, and no arguments."""
+    token = _by_command.set(True)
+    try:
+        yield
+    finally:
+        _by_command.reset(token)
+
+
+def advised(takeover: Literal["claim", "as-new"]) -> str:
+    """How the caller says it: ``--claim`` on the command line, ``takeover="claim"`` in Python."""
+    return f"--{takeover}" if _by_command.get() else f'takeover="{takeover}"'
 
 
 class OnceflowError(Exception):
@@ -49,16 +79,27 @@ class OnceflowError(Exception):
         harmless: When this is nothing to worry about.
         cause: The likely cause: the setting's name and its present value.
         action: What to do now.
+        others: What was found beside it, and would be refused as well once this is mended.
         facts: The same facts for programs, kept in ``facts``. Never secrets.
     """
 
     retriable: ClassVar[bool] = False
 
-    def __init__(self, what: str, *, harmless: str = "", cause: str = "", action: str = "", **facts: Any) -> None:
+    def __init__(
+        self,
+        what: str,
+        *,
+        harmless: str = "",
+        cause: str = "",
+        action: str = "",
+        others: Sequence[OnceflowError] = (),
+        **facts: Any,
+    ) -> None:
         self.what = what
         self.harmless = harmless
         self.cause = cause
         self.action = action
+        self.others = tuple(others)
         self.facts = facts
         parts = [what]
         if harmless:
@@ -67,7 +108,15 @@ class OnceflowError(Exception):
             parts.append(f"Likely cause: {cause}")
         if action:
             parts.append(f"What to do: {action}")
+        parts += [f"Found as well: {o.what}" + (f" (what to do: {o.action})" if o.action else "") for o in others]
         super().__init__("\n  ".join(parts))
+
+    def beside(self, others: Sequence[OnceflowError]) -> Self:
+        """This error, which tells of others as well."""
+        parts = {"harmless": self.harmless, "cause": self.cause, "action": self.action}
+        made = type(self)(self.what, **parts, others=others, **self.facts).with_traceback(self.__traceback__)
+        made.__cause__ = self.__cause__
+        return made
 
 
 class ConfigurationError(OnceflowError, ValueError):
@@ -80,6 +129,10 @@ class RefusedSettingError(ConfigurationError):
 
 class SetupError(OnceflowError):
     """Java, a jar or a port is missing or is not what it must be."""
+
+
+class NotEndedError(OnceflowError):
+    """A job that was ordered to end has not ended in the time that was given."""
 
 
 class SourceError(OnceflowError):
@@ -106,6 +159,34 @@ class KafkaUnavailableError(KafkaError):
 
 class KafkaRightsError(KafkaError):
     """The broker refused for lack of a right."""
+
+
+class DatabaseError(OnceflowError):
+    """A database answered with an error, or not at all."""
+
+
+class DatabaseUnavailableError(DatabaseError):
+    """The database did not answer, or somebody holds a lock for too long."""
+
+    retriable = True
+
+
+class DatabaseRightsError(DatabaseError):
+    """The database refused for lack of a right, or a table is not there."""
+
+
+class LakeError(OnceflowError):
+    """A lake table's catalog or store answered with an error, or not at all."""
+
+
+class LakeUnavailableError(LakeError):
+    """The table's catalog or its store did not answer."""
+
+    retriable = True
+
+
+class LakeRightsError(LakeError):
+    """The table's catalog or its store refused for lack of a right, or the table is not there."""
 
 
 class CheckpointError(OnceflowError):
@@ -144,10 +225,20 @@ class WriterFencedError(PreCommitError):
     """A writer's transaction was ended while it wrote: it expired, or somebody else's start or tool ended it."""
 
 
+class SinkContractError(EpochFailedError):
+    """A sink's committer broke its contract; by itself it would break it again."""
+
+    retriable = False
+
+
 class RowRefusedError(EpochFailedError):
     """A row that its sink cannot write as it is. The epoch's range is fixed, so the same start meets it again."""
 
     retriable = False
+
+
+class EpochTimedOutError(EpochFailedError):
+    """The epoch was not ready for its decision within ``execution.checkpointing.timeout``, and was cancelled."""
 
 
 class EpochTooLongError(EpochFailedError):

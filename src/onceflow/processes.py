@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 
 import psutil
 
@@ -17,16 +18,46 @@ def descendants(pid: int) -> list[int]:
     return [process.pid for process in _below(pid)]
 
 
+def stopped(pid: int) -> list[int]:
+    """Which of a process and all below it stand still by a signal."""
+    found = []
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for process in (psutil.Process(pid), *_below(pid)):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if process.status() == psutil.STATUS_STOPPED:
+                    found.append(process.pid)
+    return found
+
+
 def kill_tree(pid: int) -> None:
-    """SIGKILL a process and everything below it. A process that kills its own tree ends last."""
+    """SIGKILL a process and everything below it, the process first: it sees no other of them end, and tells of none.
+
+    Whoever is among them does not return.
+    """
     try:
         top = psutil.Process(pid)
     except psutil.NoSuchProcess:
         return
-    below = _below(pid)
-    for process in (*below, top) if pid == os.getpid() else (top, *below):
+    doomed = (top, *_below(pid))
+    forked = os.getpid() in {process.pid for process in doomed}
+    if forked and os.fork():
+        while True:  # the fork is none of them, and goes on when this process is gone
+            signal.pause()
+    for process in doomed:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
+    if forked:
+        os._exit(0)
+
+
+def children_with(name: str, value: str) -> list[int]:
+    """Children of this process that were started with an environment variable of this value."""
+    found = []
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.Error):
+            if child.environ().get(name) == value:
+                found.append(child.pid)
+    return found
 
 
 def command_line(pid: int) -> str:

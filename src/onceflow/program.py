@@ -1,26 +1,96 @@
-"""What a job does to its process where the job is the whole program: its log on the terminal, its exit code.
+"""What a job does to its process where the job is the whole program: its log, its last words, its exit code.
 
-Must not know: what runs. Only ``Job.main`` and the command line call this; a program that calls ``Job.run`` keeps its
-process as it is.
+Must not know: what runs. ``Job.main`` and the command line call this; a program that calls ``Job.run`` keeps its
+process as it is, unless it asks for the log itself.
+
+Exit codes, which supervisors go by: 0 good, 1 failed and a person is needed, 2 wrong usage (the command line only),
+75 failed by what passes (sysexits' EX_TEMPFAIL): start it again as it is, 130 and 143 ended by SIGINT and SIGTERM.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import os
 import signal
 import sys
 from typing import NoReturn
 
+from onceflow.errors import ConfigurationError, OnceflowError
+
+DEBUG = "ONCEFLOW_DEBUG"
+"""The variable that asks for tracebacks."""
+
+FAILED, TRY_AGAIN = 1, 75
+
 
 def show_log() -> None:
-    """Show our log where nobody has set up logging: an epoch's line is what a user of a terminal looks for."""
+    """Show onceflow's log on stderr: the phases of a start, a line for each epoch, what is waited for.
+
+    ``job.main()`` and ``onceflow run`` call it; a notebook, or a program that calls ``start`` or ``job.run()``, may.
+    Where logging is set up it changes nothing: ``logging.getLogger("onceflow").setLevel(logging.INFO)`` shows it there.
+    """
     ours = logging.getLogger("onceflow")
     if not logging.getLogger().handlers and not ours.handlers:
         handler = logging.StreamHandler()
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
         ours.addHandler(handler)
         ours.setLevel(logging.INFO)
+        # py4j logs by `logging.info(…)`, which gives the root logger a handler: every line would come twice.
+        ours.propagate = False
+    if not os.environ.get(DEBUG):
+        _silence_py4j()
+
+
+def _silence_py4j() -> None:
+    """Keep py4j's tracebacks out: what it tells is raised as well, here or in Java, and comes back as an error.
+
+    Where a stop cuts a call to Java off, they are pages of broken connections.
+    """
+    logging.getLogger("py4j").propagate = False
+    root = logging.getLogger()
+    if not any(isinstance(each, _NotPy4j) for each in root.filters):
+        root.addFilter(_NotPy4j())
+
+
+class _NotPy4j(logging.Filter):
+    """Of what is logged on the root logger itself, all but py4j's."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return f"{os.sep}py4j{os.sep}" not in record.pathname
+
+
+def require_sql() -> None:
+    """Look whether what reads SQL is installed.
+
+    Raises:
+        ConfigurationError: It is not.
+    """
+    missing = [name for name in ("sqlglot",) if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ConfigurationError(
+            f"SQL needs {', '.join(missing)}, which comes with the extra [sql]",
+            action="pip install '.[cli,sql]' in onceflow's folder",
+        )
+
+
+def exit_code(error: OnceflowError) -> int:
+    """What a supervisor learns of an error: whether the same job may be started again, unchanged."""
+    return TRY_AGAIN if error.retriable else FAILED
+
+
+def last_words(error: OnceflowError) -> str:
+    """An error as an operator reads it: its message, and for the supervisor its kind and its exit code."""
+    again = "start it again as it is" if error.retriable else "do not start it again as it is"
+    return f"error: {error}\n  {type(error).__name__}, exit code {exit_code(error)}: {again}"
+
+
+def fail(error: OnceflowError) -> NoReturn:
+    """End the process by an error: its message, without a traceback unless one is asked for."""
+    if os.environ.get(DEBUG):
+        raise error
+    sys.stderr.write(f"{last_words(error)}\n")
+    sys.exit(exit_code(error))
 
 
 def end(by: signal.Signals, *, clean: bool) -> NoReturn:

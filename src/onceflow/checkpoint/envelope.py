@@ -74,7 +74,11 @@ def _other_format(path: Path, found: int, ours: int) -> CheckpointConflictError:
         action = "let that version finish and stop the job, then start it with a new checkpoint folder; or go on with "
         action += "that version"
     return CheckpointConflictError(
-        f"{path} has format {found}, this version reads format {ours}", cause=cause, action=action, file=str(path)
+        f"{path} has format {found}, this version reads format {ours}",
+        harmless="always for the data: nothing was changed",
+        cause=cause,
+        action=action,
+        file=str(path),
     )
 
 

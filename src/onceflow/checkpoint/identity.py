@@ -12,17 +12,20 @@ from __future__ import annotations
 import contextlib
 import json
 import secrets
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from onceflow.checkpoint import envelope
 from onceflow.checkpoint.store import LocalStore
-from onceflow.errors import CheckpointConflictError, CheckpointCorruptError
+from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, advised
 from onceflow.twophase.names import JOB_ID
 
 FORMAT = 2
 """2: whether ``--as-new`` made the job, and which job it left."""
 FILE = "job.json"
+LONGEST_MARK = 4000
+"""What a broker keeps beside a group's offset: 4,096 letters, unless ``offset.metadata.max.bytes`` says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,47 @@ class Mark:
             return None
 
 
+@dataclass(frozen=True, slots=True)
+class NameMark:
+    """Which jobs of one name have written to a sink, as kept outside of their checkpoints.
+
+    Attributes:
+        jobs: Job id to the checkpoint's URI, the newest last.
+    """
+
+    jobs: Mapping[str, str] = field(default_factory=dict)
+
+    def and_of(self, identity: JobIdentity) -> NameMark:
+        """With this job as the newest; the one that it has left goes."""
+        others = {job: at for job, at in self.jobs.items() if job not in (identity.job_id, identity.left)}
+        return NameMark(others | {identity.job_id: identity.checkpoint})
+
+    def without(self, job_id: str) -> NameMark:
+        """Without this job."""
+        return NameMark({job: at for job, at in self.jobs.items() if job != job_id})
+
+    def dumps(self) -> str:
+        """The mark as one line of at most ``LONGEST_MARK`` letters, without the oldest jobs where need be; "" for none.
+
+        Of one whose checkpoint's name is too long, the job is told without it.
+        """
+        jobs = list(self.jobs.items())
+        while jobs:
+            text = json.dumps({"jobs": jobs}, separators=(",", ":"))
+            if len(text) <= LONGEST_MARK:
+                return text
+            jobs = jobs[1:] if len(jobs) > 1 else [(jobs[0][0], "")]
+        return ""
+
+    @classmethod
+    def loads(cls, text: str) -> NameMark:
+        """The mark in a line; one without jobs where it is none."""
+        try:
+            return cls({str(job): str(at) for job, at in json.loads(text)["jobs"]})
+        except (ValueError, KeyError, TypeError):
+            return cls()
+
+
 def read_identity(store: LocalStore) -> JobIdentity | None:
     """The identity in ``job.json``, or None when there is none.
 
@@ -105,7 +149,7 @@ def _spoiled(path: Path, why: str) -> CheckpointCorruptError:
         harmless="never: without it nobody can tell which open transactions are this job's",
         cause="the file was edited or cut, or the disk lost it",
         action="put the file back from a copy of the checkpoint; or, if nothing newer of this checkpoint exists "
-        "anywhere, --claim: it is made again from the journal",
+        f"anywhere, {advised('claim')}: it is made again from the journal",
         file=str(path),
     )
 
@@ -138,7 +182,7 @@ def same_place(found: JobIdentity, checkpoint: str, cluster_id: str, prefix: str
     """
     for what, then, now in (
         ("place", found.checkpoint, checkpoint),
-        ("Kafka cluster", found.cluster_id, cluster_id),
+        ("Kafka cluster or database", found.cluster_id, cluster_id),
         ("transactional id prefix", found.prefix, prefix),
     ):
         if then != now:
@@ -146,8 +190,8 @@ def same_place(found: JobIdentity, checkpoint: str, cluster_id: str, prefix: str
                 f"the checkpoint was made for another {what}: {then or 'none'}; now it is {now or 'none'}",
                 harmless="never while the other one may still run: both would write the same epochs",
                 cause="the checkpoint was copied or moved, or the setting was changed",
-                action="if the job moved and the old place will never run again: --claim; if this is a second, "
-                "independent job: --as-new",
+                action=f"if the job moved and the old place will never run again: {advised('claim')}; if this is a "
+                f"second, independent job: {advised('as-new')}",
                 checkpoint=checkpoint,
             )
 
@@ -163,20 +207,33 @@ def not_rewound(mark: Mark | None, incarnation: int, nonce: str, epoch: int, che
         checkpoint: The checkpoint's URI, for the message.
 
     Raises:
-        CheckpointConflictError: The mark is newer, or belongs to another history.
+        CheckpointConflictError: The mark is newer, or belongs to another history; and whether epochs are missing.
     """
     if mark is None:
         return
     other_history = mark.incarnation == incarnation and mark.nonce != nonce
     if mark.incarnation <= incarnation and mark.epoch <= epoch and not other_history:
         return
+    known = f"its mark outside is of start {mark.incarnation} and epoch {mark.epoch}, "
+    known += f"the checkpoint ends at start {incarnation} "
+    if mark.epoch > epoch or other_history:
+        what = "is older than what this job has done" if mark.epoch > epoch else "has gone on beside another copy of it"
+        raise CheckpointConflictError(
+            f"the checkpoint {checkpoint} {what}: {known}and epoch {epoch}",
+            harmless="never: epochs that were committed after this copy was taken would be written twice",
+            cause="an older copy of the checkpoint was put back, or the job went on from another copy of it",
+            action=f"put the newest copy back; or, to write those epochs again on purpose: {advised('claim')}; or, "
+            f"for a second, independent job, which writes them again as well: {advised('as-new')}",
+            checkpoint=checkpoint,
+            epoch=mark.epoch,
+        )
     raise CheckpointConflictError(
-        f"the checkpoint {checkpoint} is older than what this job has done: Kafka knows start {mark.incarnation} and "
-        f"epoch {mark.epoch}, the checkpoint ends at start {incarnation} and epoch {epoch}",
-        harmless="never: epochs that were committed after this copy was taken would be written twice",
-        cause="an older copy of the checkpoint was put back, or the job went on from another copy of it",
-        action="put the newest copy back; or, to write those epochs again on purpose: --claim; or, for a second, "
-        "independent job, which writes them again as well: --as-new",
+        f"the checkpoint {checkpoint} misses a start of this job: {known}and epoch {epoch}",
+        harmless="the job did not go on from another copy: that start decided no epoch that the mark knows of, so "
+        "none is missing here",
+        cause="a copy of the checkpoint was put back that was taken before that start; or files of "
+        "onceflow/journal/ were deleted; or the job was started on another copy, where it may still run",
+        action=f"put the newest copy back; or, if no other copy is there and none is in use: {advised('claim')}, once",
         checkpoint=checkpoint,
         epoch=mark.epoch,
     )
@@ -185,18 +242,19 @@ def not_rewound(mark: Mark | None, incarnation: int, nonce: str, epoch: int, che
 def mark_is_gone(checkpoint: str, epoch: int) -> CheckpointConflictError:
     """The error for a mark that should stand outside the checkpoint and does not."""
     return CheckpointConflictError(
-        f"the checkpoint {checkpoint} knows epoch {epoch} as decided, but Kafka has no mark of this job: whether this "
-        "is the newest copy of the checkpoint cannot be told",
-        harmless="the job was down for longer than Kafka keeps a group's offsets (offsets.retention.minutes on the "
-        "brokers, 7 days by default), or somebody deleted the group or the sinks' topics, and this is the newest copy",
-        cause="the mark expired or was deleted (Kafka deletes it together with the sink's topic, under which it is "
-        "kept), or the sinks have other topics now; a job that runs writes it again every hour",
-        action="if nothing newer of this checkpoint exists anywhere: --claim, once",
+        f"the checkpoint {checkpoint} knows epoch {epoch} as decided, but the systems of its sinks have no mark of "
+        "this job: whether this is the newest copy of the checkpoint cannot be told",
+        harmless="the job was down for longer than the mark is kept (by Kafka as a group's offsets: "
+        "offsets.retention.minutes on the brokers, 7 days by default), or somebody deleted it, and this is the newest "
+        "copy",
+        cause="the mark expired or was deleted (by Kafka together with the sink's topic, under which it is kept), or "
+        "the sinks write elsewhere now; a job that runs writes it again every hour",
+        action=f"if nothing newer of this checkpoint exists anywhere: {advised('claim')}, once",
         checkpoint=checkpoint,
         epoch=epoch,
     )
 
 
 def reclaimed(found: JobIdentity, checkpoint: str, cluster_id: str, prefix: str) -> JobIdentity:
-    """The same job at a new place (``--claim``)."""
+    """The same job at a new place (it was claimed)."""
     return replace(found, checkpoint=checkpoint, cluster_id=cluster_id, prefix=prefix)

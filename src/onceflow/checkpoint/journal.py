@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import uuid
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,9 +21,24 @@ from onceflow.checkpoint import envelope
 from onceflow.checkpoint.journal_codec import Entry, decode, encode
 from onceflow.checkpoint.receipts import Receipt, Receipts
 from onceflow.checkpoint.store import LocalStore
-from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, CheckpointStoreError
+from onceflow.checkpoint.trail import Trail
+from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, CheckpointStoreError, advised
 from onceflow.twophase.messages import Adopted, Appended, Superseded, Unanswered, Voided
-from onceflow.twophase.records import Decide, History, HistoryError, Planned, Record, Start, Void
+from onceflow.twophase.records import (
+    Decide,
+    DecidedEpoch,
+    History,
+    HistoryError,
+    Planned,
+    Record,
+    Replay,
+    Skip,
+    Start,
+    Void,
+)
+
+PASSED_FORMAT = 1
+_NEWEST = "newest.json"
 
 
 class Journal:
@@ -41,6 +57,7 @@ class Journal:
     def __init__(self, store: LocalStore, *, retain: int = 100) -> None:
         self._store = store
         self._receipts = Receipts(store.below("receipts"))
+        self._passed, self._passed_is_made = store.below("passed"), False
         self._retain = retain
         self._lock = threading.RLock()
         self._tail = 0
@@ -49,7 +66,19 @@ class Journal:
         self._floor = 1
         self._index: dict[int, Record] = {}
         self._disputed: tuple[str, Record, bytes] = ("", Start(0), b"")
+        self._trail: Trail | None = None
+        self._about = ""
         self.start_nonce = ""
+
+    def audited(self, trail: Trail, about: str) -> None:
+        """From here on each finished epoch gets its receipt, and no record is purged before it has one.
+
+        Args:
+            trail: Where the receipts go.
+            about: What this start says of its code, settings and sinks, for its decisions.
+        """
+        with self._lock:
+            self._trail, self._about = trail, about
 
     # -- reading ----------------------------------------------------------------------------------
 
@@ -87,6 +116,21 @@ class Journal:
             CheckpointCorruptError: As ``read``; or a record contradicts those before it.
         """
         entries = self.read()
+        history = History()
+        for history in self._histories(entries):  # noqa: B007 - the last one counts
+            pass
+        return history, entries
+
+    def decided_epochs(self, job_id: str) -> list[DecidedEpoch]:
+        """A job's decided epochs, as replays and choices left them, in order; none that were purged."""
+        found: dict[int, DecidedEpoch] = {}
+        for history in self._histories(self.read()):
+            if history.job_id == job_id and history.decided is not None:
+                found[history.decided.epoch] = history.decided
+        return list(found.values())
+
+    def _histories(self, entries: Sequence[Entry]) -> Iterator[History]:
+        """What the records mean, up to each that counts."""
         kept = [e for e in entries if e.place >= entries[-1].kept_from]
         history = History()
         for entry in entries[: len(entries) - len(kept)]:
@@ -100,7 +144,58 @@ class Journal:
                 history = history.then(entry.record)
             except HistoryError as error:
                 raise _corrupt(self._store.path(_name(entry.place)), str(error)) from error
-        return history, entries
+            yield history
+
+    def decided_offsets(self) -> dict[int, str]:
+        """What Spark's offsets files must hold: what was decided, and what was passed over since."""
+        found: dict[int, str] = {}
+        for record in (entry.record for entry in self.history()[1]):
+            if isinstance(record, Decide):
+                found[record.epoch] = record.offsets
+            elif isinstance(record, Skip):
+                found |= {
+                    n: text for n, text in ((record.epoch - 1, record.before), (record.epoch, record.offsets)) if text
+                }
+        return found
+
+    def up_to(self, epoch: int) -> tuple[list[Entry], bool]:
+        """The records before the first decision of a later epoch, and whether these are all.
+
+        They are the history of a checkpoint of this epoch.
+        """
+        entries = self.read()
+        later = (n for n, e in enumerate(entries) if isinstance(e.record, Decide) and e.record.epoch > epoch)
+        first = next(later, len(entries))
+        return entries[:first], first == len(entries)
+
+    def path_of(self, entry: Entry) -> Path:
+        """The file of a record."""
+        return self._store.path(_name(entry.place))
+
+    def note_passed(self, epoch: int, offsets: str) -> None:
+        """Keep what an epoch without a decision had read: best effort, for ``passed``.
+
+        Only ``offsets/<epoch>`` says it otherwise, which a driver that slept since long ago may write over.
+        """
+        incarnation = max((r.incarnation for r in self._index.values() if isinstance(r, Start)), default=0)
+        body = {"format": PASSED_FORMAT, "incarnation": incarnation, "epoch": epoch, "offsets": offsets}
+        with contextlib.suppress(CheckpointStoreError):
+            if not self._passed_is_made:
+                self._passed.make()
+                self._passed_is_made = True
+            self._passed.put(_NEWEST, envelope.seal(body))
+
+    def passed(self, incarnation: int) -> tuple[int, str] | None:
+        """The newest epoch without a decision that a start has done, and what it had read; None where it is not known.
+
+        Args:
+            incarnation: The start: what another one noted may be what it had planned before it was replaced.
+        """
+        try:
+            body = envelope.unseal(self._passed.read(_NEWEST), PASSED_FORMAT)
+            return (int(body["epoch"]), str(body["offsets"])) if body["incarnation"] == incarnation else None
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return None
 
     def receipts(self) -> list[Receipt]:
         """Of what was purged, by place.
@@ -135,10 +230,10 @@ class Journal:
             if history.job_id and history.job_id not in (job_id, left):
                 raise CheckpointConflictError(
                     f"the newest start in {self._store.folder} is of job {history.job_id}; this one is of job {job_id}",
-                    harmless="a start with --as-new came at the same moment: this one has written nothing",
-                    cause="--as-new took the checkpoint over, or job.json was put back from an older copy",
-                    action="start the job again; if it says the same again, start it once with --claim, which goes on "
-                    "as the journal's job",
+                    harmless=f"a start with {advised('as-new')} came at the same moment: this one has written nothing",
+                    cause=f"{advised('as-new')} took the checkpoint over, or job.json was put back from an older copy",
+                    action="start the job again; if it says the same again, start it once with "
+                    f"{advised('claim')}, which goes on as the journal's job",
                 )
             self._adopt(entries)
             start = Start(max(history.incarnation, above) + 1, job_id)
@@ -161,7 +256,7 @@ class Journal:
     def append(self, record: Record) -> Appended | Superseded | Unanswered:
         """Append a record, if this driver's start is still the newest record's."""
         with self._lock:
-            return self._append(record)
+            return self._append(replace(record, about=self._about) if isinstance(record, Decide | Replay) else record)
 
     def _append(self, record: Record) -> Appended | Superseded | Unanswered:
         try:
@@ -258,10 +353,6 @@ class Journal:
         if max(self._places()) != place or not self._mine_is_there():
             return Superseded()  # appended by a sleeper behind a newer start, or in a journal that was exchanged
         self._note(place, record, data)
-        # The record stands whatever becomes of the purge. Told as a failed append, it would be voided in the place
-        # behind it, and what it decided would be aborted. What is left over is removed with the next record.
-        with contextlib.suppress(CheckpointStoreError):
-            self._purge()
         return Appended()
 
     def _mine_is_there(self) -> bool:
@@ -283,18 +374,44 @@ class Journal:
         last_two = sorted(decided)[-2:]  # the one before the newest proves that no two are undone
         return min(place for place, epoch in decided if epoch > newest - self._retain or (place, epoch) in last_two)
 
-    def _purge(self) -> None:
+    def keep_receipts(self) -> None:
+        """Append to the audit's trail the receipts of decided epochs that have none; all of them are finished.
+
+        Where that fails the job goes on: the journal keeps the records, and the next call makes the receipts.
+        """
+        with self._lock, contextlib.suppress(CheckpointStoreError):
+            self._keep_receipts()
+
+    def _keep_receipts(self) -> None:
+        if self._trail is not None:
+            incarnation = max((r.incarnation for r in self._index.values() if isinstance(r, Start)), default=0)
+            self._trail.keep(self._index, incarnation, self.start_nonce)
+
+    def purge(self) -> None:
         """Remove what the durable tail has declared as purged, some at a time. Starts and the newest layout stay.
+
+        For whoever has finished an epoch: nobody who waits for a commit waits for this. Whatever fails in here, and
+        wherever its driver dies, more is left than is needed, and the next purge takes it: a record goes only when its
+        receipt is durable.
 
         The place that a stale driver would take next is the one behind its last record, and a newer start stands
         there: if that could be purged, the stale driver could append. Without the layout a topic that was made again
         would be read on in silence, and so would another output's position.
         """
+        with self._lock, contextlib.suppress(CheckpointStoreError):
+            self._keep_receipts()
+            self._purge()
+
+    def _purge(self) -> None:
         kept_from = self._tail_kept_from
         stays = max((p for p, r in self._index.items() if isinstance(r, Planned)), default=0)
         old = {p: r for p, r in self._index.items() if p < kept_from and p != stays and not isinstance(r, Start)}
         if len(old) < max(1, self._retain // 2):
             return  # receipts are written for many at once
+        if not self.is_newest():
+            return  # the same numbers may be another history's: an older copy was put back
+        if self._trail is not None:
+            self._trail.sync()
         self._receipts.keep(old)
         for place in sorted(old):
             self._store.remove(_name(place))
@@ -304,8 +421,11 @@ class Journal:
 
     def _encode(self, record: Record) -> tuple[int, str, bytes]:
         place, nonce = self._tail + 1, uuid.uuid4().hex
-        self._tail_kept_from = min(self._kept_from(), place)
-        return place, nonce, encode(Entry(place, nonce, self._tail_kept_from, record))
+        return place, nonce, encode(Entry(place, nonce, self._declared(place), record))
+
+    def _declared(self, place: int) -> int:
+        """From which place on nothing may be missing, as a record in this one says."""
+        return min(self._kept_from(), place)
 
     def _read_place(self, place: int) -> Entry:
         name = _name(place)
@@ -331,6 +451,7 @@ class Journal:
         self._floor = entries[-1].kept_from if entries else 1
 
     def _note(self, place: int, record: Record, data: bytes) -> None:
+        self._tail_kept_from = self._declared(place)  # of this record: that of one that failed is declared nowhere
         self._index[place] = record
         self._tail = place
         self._tail_data = data
@@ -346,6 +467,6 @@ def _corrupt(path: Path, why: str) -> CheckpointCorruptError:
         harmless="never: a record that is skipped could be a decision, and its epoch would be written twice or lost",
         cause="the file was edited, deleted or cut, or the disk lost it",
         action="put the file back from a copy of the checkpoint; without one, look by hand which epoch the sinks hold "
-        "last, move the folder journal/ away, and start as a new job (--as-new)",
+        f"last, move the folder journal/ away, and start as a new job ({advised('as-new')})",
         file=str(path),
     )

@@ -100,7 +100,7 @@ def _record_to_json(record: Record) -> dict[str, Any]:
             return {"incarnation": incarnation, "epoch": epoch}
         case ReplayBegin(incarnation, epoch, replay):
             return {"incarnation": incarnation, "epoch": epoch, "replay": replay}
-        case Decide(incarnation, epoch, offsets, sinks, participants, took_ms):
+        case Decide(incarnation, epoch, offsets, sinks, participants, took_ms, about):
             return {
                 "incarnation": incarnation,
                 "epoch": epoch,
@@ -108,8 +108,9 @@ def _record_to_json(record: Record) -> dict[str, Any]:
                 "sinks": list(sinks),
                 "participants": [p.to_json() for p in participants],
                 "took_ms": took_ms,
+                "about": about,
             }
-        case Replay(incarnation, epoch, replay, scope, participants, kept):
+        case Replay(incarnation, epoch, replay, scope, participants, kept, about):
             return {
                 "incarnation": incarnation,
                 "epoch": epoch,
@@ -117,6 +118,7 @@ def _record_to_json(record: Record) -> dict[str, Any]:
                 "scope": scope,
                 "participants": [p.to_json() for p in participants],
                 "kept": [list(p) for p in kept],
+                "about": about,
             }
         case Resolve(incarnation, epoch, choice, chosen, who, why):
             named = [list(p) for p in chosen]
@@ -173,6 +175,7 @@ _READERS: dict[str, Callable[[dict[str, Any]], Record]] = {
         _texts(v["sinks"]),
         _participants(v["participants"]),
         int(v["took_ms"]),
+        str(v.get("about", "")),  # of before there were receipts
     ),
     "replay": lambda v: Replay(
         int(v["incarnation"]),
@@ -181,6 +184,7 @@ _READERS: dict[str, Callable[[dict[str, Any]], Record]] = {
         v["scope"],
         _participants(v["participants"]),
         _ids(v["kept"]),
+        str(v.get("about", "")),
     ),
     "resolve": lambda v: Resolve(
         int(v["incarnation"]),

@@ -9,13 +9,19 @@ import os
 from dataclasses import dataclass
 from typing import Self
 
+from onceflow.checkpoint.failures import Failures
+from onceflow.checkpoint.identity import FILE as IDENTITY_FILE
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.spark_files import SparkCheckpoint
+from onceflow.checkpoint.statistics import Statistics
 from onceflow.checkpoint.store import LocalStore, file_uri, local_path
 from onceflow.twophase.records import HistoryError
 
 OURS = "onceflow"
 """The folder inside the checkpoint that is ours; the rest is Spark's."""
+
+TRAIL = "audit"
+"""The folder in ours that has the audit's receipts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +34,8 @@ class Place:
         ours: Our folder, with ``job.json``.
         records: The journal's folder.
         journal: The journal.
+        statistics: What the newest epochs were like.
+        failures: What the job has failed by.
     """
 
     uri: str
@@ -35,6 +43,8 @@ class Place:
     ours: LocalStore
     records: LocalStore
     journal: Journal
+    statistics: Statistics
+    failures: Failures
 
     @classmethod
     def at(cls, location: str | os.PathLike[str], retain: int) -> Self:
@@ -50,7 +60,21 @@ class Place:
         folder = local_path(location)
         ours = LocalStore(folder / OURS)
         records = LocalStore(ours.folder / "journal")
-        return cls(file_uri(folder), SparkCheckpoint.at(folder), ours, records, Journal(records, retain=retain))
+        told = Statistics(ours.below("statistics")), Failures(ours.below("failures"))
+        return cls(file_uri(folder), SparkCheckpoint.at(folder), ours, records, Journal(records, retain=retain), *told)
+
+    @property
+    def trail(self) -> LocalStore:
+        """The folder of the audit's receipts."""
+        return self.ours.below(TRAIL)
+
+    def is_empty(self) -> bool:
+        """Whether nothing is here of any job or query: a place where a new job begins."""
+        return IDENTITY_FILE not in self.ours.names() and not self.records.names() and not self.checkpoint.has_run()
+
+    def has_begun(self) -> bool:
+        """Whether a job's name is here: whose checkpoint it is was settled once."""
+        return IDENTITY_FILE in self.ours.names()
 
     def has_undone(self) -> bool:
         """Whether a decided epoch is not recorded as done; two of them are the start's business, too."""

@@ -96,10 +96,14 @@ class Receipts:
         Raises:
             CheckpointStoreError: The file system failed; the receipts may be kept or not.
         """
-        newest = max(self._files(), default=None)
+        files = self._files()
+        # By its last place: a driver that slept while another joined files leaves one that begins later, ends sooner.
+        newest = max(files, default=None, key=lambda file: (file[1], -file[0]))
         after = 0 if newest is None else newest[1]
         places = [place for place in sorted(records) if place > after]
         if not places:
+            if newest is not None:
+                self._make_durable(newest)
             return
         made = (receipt_of(place, records[place]) for place in places)
         fresh = [_to_line(receipt) for receipt in made if receipt is not None]
@@ -111,12 +115,22 @@ class Receipts:
         if newest is None or not 0 < len(held) < _FULL:
             self._create((places[0], places[-1]), fresh)
             return
-        self._create((newest[0], places[-1]), [*held, *fresh])
-        self._store.remove(_name(newest))
+        whole = (newest[0], places[-1])
+        self._create(whole, [*held, *fresh])
+        for file in files:  # the one that was joined, and what somebody who died on the way has left of such
+            if whole[0] <= file[0] and file[1] < whole[1]:
+                self._store.remove(_name(file))
 
     def _create(self, file: tuple[int, int], lines: list[str]) -> None:
-        with contextlib.suppress(FileExistsError):  # another driver has kept the same places
+        try:
             self._store.create(_name(file), envelope.seal({"format": FORMAT, "receipts": lines}))
+        except FileExistsError:  # another driver has kept the same places
+            self._make_durable(file)
+
+    def _make_durable(self, file: tuple[int, int]) -> None:
+        """Whoever created it may have had no answer, and then nothing has synced it."""
+        self._store.sync(_name(file))
+        self._store.sync()
 
     def read(self) -> list[Receipt]:
         """All receipts, by their places.
@@ -125,13 +139,16 @@ class Receipts:
             CheckpointCorruptError: A file was changed or cut; the message names it.
             CheckpointConflictError: A file was written by another version.
         """
-        found: dict[int, Receipt] = {}
-        for file in sorted(self._files()):
-            with contextlib.suppress(FileNotFoundError):  # joined with a newer one meanwhile, which is read next
-                for line in self._read(file):
-                    receipt = self._receipt(file, line)
-                    found.setdefault(receipt.place, receipt)
-        return [found[place] for place in sorted(found)]
+        while True:
+            found: dict[int, Receipt] = {}
+            try:
+                for file in sorted(self._files()):
+                    for line in self._read(file):
+                        receipt = self._receipt(file, line)
+                        found.setdefault(receipt.place, receipt)
+            except FileNotFoundError:
+                continue  # joined with a newer one since the folder was listed
+            return [found[place] for place in sorted(found)]
 
     def _files(self) -> list[tuple[int, int]]:
         parts = (name.removesuffix(".json").split("-") for name in self._store.names() if name.endswith(".json"))

@@ -1,7 +1,7 @@
 """What Spark keeps in the checkpoint: ``offsets/<epoch>`` and ``commits/<epoch>``.
 
 Must not know: the journal, Kafka. It reads Spark's files as bytes and numbers; only while no query runs on them does it
-write: ``mend``, ``restore_offsets``, ``set_start`` and ``take_back``.
+write: ``mend``, ``restore_offsets``, ``set_start`` and ``take_back``. ``put_right`` writes beside one: what was there.
 
 Spark (4.2) writes ``offsets/N`` before epoch N runs and ``commits/N`` after its ``foreachBatch`` returned; numbers
 may jump and old files are purged, so "epoch N is done" means "the newest commit is at least N".
@@ -43,12 +43,23 @@ class SparkCheckpoint:
         return cls(folder, LocalStore(folder / "offsets"), LocalStore(folder / "commits"))
 
     def has_run(self) -> bool:
-        """Whether Spark has ever planned an epoch here."""
-        return bool(_numbers(self._offsets))
+        """Whether Spark has ever planned an epoch here, or recorded one."""
+        return bool(_numbers(self._offsets) or _numbers(self._commits))
 
     def is_stateful(self) -> bool:
         """Whether the query keeps state. Spark makes ``state/`` when it plans the first epoch of one that does."""
         return (self.folder / "state").is_dir()
+
+    def has_state_without_ids(self) -> bool:
+        """Whether Spark's newest record of an epoch is of its first format, which names no state by an id."""
+        return self._newest_record()[:1] == ["v1"]
+
+    def query_id(self) -> str:
+        """The query's id, as Spark keeps it in ``metadata``; "" where there is none that can be read."""
+        try:
+            return str(json.loads((self.folder / "metadata").read_bytes())["id"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return ""
 
     def newest_commit(self) -> int | None:
         """The newest epoch that Spark has recorded as done; a file that a power cut left empty records nothing."""
@@ -78,6 +89,19 @@ class SparkCheckpoint:
         if not text.strip():
             raise self._corrupt(epoch, "it is empty")
         return text
+
+    def shuffle_partitions(self) -> int | None:
+        """In how many partitions Spark shuffles here, as ``offsets/`` keeps it; None where nothing is planned."""
+        newest = self.newest_offsets()
+        try:
+            told = json.loads(self.offsets(newest).splitlines()[1]) if newest is not None else {}
+            return int(told["conf"]["spark.sql.shuffle.partitions"])
+        except (CheckpointCorruptError, ValueError, KeyError, IndexError, TypeError):
+            return None  # whoever needs the file says what is wrong with it
+
+    def changelogs(self) -> int:
+        """How many files of state hold changes alone: what an incremental epoch writes."""
+        return sum(1 for _ in (self.folder / "state").glob("**/*.changelog"))
 
     def initial_offsets(self, source: int) -> str:
         """Where a source began before the first epoch, as JSON; "" when Spark has not written it.
@@ -113,7 +137,12 @@ class SparkCheckpoint:
         self._replace(self._offsets, str(epoch), decided.encode("utf-8"))
         return True
 
-    def mend(self, decided: Callable[[], Mapping[int, str]]) -> None:
+    def put_right(self, epoch: int, text: str) -> None:
+        """Make ``offsets/<epoch>`` hold what the epoch had read, whatever it holds."""
+        log.warning("Spark's offsets/%d is not what the epoch had read: it is put right", epoch)
+        self._replace(self._offsets, str(epoch), text.encode("utf-8"))
+
+    def mend(self, decided: Callable[[], Mapping[int, str]], *, refusing: bool = True) -> None:
         """Put right what a power cut left of Spark's newest files, which Spark does not sync, before a query starts.
 
         An empty ``commits/N`` is removed: N was not recorded. An ``offsets/N`` that is missing or empty is restored
@@ -121,34 +150,98 @@ class SparkCheckpoint:
 
         Args:
             decided: What ``offsets/`` must hold for each decided epoch.
+            refusing: False while an epoch is undone: what is refused here is refused behind its commit.
 
         Raises:
             CheckpointCorruptError: Spark has recorded N as done, ``offsets/N`` or the one before it is gone, and N is
                 not decided: what it read stands nowhere else.
         """
+        missing = self._missing()
+        known = decided() if missing else {}
+        if refusing:
+            self._refuse_missing(missing, known)
         self._remove(self._commits, [n for n in _numbers(self._commits) if _is_empty(self._commits, n)])
-        newest = self.newest_commit()
-        done = -1 if newest is None else newest
-        planned = max([done, *_numbers(self._offsets)])
-        missing = [n for n in (planned - 1, planned, done - 1, done) if n >= 0 and _is_empty(self._offsets, n)]
-        if not missing:
-            return
-        known = decided()
-        for epoch in sorted(set(missing)):
+        for epoch in missing:
             if epoch in known:
                 log.warning("Spark's offsets/%d is missing or empty: it is restored from the journal", epoch)
                 self.restore_offsets(epoch, known[epoch])
-            elif epoch > done:
+            elif not self.is_done(epoch):
                 log.warning("Spark's offsets/%d is empty and not decided: the epoch is planned anew", epoch)
                 self._remove(self._offsets, [epoch])
-            elif epoch == done:
-                raise self._unplanned(epoch)
-            elif self._was_there(epoch):
-                raise self._corrupt(epoch, "it is empty")
 
-    def _was_there(self, epoch: int) -> bool:
-        """Whether the file is there; Spark purges old ones, and begins a copied query without an older one."""
-        return epoch in _numbers(self._offsets)
+    def refuse_incomplete(self, decided: Callable[[], Mapping[int, str]]) -> None:
+        """Refuse a checkpoint of which files are gone that Spark cannot go on without, and ``mend`` cannot make again.
+
+        Args:
+            decided: As for ``mend``.
+
+        Raises:
+            CheckpointCorruptError: Naming what is gone.
+        """
+        if not self.has_run():
+            return
+        missing = self._missing()
+        self._refuse_missing(missing, decided() if missing else {})
+        if not self.query_id():
+            raise self._gone(self.folder / "metadata", "it holds the query's id, without which Spark does not start")
+        for state in self._states():
+            if not state.is_dir() or not any(state.iterdir()):
+                raise self._gone(state, "it holds the query's state, which stands nowhere else")
+
+    def beginning(self) -> Path | None:
+        """A file that says where a source began before the first epoch, None where there is none."""
+        return next((path for path in self.folder.glob("sources/*/*") if path.name.isdigit()), None)
+
+    def other_than(self, ran: Mapping[int, str]) -> list[int]:
+        """Those epochs that are done whose ``offsets/`` do not hold what they had read.
+
+        A driver that sleeps inside Spark's exists-check and rename of ``offsets/N`` writes over a newer one's plan, at
+        any time. Where the next epoch begins would be another place then.
+
+        Args:
+            ran: What epochs have read that are done.
+        """
+        there = set(_numbers(self._offsets))
+        done = [n for n in ran if n in there and self.is_done(n)]
+        return [n for n in done if self._offsets.read(str(n)) != ran[n].encode("utf-8")]
+
+    def _missing(self) -> list[int]:
+        """Of the epochs that Spark reads at its start, those whose ``offsets/`` are missing or empty, in order."""
+        newest = self.newest_commit()
+        done = -1 if newest is None else newest
+        planned = max([done, *_numbers(self._offsets)])
+        looked_at = {n for n in (planned - 1, planned, done - 1, done) if n >= 0}
+        # Spark purges old ones, and begins a copied query without the one before the newest that is done.
+        unneeded = {done - 1} - {planned - 1} - set(_numbers(self._offsets))
+        return sorted(n for n in looked_at - unneeded if _is_empty(self._offsets, n))
+
+    def _refuse_missing(self, missing: Sequence[int], known: Mapping[int, str]) -> None:
+        for epoch in (n for n in missing if n not in known and self.is_done(n)):
+            if epoch == self.newest_commit() and epoch > max(known, default=-1):  # else a decided one stands behind it
+                raise self._unplanned(epoch)
+            raise self._corrupt(epoch, "it is missing or empty")
+
+    def _states(self) -> list[Path]:
+        """The folders of the state operators that the newest epoch that is done has left something in."""
+        try:
+            kept = json.loads(self._newest_record()[1]).get("stateUniqueIds") or {}
+            return [self.folder / "state" / str(int(number)) for number in kept]
+        except (IndexError, ValueError, AttributeError):
+            return []
+
+    def _newest_record(self) -> list[str]:
+        """The lines of the newest epoch that is done; none before the first."""
+        newest = self.newest_commit()
+        return [] if newest is None else self._commits.read(str(newest)).decode("utf-8", "replace").splitlines()
+
+    def _gone(self, path: Path, why: str) -> CheckpointCorruptError:
+        return CheckpointCorruptError(
+            f"{path} is gone, or cannot be read: {why}",
+            harmless="never: this query cannot go on without it",
+            cause="it was deleted or cut, or a copy of the checkpoint was taken without it",
+            action="put it back from a copy of the checkpoint; nothing was changed by this start",
+            file=str(path),
+        )
 
     def _remove(self, store: LocalStore, epochs: Sequence[int]) -> None:
         for epoch in epochs:
@@ -278,6 +371,14 @@ def positions(text: str) -> list[str]:
     return lines[_HEAD:]
 
 
+def canonical(position: str) -> str:
+    """A position in one spelling: blanks and the order of its parts mean nothing."""
+    try:
+        return json.dumps(json.loads(position), sort_keys=True)
+    except ValueError:
+        return position
+
+
 def with_positions(text: str, lines: Sequence[str]) -> str:
     """The same offsets file with other positions."""
     head = text.splitlines()[:_HEAD] or ["v1", "{}"]
@@ -297,6 +398,16 @@ def lag(told: Mapping[str, Any]) -> int:
         told: The source's entry in Spark's ``StreamingQueryProgress``.
     """
     return records_between(json.dumps(told.get("endOffset")), json.dumps(told.get("latestOffset")))
+
+
+def partition_lags(told: Mapping[str, Any]) -> dict[tuple[str, str], int]:
+    """The same for each topic and partition that the source read or could have read.
+
+    Args:
+        told: As of ``lag``.
+    """
+    start, end = (_counters(json.dumps(told.get(name))) for name in ("endOffset", "latestOffset"))
+    return {which: max(0, end.get(which, 0) - start.get(which, 0)) for which in sorted({*start, *end})}
 
 
 def _counters(position: str) -> dict[tuple[str, str], int]:

@@ -123,6 +123,23 @@ class LocalStore:
         finally:
             _remove(temporary)
 
+    def put(self, name: str, data: bytes) -> None:
+        """As ``replace``, and not synced: for what a power cut may take."""
+        temporary = self.folder / f"{_TEMPORARY}{name}-{uuid.uuid4().hex}"
+        with _explained(self.path(name), "write the file"):
+            temporary.write_bytes(data)
+            temporary.rename(self.path(name))
+
+    def append(self, name: str, data: bytes) -> None:
+        """Add to the end of a file, or make it. Not synced: for what may be lost, and where a torn end is seen."""
+        with _explained(self.path(name), "write the file"), self.path(name).open("ab") as file:
+            file.write(data)
+
+    def rename(self, name: str, to: str) -> None:
+        """Give a file another name, of which there may be one already. Not synced either."""
+        with _explained(self.path(name), "rename the file"):
+            self.path(name).replace(self.path(to))
+
     def read(self, name: str) -> bytes:
         """The file's content.
 
@@ -194,6 +211,7 @@ def _explained(path: Path, doing: str, passing: type[OSError] | tuple[type[OSErr
     except OSError as error:
         raise CheckpointStoreError(
             f"could not {doing} {path}: {error.strerror or error}",
+            harmless="for the data: what is decided stays decided, and nothing else was",
             cause="the disk under the checkpoint is full, read-only or gone, or this user may not write there",
             action="mend the file system and start the job again; the checkpoint is as it was",
             file=str(path),

@@ -82,16 +82,21 @@ class Remade:
     now: str
 
 
-def what_moved(then: Layout, now: Layout) -> str | None:
+def what_moved(then: Layout, now: Layout, *, begun: bool = True) -> str | None:
     """Why the checkpoint cannot be gone on with by this plan, or None.
 
     What may change is everything that moves no position and no state: functions and filters on the way, sinks added to
     an output or taken from it, topics added to a source.
+
+    Args:
+        then: What the checkpoint knows.
+        now: What the plan has.
+        begun: An epoch is done. Before that there is no state, and where none was known any may begin.
     """
     if len(then.sources) != len(now.sources):
         return (
             f"the plan read {len(then.sources)} sources ({_named(then.sources)}) and now reads {len(now.sources)} "
-            f"({_named(now.sources)}); an output counts its source once for itself"
+            f"({_named(now.sources)}); an output counts its source once for itself, and so do a source's dead letters"
         )
     for position, (old, new) in enumerate(zip(then.sources, now.sources, strict=True)):
         if not set(old.outputs) & set(new.outputs):
@@ -117,7 +122,10 @@ def what_moved(then: Layout, now: Layout) -> str | None:
             )
         if not old.topics and old.reads != new.reads:
             return f"source {position} (output {_outputs(new)}) read {old.reads} and now reads {new.reads}"
-    return _exchanged(then.sources, now.sources, "the position") or _states_moved(then.states, now.states)
+    exchanged = _exchanged(then.sources, now.sources, "the position")
+    if exchanged or not (begun or then.states):
+        return exchanged
+    return _states_moved(then.states, now.states)
 
 
 def _states_moved(then: Sequence[State], now: Sequence[State]) -> str | None:

@@ -26,7 +26,13 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """An outcome, what it rests on, and whether waiting may turn an unknown one into a known one."""
+    """What is known of a transaction.
+
+    Attributes:
+        outcome: What became of it.
+        why: What that rests on, in a sentence for an operator.
+        passing: Of an unknown one: waiting may turn it into a known one.
+    """
 
     outcome: Outcome
     why: str
@@ -50,6 +56,7 @@ class FailureKind(Enum):
 
     RUN_FAILED = "the run of the plan failed"
     UNSOUND = "a check before the decision did not hold"
+    MISSEALED = "what a sink sealed is not what its writers prepared"
     DECISION_VOIDED = "the decision could not be written and was voided"
     FENCED = "a newer incarnation has started"
     TWO_UNDONE = "two decided epochs are not recorded as done"
@@ -64,6 +71,7 @@ class FailureKind(Enum):
     COMMIT_REFUSED = "the commit of a decided transaction is refused"
     NOT_CONFIRMED = "whether this is still the newest incarnation could not be read"
     NOT_DETERMINISTIC = "the plan run again gives other rows"
+    NOT_FOUND_AGAIN = "other rows are accepted, and which parts hold what is visible cannot be told"
     REBUILD_FAILED = "the state of a finished epoch could not be built again"
     REPLAY_NOT_RECORDED = "replay-begin could not be appended"
     NOT_RECORDED = "a record that decides nothing could not be appended"
@@ -357,16 +365,21 @@ class Ran:
     """The run ended.
 
     Attributes:
-        reports: What its tasks report, with what was read for each part.
+        reports: What its tasks report.
         sinks: Those of which each task has to report, also sinks that take no part in the decision.
         tasks: How many tasks there were.
+        origins: What was read for each partition of the plan, "" where it cannot be told; each task took a group of
+            them.
         took_ms: How long it took.
+        ends: Where what was read ends, as Spark writes positions; None where it cannot be told.
     """
 
     reports: tuple[TaskReport, ...]
     sinks: tuple[str, ...]
     tasks: int
+    origins: tuple[str, ...]
     took_ms: int = 0
+    ends: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

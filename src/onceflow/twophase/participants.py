@@ -3,9 +3,10 @@
 Must not know: what kind of transaction a participant stands for. ``transaction`` and ``handle`` are the sink's own
 business; the rules only compare handles.
 
-* A *part* is what one upstream partition of a run gave to one sink. Runs of one epoch are told apart, and found again,
-  by their parts.
-* A *task report* is what one task hands to the driver of one sink: its parts, and what its writer prepared.
+* A *part* is what one partition of a run gave to one sink. Runs of one epoch are told apart, and found again, by their
+  parts.
+* A *task report* is what one task hands to the driver of one sink: its parts, and what its writer prepared. A task
+  takes a group of partitions, and each run may group them otherwise.
 * A *participant* is committed or aborted as one. It covers the parts of one task (Kafka), or of all of a sink's tasks
   (a database's one transaction): which, its committer says when it seals the reports.
 """
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NewType
 
@@ -30,12 +31,12 @@ DIGEST_MASK = (1 << 64) - 1
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one upstream partition of a run gave to one sink.
+    """What one partition of a run gave to one sink.
 
     Attributes:
         sink: The sink's name, unique within the job.
-        number: Of the upstream partition, in its run; in a replay by parts, numbered on behind those kept.
-        rows: Rows, 0 for an empty part.
+        number: Of the partition, in its run; in a replay by parts, numbered on behind those kept.
+        rows: Rows. A part without any is the same as none: nobody has to report it.
         digest: Order-free 64-bit sum of the rows' hashes (unsigned); equal rows give equal digests.
         origin: What was read for it, in words that are the same for the same input in every run: ranges of source
             partitions, or the partition of a shuffle; "" where it cannot be told.
@@ -59,7 +60,7 @@ class TaskReport:
 
     Attributes:
         sink: The sink's name.
-        task: Spark's partition id.
+        task: The task's number, which is that of its group.
         attempt: Spark's attempt number.
         parts: What it wrote, and what it only counted: those that the run holds silent.
         transaction: What the sink's committer needs (JSON values only), or None when nothing was written.
@@ -179,6 +180,11 @@ def parts_of(holders: Iterable[Participant | TaskReport]) -> tuple[Part, ...]:
     return tuple(part for each in holders for part in each.parts)
 
 
+def with_origins(report: TaskReport, origins: Sequence[str]) -> TaskReport:
+    """The report, each part with what was read for its partition."""
+    return replace(report, parts=tuple(replace(part, origin=origins[part.number]) for part in report.parts))
+
+
 def prepared(reports: Iterable[TaskReport], silent: frozenset[PartId]) -> tuple[TaskReport, ...]:
     """The reports that hold a transaction, each with the parts whose rows are in it and no others."""
     return tuple(
@@ -191,16 +197,34 @@ def prepared(reports: Iterable[TaskReport], silent: frozenset[PartId]) -> tuple[
 # -- is a run complete? ---------------------------------------------------------------------------
 
 
-def unreported(reports: Iterable[TaskReport], sinks: Iterable[str], tasks: int) -> str | None:
-    """What is wrong with a run's reports, or None: each task reports once for each sink, and each part once."""
+def miscounted(parts: Iterable[Part], silent: frozenset[PartId], written: int) -> str | None:
+    """What is wrong with what a task wrote, or None: its writer got all rows of the parts that are not silent."""
+    # A row that is counted and not written would be decided, and be nowhere; one of a silent part is visible already.
+    rows = sum(part.rows for part in parts if part.id not in silent)
+    return None if rows == written else f"{written} rows were written, and its parts have {rows} to write"
+
+
+def unreported(reports: Iterable[TaskReport], sinks: Iterable[str], tasks: int, partitions: int) -> str | None:
+    """What is wrong with a run's reports, or None: each task reports once for each sink, and each part once.
+
+    Args:
+        reports: The run's.
+        sinks: Those of which each task has to report.
+        tasks: How many there were.
+        partitions: How many partitions they took; a part has the number of one.
+    """
     # Spark tells only that its job ended. A result that got lost on the way would be rows that are in no decision.
     found = Counter((r.sink, r.task) for r in reports)
     expected = {(sink, task) for sink in sinks for task in range(tasks)}
     wrong = sorted(expected ^ found.keys()) + sorted(who for who, times in found.items() if times > 1)
     if wrong:
         return f"{len(expected)} reports were expected and {found.total()} came; missing, strange or doubled: {wrong}"
-    twice = [part for part, times in Counter(p.id for p in parts_of(reports)).items() if times > 1]
-    return f"these parts were reported twice: {sorted(twice)}" if twice else None
+    numbered = Counter(p.id for p in parts_of(reports))
+    strange = sorted(part for part in numbered if part[1] not in range(partitions))
+    if strange:
+        return f"the run has {partitions} partitions, and these parts are of others: {strange}"
+    twice = sorted(part for part, times in numbered.items() if times > 1)
+    return f"these parts were reported twice: {twice}" if twice else None
 
 
 def uncovered(parts: Iterable[Part], participants: Iterable[Participant], silent: frozenset[PartId]) -> str | None:
@@ -281,15 +305,16 @@ def find_again(visible: Iterable[Part], rerun: Iterable[Part]) -> frozenset[Part
     return frozenset(found)
 
 
-def find_by_origin(visible: Iterable[Part], rerun: Iterable[Part]) -> frozenset[PartId] | None:
-    """Which parts of a run read what these visible ones had read; None where one cannot be told."""
-    places: dict[tuple[str, str], list[PartId]] = {}
-    for part in rerun:
-        places.setdefault((part.sink, part.origin), []).append(part.id)
+def find_by_origin(visible: Iterable[Part], origins: Sequence[str]) -> frozenset[PartId] | None:
+    """Which parts of a run read what these visible ones had read; None where one cannot be told.
+
+    Args:
+        visible: They.
+        origins: Of each partition of the run, also of one that gives no rows now.
+    """
     found = set()
     for part in visible:
-        same = places.get((part.sink, part.origin), ())
-        if not part.origin or len(same) != 1:
+        if not part.origin or origins.count(part.origin) != 1:
             return None  # a guess would silence a part whose rows are lost, and write again what is visible
-        found.add(same[0])
+        found.add(PartId((part.sink, origins.index(part.origin))))
     return frozenset(found)

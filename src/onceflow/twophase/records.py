@@ -8,6 +8,7 @@ incarnation is the newest, which epoch is decided but not done, and which partic
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -44,6 +45,7 @@ class Decide:
         sinks: All that took part, also those without rows.
         participants: What is to be committed.
         took_ms: How long the run took.
+        about: What the start said of its code, settings and sinks, for the audit's receipts: JSON text. No rule asks.
     """
 
     incarnation: int
@@ -52,6 +54,7 @@ class Decide:
     sinks: tuple[str, ...]
     participants: tuple[Participant, ...]
     took_ms: int = 0
+    about: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,7 @@ class Replay:
     """The epoch was written again.
 
     ``whole`` replaces the entire set; ``parts`` replaces all but those in ``kept``, which were proven committed.
+    ``about`` is as a decision's.
     """
 
     incarnation: int
@@ -112,6 +116,7 @@ class Replay:
     scope: Literal["whole", "parts"]
     participants: tuple[Participant, ...]
     kept: tuple[ParticipantId, ...] = ()
+    about: str = ""
 
 
 Choice = Literal["write-again", "count-as-written", "accept-state", "give-up-rows"]
@@ -201,6 +206,11 @@ class DecidedEpoch:
                 # State is then built from what the source still has, so it cannot be that of the decided rows. Tasks
                 # are still not told by their numbers: nobody was asked what a wrong guess there may lose or double.
                 return replace(self, given_up=self.given_up | names, loss_accepted=True, state_accepted=True)
+
+    def without(self, sinks: Collection[str]) -> DecidedEpoch:
+        """The epoch as it is for a job that has these sinks no more, after an operator has given up their rows."""
+        effective = tuple(p for p in self.effective if p.sink not in sinks)
+        return replace(self, sinks=tuple(s for s in self.sinks if s not in sinks), effective=effective)
 
     def skipped_by(self, record: Skip) -> DecidedEpoch:
         """The epoch after lost records were passed over."""
