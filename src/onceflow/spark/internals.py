@@ -1,46 +1,71 @@
 """Every use of what Spark and PySpark keep private, in one place, and a check that all of it is there.
 
 Must not know: what the answers are used for. PySpark has no public name for a plan's inside, for the JVM behind a
-session or for an epoch's tasks; without them a source could not be checked nor a missing task be noticed. So a start
-asks the Spark that runs for each of them (``require``), and one that has changed is refused before anything is written.
+session or for a plan's partitions; without them a source could not be checked nor a missing task be noticed. So a
+start asks the Spark that runs for each of them (``require``), and one that has changed is refused before anything is
+written.
 """
 
 from __future__ import annotations
 
 import contextlib
+import subprocess
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import PurePath
 from typing import Any
 
 import pyspark
-from pyspark import SparkContext
-from pyspark.java_gateway import ensure_callback_server_started
-from pyspark.sql import DataFrame, SparkSession
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from onceflow.errors import ConfigurationError
+from onceflow.processes import children_with, kill_tree
 
 _CATALYST = "org.apache.spark.sql.catalyst."
 _EXECUTION = "org.apache.spark.sql.execution."
 
+_STARTED_FOR = "_PYSPARK_DRIVER_CONN_INFO_PATH"  # PySpark's variable: the file in which its Java answers
+_LAST_LOOK_S = 2.0
+
 JAVA: Mapping[str, tuple[str, ...]] = {
-    _CATALYST + "plans.logical.LogicalPlan": ("children", "expressions", "isStreaming", "subqueries"),
-    _CATALYST + "expressions.Expression": ("children", "deterministic", "prettyName", "sql"),
+    _CATALYST + "plans.logical.LogicalPlan": ("children", "expressions", "isStreaming", "output", "subqueries"),
+    _CATALYST + "expressions.Expression": (
+        "children",
+        "dataType",
+        "deterministic",
+        "origin",
+        "prettyName",
+        "sql",
+    ),
+    _CATALYST + "trees.Origin": ("pysparkErrorContext",),
     _CATALYST + "expressions.Alias": ("exprId", "child"),
-    _CATALYST + "expressions.AttributeReference": ("exprId",),
+    _CATALYST + "expressions.AttributeReference": ("exprId", "name"),
+    _CATALYST + "expressions.Literal": (),
     _CATALYST + "expressions.PythonUDF": ("name",),
     _CATALYST + "expressions.SparkPartitionID": (),
     _CATALYST + "expressions.aggregate.First": (),
     _CATALYST + "expressions.aggregate.Last": (),
     _CATALYST + "expressions.aggregate.CollectList": (),
+    _CATALYST + "plans.logical.Deduplicate": ("keys",),
+    _CATALYST + "plans.logical.DeduplicateWithinWatermark": ("keys",),
+    _CATALYST + "analysis.UnsupportedOperationChecker": (),
     _CATALYST + "plans.logical.Project": ("projectList",),
+    _CATALYST + "plans.logical.Filter": ("condition",),
+    _CATALYST + "plans.logical.LocalLimit": (),
+    "org.apache.spark.sql.classic.Dataset": (),
+    "org.apache.spark.sql.classic.ExpressionUtils": (),
     _CATALYST + "streaming.StreamingRelationV2": ("sourceName", "extraOptions"),
     _EXECUTION + "streaming.runtime.StreamingRelation": ("sourceName",),
     _EXECUTION + "datasources.LogicalRelation": ("relation",),
     _EXECUTION + "QueryExecution": ("analyzed", "toRdd", "executedPlan"),
     _EXECUTION + "streaming.runtime.StreamExecution": ("lastExecution",),
     _EXECUTION + "streaming.runtime.StreamingQueryWrapper": ("streamingQuery",),
-    _EXECUTION + "datasources.v2.MicroBatchScanExec": ("inputPartitions",),
+    _EXECUTION + "datasources.v2.MicroBatchScanExec": ("end", "inputPartitions"),
     _EXECUTION + "exchange.ShuffleExchangeExec": ("outputPartitioning",),
+    "org.apache.spark.sql.connector.read.streaming.Offset": ("json",),
     "org.apache.spark.rdd.RDD": ("getNumPartitions",),
     "org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper": (),
 }
@@ -103,9 +128,56 @@ def java(session: SparkSession) -> Any:
     return jvm
 
 
+def jar_of(session: SparkSession, class_name: str) -> str:
+    """The file name of the jar that a class of Java was loaded from; empty if that is not known."""
+    jvm = java(session)
+    try:
+        found = jvm.java.lang.Class.forName(
+            class_name, False, jvm.java.lang.Thread.currentThread().getContextClassLoader()
+        )
+        return str(found.getProtectionDomain().getCodeSource().getLocation().getPath()).rpartition("/")[2]
+    except Exception:  # noqa: BLE001 - py4j wraps what Java raises
+        return ""
+
+
 def java_runs_already() -> bool:
     """Whether this process has started its Java."""
     return SparkContext._gateway is not None  # noqa: SLF001
+
+
+def start_java(settings: Mapping[str, str]) -> None:
+    """Start PySpark's Java as PySpark does, but out of the way of signals that are meant for Python.
+
+    Ctrl-C goes to a process group, and a service's end to all of its processes at once. Python ends the job by it, for
+    which Java must still be there. Java ends by itself when Python is gone, however that ended: its input does.
+
+    Args:
+        settings: The session's settings, of which some count only at Java's start.
+    """
+    conf = SparkConf(loadDefaults=False)
+    conf.setAll(list(settings.items()))
+    how: dict[str, Any] = {"start_new_session": True}
+    try:
+        gateway: Any = launch_gateway(conf, how)  # type: ignore[no-untyped-call]
+    except BaseException:
+        # Java, half started, would go on until it finds nobody there, and tell so at length.
+        for pid in children_with(_STARTED_FOR, how.get("env", {}).get(_STARTED_FOR, "")):
+            kill_tree(pid)
+        raise
+    SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001
+    misc = gateway.jvm.sun.misc
+    misc.Signal.handle(misc.Signal("TERM"), misc.SignalHandler.SIG_IGN)
+
+
+def java_ended(error: BaseException) -> int | None:
+    """With what PySpark's Java ended (negative: by a signal), if that is what an error comes of; else None."""
+    broken = isinstance(error, ConnectionError) or type(error) in (Py4JError, Py4JNetworkError)
+    process = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001
+    if not broken or process is None:
+        return None
+    with contextlib.suppress(subprocess.TimeoutExpired):  # its connections may break before it is gone
+        return int(process.wait(_LAST_LOOK_S))
+    return None
 
 
 def end_java(within_s: float) -> tuple[str, int]:
@@ -122,8 +194,28 @@ def analyzed_plan(frame: DataFrame) -> Any:
     return frame._jdf.queryExecution().analyzed()  # noqa: SLF001
 
 
-def task_count(frame: DataFrame) -> int:
-    """How many tasks a run of the plan has."""
+def call_site(expression: Any) -> str:
+    """The line of the user's program that made an expression, as ``job.py:12``; "" where PySpark kept none."""
+    kept = expression.origin().pysparkErrorContext()
+    if not kept.isDefined():
+        return ""
+    path, _, number = str(kept.get().productElement(1)).partition("\n")[0].rpartition(":")
+    return f"{PurePath(path).name}:{number}" if path else ""
+
+
+def check_streaming(frame: DataFrame, mode: str) -> None:
+    """Let Spark say whether it can run a plan as a stream, as it does when a query is started.
+
+    Raises:
+        AnalysisException: It cannot.
+    """
+    jvm = java(frame.sparkSession)
+    checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+    checker.checkForStreaming(analyzed_plan(frame), getattr(jvm.org.apache.spark.sql.streaming.OutputMode, mode)())
+
+
+def partition_count(frame: DataFrame) -> int:
+    """How many partitions a plan has: each is a task of a run, where nothing puts them into groups."""
     return int(frame._jdf.queryExecution().toRdd().getNumPartitions())  # noqa: SLF001
 
 
@@ -138,6 +230,11 @@ def executed_plan(session: Any, query_id: str) -> Any:
     return query.lastExecution().executedPlan()
 
 
+def repartition_state(session: Any, checkpoint: str, partitions: int) -> None:
+    """Let Spark rewrite the state of a checkpoint in other partitions; it makes an epoch of it."""
+    session._streamingCheckpointManager.repartition(checkpoint, partitions)  # noqa: SLF001
+
+
 def scala_context(query: StreamingQuery) -> Any:
     """The SparkContext that runs a query: it still cancels jobs while PySpark's own waits for an answer."""
     return query._jsq.sparkSession().sparkContext()  # noqa: SLF001
@@ -150,6 +247,34 @@ def add_listener(session: SparkSession, listener: Any) -> Callable[[], object]:
     manager: Any = session.streams._jsqm  # noqa: SLF001
     manager.addListener(wrapped)
     return lambda: manager.removeListener(wrapped)
+
+
+def frame_of(session: SparkSession, plan: Any) -> DataFrame:
+    """A part of an analyzed plan as a DataFrame of its own, its columns those that they are in the whole."""
+    made = java(session).org.apache.spark.sql.classic.Dataset.ofRows(session._jsparkSession, plan)  # noqa: SLF001
+    return DataFrame(made, session)
+
+
+def empty(frame: DataFrame) -> DataFrame:
+    """A frame without rows, from which Spark's optimizer takes all that is read for it.
+
+    A filter that lets nothing pass is kept in a stream since Spark 4.0, with all that is below it.
+    """
+    sql = java(frame.sparkSession).org.apache.spark.sql
+    nothing = sql.catalyst.expressions.Literal(0, sql.types.DataTypes.IntegerType)
+    return frame_of(frame.sparkSession, sql.catalyst.plans.logical.LocalLimit(nothing, analyzed_plan(frame)))
+
+
+def column_of(expression: Any) -> Column:
+    """An expression of an analyzed plan as a column."""
+    session = SparkSession.active()
+    return Column(java(session).org.apache.spark.sql.classic.ExpressionUtils.column(expression))
+
+
+def with_children(expression: Any, children: list[Any]) -> Any:
+    """An expression over other children."""
+    jvm = java(SparkSession.active())
+    return expression.withNewChildren(jvm.org.apache.spark.api.python.PythonUtils.toSeq(children))
 
 
 def elements(seq: Any) -> Iterator[Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from onceflow.spark.internals import elements
@@ -19,13 +19,15 @@ log = logging.getLogger(__name__)
 _RANGE = re.compile(r"KafkaOffsetRange\(([\w.-]+-\d+),(\d+),(\d+),")
 
 
-def origins(plan: Callable[[], Any], tasks: int, *, keys_repeat: bool) -> list[str]:
+def origins(plan: Callable[[], Any], tasks: int, *, keys_repeat: bool, together: str = "") -> list[str]:
     """An origin for each task, in their order; "" for all where it cannot be told.
 
     Args:
         plan: Gives Spark's physical plan of the epoch.
         tasks: How many tasks the epoch has.
         keys_repeat: No expression of the plan can send a row to another partition of a shuffle when it runs again.
+        together: Which branches of the plan are read together. An edit may change that, and with it what the number of
+            a read means: then no origin is that of another run.
     """
     try:
         found = _Walk(keys_repeat=keys_repeat).of(plan())
@@ -34,7 +36,27 @@ def origins(plan: Callable[[], Any], tasks: int, *, keys_repeat: bool) -> list[s
         found = None
     if found is None or len(found) != tasks or len(set(found)) != tasks:
         return [""] * tasks
-    return found
+    return [f"{together} {origin}" for origin in found] if together else found
+
+
+def ends(plan: Callable[[], Any]) -> frozenset[str] | None:
+    """Where the sources of an epoch's plan are read to, as Spark writes a position; None where it cannot be told.
+
+    Args:
+        plan: Gives Spark's physical plan of the epoch. A source without new records is not in it.
+    """
+    try:
+        return frozenset(_ends(plan()))
+    except Exception:  # as above
+        log.debug("where the epoch ends could not be told", exc_info=True)
+        return None
+
+
+def _ends(node: Any) -> Iterator[str]:
+    if node.getClass().getSimpleName() == "MicroBatchScanExec":
+        yield str(node.end().json())
+    for child in elements(node.children()):
+        yield from _ends(child)
 
 
 class _Walk:

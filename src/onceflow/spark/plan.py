@@ -11,12 +11,15 @@ import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
 from onceflow.errors import RefusedSettingError
-from onceflow.spark.internals import analyzed_plan, elements
+from onceflow.spark.internals import analyzed_plan, call_site, check_streaming, elements
+from onceflow.spark.sentences import no_stream
 from onceflow.twophase.layout import State
 
 log = logging.getLogger(__name__)
@@ -49,20 +52,33 @@ _OUTSIDE: Mapping[str, str] = {
     "ExternalRDD": "a static RDD",
     "InMemoryRelation": "a cached DataFrame",
 }
+_CHECKED_BY_SPARK = "spark.sql.streaming.unsupportedOperationCheck"
 _REFERENCE = "CTERelationRef"
 _PYTHON = "Python"
-# Their result depends on the order of rows after a shuffle, though Spark calls them deterministic.
-_ORDERED = frozenset({"First", "Last", "CollectList"})
+# Their result depends on the order of rows after a shuffle, though Spark calls most of them deterministic.
+_ORDERED = frozenset({
+    "First", "Last", "CollectList", "CollectSet", "ListAgg", "MaxBy", "MinBy", "Mode", "ApproximatePercentile",
+    "HistogramNumeric", "StddevPop", "StddevSamp", "VariancePop", "VarianceSamp", "Skewness", "Kurtosis", "Corr",
+    "CovPopulation", "CovSample",
+})  # fmt: skip
+# Sums of these types depend on the order, too: the last digit of a sum of doubles.
+_SUMS = frozenset({"Sum", "Average"})
+_FLOATING = frozenset({"float", "double"})
+# Operators that let the first row pass and drop others: which is the first, is their order after a shuffle.
+_FIRST_OF_A_KEY = frozenset({"Deduplicate", "DeduplicateWithinWatermark"})
+_FIRST_OF_ALL = "GlobalLimit"
+_BY_ORDER = "(order of rows)"
 # Tasks are not numbered the same in every run, so a plan that asks for its task's number may give other rows. Our own
 # source asks, and only compares the number with itself in the same task; its columns are told by their name.
 _TASKS_NUMBER = "spark_partition_id()"
 _OURS = "_onceflow_"
 # Operators that keep nothing from one epoch to the next. Whatever is not here is taken for one that does: its place
-# and its keys are compared at the next start, and a plan that may give other rows is warned of.
+# and its keys are compared at the next start, and a plan that may give other rows is warned of. Not Except and
+# Intersect: Spark makes an aggregation of each, which remembers what it has seen.
 _STATELESS = frozenset({
     "AppendColumns", "ArrowEvalPython", "AttachDistributedSequence", "BatchEvalPython", "CTERelationDef",
-    "CollectMetrics", "DataFrameDropColumns", "DeserializeToObject", "EventTimeWatermark", "Except", "Expand",
-    "Filter", "FlatMapCoGroupsInPandas", "Generate", "Intersect", "LateralJoin", "LocalLimit", "MapElements",
+    "CollectMetrics", "DataFrameDropColumns", "DeserializeToObject", "EventTimeWatermark", "Expand", "Filter",
+    "FlatMapCoGroupsInPandas", "Generate", "LateralJoin", "LocalLimit", "MapElements",
     "MapInArrow", "MapInPandas", "MapPartitions", "MapPartitionsInR", "MapPartitionsInRWithArrow", "ParsedStatement",
     "Pivot", "Project", "PythonMapInArrow", "RebalancePartitions", "Repartition", "RepartitionByExpression",
     "ResolvedHint", "Sample", "ScriptTransformation", "SerializeFromObject", "Sort", "SubqueryAlias", "TypedFilter",
@@ -95,6 +111,18 @@ class Leaf:
         return self.reads + (f" at {servers}" if servers else "")
 
     @property
+    def begins(self) -> str:
+        """Where it begins to read when there is no checkpoint, in words."""
+        if self.kind != _KAFKA:
+            return f"{self.reads} from its beginning"
+        if time := self.options.get("startingtimestamp"):
+            return f"{self.reads} from {datetime.fromtimestamp(int(time) / 1000, UTC).isoformat(' ')} on"
+        if "startingoffsetsbytimestamp" in self.options:
+            return f"{self.reads} from the times given for its partitions on"
+        offsets = self.options.get("startingoffsets", "latest").strip().lower()  # Spark's own word where none is said
+        return f"{self.reads} from {offsets if offsets in ('earliest', 'latest') else 'the offsets given'}"
+
+    @property
     def reads(self) -> str:
         """What is subscribed to, in words."""
         if "subscribe" in self.options:
@@ -115,7 +143,7 @@ def leaves_of(frame: DataFrame, outputs: tuple[str, ...]) -> list[Leaf]:
     return [
         Leaf(outputs, *_source_of(node), _fingerprint(above))
         for node, above in _with_path(analyzed_plan(frame))
-        if node.isStreaming() and not node.children().size() and _kind(node) != _REFERENCE
+        if node.isStreaming() and not node.children().size() and kind_of(node) != _REFERENCE
     ]
 
 
@@ -141,7 +169,7 @@ def _leaves(frame: DataFrame) -> Iterator[Any]:
 
 def _source_of(leaf: Any) -> tuple[str, dict[str, str]]:
     """A streaming leaf's source and options, without secrets' keys being of interest to anybody."""
-    kind = _kind(leaf)
+    kind = kind_of(leaf)
     if kind == _RELATION_V1:
         return str(leaf.sourceName()).partition("[")[0], {}
     if kind != _RELATION:
@@ -150,7 +178,8 @@ def _source_of(leaf: Any) -> tuple[str, dict[str, str]]:
     return str(leaf.sourceName()), {str(key).lower(): str(options[key]) for key in options}
 
 
-def _kind(node: Any) -> str:
+def kind_of(node: Any) -> str:
+    """The name of a node's class, or of an expression's."""
     return str(node.getClass().getSimpleName())
 
 
@@ -162,7 +191,7 @@ def require_readable_again(frame: DataFrame) -> None:
     """
     disabled = str(frame.sparkSession.conf.get(_V2_OFF, ""))
     for leaf in _leaves(frame):
-        kind = _kind(leaf)
+        kind = kind_of(leaf)
         if kind == _REFERENCE:
             continue  # what it refers to stands in the plan as well
         if leaf.isStreaming():
@@ -189,7 +218,7 @@ def _refuse_source(source: str, why: str) -> None:
     raise RefusedSettingError(
         f"the plan reads {source}: {why}",
         harmless="never, where an epoch has to be read twice: other rows would come, or none",
-        cause="an exactly-once sink needs sources that give the same rows again: "
+        cause="an exactly-once or idempotent sink needs sources that give the same rows again: "
         + ", ".join(sorted({*_READABLE_AGAIN})),
         action="read it through a Kafka topic, or from files; or give all sinks guarantee='at-least-once'",
         source=source,
@@ -198,9 +227,9 @@ def _refuse_source(source: str, why: str) -> None:
 
 def _static(leaf: Any) -> str:
     """What a static relation reads, by the name of its Java class."""
-    if _kind(leaf) == "LogicalRelation":
+    if kind_of(leaf) == "LogicalRelation":
         return str(leaf.relation().getClass().getSimpleName())
-    return str(leaf.table().getClass().getSimpleName()) if _kind(leaf) == "DataSourceV2Relation" else _kind(leaf)
+    return str(leaf.table().getClass().getSimpleName()) if kind_of(leaf) == "DataSourceV2Relation" else kind_of(leaf)
 
 
 def _with_path(node: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[Any, tuple[str, ...]]]:
@@ -272,23 +301,61 @@ def require_read_committed(frame: DataFrame) -> None:
             )
 
 
+def require_streamable(frame: DataFrame, mode: str) -> None:
+    """Refuse a plan that Spark would refuse when the query is started: by then an older driver is ended for it.
+
+    Raises:
+        ConfigurationError: Why, and what to do.
+    """
+    if frame.sparkSession.conf.get(_CHECKED_BY_SPARK, "true") != "true":
+        return
+    try:
+        check_streaming(frame, mode.capitalize())
+    except AnalysisException as error:
+        raise no_stream(str(error), mode) from None
+
+
+def tell_of_mode(frame: DataFrame, mode: str) -> None:
+    """Say once what readers of an output see of a plan that keeps state, where it is not each row once and for all."""
+    if mode == "update" and is_stateful(frame):
+        log.info(
+            'output_mode="update": an epoch writes each group that it changed as a row of its own, once. Readers see '
+            "several rows of a group, of which the last counts; a sink's key= tells which belong together"
+        )
+    elif mode == "complete":
+        log.info(
+            'output_mode="complete": each epoch writes all groups again, once, also those that it did not change. '
+            "Readers see every group as often as there are epochs, and the last row counts"
+        )
+
+
 def unrepeatable(frame: DataFrame) -> list[str]:
     """What may give other rows when the same epoch runs again, by name; Python functions as ``Python function f``.
 
     Expressions that Spark calls non-deterministic (``rand``, ``uuid``, a function made ``asNondeterministic``),
-    aggregates that depend on the order of rows, and every Python function, since Spark takes each for deterministic
-    unless told otherwise and cannot look into it. Not ``current_timestamp``: Spark keeps an epoch's time in
-    ``offsets/N``. The analyzed plan is looked at, as the user wrote it.
+    aggregates that depend on the order of rows, floating point's sums among them, operators that let the first of
+    several rows pass, and every Python function, since Spark takes each for deterministic unless told otherwise and
+    cannot look into it. Not ``current_timestamp``: Spark keeps an epoch's time in ``offsets/N``. The analyzed plan is
+    looked at, as the user wrote it.
     """
-    found = {
-        name
-        for node in _nodes(analyzed_plan(frame))
-        for e in elements(node.expressions())
-        for name in _culprits(e)
-        if name != _TASKS_NUMBER or _OURS not in _sql(e)
-    }
-    outside = {_OUTSIDE[_kind(leaf)] for leaf in _leaves(frame) if _kind(leaf) in _OUTSIDE and not leaf.isStreaming()}
-    return sorted(found | outside)
+    return sorted({name for name, _ in _suspects(frame)})
+
+
+def _suspects(frame: DataFrame) -> Iterator[tuple[str, str]]:
+    """Each of them with the line of the program that asks for it, "" where Spark does not know it."""
+    for node in _nodes(analyzed_plan(frame)):
+        kind = kind_of(node)
+        for e in elements(node.expressions()):
+            yield from (each for each in _culprits(e) if each[0] != _TASKS_NUMBER or _OURS not in _sql(e))
+        if kind in _FIRST_OF_A_KEY:
+            keys = {key.exprId().id(): str(key.name()) for key in elements(node.keys())}
+            # Rows that are the same in all columns are one, whichever of them passes.
+            if any(column.exprId().id() not in keys for column in elements(node.output())):
+                yield f"dropDuplicates of {', '.join(keys.values())} {_BY_ORDER}", ""
+        elif kind == _FIRST_OF_ALL and node.isStreaming():
+            yield f"limit {_BY_ORDER}", ""
+        elif not node.children().size() and not node.isStreaming() and kind in _OUTSIDE:
+            yield _OUTSIDE[kind], ""
 
 
 def keys_repeat(culprits: Iterable[str]) -> bool:
@@ -299,7 +366,7 @@ def keys_repeat(culprits: Iterable[str]) -> bool:
     Args:
         culprits: What ``unrepeatable`` found.
     """
-    return set(culprits) <= {"first()", "last()", "collect_list()"}
+    return all(_BY_ORDER in name for name in culprits)
 
 
 def is_stateful(frame: DataFrame) -> bool:
@@ -313,6 +380,12 @@ def is_stateful(frame: DataFrame) -> bool:
     return any(node.isStreaming() and _keeps_state(node) for node in _nodes(analyzed_plan(frame)))
 
 
+_OF_STATIC = (
+    ": write a changed table to a new path and start the job with it, rather than over the files that are read. The "
+    "warning stays, since nothing here can see whether they change"
+)
+
+
 def warn_of_unrepeatable(frame: DataFrame) -> None:
     """Say once what a plan that may give other rows in a second run means for recovery.
 
@@ -320,15 +393,20 @@ def warn_of_unrepeatable(frame: DataFrame) -> None:
     warning. A stateless one is compared only when an epoch was committed in part and the rest expired: rare, so
     a line of information.
     """
-    names = unrepeatable(frame)
+    lines: dict[str, set[str]] = {}
+    for name, line in _suspects(frame):
+        lines.setdefault(name, set()).update([line] if line else [])
+    names = [f"{name} at {', '.join(sorted(at))}" if at else name for name, at in sorted(lines.items())]
     if not names:
         return
     if is_stateful(frame):
         log.warning(
             "the plan keeps state and uses %s. If the driver dies between an epoch's decision and Spark's record of "
             "it, the state is built again by a second run; should that give other rows, the job stops with "
-            "NotDeterministicError and asks (onceflow txn resolve). Harmless if each gives the same for the same rows",
+            "NotDeterministicError and asks (onceflow txn resolve). Harmless if each gives the same for the same "
+            "rows%s",
             ", ".join(names),
+            _OF_STATIC if any("static" in name for name in names) else "",
         )
     else:
         log.info(
@@ -338,21 +416,33 @@ def warn_of_unrepeatable(frame: DataFrame) -> None:
         )
 
 
-def _culprits(expression: Any) -> Iterator[str]:
-    """The innermost expressions to blame."""
+def _culprits(expression: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[str, str]]:
+    """The innermost expressions to blame, each with the nearest line of the program that is known."""
     children = list(elements(expression.children()))
     for child in children:
-        yield from _culprits(child)
-    kind = expression.getClass().getSimpleName()
-    innermost = not expression.deterministic() and all(child.deterministic() for child in children)
+        yield from _culprits(child, (expression, *above))
+    name = _blamed(expression, children)
+    if name:
+        yield name, next(filter(None, map(call_site, (expression, *above))), "")
+
+
+def _blamed(expression: Any, children: Sequence[Any]) -> str:
+    """What an expression is blamed for, by itself; "" for nothing."""
+    kind = kind_of(expression)
     if kind.startswith(_PYTHON):
-        yield f"Python function {expression.name()}"
-    elif kind in _ORDERED or innermost:
-        yield f"{expression.prettyName().lower()}()"
+        return f"Python function {expression.name()}"
+    name = f"{str(expression.prettyName()).lower()}()"
+    if kind in _ORDERED:
+        return f"{name} {_BY_ORDER}"
+    if kind in _SUMS:
+        summed = str(children[0].dataType().typeName())
+        return f"{name} of {summed} {_BY_ORDER}" if summed in _FLOATING else ""
+    innermost = not expression.deterministic() and all(child.deterministic() for child in children)
+    return name if innermost else ""
 
 
 def _keeps_state(node: Any) -> bool:
-    kind = _kind(node)
+    kind = kind_of(node)
     if kind == "Join":
         return all(child.isStreaming() for child in elements(node.children()))
     return kind not in _STATELESS and bool(node.children().size())

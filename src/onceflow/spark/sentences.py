@@ -6,6 +6,7 @@ Must not know: how an epoch runs, any source or sink. A sentence that is not kno
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from pyspark.sql import SparkSession
 
@@ -15,12 +16,82 @@ from onceflow.errors import ConfigurationError, EpochFailedError, OnceflowError
 # How a Python traceback ends inside a Java exception's text.
 _RAISED = re.compile(r"onceflow\.errors\.(\w+Error): (.*?)(?=\n\s*at |\n\n|\nDriver stacktrace|\Z)", re.DOTALL)
 
+_TRACEBACK = "Traceback (most recent call last):"
+
 # What Spark's Arrow (19) says when the buffer of one column in one batch cannot be had.
 _NO_BUFFER = re.compile(r"arrow\.memory\.OutOfMemoryException|arrow\.vector\.util\.OversizedAllocationException")
 _ARROW = "spark.sql.execution.arrow."
 
 # What Spark 4.2 says when offsets/N or commits/N is there already, or comes to be there while it writes its own.
 _TWO_DRIVERS = re.compile(r"\[CONCURRENT_STREAM_LOG_UPDATE\]|Multiple streaming queries are concurrently using")
+
+# What Spark 4.2 says of a plan that it cannot run as a stream; the cause, and what to do.
+_REFUSED_PLANS: Sequence[tuple[str, str, str]] = (
+    (
+        "append.* streaming aggregations without watermark",
+        "a group is written once, when it is complete, and without a watermark on what is grouped by it never is",
+        (
+            "add withWatermark(<event time>, <how late>) before groupBy, and group by that column or its window; or "
+            'take output_mode="update", which writes a group again whenever it changes'
+        ),
+    ),
+    (
+        "complete.* no streaming aggregations",
+        "all groups of an aggregation would be written with each epoch, and there is no aggregation",
+        'take output_mode="append", or aggregate',
+    ),
+    (
+        "join .*without a watermark",
+        "a row without a partner is written when none can come any more, and only watermarks with a range tell when",
+        "add withWatermark to both sides, and a range of event times to the join's condition; or join inner",
+    ),
+    (
+        "join .*only in Append output mode",
+        "a row without a partner is written once, when none can come any more",
+        'take output_mode="append"',
+    ),
+    (
+        "join with a streaming .*static",
+        "whether a static row has a partner is known only at the stream's end, and it has none",
+        "exchange the two sides, or join inner",
+    ),
+    (
+        "Distinct aggregations",
+        "the values of all epochs would have to be kept",
+        "take approx_count_distinct(), or dropDuplicatesWithinWatermark() before groupBy",
+    ),
+    (
+        "(Sorting is|Limits are) not supported",
+        "a stream has no end, so it has no order and no first rows",
+        'leave it out; only the groups of an aggregation with output_mode="complete" can be sorted',
+    ),
+    (
+        "possible 'correctness' issue due to global watermark",
+        "the plan keeps several states, one behind the other, which Spark does in append mode only",
+        'take output_mode="append", with a watermark',
+    ),
+    (
+        "Window function is not supported",
+        "it looks at all rows of a partition, of which a stream has no last one",
+        "group by F.window(<event time>, <how long>)",
+    ),
+)
+
+
+def sentence(error: BaseException) -> str:
+    """What an error says, in one line: of a function of the user's its own words, not Spark's or py4j's about them."""
+    lines = str(error).strip().splitlines()
+    for n, line in enumerate(lines):
+        if _TRACEBACK in line:
+            behind = (later for later in lines[n + 1 :] if later.strip() and _indent(later) <= _indent(line))
+            return next(behind, line).strip()
+    if len(lines) > 1 and lines[0].startswith("An error occurred while calling "):
+        return lines[1].removeprefix(": ")
+    return lines[0] if lines else type(error).__name__
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
 
 
 def raised_in_worker(text: str) -> OnceflowError | None:
@@ -42,6 +113,27 @@ def two_drivers(text: str) -> OnceflowError | None:
         "the older one plans its last epoch before it learns that it was replaced",
         cause="two starts of one job at the same time: a supervisor that starts too early, or a forgotten terminal",
         action="start the job again, once; it goes on from what is decided",
+    )
+
+
+def no_stream(text: str, mode: str) -> ConfigurationError:
+    """A plan that Spark cannot run as a stream, or not in this output mode.
+
+    Args:
+        text: What Spark says.
+        mode: The output mode.
+    """
+    first = re.sub(r"^\[\S+\] | SQLSTATE: .*|;$", "", text.strip().splitlines()[0])
+    known = ((cause, action) for pattern, cause, action in _REFUSED_PLANS if re.search(pattern, first))
+    cause, action = next(
+        known, ("see Spark's words", "change the plan, or the output mode: append, update or complete")
+    )
+    return ConfigurationError(
+        f"Spark cannot run this plan as a stream: {first}",
+        harmless="always for the data: nothing was started",
+        cause=f'output_mode="{mode}": {cause}',
+        action=action,
+        output_mode=mode,
     )
 
 

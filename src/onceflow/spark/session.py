@@ -10,11 +10,14 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyspark
+from pyspark import SparkConf, SparkContext
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from onceflow import crash_points as crash
@@ -22,20 +25,23 @@ from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.errors import ConfigurationError, RefusedSettingError
 from onceflow.local import class_archive
 from onceflow.local.jars import java_executable, spark_jars
-from onceflow.spark.internals import is_classic, java, java_runs_already, require
+from onceflow.spark.internals import is_classic, jar_of, java, java_runs_already, require, start_java
 
 log = logging.getLogger(__name__)
 
 _CONNECTOR = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
+TESTED = ("4.2.0",)
+"""Versions of PySpark that the tests ran on."""
+CONNECTOR_TESTED = "4.2.0"
+
 PINNED: Mapping[str, str] = {
-    # Every task's rows must land in the same shard when an epoch runs again.
+    # Each row must be of the same partition when an epoch runs again: by partitions two runs are compared.
     "spark.sql.adaptive.streaming.stateless.enabled": "false",
     # State of a run that was not recorded must never mix with state of the run that is: version 2 gives each run's
     # state files ids of their own, and only RocksDB has it.
     "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
-    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
     # The other form of offsets/N has its lines in no order, under numbers: here a position is told by its line.
     "spark.sql.streaming.offsetLog.formatVersion": "1",
@@ -44,7 +50,7 @@ PINNED: Mapping[str, str] = {
     # Spark looks for what its version 2 wrote, under the path's quoted name. Somebody's folder may have that name.
     "spark.sql.streaming.checkpoint.escapedPathCheck.enabled": "false",
     # Plans are printed in errors, logs and Spark's UI; its own patterns let a PEM key and JAAS text pass.
-    "spark.sql.redaction.options.regex": r"(?i)url|jaas|secret|password|token|keystore[.]key|key[.]password",
+    "spark.sql.redaction.options.regex": r"(?i)url|secret|password|token|jaas|keystore[.]key|key[.]password",
 }
 """What a query under onceflow always runs with."""
 
@@ -61,6 +67,7 @@ DEFAULTS: Mapping[str, str] = {
 }
 """What a session that onceflow makes begins with; the user's settings go before."""
 
+_LOG = Path(__file__).with_name("log4j2.properties").absolute()
 _HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 JAVA_IS_TOLD_BY = (
     "JAVA_TOOL_OPTIONS",
@@ -72,12 +79,13 @@ JAVA_IS_TOLD_BY = (
 """Variables whose options reach the command line of Spark's Java."""
 
 
-def make_session(name: str, spark: Mapping[str, str]) -> SparkSession:
+def make_session(name: str, spark: Mapping[str, str], begin: Callable[[str], None]) -> SparkSession:
     """The active session, or a new one with the connector's jars.
 
     Args:
         name: The application's name.
         spark: The user's Spark settings, for a new session.
+        begin: Told of each phase of it that takes its time.
 
     Raises:
         SetupError: Java or a jar is missing.
@@ -90,11 +98,16 @@ def make_session(name: str, spark: Mapping[str, str]) -> SparkSession:
     # Workers run another interpreter than this one unless they are told.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     crash.announce_driver()
-    builder = SparkSession.builder.appName(name)
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    settings = dict(PINNED) | dict(spark)
+    settings = {"spark.app.name": name} | dict(PINNED) | dict(spark)
     if not submitted:
+        begin("jars")
         _local_defaults(settings)
+    begin("Spark" if submitted or java_runs_already() else "Java and Spark")
+    if not submitted and not java_runs_already():
+        start_java(settings)
+    _make_context(settings)
+    builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
@@ -106,7 +119,32 @@ def make_session(name: str, spark: Mapping[str, str]) -> SparkSession:
         # Spark's warnings about triggers and AQE would bury the epochs' lines; errors stay.
         session.sparkContext.setLogLevel("ERROR")
     require_session(session)
+    if not os.environ.get("ONCEFLOW_DEBUG"):
+        _silence_pyspark()
     return session
+
+
+def _silence_pyspark() -> None:
+    """Keep out what PySpark logs of an error that it raises as well: JSON with all of Java's trace, on one line."""
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
+
+
+def _make_context(settings: Mapping[str, str]) -> None:
+    """Make the SparkContext in a thread of its own: in the main one PySpark takes SIGINT for itself."""
+    failure: list[BaseException] = []
+
+    def make() -> None:
+        try:
+            SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it is raised below
+            failure.append(error)
+
+    thread = threading.Thread(target=make, name="onceflow-spark", daemon=True)
+    thread.start()
+    thread.join()
+    if failure:
+        raise failure[0]
 
 
 def _local_defaults(settings: dict[str, str]) -> None:
@@ -162,6 +200,8 @@ def _java_defaults(settings: dict[str, str], on_class_path: Sequence[Path]) -> N
     if any("@" in text for text in told):  # a file of options
         return
     options = []
+    if not any("log4j" in text for text in told) and not os.environ.get("ONCEFLOW_DEBUG"):
+        options.append(shlex.quote(f"-Dlog4j2.configurationFile={_LOG.as_uri()}"))
     if not any("arrow.enable_unsafe" in text for text in told):
         # Arrow compares each write of a value with its buffer's end, which Spark's writers have made large enough
         # before. Without the comparison a copy costs with Spark's limit on bytes what it costs with neither changed.
@@ -224,12 +264,34 @@ def require_session(session: Any) -> None:
             "onceflow make the session",
         ) from None
     require(session)
+    warning = untested(pyspark.__version__, session.version, jar_of(session, _CONNECTOR))
+    if warning is not None:
+        log.warning("%s", warning)
     if str(session.conf.get("spark.speculation", "false")).lower() == "true":
         raise RefusedSettingError(
             "spark.speculation=true is refused: two attempts of one task would write at the same time",
             cause="spark.speculation is true",
             action="set spark.speculation=false for this application",
         )
+
+
+def untested(pyspark_version: str, spark_version: str, connector: str) -> str | None:
+    """What to warn of where these were not tested, or not together; None where they were.
+
+    Args:
+        pyspark_version: PySpark's.
+        spark_version: Of the Spark behind it, another one with SPARK_HOME.
+        connector: The connector's jar.
+    """
+    if {pyspark_version, spark_version} <= set(
+        TESTED
+    ) and connector == f"spark-sql-kafka-0-10_2.13-{CONNECTOR_TESTED}.jar":
+        return None
+    return (
+        f"PySpark {pyspark_version} with Spark {spark_version} and the connector {connector or 'of an unknown jar'} is "
+        f"none that onceflow was tested with: PySpark {' or '.join(TESTED)}, connector {CONNECTOR_TESTED}. "
+        f"`pip install pyspark=={TESTED[-1]}` is tested"
+    )
 
 
 def spark_path(session: SparkSession, folder: Path) -> str:
@@ -273,10 +335,18 @@ def require_isolated_state(checkpoint: SparkCheckpoint) -> None:
             action="start with a new checkpoint",
             checkpoint=str(checkpoint.folder),
         )
+    if newest is not None and checkpoint.is_stateful() and checkpoint.has_state_without_ids():
+        raise RefusedSettingError(
+            f"the state in {checkpoint.folder} has no ids of its own, so that of a run that was not recorded could be "
+            "taken for that of the run that is",
+            cause="the query ran with spark.sql.streaming.stateStore.checkpointFormatVersion=1, Spark's default, and "
+            "Spark cannot go on with such state under 2",
+            action="start with a new checkpoint, from where this one stands: docs/existing-programs.md",
+            checkpoint=str(checkpoint.folder),
+        )
 
 
-def pin(session: SparkSession, retain: int) -> None:
-    """Set what a query under onceflow always runs with."""
-    for key, value in PINNED.items():
+def pin(session: SparkSession, settings: Mapping[str, str]) -> None:
+    """Set what a query under onceflow always runs with, and what the job's settings become."""
+    for key, value in {**PINNED, **settings}.items():
         session.conf.set(key, value)
-    session.conf.set("spark.sql.streaming.minBatchesToRetain", str(retain))

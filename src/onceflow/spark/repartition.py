@@ -1,0 +1,114 @@
+"""The state of a query that does not run, in another number of shuffle partitions: Spark's own, with a proof.
+
+Must not know: savepoints, the journal, sinks.
+
+Spark (4.2) rewrites state offline, as an epoch of its own that reads nothing. What it keeps for each key is read before
+and after by Spark's own reader of state, and must be the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from onceflow.errors import ConfigurationError, EpochFailedError
+from onceflow.spark.internals import repartition_state
+
+Digest = tuple[int, str]
+"""How many entries, and the sum of a hash of each: the same for the same entries in any order."""
+
+
+def repartition(session: SparkSession, folder: Path, partitions: int) -> Mapping[str, Digest]:
+    """Rewrite the state of a checkpoint, and prove that each key has what it had.
+
+    Args:
+        session: A SparkSession.
+        folder: The checkpoint. No query runs on it; where this fails it is not to be used.
+        partitions: Into how many.
+
+    Returns:
+        What it kept, by part of the state.
+
+    Raises:
+        ConfigurationError: Spark cannot repartition this state; its operators are named.
+        EpochFailedError: Spark did, and a key has another state than before.
+    """
+    before = {name: _digest(frame) for name, frame in _parts(session, folder)}
+    try:
+        repartition_state(session, f"file:{folder}", partitions)
+    except Exception as error:
+        raise ConfigurationError(
+            f"Spark cannot repartition the state of {', '.join(_operators(folder))}: {_first_line(error)}",
+            harmless="always: the savepoint is as it was, and nothing was made",
+            cause=f"{partitions} shuffle partitions were asked for; what Spark has for it does not take this state",
+            action="resume with as many partitions as it has; or begin with empty state (--allow-non-restored-state)",
+        ) from error
+    after = {name: _digest(frame) for name, frame in _parts(session, folder)}
+    torn = [name for name, frame in _parts(session, folder) if _is_torn(frame)]
+    different = sorted(name for name in before if before[name] != after.get(name)) + torn
+    if different or before.keys() != after.keys():
+        raise EpochFailedError(
+            f"Spark has repartitioned the state, and it is not what it was: {', '.join(different)}",
+            harmless="always: the savepoint is as it was, and nothing was made",
+            cause="an error in Spark's repartition, or in its reader of state",
+            action="resume with as many partitions as it has",
+        )
+    return after
+
+
+def _parts(session: SparkSession, folder: Path) -> Iterator[tuple[str, DataFrame]]:
+    """All that is kept, in the parts that Spark's reader tells apart."""
+    for number, told in _metadata(folder):
+        name = str(told["operatorInfo"]["operatorName"])
+        options: list[dict[str, str]] = [{}]
+        if name == "symmetricHashJoin":
+            options = [{"joinSide": "left"}, {"joinSide": "right"}]
+        elif name.startswith("transformWithState"):
+            properties = json.loads(told["operatorPropertiesJson"])
+            options = [{"stateVarName": each["stateName"]} for each in properties["stateVariables"]]
+            if properties.get("timeMode") != "NoTime":
+                options.append({"readRegisteredTimers": "true"})
+        for each in options:
+            reader = session.read.format("statestore").options(operatorId=str(number), **each)
+            yield " ".join([f"{name} {number}", *each.values()]), reader.load(f"file:{folder}")
+
+
+def _digest(frame: DataFrame) -> Digest:
+    """Of all entries, without the partition that they are in."""
+    hashed = F.xxhash64(F.to_json(F.struct(*_columns_of_state(frame)))).cast("decimal(38,0)")
+    count, total = frame.agg(F.count(F.lit(1)), F.sum(hashed)).collect()[0]
+    return int(count), str(total)
+
+
+def _is_torn(frame: DataFrame) -> bool:
+    """Whether one key has entries in two partitions."""
+    if "key" not in frame.columns:
+        return False
+    spread = frame.groupBy(F.to_json(F.struct("key"))).agg(F.countDistinct("partition_id").alias("partitions"))
+    return bool(spread.where("partitions > 1").limit(1).count())
+
+
+def _columns_of_state(frame: DataFrame) -> list[str]:
+    return [name for name in frame.columns if name not in ("partition_id", "change_type", "batch_id")]
+
+
+def _metadata(folder: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """What Spark says of each operator, the newest where there are several."""
+    for operator in sorted(path for path in (folder / "state").iterdir() if path.name.isdigit()):
+        versions = sorted((operator / "_metadata" / "v2").glob("[0-9]*"), key=lambda path: int(path.name))
+        path = versions[-1] if versions else operator / "_metadata" / "metadata"
+        yield int(operator.name), json.loads(path.read_text().partition("\n")[2])
+
+
+def _operators(folder: Path) -> list[str]:
+    return [str(told["operatorInfo"]["operatorName"]) for _, told in _metadata(folder)]
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return next((line for line in lines if line.startswith(": ")), lines[0] if lines else type(error).__name__)[:300]
