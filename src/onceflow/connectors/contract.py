@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
-from onceflow.errors import OnceflowError, RecoveryError, SourceDataLostError
+from onceflow.errors import ConfigurationError, OnceflowError, RecoveryError, SourceDataLostError
 from onceflow.twophase.layout import Source as LayoutSource
 from onceflow.twophase.layout import Topic
 from onceflow.twophase.messages import Evidence, Outcome, Reply
@@ -34,7 +34,8 @@ from onceflow.twophase.participants import Participant, ParticipantId, TaskRepor
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import Column
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
 
 
 TOO_OLD = 0.8
@@ -45,8 +46,13 @@ class Guarantee(StrEnum):
     """What a sink promises; said in its name, never by accident."""
 
     EXACTLY_ONCE = "exactly-once"
+    """Each row is visible once, from the commit of its epoch on."""
+    IDEMPOTENT_UPSERT = "idempotent-upsert"
+    """A row replaces the one of its key, so one that is written again is there once; visible before its commit."""
     AT_LEAST_ONCE = "at-least-once"
+    """No row is missing; one that is written again is there twice."""
     NONE = "none"
+    """Rows may be missing or doubled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +74,13 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Which task writes: Spark's partition id and attempt number, in which run."""
+    """Which task writes. Another run may group the partitions otherwise, so a number means nothing beyond its run.
+
+    Attributes:
+        run: Which run of which epoch.
+        number: Spark's number of the task in its run, which is that of its group of partitions.
+        attempt: Spark's number of the attempt.
+    """
 
     run: Run
     number: int
@@ -94,8 +106,7 @@ class Writer(ABC):
             PreCommitError: It cannot be proven. Nothing may become visible.
         """
 
-    @abstractmethod
-    def abort(self) -> None:
+    def abort(self) -> None:  # noqa: B027 - what was not prepared is the driver's to end
         """The task failed: undo what can be undone here. Must not raise; the driver aborts by handle as well."""
 
 
@@ -130,6 +141,15 @@ class Committer(ABC):
         return False
 
     @property
+    def remembers_commits(self) -> bool:
+        """Whether the system tells of each commit for as long as a journal keeps its epoch.
+
+        Then a start asks it for the newest that is finished: a system that does not know it was put back to an older
+        state, and what it has lost would never be written again.
+        """
+        return False
+
+    @property
     def keeps_mark(self) -> bool:
         """Whether the system can keep the job's mark, so that its absence says something."""
         return False
@@ -140,6 +160,32 @@ class Committer(ABC):
 
     def write_mark(self, mark: str) -> None:  # noqa: B027 - not every system can
         """Keep the job's mark outside its checkpoint. Best effort; must not raise."""
+
+    def forget(self) -> None:
+        """The job is deleted: remove what the system keeps of it, but for what is visible. Nothing of it is open.
+
+        Raises:
+            OnceflowError: The system was not reached, or refused.
+        """
+        self.write_mark("")
+
+    def read_name_mark(self, name: str) -> str | None:  # noqa: ARG002 - the contract's signature
+        """What is kept under a job's name and the committer's prefix, or None where the system cannot keep it.
+
+        Args:
+            name: The job's name.
+        """
+        return None
+
+    def write_name_mark(self, name: str, mark: str) -> None:  # noqa: B027 - not every system can
+        """Keep under a job's name, with this sink, which jobs have written here. Best effort; must not raise.
+
+        At most 4,000 letters. Best effort; must not raise.
+
+        Args:
+            name: The job's name.
+            mark: What to keep.
+        """
 
     def close(self) -> None:  # noqa: B027 - not every committer holds a connection
         """Let go of the connection that the sink handed over."""
@@ -213,6 +259,10 @@ class Committer(ABC):
 
         Only looks. The caller asks the journal once more whether its start is still the newest, and then passes
         the answer to ``abort``: so a driver that slept in between cannot hit a newer one's transactions.
+
+        Args:
+            incarnation: The present start's number.
+            spared: What is decided and not finished, of all sinks of the job.
         """
 
 
@@ -245,6 +295,16 @@ class Sink(ABC):
         """Whether the sink takes part in the decision."""
         return self.guarantee is Guarantee.EXACTLY_ONCE
 
+    def under(self, mode: Guarantee) -> None:  # noqa: B027 - most sinks have only one
+        """Take the guarantee of a job's checkpoints, if none was named; a sink that has only one keeps it.
+
+        Args:
+            mode: ``EXACTLY_ONCE`` or ``AT_LEAST_ONCE``.
+
+        Raises:
+            ConfigurationError: A stronger one was named, or a job of the other mode has the sink.
+        """
+
     def expires_after_s(self) -> float | None:
         """How long the system keeps an undecided transaction, in seconds, as far as it is known before ``connect``.
 
@@ -268,44 +328,86 @@ class Sink(ABC):
         return self.connect()
 
     @abstractmethod
-    def columns(self, names: Sequence[str]) -> list[Column]:
+    def columns(self, fields: StructType) -> list[Column]:
         """What a writer gets of each row, from the columns of the output's DataFrame.
 
         Args:
-            names: The DataFrame's column names.
+            fields: The DataFrame's columns, with their types.
 
         Raises:
-            ConfigurationError: A column that the sink needs is not there.
+            ConfigurationError: A column that the sink needs is not there, or the output may be meant in more than one
+                way: then it says what to write for each.
         """
 
-    @abstractmethod
+    def dead_letter_columns(self, fields: StructType) -> list[Column]:
+        """What a writer gets of each dead letter, from the columns that ``Source.dead_letters`` has.
+
+        Args:
+            fields: Those columns, with their types.
+
+        Raises:
+            ConfigurationError: The sink says how rows are written, and dead letters are written otherwise.
+        """
+        return self.columns(fields)
+
     def describe(self) -> str:
         """The sink in a few words, without secrets."""
+        return f"{type(self).__name__} {self.name} ({self.guarantee})"
 
 
 class SinkConnection(ABC):
     """A sink that is connected, for one start of a job; all that the start has found out about it is kept here.
 
     Attributes:
-        system_id: The system's lasting id, which no other system has; not empty, and without a comma.
+        system_id: The system's lasting id, which no other system has; not empty, and without a comma. Of a sink that
+            takes no part in the decision nobody asks it.
+        is_there: Whether what rows go to is there. Where not, ``check_output`` makes it, and only then can it be proven
+            that the job may write there.
     """
 
     system_id: str
+    is_there: bool = True
+
+    def check_output(self, fields: StructType) -> None:  # noqa: B027 - not every system has columns
+        """Look whether the output fits what it goes to; make what was asked for. Called once, before the first writer.
+
+        Nothing is made before: only here is all accepted that the plan is refused for.
+
+        What can be told without the system is ``Sink.columns``'s to tell, before anything is connected.
+
+        Args:
+            fields: The columns of the output's DataFrame.
+
+        Raises:
+            OnceflowError: It does not fit, and why.
+        """
 
     @abstractmethod
     def writer_factory(self) -> WriterFactory:
         """What opens this sink's writers in tasks."""
 
-    @abstractmethod
     def committer(self, prefix: str, job_id: str) -> Committer:
-        """What commits this sink's part; only for one that takes part in the decision. Called at most once.
+        """What commits this sink's part; asked only of one that takes part in the decision. Called at most once.
 
         The connection is the committer's from then on, which lets go of it: one sink may serve two runs, of which one
         is just ending.
-        """
 
-    @abstractmethod
-    def close(self) -> None:
+        Args:
+            prefix: ``transactional_id_prefix`` of the job: what names in the system begin with.
+            job_id: Of the checkpoint; twelve hexadecimal digits.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no committer ({prefix}, {job_id})")
+
+    def read_name_mark(self, prefix: str, name: str) -> str | None:  # noqa: ARG002 - the contract's signature
+        """As a committer's: asked before there is one, since nothing is made in a place until it is known to be new.
+
+        Args:
+            prefix: ``transactional_id_prefix`` of the job.
+            name: Its name.
+        """
+        return None
+
+    def close(self) -> None:  # noqa: B027 - not every connection holds something
         """Let go of what no committer has."""
 
 
@@ -326,14 +428,55 @@ class Standing:
     end: str
 
 
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """Records of an epoch that a source left out because they could not be read.
+
+    Attributes:
+        records: How many.
+        first: Where a few of them are, and why they cannot be read, in words without anything of their content.
+        read: Of how many that were read.
+    """
+
+    records: int = 0
+    first: tuple[str, ...] = ()
+    read: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """Where the malformed records of a source go: a sink, which takes part in the same epochs as the job's others.
+
+    What it gets of each is the record as it was read, with where it was and why it cannot be read; docs/formats.md says
+    how. Sources may share a sink; an output of the job may not share it with them.
+
+    Args:
+        sink: The sink.
+
+    Raises:
+        ConfigurationError: It is no sink.
+    """
+
+    sink: Sink
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.sink, Sink):
+            raise ConfigurationError(
+                f"DeadLetter has no sink, but something of type {type(self.sink).__name__}",
+                action='give one, for example DeadLetter(KafkaSink(kafka, "dead-letters"))',
+            )
+
+
 class Source(ABC):
     """Where records come from: a description, with nothing open. Positions are lines of Spark's ``offsets/N``.
 
     Attributes:
-        group: Where positions are published for monitoring, or None.
+        group: Where positions are published for monitoring; None: in the job's own group.
+        dead_letter: Where malformed records go, or None.
     """
 
     group: str | None
+    dead_letter: DeadLetter | None = None
 
     @property
     @abstractmethod
@@ -348,13 +491,41 @@ class Source(ABC):
             OnceflowError: The system was not reached.
         """
 
-    def malformed(self, observed: Mapping[str, Any]) -> int:  # noqa: ARG002 - the contract's signature
-        """How many records of an epoch the source left out because they could not be read.
+    @abstractmethod
+    def describe(self) -> str:
+        """What is read, in a few words, without secrets."""
+
+    def malformed(self, observed: Mapping[str, Any]) -> Malformed:  # noqa: ARG002 - the contract's signature
+        """What of an epoch the source left out because it could not be read.
 
         Args:
             observed: ``observedMetrics`` of Spark's ``StreamingQueryProgress``.
         """
-        return 0
+        return Malformed()
+
+    def dead_letters(self) -> DataFrame | None:
+        """The malformed records of a source that has a ``dead_letter`` and stands in a plan; one row for each.
+
+        Its columns are ``reason``, ``topic``, ``partition``, ``offset``, ``timestamp``, and ``key``, ``value`` and
+        ``headers`` as they were read.
+        """
+        return None
+
+    def reads(self, destination: str) -> bool:  # noqa: ARG002 - the contract's signature
+        """Whether it reads what a sink on its system writes.
+
+        Args:
+            destination: The sink's.
+        """
+        return False
+
+    def overlaps(self, other: Source) -> bool:  # noqa: ARG002 - the contract's signature
+        """Whether another source is known to read some of the same records, on its own.
+
+        Args:
+            other: The other one.
+        """
+        return False
 
 
 class SourceConnection(ABC):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
@@ -23,7 +23,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from onceflow.connectors.times import FORMATS, as_written, times_read, times_wrong
 from onceflow.errors import ConfigurationError
+from onceflow.options.arguments import named_fields
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,8 +47,22 @@ class Format(ABC):
         """Binary to this format's one column, which may be costly; to be evaluated once per record."""
 
     @abstractmethod
-    def malformed(self, column: Column, parsed: Column) -> Column | None:
-        """True where this format cannot read the bytes, else false (never null); None if it reads any bytes."""
+    def malformed(self, column: Column, parsed: Column, latest: Column | None) -> Column | None:
+        """True where this format cannot read the bytes, else false (never null); None if it reads any bytes.
+
+        Args:
+            column: The bytes.
+            parsed: What ``parsed`` made of them.
+            latest: The latest time that is plausible, None for any.
+        """
+
+    @abstractmethod
+    def reason(self, column: Column, parsed: Column, latest: Column | None) -> Column:
+        """Why it is malformed, where it is: words and names of fields, never anything of the record's content."""
+
+    @abstractmethod
+    def columns(self, parsed: Column) -> list[Column]:
+        """The fields of a record, named and typed, from what ``parsed`` made; or the one column."""
 
     @abstractmethod
     def fields(self) -> StructType | None:
@@ -60,6 +76,7 @@ class Format(ABC):
         """Raise what can be known without a SparkSession to stand in the way of reading."""
 
 
+@named_fields
 @dataclass(frozen=True)
 class Json(Format):
     """One JSON object per record, UTF-8.
@@ -67,25 +84,37 @@ class Json(Format):
     Reading: a field that is missing is null, also one that the schema calls NOT NULL; fields that the schema does
     not name are ignored; names are compared exactly. Malformed are: no JSON object, a field of the wrong type
     (``"1"`` and ``1.5`` are no ``int``), a number that does not fit, an object cut short, bytes that are not
-    UTF-8 in a field that is read, an empty value, and a null value (a tombstone). What Spark's ``from_json`` lets
-    pass: any JSON is good for a ``string`` field; decimals are rounded to the scale; of a name given twice the last
-    counts; what follows the closing brace is ignored.
+    UTF-8 in a field that is read, an empty value, and a null value (a tombstone). So is a time that is not written as
+    ``timestamp_format`` says, is outside of the years 1 to 9999, or is further ahead than the source's ``max_ahead``.
+    What Spark's ``from_json`` lets pass: any JSON is good for a ``string`` field; decimals are rounded to the scale; of
+    a name given twice the last counts; what follows the closing brace is ignored.
 
     Writing: an object with the columns' names, in their order. Null columns are kept as ``"name":null``, so that
-    a reader can tell "no value" from "no such field".
+    a reader can tell "no value" from "no such field". A ``timestamp`` is written as ISO 8601 in the session's time zone
+    with milliseconds: what is finer is cut off. docs/formats.md has a table of what is read and written.
 
     Args:
         schema: DDL (``"user_id string, amount decimal(18,2)"``) or a ``StructType``. Sinks need none. Names that
             differ in case alone are one to Spark, and ``_onceflow_corrupt`` is taken: both are refused.
+        timestamp_format: How a ``timestamp`` is written in what is read: ``"iso-8601"`` text, of which a time zone that
+            is missing is the session's; or ``"epoch-seconds"``, ``"epoch-millis"``, ``"epoch-micros"``, whole numbers
+            since 1970 in UTC. ``timestamp_ntz`` and ``date`` are text always.
 
     Raises:
-        ConfigurationError: The schema is empty or of the wrong kind. DDL that Spark cannot parse shows when a
-            source is loaded, since only Spark can tell.
+        ConfigurationError: The schema is empty or of the wrong kind, or there is no such ``timestamp_format``. DDL that
+            Spark cannot parse shows when a source is loaded, since only Spark can tell.
     """
 
     schema: str | StructType | None = None
+    timestamp_format: Literal["iso-8601", "epoch-seconds", "epoch-millis", "epoch-micros"] = "iso-8601"
 
     def __post_init__(self) -> None:
+        if self.timestamp_format not in FORMATS:
+            raise ConfigurationError(
+                f"Json knows no timestamp_format {self.timestamp_format!r}",
+                cause=f"timestamp_format={self.timestamp_format!r}",
+                action=f"choose one of {', '.join(FORMATS)}",
+            )
         if self.schema is None:
             return
         if not isinstance(self.schema, str | StructType):
@@ -139,15 +168,63 @@ class Json(Format):
             )
 
     def parsed(self, column: Column) -> Column:
-        """A struct of the schema's fields and of one more, which is null where all is well."""
-        schema = StructType([*self.fields().fields, StructField(_CORRUPT, StringType())])
+        """A struct of the schema's fields, times as they are written, and of one more, null where all is well."""
+        asked = as_written(self.fields(), self.timestamp_format)
         options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-        return F.from_json(column.cast("string"), schema, options)
+        return F.from_json(
+            column.cast("string"), StructType([*asked.fields, StructField(_CORRUPT, StringType())]), options
+        )
 
-    def malformed(self, column: Column, parsed: Column) -> Column:
+    def malformed(self, column: Column, parsed: Column, latest: Column | None) -> Column:
         """See the class."""
         # from_json gives null, and no corrupt record, for null and for text that is empty or blank.
-        return parsed.isNull() | parsed[_CORRUPT].isNotNull() | self._not_utf8(column.cast("string"), parsed)
+        found = parsed.isNull() | parsed[_CORRUPT].isNotNull() | self._not_utf8(column.cast("string"), parsed)
+        for field in self.fields():
+            for wrong in times_wrong(parsed.getField(field.name), field.dataType, self.timestamp_format, latest):
+                found |= wrong
+        return found
+
+    def reason(self, column: Column, parsed: Column, latest: Column | None) -> Column:
+        """The first that holds of: no value, no UTF-8, no object, fields by name with what is wrong."""
+        text, fields = column.cast("string"), self.fields()
+        names = F.array(*(F.lit(field.name) for field in fields))
+        kinds = F.array(*(F.lit(_spelt(field.dataType, self.timestamp_format)) for field in fields))
+        found = F.from_json(text, "map<string,string>")
+        given = F.map_keys(F.map_filter(found, lambda name, value: value.isNotNull() & F.array_contains(names, name)))
+        read = F.map_keys(F.from_json(F.to_json(parsed), "map<string,string>"))
+
+        def kind_of(name: Column) -> Column:
+            return F.get(kinds, (F.array_position(names, name) - 1).cast("int"))
+
+        wrong = F.transform(
+            F.array_distinct(F.array_except(given, read)),
+            lambda name: F.concat(F.lit("field "), name, F.lit(" is no "), kind_of(name)),
+        )
+        times = [
+            F.when(each, F.lit(f"field {field.name} {said}"))
+            for field in fields
+            for each, said in zip(
+                times_wrong(parsed.getField(field.name), field.dataType, self.timestamp_format, latest),
+                (f"is no time as {self.timestamp_format} has it", "is no plausible time: see max_ahead"),
+                strict=False,
+            )
+        ]
+        of_fields = F.array_join(F.concat(wrong, F.array_compact(F.array(*times))) if times else wrong, "; ")
+        return (
+            F.when(column.isNull(), F.lit("it is null, a tombstone"))
+            .when(F.length(F.trim(text)) == 0, F.lit("it is empty"))
+            .when(~F.is_valid_utf8(text), F.lit("its bytes are not UTF-8"))
+            .when(found.isNull(), F.lit("it is no JSON object, or one that is cut short"))
+            .when(of_fields == "", F.lit("something inside of a field is not of its type"))
+            .otherwise(of_fields)
+        )
+
+    def columns(self, parsed: Column) -> list[Column]:
+        """Each field, times as times."""
+        return [
+            times_read(parsed.getField(field.name), field.dataType, self.timestamp_format).alias(field.name)
+            for field in self.fields()
+        ]
 
     def _not_utf8(self, text: Column, parsed: Column) -> Column:
         """True where a field was read from bytes that are not UTF-8, for which from_json puts U+FFFD without a word.
@@ -165,11 +242,23 @@ class Json(Format):
         return replaced & ~valid
 
     def encode(self, columns: Sequence[str]) -> Column:
-        """One object with these fields."""
+        """One object with these fields.
+
+        Raises:
+            ConfigurationError: ``timestamp_format`` is for reading only: a sink does not see its columns' types.
+        """
+        if self.timestamp_format != "iso-8601":
+            raise ConfigurationError(
+                "Json writes times as ISO 8601 only",
+                cause=f"timestamp_format={self.timestamp_format!r}",
+                action="write Json() at the sink, and select the number in the stream function: F.unix_millis(column), "
+                "F.unix_micros(column) or F.unix_seconds(column)",
+            )
         row = F.struct(*(column_named(name) for name in columns))
         return F.to_json(row, {"ignoreNullFields": "false"}).cast("binary")
 
 
+@named_fields
 @dataclass(frozen=True)
 class Text(Format):
     """UTF-8 text in one column. Null stays null in both directions; bytes that are not UTF-8 are malformed.
@@ -184,15 +273,24 @@ class Text(Format):
         """The text."""
         return column.cast("string")
 
-    def malformed(self, column: Column, parsed: Column) -> Column:  # noqa: ARG002 - the contract's signature
+    def malformed(self, column: Column, parsed: Column, latest: Column | None) -> Column:  # noqa: ARG002 - the contract's
         """See the class."""
         return F.coalesce(~F.is_valid_utf8(parsed), F.lit(False))
+
+    def reason(self, column: Column, parsed: Column, latest: Column | None) -> Column:  # noqa: ARG002 - the contract's
+        """There is but one."""
+        return F.lit("its bytes are not UTF-8")
+
+    def columns(self, parsed: Column) -> list[Column]:
+        """The text."""
+        return [parsed]
 
     def encode(self, columns: Sequence[str]) -> Column:
         """One column as text."""
         return _only(self, columns).cast("string").cast("binary")
 
 
+@named_fields
 @dataclass(frozen=True)
 class Raw(Format):
     """The bytes as they are, in one binary column. Null stays null in both directions; nothing is malformed."""
@@ -204,12 +302,25 @@ class Raw(Format):
         """The bytes."""
         return column
 
-    def malformed(self, column: Column, parsed: Column) -> None:
+    def malformed(self, column: Column, parsed: Column, latest: Column | None) -> None:
         """None: it reads any bytes."""
+
+    def reason(self, column: Column, parsed: Column, latest: Column | None) -> Column:  # noqa: ARG002 - the contract's
+        """There is none."""
+        return F.lit("")
+
+    def columns(self, parsed: Column) -> list[Column]:
+        """The bytes."""
+        return [parsed]
 
     def encode(self, columns: Sequence[str]) -> Column:
         """One column; a type that Spark does not cast to binary is refused when the query is made."""
         return _only(self, columns).cast(BinaryType())
+
+
+def _spelt(kind: DataType, timestamp_format: str) -> str:
+    """A type, in words that say what was expected."""
+    return f"{kind.simpleString()} ({timestamp_format})" if kind == TimestampType() else kind.simpleString()
 
 
 def _only(form: Format, columns: Sequence[str]) -> Column:

@@ -73,7 +73,7 @@ class Origin:
     Attributes:
         sink: The sink's name.
         incarnation: The number of the job's start.
-        shard: Which one wrote it, or None where it is not of one shard.
+        shard: Which one wrote it (a number within its run), or None where it is not of one shard.
         epoch: Of which epoch, in words, as far as the system can tell.
         told: All of it.
     """
@@ -120,7 +120,12 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """The job's transactions on a system, and a sentence for each thing that could not be looked at."""
+    """The job's transactions on a system.
+
+    Attributes:
+        found: They.
+        unseen: A sentence for each thing that could not be looked at.
+    """
 
     found: tuple[Seen, ...]
     unseen: tuple[str, ...] = ()
@@ -178,7 +183,13 @@ class LostInput:
 
 
 class InputRange(NamedTuple):
-    """The records ``start`` to ``end - 1`` of a place."""
+    """Records of a place.
+
+    Attributes:
+        partition: Where.
+        start: The first.
+        end: The one after the last.
+    """
 
     partition: Place
     start: int
@@ -197,7 +208,12 @@ class SourceInspection(ABC):
 
     @abstractmethod
     def ranges(self, start: str, end: str) -> tuple[InputRange, ...]:
-        """What lies between two positions of a source, in order; none where they are not understood. Asks nobody."""
+        """What lies between two positions of a source, in order; none where they are not understood. Asks nobody.
+
+        Args:
+            start: The position of the first record.
+            end: The one behind the last.
+        """
 
     @abstractmethod
     def present(self, names: Collection[str]) -> frozenset[str]:

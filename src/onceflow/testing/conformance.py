@@ -13,17 +13,25 @@ A user's test, once ``World`` is written for the sink::
 from __future__ import annotations
 
 import json
+import os
 import pickle
-from collections.abc import Callable
+import signal
+import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from threading import Event
 from typing import Any
 from unittest import SkipTest
 
 from onceflow.connectors.contract import Guarantee, Writer, WriterFactory
+from onceflow.connectors.inspection import Inspectable, Inspection, Phase, Seen
+from onceflow.connectors.shards import ShardCommitter
 from onceflow.errors import EpochTooLongError, OnceflowError
-from onceflow.testing.trial import PREFIX, Start, Trial, World, elsewhere, through_json
+from onceflow.testing.trial import PREFIX, Start, Trial, World, each_line, elsewhere, forked, through_json
 from onceflow.twophase.messages import Outcome, Reply
 from onceflow.twophase.participants import Participant, TaskReport, parts_of, uncovered
 
@@ -66,11 +74,13 @@ class Check:
         name: The fact, as a name.
         proves: The fact, as a sentence.
         of: Sinks of which guarantees must hold it.
+        part: Whether it is asked of sinks that take part in the decision, or of those that do not; None: of both.
     """
 
     name: str
     proves: str
     of: frozenset[Guarantee]
+    part: bool | None
     body: Callable[[Trial], None]
 
     def __str__(self) -> str:
@@ -84,9 +94,15 @@ class Check:
             unittest.SkipTest: It cannot be asked of this sink, or of this world; pytest shows the reason.
         """
         try:
-            guarantee = world.sink().guarantee
-            if guarantee not in self.of:
-                raise SkipTest(f"it is asked of sinks that are {' or '.join(sorted(self.of))}; this is {guarantee}")
+            sink = world.sink()
+            if not isinstance(sink.guarantee, Guarantee):
+                raise TypeError(f"the sink's guarantee is {sink.guarantee!r}; it must be one of onceflow.Guarantee")
+            if sink.guarantee not in self.of:
+                raise SkipTest(
+                    f"it is asked of sinks that are {' or '.join(sorted(self.of))}; this is {sink.guarantee}"
+                )
+            if self.part is not None and sink.participates is not self.part:
+                raise SkipTest(f"this sink, which is {sink.guarantee}, takes {'no ' * self.part}part in the decision")
             with Trial(world) as trial:
                 self.body(trial)
         except AssertionError as error:
@@ -113,21 +129,22 @@ def run(world: World) -> Report:
 _found: list[Check] = []
 
 
-def _check(*of: Guarantee) -> Callable[[Callable[[Trial], None]], Callable[[Trial], None]]:
+def _check(*of: Guarantee, part: bool | None = None) -> Callable[[Callable[[Trial], None]], Callable[[Trial], None]]:
     def add(body: Callable[[Trial], None]) -> Callable[[Trial], None]:
-        _found.append(Check(body.__name__, (body.__doc__ or "").strip(), frozenset(of), body))
+        _found.append(Check(body.__name__, (body.__doc__ or "").strip(), frozenset(of), part, body))
         return body
 
     return add
 
 
-_in_two_phases = _check(Guarantee.EXACTLY_ONCE)
+# Of an idempotent sink that takes part: its rows may be seen early and stay after an abort (``Trial.none_visible``).
+_in_two_phases = _check(Guarantee.EXACTLY_ONCE, Guarantee.IDEMPOTENT_UPSERT, part=True)
 
 
 # -- the pre-commit -------------------------------------------------------------------------------
 
 
-@_in_two_phases
+@_check(Guarantee.EXACTLY_ONCE, part=True)
 def nothing_is_visible_before_the_commit(t: Trial) -> None:
     """Rows that are written, pre-committed, sealed and checked can be seen by nobody yet."""
     start, keys = t.start(), t.keys()
@@ -401,6 +418,141 @@ def a_participant_is_shown_whole_or_not_at_all(t: Trial) -> None:
     start.committer.abort_run(start.run())
 
 
+@_in_two_phases
+def a_death_inside_of_a_commit_is_finished(t: Trial) -> None:
+    """When a process is killed inside of its commit, wherever, another start's commit leaves each row visible once."""
+    start = t.start()
+    epochs = [t.keys() for _ in (None, *_SHARES)]
+    told = [[p.to_json() for p in each] for each in _prepared_each(start, epochs)]
+    died = elsewhere(_die_inside_commits, t.world, t.job_id, told)
+    t.demand(died, "no process could be killed inside of its commit")
+    t.all_visible_once([key for keys in epochs for key in keys], "after deaths inside of commits")
+
+
+def _prepared_each(start: Start, epochs: Sequence[list[str]]) -> list[list[Participant]]:
+    """Epochs that are open at the same time: a shard of another number in each."""
+    return [start.seal([start.write(keys, n, epoch=n)], n) for n, keys in enumerate(epochs)]
+
+
+# The first of all commits runs whole, and its lines are counted; the others die behind these shares of them.
+_SHARES = (0.0, 0.4, 0.6, 0.8, 0.95)
+
+
+def _die_inside_commits(world: World, job_id: str, told: list[list[dict[str, Any]]]) -> int:
+    total, died = 0, 0
+    for share, each in zip((None, *_SHARES), told, strict=True):
+        participants = [Participant.from_json(p) for p in each]
+        until = None if share is None else int(share * total)
+        ran = forked(partial(_commit_until, world, job_id, participants, until))
+        total, died = (ran, 0) if share is None else (total, died + (ran is None))
+        forked(partial(_commit, world, job_id, each))
+    return died
+
+
+def _commit_until(world: World, job_id: str, participants: list[Participant], until: int | None) -> int:
+    committer, lines = Start(world, job_id, 2, attach=True).committer, 0
+
+    def counted() -> None:
+        nonlocal lines
+        if lines == until:
+            os.kill(os.getpid(), signal.SIGKILL)
+        lines += 1
+
+    with each_line(type(committer), counted):
+        committer.commit(participants)
+    return lines
+
+
+@_in_two_phases
+def a_reader_inside_of_a_commit_sees_it_once(t: Trial) -> None:
+    """Who reads inside of a commit sees no row twice and none that goes away, and of a ShardCommitter's shard all."""
+    start, keys = t.start(), t.keys()
+    prepared = start.prepare(keys)
+    reader = _Reader(t, keys, whole=isinstance(start.committer, ShardCommitter) and not t.seen_early)
+    with ThreadPoolExecutor(1) as threads:
+        reading = threads.submit(reader.read)
+        try:
+            with each_line(type(start.committer), reader.let_look):
+                t.commit(start, prepared)
+        finally:
+            reader.done.set()
+        reading.result()
+    t.all_visible_once(keys, "after a commit beside a reader")
+
+
+class _Reader:
+    """Reads again and again, in a thread of its own.
+
+    Args:
+        t: The trial.
+        keys: The rows that are looked for.
+        whole: Whether one step shows all of them.
+    """
+
+    def __init__(self, t: Trial, keys: list[str], *, whole: bool) -> None:
+        self._t, self._keys, self._whole = t, keys, whole
+        self._looks = 0
+        self._waits_until = time.monotonic() + _LET_LOOK_S
+        self.done = Event()
+
+    def read(self) -> None:
+        before: set[str] = set()
+        while not self.done.is_set():
+            seen = [key for key in self._t.world.visible() if key in self._keys]
+            many = f"{len(seen)} of {len(self._keys)} rows"
+            self._t.demand(len(seen) == len(set(seen)), "inside of a commit a row is visible more than once")
+            self._t.demand(before <= set(seen), "inside of a commit a row is visible and then is not")
+            self._t.demand(
+                not self._whole or len(seen) in (0, len(self._keys)),
+                f"inside of a commit {many} of one shard are visible: `end` must show them by one step",
+            )
+            before, self._looks = set(seen), self._looks + 1
+
+    def let_look(self) -> None:
+        """Wait for a look from its beginning to its end; not for long, since a lock may keep the reader out."""
+        enough, deadline = self._looks + 2, time.monotonic() + _LOOK_WITHIN_S
+        while self._looks < enough and time.monotonic() < min(deadline, self._waits_until) and not self.done.is_set():
+            time.sleep(0.001)
+
+
+_LET_LOOK_S, _LOOK_WITHIN_S = 3.0, 0.1
+
+
+@_in_two_phases
+def two_ends_at_once_leave_one(t: Trial) -> None:
+    """Where one process commits what another aborts at that moment, one of them has it: all rows are there, or none."""
+    start = t.start()
+    epochs = [t.keys() for _ in range(6)]
+    prepared = _prepared_each(start, epochs)
+    told = [[p.to_json() for p in each] for each in prepared]
+    with ThreadPoolExecutor(2) as threads:
+        committing = threads.submit(elsewhere, _commit_each, t.world, t.job_id, told)
+        threads.submit(elsewhere, _abort_each, t.world, t.job_id, told[::-1]).result()
+        answered = committing.result()
+    for keys, participants, by_answer in zip(epochs, prepared, answered, strict=True):
+        found = {e.outcome for e in t.outcomes(start, participants).values()}
+        t.demand(len(found) == 1 and found <= {Outcome.COMMITTED, Outcome.ABORTED}, f"after both, it is {found}")
+        if Outcome.COMMITTED in found:
+            t.all_visible_once(keys, "after a commit that an abort came upon")
+        else:
+            t.none_visible(keys, "after an abort that a commit came upon")
+            t.demand(not by_answer, "a commit is answered COMMITTED, and an abort has had it")
+
+
+def _commit_each(world: World, job_id: str, told: list[list[dict[str, Any]]]) -> list[bool]:
+    with Trial(world) as t:
+        start = t.start(2, job_id=job_id, attach=True)
+        replies = [t.send_commits(start, [Participant.from_json(p) for p in each]) for each in told]
+    return [Reply.COMMITTED in each.values() for each in replies]
+
+
+def _abort_each(world: World, job_id: str, told: list[list[dict[str, Any]]]) -> None:
+    with Trial(world) as t:
+        start = t.start(3, job_id=job_id, attach=True)
+        for each in told:
+            start.committer.abort([Participant.from_json(p) for p in each])
+
+
 # -- what is known --------------------------------------------------------------------------------
 
 
@@ -411,7 +563,7 @@ def outcomes_are_told_by_evidence(t: Trial) -> None:
     committed, aborted, left = (
         start.prepare(t.keys(), t.keys()),
         start.prepare(t.keys(), epoch=1),
-        other.prepare(t.keys()),
+        other.prepare(t.keys(), epoch=2),
     )
     for asking in (start, other):
         t.outcomes_are(Outcome.OPEN, asking, [*committed, *aborted, *left], "after the pre-commit")
@@ -431,10 +583,14 @@ def what_never_was_is_never_committed(t: Trial) -> None:
     prepared = start.prepare(t.keys())
     never = [t.world.never_was(p) for p in prepared]
     t.demand(never != prepared, "World.never_was gives a transaction that there is")
+    # What shows a shard's end lies with the shard, and both may be away for a while. Another committer may have a
+    # ledger that outlives what it tells of, and so prove that nothing was committed.
+    by_state = isinstance(start.committer, ShardCommitter)
     for evidence in t.outcomes(start, never).values():
         t.demand(
-            evidence.outcome in (Outcome.UNKNOWN, Outcome.ABORTED),
-            f"the outcome of a transaction that never was is {evidence.outcome.name} ({evidence.why})",
+            evidence.outcome in {Outcome.UNKNOWN} | ({Outcome.ABORTED} if not by_state else set()),
+            f"the outcome of a transaction that never was is {evidence.outcome.name} ({evidence.why})"
+            + (": a shard that is not there may come back, so `state` must answer UNKNOWN" if by_state else ""),
         )
     with suppress(OnceflowError):  # it may refuse what it does not understand
         replies = t.send_commits(start, never)
@@ -660,10 +816,32 @@ def two_jobs_never_mix(t: Trial) -> None:
     t.all_visible_once(keys, "after its commit")
 
 
+@_in_two_phases
+def a_second_sink_is_another_one(t: Trial) -> None:
+    """Of two sinks in one system neither's check touches the other's shards; a sweep finds what both have left."""
+    second = t.world.second_sink()
+    t.demand(second.name != t.world.sink().name, "World.second_sink has the same name")
+    mine, theirs = t.start(), t.start(sink=second)
+    keys, others = t.keys(), t.keys()
+    prepared, beside = mine.prepare(keys), theirs.prepare(others)
+    for who, of, whose in ((mine, prepared, "the first"), (theirs, beside, "the second")):
+        problem = who.committer.check(of, who.run(), 0.0)
+        t.demand(problem is None, f"the check of {whose} of two sinks refuses a good pre-commit: {problem}")
+        t.outcomes_are(Outcome.OPEN, mine, prepared, f"after the check of {whose} of two sinks")
+        t.outcomes_are(Outcome.OPEN, theirs, beside, f"after the check of {whose} of two sinks")
+    t.commit(mine, prepared)
+    t.commit(theirs, beside)
+    t.all_visible_once([*keys, *others], "after the commits of both")
+    left = theirs.prepare(t.keys(), epoch=1)
+    newer = t.start(2)
+    newer.committer.abort(newer.committer.lingering(2, ()))
+    t.ends_aborted(theirs, left, "after the sweep of a newer start, by the other of two sinks")
+
+
 # -- the sink and its connections -----------------------------------------------------------------
 
 
-@_check(Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.NONE)
+@_check(*Guarantee)
 def a_writer_factory_pickles(t: Trial) -> None:
     """What opens writers reaches Spark's workers as a pickle, and opens them there."""
     start = t.start()
@@ -758,13 +936,211 @@ def a_mark_is_kept_outside(t: Trial) -> None:
     t.demand(t.start(job_id=t.job_id + "0").committer.read_mark() is None, "another job has this one's mark")
 
 
-@_check(Guarantee.AT_LEAST_ONCE)
+@_in_two_phases
+def a_name_mark_is_kept_for_the_next_job(t: Trial) -> None:
+    """Where the system keeps marks of names, another job of the same prefix and name reads the newest; else none."""
+    name, fresh = f"a name, ü% {t.job_id}", t.world.sink().connect()
+    try:
+        t.demand(fresh.read_name_mark(PREFIX, name) is None, "a name that nobody had has a mark")
+        for mark in ("first", "second"):
+            t.start().committer.write_name_mark(name, mark)
+        other = t.start(job_id=t.job_id + "0").committer
+        kept = other.read_name_mark(name)
+        told = fresh.read_name_mark(PREFIX, name)
+        t.demand(told == kept, f"a connection reads {told!r} where a committer reads {kept!r}")
+        t.demand(kept in (None, "second"), "the mark is not the one that was written last")
+        t.demand(other.read_name_mark(name + "0") is None, "another name has this one's mark")
+        t.demand(fresh.read_name_mark(PREFIX + "0", name) is None, "another prefix has this one's mark")
+        other.write_name_mark(name, "")
+        t.demand(fresh.read_name_mark(PREFIX, name) is None, "a mark that was removed is there")
+    finally:
+        fresh.close()
+
+
+# -- what operators' tools see, where a sink lets them look -------------------------------------------
+
+
+def _look(start: Start) -> Inspection:
+    if not isinstance(start.committer, Inspectable):
+        raise SkipTest("its committer is not Inspectable: operators' tools do not look at its system")
+    return start.committer.inspection()
+
+
+def _require_understood(look: Inspection, participants: list[Participant]) -> None:
+    if any(look.show(p).handle is None for p in participants):
+        raise SkipTest(
+            "its inspection does not understand its participants: the tools count all of its sink as decided"
+        )
+
+
+def _seen(t: Trial, look: Inspection, participants: list[Participant], when: str) -> list[Seen]:
+    """These, as they are listed."""
+    found = {seen.handle: seen for seen in look.transactions(participants).found}
+    for p in participants:
+        t.demand(p.handle in found, f"{when}, an inspection does not list {p.handle}")
+    return [found[p.handle] for p in participants]
+
+
+@_in_two_phases
+def an_inspection_lists_the_jobs_own(t: Trial) -> None:
+    """It lists what the job has open, with whose it is, and decided ones that are over; none of another job's."""
+    start, other = t.start(), t.start(job_id=t.job_id + "0")
+    look = _look(start)
+    prepared, theirs = start.prepare(t.keys(), t.keys()), other.prepare(t.keys())
+    _require_understood(look, prepared)
+    listed = {seen.handle: seen for seen in look.transactions([]).found}
+    for p in prepared:
+        seen = listed.get(p.handle)
+        t.demand(seen is not None and seen.phase is Phase.OPEN, "what is open is not listed as open")
+        origin = seen.origin if seen is not None else None
+        mine = origin is not None and (origin.sink, origin.incarnation) == (p.sink, start.incarnation)
+        t.demand(mine, f"of what the job has open it is said that {origin} began it")
+    t.demand(not any(p.handle in listed for p in theirs), "another job's transaction is listed as the job's")
+    t.outcomes_are(Outcome.OPEN, start, prepared, "after an inspection")
+    t.commit(start, prepared)
+    for seen in _seen(t, look, prepared, "after their commit, asked for as decided"):
+        t.demand(seen.phase is not Phase.OPEN, "what is committed is listed as open")
+    other.committer.abort(theirs)
+
+
+@_in_two_phases
+def an_inspection_shows_exactly_what_is_meant(t: Trial) -> None:
+    """A participant is shown by its own handle, its id leads to it and to the job, and no secret is in any of it."""
+    start, other = t.start(), t.start(job_id=t.job_id + "0")
+    look = _look(start)
+    (mine, *_), (theirs, *_) = prepared = start.prepare(t.keys()), other.prepare(t.keys())
+    _require_understood(look, [mine])
+    shown = look.show(mine)
+    t.demand(shown.handle == mine.handle, f"a participant of handle {mine.handle} is shown as {shown.handle}")
+    t.demand(look.id_of(mine.handle) == shown.id, f"the id of its handle is {look.id_of(mine.handle)}, not {shown.id}")
+    described, origin = look.describe(shown.id), look.origin(shown.id)
+    t.demand(described is not None and described.handle == mine.handle, "its id is described as another transaction")
+    t.demand(origin is not None and origin.sink == mine.sink, "its id is not told to be the job's")
+    t.demand(look.origin(_look(other).show(theirs).id) is None, "another job's id is told to be the job's")
+    stranger = Participant("another", "another's handle", (), {"of": "another sink"})
+    t.demand(look.show(stranger).handle is None, "another sink's participant is taken for one that is understood")
+    words = f"{shown} {described} {origin} {look.transactions([mine, stranger])}"
+    t.demand(not any(secret in words for secret in t.world.secrets), "a secret stands in what is shown")
+    for of, by in zip(prepared, (start, other), strict=True):
+        by.committer.abort(of)
+
+
+@_in_two_phases
+def an_operators_abort_hits_exactly_its_transaction(t: Trial) -> None:
+    """What an operator has seen is aborted, and neither a later one of the same shard nor what was committed since."""
+    start, first, second = t.start(), t.keys(), t.keys()
+    look = _look(start)
+    lost = start.prepare(first)
+    _require_understood(look, lost)
+    seen = _seen(t, look, lost, "while they are open")
+    answers = look.abort(seen)
+    t.demand(answers.keys() >= {each.handle for each in seen}, "an operator's abort does not answer for each")
+    for _ in t.patience():
+        left = look.still_open(seen)
+        if not left:
+            break
+    t.demand(not left, f"still open after an operator's abort: {sorted(left)}")
+    t.outcomes_are(Outcome.ABORTED, start, lost, "after an operator's abort")
+    later = start.prepare(second)
+    look.abort(seen)
+    t.outcomes_are(Outcome.OPEN, start, later, "after an operator's abort of the one before")
+    now = _seen(t, look, later, "while they are open")
+    t.demand(look.still_open(now) == {p.handle for p in later}, "what is open is not told to be open")
+    t.commit(start, later)
+    look.abort(now)
+    t.outcomes_are(Outcome.COMMITTED, start, later, "after an operator's abort of what was committed since")
+    t.all_visible_once(second, "after an operator's abort of what was committed since")
+    t.none_visible(first, "after an operator's abort")
+
+
+@_check(Guarantee.AT_LEAST_ONCE, Guarantee.IDEMPOTENT_UPSERT, part=False)
 def a_plain_prepare_has_written_all(t: Trial) -> None:
     """A sink that takes no part in the decision shows every row when prepare returns, and gives no transaction."""
     start, keys = t.start(), t.keys()
     written = start.write(keys)
     t.demand(written.transaction is None, "prepare gives a transaction, though the sink takes no part in the decision")
     t.all_visible_once(keys, "after prepare")
+
+
+# -- rows that replace those of their keys -----------------------------------------------------------
+
+
+_by_key = _check(Guarantee.IDEMPOTENT_UPSERT)
+
+
+@_by_key
+def a_row_written_again_is_there_once(t: Trial) -> None:
+    """A task that died behind its pre-commit, and a start that runs the epoch again, leave one row of each key."""
+    keys = t.keys()
+    t.start().write(keys)
+    again = t.start(2)
+    again.write(keys, attempt=1)
+    t.all_visible_once(keys, "after a second run of the epoch")
+
+
+@_by_key
+def a_newer_row_replaces_the_one_of_its_key(t: Trial) -> None:
+    """Of one start the later epoch's row stays; of two the later start's, though its epoch has a lower number."""
+    keys, first, resumed = t.keys(), t.start(), t.start(2)
+    for start, epoch, word in ((first, 7, "seven"), (first, 8, "eight"), (resumed, 3, "three, of the next start")):
+        start.put(keys, word, epoch=epoch)
+        t.shown_as(keys, word, f"after epoch {epoch} of start {start.incarnation}")
+
+
+@_by_key
+def a_late_row_replaces_nothing(t: Trial) -> None:
+    """What an older epoch or an older start still writes, behind a newer row, does not take that row's place."""
+    keys, older, newer = t.keys(), t.start(), t.start(2)
+    begun = older.open(epoch=9)
+    older.put(keys, "nine", epoch=9)
+    older.put(keys, "ten", epoch=10)
+    for how, late in (("was open before it", begun), ("was opened behind it", None)):
+        with suppress(OnceflowError):  # it may be told that it comes too late
+            _put_late(t, late or older.open(epoch=9), keys)
+        t.shown_as(keys, "ten", f"after a writer of an older epoch that {how}")
+    begun = older.open(epoch=11)
+    newer.put(keys, "new", epoch=4)
+    for how, late in (("was open before it", begun), ("was opened behind it", None)):
+        with suppress(OnceflowError):
+            _put_late(t, late or older.open(epoch=11), keys)
+        t.shown_as(keys, "new", f"after a writer of an older start that {how}")
+
+
+def _put_late(t: Trial, writer: Writer, keys: list[str]) -> None:
+    writer.write(t.world.rows_saying(keys, "late"))
+    writer.prepare()
+
+
+@_by_key
+def of_two_at_once_the_newer_stays(t: Trial) -> None:
+    """Where two processes put rows of the same keys at the same time, those of the newer start are there at the end."""
+    keys = [t.keys() for _ in range(10)]
+    t.start()  # makes what is to be looked at
+    with ThreadPoolExecutor(1) as threads:
+        older = threads.submit(elsewhere, _put_each, t.world, t.job_id, 1, "nine", keys)
+        while not older.done() and keys[-1][0] not in t.world.says():
+            time.sleep(_LOOK_EVERY_S)
+        _put_each(t.world, t.job_id, 2, "new", keys)
+        older.result()
+    t.shown_as([key for each in keys for key in each], "new", "after puts of two processes at once")
+
+
+def _put_each(world: World, job_id: str, incarnation: int, word: str, keys: list[list[str]]) -> None:
+    """Put rows of an epoch after the other; of the first start until the second one's are seen, and once more."""
+    with Trial(world) as t:
+        start, behind = t.start(incarnation, job_id=job_id), incarnation > 1
+        deadline = time.monotonic() + _BESIDE_S
+        for epoch in count():
+            for each in keys:
+                with suppress(OnceflowError):  # the older one may be told that it comes too late
+                    start.put(each, word, epoch=epoch)
+                time.sleep(_LOOK_EVERY_S)  # else a lock would never be free for the other process
+            if behind:
+                return
+            behind = world.says().get(keys[0][0]) != word or time.monotonic() > deadline
+
+
+_BESIDE_S, _LOOK_EVERY_S = 5.0, 0.01
 
 
 CHECKS: tuple[Check, ...] = tuple(_found)

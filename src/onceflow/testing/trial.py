@@ -6,10 +6,12 @@ Must not know: any particular sink, Spark, the journal, what the suite demands.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
 import multiprocessing
 import os
 import signal
+import sys
 import time
 import traceback
 import uuid
@@ -18,10 +20,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from multiprocessing.connection import Connection
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 from unittest import SkipTest
 
-from onceflow.connectors.contract import Committer, Run, Shard, Sink, Writer, WriterFactory
+from onceflow.connectors.contract import Committer, Guarantee, Run, Shard, Sink, Writer, WriterFactory
 from onceflow.twophase.messages import Evidence, Outcome, Reply
 from onceflow.twophase.participants import Part, Participant, ParticipantId, TaskReport
 
@@ -58,6 +61,18 @@ class World(ABC):
     def visible(self) -> Sequence[str]:
         """The keys of all rows that a reader of the output sees now, each as often as it is there."""
 
+    def rows_saying(self, keys: Sequence[str], word: str) -> pa.RecordBatch:  # noqa: ARG002 - for those that can
+        """Rows like those of ``rows`` which say this word in another column."""
+        raise SkipTest("its world cannot make rows that differ beside their keys (World.rows_saying)")
+
+    def says(self) -> Mapping[str, str]:
+        """What a reader sees each key's row say, of those that ``rows_saying`` has made."""
+        raise SkipTest("its world cannot tell what rows say (World.says)")
+
+    def output(self) -> Any:
+        """The output's columns, a ``StructType`` of Spark, for a sink whose connection has a ``check_output``."""
+        return None
+
     def refused(self, keys: Sequence[str]) -> pa.RecordBatch:  # noqa: ARG002 - for those that can
         """Rows like those of ``rows``, of which the system refuses one: too large, or of a kind it does not take."""
         raise SkipTest("its world cannot make a row that the system refuses (World.refused)")
@@ -69,6 +84,10 @@ class World(ABC):
     def expire(self, participants: Sequence[Participant]) -> None:  # noqa: ARG002 - for those that can
         """Let the system's own time-out take these, and return when it has."""
         raise SkipTest("its world cannot let a transaction expire (World.expire)")
+
+    def second_sink(self) -> Sink:
+        """A sink of another name over the same output of the same system, as a job may have beside ``sink``."""
+        raise SkipTest("its world has no sink of another name over the same output (World.second_sink)")
 
     def never_was(self, participant: Participant) -> Participant:
         """The participant of a transaction that never was, made from a true one: every text in it is another."""
@@ -103,6 +122,9 @@ class Start:
         self._world, self._sink_name = world, sink.name
         self._job_id, self.incarnation = job_id, incarnation
         self.connection = sink.attach() if attach else sink.connect()
+        fields = world.output()
+        if fields is not None:
+            self.connection.check_output(fields)
         self._committer = self.connection.committer(PREFIX, job_id) if sink.participates else None
 
     @property
@@ -135,10 +157,21 @@ class Start:
                 writer.write(self._world.rows(part))
         return self.report(writer.prepare(), keys, number, attempt)
 
+    def put(self, keys: Sequence[str], word: str, epoch: int = 0) -> Mapping[str, Any] | None:
+        """Write and pre-commit rows that say a word, as the first shard of an epoch; what its writer prepared."""
+        writer = self.open(epoch=epoch)
+        writer.write(self._world.rows_saying(keys, word))
+        return writer.prepare()
+
     def report(
         self, transaction: Mapping[str, Any] | None, keys: Sequence[str], number: int = 0, attempt: int = 0
     ) -> TaskReport:
         """What a task hands to the driver."""
+        if transaction is not None and not isinstance(transaction, Mapping):
+            raise AssertionError(
+                f"prepare gives {type(transaction).__name__}; it must give a dict of JSON values, or None where the "
+                "sink takes no part in the decision"
+            )
         digest = sum(map(_digest, keys)) % (1 << 64)
         part = Part(self._sink_name, number, len(keys), digest, f"shard {number}")
         return TaskReport.loads(TaskReport(self._sink_name, number, attempt, (part,), transaction).dumps())
@@ -171,6 +204,7 @@ class Trial:
     def __init__(self, world: World) -> None:
         self.world = world
         self.job_id = uuid.uuid4().hex[:12]
+        self.seen_early = world.sink().guarantee is Guarantee.IDEMPOTENT_UPSERT
         self._open = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -199,7 +233,9 @@ class Trial:
             raise AssertionError(why)
 
     def none_visible(self, keys: Collection[str], when: str) -> None:
-        """No row of these can be seen."""
+        """No row of these can be seen; of an idempotent sink they may be."""
+        if self.seen_early:
+            return
         seen = self._seen(keys)
         self.demand(not seen, f"{when}, {seen.total()} of {len(keys)} rows are visible; none may be")
 
@@ -212,6 +248,13 @@ class Trial:
         lost, doubled = len(keys) - len(seen), sum(times > 1 for times in seen.values())
         self.demand(not lost, f"{when}, {lost} of {len(keys)} rows are not visible")
         self.demand(not doubled, f"{when}, {doubled} of {len(keys)} rows are visible more than once")
+
+    def shown_as(self, keys: Collection[str], word: str, when: str) -> None:
+        """Each row of these is there once, and says this word."""
+        self.all_visible_once(keys, when)
+        said = self.world.says()
+        others = sorted({said.get(key, "nothing") for key in keys} - {word})
+        self.demand(not others, f"{when}, rows that must say {word!r} say {', '.join(map(repr, others))}")
 
     def _seen(self, keys: Collection[str]) -> Counter[str]:
         mine = set(keys)
@@ -320,6 +363,52 @@ def elsewhere(work: Callable[..., Any], *args: Any, dies: bool = False) -> Any:
     if "error" in said:
         raise AssertionError(f"in another process: {said['error']}")
     return said["answer"]
+
+
+def forked(work: Callable[[], Any]) -> Any:
+    """Do work in a fork of this process, which has nothing open: its answer, as JSON values; None if it was killed."""
+    heard, said = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            told = {"answer": work()}
+        except BaseException:  # noqa: BLE001 - the one who waits is told
+            told = {"error": traceback.format_exc()}
+        os.write(said, json.dumps(told).encode())
+        os._exit(0)
+    os.close(said)
+    with os.fdopen(heard) as pipe:
+        text = pipe.read()
+    os.waitpid(child, 0)
+    answer = json.loads(text) if text else {"answer": None}
+    if "error" in answer:
+        raise AssertionError(f"in another process: {answer['error']}")
+    return answer["answer"]
+
+
+@contextlib.contextmanager
+def each_line(of: type, call: Callable[[], object]) -> Iterator[None]:
+    """Before each line of a class's module that this thread runs, call something.
+
+    Args:
+        of: The class.
+        call: What is called.
+    """
+    file = inspect.getfile(of)
+
+    def look(frame: FrameType, event: str, arg: object) -> Any:  # noqa: ARG001 - what Python calls
+        if frame.f_code.co_filename != file:
+            return None
+        if event == "line":
+            call()
+        return look
+
+    before = sys.gettrace()
+    sys.settrace(look)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
 
 
 def _answer(connection: Connection, dies: bool, work: Callable[..., Any], *args: Any) -> None:

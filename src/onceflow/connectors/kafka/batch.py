@@ -72,8 +72,8 @@ class TopicBatch:
         if not self._topic:
             raise ValueError(f"librdkafka takes no topic named {topic!r}")
 
-    def produce(self, values: pa.Array, keys: pa.Array | None) -> int:
-        """Copy the records into librdkafka's queue, waiting while it is full; how many they were.
+    def produce(self, values: pa.Array, keys: pa.Array | None) -> None:
+        """Copy the records into librdkafka's queue, waiting while it is full.
 
         Args:
             values: binary or large_binary; null is a tombstone.
@@ -96,7 +96,6 @@ class TopicBatch:
             done += taken
             if refused:
                 self._producer.poll(0.1)
-        return len(messages)
 
     def close(self) -> None:
         """Let the topic go; the records in the queue stay."""

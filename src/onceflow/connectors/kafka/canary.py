@@ -6,6 +6,7 @@ write to the topic; each missing right is named before anything is at stake.
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from kafka.protocol.producer import AddPartitionsToTxnRequest, InitProducerIdRequest
@@ -14,6 +15,7 @@ from onceflow.connectors.kafka import transactions
 from onceflow.connectors.kafka.client import TRANSACTION, KafkaClient, rights_or_unavailable
 from onceflow.connectors.kafka.codes import MOVED, Code
 from onceflow.connectors.kafka.prepared import Handle
+from onceflow.connectors.kafka.transactions import Description
 from onceflow.errors import ConfigurationError, KafkaRightsError, KafkaUnavailableError
 
 # The coordinator is loading or moving, or somebody aborts the canary at this moment.
@@ -22,8 +24,12 @@ _TRIES = 100
 _CLIENT_VERSION = 3  # later versions of AddPartitionsToTxn are for brokers
 
 
-def fly(client: KafkaClient, name: str, topic: str, timeout_ms: int) -> None:
+def fly(client: KafkaClient, name: str, topic: str, timeout_ms: int) -> float:
     """Open, find and abort a transaction called ``name`` on ``topic``; nobody else may use the name.
+
+    Returns:
+        By how many seconds the clock of its coordinator is ahead of ours, as far as the flight shows it: 0.0 where it
+        began between our two looks at the time.
 
     Raises:
         KafkaRightsError: A right is missing; the message names it.
@@ -31,12 +37,15 @@ def fly(client: KafkaClient, name: str, topic: str, timeout_ms: int) -> None:
         KafkaUnavailableError: The brokers gave no usable answer.
     """
     for _ in range(_TRIES):
-        handle = _begin(client, name, timeout_ms)
+        handle, before = _begin(client, name, timeout_ms), time.time()
         if handle is not None and _add(client, handle, topic):
             try:
-                missing = _look(client, name)
-                if missing is None:
-                    return
+                after = time.time()
+                seen = _look(client, name)
+                if not isinstance(seen, KafkaRightsError):
+                    began = seen.start_ms / 1000
+                    return min(0.0, began - before) if began < after else began - after
+                missing = seen
                 # An abort moves the epoch: if the handle still counts, the transaction was open all the time. If not,
                 # a sweep of a job that runs, or the time-out, has ended it before it was seen.
                 if _add(client, handle, topic):
@@ -52,14 +61,15 @@ def fly(client: KafkaClient, name: str, topic: str, timeout_ms: int) -> None:
     )
 
 
-def _look(client: KafkaClient, name: str) -> KafkaRightsError | None:
-    """What is missing if the open transaction cannot be found."""
-    saw = ""
-    if name not in transactions.list_ids(client, name):
-        saw = "our own open transaction is not in the broker's list"
-    elif transactions.describe(client, [name]).get(name) is None:
+def _look(client: KafkaClient, name: str) -> Description | KafkaRightsError:
+    """The open transaction, or what is missing if it cannot be found."""
+    saw = "our own open transaction is not in the broker's list"
+    if name in transactions.list_ids(client, name):
+        found = transactions.describe(client, [name]).get(name)
+        if found is not None:
+            return found
         saw = "our own open transaction cannot be described"
-    return _missing("DESCRIBE", f"TransactionalId {name}", saw) if saw else None
+    return _missing("DESCRIBE", f"TransactionalId {name}", saw)
 
 
 def _begin(client: KafkaClient, name: str, timeout_ms: int) -> Handle | None:
@@ -123,6 +133,7 @@ def _ask(client: KafkaClient, name: str, request: Any) -> Any:
 def _missing(right: str, resource: str, saw: str) -> KafkaRightsError:
     return KafkaRightsError(
         f"{saw}: this user lacks {right} on {resource}",
+        harmless="always for the data: rights are looked at before the job writes",
         cause=f"no ACL allows {right} on {resource}",
         action=f"allow {right} on {resource}, by prefix for transactional ids; see 'Kafka rights' in the README",
         right=right,

@@ -18,6 +18,7 @@ from kafka.protocol.admin import DescribeTransactionsRequest, ListTransactionsRe
 from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
+from onceflow.connectors.kafka import watch
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.codes import MOVED, Code, named
 from onceflow.connectors.kafka.kafka_python import manager_of
@@ -57,7 +58,11 @@ class KafkaClient:
 
     Args:
         cluster: The cluster.
-        timeout_s: How long to try to reach a broker at construction.
+        timeout_s: How long to try to reach a broker at construction, and how long a partition without a leader is asked
+            again.
+
+    Attributes:
+        timeout_s: The same.
 
     Raises:
         KafkaUnavailableError, KafkaRightsError: No broker answered; or it refused the login.
@@ -66,11 +71,13 @@ class KafkaClient:
 
     def __init__(self, cluster: KafkaCluster, *, timeout_s: float = 30.0) -> None:
         self.cluster = cluster
+        self.timeout_s = timeout_s
         self._admin = cluster.admin(timeout_s=timeout_s)
         self._manager = manager_of(self._admin)
         self._coordinators: dict[tuple[int, str], int] = {}
         self._require_requests()
         self.cluster_id = self._read_cluster_id()
+        watch.begin(self)
 
     def __enter__(self) -> Self:
         return self
@@ -80,6 +87,7 @@ class KafkaClient:
 
     def close(self) -> None:
         """Close the connections. Safe to call twice."""
+        watch.end(self)
         with contextlib.suppress(Exception):
             self._admin.close()
 
@@ -125,6 +133,30 @@ class KafkaClient:
         except kafka_errors.KafkaError as error:
             log.debug("request without an answer: %s", type(error).__name__)
             return None
+
+    def addresses(self) -> dict[int, str]:
+        """``host:port`` of each broker, as far as the connection knows them now; nothing is asked."""
+        return {broker.node_id: f"{broker.host}:{broker.port}" for broker in self._manager.cluster.brokers()}
+
+    def answering(self, brokers: Sequence[int], within_s: float) -> set[int]:
+        """Those of these brokers that answer in time. What does not is left alone: others may wait for it."""
+        request = MetadataRequest(topics=[], allow_auto_topic_creation=False, min_version=10)
+
+        async def run() -> set[int]:
+            waiting = {}
+            for broker in brokers:
+                with contextlib.suppress(kafka_errors.KafkaError):
+                    waiting[broker] = self._manager.send(request, node_id=broker)
+            deadline = time.monotonic() + within_s
+            answered: set[int] = set()
+            for broker, future in waiting.items():
+                with contextlib.suppress(kafka_errors.KafkaError):
+                    await self._manager.wait_for(future, max(0.0, deadline - time.monotonic()) * 1000)
+                    answered.add(broker)
+            return answered
+
+        found: set[int] = self._manager.run(run)
+        return found
 
     def send_to_coordinators(
         self, kind: int, keys: Sequence[str], request: Callable[[str], Any], error_code: Callable[[Any, str], int]
@@ -200,13 +232,20 @@ class KafkaClient:
 
         return self._configs([ConfigResource(ConfigResourceType.TOPIC, name) for name in names])
 
-    def broker_config(self, name: str) -> str | None:
-        """One setting of a broker, or None when this user may not see it."""
+    def broker_configs(self) -> dict[str, str]:
+        """The settings of a broker; none when this user may not see them."""
         from kafka.admin import ConfigResource, ConfigResourceType  # noqa: PLC0415 - only used at start
 
-        brokers = self.brokers()
-        found = self._configs([ConfigResource(ConfigResourceType.BROKER, str(brokers[0]))])
-        return found.get(str(brokers[0]), {}).get(name)
+        broker = str(self.brokers()[0])
+        return self._configs([ConfigResource(ConfigResourceType.BROKER, broker)]).get(broker, {})
+
+    def broker_config(self, name: str) -> str | None:
+        """One setting of a broker, or None when this user may not see it."""
+        return self.broker_configs().get(name)
+
+    def version(self) -> str:
+        """The brokers' version, as far as what they can do tells it."""
+        return ".".join(map(str, self._manager.broker_version_data.broker_version))
 
     def _configs(self, resources: list[Any]) -> dict[str, dict[str, str]]:
         if not resources:
@@ -226,14 +265,15 @@ class KafkaClient:
     def _metadata(self, topics: list[str]) -> Any:
         rows = [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(topics=rows, allow_auto_topic_creation=False, min_version=10)
-        deadline = time.monotonic() + 30.0
+        deadline = self.now() + 30.0
         while True:
             (answer,) = self.send_all([(request, None)])
             if answer is not None:
                 return answer
-            if time.monotonic() > deadline:
+            if self.now() > deadline:
                 raise KafkaUnavailableError(
                     f"no broker of {self.cluster.bootstrap_servers} answered for 30 s",
+                    harmless="the brokers are just starting",
                     cause="the brokers are down or not reachable",
                     action="start the brokers; the job goes on from its checkpoint when it is started again",
                 )
@@ -243,6 +283,11 @@ class KafkaClient:
     def wait_a_little() -> None:
         """The pause before a broker that gave no answer is asked again."""
         time.sleep(0.1)
+
+    @staticmethod
+    def now() -> float:
+        """Seconds on a clock that nobody sets: by it whoever asks again gives up."""
+        return time.monotonic()
 
     def _read_cluster_id(self) -> str:
         return str(self._metadata([]).cluster_id)
@@ -262,6 +307,7 @@ def rights_or_unavailable(code: int, doing: str) -> KafkaError:
     if issubclass(kafka_errors.for_code(code), kafka_errors.AuthorizationError):
         return KafkaRightsError(
             f"{doing} was refused: {named(code)}",
+            harmless="for the data: what is decided is finished by a start that has the right",
             cause="this user lacks a right",
             action="see 'Kafka rights' in the README for the rights that a job needs",
             code=code,

@@ -8,7 +8,6 @@ Must not know: Spark, topics, transactions.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -17,8 +16,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from onceflow.connectors.kafka import dialects
 from onceflow.connectors.kafka.cluster_checks import check
-from onceflow.connectors.kafka.cluster_values import GivenSecret, PemFile, Secret, Servers
-from onceflow.errors import ConfigurationError, KafkaRightsError, KafkaUnavailableError
+from onceflow.connectors.kafka.cluster_values import GivenSecret, Mechanism, PemFile, Secret, Servers, TokenEndpoint
+from onceflow.errors import ConfigurationError
+from onceflow.options.arguments import named
 
 __all__ = ["KafkaCluster"]
 
@@ -36,6 +36,9 @@ class KafkaCluster(BaseModel):
     reads no other.
     Without ``ssl_ca`` each client trusts its system's authorities. They must also trust the certificate of an
     OAuth token endpoint.
+
+    Kerberos, and tokens from a callback or a file, are refused: not all three clients can have them. docs/security.md
+    has each login, and what happens when a secret or a certificate changes under a running job.
 
     Args:
         bootstrap_servers: ``"host:port"``, several with commas between or as a list.
@@ -61,10 +64,10 @@ class KafkaCluster(BaseModel):
 
     bootstrap_servers: Servers
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = None
+    sasl_mechanism: Mechanism | None = None
     username: str | None = None
     password: Secret | None = None
-    oauth_token_endpoint: str | None = None
+    oauth_token_endpoint: TokenEndpoint | None = None
     oauth_client_id: str | None = None
     oauth_client_secret: Secret | None = None
     oauth_scope: str | None = None
@@ -74,6 +77,7 @@ class KafkaCluster(BaseModel):
     ssl_key_password: Secret | None = None
     client_id: str = "onceflow"
 
+    @named
     def __init__(
         self,
         bootstrap_servers: str | list[str],
@@ -145,54 +149,14 @@ class KafkaCluster(BaseModel):
             timeout_s: How long to try to reach a broker, in seconds.
 
         Raises:
-            KafkaRightsError: The broker refused the login.
-            KafkaUnavailableError: No broker answered in time (also: the TLS handshake failed).
-            ConfigurationError: kafka-python is a version whose inside is not known.
+            KafkaRightsError: The broker refused the login, or our certificate.
+            KafkaUnavailableError: No broker answered in time (also: its certificate is not one that we trust).
+            ConfigurationError: The listener speaks another protocol than ``security_protocol`` says, or offers no login
+                by this mechanism; or kafka-python is a version whose inside is not known.
         """
-        from kafka.errors import KafkaTimeoutError  # noqa: PLC0415 - workers never need kafka-python
+        from onceflow.connectors.kafka.connecting import connect  # noqa: PLC0415 - workers never need kafka-python
 
-        from onceflow.connectors.kafka.kafka_python import is_refused_login, open_admin  # noqa: PLC0415
-
-        deadline = time.monotonic() + timeout_s
-        round_s = 1.0
-        while True:
-            failures: list[Exception] = []
-            try:
-                # kafka-python retries a refused login until its time is over, and then says only "unable to
-                # bootstrap". So give it a little time, look at why its connections failed, and go on.
-                round_s = max(0.1, min(round_s, deadline - time.monotonic()))
-                return open_admin(self.for_kafka_python(), round_s, failures)
-            except KafkaTimeoutError as error:
-                for failure in failures:
-                    if isinstance(failure, KafkaRightsError):  # from our own token provider
-                        raise failure from error
-                    if is_refused_login(failure):
-                        raise self._login_refused(failure) from error
-                if time.monotonic() >= deadline:
-                    raise self._unreachable(timeout_s, failures[-1] if failures else None) from error
-                round_s *= 2
-
-    def _login_refused(self, failure: Exception) -> KafkaRightsError:
-        name = f"username={self.username}" if self.username else f"oauth_client_id={self.oauth_client_id}"
-        return KafkaRightsError(
-            f"the Kafka cluster {self.bootstrap_servers} refused our login: {failure}",
-            cause=f"sasl_mechanism={self.sasl_mechanism}, {name}",
-            action="check the name and its secret, and that this listener offers the mechanism",
-            bootstrap_servers=self.bootstrap_servers,
-        )
-
-    def _unreachable(self, timeout_s: float, failure: Exception | None) -> KafkaUnavailableError:
-        last = "" if failure is None else f"; the last attempt: {failure}"
-        return KafkaUnavailableError(
-            f"no broker of the Kafka cluster {self.bootstrap_servers} answered within {timeout_s:g} s{last}",
-            harmless="the brokers are just starting: try again",
-            cause=f"bootstrap_servers={self.bootstrap_servers}, security_protocol={self.security_protocol}, "
-            f"ssl_ca={self.ssl_ca}",
-            action="check that the address and the listener's protocol are right, and that ssl_ca has signed the "
-            "brokers' certificates",
-            bootstrap_servers=self.bootstrap_servers,
-            timeout_s=timeout_s,
-        )
+        return connect(self, timeout_s)
 
 
 def _configuration_error(error: ValidationError) -> ConfigurationError:

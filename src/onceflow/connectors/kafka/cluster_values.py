@@ -1,4 +1,4 @@
-"""How single values of a cluster's setting may be given: servers, secrets by where they are, PEM files.
+"""How single values of a cluster's setting may be given: servers, mechanisms, secrets by where they are, PEM files.
 
 Must not know: which values go together.
 """
@@ -6,11 +6,16 @@ Must not know: which values go together.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, SecretStr
+
+from onceflow.errors import ConfigurationError
+
+_HOST = re.compile(r"[\w.-]+|\[[\da-fA-F:.%\w]+\]")
 
 
 def _servers(value: Any) -> Any:
@@ -21,10 +26,49 @@ def _servers(value: Any) -> Any:
         raise ValueError('must be "host:port" or several of them, with commas between or as a list')
     servers = [server.strip() for server in value]
     for server in servers:
-        host, _, port = server.rpartition(":")
-        if not host or not port.isdecimal():
-            raise ValueError(f'"{server}" is not host:port')
+        _check_server(server)
     return ",".join(servers)
+
+
+def _no_kerberos(value: Any) -> Any:
+    """Kerberos by its name, so that who has such brokers reads why, and what to do."""
+    if value == "GSSAPI":
+        raise ConfigurationError(
+            "KafkaCluster cannot log in by Kerberos (GSSAPI)",
+            cause="sasl_mechanism=GSSAPI; the writers' librdkafka, as confluent-kafka's wheel has it, is built without "
+            "Cyrus SASL, so only the reading half of a job could log in",
+            action="give the brokers one more listener, with client certificates, SCRAM or OAUTHBEARER, for this job "
+            "(a broker takes each of its listeners with a login of its own), and name that one; see docs/security.md",
+        )
+    return value
+
+
+def _no_callback(value: Any) -> Any:
+    """A function or a file that gives tokens, by what it is: the JVM that reads cannot use it."""
+    given = "a callback" if callable(value) else "a file" if str(value).lower().startswith("file:") else None
+    if given is not None:
+        raise ConfigurationError(
+            f"KafkaCluster takes no token from {given}",
+            cause="Spark reads by Kafka's Java client, which cannot call Python, and reads a token's file once: "
+            "when that token expires, the running job could not log in any more",
+            action="give the endpoint of the tokens, http(s)://…, with oauth_client_id and oauth_client_secret; all "
+            "clients renew their tokens there",
+        )
+    return value
+
+
+def _check_server(server: str) -> None:
+    """Refuse what is no ``host:port``; a URL may hold a password, which is not shown."""
+    scheme, is_url, rest = server.rpartition("://")
+    shown = rest.rpartition("@")[2].partition("/")[0]
+    host, _, port = shown.rpartition(":")
+    good = bool(host) and port.isascii() and port.isdecimal() and 0 < int(port) < 65_536
+    if is_url:
+        raise ValueError(f'{scheme}:// is not how brokers are named: write "{shown if good else "host:9092"}"')
+    if "@" in server:
+        raise ValueError(f'an address has no login: write "{shown}", with username= and password=')
+    if not good or shown != server or not _HOST.fullmatch(host):
+        raise ValueError(f'"{shown}" is not host:port')
 
 
 def _secret(value: Any) -> Any:
@@ -64,6 +108,8 @@ def read_pem(path: str | Path) -> str:
         raise ValueError(f"cannot read the file {path}: {type(error).__name__}") from None
 
 
+Mechanism = Annotated[Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"], BeforeValidator(_no_kerberos)]
+TokenEndpoint = Annotated[str, BeforeValidator(_no_callback)]
 Servers = Annotated[str, BeforeValidator(_servers)]
 GivenSecret = str | SecretStr | Mapping[str, str | Path]
 """A secret as it may be given: itself, ``{"env": NAME}`` or ``{"file": PATH}``."""

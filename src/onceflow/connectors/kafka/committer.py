@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import secrets
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -99,13 +98,24 @@ class KafkaCommitter(Committer, Inspectable):
 
     def write_mark(self, mark: str) -> None:
         """Keep the mark; a mark that could not be written makes a rewound checkpoint harder to notice, no more."""
+        self._write_mark(self._mark_group(), mark)
+
+    def read_name_mark(self, name: str) -> str | None:
+        """The mark of the name, as metadata of a group of that name."""
+        return group_offsets.read_mark(self._client, group_offsets.name_group(self._prefix, name), self._topic)
+
+    def write_name_mark(self, name: str, mark: str) -> None:
+        """Keep the mark of the name; without it a lost checkpoint is harder to notice."""
+        self._write_mark(group_offsets.name_group(self._prefix, name), mark)
+
+    def _write_mark(self, group: str, mark: str) -> None:
         try:
-            if group_offsets.write_mark(self._client, self._mark_group(), self._topic, mark):
+            if group_offsets.write_mark(self._client, group, self._topic, mark):
                 return
             reason = "no answer"
         except KafkaError as error:
             reason = error.what
-        log.warning("the job's mark in group %s was not written: %s", self._mark_group(), reason)
+        log.warning("the job's mark in group %s was not written: %s", group, reason)
 
     def _mark_group(self) -> str:
         return f"{job_prefix(self._prefix, self._job_id)}fence"
@@ -123,8 +133,9 @@ class KafkaCommitter(Committer, Inspectable):
         if name not in topics:
             raise PreCommitError(
                 f"topic {name} is gone while sink {self._sink} was writing to it",
+                harmless="for this epoch: nothing of it is visible; what the topic held is gone",
                 cause="it was deleted",
-                action="make the topic again and start the job again; nothing of this epoch is visible",
+                action="make the topic again and start the job again",
                 topic=name,
             )
         sealed = prepared.sealed(self._client.cluster_id, topics[name].topic_id)
@@ -154,6 +165,7 @@ class KafkaCommitter(Committer, Inspectable):
             raise EpochTooLongError(
                 f"epoch {run.epoch} took {age_s:.1f} s; its transactions expire after {self._timeout_s:.1f} s, and "
                 f"what expires after the decision has to be written again",
+                harmless="always: nothing of this epoch is visible",
                 cause=f"transaction_timeout of sink {self._sink} is {self._timeout_s:g} s, less than this epoch needs",
                 action="raise transaction_timeout (and the broker's transaction.max.timeout.ms)",
                 epoch=run.epoch,
@@ -226,13 +238,13 @@ class KafkaCommitter(Committer, Inspectable):
     def _names_of(self, run: Run) -> list[str]:
         """This sink's open transactions of one run of one epoch, by name."""
         prefix = f"{job_prefix(self._prefix, self._job_id)}{run.incarnation}-"
-        deadline = time.monotonic() + _LIST_FOR_S
+        deadline = self._client.now() + _LIST_FOR_S
         while True:
             try:
                 names = transactions.list_ids(self._client, prefix)
                 break
             except KafkaUnavailableError:  # a broker is being restarted
-                if time.monotonic() > deadline:
+                if self._client.now() > deadline:
                     raise
                 self._client.wait_a_little()
         # The other parity is the epoch before: decided, and perhaps still waiting for its markers.
@@ -281,6 +293,7 @@ class KafkaCommitter(Committer, Inspectable):
                 # A late duplicate may have opened it again after its commit; then the log says so.
                 log_says = oracle.ask(self._client, handle, transaction.witness)
                 if log_says.outcome is not Outcome.COMMITTED:
+                    # Where the witness stands, its end will be told: expired, it is proven aborted, and written again.
                     why = f"is Ongoing, but nothing of it is open in {', '.join(without)}; {log_says.why}"
                     why = f"{handle.transactional_id} {why}"
                     found[participant] = Evidence(Outcome.UNKNOWN, why, passing=log_says.passing)
@@ -334,10 +347,10 @@ class KafkaCommitter(Committer, Inspectable):
     def _describe_all(self, names: Sequence[str]) -> dict[str, Description | None]:
         """Describe, asking again while a coordinator is moving."""
         found: dict[str, Description | None] = {}
-        deadline = time.monotonic() + _DESCRIBE_FOR_S
+        deadline = self._client.now() + _DESCRIBE_FOR_S
         while missing := [name for name in names if name not in found]:
             found |= transactions.describe(self._client, missing)
-            if time.monotonic() > deadline:
+            if self._client.now() > deadline:
                 break
             if len(found) < len(names):
                 self._client.wait_a_little()
@@ -351,6 +364,7 @@ def _understood(participant: Participant) -> PreparedTransaction:
         return found
     raise CheckpointConflictError(
         f"the transaction {participant.handle} of sink {participant.sink} is not understood: {found.why}",
+        harmless="always for the data: nothing is done with it",
         cause="another version of onceflow, or another kind of sink, has written it; or it was edited",
         action="start the job with the version and the sinks that wrote the checkpoint",
         sink=participant.sink,
@@ -365,8 +379,9 @@ def _prepared(report: TaskReport) -> PreparedTransaction:
         return found
     raise PreCommitError(
         f"task {report.task} of sink {report.sink} reports a transaction that is not understood: {found.why}",
+        harmless="always: nothing of this epoch is visible",
         cause="Spark's workers have another version of onceflow than the driver",
-        action="give both the same; then start the job again: nothing of this epoch is visible",
+        action="give both the same; then start the job again",
         sink=report.sink,
         task=report.task,
     )

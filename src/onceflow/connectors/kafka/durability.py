@@ -9,8 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
+from onceflow.connectors.kafka import broker_checks
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.errors import KafkaRightsError
+from onceflow.findings import Finding
 
 log = logging.getLogger(__name__)
 
@@ -18,25 +20,20 @@ TRANSACTION_LOG = "__transaction_state"
 _LOST_WITH_IT = "what became of decided transactions"
 
 
-def warn_of_weak_topics(client: KafkaClient, topics: Iterable[str], lost: str) -> None:
-    """One warning for each setting of these topics by which acknowledged records can be lost.
+def warn(found: Iterable[Finding]) -> None:
+    """One line of the log for each."""
+    for each in found:
+        log.warning("%s: %s; %s", each.what, each.why, each.command)
+
+
+def weak_topics(client: KafkaClient, topics: Iterable[str], lost: str) -> list[Finding]:
+    """Settings of these topics by which acknowledged records can be lost.
 
     Args:
         client: The cluster.
         topics: Their names; one that does not exist, or that this user may not describe, is passed over.
         lost: What would be lost, in words.
     """
-    for said in weak_settings(client, topics, lost):
-        log.warning(said)
-
-
-def warn_of_weak_transaction_log(client: KafkaClient) -> None:
-    """The same for Kafka's own log of transactions."""
-    warn_of_weak_topics(client, [TRANSACTION_LOG], _LOST_WITH_IT)
-
-
-def weak_settings(client: KafkaClient, topics: Iterable[str], lost: str) -> list[str]:
-    """A sentence for each such setting, with its value and what it could cost."""
     if len(client.brokers()) < 2:
         return []
     try:
@@ -44,23 +41,13 @@ def weak_settings(client: KafkaClient, topics: Iterable[str], lost: str) -> list
     except KafkaRightsError:  # only the transaction log: a job's own topics were described before
         return []
     settings = client.topic_configs(found)
-    said: list[str] = []
-    for name, topic in sorted(found.items()):
-        has = settings.get(name, {})
-        if topic.copies == 1:
-            said.append(
-                f"topic {name} has replication factor 1 on a cluster of several brokers: a broker that is lost with "
-                f"its disk takes {lost} with it; make the topic with replication factor 3"
-            )
-            continue  # the other two settings ask for more than one copy
-        if has.get("min.insync.replicas") == "1":
-            said.append(
-                f"topic {name} has min.insync.replicas=1 with replication factor {topic.copies}: a write is "
-                f"acknowledged when a single broker has it, and {lost} can be lost with that one; set it to 2"
-            )
-        if has.get("unclean.leader.election.enable") == "true":
-            said.append(
-                f"topic {name} has unclean.leader.election.enable=true: a broker that lags behind may become the "
-                f"leader, and {lost} can be cut off and their offsets given to others; set it to false"
-            )
-    return said
+    return [
+        finding
+        for name, topic in sorted(found.items())
+        for finding in broker_checks.weak(name, topic.copies, settings.get(name, {}), lost)
+    ]
+
+
+def weak_transaction_log(client: KafkaClient) -> list[Finding]:
+    """The same for Kafka's own log of transactions."""
+    return weak_topics(client, [TRANSACTION_LOG], _LOST_WITH_IT)

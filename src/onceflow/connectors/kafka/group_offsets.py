@@ -1,4 +1,4 @@
-"""Offsets in Kafka's consumer groups: the job's mark outside its checkpoint, and offsets for monitoring.
+"""Offsets in Kafka's consumer groups: a job's marks outside its checkpoint, and offsets for monitoring.
 
 Must not know: the journal, Spark. Nothing here is ever read to decide where a job goes on: the checkpoint owns that.
 """
@@ -6,6 +6,7 @@ Must not know: the journal, Spark. Nothing here is ever read to decide where a j
 from __future__ import annotations
 
 from collections.abc import Mapping
+from urllib.parse import quote
 
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
 
@@ -57,6 +58,11 @@ def write_offsets(
     if code != Code.NONE:
         raise rights_or_unavailable(code, f"writing offsets of group {group}")
     return True
+
+
+def name_group(prefix: str, name: str) -> str:
+    """The group that keeps which jobs of a name have written; of no job's id, so it is found when all else is lost."""
+    return f"{prefix}-name-{quote(name, safe='')}"
 
 
 def write_mark(client: KafkaClient, group: str, topic: str, mark: str) -> bool:

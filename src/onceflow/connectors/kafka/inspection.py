@@ -107,7 +107,7 @@ class KafkaInspection(Inspection):
         name = self._parse(transaction_id)
         if name is None:
             return None
-        epoch = "an odd epoch" if name.parity else "an even epoch"
+        epoch = "an odd-numbered epoch" if name.parity else "an even-numbered epoch"
         return Origin(name.sink, name.incarnation, name.shard, epoch, dataclasses.asdict(name))
 
     def show(self, participant: Participant) -> Shown:

@@ -3,15 +3,18 @@
 Must not know: topics, transactions, whose login it is. All of it was seen in kafka-python 3.0.12 (``KNOWN``): another
 version may have changed it, so what is used is asked for before anything is sent.
 
-* ``KafkaAdminClient._manager``, ``KafkaNetClient._manager``: the only way to send requests that have no method.
+* ``KafkaAdminClient._manager``, ``KafkaNetClient._manager``: the only way to send requests that have no method, and to
+  give up waiting for an answer without closing the connection that others wait at (``wait_for``).
 * ``KafkaConnectionManager.get_connection``: nothing public tells why a connection failed.
 * ``KafkaConnectionManager._build_transport``, ``_sock_recv`` of its transports: what a broker says before it hangs up
   is dropped.
 * ``KafkaConnectionManager._net``: a client whose construction failed leaves its thread running.
+* The loggers of its connections: at level DEBUG they write each request, and its bytes, so passwords and tokens too.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
@@ -21,7 +24,9 @@ from kafka.admin import KafkaAdminClient
 from kafka.net import transport as transports
 from kafka.net.compat import KafkaNetClient
 from kafka.net.manager import KafkaConnectionManager
+from kafka.protocol.sasl import SaslAuthenticateRequest, SaslBytesRequest
 
+from onceflow.connectors.kafka.login_refused import is_refused_certificate
 from onceflow.errors import ConfigurationError
 
 KNOWN = "3.0.12"
@@ -34,6 +39,16 @@ _REFUSED_LOGIN = (
 )
 
 
+def _shows_no_login(record: logging.LogRecord) -> bool:
+    """Whether a line may be logged: not a request that logs in, and no bytes of any, which may be of one."""
+    secret = (SaslAuthenticateRequest, SaslBytesRequest, bytes, bytearray, memoryview)
+    return not any(isinstance(arg, secret) for arg in record.args or ())
+
+
+for _name in ("kafka.protocol.parser", "kafka.net.connection"):
+    logging.getLogger(_name).addFilter(_shows_no_login)
+
+
 def open_admin(config: dict[str, Any], timeout_s: float, failures: list[Exception]) -> Any:
     """A KafkaAdminClient; why connections failed is added to ``failures``.
 
@@ -43,7 +58,7 @@ def open_admin(config: dict[str, Any], timeout_s: float, failures: list[Exceptio
     """
     for owner in (transports.KafkaTCPTransport, transports.KafkaSSLTransport):
         _inside(owner, "_sock_recv")
-    for name in ("get_connection", "_build_transport", "send", "run"):
+    for name in ("get_connection", "_build_transport", "send", "run", "wait_for"):
         _inside(KafkaConnectionManager, name)
     opened: list[Any] = []
 
@@ -86,7 +101,7 @@ def manager_of(admin: Any) -> Any:
 
 def is_refused_login(failure: Exception) -> bool:
     """Whether a connection failed since the broker refused who we are."""
-    return isinstance(failure, _REFUSED_LOGIN)
+    return isinstance(failure, _REFUSED_LOGIN) or is_refused_certificate(failure)
 
 
 def _inside(owner: Any, name: str) -> Any:

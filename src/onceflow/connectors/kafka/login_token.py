@@ -15,6 +15,7 @@ import urllib.request
 from typing import TYPE_CHECKING
 
 from onceflow.connectors.kafka.cluster_values import plain
+from onceflow.connectors.kafka.login_refused import AGAIN
 from onceflow.errors import KafkaRightsError
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ class ClientCredentials:
             status = f" {error.code}" if isinstance(error, urllib.error.HTTPError) else ""
             raise KafkaRightsError(
                 f"the token endpoint gave no access token ({type(error).__name__}{status})",
+                harmless="for the data: what is decided is finished by the next start that has a token",
                 cause=f"oauth_token_endpoint={self._endpoint}",
-                action="check the endpoint, and that the client id and secret are known to it",
+                action=f"check the endpoint, and that the client id and secret are known to it; {AGAIN}",
                 endpoint=self._endpoint,
             ) from None

@@ -10,6 +10,7 @@ the journal, sinks.
 from __future__ import annotations
 
 import json
+import logging
 import re
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,6 +21,10 @@ from onceflow.errors import ConfigurationError, KafkaUnavailableError, SourceDat
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+log = logging.getLogger(__name__)
+
+_AGAIN_AFTER_S = 0.2
 
 
 class Range(NamedTuple):
@@ -112,6 +117,7 @@ def data_lost(
     return SourceDataLostError(
         f"records are lost: topic {partition.topic}, partition {partition.number}: the query needs {needed}, but "
         f"{what}{count}",
+        harmless="never: the job still needs them; what is visible stays as it is",
         cause="the topic's retention.ms or retention.bytes is too small for the time that the job stood still or "
         "lagged behind; or somebody deleted records or the topic",
         action="raise the topic's retention, and start the job: it says all that is lost, and which command goes on "
@@ -158,6 +164,20 @@ def data_lost_from(message: str) -> SourceDataLostError | None:
     return data_lost(partition, wanted=number.get("wanted"), end=number.get("end"), held=held, gone=gone)
 
 
+def no_topic_from(message: str) -> ConfigurationError | None:
+    """The missing topic that a failed query's message speaks of. Which one it is Kafka's client does not say."""
+    if "UnknownTopicOrPartitionException" not in message:
+        return None
+    return ConfigurationError(
+        "there is no topic of a name that a source is to read",
+        harmless="always for the data: nothing that is not decided is visible",
+        cause="a name in the subscribe= of a readStream, or in topics=, is misspelt; or the topic was deleted, or was "
+        "not made yet",
+        action="correct the name or create the topic, then start the job. A KafkaSource is looked at before the job "
+        "starts, and the error names the topic",
+    )
+
+
 # ---- asking a broker ----
 
 
@@ -192,16 +212,19 @@ def partitions(admin: Any, topics: Sequence[str] | re.Pattern[str]) -> list[Part
     )
 
 
-def bounds(admin: Any, wanted: Iterable[Partition], *, isolation: str = "read_committed") -> dict[Partition, Bounds]:
+def bounds(
+    admin: Any, wanted: Iterable[Partition], *, isolation: str = "read_committed", within_s: float = 30.0
+) -> dict[Partition, Bounds]:
     """What each partition holds now; partitions that do not exist are left out.
 
     Args:
         admin: An open ``KafkaAdminClient``.
         wanted: Which partitions.
         isolation: ``read_committed``: ``latest`` is the last stable offset, else the high watermark.
+        within_s: For how long it is asked again: a topic that was just made has no leader for a moment.
 
     Raises:
-        KafkaUnavailableError, KafkaRightsError: A partition has no leader now, or the broker refused.
+        KafkaUnavailableError, KafkaRightsError: A partition had no leader all the time, or the broker refused.
     """
     from kafka.errors import BrokerResponseError  # noqa: PLC0415 - the pure part needs no client
     from kafka.errors import KafkaError as ClientError  # noqa: PLC0415
@@ -209,12 +232,20 @@ def bounds(admin: Any, wanted: Iterable[Partition], *, isolation: str = "read_co
     from onceflow.connectors.kafka.client import rights_or_unavailable  # noqa: PLC0415
 
     wanted = list(wanted)
-    try:
-        return _bounds(admin, wanted, isolation)
-    except ClientError as error:
-        code = error.errno if isinstance(error, BrokerResponseError) else Code.LEADER_NOT_AVAILABLE
-        names = ", ".join(sorted({partition.topic for partition in wanted}))
-        raise rights_or_unavailable(code, f"asking what the partitions of {names} hold ({error})") from error
+    names = ", ".join(sorted({partition.topic for partition in wanted}))
+    deadline, said = time.monotonic() + within_s, False
+    while True:
+        try:
+            return _bounds(admin, wanted, isolation)
+        except ClientError as error:
+            code = error.errno if isinstance(error, BrokerResponseError) else Code.LEADER_NOT_AVAILABLE
+            told = rights_or_unavailable(code, f"asking what the partitions of {names} hold ({error})")
+            if not told.retriable or time.monotonic() >= deadline:
+                raise told from error
+            if not said:
+                said = True
+                log.warning("%s; it is asked again for %.0f s", told.what, within_s)
+            time.sleep(_AGAIN_AFTER_S)
 
 
 def _bounds(admin: Any, wanted: Sequence[Partition], isolation: str) -> dict[Partition, Bounds]:
@@ -238,20 +269,26 @@ def committed(admin: Any, group: str, *, timeout_s: float = 30.0) -> dict[Partit
 
     Raises:
         KafkaUnavailableError: The group's coordinator did not answer in time.
+        KafkaRightsError: The login may not DESCRIBE the group.
     """
-    from kafka.errors import KafkaError, RetriableError  # noqa: PLC0415 - the pure part needs no client
+    from kafka.errors import AuthorizationError, KafkaError, RetriableError  # noqa: PLC0415 - the pure part needs none
+
+    from onceflow.connectors.kafka.client import rights_or_unavailable  # noqa: PLC0415
 
     deadline = time.monotonic() + timeout_s
     while True:
         try:
             found = admin.list_group_offsets(group)[group]
+        except AuthorizationError as error:
+            raise rights_or_unavailable(error.errno, f"asking for the committed offsets of group {group}") from error
         except KafkaError as error:
             # On a fresh cluster the first question makes the broker create its offsets topic.
             if not isinstance(error, RetriableError) or time.monotonic() >= deadline:
                 raise KafkaUnavailableError(
                     f"the committed offsets of group {group} cannot be read: {error}",
-                    cause=f"group={group}",
-                    action="check that the group's coordinator is up and that the login may DESCRIBE the group",
+                    harmless="the cluster is just starting or moving a coordinator",
+                    cause=f"the coordinator of group={group} does not answer",
+                    action="look at the brokers, then start the job again",
                     group=group,
                 ) from error
             time.sleep(0.1)

@@ -53,7 +53,9 @@ def ask(client: KafkaClient, handle: Handle, witness: Witness) -> Evidence:
                 # one, since an expiry or a v5 end moves it first.
                 return _verdict(batch)
         if position >= high_watermark:
-            return Evidence(Outcome.UNKNOWN, f"no marker behind {witness} yet", passing=True)
+            # A leader that was just elected tells the end of its log late.
+            why = "no marker behind {} yet" if seen else "the log ends before {}, or its end is not told yet"
+            return Evidence(Outcome.UNKNOWN, why.format(witness), passing=True)
 
 
 def look_for(client: KafkaClient, handle: Handle, witness: Witness) -> Evidence | None:

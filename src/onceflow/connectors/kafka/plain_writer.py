@@ -6,18 +6,23 @@ Must not know: the journal, other shards, kafka-python. Spark's workers load it.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from onceflow.connectors.contract import Writer
-from onceflow.connectors.kafka.produce import produce
-from onceflow.connectors.kafka.refusals import of_no_place, of_the_record, require_times
+from onceflow.connectors.kafka.login_refused import of_producer
+from onceflow.connectors.kafka.produce import open_producer, produce
+from onceflow.connectors.kafka.refusals import is_refused_login, of_no_place, of_the_record, require_times
 from onceflow.errors import PreCommitError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 log = logging.getLogger(__name__)
+
+_ANSWERED_WITHIN_S = 300.0
+_LOGIN_WITHIN_S = 5.0  # one broker may refuse what another takes
 
 
 class PlainWriter(Writer):
@@ -30,17 +35,16 @@ class PlainWriter(Writer):
     """
 
     def __init__(self, topic: str, config: Mapping[str, Any], *, checked: bool) -> None:
-        from confluent_kafka import Producer  # noqa: PLC0415 - only in a worker
-
         self._topic = topic
         self._config = config
         self._checked = checked
         self._refused = 0
         self._first: tuple[str, Any] | None = None  # of what was refused: its topic, and the error
         self._count = 0
+        self._login_refused: Any = None
         # One callback for all records, and only failures are reported: while all goes well it is never called.
         more = {"enable.idempotence": checked, "delivery.report.only.error": True, "on_delivery": self._on_refused}
-        self._producer = Producer(dict(config) | more)
+        self._producer = open_producer(dict(config) | more | {"error_cb": self._on_error})
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Produce the rows."""
@@ -61,10 +65,11 @@ class PlainWriter(Writer):
             RowRefusedError: A record is larger than its topic takes, of a time that it does not take, or of a place
                 that is not there, and the sink is at-least-once.
             PreCommitError: A record was refused or not answered, and the sink is at-least-once.
+            KafkaRightsError: Brokers refused our login and took no record, and the sink is at-least-once.
         """
         from confluent_kafka import KafkaException  # noqa: PLC0415 - only in a worker
 
-        left = self._producer.flush(300.0)
+        left = self._flush()
         topic, error = self._first or (self._topic, None)
         if self._checked and error is not None:
             refused = of_the_record(topic, self._config, KafkaException(error))
@@ -88,8 +93,21 @@ class PlainWriter(Writer):
                 error or "no answer",
             )
 
+    def _flush(self) -> int:
+        """Wait for the brokers' answers; how many are missing."""
+        began = time.monotonic()
+        while (left := self._producer.flush(1.0)) and (waited := time.monotonic() - began) < _ANSWERED_WITHIN_S:
+            refused = self._login_refused if waited > _LOGIN_WITHIN_S and left >= self._count else None
+            if self._checked and refused is not None:
+                raise of_producer(refused.str(), self._config)
+        return int(left)
+
     def abort(self) -> None:
         """Nothing can be undone."""
+
+    def _on_error(self, error: Any) -> None:
+        if is_refused_login(error):
+            self._login_refused = error
 
     def _on_refused(self, error: Any, message: Any) -> None:
         if error is not None:

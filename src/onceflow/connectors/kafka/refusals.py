@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from onceflow.connectors.kafka.login_refused import is_refused_certificate
 from onceflow.connectors.kafka.produce import ANY_PARTITION
 from onceflow.errors import (
     KafkaRightsError,
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+_HARMLESS = "always for what is visible: nothing of this epoch is; but every start meets the row again"
+
+
 def require_times(topic: str, rows: pa.RecordBatch) -> None:
     """Refuse the one time that librdkafka (2.16) does not write: it takes 0 for "none", and sends the present time."""
     import pyarrow.compute as pc  # noqa: PLC0415 - only in a worker
@@ -30,6 +34,7 @@ def require_times(topic: str, rows: pa.RecordBatch) -> None:
     if "timestamp" in rows.schema.names and pc.any(pc.equal(rows.column("timestamp"), 0)).as_py():
         raise RowRefusedError(
             f"a row for topic {topic} has the time 1970-01-01T00:00:00Z, which cannot be written",
+            harmless=_HARMLESS,
             cause="the column that the sink's timestamp= names holds it, and Kafka's client takes it for no time",
             action="give such rows another time, or null for the present one, in the stream function, and start the "
             "job again",
@@ -63,7 +68,7 @@ def nowhere(place: str, topic: str, said: object) -> RowRefusedError:
     """A row that names a place where nothing can be written."""
     return RowRefusedError(
         f"a row is for {place}, which is not there: {said}",
-        harmless="always for what is visible: nothing of this epoch is; but every start meets the row again",
+        harmless=_HARMLESS,
         cause="the column that the sink's topic= or partition= names holds it",
         action="make the topic or the partition; or give such rows another one, or null for the sink's own choice, in "
         "the stream function; then start the job again",
@@ -103,7 +108,7 @@ def of_the_record(topic: str, config: Mapping[str, Any], error: Exception | None
     if said.code() == KafkaError.INVALID_RECORD:
         return RowRefusedError(
             f"a row for topic {topic} is refused by the broker as it is: {said}",
-            harmless="always for what is visible: nothing of this epoch is; but every start meets the row again",
+            harmless=_HARMLESS,
             cause="the row has no key, and its topic's cleanup.policy contains compact",
             action="give each row a key (KafkaSink(key=...)), or take compact from the topic's cleanup.policy; then "
             "start the job again",
@@ -112,6 +117,7 @@ def of_the_record(topic: str, config: Mapping[str, Any], error: Exception | None
     if said.code() == KafkaError.INVALID_TIMESTAMP:
         return RowRefusedError(
             f"a row for topic {topic} has a time that the broker does not take: {said}",
+            harmless=_HARMLESS,
             cause="the column that the sink's timestamp= names is too far from the present: the topic's "
             "message.timestamp.after.max.ms (an hour from Kafka 4.0 on) or message.timestamp.before.max.ms",
             action="raise that setting of the topic, or give such rows another time in the stream function; then start "
@@ -123,12 +129,20 @@ def of_the_record(topic: str, config: Mapping[str, Any], error: Exception | None
     most = config.get("message.max.bytes", 1_000_000)
     return RowRefusedError(
         f"a record for topic {topic} is larger than its producer ({most} bytes) or the broker takes: {said}",
+        harmless=_HARMLESS,
         cause=f"message.max.bytes of this sink's producer is {most}; it follows max.message.bytes of the sink's topic, "
         "as it was at the start, unless producer= says otherwise",
         action="raise the topic's max.message.bytes (and message.max.bytes, if producer= has it), or make the record "
         "smaller; then start the job again",
         topic=topic,
     )
+
+
+def is_refused_login(error: Any) -> bool:
+    """Whether what librdkafka tells its callback is that a broker, or a token endpoint, refused our login."""
+    from confluent_kafka import KafkaError  # noqa: PLC0415 - only in a worker
+
+    return error.code() == KafkaError._AUTHENTICATION or is_refused_certificate(error.str())  # noqa: SLF001
 
 
 def kind_of(error: Exception | None) -> type[OnceflowError]:

@@ -16,12 +16,15 @@ from onceflow.connectors.contract import Guarantee, Sink, SinkConnection
 from onceflow.connectors.formats import Format, Json, Text, column_named
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.partition import is_topic_name
+from onceflow.connectors.kafka.producer_names import check_producer
 from onceflow.errors import ConfigurationError, RefusedSettingError
+from onceflow.options.arguments import check_fields, checked, named_fields, wrong
 from onceflow.options.durations import duration_ms
 from onceflow.twophase.names import SINK_NAME
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
+    from pyspark.sql.types import StructType
 
 log = logging.getLogger(__name__)
 
@@ -46,10 +49,23 @@ _REFUSED: Mapping[str, tuple[str, str]] = {
     "bootstrap.servers": (_CLUSTER, "use KafkaCluster"),
     "metadata.broker.list": (_CLUSTER, "use KafkaCluster"),
     "security.protocol": (_CLUSTER, "use KafkaCluster"),
+    "oauth_cb": (
+        "Spark's Java client, which reads, cannot call Python",
+        "use KafkaCluster(oauth_token_endpoint=..., oauth_client_id=..., oauth_client_secret=...)",
+    ),
 }
 _REFUSED_PREFIXES = ("sasl.", "ssl.")
+# The columns that Spark's own Kafka sink knows, and what writes the same of each.
+_SPARKS: Mapping[str, str] = {
+    "value": 'value=of.{}(), value_columns=["value"]',
+    "key": 'key="key"',
+    "headers": 'headers="headers"',
+    "partition": 'partition="partition"',
+    "topic": 'topic_column="topic"',
+}
 
 
+@named_fields
 @dataclass(frozen=True)
 class NewTopic:
     """How to make a topic that does not exist.
@@ -58,11 +74,19 @@ class NewTopic:
         partitions: Number of partitions.
         replication_factor: Copies; None takes the broker's default.
         config: Topic settings.
+
+    Raises:
+        ConfigurationError: A value that cannot work.
     """
 
     partitions: int
     replication_factor: int | None = None
     config: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.partitions < 1:
+            wrong("NewTopic", "partitions", repr(self.partitions), "a number from 1 on")
 
 
 class KafkaSink(Sink):
@@ -74,7 +98,9 @@ class KafkaSink(Sink):
         key: Column or columns of the record key; None writes no key. One column is written as text, several as a JSON
             object, unless ``key_format`` says otherwise.
         value: Format of the record value: ``Json()`` (an object of all columns that are not named below),
-            ``Text()`` or ``Raw()`` (of exactly one column).
+            ``Text()`` or ``Raw()`` (of exactly one column). It must be given where the output's columns are those of
+            Spark's own Kafka sink (``key``, ``value``, ``headers``, ``topic``, ``partition``), which writes the column
+            ``value`` alone.
         key_format: Format of the key.
         value_columns: Columns of the value; None takes all that are not named by ``headers``, ``timestamp``,
             ``partition`` or ``topic_column``. Key columns stay in the value.
@@ -87,7 +113,8 @@ class KafkaSink(Sink):
         partition: A column of type ``int``; null lets the partitioner choose by key (murmur2, as Java's does).
         topic_column: A string column: the topic of each row, ``topic`` where it is null. Topics must exist.
         name: The sink's name, unique in the job: letters, digits, ``.``, ``_``, ``-``. The topic by default.
-        guarantee: ``"exactly-once"``, ``"at-least-once"`` or ``"none"``.
+        guarantee: ``"exactly-once"``, ``"at-least-once"`` or ``"none"``. None is what the job's mode says
+            (``Checkpointing(mode=…)``): exactly-once unless that is another one.
         transaction_timeout: How long the broker keeps an undecided transaction: ``"10 min"``, seconds, or None for
             the most that the broker allows (``transaction.max.timeout.ms``). A job that is down for longer
             finds its decided transactions expired.
@@ -98,9 +125,11 @@ class KafkaSink(Sink):
 
     Raises:
         RefusedSettingError: A producer setting would break the guarantee.
-        ConfigurationError: A name or a combination that cannot work.
+        ConfigurationError: A name or a combination that cannot work, or a producer setting that librdkafka does not
+            take.
     """
 
+    @checked
     def __init__(
         self,
         cluster: KafkaCluster,
@@ -115,7 +144,7 @@ class KafkaSink(Sink):
         partition: str | None = None,
         topic_column: str | None = None,
         name: str | None = None,
-        guarantee: Guarantee | str = Guarantee.EXACTLY_ONCE,
+        guarantee: Guarantee | str | None = None,
         transaction_timeout: str | float | None = None,
         create_topic: NewTopic | None = None,
         producer: Mapping[str, Any] = MappingProxyType({}),
@@ -123,10 +152,15 @@ class KafkaSink(Sink):
         self.cluster = cluster
         self.topic = self.destination = topic
         self.name = topic if name is None else name
-        self.guarantee = _guarantee(guarantee)
+        self._named = None if guarantee is None else _guarantee(guarantee)
+        self._mode: Guarantee | None = None
         self._key = () if key is None else (key,) if isinstance(key, str) else tuple(key)
         self._key_format = key_format or (Text() if len(self._key) == 1 else Json())
         self._value = value or Json()
+        self._says_value = value is not None
+        says = {"key": key, "value": value, "key_format": key_format, "value_columns": value_columns}
+        says |= {"headers": headers, "timestamp": timestamp, "partition": partition, "topic_column": topic_column}
+        self._says = [f"{name}=" for name, given in says.items() if given is not None]
         self._value_columns = value_columns
         self._headers, self.timestamp = headers, timestamp
         self._partition, self.topic_column = partition, topic_column
@@ -146,16 +180,44 @@ class KafkaSink(Sink):
                 action="give it another name with name=",
             )
 
+    @property
+    def guarantee(self) -> Guarantee:  # type: ignore[override]  # nobody sets it
+        """What is promised: what was named, or what the job's mode says."""
+        return self._named or self._mode or Guarantee.EXACTLY_ONCE
+
+    def under(self, mode: Guarantee) -> None:
+        """Take the guarantee of the job's checkpoints, if none was named."""
+        if self._named is Guarantee.EXACTLY_ONCE and mode is not Guarantee.EXACTLY_ONCE:
+            raise ConfigurationError(
+                f"sink {self.name} names a stronger guarantee than its job's checkpoints have",
+                harmless="always: nothing was started",
+                cause=f"guarantee is {self._named.value!r}, and execution.checkpointing.mode is AT_LEAST_ONCE",
+                action="leave guarantee= away, and the mode says it; or set the mode to EXACTLY_ONCE",
+                sink=self.name,
+            )
+        if self._named is None and self._mode not in (None, mode):
+            raise ConfigurationError(
+                f"sink {self.name} is one of two jobs with different modes, or of one that was started with both",
+                harmless="always: nothing was started",
+                cause=f"in this process its guarantee is {self.guarantee.value!r}, and now "
+                f"execution.checkpointing.mode says {mode.value!r}",
+                action="make a sink of its own for each, or name its guarantee",
+                sink=self.name,
+            )
+        self._mode = mode
+
     def describe(self) -> str:
         """The sink in a few words."""
         return f"Kafka topic {self.topic} ({self.guarantee})"
 
     # -- rows -------------------------------------------------------------------------------------
 
-    def columns(self, names: Sequence[str]) -> list[Column]:
+    def columns(self, fields: StructType) -> list[Column]:
         """Those columns of ``writer.COLUMNS`` that this sink has a use for, from the output's."""
         from pyspark.sql import functions as F  # noqa: N812, PLC0415
 
+        self._require_told(fields)
+        names = fields.names
         named = {c for c in (self._headers, self.timestamp, self._partition, self.topic_column) if c is not None}
         value = list(self._value_columns) if self._value_columns is not None else [n for n in names if n not in named]
         missing = [c for c in (*self._key, *named, *value) if c not in names]
@@ -180,6 +242,49 @@ class KafkaSink(Sink):
             columns.append(F.unix_millis(column_named(self.timestamp).cast("timestamp")).alias("timestamp"))
         return columns
 
+    def dead_letter_columns(self, fields: StructType) -> list[Column]:
+        """Key, value and headers as they were read, and behind those headers what is known of the record."""
+        from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+        if self._says:
+            raise ConfigurationError(
+                f"sink {self.name} is for dead letters, which are written as they were read",
+                cause=f"it is given {', '.join(self._says)}",
+                action="remove that; its headers say where each record was and why it cannot be read",
+                sink=self.name,
+            )
+        told = {name: F.col(name) for name in ("reason", "topic", "partition", "offset")}
+        told["timestamp"] = F.unix_millis("timestamp")
+        ours = [
+            F.struct(F.lit(f"onceflow.{name}").alias("key"), column.cast("string").cast("binary").alias("value"))
+            for name, column in told.items()
+        ]
+        headers = F.coalesce("headers", F.array().cast(fields["headers"].dataType))
+        # As text: nearly all rows of the job have none, and a column of lists would slow down each of them.
+        return [F.col("value"), F.col("key"), F.to_json(F.concat(headers, F.array(*ours))).alias("headers")]
+
+    def _require_told(self, fields: StructType) -> None:
+        """Refuse rows made for Spark's own Kafka sink where no format of the value is given.
+
+        Taken as they are, all of them would be written as an object, and no reader of the topic would understand it.
+        Taken as Spark takes them, a job that means the object would change its records without a word.
+        """
+        kinds = {field.name: field.dataType.typeName() for field in fields.fields}
+        if self._says_value or not kinds.keys() <= _SPARKS.keys() or kinds.get("value") not in ("string", "binary"):
+            return
+        told = [_SPARKS[name] for name in _SPARKS if name in kinds]
+        told[0] = told[0].format("Text" if kinds["value"] == "string" else "Raw")
+        told += ["key_format=of.Raw()"] if kinds.get("key") == "binary" else []
+        raise ConfigurationError(
+            f"sink {self.name} is not told how its records are meant: the output's columns ({', '.join(kinds)}) are "
+            "those that Spark's own Kafka sink takes",
+            cause="value= is not given: the default, Json(), writes one object of all columns, where Spark's sink "
+            "writes the column value as it is",
+            action=f"to write what Spark's sink writes: KafkaSink(..., {', '.join(told)}); to write the object: "
+            "KafkaSink(..., value=of.Json())",
+            sink=self.name,
+        )
+
     # -- the driver's side ------------------------------------------------------------------------
 
     def expires_after_s(self) -> float:
@@ -199,21 +304,32 @@ class KafkaSink(Sink):
         return attach(self)
 
 
+_GUARANTEES = (Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.NONE)
+
+
 def _guarantee(value: Guarantee | str) -> Guarantee:
-    try:
+    if value in _GUARANTEES:
         return Guarantee(value)
-    except ValueError:
-        raise ConfigurationError(
-            f"there is no guarantee {value!r}",
-            action=f"choose one of {', '.join(repr(str(g)) for g in Guarantee)}",
-        ) from None
+    raise ConfigurationError(
+        f"a Kafka sink has no guarantee {str(value)!r}",
+        cause="a topic keeps each record: no record takes the place of one with the same key",
+        action=f"choose one of {', '.join(repr(str(g)) for g in _GUARANTEES)}",
+    )
 
 
 def _checked(producer: Mapping[str, Any]) -> dict[str, Any]:
-    for key in producer:
+    for key, value in producer.items():
         why, instead = _REFUSED.get(key, ("", ""))
         if not why and key.startswith(_REFUSED_PREFIXES):
             why, instead = _CLUSTER, "use KafkaCluster"
         if why:
-            raise RefusedSettingError(f"producer setting {key} is refused: {why}", action=instead, setting=key)
+            raise RefusedSettingError(
+                f"producer setting {key} is refused: {why}",
+                harmless="always: nothing was started",
+                # A login's value may be a secret.
+                cause=f"producer has {key}" + ("" if why is _CLUSTER else f", which is {value!r}"),
+                action=instead,
+                setting=key,
+            )
+    check_producer(producer)
     return dict(producer)

@@ -5,20 +5,22 @@ Must not know: the journal, how epochs run, other sinks.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onceflow.connectors.contract import Committer, Guarantee, SinkConnection
-from onceflow.connectors.kafka import durability
+from onceflow.connectors.examination import ExaminableSink, Expected
+from onceflow.connectors.kafka import broker_checks, durability, examination, group_offsets
 from onceflow.connectors.kafka.batch import warn_where_unknown
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.committer import KafkaCommitter
 from onceflow.connectors.kafka.sink import BROKER_DEFAULT_MAX_TIMEOUT_MS, KafkaSink
 from onceflow.connectors.kafka.writer import KafkaWriterFactory
 from onceflow.errors import ConfigurationError, KafkaError
+from onceflow.findings import Checks, Finding
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 _BROKER_DEFAULT_MAX_BYTES = 1_048_588
 # librdkafka's own: a message by default, a batch by default, a message at most.
@@ -42,7 +44,7 @@ def attach(sink: KafkaSink) -> KafkaSinkConnection:
     return KafkaSinkConnection(sink, KafkaClient(sink.cluster))
 
 
-class KafkaSinkConnection(SinkConnection):
+class KafkaSinkConnection(SinkConnection, ExaminableSink):
     """One start's connection of a KafkaSink.
 
     Args:
@@ -61,28 +63,63 @@ class KafkaSinkConnection(SinkConnection):
         self.system_id = "" if client is None else client.cluster_id
 
     def check(self) -> None:
-        """Make the topic where it was asked for, and check it, the time-out and what brokers may lose.
+        """Check the topic, the time-out and what brokers may lose; of a topic that is to be made what is known of it.
 
         Raises:
-            OnceflowError: It cannot work, and why.
+            OnceflowError: It cannot work, and why: all that was found.
         """
-        sink, client = self._sink, self._open()
-        self._require_topic(client)
-        settings = client.topic_configs([sink.topic]).get(sink.topic, {})
-        self._topic_limits = self._limits(client, settings)
-        self._require_own_times(settings)
-        if sink.guarantee is not Guarantee.NONE:
-            durability.warn_of_weak_topics(client, [sink.topic], "rows of finished epochs")
+        sink, client, checks = self._sink, self._open(), Checks()
+        topic = client.topics([sink.topic]).get(sink.topic)
+        self.is_there = topic is not None
+        with checks.one():
+            self._require_topic()
+        settings = self._settings(client)
+        with checks.one():
+            self._require_own_times(settings)
+        if topic is not None:
+            self._topic_limits = self._limits(client, settings)
+            with checks.one():
+                broker_checks.require_copies(topic.name, topic.copies, settings)
         if sink.participates:
-            durability.warn_of_weak_transaction_log(client)
-            warn_where_unknown()
-            self._require_timeout(client)
-            self._warn_of_compaction(settings)
+            with checks.one():
+                self._require_timeout(client)
+        checks.end()
+        if topic is not None:
+            durability.warn(self._weak(client, settings))
+            if sink.participates:
+                warn_where_unknown()
+
+    def findings(self, expected: Expected) -> list[Finding]:
+        """As ``ExaminableSink`` says."""
+        sink, client = self._sink, self._open()
+        found = examination.of_cluster(client)
+        topic = client.topics([sink.topic]).get(sink.topic)
+        if topic is not None:
+            found += self._weak(client, self._settings(client))
+        if sink.participates:
+            broker = client.broker_configs()
+            told = broker.get("transaction.max.timeout.ms", "")
+            allowed = int(told) if told.isdigit() else BROKER_DEFAULT_MAX_TIMEOUT_MS
+            timeout_ms = min(sink.timeout_ms or allowed, allowed)
+            found += broker_checks.open_transactions(sink.name, timeout_ms / 1000, broker, expected)
+            if topic is not None:
+                found += examination.clock_of(client, expected.prefix, sink.name, sink.topic)
+        return found
+
+    def check_output(self, fields: StructType) -> None:  # noqa: ARG002 - the contract's signature
+        """Make the topic where it was asked for, and check it."""
+        if not self.is_there:
+            self._make_topic(self._open())
+            self.check()
 
     def committer(self, prefix: str, job_id: str) -> Committer:
         """What commits this sink's transactions."""
         client, self._client = self._open(), None
         return KafkaCommitter(client, self._sink.name, self._sink.topic, prefix, job_id, self._timeout_ms)
+
+    def read_name_mark(self, prefix: str, name: str) -> str | None:
+        """The mark of a job's name, kept with this sink's topic."""
+        return group_offsets.read_mark(self._open(), group_offsets.name_group(prefix, name), self._sink.topic)
 
     def close(self) -> None:
         """Close the client, if no committer has it."""
@@ -132,17 +169,36 @@ class KafkaSinkConnection(SinkConnection):
             "queue.buffering.max.kbytes": max(_QUEUE_KBYTES, -(-largest // 1024)),
         }
 
-    def _require_topic(self, client: KafkaClient) -> None:
-        if self._sink.topic in client.topics([self._sink.topic]):
-            return
-        if self._sink.create_topic is None:
+    def _require_topic(self) -> None:
+        sink = self._sink
+        if not self.is_there and sink.create_topic is None:
             raise ConfigurationError(
-                f"topic {self._sink.topic} of sink {self._sink.name} does not exist",
+                f"topic {sink.topic} of sink {sink.name} does not exist",
                 cause="it was not made yet, or this user may not describe it; create_topic is None",
                 action="make the topic, or pass create_topic=NewTopic(partitions=...)",
-                topic=self._sink.topic,
+                topic=sink.topic,
             )
+
+    def _settings(self, client: KafkaClient) -> Mapping[str, str]:
+        """The topic's settings; of one that is to be made those that it is made with."""
+        if self.is_there:
+            return client.topic_configs([self._sink.topic]).get(self._sink.topic, {})
+        return {} if self._sink.create_topic is None else self._sink.create_topic.config
+
+    def _weak(self, client: KafkaClient, settings: Mapping[str, str]) -> list[Finding]:
+        """What brokers may lose of what the sink promises."""
+        sink, found = self._sink, []
+        if sink.guarantee is not Guarantee.NONE:
+            found += durability.weak_topics(client, [sink.topic], "rows of finished epochs")
+        if sink.participates:
+            found += durability.weak_transaction_log(client)
+            found += broker_checks.compacted_sink(sink.topic, sink.name, settings)
+        return found
+
+    def _make_topic(self, client: KafkaClient) -> None:
         new = self._sink.create_topic
+        if new is None:
+            raise AssertionError("check has refused it")
         request = {"num_partitions": new.partitions, "replication_factor": new.replication_factor or -1}
         configs = {"configs": dict(new.config)} if new.config else {}
         try:
@@ -152,6 +208,7 @@ class KafkaSinkConnection(SinkConnection):
                 return  # somebody else made it at the same moment
             raise KafkaError(
                 f"topic {self._sink.topic} of sink {self._sink.name} could not be made: {type(error).__name__}",
+                harmless="always for the data: nothing was written",
                 cause=f"create_topic is {new}; this user may lack the right CREATE, or the brokers are too few",
                 action="make the topic by hand, or correct create_topic",
                 topic=self._sink.topic,
@@ -187,16 +244,4 @@ class KafkaSinkConnection(SinkConnection):
                 cause=f"timestamp is {self._sink.timestamp!r}, and message.timestamp.type=LogAppendTime of the topic",
                 action="set the topic's message.timestamp.type to CreateTime, or leave timestamp= away",
                 topic=self._sink.topic,
-            )
-
-    def _warn_of_compaction(self, settings: Mapping[str, str]) -> None:
-        policy = settings.get("cleanup.policy", "")
-        if "compact" in policy:
-            log.warning(
-                "topic %s of sink %s has cleanup.policy=%s: compaction may remove the record by which a lost "
-                "transaction is told from a committed one; then recovery stops and asks (raise "
-                "min.compaction.lag.ms above the longest time that the job may be down)",
-                self._sink.topic,
-                self._sink.name,
-                policy,
             )

@@ -9,21 +9,25 @@ Must not know: sinks, transactions, the journal, epochs.
 from __future__ import annotations
 
 import json
+import operator
 import re
 import uuid
+from collections.abc import Mapping, Sequence
 from copy import copy
 from datetime import datetime
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
 from pyspark import SparkContext
 from pyspark.errors import AnalysisException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
 
-from onceflow.connectors.contract import Connector, Source, SourceConnection, present_limit
+from onceflow.connectors.contract import Connector, DeadLetter, Malformed, Source, SourceConnection, present_limit
 from onceflow.connectors.formats import Format, Raw
-from onceflow.connectors.kafka import offsets
+from onceflow.connectors.kafka import login_refused, offsets
+from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.partition import Partition
 from onceflow.connectors.kafka.source_checks import (
     SOURCE_OPTION,
@@ -37,27 +41,40 @@ from onceflow.connectors.kafka.source_checks import (
     wrong,
 )
 from onceflow.errors import ConfigurationError, MalformedRecordError, OnceflowError
+from onceflow.options.arguments import checked
+from onceflow.options.durations import duration_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from pyspark.sql import Column, DataFrame
-
-    from onceflow.connectors.kafka.cluster import KafkaCluster
+    pass
 
 __all__ = ["CONNECTOR", "KafkaSource", "find", "malformed_from"]
 
 _MARKER = "onceflow-malformed-record"
 _METRIC = "onceflow_malformed_"
+_PLACE = ("topic", "partition", "offset", "reason")
+_OF_A_DEAD_LETTER = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+_FIRST = 3
+"""Of so many malformed records of an epoch the log says where they are."""
 
 # The consumer's 500 records a poll are the brake on this path; with these, reading alone took 1.0 s instead of
 # 1.7 s for 2 million records. Bytes bound the memory: 8 MiB per partition and 64 MiB per fetch. CRC checks stay
 # on: kafka.check.crcs=false saves a few per cent and lets damage on the wire or on a disk pass as data.
+#
+# A consumer that has read to the end of its partition asks for more at once, and the broker holds that request for
+# fetch.max.wait.ms, Kafka's default is 500. Spark's connector then asks for the partition's offsets on the same
+# connection, where a broker answers in order: so each partition of each epoch that was read to its end took half a
+# second. Consumers ask only while a task reads, so a short wait costs an idle job nothing. It is not 0: where a record
+# is not readable yet, a consumer would ask without a pause.
 _CONSUMER_DEFAULTS = {
+    "kafka.fetch.max.wait.ms": "1",
     "kafka.max.poll.records": "10000",
     "kafka.max.partition.fetch.bytes": str(8 * 1024 * 1024),
     "kafka.fetch.max.bytes": str(64 * 1024 * 1024),
 }
+
+# Which options Spark leaves out where it prints a plan. By its own patterns a PEM key is printed.
+_HIDING = "spark.sql.redaction.options.regex"
+_HIDDEN = "jaas|keystore[.]key|key[.]password"
 
 _loaded: WeakKeyDictionary[SparkContext, dict[str, KafkaSource]] = WeakKeyDictionary()
 """Sources with their settings, secrets included, live as long as the Spark whose plans they are in."""
@@ -94,9 +111,14 @@ class KafkaSource(Source):
             takes a quarter of its transactions' time-out at the rate that was measured; before anything was, and
             outside of a ``Job``, 900,000. An epoch is never without a limit: what arrived in a weekend would take
             longer than its transactions live.
-        on_malformed: ``"fail"``: a record that the format cannot read stops the query with topic, partition and
-            offset (never with its content). ``"skip"``: it is left out and counted; a warning after each epoch says how
-            many.
+        on_malformed: ``"fail"``: a record that the format cannot read stops the query with topic, partition, offset,
+            and the field and what is wrong with it (never with its content). ``"skip"``: it is left out and counted; a
+            warning after each epoch says how many, and of the first few where they are and why. ``DeadLetter(sink)``:
+            it goes to that sink, once, as the epoch's rows go to theirs; counted and warned of likewise. A job writes
+            them, and ``start``; a query of your own over ``load`` leaves them out.
+        max_ahead: How far a time in a value or a key may be ahead of its epoch's own time: ``"1 h"``, seconds, or None
+            for any. A record with a later one is malformed: it would move a watermark so far that all after it are
+            late. A field that may well lie ahead (when something is due, or ends) is a ``date`` or a ``string``.
         options: More settings of the Java consumer (``kafka.…``) and a few of Spark's connector.
 
     Raises:
@@ -104,6 +126,7 @@ class KafkaSource(Source):
         ConfigurationError: An argument that cannot work.
     """
 
+    @checked
     def __init__(
         self,
         cluster: KafkaCluster,
@@ -116,25 +139,35 @@ class KafkaSource(Source):
         group: str | None = None,
         isolation: Literal["read_committed", "read_uncommitted"] = "read_committed",
         max_records_per_epoch: int | None = None,
-        on_malformed: Literal["fail", "skip"] = "fail",
+        on_malformed: Literal["fail", "skip"] | DeadLetter = "fail",
+        max_ahead: str | float | None = "1 h",
         options: Mapping[str, str | float | bool] | None = None,
     ) -> None:
         self.source_id = ""
         self.cluster = cluster
         self.topics = checked_topics(topics)
-        self.value = checked_format("value", value)
-        self.key = None if key is None else checked_format("key", key)
+        self.value = checked_format(value)
+        self.key = None if key is None else checked_format(key)
         self.metadata = checked_metadata(metadata)
         self.start = checked_start(start, group)
         self.group = group
         self.isolation = checked_choice("isolation", isolation, ("read_committed", "read_uncommitted"))
         self.max_records_per_epoch = max_records_per_epoch
-        self.on_malformed = checked_choice("on_malformed", on_malformed, ("fail", "skip"))
+        self.dead_letter = on_malformed if isinstance(on_malformed, DeadLetter) else None
+        self.fails_on_malformed = on_malformed == "fail"
+        self.malformed_records: DataFrame | None = None
+        self.max_ahead_ms = None if max_ahead is None else duration_ms(max_ahead)
         self.options = checked_options(options or {})
         if "key" in self.metadata and self.key is None:
             self.key = Raw()
         if max_records_per_epoch is not None and max_records_per_epoch < 1:
             wrong("max_records_per_epoch", max_records_per_epoch, "a positive number, or None for no limit")
+
+    def describe(self) -> str:
+        """The topics."""
+        if isinstance(self.topics, re.Pattern):
+            return f"topics like {self.topics.pattern}"
+        return f"{'topic' if len(self.topics) == 1 else 'topics'} {', '.join(self.topics)}"
 
     def __repr__(self) -> str:
         topics = self.topics.pattern if isinstance(self.topics, re.Pattern) else ",".join(self.topics)
@@ -152,10 +185,19 @@ class KafkaSource(Source):
 
         return KafkaSourceConnection(KafkaClient(self.cluster))
 
-    def malformed(self, observed: Mapping[str, Any]) -> int:
+    def malformed(self, observed: Mapping[str, Any]) -> Malformed:
         """As the contract says."""
         row = observed.get(_METRIC + self.source_id)
-        return 0 if row is None else int(row["records"])
+        if row is None:
+            return Malformed()
+        first = (
+            "topic {}, partition {}, offset {}: {}".format(*(at[name] for name in _PLACE)) for at in row["first"] or ()
+        )
+        return Malformed(int(row["records"]), tuple(first), int(row["read"]))
+
+    def dead_letters(self) -> DataFrame | None:
+        """As the contract says."""
+        return self.malformed_records
 
     def reads(self, topic: str) -> bool:
         """Whether the source reads a topic of this name."""
@@ -163,6 +205,17 @@ class KafkaSource(Source):
             return self.topics.fullmatch(topic) is not None
         return topic in self.topics
 
+    def overlaps(self, other: Source) -> bool:
+        """Whether both read a topic; of two patterns that is known only where they are the same."""
+        if not isinstance(other, KafkaSource) or other.cluster != self.cluster:
+            return False
+        if isinstance(other.topics, re.Pattern):
+            if isinstance(self.topics, re.Pattern):
+                return self.topics.pattern == other.topics.pattern
+            return other.overlaps(self)
+        return any(map(self.reads, other.topics))
+
+    @checked
     def load(self, spark: SparkSession) -> DataFrame:
         """The DataFrame; every call makes a source of its own in the plan.
 
@@ -172,11 +225,14 @@ class KafkaSource(Source):
             KafkaRightsError: The broker refused the login, likewise.
         """
         self._check_names()
+        hidden = str(spark.conf.get(_HIDING))
+        if _HIDDEN not in hidden:
+            spark.conf.set(_HIDING, f"{hidden}|{_HIDDEN}")
         source_id = uuid.uuid4().hex[:12]
         records = spark.readStream.format("kafka").options(**self.connector_options(), **{SOURCE_OPTION: source_id})
         raw = records.load()
         try:
-            frame = self._decode(raw, source_id)
+            frame, dead_letters = self._decode(raw, source_id)
         except AnalysisException as error:
             raise ConfigurationError(
                 f"{self!r} cannot be read with its formats: {str(error).splitlines()[0]}",
@@ -186,6 +242,7 @@ class KafkaSource(Source):
             ) from error
         loaded = copy(self)
         loaded.source_id = source_id
+        loaded.malformed_records = dead_letters
         _loaded.setdefault(spark.sparkContext, {})[source_id] = loaded
         return frame
 
@@ -209,7 +266,7 @@ class KafkaSource(Source):
         if self.group is not None:
             options.setdefault("groupIdPrefix", self.group)
         options["maxOffsetsPerTrigger"] = str(present_limit().of(self.max_records_per_epoch))
-        if "headers" in self.metadata:
+        if "headers" in self.metadata or self.dead_letter is not None:
             options["includeHeaders"] = "true"
         return options
 
@@ -244,8 +301,8 @@ class KafkaSource(Source):
                 columns=clash,
             )
 
-    def _decode(self, records: DataFrame, source_id: str) -> DataFrame:
-        """From the connector's columns to ours.
+    def _decode(self, records: DataFrame, source_id: str) -> tuple[DataFrame, DataFrame | None]:
+        """From the connector's columns to ours; and what cannot be read, where that is asked for.
 
         Parsing must happen once per record, and a malformed record must not slip past the check. Spark's
         optimizer endangers both: it pushes filters below a projection (and then parses again in the filter), and
@@ -254,7 +311,7 @@ class KafkaSource(Source):
         non-deterministic, and spark_partition_id() is one that costs nothing.
         """
         parsed_value, parsed_key, barrier = "_onceflow_value", "_onceflow_key", "_onceflow_barrier"
-        verdict = "_onceflow_malformed"
+        verdict, where = "_onceflow_malformed", "_onceflow_where"
         key = self.key
         keys = [] if key is None else [key.parsed(F.col("key")).alias(parsed_key)]
         frame = records.select(
@@ -263,33 +320,49 @@ class KafkaSource(Source):
             *keys,
             F.spark_partition_id().alias(barrier),
         )
-        checks = [self.value.malformed(frame["value"], frame[parsed_value])]
-        if key is not None:
-            checks.append(key.malformed(frame["key"], frame[parsed_key]))
-        if given := [check for check in checks if check is not None]:
-            malformed = given[0] if len(given) == 1 else given[0] | given[1]
-            if self.on_malformed == "fail":
-                place = F.to_json(F.struct("topic", "partition", "offset"))
-                failure = F.raise_error(F.concat(F.lit(_MARKER), place)).cast("boolean")
+        # Spark keeps an epoch's time in offsets/N: whoever runs it again finds the same records malformed.
+        ahead = self.max_ahead_ms
+        latest = None if ahead is None else F.current_timestamp() + F.expr(f"INTERVAL {ahead} MILLISECOND")
+        read = [("value", self.value, parsed_value), *([] if key is None else [("key", key, parsed_key)])]
+        checks = [
+            (name, form, parsed, check)
+            for name, form, parsed in read
+            if (check := form.malformed(frame[name], frame[parsed], latest)) is not None
+        ]
+        dead_letters = None
+        if checks:
+            malformed = reduce(operator.or_, (check for *_, check in checks))
+            reasons = [
+                F.when(check, F.concat(F.lit(f"its {name}: "), form.reason(frame[name], frame[parsed], latest)))
+                for name, form, parsed, check in checks
+            ]
+            place = F.struct("topic", "partition", "offset", F.concat_ws("; ", *reasons).alias("reason"))
+            if self.fails_on_malformed:
+                failure = F.raise_error(F.concat(F.lit(_MARKER), F.to_json(place))).cast("boolean")
                 frame = frame.where(F.when(malformed, failure).otherwise(F.spark_partition_id() == F.col(barrier)))
             else:
-                # A column of its own: the check is not cheap, and is used twice.
-                frame = frame.withColumn(verdict, malformed)
-                frame = frame.observe(_METRIC + source_id, F.count_if(verdict).alias("records")).where(~F.col(verdict))
-        fields = self.value.fields()
-        columns: list[Column] = (
-            [F.col(parsed_value).alias("value")]
-            if fields is None
-            else [F.col(parsed_value).getField(name).alias(name) for name in fields.names]
-        )
-        if key is not None:
-            key_fields = key.fields()
-            columns.append(
-                F.col(parsed_key).alias("key")
-                if key_fields is None
-                else F.struct(*(F.col(parsed_key).getField(name).alias(name) for name in key_fields.names)).alias("key")
+                # Columns of their own: the check is not cheap, and is used twice.
+                frame = frame.withColumn(verdict, malformed).withColumn(where, F.when(F.col(verdict), place))
+                order = F.when(F.col(verdict), F.struct(f"{where}.topic", f"{where}.partition", f"{where}.offset"))
+                first = F.min_by(where, order, _FIRST)
+                counts = F.count_if(verdict).alias("records"), F.count(F.lit(1)).alias("read"), first.alias("first")
+                counted = frame.observe(_METRIC + source_id, *counts)
+                frame = counted.where(~F.col(verdict))
+                if self.dead_letter is not None:
+                    dead_letters = counted.where(verdict).select(f"{where}.reason", *_OF_A_DEAD_LETTER)
+        elif self.dead_letter is not None:
+            raise ConfigurationError(
+                f"{self!r} has no malformed records: its formats read any bytes",
+                cause=f"on_malformed={self.dead_letter!r}, value={self.value}, key={self.key}",
+                action="leave on_malformed away, or say what is to be read: Json(schema) or Text()",
             )
-        return frame.select(*columns, *(name for name in self.metadata if name != "key"))
+        columns = self.value.columns(F.col(parsed_value))
+        if self.value.fields() is None:
+            columns = [columns[0].alias("value")]
+        if key is not None:
+            of_key = key.columns(F.col(parsed_key))
+            columns.append((of_key[0] if key.fields() is None else F.struct(*of_key)).alias("key"))
+        return frame.select(*columns, *(name for name in self.metadata if name != "key")), dead_letters
 
 
 def find(kind: str, options: Mapping[str, str]) -> KafkaSource | None:
@@ -305,21 +378,29 @@ def find(kind: str, options: Mapping[str, str]) -> KafkaSource | None:
 
 def malformed_from(message: str) -> MalformedRecordError | None:
     """The malformed record that a failed query's message speaks of, if it does."""
-    found = re.search(re.escape(_MARKER) + r'\{"topic":"[^"]*","partition":\d+,"offset":\d+\}', message)
-    if found is None:
+    at = message.find(_MARKER + '{"topic":')
+    if at < 0:
         return None
-    place = json.loads(found.group().removeprefix(_MARKER))
+    try:
+        place, _ = json.JSONDecoder().raw_decode(message, at + len(_MARKER))
+    except json.JSONDecodeError:  # cut off on its way
+        return None
     return MalformedRecordError(
-        "the record at topic {topic}, partition {partition}, offset {offset} cannot be read".format_map(place),
+        "the record at topic {topic}, partition {partition}, offset {offset} cannot be read: {reason}".format_map(
+            place
+        ),
+        harmless="for what is visible: it stays as it is; but every start meets the record again",
         cause="the source's on_malformed=fail, and its format or schema does not fit this record",
-        action='correct the schema; or set on_malformed="skip", which leaves such records out and counts them',
+        action="correct the schema (timestamp_format, or the source's max_ahead, for a time); or set "
+        'on_malformed="skip", which leaves such records out and counts them',
         **place,
     )
 
 
 def explain(message: str) -> OnceflowError | None:
-    """A malformed record, or lost ones, that a failed query's message speaks of."""
-    return malformed_from(message) or offsets.data_lost_from(message)
+    """A malformed record, lost ones, a refused login or a missing topic, that a failed query's message speaks of."""
+    told = malformed_from(message) or offsets.data_lost_from(message) or login_refused.in_spark(message)
+    return told or offsets.no_topic_from(message)
 
 
 CONNECTOR = Connector(find, explain)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
 from typing import Any, NoReturn
 
 from pyspark.sql import SparkSession
@@ -16,6 +17,7 @@ from pyspark.sql import SparkSession
 from onceflow.connectors.formats import Format
 from onceflow.connectors.kafka.partition import is_topic_name
 from onceflow.errors import ConfigurationError, RefusedSettingError
+from onceflow.options import arguments
 
 SOURCE_OPTION = "onceflow.source"
 """The option by which the source of a query's plan leads back to its KafkaSource; see ``source.find``."""
@@ -66,6 +68,25 @@ _CONNECTOR_OPTIONS = {
         "minPartitions",
     )
 }
+# Settings of Java's consumer, as the connector brings it, without those that are refused. Of others Java reads nothing.
+CONSUMER_SETTINGS = frozenset({
+    "kafka.allow.auto.create.topics", "kafka.auto.commit.interval.ms",
+    "kafka.auto.include.jmx.reporter", "kafka.check.crcs",
+    "kafka.client.dns.lookup", "kafka.client.rack", "kafka.connections.max.idle.ms",
+    "kafka.default.api.timeout.ms", "kafka.enable.metrics.push", "kafka.exclude.internal.topics",
+    "kafka.fetch.max.bytes", "kafka.fetch.max.wait.ms", "kafka.fetch.min.bytes", "kafka.group.instance.id",
+    "kafka.group.protocol", "kafka.group.remote.assignor", "kafka.heartbeat.interval.ms",
+    "kafka.max.partition.fetch.bytes", "kafka.max.poll.interval.ms", "kafka.max.poll.records",
+    "kafka.metadata.max.age.ms",
+    "kafka.metadata.recovery.strategy", "kafka.metric.reporters", "kafka.metrics.num.samples",
+    "kafka.metrics.recording.level", "kafka.metrics.sample.window.ms", "kafka.partition.assignment.strategy",
+    "kafka.receive.buffer.bytes", "kafka.reconnect.backoff.max.ms", "kafka.reconnect.backoff.ms",
+    "kafka.request.timeout.ms", "kafka.retry.backoff.max.ms", "kafka.retry.backoff.ms",
+    "kafka.security.providers", "kafka.send.buffer.bytes", "kafka.session.timeout.ms",
+    "kafka.socket.connection.setup.timeout.max.ms", "kafka.socket.connection.setup.timeout.ms",
+})  # fmt: skip
+_PLUGINS = frozenset({"kafka.metric.reporters", "kafka.partition.assignment.strategy"})
+"""Classes of the user's, which may have settings of their own."""
 
 
 def wrong(name: str, value: Any, wanted: str) -> NoReturn:
@@ -74,9 +95,7 @@ def wrong(name: str, value: Any, wanted: str) -> NoReturn:
     Raises:
         ConfigurationError: It names the argument, its value, and what is taken.
     """
-    raise ConfigurationError(
-        f"KafkaSource has a wrong {name}", cause=f"{name}={value!r}", action=f"give {wanted}", setting=name
-    )
+    arguments.wrong("KafkaSource", name, repr(value), wanted)
 
 
 def checked_choice(name: str, value: str, choices: tuple[str, ...]) -> str:
@@ -86,10 +105,8 @@ def checked_choice(name: str, value: str, choices: tuple[str, ...]) -> str:
     return value
 
 
-def checked_format(name: str, value: Any) -> Format:
+def checked_format(value: Format) -> Format:
     """A format that can read; its schema is looked at where Spark runs already."""
-    if not isinstance(value, Format):
-        wrong(name, value, "a format: Json(schema), Text() or Raw()")
     value.check_readable()
     if SparkSession.getActiveSession() is not None:
         value.fields()  # only Spark can tell whether it understands the DDL
@@ -169,6 +186,18 @@ def checked_options(options: Mapping[str, Any]) -> dict[str, str]:
                 cause=f"options has {name}",  # never its value: sasl.jaas.config without kafka. lands here, too
                 action="consumer settings begin with kafka. (kafka.fetch.min.bytes); the connector's own are "
                 f"{', '.join(_CONNECTOR_OPTIONS.values())}",
+                option=name,
+            )
+        if (
+            lower.startswith("kafka.")
+            and lower not in CONSUMER_SETTINGS
+            and not _PLUGINS & {n.lower() for n in options}
+        ):
+            meant = get_close_matches(lower, CONSUMER_SETTINGS, n=1)
+            raise ConfigurationError(
+                f"Kafka's consumer has no setting {name.removeprefix('kafka.')}",
+                cause=f"options has {name}",
+                action=f"did you mean {meant[0]}?" if meant else "remove it: the consumer would ignore it",
                 option=name,
             )
         text = str(value).lower() if isinstance(value, bool) else str(value)

@@ -12,17 +12,32 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onceflow.connectors.contract import Source, SourceConnection, Standing
-from onceflow.connectors.kafka import durability, offsets
-from onceflow.connectors.kafka.client import KafkaClient
+from onceflow.connectors.examination import ExaminableSource, Expected
+from onceflow.connectors.kafka import broker_checks, durability, examination, offsets
+from onceflow.connectors.kafka.client import KafkaClient, rights_or_unavailable
+from onceflow.connectors.kafka.codes import Code
 from onceflow.connectors.kafka.group_offsets import write_offsets
 from onceflow.connectors.kafka.offsets import Bounds
 from onceflow.connectors.kafka.partition import Partition
-from onceflow.errors import ConfigurationError, SourceDataLostError
+from onceflow.errors import (
+    ConfigurationError,
+    KafkaError,
+    KafkaRightsError,
+    KafkaUnavailableError,
+    SourceDataLostError,
+)
+from onceflow.findings import Finding
 from onceflow.twophase.layout import Layout, Remade, Topic, remade
 from onceflow.twophase.layout import Source as LayoutSource
 
 if TYPE_CHECKING:
     from onceflow.connectors.kafka.source import KafkaSource
+
+_OF_MEMBERS = (Code.ILLEGAL_GENERATION, Code.UNKNOWN_MEMBER_ID, Code.REBALANCE_IN_PROGRESS, Code.STALE_MEMBER_EPOCH)
+
+
+_SPARKS_GROUP = "spark-kafka-source"
+_LOST = "records that were not read yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +59,7 @@ class Loss:
     remade: bool = False
 
 
-class KafkaSourceConnection(SourceConnection):
+class KafkaSourceConnection(SourceConnection, ExaminableSource):
     """A connection to the cluster of one or more KafkaSources.
 
     Args:
@@ -84,24 +99,49 @@ class KafkaSourceConnection(SourceConnection):
     def publish(self, group: str, positions: Sequence[str]) -> None:
         """As the contract says."""
         told = slowest(positions)
-        if told:
-            write_offsets(self._client, group, told)
+        if not told:
+            return
+        try:
+            if not write_offsets(self._client, group, told):
+                raise rights_or_unavailable(Code.COORDINATOR_NOT_AVAILABLE, f"writing offsets of group {group}")
+        except KafkaError as error:
+            raise _unpublished(error, group, sorted(told)) from None
+
+    def findings(self, source: Source, expected: Expected) -> list[Finding]:
+        """As ``ExaminableSource`` says."""
+        kafka: KafkaSource = source  # type: ignore[assignment]  # a connection is asked of its own sources only
+        client = self._client
+        names = self._subscribed(kafka)
+        topics, settings = ask_topics(client, names), client.topic_configs(names)
+        found = examination.of_cluster(client)
+        found += durability.weak_topics(client, topics, _LOST)
+        for name, topic in sorted(topics.items()):
+            found += broker_checks.read_topic(name, topic.partitions, settings.get(name, {}), expected)
+        group = kafka.group or kafka.options.get("groupIdPrefix") or _SPARKS_GROUP
+        found += examination.may_join(client, f"{group}-onceflow-doctor")
+        return found + examination.may_read(client.cluster, topics)
+
+    def java_client(self) -> Mapping[str, str]:
+        """As ``ExaminableSource`` says: without what the names of Spark's options begin with."""
+        return {name.removeprefix("kafka."): value for name, value in self._client.cluster.for_spark().items()}
 
     # -- parts ------------------------------------------------------------------------------------
+
+    def _subscribed(self, source: KafkaSource) -> set[str]:
+        if isinstance(source.topics, re.Pattern):
+            return {name for name in self._client.admin.list_topics() if source.topics.fullmatch(name)}
+        return set(source.topics)
 
     def _topics_of(
         self, source: KafkaSource, partitions: Iterable[Partition], known: LayoutSource | None
     ) -> tuple[Topic, ...]:
         """What the source reads, and what its position names."""
         wanted = {p.topic for p in partitions if source.reads(p.topic)}
-        if isinstance(source.topics, re.Pattern):
-            subscribed = {name for name in self._client.admin.list_topics() if source.topics.fullmatch(name)}
-        else:
-            subscribed = set(source.topics)
+        subscribed = self._subscribed(source)
         topics = ask_topics(self._client, wanted | subscribed)
         fresh = sorted(set(topics) - self._warned)
         if fresh:
-            durability.warn_of_weak_topics(self._client, fresh, "records that were not read yet")
+            durability.warn(durability.weak_topics(self._client, fresh, _LOST))
             self._warned |= set(fresh)
         before = {topic.name for topic in known.topics} if known is not None else set()
         missing = sorted(subscribed - set(topics) - wanted - before)
@@ -113,6 +153,28 @@ class KafkaSourceConnection(SourceConnection):
                 topics=missing,
             )
         return tuple(topics[name] for name in sorted(topics))
+
+
+def _unpublished(error: KafkaError, group: str, topics: Sequence[str]) -> KafkaError:
+    """The error for offsets that a group did not take, with what to do for its lag."""
+    off = "set commit.offsets.on.checkpoint=false"
+    if isinstance(error, KafkaRightsError):
+        return KafkaRightsError(
+            error.what,
+            harmless="for the data: nothing of it is read from there",
+            cause=f"this user lacks READ on group {group}, or on {', '.join(topics)}",
+            action=f"give it that right, or {off}",
+            group=group,
+        )
+    if error.facts.get("code") in _OF_MEMBERS:
+        return KafkaUnavailableError(
+            f"{error.what}: the group has members",
+            harmless="for the data: nothing of it is read from there",
+            cause="a consumer that runs somewhere has this group id; of a group with members Kafka takes only theirs",
+            action=f"give that consumer another group, or the source (group=), or {off}",
+            group=group,
+        )
+    return error
 
 
 def slowest(positions: Sequence[str]) -> dict[str, dict[int, int]]:
@@ -167,7 +229,8 @@ def find_losses(
         KafkaError: A partition has no leader now, or the broker refused.
     """
     # Asked once: what is found lost, and what a position is moved to, are of the same moment.
-    held = offsets.bounds(client.admin, sorted({*needed, *new}), isolation="read_uncommitted")
+    asked = sorted({*needed, *new})
+    held = offsets.bounds(client.admin, asked, isolation="read_uncommitted", within_s=client.timeout_s)
     again = remade_topics(topics, known)
     return [*losses(needed, ends, held, again), *beginnings(new, ends, held, again)], held
 

@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 from onceflow.connectors.contract import Guarantee, Shard, Writer
 from onceflow.connectors.kafka.batch import TopicBatch, open_batch
+from onceflow.connectors.kafka.login_refused import of_producer
 from onceflow.connectors.kafka.partition import Partition
 from onceflow.connectors.kafka.plain_writer import PlainWriter
 from onceflow.connectors.kafka.prepared import Handle, PreparedTransaction, Witness
-from onceflow.connectors.kafka.produce import ANY_PARTITION, produce
+from onceflow.connectors.kafka.produce import ANY_PARTITION, open_producer, produce
 from onceflow.connectors.kafka.refusals import (
     beneath,
+    is_refused_login,
     kind_of,
     named_places,
     no_such_topic,
@@ -32,6 +34,7 @@ from onceflow.connectors.kafka.refusals import (
 )
 from onceflow.connectors.kafka.transactional_id import name_transaction
 from onceflow.errors import (
+    KafkaRightsError,
     KafkaUnavailableError,
     OnceflowError,
     PreCommitError,
@@ -45,7 +48,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 COLUMNS = ("value", "key", "partition", "topic", "headers", "timestamp")
-"""What a writer gets of each row: binary, binary, int, string, array, ms; each may be null.
+"""What a writer gets of each row: binary, binary, int, string, array (or that as JSON text), ms; each may be null.
 
 All but ``value`` may be missing. Whoever has no use for a column leaves it out: a list column alone made Spark 4.2 take
 three times as long to hand the rows over, even where it was null throughout.
@@ -87,7 +90,7 @@ class KafkaWriterFactory:
                 run.prefix, run.job_id, run.incarnation, self.sink, shard.number, run.epoch, shard.attempt
             )
             return TransactionWriter(name, self.topic, self.config, self.transaction_timeout_ms)
-        return PlainWriter(self.topic, self.config, checked=self.guarantee is Guarantee.AT_LEAST_ONCE)
+        return PlainWriter(self.topic, self.config, checked=self.guarantee is not Guarantee.NONE)
 
 
 class TransactionWriter(Writer):
@@ -95,7 +98,7 @@ class TransactionWriter(Writer):
 
     A delivery that failed does not show in ``flush()`` and not in a commit sent by somebody else, so the proof is:
     flush left nothing; in statistics made after that the transaction is still InTransaction under the producer id
-    and epoch that it began with; and the acknowledged records of all partitions add up to those produced.
+    and epoch that it began with; and the acknowledged records of all partitions are as many as the rows it was given.
 
     Args:
         transactional_id: The transaction's name.
@@ -114,8 +117,9 @@ class TransactionWriter(Writer):
         self._statistics_seen = 0
         self._problem = ""
         self._fatal: Any = None  # what librdkafka told its callback when the producer ended for good
+        self._login_refused: Any = None  # what it told of a login that a broker refused
         self._silent = False
-        self._produced = 0
+        self._rows = 0
         self._named: set[tuple[str, int]] = set()
         self._held: pa.RecordBatch | None = None
         self._witness: tuple[str, int, int] | None = None
@@ -126,9 +130,7 @@ class TransactionWriter(Writer):
 
     def _begin(self, first_rows: int) -> None:
         """Open the producer and begin the transaction, knowing how many rows come at once."""
-        from confluent_kafka import Producer  # noqa: PLC0415 - only in a worker
-
-        self._producer = Producer(
+        self._producer = open_producer(
             dict(self._config)
             | {
                 "transactional.id": self._name,
@@ -152,14 +154,23 @@ class TransactionWriter(Writer):
         """Look, for a moment, until librdkafka is connected and has the brokers' numbers.
 
         ``init_transactions`` before that finds no broker to ask, or is told of a coordinator whose number it does not
-        know yet; librdkafka (2.16) then sleeps on a timer of 500 ms.
+        know yet; librdkafka (2.16) then sleeps on a timer of 500 ms. After a refused login it would knock for a minute.
+
+        Raises:
+            KafkaRightsError: The login was refused, and no other broker took it.
         """
         deadline = time.monotonic() + _KNOWN_WITHIN_S
         while time.monotonic() < deadline:
             self._producer.poll(0.05)
-            brokers = json.loads(self._statistics)["brokers"].values() if self._statistics else ()
-            if any(broker["nodeid"] >= 0 and broker["state"] == "UP" for broker in brokers):
+            if self._is_connected():
                 return
+        if self._login_refused is not None:
+            raise self._refused_login()
+
+    def _is_connected(self) -> bool:
+        """Whether there is a broker that took our login, as the newest statistics have it."""
+        brokers = json.loads(self._statistics)["brokers"].values() if self._statistics else ()
+        return any(broker["nodeid"] >= 0 and broker["state"] == "UP" for broker in brokers)
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Produce the rows. The last one is held back, so that it can carry the witness's callback."""
@@ -167,19 +178,21 @@ class TransactionWriter(Writer):
             return
         require_times(self._topic, rows)
         self._named |= named_places(self._topic, rows)
+        self._rows += len(rows)
         if self._producer is None:
             self._begin(len(rows))
         with self._explained():
             if self._held is not None:
-                self._produced += self._produce(self._held)
-            self._produced += self._produce(rows.slice(0, len(rows) - 1))
+                self._produce(self._held)
+            self._produce(rows.slice(0, len(rows) - 1))
             self._held = rows.take([len(rows) - 1])  # a copy: a slice would hold the whole batch in memory
             self._producer.poll(0)
 
-    def _produce(self, rows: pa.RecordBatch) -> int:
+    def _produce(self, rows: pa.RecordBatch) -> None:
         if self._batch is not None and set(rows.schema.names) <= {"value", "key"}:
-            return self._batch.produce(rows.column("value"), rows.column("key") if "key" in rows.schema.names else None)
-        return produce(self._producer, self._topic, rows)
+            self._batch.produce(rows.column("value"), rows.column("key") if "key" in rows.schema.names else None)
+        else:
+            produce(self._producer, self._topic, rows)
 
     def prepare(self) -> Mapping[str, Any]:
         """Send everything and prove that it is in the log.
@@ -188,12 +201,13 @@ class TransactionWriter(Writer):
             RowRefusedError: A record is larger than its topic takes, of a time that it does not take, or of a place
                 that is not there.
             KafkaUnavailableError: Brokers acknowledged nothing more for half of the transaction's time-out.
+            KafkaRightsError: The same, since they refused our login.
             PreCommitError: A record was refused, or the proof does not add up.
             WriterFencedError: The transaction was ended by somebody else.
         """
         with self._explained():
             if self._held is not None:
-                self._produced += produce(self._producer, self._topic, self._held, self._on_witness)
+                produce(self._producer, self._topic, self._held, self._on_witness)
                 self._held = None
             self._flush()
             partitions = self._proof()
@@ -216,7 +230,7 @@ class TransactionWriter(Writer):
             if left < fewest:
                 fewest, moved = left, now
             if now - moved > self._timeout_s * _SILENT:
-                raise self._unwritable() or self._unanswered(left, now - moved)
+                raise self._unwritable() or self._refused_now() or self._unanswered(left, now - moved)
             if now - began > self._timeout_s:
                 raise self._failed(f"{left} records were not acknowledged in {self._timeout_s:.0f} s")
 
@@ -295,8 +309,8 @@ class TransactionWriter(Writer):
                 if int(number) >= 0 and partition["txmsgs"] > 0:
                     acknowledged += partition["acked_msgid"]
                     partitions.append(Partition(name, int(number)))
-        if acknowledged != self._produced:
-            raise self._failed(f"{acknowledged} of {self._produced} records were acknowledged")
+        if acknowledged != self._rows:
+            raise self._failed(f"{acknowledged} of {self._rows} records were acknowledged")
         return frozenset(partitions)
 
     def _require_no_error(self) -> None:
@@ -338,6 +352,8 @@ class TransactionWriter(Writer):
 
     def _on_error(self, error: Any) -> None:
         self._problem = self._problem or str(error)
+        if is_refused_login(error):
+            self._login_refused = error
         if error.fatal():
             self._fatal = self._fatal or error
 
@@ -360,6 +376,14 @@ class TransactionWriter(Writer):
             topic=self._topic,
             transactional_id=self._name,
         )
+
+    def _refused_now(self) -> KafkaRightsError | None:
+        """The error for a login that is refused, where no broker is left that took it."""
+        return self._refused_login() if self._login_refused is not None and not self._is_connected() else None
+
+    def _refused_login(self) -> KafkaRightsError:
+        self._silent = True
+        return of_producer(self._login_refused.str(), self._config)
 
     def _waiting(self) -> list[str]:
         """The partitions that hold records without an answer, as the newest statistics have it."""
@@ -396,6 +420,8 @@ class TransactionWriter(Writer):
     def _failed(self, why: str, error: Exception | None = None) -> OnceflowError:
         kind = kind_of(error)
         self._silent = kind is KafkaUnavailableError
+        if kind is KafkaUnavailableError and (login := self._refused_now()) is not None:
+            return login
         if kind is PreCommitError:
             refused = of_the_record(self._topic, self._config, error) or self._unwritable()
             if refused is not None:
@@ -411,11 +437,19 @@ class TransactionWriter(Writer):
                 action="nothing of this epoch is visible; start the job again",
                 transactional_id=self._name,
             )
+        if kind is KafkaRightsError:
+            return kind(
+                f"transaction {self._name} could not be pre-committed: {why}{because}{said}",
+                harmless="for the data: nothing of this epoch is visible",
+                cause="a right of this user was taken away: WRITE on the topic, or on the transactional ids",
+                action="give it back (see 'Kafka rights' in the README), then start the job again",
+                transactional_id=self._name,
+            )
         return kind(
             f"transaction {self._name} could not be pre-committed: {why}{because}{said}",
             harmless="a broker was restarted: the epoch is run again",
-            cause="a record that the broker refuses (larger than the topic's max.message.bytes, no right to write, "
-            "no such topic), or brokers that did not answer",
+            cause="a record that the broker refuses (larger than the topic's max.message.bytes, no such topic), or "
+            "brokers that did not answer",
             action="nothing of this epoch is visible; mend the cause and start the job again",
             transactional_id=self._name,
         )
