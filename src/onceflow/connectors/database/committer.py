@@ -1,0 +1,509 @@
+"""The driver's side of a database sink: one transaction for each epoch, that writes the ledger first.
+
+Must not know: Spark, the journal, how rows were staged. It works from participants alone.
+
+A participant covers all tasks of an epoch. Its commit is one local transaction: the ledger's row by its primary key
+(a retry then waits for the transaction of a connection that was lost, and finds it), the attempts' rows, which nobody
+ends any more from there on, rows and hashes of what is staged against what was decided, the merge (unless its tasks
+have merged: ``direct``), and the end of what was staged. So a row in the ledger is the proof of a commit, and its
+absence is one of the opposite as soon as one of the attempts can never be merged.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Engine,
+    delete,
+    func,
+    insert,
+    inspect,
+    literal_column,
+    select,
+    text,
+    update,
+)
+from sqlalchemy.exc import DBAPIError, IntegrityError
+
+from onceflow.connectors.contract import Committer, Run
+from onceflow.connectors.database import marks
+from onceflow.connectors.database import tables as own
+from onceflow.connectors.database.attempts import end
+from onceflow.connectors.database.inspection import DatabaseInspection
+from onceflow.connectors.database.keys import require_keys
+from onceflow.connectors.database.merge import Target, TargetError, merge_whole
+from onceflow.connectors.database.refusals import Refusal, refusal, told_of, words
+from onceflow.connectors.database.staged import Attempt, Sealed, Staged
+from onceflow.connectors.database.writer import HASH_MASK
+from onceflow.connectors.inspection import Inspectable, Inspection
+from onceflow.errors import OnceflowError, RecoveryError, RowRefusedError
+from onceflow.twophase.messages import Evidence, Outcome, Reply
+from onceflow.twophase.participants import Participant, ParticipantId, TaskReport
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+log = logging.getLogger(__name__)
+
+_NOWHERE = Target(None, "", "", ())
+
+LEDGER_EPOCHS = 100_000
+"""How many epochs of a job the ledger keeps: more than a journal ever asks for. The newest stays for ever."""
+
+
+class _UnfitError(Exception):
+    """What is staged is not what was decided: the transaction of a commit must end without a trace."""
+
+
+class DatabaseCommitter(Committer, Inspectable):
+    """Commits or aborts what was staged for one sink.
+
+    Args:
+        engine: The connection's; it is let go of with this object.
+        mine: Our tables.
+        system: Their lasting id.
+        target: Where the sink's rows go; None where only what is decided is finished.
+        prefix: The job's prefix.
+        job_id: The job's id.
+        sink: The sink's name.
+        table: The target's name.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        mine: own.Tables,
+        system: str,
+        target: Callable[[], Target],
+        prefix: str,
+        job_id: str,
+        sink: str,
+        table: str,
+    ) -> None:
+        self._engine = engine
+        self._own = mine
+        self._system = system
+        self._target = target
+        self._prefix = prefix
+        self._job_id = job_id
+        self._sink = sink
+        self._mark = marks.job_key(job_id, table)
+        self._refused = ""
+        self._newest: tuple[int, str] | None = None
+
+    # -- at a start -------------------------------------------------------------------------------
+
+    def preflight(self) -> None:
+        """Try every statement that a commit needs of onceflow's own tables, and roll it back.
+
+        The rights on the target are tried where the output is looked at: nobody knows its columns before.
+        """
+        attempts, ledger = self._own.attempts, self._own.ledger
+        with (
+            self._telling("try the rights of a commit"),
+            self._engine.connect() as connection,
+            connection.begin() as trial,
+        ):
+            connection.execute(select(ledger.c.handle).where(ledger.c.job == "")).all()
+            connection.execute(insert(ledger).values(_ledger_row("", "", "", Sealed(0, -1, _NOWHERE), 0, 0)))
+            connection.execute(delete(ledger).where(ledger.c.job == ""))
+            connection.execute(update(attempts).where(attempts.c.id == "").values(state=own.ABORTED))
+            connection.execute(delete(attempts).where(attempts.c.id == ""))
+            trial.rollback()
+
+    @property
+    def remembers_commits(self) -> bool:
+        """The ledger does."""
+        return True
+
+    @property
+    def keeps_mark(self) -> bool:
+        """A table of marks is there."""
+        return True
+
+    def read_mark(self) -> str | None:
+        """The job's mark, or None."""
+        with self._telling("read the job's mark"):
+            return marks.read(self._engine, self._own.marks, self._mark, self._job_id)
+
+    def write_mark(self, mark: str) -> None:
+        """Keep the job's mark for this table, best effort."""
+        marks.write(self._engine, self._own.marks, self._mark, mark, self._job_id)
+
+    def forget(self) -> None:
+        """Its attempts with what is staged of them, its rows of the ledger, and its mark."""
+        attempts, ledger, kept = self._own.attempts, self._own.ledger, self._own.marks
+        query = select(attempts.c.id, attempts.c.staged).where(attempts.c.job == self._job_id)
+        with self._telling("remove what is kept of the job"), self._engine.begin() as connection:
+            staged: dict[str, list[str]] = {}
+            for row in connection.execute(query.where(attempts.c.state != own.ABORTED)):
+                staged.setdefault(row.staged, []).append(row.id)
+            for name, ids in staged.items():
+                self._clear(connection, ids, name)
+            for table in (attempts, ledger):
+                connection.execute(delete(table).where(table.c.job == self._job_id))
+            connection.execute(delete(kept).where(kept.c.id.in_([self._mark, self._job_id])))
+
+    def read_name_mark(self, name: str) -> str | None:
+        """What is kept under the job's name, or None."""
+        with self._telling("read the mark of the job's name"):
+            return marks.read(self._engine, self._own.marks, marks.name_id(self._prefix, name))
+
+    def write_name_mark(self, name: str, mark: str) -> None:
+        """Keep it under the job's name, best effort."""
+        marks.write(self._engine, self._own.marks, marks.name_id(self._prefix, name), mark)
+
+    def close(self) -> None:
+        """Let go of the engine."""
+        self._engine.dispose()
+
+    # -- an epoch ---------------------------------------------------------------------------------
+
+    def seal(self, reports: Sequence[TaskReport], run: Run) -> list[Participant]:
+        """One participant of all tasks, under a handle that nothing else ever has."""
+        if not reports:
+            return []
+        attempts = tuple(
+            Attempt(str(told["attempt"]), int(told["rows"]), int(told["hash"]))
+            for told in (report.transaction or {} for report in reports)
+        )
+        staged = Staged(self._system, attempts, Sealed(run.incarnation, run.epoch, self._target()))
+        parts = tuple(part for report in reports for part in report.parts)
+        return [Participant(self._sink, staged.handle, parts, staged.to_json())]
+
+    def check(self, participants: Sequence[Participant], run: Run, age_s: float) -> str | None:  # noqa: ARG002
+        """Look at what is staged, end the run's other attempts, and try the merge: it must fail now or never.
+
+        Raises:
+            RowRefusedError: The target does not take a row.
+        """
+        mine, schema = [(p, Staged.of(p)) for p in participants], self._own.attempts.schema
+        with self._telling("look at what is staged"), self._engine.begin() as connection:
+            if self._newest is not None and not self._knows(connection, self._newest[1]):
+                return (
+                    f"the ledger does not know epoch {self._newest[0]} any more, which this job has committed: the "
+                    "database was put back to an older state"
+                )
+            for p, staged in mine:
+                if staged is None or staged.sealed is None:
+                    return f"{p.handle} is not of this sink"
+                wrong = self._unfit(connection, staged)
+                if wrong:
+                    return wrong
+                require_keys(connection, schema, staged.sealed.target, staged.ids, self._sink, run.epoch)
+                attempts = self._own.attempts
+                connection.execute(update(attempts).where(attempts.c.id.in_(staged.ids)).values(sealed=p.handle))
+            ids = {i for _, staged in mine if staged is not None for i in staged.ids}
+            end(connection, self._own, self._of_run(connection, run, but=ids))
+        for _, staged in mine:
+            if staged is not None and staged.sealed is not None and not staged.sealed.target.direct:
+                wrong = self._try(staged, staged.sealed, run.epoch)
+                if wrong:
+                    return wrong
+        return None
+
+    def _try(self, staged: Staged, sealed: Sealed, epoch: int) -> str | None:
+        """What the target would not keep, or None."""
+        try:
+            with self._engine.connect() as connection, connection.begin() as trial:
+                try:
+                    merge_whole(connection, self._own.attempts.schema, sealed.target, staged.ids, staged.rows)
+                    if connection.dialect.name == "postgresql":
+                        connection.execute(text("set constraints all immediate"))
+                finally:
+                    trial.rollback()
+        except TargetError as error:
+            return str(error)
+        except DBAPIError as error:
+            if refusal(error) is Refusal.ROW:
+                raise self._row_refused(error, epoch) from None
+            raise self._passing("try the merge", error) from None
+        return None
+
+    def commit(self, participants: Sequence[Participant]) -> Mapping[ParticipantId, Reply]:
+        """Merge each, in a transaction of its own."""
+        return {p.id: self._commit_one(p) for p in participants}
+
+    def _commit_one(self, participant: Participant) -> Reply:
+        staged = Staged.of(participant)
+        if staged is None or staged.sealed is None or staged.system != self._system:
+            return Reply.SUSPECT
+        sealed = staged.sealed
+        row = _ledger_row(self._job_id, participant.sink, participant.handle, sealed, staged.rows, staged.hash)
+        try:
+            with self._engine.begin() as connection:
+                if sealed.target.direct:
+                    self._replace_older(connection, participant.sink, sealed)
+                connection.execute(insert(self._own.ledger), row)
+                if self._unfit(connection, staged):
+                    raise _UnfitError  # which takes the ledger's row back
+                if not sealed.target.direct:  # else its tasks have done it
+                    merge_whole(connection, self._own.attempts.schema, sealed.target, staged.ids, staged.rows)
+                self._clear(connection, staged.ids, sealed.target.staged)
+                self._forget(connection, participant.sink, sealed.epoch)
+        except _UnfitError:
+            return Reply.SUSPECT
+        except TargetError as error:
+            self._refused = str(error)
+            return Reply.REFUSED
+        except IntegrityError as error:
+            return self._collided(participant, error)
+        except DBAPIError as error:
+            self._refused = words(error)
+            if refusal(error) is Refusal.PASSING:
+                log.info("sink %s: a commit got no answer, and is tried again: %s", participant.sink, self._refused)
+                return Reply.RETRY
+            return Reply.REFUSED
+        self._newest = (sealed.epoch, participant.handle)
+        return Reply.COMMITTED
+
+    def _replace_older(self, connection: Connection, sink: str, sealed: Sealed) -> None:
+        """After a resume from an older checkpoint an epoch's number comes again; its rows have replaced the older ones.
+
+        Of rows that are added nobody may do this: there the ledger's older row says that they would come twice.
+        """
+        ledger = self._own.ledger
+        older = (ledger.c.epoch == sealed.epoch, ledger.c.incarnation < sealed.incarnation)
+        connection.execute(delete(ledger).where(ledger.c.job == self._job_id, ledger.c.sink == sink, *older))
+
+    def _collided(self, participant: Participant, error: IntegrityError) -> Reply:
+        """Either the ledger has the epoch already, or the target does not take a row that it took at the trial."""
+        try:
+            with self._engine.begin() as connection:
+                held = self._in_ledger(connection, participant)
+        except DBAPIError:
+            return Reply.RETRY
+        if held is None:
+            self._refused = words(error)
+            return Reply.REFUSED
+        return Reply.COMMITTED if held == participant.handle else Reply.SUSPECT
+
+    def refusal(self, participants: Sequence[Participant]) -> OnceflowError:
+        """The error for commits that the database went on refusing."""
+        found = (staged.sealed for staged in map(Staged.of, participants) if staged is not None)
+        epochs = sorted({sealed.epoch for sealed in found if sealed is not None})
+        return RecoveryError(
+            f"sink {self._sink}: the database refuses the commit of what is decided for epoch "
+            f"{', '.join(map(str, epochs))}: {self._refused}",
+            harmless="for the data: what is staged stays, and the next start merges it",
+            cause="a right was taken away, the target was altered or dropped, or somebody else wrote a row that "
+            "collides with a staged one after the merge was tried",
+            action="give the right back, put the table right, or remove the other row; then start the job again. If "
+            f"the table is gone for good: `onceflow txn resolve <job file> {max(epochs, default=0)}`",
+        )
+
+    def abort(self, participants: Sequence[Participant]) -> None:
+        """End exactly these attempts, and remove what they have staged. Best effort."""
+        for p in participants:
+            staged = Staged.of(p)
+            if staged is None or staged.system != self._system:
+                continue
+            with suppress(DBAPIError), self._engine.begin() as connection:
+                end(connection, self._own, staged.ids)
+
+    def abort_run(self, run: Run) -> None:
+        """End all attempts of a run."""
+        with suppress(DBAPIError), self._engine.begin() as connection:
+            end(connection, self._own, self._of_run(connection, run, but=set()))
+
+    def can_finish(self, participant: Participant) -> bool:
+        """What another sink of the same tables has prepared can be merged by this one."""
+        staged = Staged.of(participant)
+        return staged is not None and staged.system == self._system
+
+    # -- what is known ----------------------------------------------------------------------------
+
+    def outcomes(self, participants: Sequence[Participant]) -> Mapping[ParticipantId, Evidence]:
+        """What the ledger says, and then what is staged."""
+        with self._telling("ask the ledger"), self._engine.begin() as connection:
+            return {p.id: self._outcome(connection, p) for p in participants}
+
+    def _outcome(self, connection: Connection, participant: Participant) -> Evidence:
+        staged = Staged.of(participant)
+        if staged is None:
+            return Evidence(Outcome.UNKNOWN, "it is not understood: another sink or another version wrote it")
+        if staged.system != self._system:
+            return Evidence(
+                Outcome.UNKNOWN, f"it was staged in tables with the id {staged.system}, and these are others"
+            )
+        # What is staged first: a commit that ends in between has removed it, and then stands in the ledger.
+        gone = self._gone(connection, staged)
+        wrong = None if gone else self._unfit(connection, staged)
+        held = self._in_ledger(connection, participant)
+        if held == participant.handle:
+            return Evidence(Outcome.COMMITTED, "the ledger has it")
+        if held is not None:
+            return Evidence(Outcome.UNKNOWN, f"the ledger has another one for this epoch, job and sink: {held}")
+        if not staged.attempts:
+            return Evidence(Outcome.UNKNOWN, "it names nothing that was staged")
+        target = staged.sealed.target if staged.sealed is not None else None
+        if target is not None and not inspect(connection).has_table(target.table, schema=target.schema):
+            # A person says whether there will be one again; until then nothing else of the epoch is made visible.
+            what = "what was staged is gone, too" if wrong else "what is staged is there"
+            return Evidence(Outcome.UNKNOWN, f"table {target.name} was dropped, with what it had; {what}")
+        if gone:
+            # A merge removes them and writes the ledger at once: without the ledger's row both may have been removed.
+            return Evidence(Outcome.UNKNOWN, f"neither it nor attempt {gone[0]} of it is there: somebody removed them")
+        if wrong is None:
+            return Evidence(Outcome.OPEN, "it is staged whole, and not in the ledger")
+        return Evidence(Outcome.ABORTED, f"it is not in the ledger, and can never be merged: {wrong}")
+
+    def _gone(self, connection: Connection, staged: Staged) -> list[str]:
+        attempts = self._own.attempts
+        there = set(connection.execute(select(attempts.c.id).where(attempts.c.id.in_(staged.ids))).scalars())
+        return [i for i in staged.ids if i not in there]
+
+    def _knows(self, connection: Connection, handle: str) -> bool:
+        ledger = self._own.ledger
+        return connection.execute(select(ledger.c.handle).where(ledger.c.handle == handle)).scalar() is not None
+
+    def _in_ledger(self, connection: Connection, participant: Participant) -> str | None:
+        """Which handle the ledger has for a participant's epoch."""
+        ledger, staged = self._own.ledger, Staged.of(participant)
+        if self._knows(connection, participant.handle):
+            return participant.handle
+        if staged is None or staged.sealed is None:
+            return None
+        key = [ledger.c.job == self._job_id, ledger.c.sink == participant.sink, ledger.c.epoch == staged.sealed.epoch]
+        if staged.sealed.target.direct:  # an older start's row is replaced by the commit
+            key.append(ledger.c.incarnation >= staged.sealed.incarnation)
+        return connection.execute(select(ledger.c.handle).where(*key)).scalar()
+
+    def _unfit(self, connection: Connection, staged: Staged) -> str | None:
+        """Why what is staged cannot be merged as it was decided, or None. Holds the attempts' rows until the end."""
+        attempts = self._own.attempts
+        found = {
+            row.id: (row.state, row.staged)
+            for row in connection.execute(
+                select(attempts.c.id, attempts.c.state, attempts.c.staged)
+                .where(attempts.c.id.in_(staged.ids))
+                .order_by(attempts.c.id)
+                .with_for_update()
+            )
+        }
+        for each in staged.attempts:
+            state, _ = found.get(each.id, ("gone", ""))
+            if state != own.PREPARED and not (staged.sealed is None and state == own.OPEN):
+                return f"attempt {each.id} is {state}"
+        for name in {table for _, table in found.values()}:
+            if not inspect(connection).has_table(name, schema=attempts.schema):
+                return f"table {name} was dropped, with what was staged"
+            held = own.staging_table(name, attempts.schema, ())
+            rows = connection.execute(
+                select(held.c[own.ID], func.count(), *_halves(held.c[own.HASH]))
+                .where(held.c[own.ID].in_([i for i, (_, table) in found.items() if table == name]))
+                .group_by(held.c[own.ID])
+            ).all()
+            there = {i: (int(count), _whole(int(low or 0), int(high or 0))) for i, count, low, high in rows}
+            if staged.sealed is None:
+                continue
+            for each in staged.attempts:
+                count, hashed = there.get(each.id, (0, 0))
+                if (count, hashed) != (each.rows, each.hash):
+                    return f"attempt {each.id} staged {each.rows} rows, and {count} are there, or they have changed"
+        return None
+
+    def inspection(self) -> Inspection:
+        """What operators' tools see of the job here."""
+        return DatabaseInspection(self._engine, self._own, self._system, self._prefix, self._job_id)
+
+    def lingering(self, incarnation: int, spared: Sequence[Participant]) -> Sequence[Participant]:
+        """Attempts of older incarnations of this job that are not ended, without the spared ones."""
+        attempts = self._own.attempts
+        keep = {i for staged in map(Staged.of, spared) if staged is not None for i in staged.ids}
+        query = select(attempts.c.id).where(
+            attempts.c.job == self._job_id,
+            attempts.c.prefix == self._prefix,
+            attempts.c.incarnation < incarnation,
+            attempts.c.state != own.ABORTED,
+        )
+        with self._telling("list what is staged"), self._engine.begin() as connection:
+            found = connection.execute(query).scalars().all()
+        return [
+            Participant(self._sink, i, (), Staged.found(self._system, (i,)).to_json()) for i in found if i not in keep
+        ]
+
+    # -- statements -------------------------------------------------------------------------------
+
+    def _of_run(self, connection: Connection, run: Run, *, but: set[str]) -> list[str]:
+        attempts = self._own.attempts
+        found = connection.execute(
+            select(attempts.c.id).where(
+                attempts.c.job == run.job_id,
+                attempts.c.sink == self._sink,
+                attempts.c.incarnation == run.incarnation,
+                attempts.c.epoch == run.epoch,
+                attempts.c.state != own.ABORTED,
+            )
+        ).scalars()
+        return [i for i in found if i not in but]
+
+    def _clear(self, connection: Connection, ids: Sequence[str], name: str) -> None:
+        attempts, held = self._own.attempts, own.staging_table(name, self._own.attempts.schema, ())
+        connection.execute(delete(held).where(held.c[own.ID].in_(ids)))
+        connection.execute(delete(attempts).where(attempts.c.id.in_(ids)))
+
+    def _forget(self, connection: Connection, sink: str, epoch: int) -> None:
+        """Once in a while: what no journal asks for any more. Aborted attempts are evidence for as long."""
+        if epoch % 1_000:
+            return
+        ledger, attempts = self._own.ledger, self._own.attempts
+        old = epoch - LEDGER_EPOCHS
+        connection.execute(
+            delete(ledger).where(ledger.c.job == self._job_id, ledger.c.sink == sink, ledger.c.epoch < old)
+        )
+        connection.execute(
+            delete(attempts).where(
+                attempts.c.job == self._job_id, attempts.c.state == own.ABORTED, attempts.c.epoch < old
+            )
+        )
+
+    # -- errors -----------------------------------------------------------------------------------
+
+    @contextmanager
+    def _telling(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except DBAPIError as error:
+            raise self._passing(what, error) from None
+
+    def _passing(self, what: str, error: DBAPIError) -> OnceflowError:
+        return told_of(error, f"sink {self._sink}: the database", what)
+
+    def _row_refused(self, error: DBAPIError, epoch: int) -> RowRefusedError:
+        return RowRefusedError(
+            f"sink {self._sink}: the target does not take a row of epoch {epoch}: {words(error)}",
+            harmless="for the data: nothing of the epoch is visible",
+            cause="a constraint of the target",
+            action="change or filter such rows in the stream function, or change the table",
+            epoch=epoch,
+        )
+
+
+def _ledger_row(job: str, sink: str, handle: str, sealed: Sealed, rows: int, hashed: int) -> dict[str, Any]:
+    return {
+        "job": job,
+        "sink": sink,
+        "epoch": sealed.epoch,
+        "incarnation": sealed.incarnation,
+        "handle": handle,
+        "rows": rows,
+        "hash": hashed,
+    }
+
+
+def _halves(column: Column[int]) -> tuple[ColumnElement[Any], ColumnElement[Any]]:
+    """The sums of a hash's lower and upper 32 bits: a sum of 64-bit numbers would not fit into SQLite's own."""
+    low = func.sum(column.op("&")(literal_column("4294967295")))
+    return low, func.sum(column.op(">>")(literal_column("32")))
+
+
+def _whole(low: int, high: int) -> int:
+    return ((high << 32) + low) & HASH_MASK

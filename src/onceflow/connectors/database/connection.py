@@ -1,0 +1,400 @@
+"""A database sink that is connected: its tables, and whether rows fit into its target.
+
+Must not know: epochs, decisions, how rows are staged and merged.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import StringType
+from sqlalchemy import Column, MetaData, SmallInteger, Table, UniqueConstraint, func, inspect, select, text
+from sqlalchemy.exc import DBAPIError
+
+from onceflow.connectors.contract import Committer, Guarantee, SinkConnection, WriterFactory
+from onceflow.connectors.database import marks
+from onceflow.connectors.database import tables as own
+from onceflow.connectors.database.columns import written
+from onceflow.connectors.database.committer import DatabaseCommitter
+from onceflow.connectors.database.fit import for_new, for_new_key, misfit, not_a_key
+from onceflow.connectors.database.merge import Target, merge
+from onceflow.connectors.database.refusals import told_of
+from onceflow.connectors.database.shapes import (
+    collation,
+    column_types,
+    cutting,
+    forgetful,
+    hiding,
+    passing,
+    skipping,
+    triggers,
+)
+from onceflow.connectors.database.urls import engine_of
+from onceflow.connectors.database.writer import DatabaseWriterFactory
+from onceflow.errors import ConfigurationError
+
+log = logging.getLogger(__name__)
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+    from sqlalchemy.engine.interfaces import ReflectedColumn
+
+    from onceflow.connectors.database.sink import DatabaseSink
+
+
+class DatabaseConnection(SinkConnection):
+    """One start's connection.
+
+    Args:
+        sink: The description.
+        making: Make onceflow's own tables where they are not there.
+
+    Raises:
+        DatabaseUnavailableError: The database did not answer.
+        DatabaseRightsError: It refused, or the tables are not there.
+    """
+
+    def __init__(self, sink: DatabaseSink, *, making: bool) -> None:
+        self._sink = sink
+        self._own = own.tables(sink.schema)
+        self._engine = engine_of(sink.url, lasting=True)
+        self._target: Target | None = None
+        try:
+            with self._telling("look for onceflow's tables"):
+                if making:
+                    own.make(self._engine, self._own)
+                self.system_id = self._identity()
+        except BaseException:
+            self._engine.dispose()
+            raise
+        self._given = False
+
+    def _identity(self) -> str:
+        identity = self._own.identity
+        with self._engine.begin() as connection:
+            system, version = connection.execute(select(identity.c.id, identity.c.version)).one()
+        if version != own.VERSION:
+            raise ConfigurationError(
+                f"sink {self._sink.name}: onceflow's tables have version {version}, and this is {own.VERSION}",
+                cause="another version of onceflow made them",
+                action="run the version that made them, or name another schema= for this one",
+            )
+        return str(system)
+
+    def check_output(self, fields: StructType) -> None:
+        """Compare the output with the target, which is made if that was asked for; and make its staging table.
+
+        Raises:
+            ConfigurationError: A column is missing or would lose something, or an upsert has no unique constraint.
+        """
+        fields = written(fields, self._sink.delete_when)
+        with self._telling("look at the target"):
+            found = self._found()
+            # By its staging table a table's runs are ordered: it has one, whether its usual schema is named or not.
+            usual = inspect(self._engine).default_schema_name
+            elsewhere = (self._sink.table_schema or usual) != (self._sink.schema or usual)
+            staged = own.staging_name(self._sink.destination if elsewhere else self._sink.table)
+            if not found:
+                waiting = self._waiting(staged)
+                if not self._sink.create_table:
+                    raise self._no_table(waiting)
+                if waiting:
+                    log.warning(
+                        "sink %s: table %s is not there and is made; what the one before it had is gone, but for what "
+                        "is staged for it or written again: %s",
+                        self._sink.name,
+                        self._sink.destination,
+                        _told(waiting),
+                    )
+                self._create(fields)
+                found = self._found()
+            self._compare(fields, found)
+            types = [(name, found[name]["type"]) for name in fields.names]
+            if self._sink.delete_when is not None:
+                types.append((own.DELETE, SmallInteger()))
+            table = own.staging_table(staged, self._sink.schema, types)
+            table.create(self._engine, checkfirst=True)
+            self._same(table)
+            self._require_lasting(staged)
+            self._look_at_triggers()
+            self._warn_of_forgetful()
+        target = Target(
+            self._sink.table_schema,
+            self._sink.table,
+            staged,
+            tuple(fields.names),
+            self._sink.key,
+            deletes=self._sink.delete_when is not None,
+            direct=self._sink.guarantee is Guarantee.IDEMPOTENT_UPSERT,
+        )
+        with (
+            self._telling("try the rights of a merge"),
+            self._engine.connect() as connection,
+            connection.begin() as trial,
+        ):
+            merge(connection, self._sink.schema, target, [""])
+            trial.rollback()
+        self._target = target
+        if target.direct:
+            log.info(
+                "sink %s is idempotent: a task's rows are in %s when it is done, before their epoch is decided",
+                self._sink.name,
+                self._sink.destination,
+            )
+
+    def _waiting(self, staged: str) -> list[tuple[int, int]]:
+        """Epochs of which rows were checked for this target and not committed, with how many: one may be decided."""
+        attempts = self._own.attempts
+        query = (
+            select(attempts.c.epoch, func.sum(attempts.c.rows))
+            .where(attempts.c.staged == staged, attempts.c.state == own.PREPARED, attempts.c.sealed.is_not(None))
+            .group_by(attempts.c.epoch)
+            .order_by(attempts.c.epoch)
+        )
+        with self._engine.begin() as connection:
+            return [(int(epoch), int(rows)) for epoch, rows in connection.execute(query).all()]
+
+    def _no_table(self, waiting: list[tuple[int, int]]) -> ConfigurationError:
+        where = f"table {self._sink.destination} of sink {self._sink.name} does not exist"
+        if not waiting:
+            return ConfigurationError(
+                where,
+                cause=f"create_table={self._sink.create_table}, in {self._sink.url.database}",
+                action="create it, correct the name, or pass create_table=True",
+            )
+        return ConfigurationError(
+            f"{where}, and what is prepared for it waits: {_told(waiting)}",
+            harmless="for other sinks: what is visible there stays; nothing was started",
+            cause=f"the table was dropped or renamed, in {self._sink.url.database}",
+            action="put it back, or create an empty one: then these rows are written to it. If there will be none "
+            f"again: `onceflow txn resolve <job file> {waiting[-1][0]}` shows what is visible where; with --choice "
+            "count-as-written these rows are given up, and the job goes on without the sink",
+        )
+
+    def _require_lasting(self, staged: str) -> None:
+        names = [(self._sink.table_schema, self._sink.table), (self._sink.schema, staged)]
+        names += [(self._sink.schema, table.name) for table in self._own.all]
+        with self._engine.begin() as connection:
+            for schema, name in names:
+                why = passing(connection, schema, name)
+                if why:
+                    raise ConfigurationError(
+                        f"sink {self._sink.name}: table {name} does not hold what a transaction has written: {why}",
+                        cause="a commit that the database has answered must stay",
+                        action="alter the table: SET LOGGED (PostgreSQL), ENGINE=InnoDB (MySQL, MariaDB); or name the "
+                        "table that a view or a foreign table stands for",
+                    )
+
+    def _look_at_triggers(self) -> None:
+        schema, table = self._sink.table_schema, self._sink.table
+        with self._engine.begin() as connection:
+            skips, all_there = skipping(connection, schema, table), triggers(connection, schema, table)
+        if skips:
+            raise ConfigurationError(
+                f"sink {self._sink.name}: trigger {', '.join(skips)} of table {self._sink.destination} may skip a row",
+                harmless="never: a row that SQLite skips in an upsert is lost, and no count tells it",
+                cause="it says RAISE(IGNORE)",
+                action="let it say RAISE(ABORT, ...), which stops the epoch before it is decided; or drop it, and "
+                "leave rows out in the stream function",
+            )
+        if all_there:
+            log.warning(
+                "sink %s: table %s has triggers: %s. That no row is left out is looked at, by their number; what a "
+                "trigger makes of a row's values is not. Harmless if they write other columns, or to other tables",
+                self._sink.name,
+                self._sink.destination,
+                ", ".join(all_there),
+            )
+
+    def _warn_of_forgetful(self) -> None:
+        with self._engine.begin() as connection:
+            why = forgetful(connection)
+        if why:
+            log.warning(
+                "sink %s: the database runs with %s: what it has answered may be lost with its machine. A start "
+                "notices that a commit is gone, and stops",
+                self._sink.name,
+                why,
+            )
+
+    def _found(self) -> dict[str, ReflectedColumn]:
+        looking = inspect(self._engine)
+        if not looking.has_table(self._sink.table, schema=self._sink.table_schema):
+            return {}
+        return {c["name"]: c for c in looking.get_columns(self._sink.table, schema=self._sink.table_schema)}
+
+    def _create(self, fields: StructType) -> None:
+        key, database = self._sink.key, self._sink.database
+        if getattr(self._engine.dialect, "is_mariadb", False):  # which a URL that says mysql reaches as well
+            database = "mariadb"
+        columns = [
+            Column(
+                f.name, (for_new_key if f.name in key else for_new)(f.dataType, database), nullable=f.name not in key
+            )
+            for f in fields.fields
+        ]
+        unique = [UniqueConstraint(*self._sink.key)] if self._sink.key else []
+        Table(self._sink.table, MetaData(schema=self._sink.table_schema), *columns, *unique).create(self._engine)
+
+    def _compare(self, fields: StructType, found: dict[str, ReflectedColumn]) -> None:
+        wrong = [f"column {f.name} is not in the table" for f in fields.fields if f.name not in found]
+        with self._engine.begin() as connection:
+            cut = cutting(connection, self._sink.table_schema, self._sink.table)
+        for f in fields.fields:
+            if f.name in cut:
+                wrong.append(f"column {f.name}: {f.dataType.simpleString()} does not fit into {cut[f.name]}")
+            elif f.name in found:
+                why = misfit(f.dataType, found[f.name]["type"], self._sink.database)
+                wrong += [f"column {f.name}: {why}"] if why else []
+        needed = [
+            name
+            for name, c in found.items()
+            if name not in fields.names
+            and not c["nullable"]
+            and c["default"] is None
+            and c.get("autoincrement") is not True
+            and not c.get("identity")
+            and not c.get("computed")
+        ]
+        wrong += [f"column {name} takes no null, has no default, and the output does not have it" for name in needed]
+        wrong += self._key_troubles(found) + self._blurred_keys(fields, found) + self._hidden_rows()
+        if wrong:
+            raise ConfigurationError(
+                f"the output does not fit table {self._sink.destination} of sink {self._sink.name}: {'; '.join(wrong)}",
+                cause=f"the output has {', '.join(f'{f.name} {f.dataType.simpleString()}' for f in fields.fields)}",
+                action="cast or select in the stream function, or alter the table",
+            )
+
+    def _key_troubles(self, found: dict[str, ReflectedColumn]) -> list[str]:
+        """Why an upsert by the key would not replace exactly the row that is meant."""
+        key = set(self._sink.key)
+        if not key:
+            return []
+        looking, schema, table = inspect(self._engine), self._sink.table_schema, self._sink.table
+        uniques = [set(looking.get_pk_constraint(table, schema=schema)["constrained_columns"])]
+        uniques += [set(u["column_names"]) for u in looking.get_unique_constraints(table, schema=schema)]
+        troubles = []
+        for index in looking.get_indexes(table, schema=schema):
+            options = index.get("dialect_options") or {}
+            partial = any(options.get(f"{name}_where") is not None for name in ("postgresql", "sqlite"))
+            if index["unique"] and not partial:
+                uniques.append({name or "an expression" for name in index["column_names"]})
+            begins = options.get("mysql_length") or options.get("mariadb_length")
+            if index["unique"] and begins:
+                troubles.append(f"the unique index {index['name']} looks at the beginnings of values only")
+        if key not in uniques:
+            troubles.append(f"there is no unique constraint on exactly {', '.join(sorted(key))}")
+        # Two nulls are not equal: such a row would be added again and again.
+        nullable = sorted(name for name in key if name in found and found[name]["nullable"])
+        troubles += [f"column {name} is part of the key and takes null" for name in nullable]
+        others = [u for u in uniques if u and u != key]
+        if others and self._sink.database in ("mysql", "mariadb"):
+            troubles.append(
+                f"there is another unique constraint, on {', '.join(sorted(others[0]))}: ON DUPLICATE KEY UPDATE would "
+                "change the row that collides there"
+            )
+        return troubles
+
+    def _blurred_keys(self, fields: StructType, found: dict[str, ReflectedColumn]) -> list[str]:
+        """Columns of the key to which values that differ may be one: a row would replace another key's."""
+        troubles = []
+        with self._engine.begin() as connection:
+            for f in fields.fields:
+                if f.name not in self._sink.key or f.name not in found:
+                    continue
+                why = not_a_key(f.dataType, found[f.name]["type"], self._sink.database)
+                if why is None and isinstance(f.dataType, StringType):
+                    by = collation(connection, self._sink.table_schema, self._sink.table, f.name)
+                    why = by and f"its collation {by} takes texts that differ for one"
+                troubles += [f"column {f.name} is part of the key, and {why}"] if why else []
+        return troubles
+
+    def _hidden_rows(self) -> list[str]:
+        """Why a delete would pass over a row that is there."""
+        if self._sink.delete_when is None:
+            return []
+        with self._engine.begin() as connection:
+            if not hiding(connection, self._sink.table_schema, self._sink.table):
+                return []
+        return ["its row security may hide rows from this user, which then are not deleted; give it BYPASSRLS"]
+
+    def _same(self, table: Table) -> None:
+        """A staging table of another shape than the target's now stays as long as it holds rows.
+
+        Of other types, too: a number that is rounded when it is staged is right by every count and sum.
+        """
+        columns = [c for c in table.columns if c.name not in (own.ID, own.HASH, own.DELETE)]
+        wanted = {c.name: c.type.compile(self._engine.dialect) for c in columns}
+        with self._engine.begin() as connection:
+            have = column_types(connection, table.schema, table.name)
+            strange = sorted(name for name, kind in wanted.items() if have.get(name) != kind)
+            strange += sorted({own.DELETE} & set(table.columns.keys()) - have.keys())
+            if not strange:
+                return
+            # Nobody stages rows between the look and the end of the table.
+            if connection.dialect.name == "postgresql":
+                connection.execute(text(f"lock table {own.quoted(connection, table)} in access exclusive mode"))
+            elif connection.dialect.name != "sqlite":
+                connection.execute(text(f"lock tables {own.quoted(connection, table)} write"))
+            held = connection.execute(select(table.c[own.ID]).limit(1)).first() is not None
+            if not held:
+                table.drop(connection)
+                table.create(connection)
+            if connection.dialect.name in ("mysql", "mariadb"):
+                connection.execute(text("unlock tables"))
+        if held:
+            raise ConfigurationError(
+                f"sink {self._sink.name}: {table.name} has another shape than its target and holds rows: "
+                f"{', '.join(strange)}",
+                cause="the output or the target was changed, and what was staged before is not merged or ended yet",
+                action="start the job as it was once, so that what is staged is merged or ended; then as it is now",
+            )
+
+    def target(self) -> Target:
+        """Where rows go, once ``check_output`` has looked."""
+        if self._target is None:
+            raise AssertionError("an output is expected before it is written")
+        return self._target
+
+    def writer_factory(self) -> WriterFactory:
+        """What opens writers in tasks."""
+        return DatabaseWriterFactory(self._sink.url, self._sink.schema, self._sink.name, self.target())
+
+    def committer(self, prefix: str, job_id: str) -> Committer:
+        """What commits."""
+        self._given = True
+        return DatabaseCommitter(
+            self._engine,
+            self._own,
+            self.system_id,
+            self.target,
+            prefix,
+            job_id,
+            self._sink.name,
+            self._sink.destination,
+        )
+
+    def read_name_mark(self, prefix: str, name: str) -> str | None:
+        """What is kept under a prefix and a job's name, or None."""
+        with self._telling("read the mark of the job's name"):
+            return marks.read(self._engine, self._own.marks, marks.name_id(prefix, name))
+
+    def close(self) -> None:
+        """Let go of the engine, unless a committer has it."""
+        if not self._given:
+            self._engine.dispose()
+
+    @contextmanager
+    def _telling(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except DBAPIError as error:
+            where = self._sink.url.render_as_string(hide_password=True)
+            raise told_of(error, f"sink {self._sink.name}: {where}", what) from None
+
+
+def _told(waiting: list[tuple[int, int]]) -> str:
+    return ", ".join(f"{rows} rows of epoch {epoch}" for epoch, rows in waiting)

@@ -1,0 +1,197 @@
+"""The merge: from the staging table into the target, as one statement.
+
+Must not know: the ledger, who staged the rows, when it is done.
+
+Rows of a staging table that mean deletes have a mark in a column of its own; what they name is deleted first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, TableClause, and_, column, delete, exists, func, select, table
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+
+from onceflow.connectors.database import tables as own
+from onceflow.connectors.database.shapes import column_types, skipping
+
+
+class TargetError(Exception):
+    """The target would not keep the rows as they are, until somebody puts it right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where staged rows go.
+
+    Attributes:
+        schema: The target's schema, None for the connection's own.
+        table: The target's name.
+        staged: The staging table's name, in the schema of onceflow's own tables.
+        columns: The columns that are written.
+        key: Of an upsert: the columns that a row is known by; empty for append.
+        deletes: Rows may be marked: then they delete the row of their key.
+        direct: Tasks merge what they have staged themselves, before the decision.
+    """
+
+    schema: str | None
+    table: str
+    staged: str
+    columns: tuple[str, ...]
+    key: tuple[str, ...] = ()
+    deletes: bool = False
+    direct: bool = False
+
+    @property
+    def name(self) -> str:
+        """The target's name, with its schema."""
+        return ".".join(part for part in (self.schema, self.table) if part)
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        """The columns of the staging table that a task is given."""
+        return (*self.columns, own.DELETE) if self.deletes else self.columns
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "schema": self.schema,
+            "table": self.table,
+            "staged": self.staged,
+            "columns": list(self.columns),
+            "key": list(self.key),
+            "deletes": self.deletes,
+            "direct": self.direct,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Target:
+        """Read what ``to_json`` wrote.
+
+        Raises:
+            KeyError, TypeError, ValueError: The value is no target.
+        """
+        schema = value["schema"]
+        return cls(
+            None if schema is None else str(schema),
+            str(value["table"]),
+            str(value["staged"]),
+            tuple(str(name) for name in value["columns"]),
+            tuple(str(name) for name in value["key"]),
+            bool(value.get("deletes")),
+            bool(value.get("direct")),
+        )
+
+
+def merge(connection: Connection, schema: str | None, target: Target, attempts: Sequence[str]) -> int | None:
+    """Insert, upsert or delete what these attempts have staged, in the connection's transaction.
+
+    Args:
+        connection: Within a transaction.
+        schema: Of onceflow's own tables.
+        target: Where to.
+        attempts: Whose rows.
+
+    Returns:
+        How many rows the target has of them, or has no more, or None where the database does not say that.
+
+    Raises:
+        DBAPIError: The target does not take them.
+        TargetError: It keeps rows that were to be deleted.
+    """
+    into = table(target.table, *(column(name) for name in target.columns), schema=target.schema)
+    held = staging(target, schema)
+    of: ColumnElement[bool] = held.c[own.ID].in_(attempts)
+    deleted = 0
+    if target.deletes:
+        deleted = _delete(connection, into, held, and_(of, held.c[own.DELETE] == 1), target.key)
+        of = and_(of, held.c[own.DELETE] == 0)
+    rows = select(*(held.c[name] for name in target.columns)).where(of)
+    rest = [name for name in target.columns if name not in target.key]
+    database = connection.dialect.name
+    statement: Any
+    if database in ("mysql", "mariadb"):
+        statement = mysql.insert(into).from_select(list(target.columns), rows)
+        if target.key:
+            changed = rest or list(target.key[:1])
+            statement = statement.on_duplicate_key_update({name: statement.inserted[name] for name in changed})
+    else:
+        insert = postgresql.insert if database == "postgresql" else sqlite.insert
+        statement = insert(into).from_select(list(target.columns), rows)
+        if database == "sqlite":
+            # A constraint of the target may say REPLACE, which takes other rows away and counts as one that is new.
+            statement = statement.prefix_with("OR ABORT")
+        if target.key and rest:
+            statement = statement.on_conflict_do_update(
+                index_elements=list(target.key), set_={name: statement.excluded[name] for name in rest}
+            )
+        elif target.key:
+            statement = statement.on_conflict_do_nothing(index_elements=list(target.key))
+    taken = connection.execute(statement, execution_options={"preserve_rowcount": True}).rowcount
+    if target.key and database != "postgresql":
+        # These keep the last of two rows whose keys are equal by the target's collation, and say nothing; and MySQL
+        # adds rows where somebody has dropped the unique constraint since the start.
+        meant = and_(*(into.c[name] == held.c[name] for name in target.key))
+        found = select(*(into.c[name] for name in target.key)).select_from(held.join(into, meant)).where(of)
+        each, keys = (select(func.count()).select_from(q.subquery()) for q in (found, found.distinct()))
+        staged, rows_there, keys_there = (
+            int(connection.execute(query).scalar_one())
+            for query in (select(func.count()).select_from(held).where(of), each, keys)
+        )
+        return deleted + (rows_there if keys_there == staged else keys_there)
+    # PostgreSQL refuses such a pair; and a row that is its key alone changes nothing where it is there.
+    return None if target.key and not rest else deleted + int(taken)
+
+
+def staging(target: Target, schema: str | None) -> TableClause:
+    """The staging table of a target, as a statement names it."""
+    return table(target.staged, column(own.ID), column(own.HASH), *map(column, target.held), schema=schema)
+
+
+def _delete(
+    connection: Connection, into: TableClause, held: TableClause, marked: ColumnElement[bool], key: Sequence[str]
+) -> int:
+    """Delete the rows of these keys; how many keys. One that is not there is deleted already."""
+    meant = and_(*(into.c[name] == held.c[name] for name in key))
+    connection.execute(delete(into).where(exists().select_from(held).where(marked, meant).correlate(into)))
+    left = connection.execute(select(func.count()).select_from(held.join(into, meant)).where(marked)).scalar_one()
+    if left:
+        raise TargetError(
+            f"the target keeps {left} rows that were to be deleted: a trigger or a rule of it prevents it"
+        )
+    return int(connection.execute(select(func.count()).select_from(held).where(marked)).scalar_one())
+
+
+def merge_whole(connection: Connection, schema: str | None, target: Target, attempts: Sequence[str], rows: int) -> None:
+    """Merge; and look, while the transaction keeps the target from being altered, whether it took all as it is.
+
+    Args:
+        connection: Within a transaction.
+        schema: Of onceflow's own tables.
+        target: Where to.
+        attempts: Whose rows.
+        rows: How many these have staged.
+
+    Raises:
+        DBAPIError: The target does not take them.
+        TargetError: It did not take all, or not as they are.
+    """
+    taken = merge(connection, schema, target, attempts)
+    if taken is not None and taken != rows:
+        raise TargetError(
+            f"the target took {taken} of {rows} rows: a trigger or a rule of it drops some"
+            + (", or their keys are equal to it" if target.key else "")
+        )
+    if skips := skipping(connection, target.schema, target.table):
+        raise TargetError(
+            f"trigger {', '.join(skips)} of the target may skip rows by RAISE(IGNORE), and no count tells it"
+        )
+    now = column_types(connection, target.schema, target.table)
+    held = column_types(connection, schema, target.staged)
+    for name in target.columns:
+        if now.get(name) != held.get(name):
+            raise TargetError(
+                f"column {name} of the target is {now.get(name, 'gone')} now, and what is staged has {held.get(name)}"
+            )

@@ -1,0 +1,167 @@
+"""DatabaseSink: what a user writes to send rows to a table.
+
+Must not know: the journal, how epochs run. A description, in which nothing is open: what a start finds out stands in
+``connection``, its writers in ``writer``, its committer in ``committer``.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+from pyspark.sql.types import BooleanType, StructType
+
+from onceflow.connectors.contract import Guarantee, Sink, SinkConnection
+from onceflow.connectors.database.columns import hashed, marker, sent, written
+from onceflow.errors import ConfigurationError
+from onceflow.options.arguments import checked
+from onceflow.twophase.names import SINK_NAME
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+    from sqlalchemy.engine import URL
+
+
+class DatabaseSink(Sink):
+    """Rows to a table of PostgreSQL, MySQL, MariaDB or SQLite, each once.
+
+    Tasks stage rows in a table of their own; the driver shows those of an epoch by one local transaction that writes
+    a ledger first. What is staged never expires. Needs the extra ``[postgres]``, ``[mysql]`` or ``[sqlite]``.
+
+    Args:
+        url: SQLAlchemy's URL of the database, with user and password: ``postgresql://user:password@host/database``,
+            ``mysql://…``, ``mariadb://…``, ``sqlite:////folder/file.db``.
+        table: The table, in ``schema`` or, as ``"schema.table"``, in another one.
+        key: Upsert: the column or columns that a row is known by; a row replaces the one with the same key. They need a
+            unique constraint. An epoch may have one row for each key. None: append.
+        delivery: ``"exactly-once"``: an epoch's rows are visible from its commit on, all at once.
+            ``"idempotent-upsert"``, which needs ``key``: each task shows its rows when it is done, before the decision,
+            and an epoch that is run again replaces them; for plans that give the same rows again.
+        delete_when: The name of a boolean column of the output, which is not written: where it is true, the row with
+            that key is deleted; false or null is a row to write. Needs ``key``. None: no row means a delete.
+        schema: Where onceflow's own tables are (``onceflow_ledger``, ``onceflow_attempts``, …, and what is staged), and
+            the table, if it names no other. None: the user's own.
+        create_table: Make the table from the output's columns if it is not there; False refuses to start.
+        name: The sink's name, unique in the job: letters, digits, ``.``, ``_``, ``-``. The table by default.
+
+    Raises:
+        RefusedSettingError: The URL has a parameter that is not taken.
+        ConfigurationError: An argument that cannot work.
+    """
+
+    @checked
+    def __init__(
+        self,
+        url: str,
+        table: str,
+        *,
+        key: str | Sequence[str] | None = None,
+        delivery: Literal["exactly-once", "idempotent-upsert"] = "exactly-once",
+        delete_when: str | None = None,
+        schema: str | None = None,
+        create_table: bool = False,
+        name: str | None = None,
+    ) -> None:
+        self.url = _taken(url)
+        parts = table.split(".")
+        if not 1 <= len(parts) <= 2 or not all(parts):
+            raise ConfigurationError(
+                f"DatabaseSink cannot write to a table {table!r}",
+                action='name a table, or a schema and a table: "payments" or "bank.payments"',
+            )
+        self.schema = schema
+        self.table = parts[-1]
+        self.table_schema = parts[0] if len(parts) > 1 else schema
+        self.key = () if key is None else (key,) if isinstance(key, str) else tuple(key)
+        self.guarantee = Guarantee(delivery)
+        self.delete_when = delete_when
+        self.create_table = create_table
+        self.name = table if name is None else name
+        self.destination = ".".join(part for part in (self.table_schema, self.table) if part)
+        if SINK_NAME.fullmatch(self.name) is None:
+            raise ConfigurationError(
+                f"a sink cannot be named {self.name!r}",
+                cause="its name stands in the ledger and the journal: letters, digits, '.', '_' and '-', at most 100",
+                action="give it another name with name=",
+            )
+        needing = f'delivery="{delivery}"' if delivery != "exactly-once" else "delete_when" if delete_when else ""
+        if needing and not self.key:
+            raise ConfigurationError(
+                f"sink {self.name}: {needing} needs a key",
+                cause="without one a row has nothing by which the one before it is found",
+                action="name the columns that a row is known by with key=",
+            )
+        if delete_when in self.key:
+            raise ConfigurationError(
+                f"sink {self.name}: {delete_when!r} cannot be part of the key and say what is deleted",
+                action="name another column with delete_when=",
+            )
+
+    @property
+    def participates(self) -> bool:
+        """In either delivery: with the second the tasks' rows are visible before the decision that all of them are."""
+        return True
+
+    @property
+    def database(self) -> str:
+        """Which database it is: SQLAlchemy's word."""
+        return self.url.get_backend_name()
+
+    def describe(self) -> str:
+        """The sink in a few words, without user and password."""
+        return f"{self.database} table {self.destination} ({self.guarantee})"
+
+    def columns(self, fields: StructType) -> list[Column]:
+        """Each column in a form that is loaded fast, and the row's hash behind them."""
+        missing = [name for name in self.key if name not in fields.names]
+        if missing:
+            raise ConfigurationError(
+                f"sink {self.name} upserts by {', '.join(map(repr, missing))}, which its output does not have",
+                cause=f"the output has {', '.join(fields.names)}",
+                action="select the column in the stream function, or name another key",
+            )
+        strange = sorted({"onceflow_attempt", "onceflow_hash", "onceflow_delete"}.intersection(fields.names))
+        if strange:
+            raise ConfigurationError(
+                f"the output of sink {self.name} has a column {', '.join(strange)}",
+                cause="what is staged has a column of this name of its own",
+                action="rename it in the stream function",
+            )
+        if self.delete_when is not None:
+            self._require_marker(fields, self.delete_when)
+        rows = sent(written(fields, self.delete_when).fields, self.database)
+        if self.delete_when is not None:
+            rows.append(marker(self.delete_when).alias("onceflow_delete"))
+        return [*rows, hashed(fields.fields).alias("onceflow_hash")]
+
+    def _require_marker(self, fields: StructType, name: str) -> None:
+        if name not in fields.names or not isinstance(fields[name].dataType, BooleanType):
+            raise ConfigurationError(
+                f"sink {self.name} deletes where {name!r} is true, and the output has no such boolean column",
+                cause=f"the output has {', '.join(f'{f.name} {f.dataType.simpleString()}' for f in fields.fields)}",
+                action="select it in the stream function, or name another column with delete_when=",
+            )
+
+    def connect(self) -> SinkConnection:
+        """Connect; make onceflow's own tables where they are not there."""
+        from onceflow.connectors.database.connection import DatabaseConnection  # noqa: PLC0415 - it knows this one
+
+        return DatabaseConnection(self, making=True)
+
+    def attach(self) -> SinkConnection:
+        """Connect only."""
+        from onceflow.connectors.database.connection import DatabaseConnection  # noqa: PLC0415 - it knows this one
+
+        return DatabaseConnection(self, making=False)
+
+
+def _taken(url: str) -> URL:
+    if importlib.util.find_spec("sqlalchemy") is None:
+        raise ConfigurationError(
+            "DatabaseSink needs SQLAlchemy, which is not installed",
+            action="install onceflow with the extra of the database: [postgres], [mysql] or [sqlite]",
+        )
+    from onceflow.connectors.database.urls import checked_url  # noqa: PLC0415 - it imports SQLAlchemy
+
+    return checked_url(url)
