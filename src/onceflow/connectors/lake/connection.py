@@ -1,0 +1,82 @@
+"""A lake sink that is connected: whether rows fit into its table.
+
+Must not know: epochs, decisions, any particular format, how files are written and committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from onceflow.connectors.contract import Committer, SinkConnection, WriterFactory
+from onceflow.connectors.lake.committer import LakeCommitter, Telling
+from onceflow.connectors.lake.staging import name_key
+from onceflow.connectors.lake.table import Table
+from onceflow.connectors.lake.writer import Form, LakeWriterFactory
+from onceflow.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+
+class LakeConnection(SinkConnection):
+    """One start's connection.
+
+    Args:
+        table: The table; it is let go of with this object, or with its committer.
+        sink: The sink's name.
+        create: Give the table its columns if it has none.
+    """
+
+    def __init__(self, table: Table, sink: str, *, create: bool) -> None:
+        self._table = table
+        self._sink = sink
+        self._create = create
+        self._fitted: tuple[Form, Mapping[str, Any]] | None = None
+        self._given = False
+        self.system_id = table.system_id
+
+    def check_output(self, fields: StructType) -> None:
+        """Compare the output with the table, which is made if that was asked for.
+
+        Raises:
+            ConfigurationError: A column is missing or would lose something, or the table cannot be written rightly.
+        """
+        if self._create:
+            self._table.make(fields)
+        wrong = self._table.misfits(fields)
+        if wrong:
+            raise ConfigurationError(
+                f"the output does not fit {self._table.where} of sink {self._sink}: {'; '.join(wrong)}",
+                cause=f"the output has {', '.join(f'{f.name} {f.dataType.simpleString()}' for f in fields.fields)}",
+                action="cast or select in the stream function, or alter the table",
+            )
+        # Once for the whole start, of one look: an epoch is committed to a table that is as its files were made for.
+        self._fitted = self._table.form(fields.names)
+
+    def writer_factory(self) -> WriterFactory:
+        """What opens this sink's writers in tasks."""
+        return LakeWriterFactory(self._fit()[0], self._sink)
+
+    def committer(self, prefix: str, job_id: str) -> Committer:
+        """What commits."""
+        self._given = True
+        return LakeCommitter(self._table, self._shape, prefix, job_id, self._sink)
+
+    def read_name_mark(self, prefix: str, name: str) -> str | None:
+        """What is kept under a prefix and a job's name, or None."""
+        with Telling(self._table, self._sink, "read the mark of the job's name"):
+            return self._table.staging.mark(name_key(prefix, name))
+
+    def close(self) -> None:
+        """Let go of the table, unless a committer has it."""
+        if not self._given:
+            self._table.close()
+
+    def _shape(self) -> Mapping[str, Any]:
+        return self._fit()[1]
+
+    def _fit(self) -> tuple[Form, Mapping[str, Any]]:
+        if self._fitted is None:
+            raise AssertionError("an output is expected before it is written")
+        return self._fitted

@@ -1,0 +1,49 @@
+"""What a catalog's or a store's error says, without what must not be told.
+
+Must not know: sinks, epochs, any particular format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from urllib.parse import unquote, urlsplit
+
+_NO_RIGHT = (
+    "access denied",
+    "accessdenied",
+    "access_denied",
+    "permission denied",
+    "forbidden",
+    "unauthorized",
+    "readonly database",
+)
+_SECRET = ("secret", "token", "password", "credential", "key", "sas", "signature", "auth")
+
+
+def secrets_of(settings: Mapping[str, str]) -> tuple[str, ...]:
+    """What must be told nowhere: values of settings that are named for it, and passwords in addresses."""
+    found = set[str]()
+    for name, value in settings.items():
+        if any(word in name.lower() for word in _SECRET):
+            found.update((value, *value.split(":")))
+        try:
+            parts = urlsplit(value)
+            for each in (parts.password or "", parts.query):
+                found.update((each, unquote(each)))
+        except ValueError:
+            continue
+    return tuple(sorted((each for each in found if len(each) > 3), key=len, reverse=True))
+
+
+def lacks_right(error: BaseException) -> bool:
+    """Whether it is for lack of a right that something was not done: the next try would end the same."""
+    text = f"{type(error).__name__} {error}".lower()
+    return isinstance(error, PermissionError) or any(word in text for word in _NO_RIGHT)
+
+
+def told(error: BaseException, secrets: Iterable[str]) -> str:
+    """An error in one line, each secret left out."""
+    text = " ".join(str(error).split())
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    return f"{type(error).__name__}: {text[:500]}" if text else type(error).__name__
