@@ -5,53 +5,60 @@ Must not know: how an epoch commits; exit codes and the terminal, which are ``pr
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import logging
-import signal
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from types import FrameType, MappingProxyType
-from typing import Literal, Self, TypeVar
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, Literal, TypeVar, overload
 
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from onceflow import program
-from onceflow.connectors.contract import Sink, limited
+from onceflow.connectors.contract import Sink, Source, limited
 from onceflow.connectors.kafka.sink import KafkaSink
 from onceflow.connectors.kafka.source import CONNECTOR
-from onceflow.errors import ConfigurationError, EpochFailedError, FencedError
-from onceflow.execution.failures import from_spark
-from onceflow.execution.launch import Plan, epoch_limit, finish_decided, launch
-from onceflow.execution.running import RunningJob
-from onceflow.execution.stop import StopRequested
+from onceflow.control.server import Server
+from onceflow.control.standing import Standing
+from onceflow.errors import ConfigurationError, OnceflowError
+from onceflow.execution.active import Active, alone, require_free
+from onceflow.execution.foresight import Foreseen, foresee
+from onceflow.execution.job_log import JobLog
+from onceflow.execution.launch import Plan, epoch_limit, finish_decided, launch, place_of
+from onceflow.execution.outputs import settle_guarantees
+from onceflow.execution.ownership import ids_of
+from onceflow.execution.phases import Phases
+from onceflow.execution.recompute import Recomputed, recompute
+from onceflow.execution.rehearsal import rehearse, untouched
+from onceflow.execution.running import RunningJob, java_is_gone
+from onceflow.execution.told import code_of
+from onceflow.metrics.observed import observed
+from onceflow.operations.transactions.deletion import delete_cancelled
+from onceflow.options.arguments import check_argument, checked, checked_but
 from onceflow.options.checkpointing import Checkpointing
+from onceflow.options.job_options import JobOptions
+from onceflow.options.restarting import ExponentialDelay, NoRestart, RestartStrategy
 from onceflow.spark.session import make_session, require_session
+from onceflow.supervision.attempts import Attempts, counting
+from onceflow.supervision.child import parent
+from onceflow.supervision.counting import Reported
+from onceflow.supervision.others import look_for_others
+from onceflow.supervision.signals import Signals, Stopped
 
 log = logging.getLogger(__name__)
 
 CONNECTORS = (CONNECTOR,)
 """The systems that a job may read from."""
 
+_LAST_WORDS_S = 10.0
+
 Takeover = Literal["claim", "as-new"]
 # A Mapping takes no other type of key than its own: a dict with KafkaSinks would not fit Mapping[Sink, …].
 Result = DataFrame | Mapping[Sink, DataFrame] | Mapping[KafkaSink, DataFrame]
 StreamFunction = TypeVar("StreamFunction", bound=Callable[[SparkSession], Result])
-
-
-class Stopped(BaseException):
-    """SIGTERM or Ctrl-C ended ``Job.run``. What was not finished is rolled forward by the next start.
-
-    Attributes:
-        signal: Which signal.
-        clean: False: the job was still starting, or its epoch could not be ended in time. Threads and parts of Spark
-            are left as they stood, and the process should end.
-    """
-
-    def __init__(self, number: signal.Signals, *, clean: bool) -> None:
-        super().__init__(f"stopped by {number.name}")
-        self.signal = number
-        self.clean = clean
 
 
 class Job:
@@ -63,136 +70,328 @@ class Job:
         transactional_id_prefix: First part of the transactional ids; what Kafka's ACLs name.
         output_mode: Spark's output mode; ``append`` unless said otherwise.
         spark: Spark settings for the session that ``run`` makes.
+        restart: What follows a failure that passes, once ``run`` has done an epoch.
+
+    Raises:
+        ConfigurationError: An argument that cannot work.
     """
 
+    @checked
     def __init__(
         self,
         name: str,
         *,
         checkpointing: Checkpointing,
         transactional_id_prefix: str = "onceflow",
-        output_mode: str = "append",
+        output_mode: Literal["append", "update", "complete"] = "append",
         spark: Mapping[str, str] = MappingProxyType({}),
+        restart: RestartStrategy = ExponentialDelay(),  # noqa: B008 - it is frozen
     ) -> None:
         self.name = name
-        self._checkpointing = checkpointing
-        self._prefix = transactional_id_prefix
-        self._output_mode = output_mode
+        self._restart = restart
+        self._plan = Plan(name, checkpointing, transactional_id_prefix, output_mode, limits=True, connectors=CONNECTORS)
         self._spark = dict(spark)
         self._function: Callable[[SparkSession], Result] | None = None
         self._sinks: tuple[Sink, ...] = ()
+        self._sources: tuple[Source, ...] = ()
+
+    @property
+    def options(self) -> JobOptions:
+        """What its operator may change, as its author wrote it."""
+        said = self._spark.get("spark.sql.shuffle.partitions", "")
+        return JobOptions(self._plan.checkpointing, self._restart, int(said) if said.isdigit() else None)
 
     @property
     def checkpointing(self) -> Checkpointing:
-        """Where the checkpoint is and how often one is made."""
-        return self._checkpointing
+        """Where the checkpoint is and how often one is made, under the environment's and the file's settings."""
+        return self.options.under({}).checkpointing
 
     @property
     def transactional_id_prefix(self) -> str:
         """First part of the transactional ids."""
-        return self._prefix
+        return self._plan.prefix
 
     @property
     def sinks(self) -> tuple[Sink, ...]:
-        """The sinks named by ``stream``; empty when only the stream function knows them."""
-        return self._sinks
+        """The sinks named by ``stream``, those of its sources' dead letters too; empty when only the function knows."""
+        dead_letters = [source.dead_letter.sink for source in self._sources if source.dead_letter is not None]
+        return tuple(dict.fromkeys([*self._sinks, *dead_letters]))
 
-    def stream(self, *, sinks: Sequence[Sink] = ()) -> Callable[[StreamFunction], StreamFunction]:
-        """Decorate the function that makes the stream.
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The sources named by ``stream``; empty when only the function knows."""
+        return self._sources
+
+    @property
+    def spark_settings(self) -> Mapping[str, str]:
+        """Spark settings for the session that ``run`` makes."""
+        return MappingProxyType(self._spark)
+
+    @overload
+    def stream(self, function: StreamFunction, /) -> StreamFunction: ...
+
+    @overload
+    def stream(
+        self, *, sinks: Sequence[Sink] = (), sources: Sequence[Source] = ()
+    ) -> Callable[[StreamFunction], StreamFunction]: ...
+
+    @checked
+    def stream(
+        self,
+        function: Callable[..., Any] | None = None,
+        *,
+        sinks: Sequence[Sink] = (),
+        sources: Sequence[Source] = (),
+    ) -> Any:
+        """Decorate the function that makes the stream: ``@job.stream(sinks=[…])``, or ``@job.stream`` alone.
 
         It gets the SparkSession and returns one streaming DataFrame, whose rows go to all of ``sinks``, or
         ``{sink: DataFrame}``: several outputs, one query, one epoch, one decision.
+
+        What is named here is looked at before Spark is started: a topic, a right or a broker that is missing ends a
+        start within seconds, and what is decided is committed sooner.
+
+        Args:
+            function: The function, where it is decorated without parentheses.
+            sinks: The job's sinks.
+            sources: What the function will ``load``.
         """
 
+        @checked
         def remember(function: StreamFunction) -> StreamFunction:
             if self._function is not None:
                 raise ConfigurationError(
-                    f"job {self.name} has two stream functions, {self._function.__name__} and {function.__name__}",
+                    f"job {self.name} has two stream functions, {_name_of(self._function)} and {_name_of(function)}",
                     cause="one job is one query: its outputs commit together",
                     action="return {sink: DataFrame} from one function, or make two jobs",
                 )
-            self._function, self._sinks = function, tuple(sinks)
+            self._function, self._sinks, self._sources = function, tuple(sinks), tuple(sources)
             return function
 
-        return remember
+        return remember if function is None else remember(function)
 
     def main(self, *, until: Literal["stopped", "caught-up"] = "stopped", takeover: Takeover | None = None) -> None:
         """Run as what this process is for: the line under ``if __name__ == "__main__"`` of a job's file.
 
         As ``run``, and it shows onceflow's log on stderr where no logging is set up. SIGTERM and Ctrl-C end the job at
         a clean point and the process with 128 + the signal's number, within ten seconds: where the job was still
-        starting, or an epoch waits for a silent broker, without waiting for any thread (``os._exit``). Returns when
-        the job has ended by itself.
+        starting, or an epoch waits for a silent broker, without waiting for any thread (``os._exit``). An
+        ``OnceflowError`` ends the process with its message and 1, or 75 where starting the job again, unchanged, is
+        right; with ``ONCEFLOW_DEBUG=1`` it is raised. Returns when the job has ended by itself.
 
-        Raises:
-            OnceflowError: Why it could not start or go on.
+        Args:
+            until: As in ``run``.
+            takeover: As in ``run``.
         """
         program.show_log()
         try:
             self.run(until=until, takeover=takeover)
         except Stopped as stopped:
             program.end(stopped.signal, clean=stopped.clean)
+        except OnceflowError as error:
+            program.fail(error)
 
-    def run(self, *, until: Literal["stopped", "caught-up"] = "stopped", takeover: Takeover | None = None) -> None:
+    @checked_but("until")
+    def run(
+        self,
+        *,
+        until: Literal["stopped", "caught-up"] = "stopped",
+        takeover: Takeover | None = None,
+        settings: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         """Run until stopped by SIGTERM or Ctrl-C, or, with ``until="caught-up"``, until what is there is done.
 
         For programs: it sets up no logging and never ends the process. Called in the main thread it takes SIGTERM and
         SIGINT while it runs, and then gives them back to whom they belonged; in another thread it takes none.
 
+        A failure that passes (``retriable``) ends it before its first epoch; behind that the job is started again in
+        the same session, with the stream function called once more, as ``restart`` says. Where Spark's Java has ended
+        it ends, too: that takes a process of its own.
+
         Args:
             until: When to end.
-            takeover: ``"claim"`` or ``"as-new"``, for a checkpoint that was moved, put back or copied on purpose.
+            takeover: ``"claim"``: go on with a checkpoint that was moved or put back on purpose. ``"as-new"``: begin
+                another, independent job on a copy of one, on that of a query without onceflow, or where one was lost.
+                Each for one start only.
+            settings: By Flink's keys (docs/settings.md); they go before the environment's, a file's and the job's own.
 
         Raises:
             OnceflowError: Why it could not start or go on.
             Stopped: A signal ended it, within ten seconds. Not an ``Exception``: no retry must take it for a failure.
         """
-        if self._function is None:
-            raise ConfigurationError(f"job {self.name} has no stream function", action="decorate one with @job.stream")
-        bounded = until == "caught-up"
-        place = (self.name, self._checkpointing, self._prefix, self._output_mode, bounded, takeover)
-        plan = Plan(*place, limits=True, connectors=CONNECTORS)
-        own_session = SparkSession.getActiveSession() is None
-        with _Signals() as signals:
+        self._require_function()
+        options = self.options.under(settings)
+        plan = replace(self._plan, checkpointing=options.checkpointing, parallelism=options.parallelism)
+        plan = replace(plan, bounded=until == "caught-up", takeover=takeover)
+        theirs = SparkSession.getActiveSession()
+        said = JobLog(log, self.name)
+        place = place_of(plan)
+        above = parent()
+        standing = Standing(self.name, place.uri, supervisor=None if above is None else above.pid)
+        if takeover != "as-new":
+            standing.writes_as = ids_of(place, plan.prefix)
+        with (
+            alone(place.uri, self.name) as active,
+            Signals() as signals,
+            Server(standing),
+            observed(standing, options) as observer,
+        ):
+
+            def start(first: bool) -> RunningJob:
+                # What --claim and --as-new ask for is done by the first start.
+                mine = replace(plan, observer=observer, takeover=plan.takeover if first else None)
+                return self._launched(mine, theirs, active, signals, until=until)
+
+            look_for_others(standing)
+            counts = counting(options, place, standing, above)
+            attempts = Attempts(self.name, counts, signals, standing)
             tidy = True
             try:
-                # Before anything that could fail: consumers wait for what is decided, and it may expire.
-                finished = finish_decided(self._sinks, plan)
-                session = make_session(self.name, self._spark)
-                signals.install()
-                with limited(epoch_limit(plan, self._sinks)):
-                    result = self._function(session)
-                running = launch(session, result, self._sinks, plan, finished=finished)
-                tidy = self._wait(running, signals)
+                tidy = attempts.run(start)
             except BaseException as error:
                 # An interrupted start may end with py4j's word for it instead of ours.
                 if signals.received is None:
+                    gone = java_is_gone(error)
+                    if gone is not None:
+                        tidy = False  # nobody is there who could be told to end
+                        counts.failed(Reported.of(gone, here=False))
+                        raise gone from error
                     raise
                 log.debug("stopped while starting", exc_info=True)
+                said.info("stopped by %s", signals.received.name)
                 tidy = False
                 raise Stopped(signals.received, clean=False) from error
             finally:
-                active = SparkSession.getActiveSession() if tidy and own_session else None
-                if active is not None:
-                    active.stop()
+                made = SparkSession.getActiveSession() if tidy and theirs is None else None
+                if made is not None:
+                    made.stop()
+            if standing.ordered == "cancel" and options.checkpointing.retention == "DELETE_ON_CANCELLATION":
+                delete_cancelled(options.checkpointing, plan.prefix, self.sinks, self.name)
         if signals.received is not None:
-            log.info("stopped by %s", signals.received.name)
+            said.info("stopped by %s", signals.received.name)
             raise Stopped(signals.received, clean=tidy)
+        if standing.ordered:
+            said.info("ended by onceflow %s", standing.ordered)
 
-    def _wait(self, running: RunningJob, signals: _Signals) -> bool:
-        """Wait for the end and let go; False, and nothing is let go, when a stop could not finish the epoch in time."""
-        signals.interrupting = False
-        in_time = True
+    def _launched(
+        self, plan: Plan, theirs: SparkSession | None, active: Active, signals: Signals, *, until: object
+    ) -> RunningJob:
+        """Start the job, or start it again: all from what is decided to Spark's query."""
+        phases = Phases(JobLog(log, self.name))
+        place = place_of(plan)
+        foreseen = Foreseen()
         try:
-            in_time = _wait(running, signals)
+            if theirs is not None:
+                require_free(theirs, place, self.name)
+            # Before anything that could fail: consumers wait for what is decided, and it may expire.
+            phases.begin(f"the checkpoint {plan.checkpointing.location}")
+            finished = finish_decided(self.sinks, plan)
+            check_argument(Job.run, "until", until)
+            if SparkSession.getActiveSession() is None:  # else there is no Java to be spared
+                known = (self.sinks, self._sources, place, plan.prefix, plan.name)
+                foreseen = foresee(*known, phases.begin, taken_over=plan.takeover is not None)
+            session = make_session(self.name, self._spark, phases.begin)
+            signals.look()
+            result = self._stream_of(session, plan, phases)
+            signals.look()
+            plan = replace(plan, code=code_of(self._require_function()))
+            running = launch(session, result, self._sinks, plan, phases, finished=finished, foreseen=foreseen)
+            active.query = running.query
+            return running
         finally:
-            if in_time:
-                running.close()
-        if not in_time:
-            log.warning("the query could not be ended in time; the next start goes on from the checkpoint")
-        return in_time
+            foreseen.close()
+
+    def _require_function(self) -> Callable[[SparkSession], Result]:
+        if self._function is None:
+            raise ConfigurationError(f"job {self.name} has no stream function", action="decorate one with @job.stream")
+        return self._function
+
+    def _stream_of(self, session: SparkSession, plan: Plan, phases: Phases) -> Result:
+        """What the stream function makes, with sources that take the limit of the checkpoint."""
+        function = self._require_function()
+        phases.begin(f"your function {_name_of(function)}")
+        with limited(epoch_limit(plan, self.sinks)):
+            result = function(session)
+        _require_result(function, result)
+        return result
+
+    def check(self) -> None:
+        """Do all that a start looks at before it takes over the checkpoint, and start nothing.
+
+        Brokers, topics, rights, whose the checkpoint is, the plan, and whether it fits what the checkpoint knows.
+        Nothing is made or changed, no row is read or written, and a job that runs on the checkpoint goes on. It takes
+        Java's and Spark's start. Where an epoch is decided and not done, whether the plan fits is left to the start.
+
+        Raises:
+            OnceflowError: Why a start would be refused.
+        """
+        self._require_function()
+        theirs = SparkSession.getActiveSession()
+        phases = Phases(JobLog(log, self.name))
+        plan = replace(self._plan, checkpointing=self.checkpointing)
+        foreseen, place = Foreseen(), place_of(plan)
+        settle_guarantees(self.sinks, plan.checkpointing)
+        with untouched(place):
+            try:
+                phases.begin(f"the checkpoint {plan.checkpointing.location}")
+                known = (self.sinks, self._sources, place, plan.prefix, plan.name)
+                foreseen = foresee(*known, phases.begin, taken_over=False)
+                session = make_session(self.name, self._spark, phases.begin)
+                result = self._stream_of(session, plan, phases)
+                phases.begin("checks of the plan")
+                rehearse(session, result, self._sinks, plan, foreseen)
+            finally:
+                foreseen.close()
+                made = SparkSession.getActiveSession() if theirs is None else None
+                if made is not None:
+                    made.stop()
+
+    @checked
+    def recompute(self, receipts: Sequence[Mapping[str, Any]]) -> list[Recomputed]:
+        """Run the plan again over what these epochs have read, and write nothing (docs/audit.md).
+
+        Args:
+            receipts: Of the epochs, as ``onceflow audit`` reads them.
+
+        Returns:
+            Rows and digest of each sink and epoch, as decided and as they are now.
+
+        Raises:
+            OnceflowError: The plan keeps state, or cannot be run over these ranges.
+        """
+        self._require_function()
+        theirs = SparkSession.getActiveSession()
+        phases = Phases(JobLog(log, self.name))
+        plan = replace(self._plan, checkpointing=self.checkpointing)
+        session = make_session(self.name, self._spark, phases.begin)
+        try:
+            result = self._stream_of(session, plan, phases)
+            phases.begin(f"{len(receipts)} epochs, run again")
+            return recompute(session, result, self._sinks, plan, receipts)
+        finally:
+            made = SparkSession.getActiveSession() if theirs is None else None
+            if made is not None:
+                made.stop()
 
 
+def _require_result(function: Callable[..., object], result: object) -> None:
+    """Refuse what is no stream, before anything is made of it."""
+    if not isinstance(result, DataFrame | Mapping):  # what is in a mapping is told of by its sinks
+        told = "None" if result is None else f"something of type {type(result).__name__}"
+        raise ConfigurationError(
+            f"your function {_name_of(function)} returned {told}",
+            cause="it started a query by itself; onceflow starts it"
+            if isinstance(result, StreamingQuery)
+            else "it has no return, or returns something else than its stream",
+            action="return one streaming DataFrame, or {sink: DataFrame}",
+        )
+
+
+def _name_of(function: Callable[..., object]) -> str:
+    return getattr(function, "__name__", type(function).__name__)  # a partial has none
+
+
+@checked_but("df", "output_mode", "until")
 def start(
     df: Result,
     *,
@@ -200,7 +399,7 @@ def start(
     name: str,
     checkpointing: Checkpointing,
     transactional_id_prefix: str = "onceflow",
-    output_mode: str = "append",
+    output_mode: Literal["append", "update", "complete"] = "append",
     until: Literal["stopped", "caught-up"] = "stopped",
     takeover: Takeover | None = None,
 ) -> StreamingQuery:
@@ -223,83 +422,43 @@ def start(
     Raises:
         OnceflowError: It cannot run, and why: for example a Kafka source that is not read_committed.
     """
-    frames = [df] if isinstance(df, DataFrame) else list(df.values())
-    if not frames:
-        raise ConfigurationError("there is no output", action="pass a streaming DataFrame")
-    session = frames[0].sparkSession
-    require_session(session)
-    plan = Plan(
-        name, checkpointing, transactional_id_prefix, output_mode, until == "caught-up", takeover, connectors=CONNECTORS
-    )
-    running = launch(session, df, sinks, plan)
-    threading.Thread(target=_close_after, args=(running,), name="onceflow-close", daemon=True).start()
-    return running.query
+    bounded = until == "caught-up"
+    options = JobOptions(checkpointing, NoRestart()).under({})
+    checkpointing = options.checkpointing
+    if options.metrics.port is not None:
+        JobLog(log, name).warning("metrics.port is for jobs that a Job runs: a query of start(...) has no metrics")
+    plan = Plan(name, checkpointing, transactional_id_prefix, output_mode, bounded, takeover, connectors=CONNECTORS)
+    plan = replace(plan, watched=False, parallelism=options.parallelism)
+    phases = Phases(JobLog(log, name))
+    place = place_of(plan)
+    with alone(place.uri, name) as active:
+        running_here = SparkSession.getActiveSession()
+        if running_here is not None:
+            require_free(running_here, place, name)
+        # Before anything else that could fail: consumers wait for what is decided, and it may expire.
+        phases.begin(f"the checkpoint {checkpointing.location}")
+        finished = finish_decided(tuple(df) if isinstance(df, Mapping) else sinks, plan)
+        for argument, value in {"df": df, "output_mode": output_mode, "until": until}.items():
+            check_argument(start, argument, value)
+        frames = [df] if isinstance(df, DataFrame) else list(df.values())
+        if not frames:
+            raise ConfigurationError("there is no output", action="pass a streaming DataFrame")
+        session = frames[0].sparkSession
+        require_session(session)
+        running = launch(session, df, sinks, plan, phases, finished=finished)
+        active.query = running.query
 
-
-def _close_after(running: RunningJob) -> None:
-    try:
-        while not running.query.awaitTermination(0.5):  # type: ignore[arg-type]  # it takes fractions of a second
+    def last_words() -> None:
+        """At the end of a program whose query has ended: what is on its way of the last epochs is told first."""
+        with contextlib.suppress(Exception):  # Java may be gone
             if not running.query.isActive:
-                running.stop()  # the caller's stop() waits for the epoch, and that perhaps for a broker
-    except Exception:
-        log.debug("query ended with an error", exc_info=True)
-    running.close()
+                closing.join(_LAST_WORDS_S)
 
+    def close() -> None:
+        running.close_after()
+        atexit.unregister(last_words)
 
-def _wait(running: RunningJob, signals: _Signals) -> bool:
-    """Wait for the query's end or for a signal; False when a stop could not finish the epoch in time."""
-    try:
-        while not running.query.awaitTermination(0.5):  # type: ignore[arg-type]  # it takes fractions of a second
-            if signals.received is not None:
-                return running.stop()
-        if isinstance(running.driver.failure, FencedError):
-            raise running.driver.failure  # it was idle, and its sweep found the newer start
-    except StreamingQueryException as error:
-        failure = running.driver.failure
-        if isinstance(failure, StopRequested):
-            return True
-        said = [from_spark(each, running.driver.explain) for each in (failure, error) if each is not None]
-        ours = next(filter(None, said), None)
-        if ours is not None:
-            raise running.driver.true_cause(ours) from None
-        raw = EpochFailedError(
-            f"the query ended: {str(error).splitlines()[0]}",
-            harmless="always for the data: nothing that is not decided is visible",
-            cause="see Spark's message above",
-            action="mend the cause and start the job again",
-        )
-        raise running.driver.true_cause(raw) from error
-    return True
-
-
-class _Signals:
-    """SIGTERM and SIGINT while a job runs. In another thread than the main one it does nothing.
-
-    While the job starts they interrupt it where it stands, as a crash would; once it runs they are remembered.
-    """
-
-    def __init__(self) -> None:
-        self.received: signal.Signals | None = None
-        self.interrupting = True
-        self._before: dict[signal.Signals, object] = {}
-
-    def __enter__(self) -> Self:
-        self.install()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]
-
-    def install(self) -> None:
-        """Take the signals; again after Spark has started, which takes SIGINT for itself."""
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGTERM, signal.SIGINT):
-                if signal.getsignal(number) is not None:  # one that is not Python's could not be given back
-                    self._before.setdefault(number, signal.signal(number, self._remember))
-
-    def _remember(self, number: int, _: FrameType | None) -> None:
-        self.received = signal.Signals(number)
-        if self.interrupting:
-            self.interrupting = False  # once: what ends then must not be interrupted again
-            raise StopRequested
+    closing = threading.Thread(target=close, name="onceflow-close", daemon=True)
+    closing.start()
+    atexit.register(last_words)
+    return running.query

@@ -7,23 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from onceflow.connectors.contract import Run
+from onceflow.execution.groups import groups
 from onceflow.execution.task import RESULT_SCHEMA, Output, Task
-from onceflow.spark.internals import executed_plan, task_count
-from onceflow.spark.origins import origins
+from onceflow.spark.internals import executed_plan, partition_count
+from onceflow.spark.origins import ends, origins
 from onceflow.twophase.messages import Ran, RunPlan
 from onceflow.twophase.participants import TaskReport
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-
-Collect = Callable[["DataFrame", RunPlan, Run, Executor], Ran]
-"""Runs an epoch's DataFrame as told; the threads are for what is read meanwhile."""
+Collect = Callable[["DataFrame", RunPlan, Run, int, Executor], Ran]
+"""Runs an epoch's DataFrame as told, knowing how many records it reads (0: that cannot be told); the threads are for
+what is looked up meanwhile."""
 
 
 class Collector:
@@ -33,22 +33,48 @@ class Collector:
         outputs: What opens the writers of all sinks of the job, in the order of the plan's columns.
         session: The session whose query it will be: an epoch's DataFrame has another one, that knows no query.
         keys_repeat: As ``origins.origins`` takes it.
+        stateful: Whether the plan keeps state between epochs, asked in each run: what Spark makes of a plan may keep
+            state where nothing in the plan shows it. Spark (4.2) mixes up the state stores of a task that takes
+            several partitions: from the operator that reads one to the operator that writes it a store goes by a
+            variable of the thread, which is not emptied before the task ends.
+        together: As ``origins.origins`` takes it.
     """
 
-    def __init__(self, outputs: Sequence[Output], session: SparkSession, *, keys_repeat: bool) -> None:
+    def __init__(
+        self,
+        outputs: Sequence[Output],
+        session: SparkSession,
+        *,
+        keys_repeat: bool,
+        stateful: Callable[[], bool],
+        together: str = "",
+    ) -> None:
         self._outputs = tuple(outputs)
         self._session = session
         self._keys_repeat = keys_repeat
+        self._stateful = stateful
+        self._together = together
 
-    def __call__(self, plan: DataFrame, action: RunPlan, run: Run, threads: Executor) -> Ran:
+    def __call__(self, plan: DataFrame, action: RunPlan, run: Run, records: int, threads: Executor) -> Ran:
         """Run it."""
         task = Task(self._outputs, run, action.write, action.silent)
-        tasks = task_count(plan)
+        partitions = partition_count(plan)
+        grouped, tasks = self._grouped(plan, partitions, records)
         query_id = plan.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")  # of this thread
         executed = partial(executed_plan, self._session, str(query_id))
-        read = threads.submit(origins, executed, tasks, keys_repeat=self._keys_repeat)
-        rows = plan.mapInArrow(task, RESULT_SCHEMA).collect()
-        reports = [TaskReport.loads(row[0]) for row in rows]
-        origin = read.result()
-        told = (replace(r, parts=tuple(replace(p, origin=origin[p.number]) for p in r.parts)) for r in reports)
-        return Ran(tuple(told), tuple(output.sink for output in self._outputs), tasks)
+        end = threads.submit(ends, executed)
+        read = threads.submit(origins, executed, partitions, keys_repeat=self._keys_repeat, together=self._together)
+        rows = grouped.mapInArrow(task, RESULT_SCHEMA).collect()
+        reports = tuple(TaskReport.loads(row[0]) for row in rows)
+        return Ran(
+            reports, tuple(output.sink for output in self._outputs), tasks, tuple(read.result()), ends=end.result()
+        )
+
+    def _grouped(self, plan: DataFrame, partitions: int, records: int) -> tuple[DataFrame, int]:
+        """The plan with its partitions in groups, and how many tasks that are."""
+        wanted = groups(partitions, plan.sparkSession.sparkContext.defaultParallelism, records)
+        if wanted == partitions or self._stateful():
+            return plan, partitions
+        # On a cluster partitions that are near one another come together, which may leave a group without any.
+        grouped = plan.coalesce(wanted)
+        return grouped, partition_count(grouped)

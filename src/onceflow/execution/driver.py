@@ -12,19 +12,22 @@ import contextlib
 import logging
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from onceflow import crash_points as crash
-from onceflow.checkpoint.identity import JobIdentity, Mark
+from onceflow.checkpoint.identity import JobIdentity, Mark, NameMark
 from onceflow.checkpoint.journal import Journal
-from onceflow.checkpoint.spark_files import SparkCheckpoint
+from onceflow.checkpoint.spark_files import SparkCheckpoint, canonical, positions
 from onceflow.connectors.contract import TOO_OLD, Committer, Run, evidence_of
 from onceflow.errors import (
     CheckpointCorruptError,
     CheckpointStoreError,
     ConfigurationError,
+    EpochFailedError,
+    EpochTimedOutError,
     EpochTooLongError,
     FencedError,
     OnceflowError,
@@ -33,12 +36,16 @@ from onceflow.errors import (
 )
 from onceflow.execution import pace
 from onceflow.execution.collect import Collect
-from onceflow.execution.failures import evidence_lines, fenced, from_failure, from_spark
+from onceflow.execution.failures import EpochEnded, evidence_lines, fenced, from_failure, from_spark
+from onceflow.execution.job_log import JobLog
+from onceflow.execution.observer import NOBODY
 from onceflow.execution.source_check import Sources
-from onceflow.execution.stop import StopRequested
+from onceflow.execution.stop import OverdueError, StopRequested
 from onceflow.execution.surroundings import Surroundings
-from onceflow.twophase.coordinator import Coordinator, Mode
+from onceflow.spark.sentences import sentence
+from onceflow.twophase.coordinator import Coordinator
 from onceflow.twophase.layout import Layout
+from onceflow.twophase.memory import Mode
 from onceflow.twophase.messages import (
     Aborted,
     AbortOwn,
@@ -91,7 +98,7 @@ from onceflow.twophase.participants import (
     ParticipantId,
     parts_of,
 )
-from onceflow.twophase.records import Decide, Replay, ReplayBegin, Skip
+from onceflow.twophase.records import Decide, History, Replay, ReplayBegin
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -99,6 +106,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _ASK_EVERY_S = 0.2
+_MARKS_WITHIN_S = 2.0
 _COMMIT_PAUSE_S = (0.0, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 _PHASES: Mapping[type, str] = {
     RunPlan: "prepare",
@@ -112,10 +120,12 @@ _PHASES: Mapping[type, str] = {
 
 @dataclass
 class EpochReport:
-    """What an epoch's log line says of the driver's part. Durations in seconds."""
+    """What is told of an epoch, of the driver's part. Durations in seconds; rows by sink."""
 
     epoch: int
-    rows: int = 0
+    incarnation: int = 0
+    began_at: float = field(default_factory=time.time)
+    rows: dict[str, int] = field(default_factory=dict)
     participants: int = 0
     phases: dict[str, float] = field(default_factory=dict)
 
@@ -132,6 +142,7 @@ class Driver:
         coordinator: The rules, which have not begun yet.
         around: What it has of its process; its threads end with this object.
         above: An incarnation that is known from outside of the checkpoint; this one is greater.
+        name: The job's name, for its log, and under which its sinks keep that it has written there; "" for none.
     """
 
     def __init__(
@@ -144,7 +155,10 @@ class Driver:
         coordinator: Coordinator,
         around: Surroundings,
         above: int = 0,
+        name: str = "",
     ) -> None:
+        self.name = name
+        self._log = JobLog(log, name)
         self._identity = identity
         self._journal = journal
         self._checkpoint = checkpoint
@@ -154,19 +168,30 @@ class Driver:
         self._cuts = True
         self._uri = uri
         self._above = above
+        self._name_is_kept = False
         self._coordinator = coordinator
         self._now = around.now
         self._commits = around.commits
         self._marks = around.marks
         self._plan: DataFrame | None = None
         self._run_began = 0.0
+        self._ended_at = -math.inf
         self._cause: BaseException | None = None
         self._evidence: dict[ParticipantId, Evidence] = {}
         self._report = EpochReport(-1)
         self._last_epoch = -1
+        self._ran: dict[int, str] = {}
         self.stop = around.stop
         self.reports: dict[int, EpochReport] = {}
         self.failure: BaseException | None = None
+        self.failed: EpochReport | None = None
+        self.observer = NOBODY
+        self.is_watched = True
+        """Whoever started the job waits for its end, and is told ``failure``; else the log tells it."""
+        self.timeout_s = math.inf
+        """An epoch may take so long before its decision."""
+        self.min_pause_s = 0.0
+        """The least time between the end of an epoch and the beginning of the next."""
 
     # -- what the job calls -----------------------------------------------------------------------
 
@@ -174,6 +199,10 @@ class Driver:
     def incarnation(self) -> int:
         """The number of this start, 0 before it."""
         return self._coordinator.memory.history.incarnation
+
+    def newest_epoch(self) -> int | None:
+        """The newest epoch that this driver has finished, or None."""
+        return self._last_epoch if self._last_epoch >= 0 else None
 
     def take_over(self) -> None:
         """Take over the checkpoint: fence older drivers, finish what they decided, abort what they left.
@@ -200,30 +229,52 @@ class Driver:
         self._sources = sources
         self._cuts = cuts
         self._drive(self._coordinator.settle())
+        if self._coordinator.memory.undone is None:
+            self._journal.keep_receipts()  # of what an earlier start has finished and had no time to tell of
 
     def __call__(self, batch: DataFrame, epoch: int) -> None:
-        """Run one epoch: what Spark calls as ``foreachBatch``."""
+        """Run one epoch: what Spark calls as ``foreachBatch``.
+
+        Raises:
+            EpochEnded: In the place of any error, which ``failure`` is.
+            StopRequested: The job is being stopped.
+        """
         try:
             if self._last_epoch >= 0:
                 crash.reach("D8", self._last_epoch)
-            with self.stop.epoch():
+            self._rest()
+            with self.stop.epoch(waits=self._coordinator.memory.undone is None):
                 self._plan = batch
-                self._report = EpochReport(epoch)
+                self._report = EpochReport(epoch, self.incarnation)
+                self.observer.began(epoch, self._expires_after_s())
                 crash.reach("D1", epoch)
                 try:
+                    self._put_right()
                     offsets = self._checkpoint.offsets(epoch)
                     stateful, newest = self._checkpoint.is_stateful(), self._checkpoint.newest_commit()
                 except OnceflowError as said:  # a newer start may have taken the plan back
                     raise self.true_cause(said) from said
                 self._drive(self._coordinator.begin(epoch, offsets, stateful=stateful, newest_commit=newest))
                 crash.reach("D7", epoch)
-                self._last_epoch = epoch
+                self._ran = {epoch: offsets}
+                try:
+                    self._put_back(epoch, offsets)
+                except OnceflowError as said:
+                    raise self.true_cause(said) from said
+                self._journal.purge()
+                self._last_epoch, self._ended_at = epoch, self._now()
                 self.reports[epoch] = self._report
         except BaseException as error:
-            self.failure = error
-            raise
+            self.failure, self.failed = error, self._report
+            if self.stop.asked:
+                raise StopRequested from None
+            if not isinstance(error, Exception):
+                raise
+            self._tell(error)
+            raise EpochEnded(error) from None
         finally:
             self._plan = None
+            self.observer.ended()
 
     def wait_outside(self, timeout_s: float) -> bool:
         """Wait until no epoch is in work and Spark has recorded the last one; False when time is over."""
@@ -235,6 +286,47 @@ class Driver:
                 return False
             time.sleep(0.02)
         return True
+
+    def look_at_time(self, cancel: Callable[[], object]) -> None:
+        """End an epoch that takes longer than it may before its decision. Any thread may call it, again and again.
+
+        Args:
+            cancel: Cancels the plan's Spark jobs.
+        """
+        self.stop.expire(self._now(), cancel)
+
+    def _rest(self) -> None:
+        """Wait until the next epoch may begin."""
+        left = self._ended_at + self.min_pause_s - self._now()
+        if left > 0:
+            self.stop.rest(left)
+
+    def hold(self, within_s: float) -> bool:
+        """Hold the next epoch at its entry, once the one in work is done and recorded, until ``release``.
+
+        Args:
+            within_s: So long is waited for that.
+
+        Returns:
+            Whether it is held; if not, nothing is.
+        """
+        deadline = self._now() + within_s
+        self.stop.hold()
+        held = False
+        try:
+            while not held and self.failure is None and not self.stop.asked and self._now() < deadline:
+                # What was found decided at the start is finished by an epoch, which is not held.
+                held = self.wait_outside(deadline - self._now()) and self._coordinator.memory.undone is None
+                if not held:
+                    time.sleep(0.02)
+        finally:
+            if not held:
+                self.stop.release()
+        return held
+
+    def release(self) -> None:
+        """Let epochs begin again."""
+        self.stop.release()
 
     def sweep(self) -> bool:
         """Abort what older incarnations opened since: a worker of a dead driver may still be at work.
@@ -249,15 +341,16 @@ class Driver:
         found = self._lingering(undone.effective if undone else ())
         if self._journal.is_replaced():  # between the list and the abort, as at the start
             return False
-        self._abort_lingering(found)
+        self.observer.performed(Sweep(found), self._abort_lingering(found))
         return True
 
     def refresh_mark(self) -> None:
-        """Write the mark again: Kafka forgets what nobody has written for ``offsets.retention.minutes``.
+        """Write the marks again: Kafka forgets what nobody has written for ``offsets.retention.minutes``.
 
         Runs in the sweeper's thread, as ``sweep`` does.
         """
         decided = self._coordinator.memory.history.decided
+        self._name_is_kept = False
         self._write_marks(decided.epoch if decided is not None else -1, self.incarnation)
 
     def true_cause(self, error: OnceflowError) -> OnceflowError:
@@ -281,6 +374,9 @@ class Driver:
 
     def close(self) -> None:
         """End the driver's threads and connections."""
+        if not self.stop.asked:  # else it must end soon, whatever waits for a broker
+            with contextlib.suppress(Exception):
+                self._marks.submit(int).result(_MARKS_WITHIN_S)  # those of a short run's only epoch are on their way
         self._commits.shutdown(wait=False, cancel_futures=True)
         self._marks.shutdown(wait=False, cancel_futures=True)
         for committer in self._committers.values():
@@ -295,6 +391,7 @@ class Driver:
                 event = self._perform(action)
             except OnceflowError as said:
                 raise self.true_cause(said) from said
+            self.observer.performed(action, event)
             phase = _PHASES.get(type(action))
             if phase is not None:
                 spent = self._report.phases
@@ -308,7 +405,7 @@ class Driver:
     def _error(self, failure: Failure) -> OnceflowError:
         if failure.kind is FailureKind.COMMIT_REFUSED:  # its system knows which right is missing
             refused = [p for p in self._coordinator.memory.pending if p.id in failure.participants]
-            finisher, of = next(iter(self._by_sink(refused).items()))
+            finisher, of = next(iter(self._by_sink(sorted(refused, key=self._kept_for_s)).items()))
             return self._committers[finisher].refusal(of)
         known = [f"{sink} {handle}: {e.why}" for (sink, handle), e in sorted(self._evidence.items())]
         return from_failure(failure, self._cause, self._uri, evidence_lines(known), self.explain)
@@ -358,28 +455,76 @@ class Driver:
 
     def _append_start(self) -> Event:
         history = self._journal.start(self._identity.job_id, self._above, self._identity.left)
-        log.info("incarnation %d of job %s on %s", history.incarnation, self._identity.job_id, self._uri)
+        job = f"{self.name} ({self._identity.job_id})" if self.name else self._identity.job_id
+        log.info("incarnation %d of job %s on %s", history.incarnation, job, self._uri)
         if self._journal.is_newest():  # else an older mark would take the place of a newer start's
             self._write_marks(history.decided.epoch if history.decided else -1, history.incarnation)
         crash.reach("S1", history.incarnation)
-        self._checkpoint.mend(self._decided_offsets)
-        if history.decided is not None and not self._checkpoint.is_done(history.decided.epoch):
-            log.info("epoch %d is decided and not finished: rolling it forward", history.decided.epoch)
+        undone = history.decided is not None and not self._checkpoint.is_done(history.decided.epoch)
+        self._checkpoint.mend(self._journal.decided_offsets, refusing=not undone)
+        done = self._done(history)
+        for epoch in self._checkpoint.other_than(done):
+            self._checkpoint.put_right(epoch, done[epoch])
+        if history.decided is not None and undone:
+            self._log.info(
+                "epoch %d is decided and not done: it is committed, or written again where its transactions are lost",
+                history.decided.epoch,
+            )
         checkpoint = self._checkpoint
+        if undone:
+            history = self._without_given_up(history)
         return Started(history, checkpoint.newest_commit(), checkpoint.newest_offsets(), checkpoint.is_stateful())
 
-    def _decided_offsets(self) -> dict[int, str]:
-        """What Spark's offsets files must hold, by the journal: what was decided, and what was passed over since."""
-        found: dict[int, str] = {}
-        for entry in self._journal.history()[1]:
-            record = entry.record
-            if isinstance(record, Decide):
-                found[record.epoch] = record.offsets
-            elif isinstance(record, Skip):
-                found |= {
-                    n: text for n, text in ((record.epoch - 1, record.before), (record.epoch, record.offsets)) if text
-                }
-        return found
+    def _put_right(self) -> None:
+        """Put right what a driver that slept has written over ``offsets/`` of the epoch before."""
+        for epoch in self._checkpoint.other_than(self._ran):
+            self._put_right_one(epoch, self._ran[epoch])
+
+    def _put_back(self, epoch: int, offsets: str) -> None:
+        """See before the return that ``offsets/<epoch>`` is what was run, and keep it where no decision does."""
+        decided = self._coordinator.memory.history.decided
+        if decided is None or decided.epoch != epoch:
+            self._journal.note_passed(epoch, offsets)
+        if self._checkpoint.offsets(epoch) != offsets:
+            self._put_right_one(epoch, offsets)
+
+    def _put_right_one(self, epoch: int, offsets: str) -> None:
+        if self._journal.is_replaced():
+            raise self.fenced()
+        self._checkpoint.put_right(epoch, offsets)
+
+    def _without_given_up(self, history: History) -> History:
+        """The history without rows that an operator has given up, of sinks that the job has no more.
+
+        Nobody can be asked for them, nor can the epoch's plan write them again.
+        """
+        decided = history.decided
+        if decided is None:
+            return history
+        nobodys = {p.sink for p in decided.effective if self._finisher_of(p) is None}
+        kept = {p.sink for p in decided.effective if p.id not in decided.counted}
+        gone = nobodys - kept
+        if not gone:
+            return history
+        rows = sum(p.rows for p in decided.effective if p.sink in gone)
+        self._log.warning(
+            "epoch %d goes on without sink %s, which the job has no more: an operator has given up %d rows",
+            decided.epoch,
+            ", ".join(sorted(gone)),
+            rows,
+        )
+        return replace(history, decided=decided.without(gone))
+
+    def _done(self, history: History) -> dict[int, str]:
+        """What epochs of this job have read, as the journal proves it: those decided, and the last one without."""
+        found = {each.epoch: each.offsets for each in self._journal.decided_epochs(self._identity.job_id)}
+        moved = self._journal.decided_offsets()  # where an operator has given up rows, behind the decision
+        found |= {epoch: moved[epoch] for epoch in found if epoch in moved}
+        passed = self._journal.passed(history.incarnation - 1)
+        if passed is not None and passed[0] not in found:
+            found[passed[0]] = passed[1]
+        newest = self._checkpoint.newest_commit()
+        return {} if newest is None else {n: text for n, text in found.items() if newest - 1 <= n <= newest}
 
     def _restore_offsets(self, action: RestoreOffsets) -> Event:
         if not self._checkpoint.restore_offsets(action.epoch, action.offsets, action.was):
@@ -389,7 +534,9 @@ class Driver:
         return Restored(same=True)
 
     def _take_back(self, action: TakeBack) -> Event:
-        log.warning("Spark's plan of epoch %d is taken back: it is not decided, and is planned anew", action.epoch)
+        self._log.warning(
+            "Spark's plan of epoch %d is taken back: it is not decided, and is planned anew", action.epoch
+        )
         self._checkpoint.take_back(action.epoch, action.planned)
         if action.before:
             self._checkpoint.set_start(action.epoch, action.before)
@@ -403,7 +550,7 @@ class Driver:
             self._checkpoint, memory.undone, memory.history.layout, again=action.again
         )
         if found.loss:
-            log.warning("%s", found.loss)
+            self._log.warning("%s", found.loss)
         return found
 
     def _lingering(self, spared: Sequence[Participant]) -> dict[str, tuple[Participant, ...]]:
@@ -416,7 +563,7 @@ class Driver:
     def _abort_lingering(self, found: Mapping[str, Sequence[Participant]]) -> Event:
         for name, doomed in found.items():
             if doomed:
-                log.info("aborting %d transactions that older incarnations left open", len(doomed))
+                self._log.info("sink %s: aborting %d transactions that older incarnations left open", name, len(doomed))
                 self._committers[name].abort(doomed)
         return Aborted()
 
@@ -431,15 +578,31 @@ class Driver:
     def _run_plan(self, action: RunPlan) -> Event:
         self._run_began = self._now()
         self._cause = None
+        if self._coordinator.memory.mode is Mode.FRESH:  # what is decided takes as long as it takes
+            self.stop.bound(self._run_began + self.timeout_s)
+        if not action.write:
+            self._log.info(
+                "epoch %d is committed: its plan runs once more and writes nothing, for the state", action.epoch
+            )
         try:
             with self.stop.plan():
                 if self._plan is None or self._runner is None:
                     raise AssertionError("a plan runs inside foreachBatch, after settle")
-                ran = self._runner(self._plan, action, self._run(action.epoch), self._commits)
+                records = self._records_of(action.epoch)
+                ran = self._runner(self._plan, action, self._run(action.epoch), records, self._commits)
+                _require_range(action.epoch, self._coordinator.memory.offsets, ran.ends)
         except Exception as error:  # noqa: BLE001 - whatever it was, the epoch's transactions must be aborted
             return self._failed_run(action.epoch, error)
-        self._report.rows = sum(part.rows for part in parts_of(ran.reports))
+        for report in ran.reports:
+            rows = sum(part.rows for part in parts_of([report]))
+            self._report.rows[report.sink] = self._report.rows.get(report.sink, 0) + rows
         return replace(ran, took_ms=int((self._now() - self._run_began) * 1000))
+
+    def _records_of(self, epoch: int) -> int:
+        """How many records the sources read for an epoch, 0 where that cannot be told."""
+        with contextlib.suppress(CheckpointStoreError):  # only the number of tasks hangs on it
+            return sum(self._sources.sizes(self._checkpoint, epoch)) if self._sources is not None else 0
+        return 0
 
     def _seal(self, action: Seal) -> Event:
         epoch = self._coordinator.memory.epoch
@@ -457,7 +620,9 @@ class Driver:
     def _failed_run(self, epoch: int, error: Exception) -> Event:
         """Why a run failed: too long for its transactions, or what it says itself."""
         self._cause = error
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        if self.stop.overdue:
+            return RunFailed("it took too long", self._timed_out(epoch))
+        reason = sentence(error)
         age, timeout = self._now() - self._run_began, self._expires_after_s()
         if isinstance(from_spark(error, self.explain), PreCommitError) and age >= TOO_OLD * timeout:
             with contextlib.suppress(CheckpointStoreError):  # how large it is cannot be read: its own error is told
@@ -506,6 +671,26 @@ class Driver:
         )
         return limit
 
+    def _timed_out(self, epoch: int) -> int | None:
+        """As ``_too_long``, for an epoch that took longer than the checkpoint's time-out."""
+        age = self._now() - self._run_began
+        read: Sequence[int] = ()
+        with contextlib.suppress(CheckpointStoreError):
+            read = self._sources.sizes(self._checkpoint, epoch) if self._sources is not None and self._cuts else ()
+        limit = pace.cut(read, age, self.timeout_s)
+        smaller = "" if limit is None else f", and each source reads at most {limit:,} records for an epoch then"
+        self._cause = EpochTimedOutError(
+            f"epoch {epoch} was not ready for its decision in time, and was cancelled after {age:.1f} s",
+            harmless="always for the data: its transactions were aborted, and nothing of it is visible",
+            cause=f"execution.checkpointing.timeout is {self.timeout_s:g} s: too short for what an epoch reads, or the "
+            "plan or a system that it writes to was slow",
+            action=f"start the job again: the epoch is run again{smaller}. If it happens again, raise the time-out, or "
+            "look which phase takes its time: `onceflow checkpoints`",
+            epoch=epoch,
+            limit=limit,
+        )
+        return limit
+
     def _check(self, action: Check) -> Event:
         age = self._now() - self._run_began
         run = self._run(self._coordinator.memory.epoch)
@@ -519,7 +704,10 @@ class Driver:
             if self._sources is not None:
                 memory = self._coordinator.memory
                 layout = self._sources.look_again(memory.layout, memory.offsets)
+            self.look_at_time(lambda: None)
             self.stop.decide()
+        except OverdueError:
+            return Checked("it took too long", self._timed_out(run.epoch))
         except EpochTooLongError as error:
             self._cause = error
             with contextlib.suppress(CheckpointStoreError):
@@ -541,7 +729,7 @@ class Driver:
         record = action.record
         result = self._journal.append(record)
         if isinstance(record, ReplayBegin | Replay) and isinstance(result, Appended):
-            log.warning("epoch %d: %s", record.epoch, _told(record))
+            self._log.warning("epoch %d: %s", record.epoch, _told(record))
         if isinstance(record, Decide) and isinstance(result, Appended):
             self._write_marks(record.epoch, record.incarnation)
             crash.reach("D5", record.epoch)
@@ -558,7 +746,7 @@ class Driver:
         if pause:
             self.stop.pause(pause)
         if action.again and action.again % 30 == 0:
-            log.warning(
+            self._log.warning(
                 "epoch %d is decided and %d commits have no answer yet (round %d); the decision stands and they are "
                 "sent again",
                 self._coordinator.memory.epoch,
@@ -566,13 +754,28 @@ class Driver:
                 action.again,
             )
         replies: dict[ParticipantId, Reply] = {}
-        for together in crash.parted("D6", self._coordinator.memory.epoch, action.participants):
-            by_sink = self._by_sink(together)
-            waiting = [self._commits.submit(self._committers[name].commit, of) for name, of in by_sink.items()]
-            for future in waiting:
-                replies |= future.result()
+        ordered = sorted(action.participants, key=self._kept_for_s)
+        for together in crash.parted("D6", self._coordinator.memory.epoch, ordered):
+            for _, wave in groupby(together, key=self._kept_for_s):
+                replies |= self._commit_wave(list(wave), set(replies.values()) - {Reply.COMMITTED})
         crash.reach("D6a", self._coordinator.memory.epoch)
         return Replies(replies, self._now())
+
+    def _commit_wave(self, wave: Sequence[Participant], before: set[Reply]) -> dict[ParticipantId, Reply]:
+        """Commit what is kept for equally long; nothing where what expires sooner is not committed yet.
+
+        So what never expires cannot be visible while the rest of its epoch is lost.
+        """
+        if before:
+            answer = Reply.REFUSED if before == {Reply.REFUSED} else Reply.RETRY
+            return {p.id: answer for p in wave}
+        by_sink = self._by_sink(wave)
+        waiting = [self._commits.submit(self._committers[name].commit, of) for name, of in by_sink.items()]
+        return {who: reply for future in waiting for who, reply in future.result().items()}
+
+    def _kept_for_s(self, participant: Participant) -> float:
+        expires = self._committers[self._finisher(participant)].expires_after_s()
+        return math.inf if expires is None else expires
 
     def _ask_outcomes(self, action: AskOutcomes) -> Event:
         if action.again:
@@ -589,7 +792,9 @@ class Driver:
                 committer.abort([p for p in action.participants if p.sink == name])
                 committer.abort_run(run)
             except OnceflowError as error:
-                log.warning("transactions of epoch %d stay open until the next start: %s", action.epoch, error.what)
+                self._log.warning(
+                    "transactions of epoch %d stay open until the next start: %s", action.epoch, error.what
+                )
         return Aborted()
 
     def _discard(self, action: Discard) -> Event:
@@ -600,6 +805,13 @@ class Driver:
         return Aborted()
 
     # -- parts ------------------------------------------------------------------------------------
+
+    def _tell(self, error: Exception) -> None:
+        """Log what Spark is told in one line only: where nobody waits for the query, or it is no error of ours."""
+        if not isinstance(error, OnceflowError):
+            self._log.error("epoch %d ended", self._report.epoch, exc_info=error)
+        elif not self.is_watched:
+            log.error("%s: %s", self.name, error)
 
     def _run(self, epoch: int) -> Run:
         return Run(self._identity.job_id, self._identity.prefix, self.incarnation, epoch)
@@ -612,25 +824,50 @@ class Driver:
         return by_sink
 
     def _finisher(self, participant: Participant) -> str:
-        if participant.sink in self._committers:
-            return participant.sink
-        able = (name for name, committer in self._committers.items() if committer.can_finish(participant))
-        found = next(able, None)
+        found = self._finisher_of(participant)
         if found is None:
+            epoch = self._coordinator.memory.epoch
             raise ConfigurationError(
-                f"epoch {self._coordinator.memory.epoch} is decided and not finished, and its sink {participant.sink} "
+                f"epoch {epoch} is decided and not finished, and its sink {participant.sink} "
                 "is none of the job's sinks now",
                 cause="the sink was removed or renamed while the job was down, and no other sink is on its cluster",
-                action="start the job once with the sinks of before; then change them",
-                epoch=self._coordinator.memory.epoch,
+                action="start the job once with the sinks of before; then change them. If its system is gone for good: "
+                f"`onceflow txn resolve <job file> {epoch} --choice count-as-written --why ...` gives up its rows",
+                epoch=epoch,
                 sink=participant.sink,
             )
         return found
+
+    def _finisher_of(self, participant: Participant) -> str | None:
+        if participant.sink in self._committers:
+            return participant.sink
+        able = (name for name, committer in self._committers.items() if committer.can_finish(participant))
+        return next(able, None)
 
     def _write_marks(self, epoch: int, incarnation: int) -> None:
         mark = Mark(incarnation, self._journal.start_nonce, epoch)
         for committer in self._committers.values():
             self._marks.submit(_write_mark, committer, mark)
+        # Before the first decision nothing was written that a new job of this name would write again.
+        if epoch >= 0 and self.name and not self._name_is_kept:
+            self._name_is_kept = True
+            for committer in self._committers.values():
+                self._marks.submit(_write_name_mark, committer, self.name, self._identity)
+
+
+def _require_range(epoch: int, offsets: str, ends: frozenset[str] | None) -> None:
+    """Fail a run that has read to other positions than ``offsets/<epoch>`` said when it began.
+
+    Decided, the file's would count as read.
+    """
+    if ends is not None and not {canonical(end) for end in ends} <= {canonical(line) for line in positions(offsets)}:
+        raise EpochFailedError(
+            f"Spark has read another range for epoch {epoch} than offsets/{epoch} says",
+            harmless="always for the data: nothing of the epoch is visible; the next start reads what the file says",
+            cause="a driver of an older start slept while it planned the epoch, and has written over the file",
+            action="see to it that only one runs, then start the job again",
+            epoch=epoch,
+        )
 
 
 def _write_mark(committer: Committer, mark: Mark) -> None:
@@ -643,6 +880,16 @@ def _write_mark(committer: Committer, mark: Mark) -> None:
         known = Mark.loads(committer.read_mark() or "")
     if known is None or (known.incarnation, known.epoch) <= (mark.incarnation, mark.epoch):
         committer.write_mark(mark.dumps())
+
+
+def _write_name_mark(committer: Committer, name: str, identity: JobIdentity) -> None:
+    """Add a job to those of its name. Where the others cannot be read they are not written over."""
+    try:
+        known = NameMark.loads(committer.read_name_mark(name) or "")
+    except OnceflowError as error:
+        log.warning("that job %s writes here is not kept under its name: %s", name, error.what)
+        return
+    committer.write_name_mark(name, known.and_of(identity).dumps())
 
 
 def _told(record: ReplayBegin | Replay) -> str:

@@ -19,15 +19,36 @@ from onceflow.errors import (
     OnceflowError,
     OutcomeUnknownError,
     PreCommitError,
+    SinkContractError,
     SourceDataLostError,
     StateRebuildError,
     TransactionLostError,
+    advised,
 )
 from onceflow.execution import carried
 from onceflow.spark import sentences
 from onceflow.twophase.messages import Failure, FailureKind
 
 Explain = Callable[[str], OnceflowError | None]
+
+_SHORT = 300
+
+
+class EpochEnded(Exception):  # noqa: N818 - it only speaks of one
+    """What Spark is told of an error that ended an epoch: its kind and the beginning of its first line.
+
+    Spark looks for its own exceptions in the text of what a ``foreachBatch`` raises, causes included, by a pattern that
+    overflows Java's stack where the text is long and speaks of py4j's. So it gets neither; the driver keeps the error.
+
+    Args:
+        error: The error.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        first = next(iter(str(error).strip().splitlines()), "")
+        kind = f"{type(error).__module__}." if isinstance(error, OnceflowError) else ""
+        cut = first if len(first) <= _SHORT else f"{first[:_SHORT]}…"
+        super().__init__(f"{kind}{type(error).__name__}: {cut}")
 
 
 def unexplained(_: str) -> None:
@@ -93,6 +114,17 @@ def _unsound(f: Failure, _: str, __: str) -> OnceflowError:
         "writes",
         action="start the job again; if it happens at every epoch, look for another job with the same transactional "
         "id prefix",
+        epoch=f.epoch,
+    )
+
+
+def _missealed(f: Failure, _: str, __: str) -> OnceflowError:
+    return SinkContractError(
+        f"epoch {f.epoch} was not decided: a sink did not seal what its writers had prepared: {f.detail}",
+        harmless="for the data: its transactions were aborted, and nothing of it is visible",
+        cause="an error in the sink's committer: `seal` has to put each part that has rows into one participant of its "
+        "own sink, under a handle that never comes again",
+        action="mend the sink (onceflow.testing.conformance shows what it breaks), then start the job again",
         epoch=f.epoch,
     )
 
@@ -178,6 +210,7 @@ def _unexpected(f: Failure, checkpoint: str, _: str) -> OnceflowError:
 def _lost(f: Failure, _: str, evidence: str) -> OnceflowError:
     return TransactionLostError(
         f"epoch {f.epoch} is decided, and transactions of it are proven aborted: {_who(f)}\n{evidence}",
+        harmless="for what is visible: it stays as it is, and the next start writes the rest again",
         cause="the transactions expired (transaction_timeout) or were aborted by somebody else's tool",
         action="start the job again: it writes them again from the checkpoint's offsets",
         epoch=f.epoch,
@@ -189,10 +222,11 @@ def _unknown(f: Failure, _: str, evidence: str) -> OnceflowError:
     return OutcomeUnknownError(
         f"epoch {f.epoch} is decided, and nothing proves whether these were committed: {_who(f)}\n{evidence}",
         harmless="never: writing them again may double them, leaving them may lose them",
-        cause="the records that would prove it are gone (retention, compaction, the topic made again), or the brokers "
-        "do not answer",
-        action="if brokers are down, start the job again when they are up. Otherwise look in the topics whether the "
-        f"epoch's records are there, and say what shall count: `onceflow txn resolve <job file> {f.epoch}`",
+        cause="the records that would prove it are gone (retention, compaction, the topic made again), a table was "
+        "dropped, or the brokers do not answer",
+        action="if brokers are down, start the job again when they are up; if a table is gone, put it back. Otherwise "
+        "look in the topics and tables whether the epoch's rows are there, and say what shall count: `onceflow txn "
+        f"resolve <job file> {f.epoch}`",
         epoch=f.epoch,
         participants=f.participants,
     )
@@ -204,8 +238,9 @@ def _layout_moved(f: Failure, checkpoint: str, _: str) -> OnceflowError:
         harmless="never: Spark tells sources and states by their numbers alone, so records would be lost, written "
         "twice or counted in another output's state",
         cause="an output was added, removed, renamed or given another source, key or function while the job was down",
-        action="start the job as it was before (a sink keeps its name with name=); or, for the new plan, give the job "
-        "a new checkpoint folder: it is a new job then",
+        action="start the job as it was before (a sink keeps its name with name=). Or, for the new plan, begin a new "
+        f"job: a new checkpoint folder, {advised('as-new')} once, and the source's start= where it shall begin, since "
+        "with start=\"earliest\" all is written again (docs/existing-programs.md, 'Changing a job')",
         checkpoint=checkpoint,
     )
 
@@ -213,6 +248,7 @@ def _layout_moved(f: Failure, checkpoint: str, _: str) -> OnceflowError:
 def _source_lost(f: Failure, _: str, __: str) -> OnceflowError:
     return SourceDataLostError(
         f.detail,
+        harmless="never: the job still needs them; what is visible stays as it is",
         cause="the topic's retention, or somebody deleted records or the topic",
         action="start the job: it says what is lost, and which command goes on without it",
         epoch=f.epoch,
@@ -264,8 +300,9 @@ def _untold(f: Failure, _: str, evidence: str) -> OnceflowError:
 def _unreported(f: Failure, _: str, __: str) -> OnceflowError:
     return PreCommitError(
         f"epoch {f.epoch}: {f.detail}",
-        cause="Spark lost a task's result",
-        action="start the job again; nothing of this epoch is visible",
+        harmless="always: nothing of this epoch is visible, and it is run again",
+        cause="Spark lost a task's result, or two tasks took the same partition",
+        action="start the job again",
         epoch=f.epoch,
     )
 
@@ -294,6 +331,20 @@ def _not_deterministic(f: Failure, _: str, evidence: str) -> OnceflowError:
     )
 
 
+def _not_found_again(f: Failure, _: str, evidence: str) -> OnceflowError:
+    return NotDeterministicError(
+        f"other rows are accepted for epoch {f.epoch}, but which tasks of this run would write again what is visible "
+        f"cannot be told: {_who(f)}\n{evidence}",
+        harmless="never: rows would be doubled or lost",
+        cause="no task of this run reads exactly what was read for the visible rows: the sources are cut into tasks "
+        "otherwise than before (minPartitions, the number of partitions, spark.sql.shuffle.partitions)",
+        action="start the job once with the settings of before, by which its tasks read as they did; the choice is "
+        "recorded, and another one changes nothing",
+        epoch=f.epoch,
+        participants=f.participants,
+    )
+
+
 def _rebuild_failed(f: Failure, _: str, __: str) -> OnceflowError:
     return StateRebuildError(
         f"the output of epoch {f.epoch} is committed, but its state could not be built again: {f.detail}",
@@ -307,6 +358,7 @@ def _rebuild_failed(f: Failure, _: str, __: str) -> OnceflowError:
 _MAKERS: Mapping[FailureKind, Callable[[Failure, str, str], OnceflowError]] = {
     FailureKind.RUN_FAILED: _run_failed,
     FailureKind.UNSOUND: _unsound,
+    FailureKind.MISSEALED: _missealed,
     FailureKind.DECISION_VOIDED: _voided,
     FailureKind.FENCED: _fenced,
     FailureKind.TWO_UNDONE: _two_undone,
@@ -320,6 +372,7 @@ _MAKERS: Mapping[FailureKind, Callable[[Failure, str, str], OnceflowError]] = {
     FailureKind.NOT_CONFIRMED: _not_confirmed,
     FailureKind.UNREPORTED: _unreported,
     FailureKind.NOT_DETERMINISTIC: _not_deterministic,
+    FailureKind.NOT_FOUND_AGAIN: _not_found_again,
     FailureKind.REBUILD_FAILED: _rebuild_failed,
     FailureKind.REPLAY_NOT_RECORDED: _uncertain,
     FailureKind.NOT_RECORDED: _not_recorded,

@@ -13,42 +13,68 @@ from itertools import pairwise
 from operator import methodcaller
 from typing import Any, Literal
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from onceflow.checkpoint.identity import Mark, read_identity
 from onceflow.checkpoint.place import Place
-from onceflow.checkpoint.spark_files import positions, records_between
-from onceflow.connectors.contract import Committer, Connector, EpochLimit, Sink, SinkConnection
-from onceflow.errors import ConfigurationError
+from onceflow.checkpoint.restored import read_restored
+from onceflow.checkpoint.spark_files import SparkCheckpoint, positions, records_between
+from onceflow.checkpoint.statistics import EpochStatistics
+from onceflow.checkpoint.trail import Trail
+from onceflow.connectors.contract import Committer, Connector, EpochLimit, Guarantee, Sink, SinkConnection
+from onceflow.errors import ConfigurationError, advised
 from onceflow.execution import pace
+from onceflow.execution.active import require_free
 from onceflow.execution.collect import Collector
 from onceflow.execution.driver import Driver
 from onceflow.execution.failures import from_failure
-from onceflow.execution.outputs import Outputs
-from onceflow.execution.ownership import claimed, identify, refuse_left, refuse_rewound
-from onceflow.execution.progress import Progress
+from onceflow.execution.foresight import Foreseen, connected, described
+from onceflow.execution.job_log import JobLog
+from onceflow.execution.observer import NOBODY, Observer
+from onceflow.execution.outputs import Outputs, settle_guarantees
+from onceflow.execution.ownership import (
+    claimed,
+    identify,
+    refuse_incomplete,
+    refuse_left,
+    refuse_lost,
+    refuse_put_back,
+    refuse_rewound,
+    tell_of_moved,
+)
+from onceflow.execution.phases import Phases
+from onceflow.execution.progress import Progress, lag_group
 from onceflow.execution.running import RunningJob
 from onceflow.execution.source_check import Sources
-from onceflow.execution.surroundings import Surroundings
+from onceflow.execution.surroundings import REAL, Means
 from onceflow.execution.task import Output
+from onceflow.execution.told import about
+from onceflow.findings import Checks
+from onceflow.options.auditing import Auditing
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.spark.plan import (
+    Leaf,
     keys_repeat,
     require_read_committed,
     require_readable_again,
+    require_streamable,
+    tell_of_mode,
     unrepeatable,
     warn_of_unrepeatable,
 )
 from onceflow.spark.session import pin, spark_path
-from onceflow.twophase.coordinator import Coordinator, objection
+from onceflow.twophase.coordinator import objection
+from onceflow.twophase.layout import Layout
 from onceflow.twophase.names import PREFIX
 from onceflow.twophase.records import Decide
 
 log = logging.getLogger(__name__)
 
 _BROKERS_MAXIMUM_S = 900.0  # Kafka's default for transactions' time-outs, where the sinks are not known yet
-_MODES = ("append", "update", "complete")
+_OF_TIMEOUT = 1.5
+"""An epoch is meant to take a quarter of its transactions' time-out, and so three eighths of the checkpoint's."""
+OutputMode = Literal["append", "update", "complete"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,36 +91,49 @@ class Plan:
             independent job from here on.
         limits: The sources were loaded with the limit that ``epoch_limit`` gave.
         connectors: Who may have made the plan's sources.
+        parallelism: Partitions of a shuffle, where somebody has said it.
+        watched: Whoever starts it waits for its end, and is told why; else the log tells it.
+        code: A hash of the job's code, for its receipts; "" where it is not known.
+        observer: Told of what happens while it runs.
     """
 
     name: str
     checkpointing: Checkpointing
     prefix: str = "onceflow"
-    output_mode: str = "append"
+    output_mode: OutputMode = "append"
     bounded: bool = False
     takeover: Literal["claim", "as-new"] | None = None
     limits: bool = False
     connectors: Sequence[Connector] = ()
+    watched: bool = True
+    code: str = ""
+    parallelism: int | None = None
+    observer: Observer = NOBODY
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name.strip():
+        if not self.name.strip():
             raise ConfigurationError(
                 f"a job cannot be named {self.name!r}",
                 cause="Spark shows its query under this name, and takes none that is empty",
                 action="give it a name",
             )
-        if not isinstance(self.prefix, str) or PREFIX.fullmatch(self.prefix) is None:
+        if PREFIX.fullmatch(self.prefix) is None:
             raise ConfigurationError(
                 f"transactional_id_prefix {self.prefix!r} is refused",
                 cause="it begins transactional ids: letters, digits, '.', '_' and '-', at most 64",
                 action="choose another one",
             )
-        if self.output_mode not in _MODES:
-            raise ConfigurationError(f"there is no output mode {self.output_mode!r}", action=f"one of {_MODES}")
 
 
 def launch(
-    session: SparkSession, result: object, sinks: Sequence[Sink], plan: Plan, *, finished: bool = False
+    session: SparkSession,
+    result: object,
+    sinks: Sequence[Sink],
+    plan: Plan,
+    phases: Phases,
+    *,
+    finished: bool = False,
+    foreseen: Foreseen | None = None,
 ) -> RunningJob:
     """Take over the checkpoint and start the query.
 
@@ -103,38 +142,68 @@ def launch(
         result: One streaming DataFrame, or ``{sink: DataFrame}``.
         sinks: The sinks that get the rows of one DataFrame.
         plan: The rest.
+        phases: The start's, as far as it has come.
         finished: ``finish_decided`` has taken over an undone epoch already.
+        foreseen: What was looked at before Spark was there.
 
     Raises:
         OnceflowError: It cannot run, and why. Nothing is left running, and nothing that was decided waits for it.
     """
+    place = place_of(plan)
+    require_free(session, place, plan.name)
+    refuse_incomplete(place, whatever_is_undone=plan.takeover == "as-new")
     if not finished:
         finish_decided(tuple(result) if isinstance(result, Mapping) else sinks, plan)
-    outputs = Outputs(result, sinks)
+    foreseen = foreseen or Foreseen()
+    phases.begin("checks of the plan")
+    outputs = outputs_of(session, result, sinks, plan)
     taking_part = [sink for sink in outputs.sinks if sink.participates]
-    if taking_part:
-        require_readable_again(outputs.query)
-        require_read_committed(outputs.query)
-        warn_of_unrepeatable(outputs.query)
-    pin(session, plan.checkpointing.retain)
-    place = place_of(plan)
     where = spark_path(session, place.checkpoint.folder)
-    sources = Sources(outputs.leaves(), outputs.states(), plan.connectors)
+    leaves, states = outputs.leaves(), outputs.states()
+    sources = Sources(leaves, states, plan.connectors, foreseen.take_sources())
     connections: dict[str, SinkConnection] = {}
     try:
-        connections = _connected(outputs.sinks, methodcaller("connect"))
-        if plan.takeover != "claim":  # which has to leave a mark first: without one no command goes on
-            _foresee(place, sources)
-        driver = _driver(place, {s.name: connections[s.name] for s in taking_part}, plan)
-        progress = Progress(plan.name, driver.reports, sources.distinct)
+        if not foreseen.allows(outputs.sinks):
+            phases.begin(f"checks of {described(outputs.sinks, filter(None, sources.distinct))}")
+        sources.refuse_other_number(place)
+        refuse_early(place, sources, plan)
+        connections = connected(outputs.sinks, foreseen.connect)
+        sources.refuse_to_read({sink: connections[sink.name].system_id for sink in outputs.dead_letter_sinks})
+        for sink in outputs.sinks:
+            connections[sink.name].check_output(outputs.fields(sink))  # it may make a topic: the plan is accepted
+        is_new = place.is_empty()
+        planned = max(place.checkpoint.plans_from(0), default=-1)
+        phases.begin("taking over the checkpoint")
+        driver = take_over(
+            place, {s.name: connections[s.name] for s in taking_part}, plan, preflight=not foreseen.allows(taking_part)
+        )
+        progress = Progress(
+            plan.name,
+            driver.reports,
+            sources.distinct,
+            phases.end,
+            planned=planned,
+            keep=_keeping(place, plan),
+            group=lag_group(plan.prefix, plan.name) if plan.checkpointing.publish_offsets else None,
+            observer=plan.observer,
+        )
         try:
-            driver.take_over()
-            refuse_left(place, driver)
-            repeat = keys_repeat(unrepeatable(outputs.query))
+            if is_new:
+                _tell_of_new_job(leaves, place, plan)
+            layout = place.journal.history()[0].layout
             writers = [Output(sink.name, connections[sink.name].writer_factory()) for sink in outputs.sinks]
-            runner = Collector(writers, outputs.query.sparkSession, keys_repeat=repeat)
+            runner = Collector(
+                writers,
+                outputs.query.sparkSession,
+                keys_repeat=keys_repeat(unrepeatable(outputs.query)),
+                stateful=lambda: bool(states) or place.checkpoint.is_stateful(),
+                together=outputs.together,
+            )
+            _audit(place, plan, outputs)
             driver.settle(runner, sources, cuts=plan.limits)
+            _tell_of_changed_sinks(layout, outputs.sinks, place)
             progress.listen(session)
+            phases.begin("the first epoch")
             query = _start(outputs, driver, where, plan)
         except BaseException:
             progress.close(ended=False)
@@ -149,21 +218,94 @@ def launch(
     return RunningJob(query, driver, tuple(connections.values()), sources, progress)
 
 
-def _connected(sinks: Iterable[Sink], how: Callable[[Sink], SinkConnection]) -> dict[str, SinkConnection]:
-    """Each sink's connection by its name; none is left open when one fails."""
-    connections: dict[str, SinkConnection] = {}
-    try:
-        for sink in sinks:
-            if sink.name not in connections:  # two of one name are refused where outputs are put together
-                connections[sink.name] = how(sink)
-    except BaseException:
-        for connection in connections.values():
-            connection.close()
-        raise
-    return connections
+def _audit(place: Place, plan: Plan, outputs: Outputs) -> None:
+    """From here on finished epochs get their receipts, which say what code and settings they are of."""
+    spark = outputs.query.sparkSession.conf.getAll
+    settings = {
+        "checkpointing": plan.checkpointing.model_dump(mode="json", exclude={"location"}),
+        "prefix": plan.prefix,
+        "output_mode": plan.output_mode,
+        "spark": {name: value for name, value in spark.items() if name.startswith("spark.sql.")},
+    }
+    told = about(plan.name, plan.code, settings, outputs)
+    kept, restored = Auditing.told(), read_restored(place.ours)
+    # Of a checkpoint that was made of a savepoint with its state, Spark's files say where the old job began.
+    known = restored is None or restored.claimed or not restored.with_state
+    begins = place.checkpoint.initial_offsets if known else lambda _: ""
+    place.journal.audited(Trail(place.trail, key=kept.key, retention=kept.retention, begins=begins), told)
 
 
-def finish_decided(sinks: Sequence[object], plan: Plan) -> bool:
+def outputs_of(session: SparkSession, result: object, sinks: Sequence[Sink], plan: Plan) -> Outputs:
+    """The outputs as one query that Spark can run, in a session that is set up for it.
+
+    Raises:
+        OnceflowError: It cannot run, and why.
+    """
+    outputs = Outputs(result, sinks, plan.connectors, plan.output_mode)
+    settle_guarantees(outputs.sinks, plan.checkpointing)
+    check_query(outputs.query, plan.output_mode, read_again=any(map(must_come_again, outputs.sinks)))
+    set_up(session, place_of(plan).checkpoint, plan)
+    return outputs
+
+
+def _keeping(place: Place, plan: Plan) -> Callable[[EpochStatistics], None]:
+    """What keeps an epoch's statistics; and says once, by what lies there, that state is written incrementally."""
+    expected = plan.checkpointing.incremental
+
+    def keep(epoch: EpochStatistics) -> None:
+        nonlocal expected
+        place.statistics.add(epoch)
+        if expected and epoch.state_rows is not None and (seen := place.checkpoint.changelogs()):
+            expected = False
+            JobLog(log, plan.name).info("state is incremental: %d changelog files are in the checkpoint", seen)
+
+    return keep
+
+
+def set_up(session: SparkSession, checkpoint: SparkCheckpoint, plan: Plan) -> None:
+    """Set what the query runs with, and say where the checkpoint goes before the job's settings.
+
+    State is kept in as many partitions as at its first start.
+    """
+    of = plan.checkpointing
+    settings = {
+        "spark.sql.streaming.minBatchesToRetain": str(of.retain),
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": str(of.incremental).lower(),
+        "spark.sql.streaming.stateStore.rocksdb.compression": "lz4" if of.compression else "none",
+    }
+    if plan.parallelism is not None:
+        settings["spark.sql.shuffle.partitions"] = str(plan.parallelism)
+    pin(session, settings)
+    kept, wanted = checkpoint.shuffle_partitions(), session.conf.get("spark.sql.shuffle.partitions")
+    if checkpoint.is_stateful() and kept is not None and str(kept) != wanted:
+        JobLog(log, plan.name).warning(
+            "parallelism.default (spark.sql.shuffle.partitions) is %s, and stays %d: in so many partitions the "
+            "checkpoint keeps its state for as long as it lives",
+            wanted,
+            kept,
+        )
+
+
+def must_come_again(sink: Sink) -> bool:
+    """Whether a sink's rows must be the same when an epoch is run again."""
+    return sink.participates or sink.guarantee is Guarantee.IDEMPOTENT_UPSERT
+
+
+def check_query(query: DataFrame, mode: str, *, read_again: bool) -> None:
+    """What Spark can tell of the plan before anything is touched."""
+    require_streamable(query, mode)
+    tell_of_mode(query, mode)
+    if read_again:
+        checks = Checks()
+        with checks.one():
+            require_readable_again(query)
+        with checks.one():
+            require_read_committed(query)
+        checks.end()
+        warn_of_unrepeatable(query)
+
+
+def finish_decided(sinks: Sequence[object], plan: Plan, means: Means = REAL) -> bool:
     """Commit what is decided and not finished, before any check may end the start.
 
     Consumers are waiting for it, and it expires with its transactions. Nothing of it needs Spark, the plan or the
@@ -172,6 +314,7 @@ def finish_decided(sinks: Sequence[object], plan: Plan) -> bool:
     Args:
         sinks: The job's sinks, as far as they are known.
         plan: The rest.
+        means: What the driver is made of.
 
     Returns:
         Whether an undone epoch was found and taken over; False also where not all of its sinks are among these.
@@ -179,17 +322,19 @@ def finish_decided(sinks: Sequence[object], plan: Plan) -> bool:
     Raises:
         OnceflowError: The checkpoint is not this job's, or cannot be read; or a system was not reached.
     """
+    settle_guarantees(sinks, plan.checkpointing)
     taking_part = [sink for sink in sinks if isinstance(sink, Sink) and sink.participates]
-    place = place_of(plan)
+    place = place_of(plan, means)
     if not taking_part or plan.takeover == "as-new" or not place.has_undone():
         return False
-    connections = _connected(taking_part, methodcaller("attach"))
+    refuse_incomplete(place)
+    connections = connected(taking_part, methodcaller("attach"))
     try:
         systems = {connection.system_id for connection in connections.values()}
         identity = read_identity(place.ours) if plan.takeover is None else claimed(place)
         if identity is not None and (not identity.cluster_id or systems < set(identity.cluster_id.split(","))):
             return False  # not all sinks are listed: those that the stream function returns finish it
-        driver = _driver(place, connections, plan, preflight=False)
+        driver = _driver(place, connections, plan, means, preflight=False)
         try:
             driver.take_over()
         finally:
@@ -200,11 +345,11 @@ def finish_decided(sinks: Sequence[object], plan: Plan) -> bool:
             connection.close()
 
 
-def epoch_limit(plan: Plan, sinks: Sequence[Sink]) -> EpochLimit:
+def epoch_limit(plan: Plan, sinks: Sequence[Sink], means: Means = REAL) -> EpochLimit:
     """How many records each source may read for an epoch, from what the journal has measured."""
     known = [s for s in (sink.expires_after_s() for sink in sinks if sink.participates) if s is not None]
-    timeout_s = min(known, default=_BROKERS_MAXIMUM_S)
-    history, entries = place_of(plan).journal.history()
+    timeout_s = min(min(known, default=_BROKERS_MAXIMUM_S), _OF_TIMEOUT * plan.checkpointing.timeout_ms / 1000)
+    history, entries = place_of(plan, means).journal.history()
     decided = [e.record for e in entries if isinstance(e.record, Decide)]
     measured = [
         (_records_between(before.offsets, after.offsets), after.took_ms)
@@ -214,7 +359,7 @@ def epoch_limit(plan: Plan, sinks: Sequence[Sink]) -> EpochLimit:
     sources = len(history.layout.sources) if history.layout is not None else 1
     most = None if history.recut is None else history.recut.limit
     if most is not None and history.recut is not None:
-        log.warning(
+        JobLog(log, plan.name).warning(
             "epoch %d outlived its transactions: until one is decided, each source reads at most %d records for it",
             history.recut.epoch,
             most,
@@ -240,16 +385,73 @@ def _start(outputs: Outputs, driver: Driver, where: str, plan: Plan) -> Streamin
     return writer.trigger(processingTime=interval).start()  # type: ignore[no-any-return]
 
 
-def place_of(plan: Plan) -> Place:
+def place_of(plan: Plan, means: Means = REAL) -> Place:
     """The job's checkpoint."""
-    return Place.at(plan.checkpointing.location, plan.checkpointing.retain)
+    return means.opened(plan.checkpointing.location, plan.checkpointing.retain)
 
 
-def _foresee(place: Place, sources: Sources) -> None:
+def take_over(
+    place: Place, connections: Mapping[str, SinkConnection], plan: Plan, means: Means = REAL, *, preflight: bool = True
+) -> Driver:
+    """The driver of this start, which has taken over the checkpoint.
+
+    Args:
+        place: The checkpoint.
+        connections: Of the sinks that take part, by name.
+        plan: The rest.
+        means: What the driver is made of.
+        preflight: Prove first that the sinks may write; False where that was done.
+
+    Raises:
+        OnceflowError: It cannot go on. Nothing is left of the driver, and nothing that was decided waits for it.
+    """
+    driver = _driver(place, connections, plan, means, preflight=preflight)
+    try:
+        driver.take_over()
+        refuse_left(place, driver)
+        refuse_incomplete(place, whatever_is_undone=True)
+    except BaseException:
+        driver.close()
+        raise
+    return driver
+
+
+def _tell_of_new_job(leaves: Iterable[Leaf], place: Place, plan: Plan) -> None:
+    """Say that nothing was found, where, and what follows: whoever expected a checkpoint there sees it at once."""
+    reads = ", ".join(dict.fromkeys(leaf.begins for leaf in leaves))
+    log.info("there is no checkpoint at %s: %s is a new job, and reads %s", place.checkpoint.folder, plan.name, reads)
+
+
+def _tell_of_changed_sinks(known: Layout | None, sinks: Sequence[Sink], place: Place) -> None:
+    """Say which sinks the checkpoint knew and the job has no more, and which are new: those begin in the middle."""
+    if known is None:
+        return
+    before = {name for source in known.sources for name in source.outputs}
+    now = {sink.name for sink in sinks}
+    decided, newest = place.journal.history()[0].decided, place.checkpoint.newest_commit()
+    first = max(-1 if decided is None else decided.epoch, -1 if newest is None else newest) + 1
+    told = [f"sink {name} of the checkpoint is gone" for name in sorted(before - now)]
+    told += [f"sink {name} is new: it gets epochs from {first} on" for name in sorted(now - before)]
+    if told:
+        log.warning("%s", "; ".join(told))
+
+
+def refuse_early(place: Place, sources: Sources, plan: Plan) -> None:
     """Refuse what the start would refuse, before a driver that runs is ended for nothing.
 
     While an epoch is undone there is nothing to foresee: it may have to be read again, and the start knows.
+
+    Args:
+        place: The checkpoint.
+        sources: What the plan reads and keeps.
+        plan: The rest.
+
+    Raises:
+        OnceflowError: What the start would raise.
     """
+    Auditing.told()
+    if plan.takeover == "claim":
+        return  # it has to leave a mark first: without one no command goes on
     while not place.has_undone():
         history, _ = place.journal.history()
         newest = place.checkpoint.newest_commit()
@@ -262,8 +464,12 @@ def _foresee(place: Place, sources: Sources) -> None:
             raise from_failure(failure, error, place.uri, "")
 
 
-def _driver(place: Place, connections: Mapping[str, SinkConnection], plan: Plan, *, preflight: bool = True) -> Driver:
+def _driver(
+    place: Place, connections: Mapping[str, SinkConnection], plan: Plan, means: Means, *, preflight: bool = True
+) -> Driver:
     """The driver of the sinks that take part, from their connections by name."""
+    if plan.takeover is None:
+        refuse_lost(place, connections.values(), plan.prefix, plan.name)
     systems = {connection.system_id for connection in connections.values()}
     identity = identify(place, ",".join(sorted(systems)), plan.prefix, plan.takeover)
     committers: dict[str, Committer] = {}
@@ -275,20 +481,30 @@ def _driver(place: Place, connections: Mapping[str, SinkConnection], plan: Plan,
                 committer.preflight()
         place.records.make()
         if plan.takeover is None:
-            refuse_rewound(committers.values(), place.journal, identity, place.checkpoint)
+            marks = refuse_rewound(committers, place.journal, identity, place.checkpoint)
+            refuse_put_back(committers, place.journal, identity, place.checkpoint)
+            kept = {sink: mark for sink, mark in marks.items() if committers[sink].keeps_mark}
+            tell_of_moved(kept, place.journal.history()[0], identity.job_id, plan.name)
         above = _claimed_incarnation(committers.values()) if plan.takeover == "claim" else 0
-        coordinator, around = Coordinator(committers), Surroundings.of_process(len(committers))
-        return Driver(identity, place.journal, place.checkpoint, committers, place.uri, coordinator, around, above)
+        rules, around = means.rules(committers), means.around(len(committers))
+        files = (place.journal, place.checkpoint)
+        driver = Driver(identity, *files, committers, place.uri, rules, around, above, plan.name)
     except BaseException:
         for committer in committers.values():
             committer.close()
         raise
+    driver.is_watched = plan.watched
+    driver.timeout_s = plan.checkpointing.timeout_ms / 1000
+    driver.min_pause_s = plan.checkpointing.min_pause_ms / 1000
+    driver.observer = plan.observer
+    return driver
 
 
 def _claimed_incarnation(committers: Iterable[Committer]) -> int:
     """The newest incarnation that Kafka knows of: a claimed older copy must go on above it, or names come twice."""
     marks = [Mark.loads(text) for text in (c.read_mark() for c in committers) if text is not None]
     log.warning(
-        "the checkpoint is claimed; leave --claim away at the next start, it turns off the check for old copies"
+        "the checkpoint is claimed; the next start goes without %s, which turns off the check for old copies",
+        advised("claim"),
     )
     return max((mark.incarnation for mark in marks if mark is not None), default=0)

@@ -3,13 +3,18 @@
 Must not know: the journal, any particular sink.
 
 Several outputs share one epoch and one decision by being one query: a union of rows with columns for each sink, null in
-the rows of the others. Each branch reads its source on its own.
+the rows of the others. Each branch stands in the plan with its source, and so has positions of its own; those that
+only select and filter what they start from are read together (``spark/one_read.py``). Above the union each row gets the
+number of its partition: below it every branch would count from 0, and above the groups that tasks take it would be the
+task's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
+from itertools import combinations
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
@@ -17,10 +22,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
-from onceflow.connectors.contract import Sink
+from onceflow.connectors.contract import Connector, Guarantee, Sink, Source
 from onceflow.connectors.formats import column_named
 from onceflow.errors import ConfigurationError
-from onceflow.execution.task import DIGEST, output_column
+from onceflow.execution.task import DIGEST, PARTITION, output_column
+from onceflow.options.checkpointing import Checkpointing
+from onceflow.spark.one_read import read_once
 from onceflow.spark.plan import Leaf, leaves_of, states_of
 from onceflow.twophase.layout import State
 
@@ -34,12 +41,16 @@ class Outputs:
     Args:
         result: One DataFrame, whose rows all sinks get; or ``{sink: DataFrame}``.
         sinks: The sinks of the job, for one DataFrame.
+        connectors: Who may have made the sources, of which some have dead letters: each is one more output.
+        mode: Spark's output mode.
 
     Raises:
         ConfigurationError: It is no streaming DataFrame, or the sinks do not fit.
     """
 
-    def __init__(self, result: object, sinks: Sequence[Sink]) -> None:
+    def __init__(
+        self, result: object, sinks: Sequence[Sink], connectors: Sequence[Connector] = (), mode: str = "append"
+    ) -> None:
         if isinstance(result, DataFrame):
             if not sinks:
                 raise ConfigurationError(
@@ -60,7 +71,11 @@ class Outputs:
                     cause=f"got {type(frame).__name__} for {type(sink).__name__}",
                     action="start from KafkaSource(...).load(spark) or spark.readStream",
                 )
-        self.sinks: tuple[Sink, ...] = tuple(by_sink)
+        dead_letters = _dead_letters(by_sink.values(), connectors)
+        _require_apart(dead_letters, by_sink)
+        self.dead_letter_sinks = tuple(dict.fromkeys(sink for sink, _, _ in dead_letters))
+        """Those of the sinks that get what cannot be read."""
+        self.sinks: tuple[Sink, ...] = (*by_sink, *self.dead_letter_sinks)
         names = [sink.name for sink in self.sinks]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
@@ -68,9 +83,23 @@ class Outputs:
         # In the order of the sinks' names: then the order in which a dict names them moves no position.
         distinct = {id(frame): frame for frame in by_sink.values()}
         named = {key: tuple(sorted(s.name for s, f in by_sink.items() if id(f) == key)) for key in distinct}
-        self._frames = [(named[key], distinct[key]) for key in sorted(distinct, key=lambda key: named[key])]
-        self.query = self._encoded(list(by_sink.values()))
+        frames = [(named[key], distinct[key]) for key in distinct]
+        frames += [((sink.name,), frame) for sink, _, frame in dead_letters]
+        self._frames = sorted(frames, key=itemgetter(0))
+        self.together = ""
+        """Which branches are read together, by their places: what an origin is of, beside what was read."""
+        self.query = self._encoded(mode).withColumn(PARTITION, F.spark_partition_id())
         """The one streaming DataFrame to start: what ``sink.shard.Task`` gets of each row."""
+
+    def fields(self, sink: Sink) -> StructType:
+        """The columns of a sink's DataFrame."""
+        return next(frame.schema for outputs, frame in self._frames if sink.name in outputs)
+
+    def hashed(self, sink: Sink) -> list[StructField]:
+        """The columns of a sink that the digest of its rows is made of, behind the sink's destination, in order."""
+        index = self.sinks.index(sink)
+        frame = next(frame for outputs, frame in self._frames if sink.name in outputs)
+        return self._fields(index, frame, self._columns(sink, frame.schema))
 
     def leaves(self) -> list[Leaf]:
         """The streaming sources, in the order of the lines of Spark's ``offsets/N``."""
@@ -80,30 +109,37 @@ class Outputs:
         """The state operators, in the order of the plan."""
         return [state for outputs, frame in self._frames for state in states_of(frame, outputs)]
 
-    def _encoded(self, frames: list[DataFrame]) -> DataFrame:
+    def _encoded(self, mode: str) -> DataFrame:
         """One branch for each different frame: the columns of its own sinks, null for the others'."""
-        distinct = [frame for _, frame in self._frames]
-        branches = [self._encode(one, [i for i, frame in enumerate(frames) if frame is one]) for one in distinct]
+        branches = [
+            self._encode(frame, [i for i, sink in enumerate(self.sinks) if sink.name in names])
+            for names, frame in self._frames
+        ]
         if len(branches) == 1:
             return branches[0]
         types = {field.name: field.dataType for branch in branches for field in branch.schema}
+        reads = read_once(branches, mode)
+        self.together = " ".join("+".join(map(str, places)) for places in reads.together)
         full = [
             branch.select(
                 *(column_named(name) if name in branch.columns else _null(name, kind) for name, kind in types.items())
             )
-            for branch in branches
+            for branch in reads.frames
         ]
         return reduce(DataFrame.unionByName, full)
 
     def _encode(self, frame: DataFrame, indexes: Sequence[int]) -> DataFrame:
         # Flat, and in two steps: Spark makes one projection of both, and hands the fields of a struct to Arrow one
         # object at a time.
-        columns = {i: self.sinks[i].columns(frame.columns) for i in indexes}
+        columns = {i: self._columns(self.sinks[i], frame.schema) for i in indexes}
         fields = {i: self._fields(i, frame, columns[i]) for i in indexes}
         rows = frame.select(*(column for i in indexes for column in columns[i]))
         rows = rows.toDF(*(output_column(i, field.name) for i in indexes for field in fields[i]))
         digests = (_digest(i, fields[i], self.sinks[i].destination) for i in indexes)
         return rows.select("*", *digests)
+
+    def _columns(self, sink: Sink, schema: StructType) -> list[Column]:
+        return sink.dead_letter_columns(schema) if sink in self.dead_letter_sinks else sink.columns(schema)
 
     def _fields(self, index: int, frame: DataFrame, columns: Sequence[Column]) -> list[StructField]:
         try:
@@ -115,6 +151,40 @@ class Outputs:
                 action="give each column a name of its own (of which Spark ignores the case), and a type that the sink "
                 "takes for what it is named for",
             ) from error
+
+
+def _dead_letters(frames: Iterable[DataFrame], connectors: Sequence[Connector]) -> list[tuple[Sink, Source, DataFrame]]:
+    """What cannot be read of each source, once, however many outputs start from it; in the order of the plan."""
+    leaves = [leaf for frame in frames for leaf in leaves_of(frame, ())]
+    found = [connector.find(leaf.kind, leaf.options) for leaf in leaves for connector in connectors]
+    distinct = {id(source): source for source in found if source is not None}
+    return [
+        (source.dead_letter.sink, source, frame)
+        for source in distinct.values()
+        if source.dead_letter is not None and (frame := source.dead_letters()) is not None
+    ]
+
+
+def _require_apart(dead_letters: Sequence[tuple[Sink, Source, DataFrame]], by_sink: Mapping[Sink, DataFrame]) -> None:
+    """Refuse what would mix dead letters with other rows, or write one of them twice."""
+    for sink, _, _ in dead_letters:
+        if sink in by_sink:
+            raise ConfigurationError(
+                f"sink {sink.name} is to get an output and dead letters, which have columns of their own",
+                cause="on_malformed=DeadLetter(...) of a source names a sink of the job",
+                action="give the dead letters a sink of their own, to another topic or table",
+                sink=sink.name,
+            )
+    for (sink, one, _), (other_sink, other, _) in combinations(dead_letters, 2):
+        if sink is other_sink and one.overlaps(other):
+            raise ConfigurationError(
+                f"two sources read the same records, of {one.describe()} and {other.describe()}, and send those that "
+                f"are malformed to sink {sink.name}: each would be there twice",
+                cause="load() was called twice, and every call makes a source of its own",
+                action="call load() once and let all outputs start from what it gives; or give each source a sink of "
+                "its own for its dead letters",
+                sink=sink.name,
+            )
 
 
 def _digest(i: int, fields: Sequence[StructField], destination: str) -> Column:
@@ -129,3 +199,15 @@ def _digest(i: int, fields: Sequence[StructField], destination: str) -> Column:
 
 def _null(name: str, kind: DataType) -> Column:
     return F.lit(None).cast(kind).alias(name)
+
+
+def settle_guarantees(sinks: Iterable[object], checkpointing: Checkpointing) -> None:
+    """Give the job's mode to its sinks. Which of them take part is asked only behind this.
+
+    Raises:
+        ConfigurationError: One of them names a stronger guarantee.
+    """
+    mode = Guarantee(checkpointing.mode.replace("_", "-").lower())
+    for sink in sinks:
+        if isinstance(sink, Sink):
+            sink.under(mode)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from onceflow.checkpoint.identity import FILE as IDENTITY_FILE
 from onceflow.checkpoint.identity import (
     JobIdentity,
     Mark,
+    NameMark,
     create_identity,
     mark_is_gone,
     not_rewound,
@@ -25,12 +26,17 @@ from onceflow.checkpoint.identity import (
 )
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.place import OURS, Place
+from onceflow.checkpoint.restored import Restored, read_restored
 from onceflow.checkpoint.spark_files import SparkCheckpoint
-from onceflow.connectors.contract import Committer
-from onceflow.errors import CheckpointConflictError, CheckpointCorruptError
+from onceflow.checkpoint.store import LocalStore
+from onceflow.connectors.contract import Committer, SinkConnection, evidence_of
+from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, OnceflowError, advised
 from onceflow.execution.driver import Driver
+from onceflow.execution.failures import from_failure
+from onceflow.execution.job_log import JobLog
 from onceflow.spark.session import require_isolated_state
-from onceflow.twophase.records import History, Start
+from onceflow.twophase.messages import Failure, FailureKind, Outcome
+from onceflow.twophase.records import History, HistoryError, Start
 
 log = logging.getLogger(__name__)
 
@@ -51,14 +57,22 @@ def identify(place: Place, systems: str, prefix: str, takeover: Literal["claim",
     if found is not None:
         same_place(found, uri, systems, prefix)
         return found
+    restored = read_restored(ours)
+    if restored is not None:  # its first start
+        identity = JobIdentity(restored.job_id, uri, systems, prefix)
+        # Before the systems are known it is nobody's yet: with none in job.json the start would be another's.
+        return create_identity(ours, identity) if systems else identity
     if was_used:
         raise CheckpointConflictError(
             f"{uri} holds offsets of a query or a journal, but no {OURS}/job.json",
             harmless="never, if this job has run here: its open transactions could not be told from others'",
             cause=f"the folder {OURS}/ or its job.json was deleted, or the checkpoint is of a query that ran without "
             "onceflow",
-            action="put the folder back; or, if journal/ is there, --claim; or, to go on from these offsets as a new "
-            "job: --as-new",
+            action=f"put the folder back, or {advised('claim')}; or, to go on from these offsets as a new job: "
+            f"{advised('as-new')}"
+            if place.records.names()
+            else f"of a query without onceflow: {advised('as-new')}, at the first start only, goes on where that stood "
+            "(docs/existing-programs.md). Of a job of onceflow: put the folder back",
             checkpoint=uri,
         )
     identity = create_identity(ours, JobIdentity.new(uri, systems, prefix))
@@ -78,8 +92,9 @@ def claimed(place: Place) -> JobIdentity:
         return JobIdentity(job_id, place.uri, "", "")
     raise CheckpointConflictError(
         f"{place.uri} holds neither {OURS}/job.json nor a journal to claim",
+        harmless="always: nothing was started",
         cause="the folder was deleted, or this is no checkpoint of onceflow",
-        action="put the folder back, or start as a new job: --as-new",
+        action=f"put the folder back, or start as a new job: {advised('as-new')}",
         checkpoint=place.uri,
     )
 
@@ -107,12 +122,12 @@ def _as_new(place: Place, systems: str, prefix: str) -> JobIdentity:
     write_identity(place.ours, identity)
     if place.journal.start_nonce and not place.journal.is_newest():
         _take_back_job_json(place, found)
-    log.warning(
-        "--as-new: job %s leaves job %s behind, whose open transactions nobody ends before they expire; leave the flag "
-        "away at the next start, it would be refused",
-        identity.job_id,
-        left,
-    )
+    what = "goes on where a query without onceflow has stood"
+    if left != "none":
+        what = f"leaves job {left} behind, whose open transactions nobody ends before they expire"
+    elif place.is_empty():
+        what = "is new, with a new checkpoint"
+    log.warning("%s: job %s %s; the next start would be refused with it", advised("as-new"), identity.job_id, what)
     return identity
 
 
@@ -135,10 +150,10 @@ def _take_back_job_json(place: Place, found: JobIdentity | None) -> None:
     else:
         place.ours.remove(IDENTITY_FILE)
     raise CheckpointConflictError(
-        f"--as-new is refused: the job whose checkpoint {place.uri} is was started at the same moment",
+        f"{advised('as-new')} is refused: the job whose checkpoint {place.uri} is was started at the same moment",
         harmless=f"always: {OURS}/job.json is as it was before",
         cause="a supervisor starts the old job again by itself",
-        action="stop the old job for good, then start with --as-new again",
+        action=f"stop the old job for good, then start with {advised('as-new')} again",
         checkpoint=place.uri,
     )
 
@@ -154,15 +169,169 @@ def refuse_left(place: Place, driver: Driver) -> None:
         raise driver.fenced()
 
 
-def refuse_rewound(
-    committers: Iterable[Committer], journal: Journal, identity: JobIdentity, checkpoint: SparkCheckpoint
+def refuse_lost(place: Place, connections: Iterable[SinkConnection], prefix: str, name: str) -> None:
+    """Refuse to begin a new job in an empty place where a job of its name has written to its sinks before.
+
+    Raises:
+        CheckpointConflictError: Naming those jobs, and where their checkpoints were.
+    """
+    restored = read_restored(place.ours)
+    if restored is not None and not restored.claimed and not place.has_begun():
+        _refuse_restored_again(place, restored, connections, prefix, name)
+    if not place.is_empty():
+        return
+    jobs = _of_name(connections, prefix, name)
+    # Looked at again after the marks: another first start at this moment has made it its own, and that is this job.
+    if not jobs or not place.is_empty():
+        return
+    told = " and ".join(f"job {job}, whose checkpoint was {at or 'elsewhere'}" for job, at in reversed(jobs.items()))
+    raise CheckpointConflictError(
+        f"there is no checkpoint at {place.checkpoint.folder}, and a job named {name} has written to its sinks before: "
+        f"{told}",
+        harmless="never, if this is the same job: all that its sources hold would be written again",
+        cause="the folder was deleted or emptied, its volume is not mounted, or its path is relative and the program "
+        "was started in another folder",
+        action="give the job its checkpoint back, or correct the path; or, for a new job, which begins where its "
+        f"sources say and writes that again: {advised('as-new')}, once. A second job, in another environment for "
+        "example, has better a name or a transactional_id_prefix of its own",
+        checkpoint=place.uri,
+        jobs=sorted(jobs),
+    )
+
+
+def _of_name(connections: Iterable[SinkConnection], prefix: str, name: str) -> dict[str, str]:
+    """The jobs of a name that have written to these sinks, and where their checkpoints were, the newest last."""
+    marks = [NameMark.loads(connection.read_name_mark(prefix, name) or "") for connection in connections]
+    return {job: at for mark in marks for job, at in mark.jobs.items()}
+
+
+def _refuse_restored_again(
+    place: Place, restored: Restored, connections: Iterable[SinkConnection], prefix: str, name: str
 ) -> None:
+    """Refuse a second job from one savepoint where the first one's checkpoint was, and is lost.
+
+    A command that has ``-s`` in it would begin that job whenever the checkpoint's volume is not mounted.
+    """
+    jobs = {job for job, at in _of_name(connections, prefix, name).items() if at == place.uri}
+    jobs -= {restored.job_id, restored.origin}
+    if not jobs or not restored.origin or place.has_begun():
+        return
+    raise CheckpointConflictError(
+        f"job {' and job '.join(sorted(jobs))}, whose checkpoint was {place.uri}, has written to the sinks of {name}; "
+        f"the checkpoint that is there now was just made of savepoint {restored.savepoint}, and no job has run on it",
+        harmless="never, if that job was begun from the savepoint, too: all that it wrote would be written again",
+        cause="its checkpoint's folder was deleted or emptied, or its volume is not mounted, and the command says -s",
+        action="give that job its checkpoint back, in the place of this one; or, to begin from the savepoint once "
+        "more, and to have written again what comes behind it, give the new job's checkpoint another folder",
+        checkpoint=place.uri,
+        jobs=sorted(jobs),
+    )
+
+
+def ids_of(place: Place, prefix: str) -> str:
+    """How the transactional ids of the job on a checkpoint begin; "" where none has begun, or that cannot be read."""
+    with contextlib.suppress(OnceflowError):  # the start says what is wrong with it
+        identity = read_identity(place.ours)
+        return "" if identity is None else f"{prefix}-{identity.job_id}"
+    return ""
+
+
+def forget_name(committers: Iterable[Committer], name: str, job_id: str) -> None:
+    """Take a job out of the marks of its name, for good: it is deleted, and the next of its name begins unasked.
+
+    Raises:
+        OnceflowError: A system was not reached, or refused.
+    """
+    for committer in committers:
+        known = NameMark.loads(committer.read_name_mark(name) or "")
+        if job_id in known.jobs:
+            committer.write_name_mark(name, known.without(job_id).dumps())
+
+
+def refuse_incomplete(place: Place, *, whatever_is_undone: bool = False) -> None:
+    """Refuse a checkpoint that lacks files of Spark's which nothing can make again, before a start is in its journal.
+
+    Or that holds some of them and nothing else, so that a new job would go on from another's beginning.
+
+    While an epoch is undone that comes first: it is committed, and then this is asked again.
+
+    Args:
+        place: The checkpoint.
+        whatever_is_undone: What is undone here is committed already, or is none of the job's.
+
+    Raises:
+        CheckpointCorruptError, CheckpointConflictError: Naming what is gone.
+    """
+    _refuse_remains(place)
+    if not whatever_is_undone:
+        _refuse_without_journal(place)
+        history = place.journal.history()[0]  # before the commits: a driver that runs records an epoch, then decides
+        try:
+            if history.undone(place.checkpoint.newest_commit()) is not None:
+                return
+        except HistoryError as error:
+            raise from_failure(Failure(FailureKind.TWO_UNDONE, detail=str(error)), None, place.uri, "") from error
+    place.checkpoint.refuse_incomplete(place.journal.decided_offsets)
+
+
+def _refuse_remains(place: Place) -> None:
+    """Refuse an empty place where of another query is left where its sources began.
+
+    Spark would begin there, and not where the sources of the new job say.
+    """
+    left = place.checkpoint.beginning()
+    if left is None or not place.is_empty():  # in this order: another first start at this moment names the job first
+        return
+    raise CheckpointCorruptError(
+        f"{left} is left of a query whose offsets/, commits/ and journal are gone: a new one would begin where that "
+        "began, and not where its sources say",
+        harmless="never: records would be written again, or passed over",
+        cause="a part of the checkpoint was deleted, or a query ended here before its first epoch",
+        action=f"put the rest back from a copy of the checkpoint; or, to begin anew, remove {left.parent.parent}, or "
+        "name another folder",
+        file=str(left),
+    )
+
+
+def _refuse_without_journal(place: Place) -> None:
+    """Refuse a job whose epochs are here and whose journal is empty: a start is in it before Spark plans anything.
+
+    The mark outside tells as well, for as long as it is kept. One that ``--as-new`` made of a plain query may have died
+    before its first start.
+    """
+    if not place.checkpoint.has_run() or place.records.names():  # in this order: another start may be at work
+        return
+    with contextlib.suppress(CheckpointCorruptError):  # whose it is, is asked later
+        found = read_identity(place.ours)
+        if found is not None and not found.left:
+            raise CheckpointConflictError(
+                f"{place.records.folder} is gone or empty, and epochs of this job, {found.job_id}, are in {place.uri}",
+                harmless="never: one of them may be decided and not finished, and would be written again",
+                cause="the folder was deleted or emptied, or a copy of the checkpoint was taken without it",
+                action="put it back from a copy of the checkpoint; without one, look by hand which epoch the sinks "
+                f"hold last, and start as a new job: {advised('as-new')}",
+                checkpoint=place.uri,
+            )
+
+
+def refuse_rewound(
+    committers: Mapping[str, Committer], journal: Journal, identity: JobIdentity, checkpoint: SparkCheckpoint
+) -> dict[str, str | None]:
     """Refuse a checkpoint that is older than a mark that this job left outside of it, or whose mark is gone.
+
+    Args:
+        committers: By sink.
+        journal: The checkpoint's.
+        identity: The job's.
+        checkpoint: Spark's files.
+
+    Returns:
+        The mark that was found at each sink, or None.
 
     Raises:
         CheckpointConflictError: With what both know.
     """
-    marks = [(committer, committer.read_mark()) for committer in committers]
+    marks = {sink: committer.read_mark() for sink, committer in committers.items()}
     # After the marks: another start at this moment writes the journal first.
     history, entries = journal.history()
     begun = history.job_id == identity.job_id
@@ -171,26 +340,117 @@ def refuse_rewound(
     nonce = next((entry.nonce for entry in reversed(entries) if isinstance(entry.record, Start)), "")
     newest = checkpoint.newest_commit()
     known = max(history.decided.epoch if history.decided else -1, -1 if newest is None else newest)
-    found = [Mark.loads(text) if text is not None else None for _, text in marks]
+    found = [Mark.loads(text) if text is not None else None for text in marks.values()]
+    _refuse_late_claim(checkpoint, found, known)
     for mark in found:
         not_rewound(mark, history.incarnation, nonce, known, identity.checkpoint)
     # A sink that was added has none yet, and one may have been written since it was looked for by another first start.
-    keeping = [committer for committer, _ in marks if committer.keeps_mark]
+    keeping = [committer for committer in committers.values() if committer.keeps_mark]
     seen = any(found) or any(Mark.loads(committer.read_mark() or "") for committer in keeping)
     if keeping and not seen and history.decided is not None:
         raise mark_is_gone(identity.checkpoint, history.decided.epoch)
+    return marks
+
+
+def _refuse_late_claim(checkpoint: SparkCheckpoint, marks: Iterable[Mark | None], known: int) -> None:
+    """Refuse to go on as the old job from a savepoint behind which that has decided epochs.
+
+    It would write them again under the same names: a ledger has them with other digests, and a topic has them twice.
+    """
+    restored = read_restored(LocalStore(checkpoint.folder / OURS))
+    newest = max((mark.epoch for mark in marks if mark is not None), default=-1)
+    if restored is not None and restored.claimed and newest > known:
+        raise CheckpointConflictError(
+            f"{advised('claim')} is refused: job {restored.job_id} has decided epoch {newest}, and the checkpoint "
+            f"{checkpoint.folder} was made of savepoint {restored.savepoint} with epoch {restored.epoch}",
+            harmless="always: nothing was started",
+            cause="the job went on after the savepoint was taken",
+            action=f"remove {checkpoint.folder}, and resume as a new job, which writes again what came behind; "
+            "or from a newer savepoint",
+            epoch=newest,
+        )
+
+
+def tell_of_moved(marks: Mapping[str, str | None], history: History, job_id: str, name: str) -> None:
+    """Warn of a sink that the checkpoint knows, where nothing shows that this job has written there before.
+
+    Its name was kept, and it goes to another place now: what was written stays where it is. A mark is written by best
+    effort, so its absence is no proof. And a system that keeps one mark for all of its tables shows nothing of another.
+
+    Args:
+        marks: What each sink's system keeps of the job, or None; of those that keep marks.
+        history: What the journal says.
+        job_id: The job's.
+        name: Its name.
+    """
+    if history.decided is None or history.layout is None or history.job_id != job_id or not any(marks.values()):
+        return
+    known = {sink for source in history.layout.sources for sink in source.outputs}
+    for sink, mark in marks.items():
+        if sink in known and mark is None:
+            JobLog(log, name).warning(
+                "sink %s: nothing shows that this job has written to where it goes now. If that is another place than "
+                "before: what is written from epoch %d on goes there, and what is written stays where it is",
+                sink,
+                history.decided.epoch + 1,
+            )
+
+
+def refuse_put_back(
+    committers: Mapping[str, Committer], journal: Journal, identity: JobIdentity, checkpoint: SparkCheckpoint
+) -> None:
+    """Refuse a sink's system that does not know any more what this job has committed to it.
+
+    Only a system that remembers commits can be asked. Spark has recorded these epochs, so nothing reads them again.
+
+    Args:
+        committers: By sink.
+        journal: The checkpoint's.
+        identity: The job's.
+        checkpoint: Spark's files.
+
+    Raises:
+        CheckpointConflictError: Naming the epochs and how many rows they had.
+    """
+    newest = checkpoint.newest_commit()
+    asked = {sink: committer for sink, committer in committers.items() if committer.remembers_commits}
+    if not asked or newest is None:
+        return
+    epochs = journal.decided_epochs(identity.job_id)  # a job's first start finds what another one has decided
+    for sink, committer in asked.items():
+        lost: list[tuple[int, int]] = []
+        for decided in reversed(epochs):
+            settled = decided.counted | decided.given_up
+            mine = [p for p in decided.effective if p.sink == sink and p.id not in settled]
+            if decided.epoch > newest or not mine:
+                continue
+            if all(told.outcome is Outcome.COMMITTED for told in evidence_of(committer, mine).values()):
+                break  # it was put back to a moment, so what is older is there
+            lost.append((decided.epoch, sum(p.rows for p in mine)))
+        if lost:
+            raise CheckpointConflictError(
+                f"sink {sink} does not know epoch {lost[-1][0]} to {lost[0][0]} of this job any more: {len(lost)} "
+                f"epochs with {sum(rows for _, rows in lost)} rows that it had committed",
+                harmless="for the data that is there: nothing was started",
+                cause="its system was put back to an older state: a backup, or a standby that had not everything; or "
+                "the ledger was changed by hand",
+                action="bring the newer state back. Or write those rows again by other means, and then start with "
+                f"{advised('claim')}, once",
+                checkpoint=identity.checkpoint,
+                epochs=[epoch for epoch, _ in reversed(lost)],
+            )
 
 
 def _refuse_without_job_json(place: Place) -> None:
     """Refuse ``--as-new`` where nobody can tell whose the undone epoch is: perhaps of this very job."""
     if place.has_undone():
         raise CheckpointConflictError(
-            f"--as-new is refused: the journal in {place.uri} has an epoch that is decided and not finished, and "
-            f"{OURS}/job.json, which says whose it is, is gone or spoiled",
+            f"{advised('as-new')} is refused: the journal in {place.uri} has an epoch that is decided and not "
+            f"finished, and {OURS}/job.json, which says whose it is, is gone or spoiled",
             harmless="never, if it is this job's: the epoch would be written again",
             cause="the file was deleted or cut",
-            action="start with --claim: job.json is made again from the journal, and the epoch is finished; or put the "
-            "file back",
+            action=f"start with {advised('claim')}: job.json is made again from the journal, and the epoch is "
+            "finished; or put the file back",
             checkpoint=place.uri,
         )
 
@@ -203,17 +463,17 @@ def _refuse_forgetting(place: Place, found: JobIdentity) -> None:
     """
     if found.left:
         raise CheckpointConflictError(
-            f"--as-new is refused: it has made this job, {found.job_id}, already (from job {found.left})",
+            f"{advised('as-new')} is refused: it has made this job, {found.job_id}, already (from job {found.left})",
             harmless="always: nothing was changed",
-            cause="the flag was left in the start command (a unit file, a supervisor)",
-            action="start without --as-new: the job goes on",
+            cause="it was left in the start command (a unit file, a supervisor) or in the program",
+            action="start without it: the job goes on",
             checkpoint=place.uri,
         )
     if place.has_undone():
         raise CheckpointConflictError(
-            f"--as-new is refused: an epoch of this very job, {found.job_id}, is decided and not finished",
+            f"{advised('as-new')} is refused: an epoch of this very job, {found.job_id}, is decided and not finished",
             harmless="never: the new job would write the epoch again",
-            cause="the flag was left in the start command, or this is not the copy that was meant",
-            action="start once without --as-new; the epoch is finished then",
+            cause="it was left in the start command or in the program, or this is not the copy that was meant",
+            action="start once without it; the epoch is finished then",
             checkpoint=place.uri,
         )

@@ -9,21 +9,37 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import math
 import threading
+import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, ClassVar
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar, Literal
+from urllib.parse import quote
 
 from pyspark.sql import SparkSession
 
 from onceflow.checkpoint.spark_files import lag as lag_of
-from onceflow.connectors.contract import Source, SourceConnection
-from onceflow.errors import OnceflowError
+from onceflow.checkpoint.spark_files import partition_lags
+from onceflow.checkpoint.statistics import EpochStatistics
+from onceflow.connectors.contract import Malformed, Source, SourceConnection
+from onceflow.errors import EpochTimedOutError, EpochTooLongError, OnceflowError, TimeoutTooShortError
 from onceflow.execution.driver import EpochReport
+from onceflow.execution.failures import from_spark
+from onceflow.execution.job_log import JobLog
+from onceflow.execution.observer import NOBODY, Observer
 from onceflow.spark.internals import add_listener
 
 log = logging.getLogger(__name__)
 
+IDLE_EVERY_S = 30.0
 _LAST_WITHIN_S = 5.0
+_ALL_OF = 10
+"""When so many records and no other are malformed, it is said that this is no matter of records."""
+
+_TOLD = 2  # failures to publish
+_FAR_AHEAD = timedelta(hours=1)
 
 
 class Progress:
@@ -37,14 +53,42 @@ class Progress:
         name: The job's name.
         reports: The driver's reports by epoch; one is taken out when its line is written.
         sources: The sources of the query's plan, as Spark's progress lists them; None for one that is not ours.
+        runs: Called when the first epoch is done, or there is none to do.
+        now: A monotonic clock.
+        planned: The newest epoch that an earlier start has planned: of it Spark knows what there was to read then.
+        keep: Given what each epoch was like.
+        group: The group of sources that name none; None: nothing is published, for no source.
+        observer: Told of each epoch.
     """
 
-    def __init__(self, name: str, reports: dict[int, EpochReport], sources: Sequence[Source | None]) -> None:
-        self._name = name
+    def __init__(
+        self,
+        name: str,
+        reports: dict[int, EpochReport],
+        sources: Sequence[Source | None],
+        runs: Callable[[], None] = lambda: None,
+        now: Callable[[], float] = time.monotonic,
+        *,
+        planned: int = -1,
+        keep: Callable[[EpochStatistics], None] = lambda _: None,
+        group: str | None = None,
+        observer: Observer = NOBODY,
+    ) -> None:
+        self._log = JobLog(log, name)
         self._reports = reports
         self._sources = tuple(sources)
         self._connections: dict[Hashable, SourceConnection] = {}
+        self._runs = runs
+        self._keep = keep
+        self._group = group
+        self._observer = observer
+        self._refused: dict[tuple[Hashable, str], int] = {}
+        self._now = now
+        self._planned = planned
+        self._told_at = -math.inf
+        self._newest: int | None = None
         self._run_id: str | None = None
+        self._far_ahead = False
         self._heard_all = threading.Event()
         self._listening: Callable[[], object] | None = None
 
@@ -67,19 +111,39 @@ class Progress:
         report = self._reports.pop(progress["batchId"], None)
         if report is None:
             return  # an idle trigger: no epoch ran
-        lag = sum(lag_of(source) for source in progress["sources"])
+        self._runs()
+        self._newest, self._told_at = report.epoch, self._now()
+        lags = None if report.epoch <= self._planned else lags_of(progress["sources"])
+        lag = None if lags is None else sum(map(lag_of, progress["sources"]))
         took = progress["durationMs"].get("triggerExecution", 0)
-        log.info("%s", line(report, progress["numInputRows"], took, lag))
-        observed = progress.get("observedMetrics") or {}
-        for source in self._sources:
-            if source is not None and (count := source.malformed(observed)):
-                log.warning("epoch %d: %d malformed records skipped (%r)", report.epoch, count, source)
+        self._log.info("%s", line(report, progress["numInputRows"], took, lag))
+        entry = statistics(report, progress, self._sources, lag)
+        self._keep(entry)
+        self._observer.recorded(entry, lags)
+        self._tell_of_malformed(report.epoch, progress)
+        self._warn_of_far_ahead(report.epoch, progress)
         self._publish([json.dumps(source["endOffset"]) for source in progress["sources"]])
+
+    def hear_idle(self, run_id: str) -> None:
+        """Spark has looked and found nothing to read."""
+        if run_id != self._run_id:
+            return
+        self._runs()
+        self._observer.idle()
+        if self._now() - self._told_at >= IDLE_EVERY_S:
+            self._told_at = self._now()
+            self._log.info("idle, %s, lag 0", "no epoch yet" if self._newest is None else f"epoch {self._newest}")
 
     def hear_end(self, run_id: str) -> None:
         """Spark delivers a query's end after all of its epochs."""
         if run_id == self._run_id:
             self._heard_all.set()
+
+    def hear_failure(self, report: EpochReport, error: BaseException) -> None:
+        """An epoch has failed, and the query with it."""
+        entry = failed(report, error)
+        self._keep(entry)
+        self._observer.failed(entry)
 
     def close(self, *, ended: bool) -> None:
         """Hear no more, and close connections.
@@ -95,41 +159,195 @@ class Progress:
         for connection in list(self._connections.values()):
             connection.close()
 
+    def _tell_of_malformed(self, epoch: int, progress: Mapping[str, Any]) -> None:
+        """Records are malformed one by one; where all of them are, it is the schema that is wrong."""
+        observed = progress.get("observedMetrics") or {}
+        for source in self._sources:
+            if source is None or not (left_out := source.malformed(observed)).records:
+                continue
+            self._log.warning("%s", skipped(epoch, source, left_out))
+            if _ALL_OF <= left_out.read <= left_out.records:
+                self._log.error(
+                    "epoch %d: every one of the %d records of %s is malformed and %s. That is a wrong format or schema "
+                    "rather than wrong records; they are not read again",
+                    epoch,
+                    left_out.read,
+                    source.describe(),
+                    _went(source, "was left out"),
+                )
+
+    def _warn_of_far_ahead(self, epoch: int, progress: Mapping[str, Any]) -> None:
+        newest = far_ahead(progress)
+        if newest is not None and not self._far_ahead:
+            self._log.warning(
+                "epoch %d: the newest event is of %s, more than %g h ahead of the epoch itself: the watermark follows "
+                "it, and from now on Spark drops events before it as late",
+                epoch,
+                newest,
+                _FAR_AHEAD.total_seconds() / 3600,
+            )
+        self._far_ahead = newest is not None
+
     def _publish(self, positions: Sequence[str]) -> None:
-        for (system, group), (source, at) in to_publish(self._sources, positions).items():
+        """Tell groups where the job stands. No epoch hangs on it: one line tells of failures, until it works again.
+
+        What may pass is told when it comes twice: the first commit to a new cluster makes Kafka's topic for offsets.
+        """
+        if self._group is None:
+            return
+        for where, (source, at) in to_publish(self._sources, positions, self._group).items():
+            system, group = where
             try:
                 connection = self._connections.get(system) or source.connect()
                 self._connections[system] = connection
                 connection.publish(group, at)
             except OnceflowError as error:
-                log.warning("offsets of group %s were not published: %s", group, error.what)
+                self._observer.published(taken=False)
+                before = self._refused.get(where, 0)
+                self._refused[where] = before + (1 if error.retriable else _TOLD)
+                if before < _TOLD <= self._refused[where]:
+                    self._log.warning(
+                        "offsets are not published to group %s, so it shows no lag; the job goes on without: %s; %s",
+                        group,
+                        error.what,
+                        error.action,
+                    )
+            else:
+                self._observer.published(taken=True)
+                if self._refused.pop(where, 0) >= _TOLD:
+                    self._log.info("offsets are published to group %s again", group)
+
+
+def lags_of(sources: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], int]:
+    """The lag of each partition that a source of an epoch reads; where several read it, of the one that is behind.
+
+    Args:
+        sources: The sources of ``StreamingQueryProgress``.
+    """
+    found: dict[tuple[str, str], int] = {}
+    for source in sources:
+        for place, behind in partition_lags(source).items():
+            found[place] = max(behind, found.get(place, 0))
+    return found
+
+
+def lag_group(prefix: str, name: str) -> str:
+    """The group that shows the lag of a job whose sources name none; also of jobs without rights on other prefixes.
+
+    Args:
+        prefix: First part of the job's transactional ids, which the rights on its groups begin with.
+        name: The job's name.
+    """
+    return f"{prefix}-lag-{quote(name, safe='')}"
 
 
 def to_publish(
-    sources: Sequence[Source | None], positions: Sequence[str]
+    sources: Sequence[Source | None], positions: Sequence[str], own: str | None = None
 ) -> dict[tuple[Hashable, str], tuple[Source, list[str]]]:
     """What each group is told, by system and group: a source by which it is reached, and the positions of all of its.
 
     Args:
         sources: The query's sources; None for one that is not ours.
         positions: Where each of them stands.
+        own: The group of sources that name none.
     """
     told: dict[tuple[Hashable, str], tuple[Source, list[str]]] = {}
     if len(sources) != len(positions):
         return told  # whose position is whose cannot be told
     for source, at in zip(sources, positions, strict=True):
-        if source is not None and source.group is not None:
-            told.setdefault((source.system, source.group), (source, []))[1].append(at)
+        group = None if source is None else source.group or own
+        if source is not None and group is not None:
+            told.setdefault((source.system, group), (source, []))[1].append(at)
     return told
 
 
-def line(report: EpochReport, records_in: int, duration_ms: int, lag: int) -> str:
-    """An epoch in one line."""
-    phases = ", ".join(f"{name} {spent * 1000:.0f}" for name, spent in report.phases.items())
+def far_ahead(progress: Mapping[str, Any]) -> str | None:
+    """The time of an epoch's newest event, where the plan has a watermark and the time is not plausible.
+
+    What a ``KafkaSource`` reads has been looked at; a time that the plan makes, or another source gives, has not.
+    """
+    newest = (progress.get("eventTime") or {}).get("max")
+    if newest is None or newest.startswith("-"):
+        return None
+    if newest.startswith("+"):  # beyond the year 9999
+        return str(newest)
     return (
-        f"epoch {report.epoch}: {records_in:,} in, {report.rows:,} out, {report.participants} participants, "
-        f"{duration_ms:,} ms ({phases or 'nothing to do'}), lag {lag:,}"
+        newest if datetime.fromisoformat(newest) > datetime.fromisoformat(progress["timestamp"]) + _FAR_AHEAD else None
     )
+
+
+def skipped(epoch: int, source: Source, left_out: Malformed) -> str:
+    """What an epoch left out of a source, in one line."""
+    more = "; ..." if left_out.records > len(left_out.first) else ""
+    where = f": {'; '.join(left_out.first)}{more}" if left_out.first else ""
+    return (
+        f"epoch {epoch}: {left_out.records:,} malformed records {_went(source, 'skipped')} ({source.describe()}){where}"
+    )
+
+
+def _went(source: Source, left_out: str) -> str:
+    return left_out if source.dead_letter is None else f"went to sink {source.dead_letter.sink.name}"
+
+
+def statistics(
+    report: EpochReport, progress: Mapping[str, Any], sources: Sequence[Source | None], lag: int | None
+) -> EpochStatistics:
+    """What an epoch was like, of what the driver and Spark tell of it."""
+    states = progress.get("stateOperators") or []
+    names = [f"source {i}" if source is None else source.describe() for i, source in enumerate(sources)]
+    read = [source.get("numInputRows", 0) for source in progress["sources"]]
+    return replace(
+        _of(report, "COMPLETED"),
+        triggered_at=progress["timestamp"],
+        duration_ms=progress["durationMs"].get("triggerExecution"),
+        records_in=dict(zip(names, read, strict=False)),
+        state_rows=sum(state["numRowsTotal"] for state in states) if states else None,
+        state_bytes=sum(state["memoryUsedBytes"] for state in states) if states else None,
+        watermark=(progress.get("eventTime") or {}).get("watermark"),
+        lag=lag,
+    )
+
+
+def failed(report: EpochReport, error: BaseException) -> EpochStatistics:
+    """What an epoch that failed was like, as far as it came."""
+    ours = from_spark(error)
+    said = str(error).strip().splitlines()
+    return replace(
+        _of(report, "FAILED"),
+        duration_ms=round((time.time() - report.began_at) * 1000),
+        failure=type(ours or error).__name__,
+        what=ours.what if ours is not None else said[0] if said else "",
+        reason=next((reason for kind, reason in _REASONS.items() if isinstance(ours, kind)), "declined"),
+    )
+
+
+def _of(report: EpochReport, status: Literal["COMPLETED", "FAILED"]) -> EpochStatistics:
+    return EpochStatistics(
+        report.epoch,
+        report.incarnation,
+        status,
+        datetime.fromtimestamp(report.began_at, UTC).isoformat(timespec="milliseconds"),
+        phases_ms={name: round(spent * 1000, 1) for name, spent in report.phases.items()},
+        rows_out=dict(report.rows),
+        participants=report.participants,
+    )
+
+
+def line(report: EpochReport, records_in: int, duration_ms: int, lag: int | None) -> str:
+    """An epoch in one line; without a lag where what is there to read was looked up before this start."""
+    phases = ", ".join(f"{name} {spent * 1000:.0f}" for name, spent in report.phases.items())
+    rows = sum(report.rows.values())
+    return (
+        f"epoch {report.epoch}: {records_in:,} in, {rows:,} out, {report.participants} participants, "
+        f"{duration_ms:,} ms ({phases or 'nothing to do'}), lag {'not looked up' if lag is None else f'{lag:,}'}"
+    )
+
+
+_REASONS: Mapping[type[OnceflowError], str] = {
+    EpochTimedOutError: "timed out",
+    EpochTooLongError: "expired",
+    TimeoutTooShortError: "expired",
+}
 
 
 class _Listener:
@@ -144,8 +362,8 @@ class _Listener:
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802
         pass
 
-    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-        pass
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802 - told every ten seconds while there is nothing to read
+        self._progress.hear_idle(event.runId().toString())
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
         self._progress.hear_end(event.runId().toString())

@@ -6,12 +6,20 @@ Must not know: any particular source, sinks, the rules. Each source is looked at
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
+from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.spark_files import SparkCheckpoint, positions, records_between, with_positions
-from onceflow.connectors.contract import Connector, Source, SourceConnection, Standing
-from onceflow.errors import CheckpointCorruptError, OnceflowError, SourceDataLostError
+from onceflow.connectors.contract import Connector, Sink, Source, SourceConnection, Standing
+from onceflow.errors import (
+    CheckpointConflictError,
+    CheckpointCorruptError,
+    ConfigurationError,
+    OnceflowError,
+    SourceDataLostError,
+)
 from onceflow.spark.plan import Leaf
 from onceflow.twophase.layout import Layout, State, folders
 from onceflow.twophase.layout import Source as LayoutSource
@@ -26,20 +34,48 @@ class Sources:
         leaves: The plan's streaming sources, in order.
         states: Its state operators, in order.
         connectors: Who may have made the sources.
+        connections: Those that are open already, by system; this object's from now on.
     """
 
-    def __init__(self, leaves: Sequence[Leaf], states: Sequence[State], connectors: Sequence[Connector] = ()) -> None:
+    def __init__(
+        self,
+        leaves: Sequence[Leaf],
+        states: Sequence[State],
+        connectors: Sequence[Connector] = (),
+        connections: Mapping[Hashable, SourceConnection] = MappingProxyType({}),
+    ) -> None:
         self._leaves = tuple(leaves)
         self._states = tuple(states)
         self._connectors = tuple(connectors)
         self._sources = tuple(self._found(leaf) for leaf in leaves)
-        self._connections: dict[Hashable, SourceConnection] = {}
+        self._connections = dict(connections)
 
     @property
     def distinct(self) -> list[Source | None]:
         """The sources as Spark's progress lists them: one that several outputs start from counts once."""
         first = {folder: i for i, folder in reversed(list(enumerate(self._folders())))}
         return [self._sources[first[folder]] for folder in sorted(first)]
+
+    def refuse_other_number(self, place: Place) -> None:
+        """Refuse the checkpoint of a query without onceflow that read another number, before it is taken over.
+
+        What onceflow has planned there it knows by more than their number.
+
+        Raises:
+            CheckpointConflictError: With both numbers.
+        """
+        held = len(positions(_text(place.checkpoint, place.checkpoint.newest_offsets())))
+        now = len(self._leaves)
+        if held not in (0, now) and place.journal.history()[0].layout is None:
+            raise CheckpointConflictError(
+                f"the query whose checkpoint {place.uri} is read {held} sources, and the job reads {now}: each output "
+                "counts its source for itself",
+                harmless="always: nothing was changed",
+                cause="outputs of several queries were put into one job, or it has more or fewer than the query had",
+                action="go on with each query's checkpoint as a job of its own; or start one job with a new "
+                "checkpoint, from where the old ones stand: docs/existing-programs.md",
+                checkpoint=place.uri,
+            )
 
     def close(self) -> None:
         """Close the connections."""
@@ -50,6 +86,28 @@ class Sources:
     def explain(self, message: str) -> OnceflowError | None:
         """Our error for what a source says in a failed query's message, or None."""
         return next(filter(None, (connector.explain(message) for connector in self._connectors)), None)
+
+    def refuse_to_read(self, sinks: Mapping[Sink, str]) -> None:
+        """Refuse sinks of dead letters that the job itself reads: what is malformed would come again for ever.
+
+        Args:
+            sinks: The sinks, with their systems' ids.
+
+        Raises:
+            ConfigurationError: Which source reads which sink.
+        """
+        both = [(source, sink) for source in self._sources if source is not None for sink in sinks]
+        for source, sink in both:
+            if source.reads(sink.destination) and self._connection(source).system_id == sinks[sink]:
+                raise ConfigurationError(
+                    f"the job reads the dead letters that it writes: sink {sink.name} ({sink.describe()}) writes to "
+                    f"what is read as {source.describe()}",
+                    harmless="always: nothing was started",
+                    cause="each would be malformed again, and be written again, without an end",
+                    action="send dead letters to a topic that no source of the job reads (mind their patterns), and "
+                    "read that one with a job of its own",
+                    sink=sink.name,
+                )
 
     def survey(
         self, checkpoint: SparkCheckpoint, undone: DecidedEpoch | None, known: Layout | None, *, again: bool
@@ -78,10 +136,17 @@ class Sources:
         needed = starts if undone is None or again else ends
         found = [self._look(i, needed[i], ends[i], known) for i in self._numbers]
         layout = Layout(tuple(place for place, _ in found), self._states)
-        losses = [error for _, standing in found if standing is not None for error in standing.losses]
+        losses = {  # a source that stands at several positions has lost it once
+            (self._first_of(i), error.what): error
+            for i, (_, standing) in enumerate(found)
+            if standing is not None
+            for error in standing.losses
+        }
         if not losses:
             return Surveyed(layout), None
-        error = _explained(losses, (undone.epoch if undone is not None else (-1 if done is None else done) + 1))
+        error = _explained(
+            list(losses.values()), (undone.epoch if undone is not None else (-1 if done is None else done) + 1)
+        )
         standings = [standing for _, standing in found]
         moved_ends = [end if s is None else s.end for end, s in zip(ends, standings, strict=True)]
         if needed is starts:

@@ -1,8 +1,9 @@
 """Stopping: what becomes of an epoch when the job is asked to stop at this moment of it, as one literal table.
 
 Must not know: Spark, the journal, how an epoch is decided. Two threads meet here: the one in which Spark runs an epoch
-tells where it stands, and another one asks for the end. An undecided epoch is aborted and run again by the next start,
-a decided one is finished; a step that is not in TABLE is one error and changes nothing.
+tells where it stands, and another one asks for the end, or sees that it takes too long. An undecided epoch is aborted
+and run again by the next start, a decided one is finished; a step that is not in TABLE is one error and changes
+nothing.
 """
 
 from __future__ import annotations
@@ -20,12 +21,18 @@ class StopRequested(Exception):  # noqa: N818 - not an error
     """The job is being stopped; the epoch in work is not decided and is run again at the next start."""
 
 
+class OverdueError(Exception):
+    """The epoch in work has taken longer than it may before its decision; it is not decided."""
+
+
 class State(Enum):
     """Where the epoch in work stands, and whether it is to end."""
 
     OUTSIDE = "no epoch is in work"
     UNDECIDED = "an epoch is in work, and this call has decided nothing yet"
     RUNNING = "the same, and Spark runs its plan"
+    OVERDUE = "it took longer than it may: no plan and no decision of it begins any more"
+    CUT = "it took longer than it may: the plan's Spark jobs are being cancelled"
     DECIDED = "the last look is past: the epoch is being decided, or is"
     CLOSED = "asked to stop: no epoch is in work, and none begins"
     REFUSING = "asked to stop: no plan and no decision begins any more"
@@ -42,6 +49,7 @@ class Input(Enum):
     RAN = "its plan has ended, well or not"
     DECIDE = "all is ready for the decision"
     LEAVE = "the epoch has ended, well or not"
+    EXPIRE = "the epoch has taken longer than it may before its decision"
     STOP = "the job is to stop"
     GIVE_UP = "it took too long"
 
@@ -66,10 +74,24 @@ TABLE: Mapping[State, Mapping[Input, tuple[State, Answer]]] = {
         _I.RUN: (_S.RUNNING, _GO_ON),
         _I.DECIDE: (_S.DECIDED, _GO_ON),
         _I.LEAVE: (_S.OUTSIDE, _GO_ON),
+        _I.EXPIRE: (_S.OVERDUE, _GO_ON),
         _I.STOP: (_S.REFUSING, _GO_ON),
     },
     _S.RUNNING: {
         _I.RAN: (_S.UNDECIDED, _GO_ON),
+        _I.EXPIRE: (_S.CUT, _CANCEL),
+        _I.STOP: (_S.CANCELLED, _CANCEL),
+    },
+    # As of a stop, but the job goes on: what follows is another try of the epoch.
+    _S.OVERDUE: {
+        _I.RUN: (_S.OVERDUE, _REFUSE),
+        _I.DECIDE: (_S.OVERDUE, _REFUSE),
+        _I.LEAVE: (_S.OUTSIDE, _GO_ON),
+        _I.STOP: (_S.REFUSING, _GO_ON),
+    },
+    _S.CUT: {
+        _I.RAN: (_S.OVERDUE, _GO_ON),
+        _I.EXPIRE: (_S.CUT, _CANCEL),  # the first cancel may have found no job yet
         _I.STOP: (_S.CANCELLED, _CANCEL),
     },
     # No plan runs behind a decision of the same call: the state was built by the run that was decided.
@@ -113,6 +135,7 @@ TABLE: Mapping[State, Mapping[Input, tuple[State, Answer]]] = {
     },
 }
 
+_MAY_EXPIRE = frozenset({_S.UNDECIDED, _S.RUNNING, _S.CUT})
 _ASKED = frozenset({_S.CLOSED, _S.REFUSING, _S.CANCELLED, _S.FINISHING, _S.GIVEN_UP})
 
 
@@ -134,25 +157,43 @@ class Stop:
 
     def __init__(self) -> None:
         self._state = State.OUTSIDE
+        self._due: float | None = None
+        self._holds = 0
         self._moved = threading.Condition()
 
     # -- the epoch's thread -----------------------------------------------------------------------
 
-    def epoch(self) -> AbstractContextManager[None]:
-        """An epoch is in work inside.
+    @contextlib.contextmanager
+    def epoch(self, *, waits: bool = True) -> Iterator[None]:
+        """An epoch is in work inside. It waits at its entry for as long as somebody holds it.
+
+        Args:
+            waits: False for one that is decided already: nobody holds the end of what is begun.
 
         Raises:
             StopRequested: None may begin any more.
         """
-        return self._between(Input.ENTER, Input.LEAVE)
+        with self._moved:  # in one step: whoever holds sees no epoch begin behind its look
+            self._moved.wait_for(lambda: not (waits and self._holds) or self.asked)
+            self._tell(Input.ENTER)
+        try:
+            yield
+        finally:
+            self._tell(Input.LEAVE)
 
     def plan(self) -> AbstractContextManager[None]:
         """The epoch's plan runs inside, and is cancelled by a request.
 
         Raises:
             StopRequested: None may begin any more.
+            OverdueError: Nor of this epoch.
         """
         return self._between(Input.RUN, Input.RAN)
+
+    def bound(self, due: float) -> None:
+        """Say by when the epoch in work has to be ready for its decision, on the clock of ``expire``."""
+        with self._moved:
+            self._due = due
 
     @contextlib.contextmanager
     def _between(self, begins: Input, ends: Input) -> Iterator[None]:
@@ -167,8 +208,14 @@ class Stop:
 
         Raises:
             StopRequested: One came before.
+            OverdueError: It comes too late.
         """
         self._tell(Input.DECIDE)
+
+    def rest(self, seconds: float) -> None:
+        """Wait before an epoch, but not once the job is to stop."""
+        with self._moved:
+            self._moved.wait_for(lambda: self._state in _ASKED, seconds)
 
     def pause(self, seconds: float) -> None:
         """Wait before something is asked or sent again.
@@ -196,6 +243,37 @@ class Stop:
         if self._tell(Input.STOP) is Answer.CANCEL:
             cancel()  # not under the lock: it asks Java, and the plan may end meanwhile
 
+    @property
+    def overdue(self) -> bool:
+        """Whether the epoch in work has taken longer than it may."""
+        return self._state in (State.OVERDUE, State.CUT)
+
+    def expire(self, now: float, cancel: Callable[[], object]) -> None:
+        """Look whether the epoch in work has taken longer than it may; one that is being decided has not.
+
+        Args:
+            now: The time, on the clock of ``bound``.
+            cancel: Cancels the plan's Spark jobs.
+        """
+        with self._moved:
+            if self._due is None or now < self._due or self._state not in _MAY_EXPIRE:
+                return
+            self._state, answer = step(self._state, Input.EXPIRE)
+            self._moved.notify_all()
+        if answer is Answer.CANCEL:
+            cancel()
+
+    def hold(self) -> None:
+        """Let no further epoch begin until ``release``; one that is in work goes on."""
+        with self._moved:
+            self._holds += 1
+
+    def release(self) -> None:
+        """End one hold."""
+        with self._moved:
+            self._holds -= 1
+            self._moved.notify_all()
+
     def wait_outside(self, timeout_s: float) -> bool:
         """Wait until no epoch is in work; False when time is over."""
         with self._moved:
@@ -208,7 +286,9 @@ class Stop:
     def _tell(self, happened: Input) -> Answer:
         with self._moved:
             self._state, answer = step(self._state, happened)
+            if happened is Input.LEAVE:
+                self._due = None
             self._moved.notify_all()
         if answer is Answer.REFUSE:
-            raise StopRequested
+            raise OverdueError if self._state is State.OVERDUE else StopRequested
         return answer

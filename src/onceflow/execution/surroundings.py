@@ -1,17 +1,23 @@
-"""What a driver is given of its process: threads, a clock, and the way to stop it.
+"""What a start works with: a way to its checkpoint, rules, threads, a clock, and the way to stop it.
 
 Must not know: what any of it is used for.
 """
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Self
 
+from onceflow.checkpoint.place import Place
 from onceflow.execution.stop import Stop
+from onceflow.twophase.coordinator import Coordinator
+
+Opened = Callable[[str | os.PathLike[str], int], Place]
+"""Opens the checkpoint at a location, of which so many epochs are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +41,22 @@ class Surroundings:
         """Real ones, for so many sinks."""
         commits = ThreadPoolExecutor(max(1, sinks) + 1, "onceflow-commit")
         return cls(Stop(), time.monotonic, commits, ThreadPoolExecutor(1, "onceflow-mark"))
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What a start makes its driver of.
+
+    Attributes:
+        opened: Opens the checkpoint. Asked again for each driver, which has a view of the journal of its own.
+        rules: Makes the rules for the sinks that take part.
+        around: Makes what a driver has of its process, for so many sinks.
+    """
+
+    opened: Opened = Place.at
+    rules: Callable[[Collection[str]], Coordinator] = Coordinator
+    around: Callable[[int], Surroundings] = Surroundings.of_process
+
+
+REAL = Means()
+"""Files, threads and clock of this process."""

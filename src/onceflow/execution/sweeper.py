@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 
 from onceflow.errors import OnceflowError
+from onceflow.execution.job_log import JobLog
 
 log = logging.getLogger(__name__)
 
@@ -26,11 +27,13 @@ class Sweeper:
         sweep: Ends what older starts left open; whether this is still the newest start.
         refresh_mark: Writes the mark again.
         replaced: Called once, when it is not.
+        name: The job's name, for its log.
     """
 
     def __init__(
-        self, sweep: Callable[[], bool], refresh_mark: Callable[[], None], replaced: Callable[[], None]
+        self, sweep: Callable[[], bool], refresh_mark: Callable[[], None], replaced: Callable[[], None], name: str = ""
     ) -> None:
+        self._log = JobLog(log, name)
         self._sweep = sweep
         self._refresh_mark = refresh_mark
         self._replaced = replaced
@@ -54,6 +57,6 @@ class Sweeper:
                 if turn % SWEEPS_A_MARK == 0:
                     self._refresh_mark()
             except OnceflowError as error:
-                log.warning("could not look for lingering transactions: %s", error.what)
-            except Exception:  # the sweep must go on for as long as the job runs
-                log.exception("could not look for lingering transactions")
+                self._log.warning("could not look for lingering transactions: %s", error.what)
+            except Exception:  # noqa: BLE001 - it is logged whole, and the sweep must go on for as long as the job runs
+                self._log.exception("could not look for lingering transactions")

@@ -1,7 +1,8 @@
-"""The task's side of an epoch: one Spark task's share of every sink's output.
+"""The task's side of an epoch: a group of partitions, as one shard of every sink's output.
 
-Must not know: any particular sink, the journal, the driver. It runs in Spark's Python workers, gets Arrow batches with
-each sink's columns (null where a row is not for that sink), and hands back a report for each sink.
+Must not know: any particular sink, the journal, the driver, how partitions are grouped. It runs in Spark's Python
+workers, gets Arrow batches with each sink's columns (null where a row is not for that sink) and the number of each
+row's partition, and hands back a report for each sink.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from typing import TYPE_CHECKING
 
 from onceflow import crash_points as crash
 from onceflow.connectors.contract import Run, Shard, Writer, WriterFactory
-from onceflow.errors import OnceflowError
+from onceflow.errors import OnceflowError, PreCommitError
 from onceflow.execution.carried import add_line
-from onceflow.twophase.participants import DIGEST_MASK, Part, PartId, TaskReport
+from onceflow.twophase.participants import DIGEST_MASK, Part, PartId, TaskReport, miscounted
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
 
 RESULT_SCHEMA = "report string"
@@ -25,6 +27,10 @@ RESULT_SCHEMA = "report string"
 
 DIGEST = "onceflow_digest"
 """The last of each sink's columns: a 64-bit hash of the row as the sink gets it; null where it does not."""
+
+
+PARTITION = "_onceflow_partition"
+"""The column that all sinks share: the number of the partition that a row is of."""
 
 
 def output_column(output: int, name: str) -> str:
@@ -57,7 +63,7 @@ class Task:
     silent: frozenset[PartId] = frozenset()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write one shard of every sink's output and yield the reports."""
+        """Write a group's shard of every sink's output and yield the reports."""
         from pyspark import TaskContext  # noqa: PLC0415 - only in a worker
 
         context = TaskContext.get()
@@ -78,11 +84,12 @@ class Task:
         Raises:
             PreCommitError: A sink could not prove its share. All shares of this shard are aborted.
         """
-        shares = [_Share(output, shard, self._is_silent(output.sink, shard.number)) for output in self.outputs]
+        shares = [_Share(output, shard, self.write, self.silent) for output in self.outputs]
         try:
             for batch in batches:
+                numbers = _partitions_of(batch)
                 for i, share in enumerate(shares):
-                    share.write(_columns_of(i, batch))
+                    share.write(_columns_of(i, batch), numbers)
             crash.reach("D2", shard.run.epoch)
             reports = [share.prepare() for share in shares]
             crash.reach("D3", shard.run.epoch)
@@ -91,9 +98,6 @@ class Task:
                 share.abort()
             raise
         return reports
-
-    def _is_silent(self, sink: str, number: int) -> bool:
-        return not self.write or PartId((sink, number)) in self.silent
 
 
 _frozen = False
@@ -113,45 +117,93 @@ def _freeze_once() -> None:
 
 
 class _Share:
-    """One sink's share of a shard, which is one part: counts, digests, and writes unless it is silent."""
+    """One sink's share of a task: counts and digests each part, and writes the rows of those that are not silent."""
 
-    def __init__(self, output: Output, shard: Shard, silent: bool) -> None:
+    def __init__(self, output: Output, shard: Shard, write: bool, silent: frozenset[PartId]) -> None:
         self._output = output
         self._shard = shard
-        self._silent = silent
+        self._writes = write
+        self._silent = sorted(number for sink, number in silent if sink == output.sink)
         self._writer: Writer | None = None
-        self._rows = 0
-        self._digest = 0
+        self._written = 0
+        self._parts: dict[int, tuple[int, int]] = {}  # rows and digest, by the partition's number
 
-    def write(self, rows: pa.RecordBatch) -> None:
+    def write(self, rows: pa.RecordBatch, numbers: pa.Array) -> None:
         if rows.column(DIGEST).null_count:
-            rows = rows.filter(rows.column(DIGEST).is_valid())
+            mine = rows.column(DIGEST).is_valid()
+            rows, numbers = rows.filter(mine), numbers.filter(mine)
         if not len(rows):
             return
-        self._rows += len(rows)
-        self._digest = (self._digest + wrapping_sum(rows.column(DIGEST))) & DIGEST_MASK
-        if self._silent:
+        for number, count, digest in by_part(numbers.to_numpy(), rows.column(DIGEST).to_numpy()):
+            known, sum_before = self._parts.get(number, (0, 0))
+            self._parts[number] = known + count, (sum_before + digest) & DIGEST_MASK
+        if self._writes:
+            self._write(self._without_silent(rows, numbers).drop_columns([DIGEST]))
+
+    def _without_silent(self, rows: pa.RecordBatch, numbers: pa.Array) -> pa.RecordBatch:
+        import pyarrow as pa  # noqa: PLC0415 - only in a worker
+        import pyarrow.compute as pc  # noqa: PLC0415
+
+        if not self._silent:
+            return rows
+        silent = pc.is_in(numbers, pa.array(self._silent, numbers.type))
+        return rows.filter(pc.invert(silent))
+
+    def _write(self, rows: pa.RecordBatch) -> None:
+        if not len(rows):
             return
         if self._writer is None:
             self._writer = self._output.open(self._shard)
-        self._writer.write(rows.drop_columns([DIGEST]))
+        self._writer.write(rows)
+        self._written += len(rows)
 
     def prepare(self) -> TaskReport:
-        transaction = None if self._writer is None else self._writer.prepare()
         sink, shard = self._output.sink, self._shard
-        part = Part(sink, shard.number, self._rows, self._digest)
-        return TaskReport(sink, shard.number, shard.attempt, (part,), transaction)
+        parts = tuple(Part(sink, number, *counted) for number, counted in sorted(self._parts.items()))
+        silent = frozenset(p.id for p in parts if not self._writes or p.number in self._silent)
+        wrong = miscounted(parts, silent, self._written)
+        if wrong is not None:
+            raise PreCommitError(
+                f"task {shard.number} does not know what it wrote to sink {sink}: {wrong}",
+                harmless="always: nothing of this epoch is visible",
+                cause="a fault of onceflow, or of what hands it the rows",
+                action="start the job again, and report it if it comes again",
+                sink=sink,
+                task=shard.number,
+            )
+        transaction = None if self._writer is None else self._writer.prepare()
+        return TaskReport(sink, shard.number, shard.attempt, parts, transaction)
 
     def abort(self) -> None:
         if self._writer is not None:
             self._writer.abort()
 
 
-def wrapping_sum(hashes: pa.Array) -> int:
-    """The sum of 64-bit hashes modulo 2**64. Order-free, so a shard's rows may come in any order."""
-    import pyarrow.compute as pc  # noqa: PLC0415 - only in a worker
+def by_part(numbers: np.ndarray, digests: np.ndarray) -> Iterator[tuple[int, int, int]]:
+    """For each stretch of rows of one part: the part's number, the rows, and the sum of their digests modulo 2**64.
 
-    return int(pc.sum(hashes).as_py() or 0) & DIGEST_MASK
+    A task takes one partition after the other, so a batch has few stretches, and mostly one. Sums are order-free: the
+    rows of a part may come in any order, and in several stretches.
+    """
+    import numpy as np  # noqa: PLC0415 - only in a worker
+
+    starts = np.concatenate(([0], np.flatnonzero(np.diff(numbers)) + 1))
+    counts = np.diff(starts, append=len(numbers))
+    sums = np.add.reduceat(digests.view("u8"), starts)
+    return zip(numbers[starts].tolist(), counts.tolist(), sums.tolist(), strict=True)
+
+
+def _partitions_of(batch: pa.RecordBatch) -> pa.Array:
+    """The partition of each row."""
+    numbers = batch.column(PARTITION)
+    if numbers.null_count:
+        raise PreCommitError(
+            f"{numbers.null_count} rows are of no partition",
+            harmless="always: nothing of this epoch is visible",
+            cause=f"Spark gave column {PARTITION} no value",
+            action="start the job again, and report it if it comes again",
+        )
+    return numbers
 
 
 def _columns_of(output: int, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -1,0 +1,61 @@
+"""A start that starts nothing: all that it would refuse before it takes over the checkpoint, with nothing changed.
+
+Must not know: the rules, any particular sink. A job may run on the checkpoint meanwhile: it is not fenced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+from pyspark.sql import SparkSession
+
+from onceflow.checkpoint.place import Place
+from onceflow.connectors.contract import Sink
+from onceflow.execution.foresight import Foreseen, connected
+from onceflow.execution.launch import Plan, outputs_of, place_of, refuse_early
+from onceflow.execution.ownership import refuse_incomplete
+from onceflow.execution.source_check import Sources
+
+
+def rehearse(session: SparkSession, result: object, sinks: Sequence[Sink], plan: Plan, foreseen: Foreseen) -> None:
+    """Look at the plan, its sources, its sinks and the checkpoint, as a start does before it makes or changes anything.
+
+    What only a start can tell is left to it: whether a table or topic that is to be made can be made, and, while an
+    epoch is decided and not done, whether the plan fits.
+
+    Args:
+        session: The SparkSession of the DataFrames.
+        result: What the stream function returned.
+        sinks: The sinks that get the rows of one DataFrame.
+        plan: The rest.
+        foreseen: What was looked at before Spark was there; its connections are this function's.
+
+    Raises:
+        OnceflowError: Why a start would be refused.
+    """
+    place = place_of(plan)
+    refuse_incomplete(place)
+    outputs = outputs_of(session, result, sinks, plan)
+    sources = Sources(outputs.leaves(), outputs.states(), plan.connectors, foreseen.take_sources())
+    with contextlib.closing(sources):
+        sources.refuse_other_number(place)
+        refuse_early(place, sources, plan)
+        connections = connected(outputs.sinks, foreseen.connect)
+        try:
+            sources.refuse_to_read({sink: connections[sink.name].system_id for sink in outputs.dead_letter_sinks})
+        finally:
+            for connection in connections.values():
+                connection.close()
+
+
+@contextlib.contextmanager
+def untouched(place: Place) -> Iterator[None]:
+    """Leave no empty folder of ours where none was."""
+    made = [folder for folder in (place.ours.folder, *place.ours.folder.parents) if not folder.exists()]
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):  # somebody has begun a job there meanwhile
+            for folder in made:
+                folder.rmdir()

@@ -1,0 +1,115 @@
+"""A job's starts in one process, one after the other: what has failed by what passes is started again.
+
+Must not know: what a start does, exit codes.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from onceflow.checkpoint.place import Place
+from onceflow.control.standing import Standing
+from onceflow.errors import OnceflowError
+from onceflow.execution.job_log import JobLog
+from onceflow.execution.running import RunningJob
+from onceflow.options import restarting
+from onceflow.options.job_options import JobOptions
+from onceflow.options.restarting import Restarts
+from onceflow.supervision.child import Parent
+from onceflow.supervision.counting import Counting, Counts, Reported
+from onceflow.supervision.signals import Signals
+
+log = logging.getLogger(__name__)
+
+
+def counting(options: JobOptions, place: Place, standing: Standing, above: Parent | None) -> Counts:
+    """Who counts the failures of a job that begins: its parent, where it has one that supervises, or this process."""
+    if above is None:
+        restarts = Restarts(options.restart, options.checkpointing.tolerable_failures, time.monotonic)
+        return Counting(restarts, place)
+    told = above.begin(
+        {
+            "name": standing.name,
+            "checkpoint": place.uri,
+            "retain": options.checkpointing.retain,
+            "strategy": restarting.dumps(options.restart),
+            "tolerable": options.checkpointing.tolerable_failures,
+        }
+    )
+    standing.restarts, standing.failure = told.get("restarts", 0), told.get("failure", "")
+    return above
+
+
+@dataclass
+class Attempts:
+    """One job's, in this process.
+
+    Attributes:
+        name: The job's name.
+        counts: Says what follows a failure.
+        signals: Those of the process.
+        standing: How the job stands.
+    """
+
+    name: str
+    counts: Counts
+    signals: Signals
+    standing: Standing
+
+    def run(self, start: Callable[[bool], RunningJob]) -> bool:
+        """Start the job until it has ended by itself, by an order, or by a failure that no restart follows.
+
+        Args:
+            start: Starts it; told whether it is the first time.
+
+        Returns:
+            False: a stop could not finish the epoch in time, and nothing was let go.
+
+        Raises:
+            OnceflowError: The failure.
+            Stopped: A signal came while it was started, or waited for.
+        """
+        first = True
+        while True:
+            try:
+                running = start(first)
+                self.standing.begin(running.driver.newest_epoch, running.driver)
+                return self._wait(running)
+            except OnceflowError as error:
+                self._wait_for_restart(error)
+                if self.standing.ordered:
+                    return True
+            first = False
+
+    def _wait(self, running: RunningJob) -> bool:
+        """Wait for its end and let go; False, and nothing is let go, when a stop could not finish the epoch in time."""
+        self.signals.interrupting = False
+        in_time = True
+        try:
+            in_time = running.wait(self._ordered)
+        finally:
+            if in_time:
+                running.close()
+        if not in_time:
+            JobLog(log, self.name).warning(
+                "the query could not be ended in time; the next start goes on from the checkpoint"
+            )
+        return in_time
+
+    def _ordered(self) -> str | None:
+        return "cancel" if self.signals.received is not None else self.standing.ordered
+
+    def _wait_for_restart(self, error: OnceflowError) -> None:
+        """Wait as long as the strategy says; raise the error if nothing is to be waited for."""
+        wait_s = self.counts.failed(Reported.of(error))
+        if wait_s is None:
+            raise error
+        told = "\n  ".join((error.what, f"Likely cause: {error.cause}"))
+        JobLog(log, self.name).error("it failed, and is started again in %.1f s: %s", wait_s, told)
+        self.signals.interrupting = True
+        self.signals.look()
+        self.standing.failed(error.what)
+        self.standing.was_ordered.wait(wait_s)  # a signal interrupts it

@@ -1,0 +1,79 @@
+"""A supervised job's end of the line to its parent: it tells its failures, and is told what follows.
+
+One line of JSON each way, over a socket that the parent leaves open for this process alone. Must not know: Spark, what
+the parent does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import queue
+import signal
+import socket
+import threading
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from onceflow.supervision.counting import Reported
+
+log = logging.getLogger(__name__)
+
+LINE = "ONCEFLOW_SUPERVISOR"
+"""The variable by which the parent says which descriptor the socket is."""
+
+
+def parent() -> Parent | None:
+    """This process's parent, if it supervises; asked once."""
+    told = os.environ.pop(LINE, None)  # it is no parent of what this process starts
+    if told is None:
+        return None
+    try:
+        line = socket.socket(fileno=int(told))
+    except (OSError, ValueError):
+        return None
+    line.set_inheritable(False)
+    return Parent(line)
+
+
+class Parent:
+    """The parent, as its child sees it. When it is gone this process ends, as by SIGTERM.
+
+    Args:
+        line: The socket.
+
+    Attributes:
+        pid: Its process.
+    """
+
+    def __init__(self, line: socket.socket) -> None:
+        self.pid = os.getppid()
+        self._line = line
+        self._answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        threading.Thread(target=self._listen, name="onceflow-parent", daemon=True).start()
+
+    def begin(self, job: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Say which job this is; what the parent knows of the starts before."""
+        return self._ask({"begin": dict(job)})
+
+    def failed(self, failure: Reported) -> float | None:
+        """As ``Counts.failed``."""
+        wait_s = self._ask({"failed": asdict(failure)}).get("wait_s")
+        return None if wait_s is None else float(wait_s)
+
+    def _ask(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
+        with contextlib.suppress(OSError):
+            self._line.sendall(json.dumps(message).encode() + b"\n")
+            return self._answers.get() or {}
+        return {}
+
+    def _listen(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            for line in self._line.makefile("rb"):
+                self._answers.put(json.loads(line))
+        self._answers.put(None)
+        log.warning("the process that supervises this one has ended; the job ends, too")
+        os.kill(os.getpid(), signal.SIGTERM)

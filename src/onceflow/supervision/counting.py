@@ -1,0 +1,109 @@
+"""One count of a job's failures: what follows each is asked of the restart strategy, and kept in the checkpoint.
+
+Must not know: Spark, how a job is started again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Protocol
+
+from onceflow.checkpoint.failures import Failure
+from onceflow.checkpoint.place import Place
+from onceflow.errors import CheckpointStoreError, EpochFailedError, OnceflowError
+from onceflow.options.restarting import Restarts
+
+
+@dataclass(frozen=True)
+class Reported:
+    """A failure, as it is told to who counts.
+
+    Attributes:
+        error: Its error's class.
+        what: What it says in its first line.
+        epoch: The epoch that it speaks of, or None.
+        undecided: It is one of an epoch before its decision.
+        retriable: It passes.
+        here: A restart in the same process would do.
+        pid: The process.
+    """
+
+    error: str
+    what: str
+    epoch: int | None = None
+    undecided: bool = False
+    retriable: bool = True
+    here: bool = True
+    pid: int = field(default_factory=os.getpid)
+
+    @classmethod
+    def of(cls, error: OnceflowError, *, here: bool = True) -> Reported:
+        """What is told of an error."""
+        epoch = error.facts.get("epoch")
+        return cls(
+            type(error).__name__,
+            error.what.partition("\n")[0],
+            epoch if isinstance(epoch, int) else None,
+            isinstance(error, EpochFailedError),
+            error.retriable,
+            here,
+        )
+
+
+class Counts(Protocol):
+    """Who is told of each failure."""
+
+    def failed(self, failure: Reported) -> float | None:
+        """How many seconds to wait before the restart in this process; None: the process ends."""
+        ...
+
+
+class Counting:
+    """Counts by itself.
+
+    Args:
+        restarts: The strategy.
+        place: The checkpoint.
+    """
+
+    def __init__(self, restarts: Restarts, place: Place) -> None:
+        self._restarts = restarts
+        self._place = place
+        self._done = self._newest()
+
+    def failed(self, failure: Reported) -> float | None:
+        """What the strategy says, and keep it. As ``Counts.failed``."""
+        return self.judged(failure) if failure.here else self._noted(failure, None)
+
+    def judged(self, failure: Reported) -> float | None:
+        """As ``failed``, by one who can start the job again in another process."""
+        newest = self._newest()
+        if newest != self._done:
+            self._done = newest
+            self._restarts.succeeded()
+        return self._noted(failure, self._restarts.failed(undecided=failure.undecided) if failure.retriable else None)
+
+    def _noted(self, failure: Reported, wait_s: float | None) -> float | None:
+        # A start that was refused before anything ran has touched nothing, and leaves nothing behind.
+        if (self._restarts.has_run or failure.retriable) and self._place.has_begun():
+            borne = " (tolerable)" if wait_s is not None and self._restarts.tolerated else ""
+            self._place.failures.add(
+                Failure(
+                    datetime.now(UTC).isoformat(timespec="milliseconds"),
+                    failure.error,
+                    failure.what,
+                    "the job ended" if wait_s is None else f"restart after {wait_s:.1f} s{borne}",
+                    failure.pid,
+                    failure.epoch,
+                    self._done,
+                )
+            )
+        return wait_s
+
+    def _newest(self) -> int | None:
+        with contextlib.suppress(CheckpointStoreError):  # whoever failed by it has told it
+            return self._place.checkpoint.newest_commit()
+        return None

@@ -1,0 +1,60 @@
+"""The file that a job's log goes to where no terminal has it: for its user alone, and of a size that is bounded.
+
+Must not know: what is written to it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import IO
+
+from onceflow.errors import SetupError
+
+LARGEST = 20_000_000
+"""Bytes; beyond it what is there becomes ``<name>.1``, in the place of the one before."""
+
+
+def default(name: str) -> Path:
+    """Where the log of a job is that nobody has named a file for."""
+    state = os.environ.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser()
+    return Path(state, "onceflow", f"{name}.log")
+
+
+def opened(path: Path) -> IO[bytes]:
+    """The file, to add to its end; of mode 0600, also where it was there with another one.
+
+    Raises:
+        SetupError: It cannot be written.
+    """
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        os.fchmod(handle, 0o600)
+    except OSError as error:
+        raise SetupError(
+            f"the log cannot be written to {path}: {error.strerror or error}",
+            harmless="always: nothing was started",
+            cause="--log names it, or it is the default (XDG_STATE_HOME)",
+            action="name a file that this user may write with --log",
+            file=str(path),
+        ) from None
+    return os.fdopen(handle, "ab", buffering=0)
+
+
+def bound(path: Path) -> None:
+    """Begin the file anew where it has become too large; lines that come in that moment may be missing.
+
+    The processes that write to it go on writing to its end, so it is copied and emptied, not renamed.
+    """
+    try:
+        if path.stat().st_size <= LARGEST:
+            return
+        older = path.with_name(f"{path.name}.1")
+        with opened(older) as to, path.open("rb") as it:
+            to.truncate(0)
+            shutil.copyfileobj(it, to)
+        os.truncate(path, 0)
+    except OSError:
+        return  # a full disk: the job goes on
