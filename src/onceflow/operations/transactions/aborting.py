@@ -10,7 +10,6 @@ that driver's power as well. What is decided is never aborted here: the next sta
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -106,15 +105,15 @@ def _all_of_ours(operator: Operator) -> list[OwnTransaction]:
 def _still_open(operator: Operator, chosen: Sequence[OwnTransaction]) -> set[OwnTransaction]:
     """Those that are not over yet, after a moment for their ends to be everywhere."""
     left = set(chosen)
-    deadline = time.monotonic() + _ENDED_WITHIN_S
+    deadline = operator.now() + _ENDED_WITHIN_S
     while left:
         for system, mine in _by_system(operator, left):
             still_open = system.inspection.still_open([t.seen for t in mine])
             left -= {t for t in mine if t.seen.handle not in still_open}
-        if time.monotonic() > deadline:
+        if operator.now() > deadline:
             break
         if left:
-            time.sleep(_LOOK_AGAIN_S)
+            operator.sleep(_LOOK_AGAIN_S)
     return left
 
 
@@ -145,6 +144,9 @@ def _refused(transactional_id: str, found: Sequence[OwnTransaction]) -> Configur
     match standing:
         case None:
             cause, action = "it is not an open transaction of this job", "see `onceflow txn list`"
+        case Standing.DECIDED if found[0].is_lost:
+            cause = f"epoch {found[0].epoch} is decided and names it; it is aborted: it expired, or somebody ended it"
+            action = "start the job: it writes these rows again"
         case Standing.DECIDED:
             cause = f"epoch {found[0].epoch} is decided and names it: aborting it would lose records"
             action = "start the job: it commits what is decided"

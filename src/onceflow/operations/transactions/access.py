@@ -6,7 +6,8 @@ never runs the stream function, makes no topic, and writes nothing but the start
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -16,7 +17,9 @@ from onceflow.checkpoint.place import OURS, Place
 from onceflow.connectors.contract import Committer, Sink, SinkConnection
 from onceflow.connectors.inspection import Inspectable, Inspection, Origin, Shown
 from onceflow.errors import CheckpointConflictError, ConfigurationError, FencedError
+from onceflow.execution.outputs import settle_guarantees
 from onceflow.execution.ownership import refuse_rewound
+from onceflow.execution.surroundings import Opened
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.twophase.participants import Participant
 from onceflow.twophase.records import DecidedEpoch, History, HistoryError
@@ -65,6 +68,11 @@ class Operator:
         checkpointing: Where the job's checkpoint is.
         prefix: First part of its transactional ids.
         sinks: Its sinks.
+        name: Its name.
+        partial: Go on where the sinks leave out a system of the job's: what is there is not looked at.
+        opened: Opens the checkpoint.
+        now: Seconds on a clock that nobody sets.
+        sleep: Waits so many seconds.
 
     Raises:
         ConfigurationError: The job names no sink that takes part in a decision, or has not run yet.
@@ -72,12 +80,27 @@ class Operator:
         OnceflowError: A system cannot be reached.
     """
 
-    def __init__(self, checkpointing: Checkpointing, prefix: str, sinks: Sequence[Sink]) -> None:
-        place = Place.at(checkpointing.location, checkpointing.retain)
+    def __init__(
+        self,
+        checkpointing: Checkpointing,
+        prefix: str,
+        sinks: Sequence[Sink],
+        name: str = "",
+        *,
+        partial: bool = False,
+        opened: Opened = Place.at,
+        now: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self.name = name
+        place = opened(checkpointing.location, checkpointing.retain)
+        self.now, self.sleep = now, sleep
         self.uri, self.checkpoint, self.journal = place.uri, place.checkpoint, place.journal
         self.committers: dict[str, Committer] = {}
         self._connections: dict[str, SinkConnection] = {}
+        settle_guarantees(sinks, checkpointing)
         self._sinks = [sink for sink in sinks if sink.participates]
+        self.apart = [sink for sink in sinks if not sink.participates]
         if not sinks:
             raise ConfigurationError(
                 "the job names no sink",
@@ -92,14 +115,18 @@ class Operator:
                 action="start the job first, or correct the checkpoint's location",
             )
         self.identity: JobIdentity = identity
+        self.partial = partial
         try:
             for sink in self._sinks:
                 self._connections[sink.name] = sink.attach()
             systems = {connection.system_id for connection in self._connections.values()}
+            known = set(identity.cluster_id.split(",")) - {""}
+            if partial and systems <= known:
+                systems = known
             self._require_all(systems)
             same_place(identity, self.uri, ",".join(sorted(systems)), prefix)
-            for name, connection in self._connections.items():
-                self.committers[name] = connection.committer(prefix, identity.job_id)
+            for sink_name, connection in self._connections.items():
+                self.committers[sink_name] = connection.committer(prefix, identity.job_id)
         except BaseException:
             self.close()
             raise
@@ -164,6 +191,7 @@ class Operator:
         except HistoryError as error:
             raise CheckpointConflictError(
                 f"Spark's commits/ in {self.uri} are older than the journal: {error}",
+                harmless="never: which of the two epochs' records were counted in the state cannot be told",
                 cause="files of commits/ were deleted, or an older copy of them was put back",
                 action="put the checkpoint's newest copy back",
                 checkpoint=self.uri,
@@ -181,12 +209,13 @@ class Operator:
 
     def refuse_rewound(self) -> None:
         """Refuse to act on a checkpoint that is older than what the job has done: its decisions are not all here."""
-        refuse_rewound(self.committers.values(), self.journal, self.identity, self.checkpoint)
+        refuse_rewound(self.committers, self.journal, self.identity, self.checkpoint)
 
     def fenced(self) -> FencedError:
         """The error for a start of the job that came while an operator was at work."""
         return FencedError(
-            f"the job on {self.uri} was started while this was under way; nothing was changed",
+            f"the job on {self.uri} was started while this was under way",
+            harmless="always: nothing was changed",
             cause="a supervisor starts the job again by itself",
             action="hold the supervisor, then try again",
         )

@@ -16,7 +16,7 @@ from onceflow.connectors.contract import evidence_of
 from onceflow.connectors.inspection import Held, Origin, Phase, Seen, Shown
 from onceflow.errors import ConfigurationError
 from onceflow.operations.transactions.access import Operator, System
-from onceflow.twophase.messages import Evidence
+from onceflow.twophase.messages import Evidence, Outcome
 from onceflow.twophase.participants import Participant
 from onceflow.twophase.records import Decide, History, Replay
 
@@ -44,6 +44,7 @@ class OwnTransaction:
         standing: What the journal makes of it.
         epoch: Its epoch if a decision names it, else None (``origin.epoch`` may tell something of it).
         system: Where it is.
+        evidence: Of a decided one that is not open: what became of it, else None.
     """
 
     seen: Seen
@@ -51,12 +52,19 @@ class OwnTransaction:
     standing: Standing
     epoch: int | None
     system: System = field(compare=False, repr=False)
+    evidence: Evidence | None = field(default=None, compare=False)
+
+    @property
+    def is_lost(self) -> bool:
+        """It is decided and was aborted, by its time-out or by somebody: the job writes its rows again."""
+        return self.evidence is not None and self.evidence.outcome is Outcome.ABORTED
 
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """All that ``take_inventory`` found, and a sentence for each thing that it could not look at."""
+    """All that ``take_inventory`` found of the job of this name, and a sentence for each thing not looked at."""
 
+    name: str
     job_id: str
     incarnation: int
     undone_epoch: int | None
@@ -125,6 +133,10 @@ def take_inventory(operator: Operator) -> Inventory:
         f"sink {name}: its connector does not list transactions"
         for name in sorted(set(operator.committers) - looked_at)
     ]
+    unseen += [
+        f"sink {sink.name}: it is {sink.guarantee}, so it has no transactions: rows are visible as they are written"
+        for sink in operator.apart
+    ]
     read, not_found = _names_of_sources(operator, history)
     unseen += not_found
     for system, names in zip(operator.systems, read, strict=True):
@@ -134,6 +146,7 @@ def take_inventory(operator: Operator) -> Inventory:
         foreign += waited.foreign
         unseen += [*waited.unseen, *silent]
     return Inventory(
+        operator.name,
         operator.identity.job_id,
         history.incarnation,
         None if undone is None else undone.epoch,
@@ -193,8 +206,17 @@ def own_transactions(operator: Operator, system: System, history: History) -> tu
         if seen.origin is not None:
             standing = standing_of(seen.origin, seen.handle, history, operator.show)
             epoch = newest if standing is Standing.DECIDED else None
-            found.append(OwnTransaction(seen, seen.origin, standing, epoch, system))
+            over = epoch is not None and seen.phase is not Phase.OPEN
+            evidence = _evidence(operator, effective, seen) if over else None
+            found.append(OwnTransaction(seen, seen.origin, standing, epoch, system, evidence))
     return found, list(looked.unseen)
+
+
+def _evidence(operator: Operator, effective: Iterable[Participant], seen: Seen) -> Evidence | None:
+    """What became of a decided transaction; None where none of the decision's is known to be this one."""
+    decided = next((p for p in effective if operator.show(p).handle == seen.handle), None)
+    committer = operator.committers.get(decided.sink) if decided is not None else None
+    return None if decided is None or committer is None else evidence_of(committer, [decided])[decided.id]
 
 
 def _names_of_sources(operator: Operator, history: History) -> tuple[list[frozenset[str]], list[str]]:

@@ -10,7 +10,6 @@ itself says committed or aborted, or the source still has the records, it is ref
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -265,30 +264,21 @@ def _given_up(undone: UndoneEpoch, of: Sequence[ParticipantId] | None) -> tuple[
 
 def _expect(operator: Operator, epoch: int) -> UndoneEpoch:
     """The undone epoch, when waiting does not tell more of it."""
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = operator.now() + _PATIENCE_S
     while True:
         undone = undone_epoch(operator, epoch)
         if undone is None:
             raise AssertionError("a number was given")
         passing = any(p.evidence.outcome is Outcome.UNKNOWN and p.evidence.passing for p in undone.participants)
-        if not passing or time.monotonic() > deadline:
+        if not passing or operator.now() > deadline:
             return undone
-        time.sleep(_LOOK_AGAIN_S)
+        operator.sleep(_LOOK_AGAIN_S)
 
 
 def _known(operator: Operator, history: History, undone: DecidedEpoch) -> UndoneEpoch:
     evidence: dict[ParticipantId, Evidence] = {}
     for sink in sorted({p.sink for p in undone.effective}):
-        committer = operator.committers.get(sink)
-        of = [p for p in undone.effective if p.sink == sink]
-        if committer is None:
-            raise ConfigurationError(
-                f"epoch {undone.epoch} was decided with sink {sink}, which the job does not have now",
-                cause="the sink was removed or renamed while the job was down",
-                action="put the sink back; the job cannot finish the epoch without it",
-                epoch=undone.epoch,
-            )
-        evidence |= evidence_of(committer, of)
+        evidence |= _evidence(operator, undone, sink)
     stateful = operator.checkpoint.is_stateful()
     again = {p for p, e in evidence.items() if e.outcome is Outcome.UNKNOWN} & undone.rewritten
     lost = bool(again) or any(e.outcome is Outcome.ABORTED for e in evidence.values())
@@ -307,6 +297,24 @@ def _known(operator: Operator, history: History, undone: DecidedEpoch) -> Undone
         unseen,
         undone.loss_accepted,
     )
+
+
+def _evidence(operator: Operator, undone: DecidedEpoch, sink: str) -> dict[ParticipantId, Evidence]:
+    """What is known of a sink's participants. Of a sink that the job has no more nothing is, if that may be."""
+    of = [p for p in undone.effective if p.sink == sink]
+    able = (each for each in operator.committers.values() if all(map(each.can_finish, of)))
+    committer = operator.committers.get(sink) or next(able, None)
+    if committer is not None:
+        return evidence_of(committer, of)
+    if not operator.partial:
+        raise ConfigurationError(
+            f"epoch {undone.epoch} was decided with sink {sink}, which the job does not have now",
+            cause="the sink was removed or renamed while the job was down",
+            action="put the sink back; the job cannot finish the epoch without it",
+            epoch=undone.epoch,
+        )
+    nobody = Evidence(Outcome.UNKNOWN, "the job does not have this sink now, and nobody was asked")
+    return {p.id: nobody for p in of}
 
 
 def _undecided(operator: Operator, history: History, epoch: int) -> UndoneEpoch:
@@ -343,17 +351,18 @@ def _lost_inputs(
         end: The one with the offsets after the last that are planned.
     """
     looks = _sources_by_system(operator)
-    lost: list[LostInput] = []
-    unseen = []
+    lost: dict[tuple[int, LostInput], LostInput] = {}  # a source that stands at several positions has lost it once
+    unseen: dict[str, None] = {}
     layout = history.layout.sources if history.layout is not None else ()
     lines = list(zip(positions(needed), positions(end), strict=False))
-    for source, (first, last) in zip(layout, lines, strict=False):
+    for number, (source, (first, last)) in enumerate(zip(layout, lines, strict=False)):
         look = looks.get(source.system)
         if look is None:
-            unseen.append(f"{source.reads} on cluster {source.system or 'that is not known'}")
+            unseen[f"{source.reads} on cluster {source.system or 'that is not known'}"] = None
         else:
-            lost += look.lost(first, last, source)
-    return tuple(lost), tuple(unseen)
+            which = number if source.same_as < 0 else source.same_as
+            lost |= {(which, each): each for each in look.lost(first, last, source)}
+    return tuple(lost.values()), tuple(unseen)
 
 
 def _sources_by_system(operator: Operator) -> dict[str, SourceInspection]:

@@ -1,0 +1,257 @@
+"""The chain of receipts, read from its files and checked: is any of them changed, gone, or in another's place?
+
+Must not know: sinks. It reads two folders of a checkpoint by their formats: ``onceflow/audit`` (docs/audit.md) and, for
+what is decided and not receipted yet, ``onceflow/journal``.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import hmac
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from onceflow.audit.findings import Findings
+
+FORMAT = 1
+_NAME = re.compile(r"(\d+)-([0-9a-f]*)-(\d+)\.jsonl(?:\.gz)?")
+
+
+@dataclass
+class Chain:
+    """What is in a checkpoint.
+
+    Attributes:
+        receipts: Those that count, in order.
+        decided: Of the journal: what is decided, by job and epoch; each with its participants.
+        others: Participants of receipts that do not count, and of everything in the journal: known, whatever became
+            of them.
+    """
+
+    receipts: list[Mapping[str, Any]] = field(default_factory=list)
+    decided: dict[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
+    others: list[Mapping[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    file: str
+    number: int
+    body: Mapping[str, Any] | None
+    last: bool
+
+    @property
+    def where(self) -> str:
+        return f"{self.file} line {self.number}"
+
+
+def read(
+    checkpoint: Path, findings: Findings, *, key: bytes | None = None, retention: timedelta | None = None
+) -> Chain:
+    """Read the chain and check it.
+
+    Args:
+        checkpoint: Its folder.
+        findings: Where what is wrong goes.
+        key: Of the signatures; None checks none.
+        retention: How long receipts are to be kept: a head that was cut sooner is told.
+    """
+    chain = Chain()
+    _journal(checkpoint / "onceflow" / "journal", chain)  # first: a record goes only behind its receipt
+    folder = checkpoint / "onceflow" / "audit"
+    # Of a file that is there plain and packed one is enough: they are the same.
+    files = {
+        (int(m[1]), int(m[3]), m[2]): path for path in sorted(folder.glob("*")) if (m := _NAME.fullmatch(path.name))
+    }
+    lines = [list(_lines(files[name])) for name in sorted(files)]
+    there = {line.body["hash"] for of in lines for line in of if line.body is not None}
+    at: dict[str, int] = {}
+    for of in lines:
+        _continue(chain, of, at, there, findings, key)
+    _head(chain, findings, retention)
+    _order(chain, findings)
+    _against_the_journal(chain, findings)
+    return chain
+
+
+def chosen(body: Mapping[str, Any], p: Mapping[str, Any]) -> str:
+    """What an operator has chosen for rows that are not there, in words; "" where nobody has."""
+    for choice in body["choices"]:
+        named = [p["sink"], p["handle"]] in choice["participants"] or not choice["participants"]
+        if choice["choice"] in ("count-as-written", "give-up-rows") and named:
+            return f"{choice['who']} has chosen {choice['choice']}: {choice['why']}"
+    return ""
+
+
+def _lines(path: Path) -> Iterator[_Line]:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        try:  # packed, or let go, since the folder was listed
+            data = path.with_name(f"{path.name}.gz").read_bytes()
+        except FileNotFoundError:
+            return
+    if data.startswith(b"\x1f\x8b"):
+        data = gzip.decompress(data)
+    lines = data.splitlines(keepends=True)
+    for number, line in enumerate(lines, 1):
+        last = number == len(lines)
+        try:
+            body = json.loads(line)
+            whole = isinstance(body, dict) and "hash" in body and line.endswith(b"\n")
+            yield _Line(path.name, number, body if whole else None, last)
+        except ValueError:
+            yield _Line(path.name, number, None, last)
+
+
+def _continue(
+    chain: Chain,
+    lines: list[_Line],
+    at: dict[str, int],
+    there: set[str],
+    findings: Findings,
+    key: bytes | None,
+) -> None:
+    """Go on with one start's file: its first receipt names the one behind which the chain goes on."""
+    for line in lines:
+        body = line.body
+        if body is None:
+            if line.last:  # whoever wrote it died on the way; the next start makes it again
+                findings.add("note", f"{line.where} is torn: it was being written, or a power cut took its end")
+            else:
+                findings.add("receipt", f"receipt changed: {line.where} is no receipt any more")
+            continue
+        _one(line, body, findings, key)
+        if body.get("format") != FORMAT:
+            continue
+        before = body["before"]
+        if before in at and at[before] < len(chain.receipts) - 1 and line.number == 1:
+            _superseded(chain, at[before] + 1, at)
+        elif chain.receipts and before != chain.receipts[-1]["hash"]:
+            _jump(chain.receipts[-1], line, body, there, findings)
+        at[body["hash"]] = len(chain.receipts)
+        chain.receipts.append(body)
+
+
+def _one(line: _Line, body: Mapping[str, Any], findings: Findings, key: bytes | None) -> None:
+    if body.get("format") != FORMAT:
+        findings.add("unknown", f"{line.where} has format {body.get('format')}, and this audit reads {FORMAT}")
+        return
+    said = {name: value for name, value in body.items() if name not in ("hash", "signature")}
+    found = hashlib.sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    named = f"receipt {body['number']} (epoch {body['epoch']}, {line.where})"
+    if found != body["hash"]:
+        findings.add("receipt", f"receipt changed: {named} does not have its hash", epoch=body["epoch"])
+    if key is None:
+        return
+    signed = hmac.new(key, str(body["hash"]).encode(), hashlib.sha256).hexdigest()
+    if "signature" not in body:
+        findings.add("receipt", f"receipt not signed: {named}", epoch=body["epoch"])
+    elif not hmac.compare_digest(signed, str(body["signature"])):
+        findings.add("receipt", f"receipt signed with another key, or changed: {named}", epoch=body["epoch"])
+
+
+def _superseded(chain: Chain, first: int, at: dict[str, int]) -> None:
+    """A newer start goes on before these: a replaced driver's, which the newer start has written again."""
+    for body in chain.receipts[first:]:
+        at.pop(body["hash"], None)
+        chain.others += body["participants"]
+    del chain.receipts[first:]
+
+
+def _jump(last: Mapping[str, Any], line: _Line, body: Mapping[str, Any], there: set[str], findings: Findings) -> None:
+    """A receipt does not name the one that it stands behind."""
+    here = f"{line.where} (receipt {body['number']}, epoch {body['epoch']})"
+    if body["before"] in there or body["number"] <= last["number"]:
+        told = f"receipts reordered: {here} stands behind receipt {last['number']}"
+    elif body["number"] > last["number"] + 1:
+        told = f"receipt removed: {last['number'] + 1} to {body['number'] - 1}, before {here}"
+    else:
+        told = f"receipt changed: {here} does not name receipt {last['number']} as it is"
+    findings.add("receipt", told, epoch=body["epoch"])
+
+
+def _head(chain: Chain, findings: Findings, retention: timedelta | None) -> None:
+    """What lies before the first receipt that is there: let go of by retention, or cut."""
+    if not chain.receipts or chain.receipts[0]["number"] == 1:
+        return
+    first = chain.receipts[0]
+    gone, until = first["number"] - 1, first["before_at"]
+    if retention is not None and datetime.fromisoformat(until) > datetime.now(UTC) - retention:
+        findings.add("receipt", f"receipt removed: the first {gone}, up to {until}, younger than audit.retention")
+    else:
+        findings.add("note", f"the chain begins at receipt {first['number']}; {gone} up to {until} were let go")
+
+
+def _order(chain: Chain, findings: Findings) -> None:
+    """Epochs grow, and each range begins where the one before it ended."""
+    for last, body in zip(chain.receipts, chain.receipts[1:], strict=False):
+        if body["job"] != last["job"] or body["number"] != last["number"] + 1:
+            continue
+        if body["epoch"] <= last["epoch"]:
+            told = f"epoch {body['epoch']} (receipt {body['number']}) comes behind epoch {last['epoch']}"
+            findings.add("receipt", f"receipts reordered: {told}", epoch=body["epoch"])
+        skipped = any(choice["choice"] in ("skip", "give-up-rows") for choice in body["choices"])
+        starts, ends = ([s[which] for s in of["sources"]] for of, which in ((body, "start"), (last, "end")))
+        if starts != ends and not skipped:
+            told = f"epoch {body['epoch']} does not begin where epoch {last['epoch']} ended"
+            findings.add("receipt", f"a range is in no receipt: {told}", epoch=body["epoch"])
+
+
+# -- the journal ----------------------------------------------------------------------------------
+
+
+def _journal(folder: Path, chain: Chain) -> None:
+    job = ""
+    for path in sorted(p for p in folder.glob("*.json") if p.stem.isdigit()):
+        try:
+            entry = json.loads(path.read_bytes())
+            kind, record = entry["kind"], entry["record"]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue  # purged since the folder was listed; one that is spoiled stops the job, which says so
+        if kind == "start":
+            job = record["job_id"]
+        elif kind == "decide":
+            chain.decided[job, record["epoch"]] = record
+            chain.others += record["participants"]
+        elif kind == "replay":
+            chain.decided.pop((job, record["epoch"]), None)  # which of all count is for its receipt to say
+            chain.others += record["participants"]
+
+
+def _against_the_journal(chain: Chain, findings: Findings) -> None:
+    """What the journal still knows must have its receipt, with the same rows; only the newest epoch may have none."""
+    if not chain.receipts:
+        return  # the job has not run since there are receipts
+    receipted = {(body["job"], body["epoch"]): body for body in chain.receipts}
+    newest = max((epoch for _, epoch in chain.decided), default=-1)
+    let_go = [body for body in chain.receipts[:1] if body["number"] > 1]
+    for (job, epoch), record in chain.decided.items():
+        body = receipted.get((job, epoch))
+        if body is None:
+            if epoch < newest and not any(first["epoch"] > epoch for first in let_go):
+                told = f"epoch {epoch} is decided in the journal and has no receipt"
+                why = "it was removed, or its start has not written it yet"
+                findings.add("receipt", f"receipt removed: {told} ({why})", epoch=epoch)
+            continue
+        if body["replays"] or body["choices"]:
+            continue
+        there, here = _rows(record["participants"]), _rows(body["participants"])
+        if there != here:
+            told = f"receipt {body['number']} and the journal differ about epoch {epoch}"
+            findings.add("receipt", f"receipt changed: {told}", epoch=epoch)
+
+
+def _rows(participants: Iterable[Mapping[str, Any]]) -> set[tuple[str, str, int, int]]:
+    found = set()
+    for p in participants:
+        parts = p["parts"]
+        digests = [int(d, 16) if isinstance(d, str) else d for _, _, d, _ in parts]
+        found.add((p["sink"], p["handle"], sum(rows for _, rows, _, _ in parts), sum(digests) % (1 << 64)))
+    return found

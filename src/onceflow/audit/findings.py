@@ -1,0 +1,81 @@
+"""What an audit has found, and its report.
+
+Must not know: what is looked at, or how.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+Kind = Literal["receipt", "missing", "changed", "foreign", "unknown", "note"]
+_DIFFERENCES: tuple[Kind, ...] = ("receipt", "missing", "changed")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is to be told.
+
+    Attributes:
+        kind: ``receipt``: the chain itself is broken. ``missing``, ``changed``, ``foreign``, ``unknown``: of rows.
+            ``note``: nothing is wrong.
+        what: In words, with names, places and numbers.
+        rows: How many rows it is about.
+        sink: Of which sink, or "".
+        epoch: Of which epoch, or None.
+    """
+
+    kind: Kind
+    what: str
+    rows: int = 0
+    sink: str = ""
+    epoch: int | None = None
+
+
+@dataclass
+class Findings:
+    """All of them.
+
+    Attributes:
+        found: In the order in which they were found.
+        epochs: How many epochs were looked at.
+        rows: How many rows were seen to be as they were decided.
+        read: How many records were read for it.
+    """
+
+    found: list[Finding] = field(default_factory=list)
+    epochs: int = 0
+    rows: int = 0
+    read: int = 0
+
+    def add(self, kind: Kind, what: str, rows: int = 0, sink: str = "", epoch: int | None = None) -> None:
+        """Keep one."""
+        self.found.append(Finding(kind, what, rows, sink, epoch))
+
+    def is_good(self, *, shared: bool) -> bool:
+        """Whether what can be seen is what was decided, as far as it is known.
+
+        Args:
+            shared: Others write to the same places: what is foreign is no difference.
+        """
+        wrong = (*_DIFFERENCES, *(() if shared else ("foreign",)))
+        return not any(each.kind in wrong for each in self.found)
+
+    def report(self, *, shared: bool) -> dict[str, Any]:
+        """As JSON values."""
+        rows: Counter[str] = Counter()
+        for each in self.found:
+            rows[each.kind] += each.rows
+        return {
+            "good": self.is_good(shared=shared),
+            "epochs": self.epochs,
+            "rows": self.rows,
+            "missing": rows["missing"],
+            "changed": rows["changed"],
+            "foreign": rows["foreign"],
+            "unknown": rows["unknown"],
+            "receipts": sum(each.kind == "receipt" for each in self.found),
+            "read": self.read,
+            "findings": [asdict(each) for each in self.found],
+        }

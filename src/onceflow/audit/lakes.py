@@ -1,0 +1,155 @@
+"""Tables of Iceberg and Delta against receipts: the data files that the newest version names, epoch by epoch.
+
+Must not know: how receipts are kept. A data file's name says which attempt of a task wrote it, and a receipt names the
+attempts of its epoch; so rows are compared epoch by epoch, and nothing that the table says of itself is believed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from onceflow.audit.chain import Chain, chosen
+from onceflow.audit.findings import Findings, Kind
+from onceflow.audit.tables import hash_rows, unread
+
+_OURS = re.compile(r"onceflow/([^/]+)/([^/]+)/(\d+)/(\d+)/([0-9a-f]+)-\d+\.parquet$")
+_MASK = (1 << 64) - 1
+_TOGETHER = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A data file of the newest version.
+
+    Attributes:
+        path: Its path, as the table names it.
+        rows: Its rows, as far as they are visible, as an Arrow table.
+    """
+
+    path: str
+    rows: Callable[[], Any]
+
+
+def check(
+    sink: Mapping[str, Any],
+    receipts: Sequence[Mapping[str, Any]],
+    known: Callable[[], Chain],
+    findings: Findings,
+) -> None:
+    """Compare a lake sink's table with the receipts.
+
+    Args:
+        sink: ``name``; of Iceberg ``catalog``, ``table`` and ``properties``, of Delta ``path`` and ``storage_options``.
+        receipts: The epochs that are checked.
+        known: Reads all that is decided by now: what the table has by then is decided before.
+        findings: Where what is wrong goes.
+    """
+    name = sink["name"]
+    decided = [(body, p) for body in receipts for p in body["participants"] if p["sink"] == name]
+    try:
+        files = list((_iceberg if sink["kind"] == "iceberg" else _delta)(sink))
+        by_attempt: dict[str, list[_File]] = {}
+        for file in files:
+            ours = _OURS.search(file.path)
+            by_attempt.setdefault(ours[5] if ours else "", []).append(file)
+        chain = known()
+        bodies = [*chain.receipts, *chain.decided.values()]
+        others = {i for body in bodies for p in body["participants"] if p["sink"] == name for i in _attempts(p)}
+        strange = [file for i, of in by_attempt.items() if i not in others for file in of]
+        rows = sum(len(file.rows()) for file in strange)
+        gone = [p for _, p in decided if not all(i in by_attempt for i in _attempts(p))]
+        if strange:
+            kind: Kind = "foreign"
+            why = "no receipt has them"
+            if gone:  # what compaction has written takes the place of ours
+                kind, why = ("note", "they may be rows of epochs whose own files are gone, written anew")
+            elif chain.receipts and chain.receipts[0]["number"] > 1:
+                kind, why = ("note", "they may be of before the first receipt that is kept")
+            told = f"sink {name}: {rows} rows in {len(strange)} files, first {strange[0].path}: {why}"
+            findings.add(kind, told, rows, name)
+        for body, p in decided:
+            _compare(name, body, p, by_attempt, findings, rewritten=bool(strange))
+    except Exception as error:  # noqa: BLE001 - each catalog and store has errors of its own
+        rows = sum(p["rows"] for _, p in decided)
+        said = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        findings.add("unknown", f"sink {name}: {rows} rows were not looked at: {said}", rows, name)
+
+
+def _attempts(p: Mapping[str, Any]) -> list[str]:
+    """The ids of a participant's attempts that wrote rows: the last part of their names."""
+    return [name.rpartition("-")[2] for _, _, name, rows, _ in p["transaction"]["attempts"] if rows]
+
+
+def _compare(
+    name: str,
+    body: Mapping[str, Any],
+    p: Mapping[str, Any],
+    by_attempt: Mapping[str, Sequence[_File]],
+    findings: Findings,
+    *,
+    rewritten: bool,
+) -> None:
+    epoch, told = body["epoch"], f"sink {name}, epoch {body['epoch']}"
+    rule = body["sinks"][name]
+    columns = rule.get("columns", [])
+    other = unread(columns)
+    seen = digest = 0
+    for file in (file for i in _attempts(p) for file in by_attempt.get(i, ())):
+        table = file.rows()
+        seen += len(table)
+        if columns and not other:
+            digest += _digest(table, rule["destination"], columns)
+    findings.read += seen
+    if seen != p["rows"]:
+        if seen > p["rows"]:
+            words = f"{told}: its files hold {seen} rows, and {p['rows']} were decided"
+            findings.add("changed", words, seen - p["rows"], name, epoch)
+            return
+        less = p["rows"] - seen
+        said = chosen(body, p)
+        why = said or ("the table has files that somebody else wrote: they may hold them" if rewritten else "")
+        words = f"{told}: {less} of {p['rows']} rows are not in the table's newest version" + (
+            f" ({why})" if why else ""
+        )
+        kind: Kind = "note" if said else "unknown" if rewritten else "missing"
+        findings.add(kind, words, less, name, epoch)
+    elif other or not columns:
+        words = f"{told}: its {seen} rows are there; they are not compared: there is no one form of {', '.join(other)}"
+        findings.add("unknown", words, seen, name, epoch)
+    elif digest & _MASK != int(p["digest"], 16):
+        findings.add("changed", f"{told}: its {seen} rows are not those that were decided", seen, name, epoch)
+    else:
+        findings.rows += seen
+
+
+def _digest(table: Any, destination: str, columns: Sequence[Sequence[str]]) -> int:
+    total = 0
+    for batch in table.select([name for name, _ in columns]).to_batches(max_chunksize=_TOGETHER):
+        if len(batch):
+            values = [column.to_pylist() for column in batch.columns]
+            total += int(hash_rows(columns, values, destination).sum(dtype=np.uint64))
+    return total
+
+
+def _iceberg(sink: Mapping[str, Any]) -> Iterator[_File]:
+    from pyiceberg.catalog import load_catalog  # noqa: PLC0415 - only where a sink is one
+    from pyiceberg.expressions import AlwaysTrue  # noqa: PLC0415
+    from pyiceberg.io.pyarrow import ArrowScan  # noqa: PLC0415
+
+    table = load_catalog(sink["catalog"], **sink["properties"]).load_table(sink["table"])
+    scan = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())
+    for task in table.scan().plan_files():
+        yield _File(task.file.file_path, lambda task=task: scan.to_table([task]))  # type: ignore[misc]
+
+
+def _delta(sink: Mapping[str, Any]) -> Iterator[_File]:
+    from deltalake import DeltaTable  # noqa: PLC0415 - only where a sink is one
+
+    data = DeltaTable(sink["path"], storage_options=sink["storage_options"]).to_pyarrow_dataset()
+    for fragment in data.get_fragments():
+        yield _File(fragment.path, lambda of=fragment: of.to_table(schema=data.schema))  # type: ignore[misc]

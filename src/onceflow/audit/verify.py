@@ -1,0 +1,144 @@
+"""An audit from its beginning to its end: the chain, then each system that rows went to.
+
+Must not know: how a command line looks. What it is given is plain: a folder, and of each sink where it writes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from onceflow.audit import chain, lakes, tables, topics
+from onceflow.audit.chain import Chain
+from onceflow.audit.findings import Findings
+from onceflow.audit.wire import Cluster, KafkaAnswerError
+
+Sink = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is to be audited.
+
+    Attributes:
+        checkpoint: The checkpoint's folder.
+        sinks: Of each: ``name`` and ``kind``, and what that kind needs (docs/audit.md).
+        first: The first epoch; None for the first that has a receipt.
+        last: The last one; None for the newest.
+        key: Of the receipts' signatures; None checks none.
+        retention: How long receipts are to be kept; None does not ask.
+        patience_s: How long an open transaction may keep readers waiting.
+    """
+
+    checkpoint: Path
+    sinks: Sequence[Sink]
+    first: int | None = None
+    last: int | None = None
+    key: bytes | None = None
+    retention: timedelta | None = None
+    patience_s: float = 30.0
+
+
+def audit(asked: Asked) -> Findings:
+    """Prove that what readers can see is what was decided, or tell what is not.
+
+    It changes nothing, and may run beside the job. Receipts are read before the ends of topics are looked up, and
+    checked up to there; and read once more behind that, since what is committed by then is known by then.
+    """
+    checked = chain.read(asked.checkpoint, Findings())
+    with contextlib.ExitStack() as stack:
+        findings = Findings()
+        clusters = list(_clusters(asked, checked.receipts, stack, findings))
+        known = chain.read(asked.checkpoint, findings, key=asked.key, retention=asked.retention)
+        if not known.receipts:
+            findings.add("unknown", f"there are no receipts in {asked.checkpoint}: nothing can be compared")
+        covered = {(body["job"], body["epoch"]) for body in checked.receipts}
+        mine = [b for b in known.receipts if (b["job"], b["epoch"]) in covered and _asked_for(b["epoch"], asked)]
+        findings.epochs = len(mine)
+        _tell_of_absent(mine, asked.sinks, findings)
+        for cluster, ends, names in clusters:
+            scope = _scope(known, mine, asked, names)
+            topics.check(cluster, ends, scope, findings, patience_s=asked.patience_s)
+        for sink in asked.sinks:
+            if sink["kind"] == "database":
+                whole = asked.first is None and asked.last is None
+                tables.check(sink, mine, lambda: chain.read(asked.checkpoint, Findings()), findings, whole=whole)
+            elif sink["kind"] in ("iceberg", "delta"):
+                lakes.check(sink, mine, lambda: chain.read(asked.checkpoint, Findings()), findings)
+    return findings
+
+
+def receipts_of(asked: Asked, findings: Findings) -> list[Mapping[str, Any]]:
+    """The receipts of the epochs that are asked for; what is wrong with the chain is told."""
+    known = chain.read(asked.checkpoint, findings, key=asked.key, retention=asked.retention)
+    if not known.receipts:
+        findings.add("unknown", f"there are no receipts in {asked.checkpoint}: nothing can be compared")
+    return [body for body in known.receipts if _asked_for(body["epoch"], asked)]
+
+
+def _asked_for(epoch: int, asked: Asked) -> bool:
+    return (asked.first is None or epoch >= asked.first) and (asked.last is None or epoch <= asked.last)
+
+
+def _tell_of_absent(receipts: Iterable[Mapping[str, Any]], sinks: Sequence[Sink], findings: Findings) -> None:
+    """Rows of sinks that nobody can look at are unknown."""
+    able = {sink["name"] for sink in sinks if sink["kind"] in ("kafka", "database", "iceberg", "delta")}
+    rows: dict[str, int] = {}
+    for body in receipts:
+        for p in body["participants"]:
+            if p["sink"] not in able:
+                rows[p["sink"]] = rows.get(p["sink"], 0) + p["rows"]
+    kinds = {sink["name"]: sink["kind"] for sink in sinks}
+    for name, count in sorted(rows.items()):
+        why = (
+            f"this audit cannot read a sink of kind {kinds[name]}" if name in kinds else "the job has no such sink now"
+        )
+        findings.add("unknown", f"sink {name}: {count} rows were not looked at: {why}", count, name)
+
+
+def _clusters(
+    asked: Asked, receipts: Sequence[Mapping[str, Any]], stack: contextlib.ExitStack, findings: Findings
+) -> Iterable[tuple[Cluster, topics.Ends, frozenset[str]]]:
+    """Each cluster of the sinks, with where its topics end now, and the sinks' names."""
+    by_settings: dict[str, list[Sink]] = {}
+    for sink in asked.sinks:
+        if sink["kind"] == "kafka":
+            by_settings.setdefault(json.dumps(sink["settings"], sort_keys=True), []).append(sink)
+    for sinks in by_settings.values():
+        names = frozenset(sink["name"] for sink in sinks)
+        written = {sink["topic"] for sink in sinks}
+        for each in topics.transactions(receipts).values():
+            if each.sink in names:  # a row may name its topic
+                written |= {topic for topic, _ in each.partitions}
+        try:
+            cluster = stack.enter_context(Cluster(sinks[0]["settings"]))
+            yield cluster, topics.Ends(cluster, written), names
+        except (KafkaAnswerError, OSError) as error:
+            for name in sorted(names):
+                rows = sum(p["rows"] for b in receipts for p in b["participants"] if p["sink"] == name)
+                findings.add("unknown", f"sink {name}: {rows} rows were not looked at: {error}", rows, name)
+
+
+def _scope(known: Chain, mine: Sequence[Mapping[str, Any]], asked: Asked, names: frozenset[str]) -> topics.Scope:
+    checked = {body["hash"] for body in mine}
+    first = min((body["number"] for body in mine), default=0)
+    earlier = [b for b in known.receipts if b["hash"] not in checked and b["number"] < first]
+    later = [b for b in known.receipts if asked.last is not None and b["epoch"] > asked.last]
+    rest = [b for b in known.receipts if b["hash"] not in checked]
+    others = {
+        (p["transaction"]["producer_id"], p["transaction"]["producer_epoch"])
+        for p in known.others
+        if "producer_id" in p["transaction"]
+    }
+    return topics.Scope(
+        expected={who: each for who, each in topics.transactions(mine).items() if each.sink in names},
+        earlier=topics.transactions(earlier),
+        later=frozenset(topics.transactions(later)),
+        known=frozenset({*topics.transactions(rest), *others} - topics.transactions(mine).keys()),
+        whole=bool(known.receipts) and known.receipts[0]["number"] == 1 and not earlier,
+    )

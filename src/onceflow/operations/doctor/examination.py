@@ -1,0 +1,190 @@
+"""One job, looked at from all sides: the machine, its checkpoint, its systems, its transactions.
+
+The order is that of a start, and so are the checks: what a start refuses is told by the functions that refuse it.
+
+Must not know: Spark sessions, any particular sink, any particular source, how findings are shown. A job may run
+meanwhile: it is not disturbed.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from onceflow.checkpoint.identity import read_identity
+from onceflow.checkpoint.place import Place
+from onceflow.checkpoint.statistics import EpochStatistics
+from onceflow.checkpoint.store import LocalStore
+from onceflow.connectors.contract import Sink, Source
+from onceflow.connectors.examination import ExaminableSink, ExaminableSource, Expected
+from onceflow.control.client import running
+from onceflow.errors import OnceflowError
+from onceflow.execution.foresight import foresee
+from onceflow.execution.outputs import settle_guarantees
+from onceflow.execution.ownership import refuse_incomplete
+from onceflow.execution.rehearsal import untouched
+from onceflow.findings import Finding, Level, of_error
+from onceflow.local.jars import missing_spark_jars
+from onceflow.operations.doctor import rules
+from onceflow.operations.doctor.machine import examine_machine, existing
+from onceflow.operations.transactions.access import Operator
+from onceflow.operations.transactions.inventory import Standing, take_inventory
+from onceflow.options.checkpointing import Checkpointing
+from onceflow.spark import java_client
+
+_OPEN = "open"
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """The job that is looked at.
+
+    Attributes:
+        name: Its name.
+        prefix: First part of its transactional ids.
+        checkpointing: Where its checkpoint is, and how often one is made.
+        sinks: Its sinks, as far as they are known without its stream function.
+        sources: Its sources, likewise.
+        spark: Its settings of Spark.
+    """
+
+    name: str
+    prefix: str
+    checkpointing: Checkpointing
+    sinks: Sequence[Sink]
+    sources: Sequence[Source]
+    spark: Mapping[str, str]
+
+
+def examine(job: Examined, timeout_s: float, downtime_s: float) -> list[Finding]:
+    """All findings about a job, each once, those that matter most first.
+
+    Args:
+        job: The job.
+        timeout_s: After how long an epoch is given up; 0 where nothing but its transactions' time-out says so.
+        downtime_s: How long it may be down between a decision and its commit.
+    """
+    found: list[Finding] = []
+    with _told_in(found):
+        with _told_in(found):
+            settle_guarantees(job.sinks, job.checkpointing)
+        place = Place.at(job.checkpointing.location, job.checkpointing.retain)
+        history: list[EpochStatistics] = []
+        with _told_in(found):
+            history = place.statistics.read()
+        expected = Expected(timeout_s, rules.longest_s(history), downtime_s, job.prefix)
+        found += examine_machine(job.spark, rules.state_bytes(history))
+        with untouched(place):
+            _checkpoint(job, place, history, found)
+            if _systems(job, place, expected, found):
+                _transactions(job, place, found)
+    order = list(Level)
+    return sorted(dict.fromkeys(found), key=lambda each: order.index(each.level))
+
+
+def _checkpoint(job: Examined, place: Place, history: Sequence[EpochStatistics], found: list[Finding]) -> None:
+    folder = existing(place.checkpoint.folder)
+    found += rules.disk("the checkpoint", str(folder), shutil.disk_usage(folder).free, rules.state_bytes(history))
+    with _told_in(found):
+        refused = _second_create_is_refused(LocalStore(folder))
+        found += rules.exclusive_create(str(folder), second_was_refused=refused)
+    with _told_in(found):
+        read_identity(place.ours)
+    with _told_in(found):
+        refuse_incomplete(place)
+        undone = place.journal.history()[0].undone(place.checkpoint.newest_commit())
+        if undone is not None:
+            found += rules.undone(undone.epoch, runs=_runs(place))
+    found += rules.epochs(history, job.checkpointing.interval_ms)
+
+
+def _second_create_is_refused(beside: LocalStore) -> bool:
+    """Create a file twice, in a folder of our own, which is gone afterwards."""
+    store = beside.below(f".onceflow-doctor-{uuid.uuid4().hex}")
+    store.make()
+    try:
+        store.create("once", b"1")
+        try:
+            store.create("once", b"2")
+        except FileExistsError:
+            return True
+        return False
+    finally:
+        shutil.rmtree(store.folder, ignore_errors=True)
+
+
+def _systems(job: Examined, place: Place, expected: Expected, found: list[Finding]) -> bool:
+    """What the systems say; whether all of them answered."""
+    if not job.sinks or not job.sources:
+        which = " and ".join(name for name, known in (("sinks", job.sinks), ("sources", job.sources)) if not known)
+        found.append(
+            Finding(
+                Level.NOTE,
+                f"the job's {which} are not known here, and were not looked at",
+                "only its stream function knows them, which is not called",
+                "@job.stream(sinks=[...], sources=[...])",
+                "name them there: a start then looks at them before Java is started, too",
+            )
+        )
+    try:
+        foresee(job.sinks, job.sources, place, job.prefix, job.name, lambda _: None, taken_over=False).close()
+    except OnceflowError as error:
+        found += of_error(error)
+        if any(each.retriable for each in (error, *error.others)):
+            return False  # each further question would wait for it again
+    clients: list[Mapping[str, str]] = []
+    for source in job.sources:
+        with _told_in(found):
+            at = source.connect()
+            try:
+                if isinstance(at, ExaminableSource):
+                    clients.append(at.java_client())
+                    found += at.findings(source, expected)
+            finally:
+                at.close()
+    for sink in job.sinks:
+        with _told_in(found):
+            to = sink.attach()
+            try:
+                if isinstance(to, ExaminableSink):
+                    found += to.findings(expected)
+            finally:
+                to.close()
+    once = [each for i, each in enumerate(clients) if each not in clients[:i]]
+    if once and not missing_spark_jars():
+        with _told_in(found):
+            for client, said in zip(once, java_client.tried(once), strict=True):
+                found += rules.java_client(client.get("bootstrap.servers", ""), said)
+    return True
+
+
+def _transactions(job: Examined, place: Place, found: list[Finding]) -> None:
+    """What is open in the sinks' systems. A job that has not run has nothing there."""
+    if not any(sink.participates for sink in job.sinks) or not place.records.names():
+        return
+    with _told_in(found):
+        about = (job.checkpointing, job.prefix, job.sinks, job.name)
+        with Operator(*about, partial=True) as operator:
+            inventory = take_inventory(operator)
+        runs = _runs(place)
+        is_open = [each for each in inventory.ours if each.seen.phase.value == _OPEN]
+        lingering = [each.seen.id for each in is_open if each.standing is Standing.LINGERING]
+        left = [each.seen.id for each in is_open if each.standing is Standing.RUNNING and not runs]
+        found += rules.waiting(lingering, [seen.id or seen.handle for seen in inventory.foreign], lingering=True)
+        found += rules.waiting(left, [], lingering=False)
+
+
+def _runs(place: Place) -> bool:
+    return any(each.checkpoint == place.uri for each in running())
+
+
+@contextmanager
+def _told_in(found: list[Finding]) -> Iterator[None]:
+    """What is refused inside becomes findings."""
+    try:
+        yield
+    except OnceflowError as error:
+        found += of_error(error)

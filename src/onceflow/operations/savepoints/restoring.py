@@ -1,0 +1,289 @@
+"""A checkpoint made of a savepoint, for a new run that goes on from there.
+
+Must not know: Spark, any particular sink, how a command line looks.
+
+The new run is a new job: of the old one it takes Spark's files and what stands at their positions, and neither its
+identity nor its journal, so no transaction, mark or ledger row of the old one is met again. A claim takes both: it *is*
+the old job, and nothing may have been decided behind the savepoint.
+
+The checkpoint is put together beside its place and renamed when it is whole and durable. Whoever dies on the way leaves
+nothing in its place, and does it again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import shutil
+import uuid
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+from onceflow.checkpoint.identity import read_identity
+from onceflow.checkpoint.journal import Journal
+from onceflow.checkpoint.place import OURS, Place
+from onceflow.checkpoint.restored import FILE as RESTORED_FILE
+from onceflow.checkpoint.restored import Restored, read_restored
+from onceflow.checkpoint.spark_files import positions
+from onceflow.checkpoint.store import LocalStore
+from onceflow.errors import CheckpointConflictError, ConfigurationError
+from onceflow.operations.savepoints.manifest import Manifest
+from onceflow.operations.savepoints.writing import FILES, link_or_copy, publish, sync_folders
+from onceflow.twophase.layout import Layout, folders
+from onceflow.twophase.records import Planned
+
+_JOURNAL = f"{OURS}/journal/"
+_ALL = 1 << 31
+
+
+def already(place: Place, savepoint: str, *, claim: bool, with_state: bool = True) -> bool:
+    """Whether a checkpoint was made of this savepoint already, and so is simply gone on with.
+
+    Args:
+        place: The checkpoint's place.
+        savepoint: The savepoint's id.
+        claim: The old job is to go on there.
+        with_state: Its state is wanted.
+
+    Raises:
+        CheckpointConflictError: Something else is there.
+    """
+    found = read_restored(place.ours)
+    if found is not None:
+        if (found.savepoint, found.claimed, found.with_state) == (savepoint, claim, with_state):
+            return True
+        how = f"of savepoint {found.savepoint}, epoch {found.epoch}" + (", claimed" if found.claimed else "")
+        how += "" if found.with_state else ", without its state"
+        raise _taken(place, f"it was made {how}; this one is {savepoint}")
+    if not place.is_empty():
+        raise _taken(place, "a job has run there")
+    return False
+
+
+def restore(path: Path, manifest: Manifest, place: Place, *, claim: bool = False, with_state: bool = True) -> Restored:
+    """Make a checkpoint of a savepoint that was verified.
+
+    Args:
+        path: The savepoint.
+        manifest: Its manifest.
+        place: Where the checkpoint is to be; ``already`` has said that nothing is there.
+        claim: The old job goes on: its driver, if one still runs on the old checkpoint, is fenced first.
+        with_state: False: the positions alone; whatever state the plan keeps begins empty, at epoch 0.
+
+    Raises:
+        CheckpointConflictError: It cannot be claimed, or something has come to its place meanwhile.
+        ConfigurationError: A newer version of Spark wrote it, or its positions cannot be had alone.
+        CheckpointStoreError: A file system failed.
+    """
+    refuse_newer(manifest)
+    if claim:
+        _refuse_rescaled(manifest)
+        _fence(manifest)
+    target = place.checkpoint.folder
+    unfinished = target.with_name(f".unfinished-{target.name}-{secrets.token_hex(4)}")
+    restored = Restored(
+        manifest.id,
+        manifest.epoch,
+        manifest.job_id if claim else secrets.token_hex(6),
+        claim,
+        with_state,
+        manifest.job_id,
+    )
+    try:
+        ours = LocalStore(unfinished / OURS)
+        ours.make()
+        layout = layout_of(path)
+        if with_state:
+            _spark_files(path / FILES, unfinished, target, manifest, same_query=claim)
+        else:
+            _beginnings(unfinished, layout, manifest)
+        if claim:
+            for name in (name for name in manifest.files if name.startswith(_JOURNAL)):
+                link_or_copy(path / FILES / name, unfinished / name)
+        else:
+            _begin_journal(ours.below("journal"), restored.job_id, layout if with_state else Layout(layout.sources))
+        ours.create(RESTORED_FILE, restored.dumps())
+        _sync_files(unfinished)
+        sync_folders(unfinished)
+        _remove_empty(place)
+        try:
+            publish(unfinished, target)
+        except ConfigurationError:
+            raise _taken(place, "something has come there meanwhile") from None
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return restored
+
+
+def layout_of(path: Path) -> Layout:
+    """What stands at the positions of a savepoint, as its journal says."""
+    entries = Journal(LocalStore(path / FILES / OURS / "journal")).read()
+    return next(entry.record.layout for entry in reversed(entries) if isinstance(entry.record, Planned))
+
+
+def refuse_newer(manifest: Manifest) -> None:
+    """Refuse the files of a newer Spark: an older one may read them wrongly, or late.
+
+    Raises:
+        ConfigurationError: With both versions.
+    """
+    theirs, ours = manifest.versions.get("pyspark", ""), version("pyspark")
+    if _numbers(theirs) > _numbers(ours):
+        raise ConfigurationError(
+            f"savepoint {manifest.id} was written by PySpark {theirs}",
+            harmless="always: nothing was started",
+            cause=f"PySpark {ours} is installed, which is older",
+            action=f"install PySpark {theirs} or newer",
+        )
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".") if part.isdigit())
+
+
+def _spark_files(files: Path, to: Path, target: Path, manifest: Manifest, *, same_query: bool) -> None:
+    left_out = set() if same_query else {"metadata", ".metadata.crc"}
+    rewritten = {name for name in manifest.files if "/_metadata/v2/" in name}
+    for name in manifest.files:
+        if name in left_out or name.startswith(f"{OURS}/"):
+            continue
+        if name in rewritten and not name.endswith(".crc"):
+            (to / name).parent.mkdir(parents=True, exist_ok=True)
+            (to / name).write_text(moved_schemas((files / name).read_text(), target))
+        elif name not in rewritten:  # the checksum of what is rewritten is of what it was
+            link_or_copy(files / name, to / name)
+    if not same_query:
+        # Spark ends, or refuses, a query whose id runs already: the old one's must not be taken for this one.
+        (to / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}))
+
+
+def moved_schemas(text: str, target: Path) -> str:
+    """An operator's metadata, with the paths of its schemas in another checkpoint: Spark writes them absolute.
+
+    Left as they are, the new checkpoint would read the old one's, until that is gone.
+
+    Args:
+        text: The file.
+        target: The new checkpoint's folder.
+    """
+    head, _, body = text.partition("\n")
+    told = json.loads(body)
+    for store in told.get("stateStoreInfo", ()):
+        if "stateSchemaFilePaths" in store:
+            inside = [path[path.rindex("/state/") :] for path in store["stateSchemaFilePaths"]]
+            store["stateSchemaFilePaths"] = [f"file:{target}{path}" for path in inside]
+    return f"{head}\n{json.dumps(told, separators=(',', ':'))}"
+
+
+def _beginnings(to: Path, layout: Layout, manifest: Manifest) -> None:
+    """Where each source begins, as Spark keeps it before the first epoch: it then plans epoch 0 from there."""
+    for folder, line in zip(folders(layout.sources), positions(manifest.offsets), strict=False):
+        if not _counts(line):
+            raise ConfigurationError(
+                f"the position {line} of savepoint {manifest.id} cannot be had without its state",
+                harmless="always: nothing was started",
+                cause="its source is none of Kafka's: what it has read is kept in files of its own",
+                action="resume without --allow-non-restored-state",
+            )
+        path = to / "sources" / str(folder) / "0"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"\0v1\n" + line.encode())
+
+
+def _counts(position: str) -> bool:
+    """Whether a position is one of Kafka's: by topic and partition."""
+    try:
+        topics = json.loads(position)
+        return all(isinstance(at, int) for of in topics.values() for at in of.values())
+    except (ValueError, AttributeError):
+        return False
+
+
+def _begin_journal(store: LocalStore, job_id: str, layout: Layout) -> None:
+    """A journal in which nothing is decided: its job has begun, and this stands at the positions."""
+    store.make()
+    journal = Journal(store)
+    history = journal.start(job_id)
+    journal.append(Planned(history.incarnation, layout))
+
+
+def _refuse_rescaled(manifest: Manifest) -> None:
+    """Refuse to go on as the old job where an epoch of Spark's stands that the old job may decide as its own."""
+    if manifest.epoch != manifest.job_epoch:
+        raise CheckpointConflictError(
+            f"--claim is refused: savepoint {manifest.id} was rescaled, and its epoch {manifest.epoch} is none of the "
+            "job's",
+            harmless="always: nothing was started",
+            cause="Spark counts a rescale as an epoch",
+            action="resume without --claim: a new job",
+            epoch=manifest.epoch,
+        )
+
+
+def copied(path: Path, manifest: Manifest, to: Path) -> None:
+    """All of a savepoint's files, as the checkpoint of nobody: to work on with Spark.
+
+    Args:
+        path: The savepoint.
+        manifest: Its manifest.
+        to: A folder.
+    """
+    _spark_files(path / FILES, to, to, manifest, same_query=True)
+    for name in manifest.files:
+        if name.startswith(f"{OURS}/"):
+            link_or_copy(path / FILES / name, to / name)
+
+
+def _fence(manifest: Manifest) -> None:
+    """End the power of a driver that still runs on the old checkpoint, and see that nothing is decided behind.
+
+    Where the old checkpoint is not to be seen from here, the marks in the sinks' systems tell: the start asks them.
+    """
+    old = Place.at(manifest.checkpoint, retain=_ALL)  # it stays as it is, and nothing of it is declared as purged
+    with contextlib.suppress(FileNotFoundError):
+        identity = read_identity(old.ours)
+        if identity is None or identity.job_id != manifest.job_id:
+            return
+        _refuse_behind(old, manifest)
+        old.journal.start(manifest.job_id)
+        _refuse_behind(old, manifest)
+
+
+def _refuse_behind(old: Place, manifest: Manifest) -> None:
+    decided = old.journal.history()[0].decided
+    if decided is not None and decided.epoch > manifest.job_epoch:
+        raise CheckpointConflictError(
+            f"--claim is refused: job {manifest.job_id} has decided epoch {decided.epoch} since, and savepoint "
+            f"{manifest.id} is of epoch {manifest.epoch}",
+            harmless="always: nothing was started",
+            cause="the job went on after the savepoint was taken",
+            action="resume without --claim: a new job, which writes again what came behind; or take a newer savepoint",
+            checkpoint=old.uri,
+            epoch=decided.epoch,
+        )
+
+
+def _remove_empty(place: Place) -> None:
+    """Take away folders in which nothing is, as a check of the job leaves them: only an empty one is renamed over."""
+    empty: Sequence[Path] = (place.records.folder, place.ours.folder)
+    for folder in empty:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+
+
+def _sync_files(root: Path) -> None:
+    for path in root.rglob("*"):
+        if path.is_file():
+            LocalStore(path.parent).sync(path.name)
+
+
+def _taken(place: Place, why: str) -> CheckpointConflictError:
+    return CheckpointConflictError(
+        f"the job's checkpoint {place.uri} is not new: {why}",
+        harmless="always: nothing was changed",
+        cause="-s makes the job's checkpoint of a savepoint, once; one that is there is gone on with without it",
+        action="start without -s; or name a new folder as the job's checkpoint, and resume there",
+        checkpoint=place.uri,
+    )

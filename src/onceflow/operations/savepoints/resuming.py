@@ -1,0 +1,166 @@
+"""What a resume takes, and which output it will write again.
+
+Must not know: Spark, any particular sink, how it is asked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from onceflow.checkpoint.identity import read_identity
+from onceflow.checkpoint.place import Place
+from onceflow.checkpoint.spark_files import positions, records_between
+from onceflow.errors import CheckpointError, ConfigurationError
+from onceflow.operations.savepoints.manifest import NAME, Manifest
+from onceflow.operations.savepoints.restoring import layout_of
+from onceflow.operations.savepoints.writing import create, dispose, read, verify
+from onceflow.twophase.layout import Layout
+
+_EPOCH = re.compile(r"(.+)@(\d+)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenAgain:
+    """What the old job has written behind the savepoint, as far as its checkpoint tells.
+
+    Attributes:
+        known: Its checkpoint is there, and was read.
+        epochs: The first and the newest epoch that it decided behind the savepoint, None for none.
+        rows: By sink.
+        reads: Of each position, what is read again: in words.
+        ran: The newest epoch that it has done, decided or not.
+    """
+
+    known: bool
+    epochs: tuple[int, int] | None = None
+    rows: tuple[tuple[str, int], ...] = ()
+    reads: tuple[str, ...] = ()
+    ran: int = -1
+
+
+def id_of(given: str) -> str:
+    """The id of what ``opened`` would open.
+
+    Raises:
+        ConfigurationError: It is neither a savepoint nor a retained epoch.
+        CheckpointError: It cannot be used.
+    """
+    path, at = Path(given), _EPOCH.fullmatch(given)
+    if (path / NAME).is_file() or at is None:
+        if not (path / NAME).is_file() and path.is_dir() and Place.at(path, retain=1).checkpoint.has_run():
+            raise ConfigurationError(
+                f"{path} is a checkpoint",
+                harmless="always: nothing was started",
+                cause="-s takes a savepoint, or an epoch that a checkpoint retains",
+                action=f"name the epoch: -s {path}@EPOCH; `onceflow checkpoints {path}` shows which are there",
+            )
+        return read(path).id
+    identity = read_identity(Place.at(at[1], retain=1).ours)
+    return f"{identity.job_id if identity is not None else 'none'}@{at[2]}"
+
+
+@contextlib.contextmanager
+def opened(given: str, beside: Path) -> Iterator[tuple[Path, Manifest]]:
+    """The savepoint that a resume is to begin from, verified: one that is there, or one of a retained epoch.
+
+    Args:
+        given: A savepoint's folder; or a checkpoint's, with ``@`` and an epoch that it retains.
+        beside: Where the new checkpoint is to be: a savepoint of a retained epoch is beside it meanwhile.
+
+    Raises:
+        ConfigurationError: That epoch is not retained.
+        CheckpointError: It cannot be used.
+    """
+    path, at = Path(given), _EPOCH.fullmatch(given)
+    if (path / NAME).is_file() or at is None:
+        yield path, verify(path)
+        return
+    place, epoch = Place.at(at[1], retain=1), int(at[2])
+    temporary = beside.with_name(f".epoch-{beside.name}-{secrets.token_hex(4)}")
+    manifest = create(place, temporary, epoch=epoch).manifest
+    try:
+        yield temporary, replace(manifest, id=f"{manifest.job_id}@{epoch}")
+    finally:
+        dispose(temporary)
+
+
+def written_again(path: Path, manifest: Manifest) -> WrittenAgain:
+    """What the old job has written behind the savepoint: a new job reads it again, and writes it again.
+
+    Args:
+        path: The savepoint.
+        manifest: Its manifest.
+    """
+    old = Place.at(manifest.checkpoint, retain=1)
+    try:
+        identity = read_identity(old.ours)
+        if identity is None or identity.job_id != manifest.job_id:
+            return WrittenAgain(known=False)
+        decided = {each.epoch: each for each in old.journal.decided_epochs(manifest.job_id)}
+        receipts = [receipt for receipt in old.journal.receipts() if receipt.kind == "decide"]
+        newest = old.checkpoint.newest_commit()
+    except CheckpointError:
+        return WrittenAgain(known=False)
+    rows: dict[str, int] = {}
+    for epoch, each in decided.items():
+        for participant in each.effective if epoch > manifest.job_epoch else ():
+            rows[participant.sink] = rows.get(participant.sink, 0) + participant.rows
+    purged = [r for r in receipts if r.epoch > manifest.job_epoch and r.epoch not in decided]
+    for receipted in (held for receipt in purged for held in receipt.participants):
+        rows[receipted.id[0]] = rows.get(receipted.id[0], 0) + receipted.rows
+    epochs = sorted({r.epoch for r in purged} | {epoch for epoch in decided if epoch > manifest.job_epoch})
+    ran = -1 if newest is None else newest
+    if not epochs:
+        return WrittenAgain(known=True, ran=ran)
+    reads = _read_again(layout_of(path), manifest.offsets, decided[epochs[-1]].offsets)
+    return WrittenAgain(True, (epochs[0], epochs[-1]), tuple(sorted(rows.items())), reads, ran)
+
+
+def _read_again(layout: Layout, then: str, now: str) -> tuple[str, ...]:
+    """What is read again of each position, once for those that share one."""
+    told: dict[int, str] = {}
+    for i, (start, end) in enumerate(zip(positions(then), positions(now), strict=False)):
+        source = layout.sources[i] if i < len(layout.sources) else None
+        first = i if source is None or source.same_as < 0 else source.same_as
+        reads = source.reads if source is not None else f"source {i}"
+        told.setdefault(first, f"{reads}: from {start} to {end}, at most {records_between(start, end)} records")
+    return tuple(told.values())
+
+
+def lines(manifest: Manifest, again: WrittenAgain, *, claim: bool, with_state: bool) -> Sequence[str]:
+    """What is said before a resume begins."""
+    who = f"{manifest.job} ({manifest.job_id})" if manifest.job else manifest.job_id
+    told = [f"savepoint {manifest.id} of job {who}: epoch {manifest.job_epoch}, {manifest.created_at}"]
+    if not with_state:
+        told.append("its positions alone are restored: whatever state the plan keeps begins empty")
+    if claim:
+        return [*told, f"job {manifest.job_id} goes on here; its old checkpoint must never be started again"]
+    told.append(f"the new run is a new job; job {manifest.job_id} is left as it is")
+    if not again.known:
+        told.append(
+            f"what that job has written behind epoch {manifest.job_epoch} is not known here (its checkpoint "
+            f"{manifest.checkpoint} is not to be seen): the new job writes it again, to {_sinks(manifest)}, read from "
+            + " ".join(positions(manifest.offsets))
+        )
+    elif again.epochs is None:
+        told.append("that job has decided nothing behind it so far: no decided row is written again")
+    else:
+        first, last = again.epochs
+        told.append(f"WRITTEN AGAIN: what that job has written in epochs {first} to {last}")
+        told += [f"  sink {sink}: {rows} rows" for sink, rows in again.rows]
+        told += [f"  read again: {each}" for each in again.reads]
+        told.append("rows of that job that are visible stay; those who read both jobs' output see them twice")
+    if again.ran > (manifest.job_epoch if again.epochs is None else again.epochs[1]):
+        told.append(
+            f"that job has done epochs up to {again.ran}: a sink that takes no part in decisions gets their rows again"
+        )
+    return told
+
+
+def _sinks(manifest: Manifest) -> str:
+    return "sink " + ", ".join(manifest.sinks) if manifest.sinks else "its sinks"

@@ -1,0 +1,152 @@
+"""Deleting a job: what lingers of it, what its sinks' systems keep of it, and its checkpoint. What is visible stays.
+
+Must not know: Spark, any particular sink, how a command line looks. The order makes every death in the middle safe: as
+long as the journal is there the next start either goes on or is refused, and another try of this goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from onceflow.checkpoint.place import OURS
+from onceflow.connectors.contract import Sink
+from onceflow.connectors.inspection import Phase
+from onceflow.errors import CheckpointStoreError, ConfigurationError, OnceflowError
+from onceflow.execution.ownership import forget_name
+from onceflow.operations.transactions.aborting import abort
+from onceflow.operations.transactions.access import Operator
+from onceflow.operations.transactions.inventory import OwnTransaction, Standing, own_transactions
+from onceflow.options.checkpointing import Checkpointing
+
+log = logging.getLogger(__name__)
+
+_SPARKS = ("metadata", "offsets", "commits", "sources", "state")
+
+
+@dataclass(frozen=True)
+class Deletion:
+    """What is deleted, or was.
+
+    Attributes:
+        job_id: The job's id.
+        checkpoint: Its checkpoint's URI.
+        files: How many files that has.
+        size: How many bytes.
+        open: Its transactions that are open.
+        undone: The epoch that is decided and not finished, or None.
+        sinks: Those whose systems forget the job: its marks, and what they keep beside.
+    """
+
+    job_id: str
+    checkpoint: str
+    files: int
+    size: int
+    open: tuple[OwnTransaction, ...]
+    undone: int | None
+    sinks: tuple[str, ...]
+
+
+def look(operator: Operator) -> Deletion:
+    """What would be deleted; nothing is changed.
+
+    Raises:
+        CheckpointConflictError: The checkpoint is older than what the job has done.
+    """
+    operator.refuse_rewound()
+    history, _ = operator.journal.history()
+    undone = operator.undone(history)
+    seen = tuple(t for t in _ours(operator) if t.seen.phase is Phase.OPEN)
+    sizes = [path.stat().st_size for path in _files(operator.checkpoint.folder)]
+    epoch = None if undone is None else undone.epoch
+    found = operator.identity.job_id, operator.uri, len(sizes), sum(sizes), seen, epoch
+    return Deletion(*found, tuple(operator.committers))
+
+
+def delete(operator: Operator, *, undecided_only: bool = True) -> Deletion:
+    """Delete the job. Whatever driver still runs on its checkpoint ends first, and can decide nothing more.
+
+    Args:
+        operator: The access to the job.
+        undecided_only: Refuse where an epoch is decided and not finished: its rows would be lost.
+
+    Raises:
+        ConfigurationError: An epoch is decided and not finished; nothing was changed.
+        CheckpointConflictError: The checkpoint is older than what the job has done; nothing was changed.
+        FencedError: The job was started while this was under way.
+        CheckpointStoreError: A file could not be removed; try again.
+    """
+    found = look(operator)
+    if found.undone is not None and undecided_only:
+        raise undecided(found)
+    abort(operator, None, claim=True)  # from its start on nothing more is decided
+    if undecided_only and (undone := operator.undone(operator.journal.history()[0])) is not None:
+        raise undecided(found, undone.epoch)
+    for system in operator.systems:
+        left = [t for t in _ours(operator) if t.system is system and t.seen.phase is Phase.OPEN]
+        system.inspection.abort([t.seen for t in left if t.standing is Standing.DECIDED])
+    forget_name(operator.committers.values(), operator.name, operator.identity.job_id)
+    for committer in operator.committers.values():
+        committer.forget()
+    _remove(operator.checkpoint.folder)
+    return found
+
+
+def delete_cancelled(checkpointing: Checkpointing, prefix: str, sinks: Sequence[Sink], name: str) -> None:
+    """Delete a job that was cancelled and is not to be kept; where that cannot be, it is kept, and the log says why."""
+    try:
+        with Operator(checkpointing, prefix, sinks, name) as operator:
+            found = delete(operator)
+    except OnceflowError as error:
+        log.warning("%s was cancelled, and its checkpoint is kept all the same: %s", name, error)
+    else:
+        log.warning("%s was cancelled, and its checkpoint %s is deleted, as it was to be", name, found.checkpoint)
+
+
+def undecided(found: Deletion, epoch: int | None = None) -> ConfigurationError:
+    """The refusal of a job whose newest epoch is decided and not finished."""
+    number = found.undone if epoch is None else epoch
+    return ConfigurationError(
+        f"job {found.job_id} is not deleted: epoch {number} is decided and not finished",
+        harmless="always: its checkpoint is as it was",
+        cause="it died between the decision and its end; its rows are not visible, or not all of them",
+        action="start it once, which finishes the epoch; or give its rows up with --give-up-decided",
+        epoch=number,
+    )
+
+
+def _ours(operator: Operator) -> list[OwnTransaction]:
+    history, _ = operator.journal.history()
+    return [t for system in operator.systems for t in own_transactions(operator, system, history)[0]]
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """What is the job's in the folder: other things may lie there."""
+    for name in (*_SPARKS, OURS):
+        top = folder / name
+        yield from (path for path in (top, *top.rglob("*")) if path.is_file())
+
+
+def _remove(folder: Path) -> None:
+    """Spark's part first: without it the rest is no checkpoint, and with the rest this can be tried again."""
+    try:
+        for name in (*_SPARKS, OURS):
+            top = folder / name
+            if top.is_dir():
+                shutil.rmtree(top)
+            for path in (top, folder / f".{name}.crc"):
+                path.unlink(missing_ok=True)
+    except OSError as error:
+        raise CheckpointStoreError(
+            f"the checkpoint could not be removed whole: {error}",
+            harmless="for the data: what is visible stays, and no start takes what is left for a job's checkpoint",
+            cause="the file system failed, or this user may not write there",
+            action="mend it, and delete the job again",
+            file=str(error.filename),
+        ) from None
+    with contextlib.suppress(OSError):
+        folder.rmdir()  # somebody's file may lie there
