@@ -1,0 +1,206 @@
+"""Tables of kafka and upsert-kafka: the cluster, the source and the sink that their options mean.
+
+Must not know: queries, jobs. Every property of Java's clients that is taken stands here once, with its name elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from onceflow.connectors.formats import Raw
+from onceflow.connectors.kafka.cluster import KafkaCluster
+from onceflow.connectors.kafka.sink import KafkaSink
+from onceflow.connectors.kafka.source import KafkaSource
+from onceflow.flinksql.catalogue import DefinedTable, key_fields, value_fields
+from onceflow.flinksql.kinds import Kind
+from onceflow.flinksql.problems import refused, wrong
+from onceflow.flinksql.records import reader
+
+_SAME = (
+    "linger.ms", "batch.size", "compression.type", "delivery.timeout.ms", "request.timeout.ms", "retry.backoff.ms",
+    "retry.backoff.max.ms", "reconnect.backoff.ms", "reconnect.backoff.max.ms", "metadata.max.age.ms",
+    "connections.max.idle.ms", "client.dns.lookup", "client.rack",
+)  # fmt: skip
+_LIBRDKAFKAS = {name: name for name in _SAME} | {
+    "buffer.memory": "queue.buffering.max.kbytes",
+    "max.request.size": "message.max.bytes",
+    "send.buffer.bytes": "socket.send.buffer.bytes",
+    "receive.buffer.bytes": "socket.receive.buffer.bytes",
+}
+"""What librdkafka calls what a producer of Java's has."""
+_CONSUMERS = (
+    "fetch.min.bytes", "fetch.max.bytes", "fetch.max.wait.ms", "max.partition.fetch.bytes", "max.poll.records",
+    "max.poll.interval.ms", "session.timeout.ms", "heartbeat.interval.ms", "default.api.timeout.ms", "check.crcs",
+    "allow.auto.create.topics", "exclude.internal.topics", "socket.connection.setup.timeout.ms",
+    "socket.connection.setup.timeout.max.ms", "request.timeout.ms", "send.buffer.bytes", "receive.buffer.bytes",
+    "retry.backoff.ms", "retry.backoff.max.ms", "reconnect.backoff.ms", "reconnect.backoff.max.ms",
+    "metadata.max.age.ms", "connections.max.idle.ms", "client.dns.lookup", "client.rack",
+)  # fmt: skip
+_PROPERTIES = "properties."
+_OFFSETS = re.compile(r"partition:(\d+),offset:(\d+)")
+_JAAS = re.compile(r"\.(Plain|Scram)LoginModule\s+required\b(.*);\s*$", re.DOTALL)
+
+
+def _properties(table: DefinedTable) -> dict[str, str]:
+    values = table.options.values
+    return {key.removeprefix(_PROPERTIES): value for key, value in values.items() if key.startswith(_PROPERTIES)}
+
+
+def cluster_of(table: DefinedTable, servers: str | None) -> KafkaCluster:
+    """The cluster of a table.
+
+    Args:
+        table: The table.
+        servers: Brokers that go before those of the table.
+
+    Raises:
+        ConfigurationError: None are named, or the login cannot be had by all clients.
+    """
+    given = _properties(table)
+    brokers = servers or given.get("bootstrap.servers")
+    if not brokers:
+        raise wrong(
+            table.definition.at,
+            f"table {table.name} has no 'properties.bootstrap.servers'",
+            action="write it into its WITH",
+        )
+    more: dict[str, Any] = {}
+    if "client.id" in given:
+        more["client_id"] = given["client.id"]
+    if "security.protocol" in given:
+        more["security_protocol"] = given["security.protocol"]
+    if "sasl.mechanism" in given:
+        more["sasl_mechanism"] = given["sasl.mechanism"]
+    if "sasl.jaas.config" in given:
+        more |= _login(table, given["sasl.jaas.config"])
+    if "ssl.truststore.location" in given:
+        if given.get("ssl.truststore.type", "JKS").upper() != "PEM":
+            at = table.options.places["properties.ssl.truststore.location"]
+            raise refused(
+                at, "a trust store that is no PEM file", "two of three clients read PEM only",
+                "write it with keytool as PEM, and 'properties.ssl.truststore.type' = 'PEM'",
+            )  # fmt: skip
+        more["ssl_ca"] = given["ssl.truststore.location"]
+    return KafkaCluster(brokers, **more)
+
+
+def _login(table: DefinedTable, text: str) -> dict[str, str]:
+    """User and password from JAAS text. What it is told of an error is never the text itself."""
+    found = _JAAS.search(text)
+    words = dict(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', found[2])) if found is not None else {}
+    if not {"username", "password"} <= words.keys():
+        raise refused(
+            table.options.places["properties.sasl.jaas.config"],
+            "this 'properties.sasl.jaas.config'",
+            'it has no PlainLoginModule or ScramLoginModule with username="…" and password="…"',
+            "see docs/security.md",
+        )
+    return {name: re.sub(r"\\(.)", r"\1", words[name]) for name in ("username", "password")}
+
+
+def source_of(table: DefinedTable, servers: str | None, max_ahead: str | None) -> KafkaSource:
+    """What reads a table.
+
+    Raises:
+        ConfigurationError: An option that cannot work.
+    """
+    values, given = table.options.values, _properties(table)
+    kinds: dict[str, Kind] = {each.name: each.kind for each in table.physical if each.kind is not None}
+    fields, keys = value_fields(table), key_fields(table)
+    form = values.get("value.format", values.get("format", "json"))
+    key = None
+    if keys and values.get("value.fields-include") == "EXCEPT_KEY":
+        prefix = values.get("key.fields-prefix", "")
+        wanted = {name.removeprefix(prefix): kinds[name] for name in keys}
+        key = reader(values["key.format"], wanted, options_of(table, "key."))
+    metadata = [name for name in dict.fromkeys(each.metadata for each in table.metadata) if name is not None]
+    skipping = any(
+        values.get(f"{part}{name}.ignore-parse-errors", "false").lower() == "true"
+        for part in ("", "key.", "value.")
+        for name in ("json", "csv")
+    )
+    topics: Any = re.compile(values["topic-pattern"]) if "topic-pattern" in values else values["topic"].split(";")
+    options = {f"kafka.{name}": given[name] for name in _CONSUMERS if name in given}
+    return KafkaSource(
+        cluster_of(table, servers),
+        topics,
+        value=reader(form, {name: kinds[name] for name in fields}, options_of(table, "value.")),
+        key=key,
+        metadata=metadata,
+        start=_start(table, given.get("group.id")),
+        group=given.get("group.id"),
+        isolation="read_uncommitted" if given.get("isolation.level") == "read_uncommitted" else "read_committed",
+        on_malformed="skip" if skipping else "fail",
+        max_ahead=max_ahead,
+        options=options,
+    )
+
+
+def options_of(table: DefinedTable, part: str) -> dict[str, str]:
+    """The options of the format of keys, or of values, by their plain names."""
+    values = table.options.values
+    plain = {key: value for key, value in values.items() if key.startswith(("json.", "csv.", "raw."))}
+    if part == "key.":
+        plain = {}
+    return plain | {key.removeprefix(part): value for key, value in values.items() if key.startswith(part)}
+
+
+def _start(table: DefinedTable, group: str | None) -> Any:
+    values = table.options.values
+    mode = values.get("scan.startup.mode", "group-offsets" if group else "earliest-offset")
+    if mode == "timestamp":
+        text = values["scan.startup.timestamp-millis"]
+        if not text.isdigit():
+            raise wrong(
+                table.options.places["scan.startup.timestamp-millis"], f"{text!r} is no number", action="write one"
+            )
+        return datetime.fromtimestamp(int(text) / 1000, UTC)
+    if mode == "specific-offsets":
+        return _specific(table, values["scan.startup.specific-offsets"])
+    return mode.removesuffix("-offset")
+
+
+def _specific(table: DefinedTable, text: str) -> Mapping[str, Mapping[int, int]]:
+    at = table.options.places["scan.startup.specific-offsets"]
+    found = [_OFFSETS.fullmatch(part.strip()) for part in text.rstrip(";").split(";")]
+    topic = table.options.values.get("topic", "")
+    if not all(found) or not topic or ";" in topic:
+        raise wrong(
+            at, f"{text!r} are no offsets of one topic", action="write 'partition:0,offset:42;partition:1,offset:300'"
+        )
+    return {topic: {int(each[1]): int(each[2]) for each in found if each is not None}}
+
+
+def sink_of(table: DefinedTable, servers: str | None, *, mode: str, columns: set[str], name: str) -> KafkaSink:
+    """What writes a table.
+
+    Args:
+        table: The table.
+        servers: Brokers that go before those of the table.
+        mode: What ``execution.checkpointing.mode`` says.
+        columns: Which columns a record has beside its value: key, headers, timestamp.
+        name: The sink's name in the job.
+    """
+    values, given = table.options.values, _properties(table)
+    default = "at-least-once" if mode == "AT_LEAST_ONCE" else "exactly-once"
+    producer: dict[str, Any] = {_LIBRDKAFKAS[key]: value for key, value in given.items() if key in _LIBRDKAFKAS}
+    if "buffer.memory" in given:
+        producer["queue.buffering.max.kbytes"] = max(1, int(given["buffer.memory"]) // 1024)
+    timeout = given.get("transaction.timeout.ms")
+    return KafkaSink(
+        cluster_of(table, servers),
+        values["topic"],
+        key="key" if "key" in columns else None,
+        key_format=Raw() if "key" in columns else None,
+        value=Raw(),
+        value_columns=["value"],
+        headers="headers" if "headers" in columns else None,
+        timestamp="timestamp" if "timestamp" in columns else None,
+        name=name,
+        guarantee=values.get("sink.delivery-guarantee", default),
+        transaction_timeout=None if timeout is None else f"{timeout} ms",
+        producer=producer,
+    )

@@ -1,0 +1,171 @@
+"""What SET may set: the settings of a job, those of SQL itself, and Flink's others with what becomes of them.
+
+Must not know: Spark, tables. A job's settings are layered by ``options.layers``, where a script stands between file and
+environment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+
+from onceflow.errors import ConfigurationError
+from onceflow.flinksql.connectors import is_secret
+from onceflow.flinksql.problems import Position, meant, refused, wrong
+from onceflow.options.catalogue import SETTINGS
+from onceflow.options.durations import duration_ms
+
+SERVERS = "onceflow.kafka.bootstrap.servers"
+AHEAD = "onceflow.source.max-ahead"
+NAME = "pipeline.name"
+MODE = "execution.checkpointing.mode"
+FOLDER = "execution.checkpointing.dir"
+_OLD_FOLDER = "state.checkpoints.dir"
+
+OF_SQL: Mapping[str, str] = {
+    SERVERS: "The brokers of every kafka table, in the place of those that its WITH names.",
+    AHEAD: "How far a time may be ahead of its epoch's; `none` for any. A record with a later one is malformed.",
+    NAME: "The name of the jobs that follow: who they are, see below.",
+    MODE: "EXACTLY_ONCE or AT_LEAST_ONCE: the guarantee of sinks that name none.",
+    FOLDER: "The folder in which each job has its checkpoint, under its name; `checkpoints` by default.",
+    _OLD_FOLDER: f"The same as {FOLDER}.",
+    "execution.runtime-mode": "`streaming`; a job over bounded tables ends by itself.",
+    "table.local-time-zone": "`UTC`.",
+    "spark.*": "A setting of the Spark session that is made for the jobs.",
+}
+"""Settings of SQL itself, and what each does."""
+
+_WHOLE = "Spark has its own way"
+SAID: Mapping[str, str] = {
+    "parallelism.default": "Spark makes as many tasks as it has slots, or spark.sql.shuffle.partitions",
+    "table.exec.source.idle-timeout": "a partition without records holds no watermark back here",
+    "table.exec.mini-batch.*": "an epoch is a batch",
+    "table.optimizer.*": _WHOLE,
+    "table.dml-sync": "the command waits for its jobs",
+    "table.exec.sink.*": "rows of a key keep their order",
+    "sql-client.*": "the client is another",
+    "execution.attached": "the command waits for its jobs",
+    "execution.checkpointing.unaligned.*": "an epoch has no barriers",
+    "execution.checkpointing.incremental": "state is kept incrementally",
+    "state.backend.type": "state is kept in RocksDB",
+    "state.backend": "state is kept in RocksDB",
+    "state.backend.incremental": "state is kept incrementally",
+    "state.savepoints.dir": "a savepoint is named when it is made",
+    "taskmanager.*": "Spark has its own processes",
+    "jobmanager.*": "Spark has its own processes",
+    "rest.*": "Spark has its own processes",
+}
+"""Flink's, without effect: a start says so."""
+
+REFUSED: Mapping[str, tuple[str, str]] = {
+    "table.exec.state.ttl": ("Spark keeps state until a watermark passes it", "group in windows"),
+    "table.exec.sink.not-null-enforcer": (
+        "a null in a NOT NULL column stops the job",
+        "filter it out: WHERE c IS NOT NULL",
+    ),
+    "table.sql-dialect": ("there is one dialect", "remove it"),
+    "pipeline.jars": ("jars are Spark's", "name them in ONCEFLOW_JARS"),
+    "execution.savepoint.path": ("a savepoint is no setting", "see onceflow run --help"),
+    "python.*": ("functions run in the interpreter of the job", "start onceflow with another Python"),
+}
+
+_OF_JOBS = {each.flink: each for each in SETTINGS if each.flink is not None}
+
+
+class Settings:
+    """What a script has SET so far.
+
+    Args:
+        flags: What the command line says, which goes before.
+
+    Raises:
+        ConfigurationError: A key is unknown, or refused, or a value is not taken.
+    """
+
+    def __init__(self, flags: Mapping[str, str]) -> None:
+        self._flags: dict[str, str] = {}
+        self._said: dict[str, str] = {}
+        self.notes: list[str] = []
+        for key, value in flags.items():
+            try:
+                self._flags[_folder(key)] = self._checked(Position(1, 1), key, value)
+            except ConfigurationError as error:
+                what = error.what.removeprefix("line 1, column 1: ")
+                raise ConfigurationError(f"-D: {what}", harmless=error.harmless, action=error.action) from None
+
+    def set(self, at: Position, key: str, value: str) -> None:
+        """SET."""
+        self._said[_folder(key)] = self._checked(at, key, value)
+
+    def reset(self, at: Position, key: str | None) -> None:
+        """RESET of one, or of all."""
+        if key is None:
+            self._said.clear()
+            return
+        if _folder(key) not in self._said:
+            raise wrong(at, f"{key!r} is not set", action=meant(key, self._said, "SET shows all"))
+        del self._said[_folder(key)]
+
+    def get(self, key: str) -> str | None:
+        """What it is, or None."""
+        return self._flags.get(key, self._said.get(key))
+
+    def of_jobs(self) -> tuple[dict[str, str], dict[str, str]]:
+        """What flags and what the script say to ``options.layers``."""
+        flags = {key: value for key, value in self._flags.items() if key in _OF_JOBS}
+        return flags, {key: value for key, value in self._said.items() if key in _OF_JOBS}
+
+    def of_spark(self) -> dict[str, str]:
+        """Settings of the session."""
+        return {key: value for key, value in (self._said | self._flags).items() if key.startswith("spark.")}
+
+    def shown(self) -> Iterator[tuple[str, str, str]]:
+        """Every setting that is not a job's: its key, its value, who said it."""
+        for key in sorted({*self._said, *self._flags}):
+            shown = "******" if is_secret(key) else str(self.get(key))
+            yield key, shown, "-D" if key in self._flags else "SET"
+
+    @property
+    def max_ahead(self) -> str | None:
+        """See ``AHEAD``."""
+        found = self.get(AHEAD)
+        return "1 h" if found is None else None if found.lower() == "none" else found
+
+    def _checked(self, at: Position, key: str, value: str) -> str:
+        for pattern, (why, instead) in REFUSED.items():
+            if fnmatchcase(key, pattern):
+                raise refused(at, f"the setting '{key}'", why, instead)
+        if key in _OF_JOBS:
+            return value
+        for pattern, why in SAID.items():
+            if fnmatchcase(key, pattern):
+                self.notes.append(f"'{key}' has no effect: {why}")
+                return value
+        if not any(fnmatchcase(key, pattern) for pattern in OF_SQL):
+            known = [*OF_SQL, *_OF_JOBS, *SAID, *REFUSED]
+            raise wrong(at, f"there is no setting {key!r}", action=meant(key, known, "docs/sql.md has all"))
+        return _value(at, key, value)
+
+
+def _folder(key: str) -> str:
+    return FOLDER if key == _OLD_FOLDER else key
+
+
+def _value(at: Position, key: str, value: str) -> str:
+    if key == MODE and value.upper() not in ("EXACTLY_ONCE", "AT_LEAST_ONCE"):
+        raise wrong(at, f"{key} is no {value!r}", action="take EXACTLY_ONCE or AT_LEAST_ONCE")
+    if key == "execution.runtime-mode" and value.lower() not in ("streaming", "automatic"):
+        raise refused(at, f"{key} = {value}", "a job here is a stream", "bound the tables: scan.bounded.mode")
+    if key == "table.local-time-zone" and value.upper() not in ("UTC", "GMT", "ETC/UTC", "+00:00", "Z"):
+        raise refused(
+            at,
+            f"{key} = {value}",
+            "local times of a zone with summer time are not all there, and a stream has them as UTC",
+            "set UTC, and convert where a time is shown",
+        )
+    if key == AHEAD and value.lower() != "none":
+        try:
+            duration_ms(value)
+        except ConfigurationError:
+            raise wrong(at, f"{key}: {value!r} is no duration", action="write '1 h', or 'none'") from None
+    return value
