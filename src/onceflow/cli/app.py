@@ -11,22 +11,53 @@ from typing import Annotated
 import typer
 
 import onceflow
-from onceflow.cli import class_archive, demo, dev, jars, run, txn
-from onceflow.cli.main import DEBUG
+from onceflow.cli import (
+    audit,
+    checkpoints,
+    class_archive,
+    config,
+    demo,
+    dev,
+    doctor,
+    init,
+    jars,
+    job,
+    jobs,
+    run,
+    savepoint,
+    sql,
+    txn,
+    walk,
+)
+from onceflow.cli.help import PLAIN, Group
+from onceflow.program import DEBUG
 
 app = typer.Typer(
     help="End-to-end exactly-once for PySpark Structured Streaming.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    add_completion=False,
-    rich_markup_mode=None,
+    cls=Group,
+    **PLAIN,
 )
+app.command("init")(init.init)
 app.command("run")(run.run)
+app.command("config")(config.config)
+app.command("audit")(audit.audit)
+app.command("checkpoints")(checkpoints.checkpoints)
+app.command("exceptions")(checkpoints.exceptions)
+app.command("list")(jobs.list_)
+app.command("info")(jobs.info)
+app.command("stop")(jobs.stop)
+app.command("cancel")(jobs.cancel)
+app.command("check")(run.check)
+app.command("doctor")(doctor.doctor)
+app.command("sql")(sql.sql)
 app.command("demo")(demo.demo)
+app.command("walk")(walk.walk)
 app.command("jars")(jars.jars)
 app.command("class-archive")(class_archive.class_archive)
 app.add_typer(dev.app, name="dev")
+app.add_typer(savepoint.app, name="savepoint")
 app.add_typer(txn.app, name="txn")
+app.add_typer(job.app, name="job")
 
 
 def _version(wanted: bool) -> None:

@@ -5,19 +5,22 @@ Must not know: jobs. Errors go to whoever runs the command line, which prints th
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from onceflow.cli.help import PLAIN, Group
 from onceflow.cli.output import Output, OutputOption, tell_json
-from onceflow.local.devcluster import DevCluster, brokers_of, stop_detached
-from onceflow.local.devcluster.config import HOST, PLAINTEXT
-from onceflow.local.jars import broker_jars
+from onceflow.errors import ConfigurationError
+from onceflow.local.jars import broker_jars, java_executable, on_one_line
 
-app = typer.Typer(
-    help="A Kafka on this machine, for development.", no_args_is_help=True, pretty_exceptions_enable=False
-)
+if TYPE_CHECKING:
+    from onceflow.local.devcluster.broker import Broker
+    from onceflow.local.devcluster.login import Login
+
+app = typer.Typer(help="A Kafka on this machine, for development.", cls=Group, **PLAIN)
 
 
 DataDir = Annotated[
@@ -25,29 +28,76 @@ DataDir = Annotated[
 ]
 
 DEFAULT_DIR = Path("~/.local/share/onceflow/dev")
+DEFAULT_PORT = 9092
 
 
 @app.command()
 def up(
-    brokers: Annotated[int, typer.Option(help="1 or 3.")] = 1,
-    port: Annotated[int, typer.Option(help="The first broker's port; others take free ones.")] = 9092,
+    brokers: Annotated[
+        int | None, typer.Option(help="1 or 3.  [default: as many as it has, else 1]", show_default=False)
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            help=f"The first broker's port; others take free ones.  [default: the one it has, else {DEFAULT_PORT}]",
+            show_default=False,
+        ),
+    ] = None,
+    sasl_ssl: Annotated[
+        bool, typer.Option("--sasl-ssl", help="With a second listener that has TLS and a password; it keeps it.")
+    ] = False,
+    mechanism: Annotated[
+        Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None,
+        typer.Option(
+            help="How the printed lines log in there; it takes each.  [default: the one of before, else PLAIN]",
+            show_default=False,
+        ),
+    ] = None,
     data_dir: DataDir = DEFAULT_DIR,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Start Kafka in the background and wait until it answers. Its data is there again after down and up."""
+    from onceflow.local.devcluster import DevCluster, brokers_of  # noqa: PLC0415 - it loads Kafka's client
+    from onceflow.local.devcluster.login import LISTENER, USER, Mechanism  # noqa: PLC0415
+    from onceflow.local.devcluster.scram import make_user  # noqa: PLC0415
 
-    def show(done: int, total: int) -> None:
-        typer.echo(f"fetching jars: {done} of {total}", err=True)
-
-    broker_jars(show)
-    directory = data_dir.expanduser()
-    DevCluster(directory, brokers, port=port, detached=True).start()
+    directory = data_dir.expanduser().absolute()
+    there = brokers_of(directory)
+    if mechanism is not None and not (sasl_ssl or _has_login(there)):
+        raise typer.BadParameter("--mechanism is of a listener with a password: give --sasl-ssl, too")
+    login, told = _login(directory), None if mechanism is None else Mechanism(mechanism)
+    if there and all(broker.running_pid() for broker in there):
+        _require_same(there, brokers, port, sasl_ssl)
+        if _has_login(there):
+            login.make(told)
+        if output is Output.TEXT:
+            typer.echo("it runs already", err=True)
+        _tell(directory, output)
+        return
+    java_executable()
+    broker_jars(on_one_line(sys.stderr))
+    settings = {}
+    if sasl_ssl or _has_login(there):
+        login.make(told)
+        settings = login.settings()
+    cluster = DevCluster(
+        directory,
+        brokers or len(there) or 1,
+        settings,
+        extra_listeners={LISTENER: "SASL_SSL"} if settings else {},
+        port=port or (None if there else DEFAULT_PORT),
+        detached=True,
+    ).start()
+    if settings:
+        make_user(cluster.bootstrap_servers, USER, login.password.read_text())
     _tell(directory, output)
 
 
 @app.command()
 def down(data_dir: DataDir = DEFAULT_DIR, output: OutputOption = Output.TEXT) -> None:
     """Stop Kafka. Its data stays. Good too if nothing runs."""
+    from onceflow.local.devcluster import stop_detached  # noqa: PLC0415 - it loads Kafka's client
+
     stopped = stop_detached(data_dir.expanduser())
     if output is Output.JSON:
         tell_json({"stopped": stopped})
@@ -58,35 +108,80 @@ def down(data_dir: DataDir = DEFAULT_DIR, output: OutputOption = Output.TEXT) ->
 @app.command()
 def status(data_dir: DataDir = DEFAULT_DIR, output: OutputOption = Output.TEXT) -> None:
     """Tell where Kafka listens and which brokers run. Exit code 1 if not all of them do."""
-    if not _tell(data_dir.expanduser(), output):
+    if not _tell(data_dir.expanduser().absolute(), output):
         raise typer.Exit(1)
+
+
+def _login(directory: Path) -> Login:
+    from onceflow.local.devcluster.login import Login  # noqa: PLC0415 - it loads what makes certificates
+
+    return Login(directory / "login")
+
+
+def _has_login(brokers: list[Broker]) -> bool:
+    from onceflow.local.devcluster.login import LISTENER  # noqa: PLC0415
+
+    return any(LISTENER in broker.node.ports for broker in brokers)
+
+
+def _require_same(there: list[Broker], brokers: int | None, port: int | None, sasl_ssl: bool) -> None:
+    """Refuse to call it up already when what runs is not what was asked for."""
+    from onceflow.local.devcluster.config import PLAINTEXT  # noqa: PLC0415
+
+    has_port = there[0].node.ports[PLAINTEXT]
+    differs = [
+        f"it has {len(there)} broker(s), not {brokers}" if brokers not in (None, len(there)) else "",
+        f"its port is {has_port}, not {port}" if port not in (None, has_port) else "",
+        "it has no listener with a login" if sasl_ssl and not _has_login(there) else "",
+    ]
+    if any(differs):
+        raise ConfigurationError(
+            f"the dev cluster runs already, and not as asked: {'; '.join(filter(None, differs))}",
+            action="stop it first (`onceflow dev down`), or use another --data-dir",
+        )
 
 
 def _tell(directory: Path, output: Output) -> bool:
     """Print the state; True if all brokers run."""
+    from onceflow.local.devcluster import brokers_of  # noqa: PLC0415 - it loads Kafka's client
+    from onceflow.local.devcluster.config import PLAINTEXT  # noqa: PLC0415
+    from onceflow.local.devcluster.login import LISTENER  # noqa: PLC0415
+
+    brokers = brokers_of(directory)
     state: list[dict[str, Any]] = [
         {
             "id": broker.node.id,
-            "address": f"{HOST}:{broker.node.ports[PLAINTEXT]}",
+            "address": _address(broker, PLAINTEXT),
             "pid": broker.running_pid(),
             "log": str(broker.node.log),
         }
-        for broker in brokers_of(directory)
+        for broker in brokers
     ]
     running = bool(state) and all(broker["pid"] for broker in state)
     servers = ",".join(broker["address"] for broker in state)
+    login = _login(directory) if _has_login(brokers) else None
+    secured = ",".join(_address(broker, LISTENER) for broker in brokers) if login else ""
     if output is Output.JSON:
-        tell_json(
-            {
-                "running": running,
-                "bootstrap_servers": servers,
-                "data_dir": str(directory.absolute()),
-                "brokers": state,
-            }
-        )
+        told = {
+            "running": running,
+            "bootstrap_servers": servers,
+            "data_dir": str(directory),
+            "brokers": state,
+        }
+        tell_json(told | {"login": dict(login.described(secured))} if login else told)
         return running
     typer.echo(f"Kafka {'runs' if running else 'does not run'}: {servers or 'none was made'} (data: {directory})")
     for broker in state:
         how = f"pid {broker['pid']}" if broker["pid"] else "not running"
         typer.echo(f"  broker {broker['id']}  {broker['address']}  {how}  log {broker['log']}")
+    if login:
+        typer.echo(f"with TLS and a password: {secured}")
+        for line in (*login.python(secured), login.console(secured)):
+            typer.echo(f"  {line}")
     return running
+
+
+def _address(broker: Broker, listener: str) -> str:
+    from onceflow.local.devcluster.config import HOST  # noqa: PLC0415
+
+    return f"{HOST}:{broker.node.ports[listener]}"

@@ -5,19 +5,17 @@ Must not know: jobs.
 
 from __future__ import annotations
 
+import sys
+
 import typer
 
 from onceflow.cli.output import Output, OutputOption, tell_json
-from onceflow.local.jars import spark_jars
+from onceflow.local.jars import on_one_line, spark_jars
 
 
 def jars(output: OutputOption = Output.TEXT) -> None:
     """Print the paths of Spark's Kafka connector, for spark-submit --jars "$(onceflow jars)"."""
-
-    def show(done: int, total: int) -> None:
-        typer.echo(f"fetching jars: {done} of {total}", err=True)
-
-    paths = [str(path) for path in spark_jars(show)]
+    paths = [str(path) for path in spark_jars(on_one_line(sys.stderr))]
     if output is Output.JSON:
         tell_json({"jars": paths})
     else:

@@ -2,7 +2,7 @@
 
 Must not know: any command. It imports typer late, so that an installation without it gets one clear line.
 
-Exit codes: 0 good, 1 failed, 2 wrong usage, 130 and 143 ended by SIGINT and SIGTERM.
+The exit codes are those of ``program.py``.
 """
 
 from __future__ import annotations
@@ -10,32 +10,31 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import json
-import os
 import sys
 from collections.abc import Sequence
 
-from onceflow.errors import OnceflowError
-
-DEBUG = "ONCEFLOW_DEBUG"
+from onceflow import program
+from onceflow.errors import OnceflowError, advice_by_command
 
 
 def main() -> None:
     """Run the command of ``sys.argv`` and end the process."""
     missing = [name for name in ("typer", "rich") if importlib.util.find_spec(name) is None]
     if missing:
-        sys.exit(f"the command line needs {' and '.join(missing)}: pip install 'onceflow[cli]'")
+        sys.exit(
+            f'the command line needs {" and ".join(missing)}, which come with the extra "cli": '
+            "pip install '.[cli]' in onceflow's folder, or pip install typer rich"
+        )
     from onceflow.cli.app import app  # noqa: PLC0415 - it imports typer
 
     arguments = sys.argv[1:]
     try:
-        app(arguments, prog_name="onceflow")
+        with advice_by_command():
+            app(arguments, prog_name="onceflow")
     except OnceflowError as error:
-        if os.environ.get(DEBUG):
-            raise
-        sys.stderr.write(f"error: {error}\n")
         if _wants_json(arguments):
             sys.stdout.write(json.dumps(_as_json(error)) + "\n")
-        sys.exit(1)
+        program.fail(error)
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:
@@ -43,16 +42,20 @@ def _wants_json(arguments: Sequence[str]) -> bool:
 
 
 def _as_json(error: OnceflowError) -> dict[str, object]:
-    """An error as JSON: its kind, its four parts, and whether the same job may be started again as it is."""
+    """An error as JSON: its kind, its four parts, whether the same job may be started again as it is; others beside."""
     return {
         "reason": "failed",
-        "exit_code": 1,
+        "exit_code": program.exit_code(error),
         "error": type(error).__name__,
         "what": error.what,
         "harmless": error.harmless,
         "cause": error.cause,
         "action": error.action,
         "retriable": error.retriable,
+        "others": [
+            {"error": type(each).__name__, "what": each.what, "cause": each.cause, "action": each.action}
+            for each in error.others
+        ],
     }
 
 

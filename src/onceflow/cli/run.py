@@ -1,89 +1,186 @@
-"""``onceflow run FILE``: find the job in a file and run it.
+"""``onceflow run FILE`` and ``onceflow check FILE``: run the job of a file, or see whether it would start.
 
 Must not know: what a job does.
 """
 
 from __future__ import annotations
 
-import runpy
+import dataclasses
+import logging
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from onceflow import program
+from onceflow import __version__, program
+from onceflow.cli.config import ConfigOption, PresetOption, SettingsOption, read_settings
+from onceflow.cli.job_file import blamed_on, find_job
 from onceflow.cli.output import Output, OutputOption, tell_json
-from onceflow.errors import ConfigurationError
-from onceflow.job import Job, Stopped, Takeover
+from onceflow.cli.resume import resume
+from onceflow.supervision.signals import Stopped
 
-_MODULE = "__onceflow_job__"
-"""The name that FILE's module gets: not ``__main__``, so that its own ``job.main()`` does not start."""
+if TYPE_CHECKING:
+    from onceflow.job import Takeover
+
+log = logging.getLogger(__name__)
+
+
+FileArgument = Annotated[
+    Path, typer.Argument(metavar="FILE", help="A Python file that makes a Job.", show_default=False)
+]
+JobOption = Annotated[str | None, typer.Option(help="The job's name, if FILE makes several.")]
 
 
 def run(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A Python file that makes a Job.", show_default=False)],
-    job: Annotated[str | None, typer.Option(help="The job's name, if FILE makes several.")] = None,
+    file: FileArgument,
+    job: JobOption = None,
     bounded: Annotated[bool, typer.Option("--bounded", help="Take what is there and end.")] = False,
     claim: Annotated[
         bool, typer.Option("--claim", help="The checkpoint was moved or put back on purpose: go on with it.")
     ] = False,
     as_new: Annotated[
-        bool, typer.Option("--as-new", help="The checkpoint is a copy: go on from it as another, independent job.")
+        bool,
+        typer.Option("--as-new", help="Begin another, independent job: on a copy, or where nothing is left."),
     ] = False,
+    savepoint: Annotated[
+        str | None,
+        typer.Option(
+            "--from-savepoint",
+            "-s",
+            metavar="PATH",
+            help="Begin from a savepoint, or from CHECKPOINT@EPOCH, as a new job; with --claim, as the old one.",
+            show_default=False,
+        ),
+    ] = None,
+    no_state: Annotated[
+        bool,
+        typer.Option(
+            "--allow-non-restored-state",
+            help="With -s: take the savepoint's positions alone; the plan's state begins empty.",
+        ),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With -s: do not ask.")] = False,
+    preset: PresetOption = None,
+    settings: SettingsOption = None,
+    config: ConfigOption = None,
+    supervise: Annotated[
+        bool,
+        typer.Option(
+            "--supervise",
+            help="By a process of its own, which starts it again as its restart strategy says when it dies.",
+        ),
+    ] = False,
+    detached: Annotated[
+        bool, typer.Option("--detached", help="Supervised and in the background; return once it runs.")
+    ] = False,
+    log_file: Annotated[
+        Path | None,
+        typer.Option("--log", help="The file for the log of a job that is supervised or detached.", show_default=False),
+    ] = None,
+    within: Annotated[float, typer.Option(help="So many seconds --detached waits until the job runs.", min=0)] = 120.0,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Run the job that FILE makes, until it is stopped by SIGTERM or Ctrl-C."""
     if claim and as_new:
         raise typer.BadParameter("--claim and --as-new are two different things; give one of them")
+    if log_file is not None and not supervise and not detached:
+        raise typer.BadParameter("--log is for a job that is supervised or detached; else redirect its output")
+    if savepoint is None and no_state:
+        raise typer.BadParameter(
+            "it says what is taken of a savepoint: give -s", param_hint="--allow-non-restored-state"
+        )
+    if savepoint is not None:
+        _refuse_with_savepoint(as_new=as_new, claim=claim, no_state=no_state, asks=not yes, aside=supervise or detached)
     takeover: Takeover | None = "claim" if claim else "as-new" if as_new else None
+    flags = read_settings(settings, config, preset)
+    if supervise or detached:
+        again = [str(file), *(["--job", job] if job else []), *(["--bounded"] if bounded else [])]
+        again += [word for key, value in flags.items() for word in ("-D", f"{key}={value}")]
+        first = [*again, f"--{takeover}"] if takeover else again
+        if savepoint is not None:  # the first process takes it, and whose the checkpoint is stands in it then
+            first += ["-s", savepoint, "--yes", *(["--allow-non-restored-state"] if no_state else [])]
+        if detached:
+            _detach(file, job, first, log_file, within, output)
+        else:
+            tail = ["--output", output]
+            _supervise([*first, *tail], [*again, *tail], log_file)
+        return
+    program.show_log()
+    log.info("onceflow %s runs %s", __version__, file)
     found = find_job(file, job)
+    if savepoint is not None:
+        resume(found, savepoint, flags, claim=claim, with_state=not no_state, yes=yes)
+        takeover = None  # whose the checkpoint is stands in it now
 
     def tell(reason: str, exit_code: int) -> None:
         if output is Output.JSON:
             tell_json({"job": found.name, "file": str(file), "reason": reason, "exit_code": exit_code})
 
-    program.show_log()
     try:
-        found.run(until="caught-up" if bounded else "stopped", takeover=takeover)
+        with blamed_on(file):
+            found.run(until="caught-up" if bounded else "stopped", takeover=takeover, settings=flags)
     except Stopped as stopped:
         tell(str(stopped), 128 + stopped.signal)
         program.end(stopped.signal, clean=stopped.clean)
     tell("caught up" if bounded else "ended", 0)
 
 
-def find_job(file: Path, name: str | None = None) -> Job:
-    """Run FILE and take the job that it made.
+def _refuse_with_savepoint(*, as_new: bool, claim: bool, no_state: bool, asks: bool, aside: bool) -> None:
+    if as_new or (claim and no_state):
+        raise typer.BadParameter("a run from a savepoint is a new job, or with --claim the old one, as it was")
+    if aside and asks:
+        raise typer.BadParameter("nobody can be asked there: try it without, then give --yes", param_hint="-s")
 
-    Modules beside FILE can be imported by it, as with ``python FILE``.
 
-    Args:
-        file: The file.
-        name: The job's name; None if there is only one.
+def _command(*arguments: str) -> list[str]:
+    """``onceflow run`` as another process; -P: what lies in the working folder is no module of Python's."""
+    return [sys.executable, "-P", "-m", "onceflow", "run", *arguments]
 
-    Raises:
-        ConfigurationError: There is no such file, or not exactly one such job in it.
+
+def _supervise(first: Sequence[str], again: Sequence[str], log_file: Path | None) -> None:
+    from onceflow.supervision.log_file import opened  # noqa: PLC0415 - the same
+    from onceflow.supervision.parent import Supervision  # noqa: PLC0415 - a plain run needs none of it
+
+    program.show_log()
+    to = None if log_file is None else opened(log_file)
+    sys.exit(Supervision(_command(*first), _command(*again), to, log_file).run())
+
+
+def _detach(
+    file: Path, job: str | None, first: Sequence[str], log_file: Path | None, within: float, output: Output
+) -> None:
+    from onceflow.supervision.detached import start  # noqa: PLC0415 - a plain run needs none of it
+    from onceflow.supervision.log_file import default  # noqa: PLC0415 - the same
+
+    path = (log_file or default("-".join(filter(None, (file.stem, job))))).absolute()
+    found = start(_command(*first, "--supervise", "--log", str(path)), path, within)
+    if output is Output.JSON:
+        tell_json(dataclasses.asdict(found) | {"log": str(path)})
+    elif found.exit_code:
+        typer.echo(
+            f"the job did not come up: exit code {found.exit_code}; the end of its log, {path}:\n{found.said}", err=True
+        )
+    elif found.exit_code == 0:
+        typer.echo(f"the job has ended; its log is {path}")
+    else:
+        typer.echo(f"job {found.job} is {found.state} (pid {found.pid}, supervised by {found.supervisor}); log {path}")
+    if found.exit_code:
+        sys.exit(found.exit_code)
+
+
+def check(file: FileArgument, job: JobOption = None, output: OutputOption = Output.TEXT) -> None:
+    """See whether the job that FILE makes would start: brokers, topics, rights, its plan and its checkpoint.
+
+    Nothing is made, changed or started; a job that runs goes on. Exit code 0 if it would start.
     """
-    if not file.is_file():
-        raise ConfigurationError(f"there is no file {file}", action="give the path of a Python file that makes a Job")
-    sys.path.insert(0, str(file.absolute().parent))
-    # Not kept in sys.modules: Spark's workers get functions of a module that they cannot import by value.
-    made: dict[str, Any] = runpy.run_path(str(file), run_name=_MODULE)
-    jobs = list({id(value): value for value in made.values() if isinstance(value, Job)}.values())
-    names = ", ".join(sorted(one.name for one in jobs))
-    if not jobs:
-        raise ConfigurationError(
-            f"{file} makes no job",
-            cause="no global variable of it is an onceflow.Job",
-            action='make one, for example job = onceflow.Job("name", checkpointing=...), outside of any function',
-        )
-    chosen = jobs if name is None else [one for one in jobs if one.name == name]
-    if not chosen:
-        raise ConfigurationError(f"{file} makes no job {name!r}", cause=f"its jobs are {names}", action="name one")
-    if len(chosen) > 1:
-        raise ConfigurationError(
-            f"{file} makes {len(jobs)} jobs: {names}",
-            cause=f"--job is {name or 'not given'}",
-            action="name one with --job; jobs of one file need different names",
-        )
-    return chosen[0]
+    program.show_log()
+    log.info("onceflow %s checks %s", __version__, file)
+    found = find_job(file, job)
+    with blamed_on(file):
+        found.check()
+    if output is Output.JSON:
+        tell_json({"job": found.name, "file": str(file), "reason": "would start", "exit_code": 0})
+    else:
+        typer.echo(f"job {found.name} would start; nothing was started, made or changed")

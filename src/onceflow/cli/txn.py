@@ -12,32 +12,27 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from onceflow.cli.help import PLAIN, Group
+from onceflow.cli.job_file import find_job
 from onceflow.cli.output import Output, OutputOption, tell_json
-from onceflow.cli.run import find_job
 from onceflow.connectors.inspection import Held, Origin, Phase, Place, Seen
-from onceflow.operations.transactions.aborting import AbortReport, abort, doomed
-from onceflow.operations.transactions.access import Operator
-from onceflow.operations.transactions.inventory import (
-    Account,
-    Inventory,
-    OwnTransaction,
-    describe_transaction,
-    take_inventory,
-)
-from onceflow.operations.transactions.resolution import UndoneEpoch, meant, resolve, undone_epoch
 from onceflow.twophase.messages import Outcome
 from onceflow.twophase.participants import ParticipantId
 from onceflow.twophase.records import Choice
 
+if TYPE_CHECKING:
+    from onceflow.operations.transactions.access import Operator
+    from onceflow.operations.transactions.inventory import Account, Inventory, OwnTransaction
+    from onceflow.operations.transactions.resolution import KnownParticipant, UndoneEpoch
+
 app = typer.Typer(
     help="A job's transactions: look at them, abort what lingers, and decide what the job could not.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
+    cls=Group,
+    **PLAIN,
 )
 
 FENCE = "A start will be appended: a job that runs on this checkpoint ends."
@@ -51,7 +46,12 @@ YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 @app.command("list")
 def list_(file: FileArgument, job: JobOption = None, output: OutputOption = Output.TEXT) -> None:
-    """List the job's open transactions, and foreign ones that keep readers of its topics waiting."""
+    """List the job's transactions that are open or decided, and foreign ones that keep readers of its topics waiting.
+
+    docs/transactions.md says what the words mean, docs/protocol.md has all of them.
+    """
+    from onceflow.operations.transactions.inventory import take_inventory  # noqa: PLC0415 - it loads Spark
+
     with _operator(file, job) as operator:
         found = take_inventory(operator)
     if output is Output.JSON:
@@ -69,6 +69,8 @@ def describe(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Tell everything known of one transactional id: coordinator, journal, and what the log proves."""
+    from onceflow.operations.transactions.inventory import describe_transaction  # noqa: PLC0415 - it loads Spark
+
     with _operator(file, job) as operator:
         found = describe_transaction(operator, transactional_id)
     if output is Output.JSON:
@@ -116,6 +118,8 @@ def abort_(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Abort lingering transactions of the job. What is decided is refused: starting the job commits it."""
+    from onceflow.operations.transactions.aborting import AbortReport, abort, doomed  # noqa: PLC0415 - it loads Spark
+
     if bool(ids) == all_lingering:
         raise typer.BadParameter("name transactions, or give --all-lingering")
     named = ids or None
@@ -159,9 +163,11 @@ def resolve_(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Show what is known of an epoch that stopped the job; with --choice, record what shall count."""
+    from onceflow.operations.transactions.resolution import meant, resolve, undone_epoch  # noqa: PLC0415 - it loads Spark
+
     if choice is not None and (epoch is None or not why.strip()):
         raise typer.BadParameter("a choice needs the EPOCH and --why")
-    with _operator(file, job) as operator:
+    with _operator(file, job, partial=True) as operator:
         found = undone_epoch(operator, epoch)
         if choice is None or found is None:
             _tell_epoch(found, output)
@@ -181,18 +187,21 @@ def resolve_(
 
 
 @contextmanager
-def _operator(file: Path, job: str | None) -> Iterator[Operator]:
+def _operator(file: Path, job: str | None, *, partial: bool = False) -> Iterator[Operator]:
+    from onceflow.operations.transactions.access import Operator  # noqa: PLC0415 - it loads Spark
+
     found = find_job(file, job)
-    with Operator(found.checkpointing, found.transactional_id_prefix, found.sinks) as operator:
+    about = (found.checkpointing, found.transactional_id_prefix, found.sinks, found.name)
+    with Operator(*about, partial=partial) as operator:
         yield operator
 
 
 def _ask(lines: Iterable[str], yes: bool) -> None:
     """Show on standard error what will be done, and go on only when the person says so."""
-    if not yes and not sys.stdin.isatty():
-        raise typer.BadParameter("there is no terminal to ask at; --yes goes on without asking")
     for line in lines:
         typer.echo(line, err=True)
+    if not yes and not sys.stdin.isatty():
+        raise typer.BadParameter("nothing was done: there is no terminal to ask at", param_hint="--yes")
     if not yes:
         typer.confirm("Go on?", abort=True, err=True)
 
@@ -213,8 +222,8 @@ def _me() -> str:
 
 def _inventory_lines(found: Inventory) -> Iterator[str]:
     undone = "" if found.undone_epoch is None else f"; epoch {found.undone_epoch} is decided and not done"
-    yield f"job {found.job_id}, incarnation {found.incarnation}{undone}"
-    yield f"ours: {len(found.ours)}"
+    yield f"job {found.name} ({found.job_id}), incarnation {found.incarnation}{undone}"
+    yield f"ours, open or of the epoch that is decided and not done: {len(found.ours)}"
     for own in found.ours:
         yield from (f"  {line}" for line in _own_lines(own))
     yield f"foreign, in the way of readers: {len(found.foreign)}"
@@ -234,6 +243,8 @@ def _own_lines(own: OwnTransaction) -> Iterator[str]:
         f"{seen.id}  {seen.state}  {own.standing}  {epoch}  incarnation {origin.incarnation}  sink {origin.sink}  "
         f"{shard}{_age(seen)}"
     )
+    if own.is_lost:
+        yield "    aborted: it expired, or somebody ended it; the job writes its rows again when it is started"
     yield from _hold_lines(seen.holds)
 
 
@@ -267,6 +278,13 @@ def _cost_lines(found: UndoneEpoch, choice: Choice, about: Sequence[ParticipantI
             yield f"At most {records} records of the source were lost unread, or are not counted in any state."
         for sentence in found.unseen:
             yield f"Not looked at, so there may be more: {sentence}."
+    if choice in ("count-as-written", "write-again"):
+        for sink, rows in _rows_by_sink(p for p in found.participants if p.id in about).items():
+            yield (
+                f"{rows} rows of sink {sink} count as written: those that are not there never will be."
+                if choice == "count-as-written"
+                else f"{rows} rows of sink {sink} are written again: those that are there come twice."
+            )
     if choice == "write-again" and (found.lost or found.loss_accepted):
         again = sum(p.rows for p in found.participants if p.id in about)
         still_open = sum(p.rows for p in found.participants if p.evidence.outcome is Outcome.OPEN)
@@ -280,7 +298,7 @@ def _cost_lines(found: UndoneEpoch, choice: Choice, about: Sequence[ParticipantI
             yield "The output stands as it is; the state goes on from a run with other rows than it shows."
         elif found.rows_untold:
             yield (
-                f"Of {found.rows_untold} rows that are visible nobody knows what their tasks had read: up to so many "
+                f"Of {found.rows_untold} rows that are visible nobody knows what was read for them: up to so many "
                 "inputs may be lost, and up to so many doubled."
             )
         else:
@@ -299,11 +317,35 @@ def _epoch_lines(found: UndoneEpoch) -> Iterator[str]:
     for each in found.sources:
         yield f"  reads {each.partition} from {each.start} to {each.end - 1}"
     yield from _lost_lines(found)
+    yield from _visible_lines(found)
     for p in found.participants:
         chosen = f"; chosen: {p.choice}" if p.choice is not None else ""
         yield f"  {':'.join(p.id)}  {p.rows} rows in {_places(p.partitions)}, last {p.witness}"
         passing = ", may still become known" if p.evidence.passing else ""
         yield f"    {p.evidence.outcome.value}{passing}: {p.evidence.why}{chosen}"
+
+
+_SAID = {
+    Outcome.COMMITTED: "visible",
+    Outcome.OPEN: "prepared",
+    Outcome.ABORTED: "lost",
+    Outcome.UNKNOWN: "untold",
+}
+
+
+def _visible_lines(found: UndoneEpoch) -> Iterator[str]:
+    """What is visible where, in numbers."""
+    for sink, rows in _rows_by_sink(found.participants).items():
+        mine = [p for p in found.participants if p.id[0] == sink]
+        by = {said: sum(p.rows for p in mine if p.evidence.outcome is outcome) for outcome, said in _SAID.items()}
+        yield f"  sink {sink}: of {rows} rows " + ", ".join(f"{n} {said}" for said, n in by.items() if n)
+
+
+def _rows_by_sink(participants: Iterable[KnownParticipant]) -> dict[str, int]:
+    rows: dict[str, int] = {}
+    for p in participants:
+        rows[p.id[0]] = rows.get(p.id[0], 0) + p.rows
+    return rows
 
 
 def _lost_lines(found: UndoneEpoch) -> Iterator[str]:
@@ -317,6 +359,7 @@ def _lost_lines(found: UndoneEpoch) -> Iterator[str]:
 def _inventory_json(found: Inventory) -> dict[str, Any]:
     ours, foreign = [_own_json(t) for t in found.ours], [_foreign_json(t) for t in found.foreign]
     return {
+        "job": found.name,
         "job_id": found.job_id,
         "incarnation": found.incarnation,
         "undone_epoch": found.undone_epoch,
@@ -335,6 +378,7 @@ def _own_json(own: OwnTransaction) -> dict[str, Any]:
         "standing": own.standing.value,
         "name": _origin_json(own.origin),
         "epoch": own.epoch,
+        "outcome": None if own.evidence is None else own.evidence.outcome.value,
         "age_s": seen.age_s,
         "partitions": _plain(seen.places),
         "holds": _holds_json(seen.holds),

@@ -13,14 +13,18 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(slots=True)
 class Numbers:
-    """Where things stand. Counts since the start; ``producer_…`` and ``job_…`` count transactions."""
+    """Where things stand. Counts since the start; ``producer_…`` and ``job_…`` count transactions.
+
+    ``epoch`` is the newest one that is done, None before any is; ``epoch_ms`` is what it took, from the moment at which
+    Spark looked for new payments to its record that the epoch is done.
+    """
 
     target: int = 0
     payments: int = 0
     payments_aborted: int = 0
     malformed: int = 0
     epochs: int = 0
-    epoch: int = -1
+    epoch: int | None = None
     epoch_ms: int = 0
     producer_committed: int = 0
     producer_aborted: int = 0

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from onceflow.demo.chaos import Kill
@@ -15,6 +16,15 @@ from onceflow.demo.verify import Findings
 KILLS_WANTED = 3
 
 Verdict = Literal["PASS", "FAIL", "UNKNOWN"]
+
+NEXT = f"""
+What to try next:
+  onceflow demo --seed 2         other payments, killed at other moments
+  onceflow dev up                a Kafka of your own, at localhost:9092
+  onceflow run JOB.py            a job of your own; the one that you saw is
+                                 {Path(__file__).with_name("fraud.py")}
+  onceflow txn list JOB.py       a job's transactions, and who keeps its readers waiting"""
+"""For a user whose demo went well."""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import os
 import shutil
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -30,7 +31,7 @@ from onceflow.demo.verify import Topic, judge
 from onceflow.errors import KafkaError
 from onceflow.local.devcluster import DevCluster
 
-JOB = Path(__file__).with_name("fraud.py")
+JOB, SCRIPT = Path(__file__).with_name("fraud.py"), Path(__file__).with_name("fraud.sql")
 PAYMENTS, ALERTS = "transactions", "alerts"  # the topics, as the job names them
 
 _PARTITIONS = 4
@@ -39,7 +40,7 @@ _QUIET_S = 3.0  # after the last alert that must come: one too many would show
 _STUCK_S = 60.0
 
 
-def run_demo(board: Board, *, records: int, seed: int, chaos: bool) -> Report:
+def run_demo(board: Board, *, records: int, seed: int, chaos: bool, sql: bool = False) -> Report:
     """Run it.
 
     Args:
@@ -47,6 +48,7 @@ def run_demo(board: Board, *, records: int, seed: int, chaos: bool) -> Report:
         records: Committed payments.
         seed: Of payments and moments.
         chaos: Whether to kill.
+        sql: Whether it is the job in SQL.
 
     Raises:
         OnceflowError: The demo itself could not run; that says nothing about the job's result.
@@ -56,7 +58,7 @@ def run_demo(board: Board, *, records: int, seed: int, chaos: bool) -> Report:
     folder = Path(tempfile.mkdtemp(prefix="onceflow-demo-"))
     keep = False
     try:
-        report = _run(board, folder, payments, seed, chaos=chaos)
+        report = _run(board, folder, payments, seed, chaos=chaos, sql=sql)
         keep = report.verdict != "PASS"
     except Exception:
         keep = True
@@ -69,19 +71,23 @@ def run_demo(board: Board, *, records: int, seed: int, chaos: bool) -> Report:
     return report
 
 
-def _run(board: Board, folder: Path, payments: Payments, seed: int, *, chaos: bool) -> Report:
+def _run(board: Board, folder: Path, payments: Payments, seed: int, *, chaos: bool, sql: bool) -> Report:
     with contextlib.ExitStack() as stack:
         board.say("the broker is started")
+        board.set(broker="starting")
         cluster = DevCluster(folder / "kafka")
         stack.callback(cluster.stop)
         cluster.start()
         board.set(broker="running")
         servers = cluster.bootstrap_servers
-        _make_topic(servers)
+        # SQL's tables are of topics that are there.
+        _make_topics(servers, (PAYMENTS, ALERTS) if sql else (PAYMENTS,))
 
         switch = CrashSwitch(folder)
         environment = {"KAFKA": servers} | switch.environment | _temporary_files(folder / "tmp")
-        supervisor = Supervisor(JOB, folder, environment, board)
+        brokers = f"onceflow.kafka.bootstrap.servers={servers}"
+        arguments = ["sql", str(SCRIPT), "-D", brokers] if sql else ["run", str(JOB)]
+        supervisor = Supervisor(arguments, folder, environment, board)
         stack.callback(supervisor.close)
         producer = PaymentProducer(servers, PAYMENTS, payments, board)
         stack.callback(producer.close)
@@ -130,9 +136,10 @@ def _temporary_files(folder: Path) -> dict[str, str]:
     return {"TMPDIR": str(folder), "SPARK_LOCAL_DIRS": str(folder), "JDK_JAVA_OPTIONS": java}
 
 
-def _make_topic(servers: str) -> None:
+def _make_topics(servers: str, names: Sequence[str]) -> None:
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
-    admin.create_topics([NewTopic(PAYMENTS, _PARTITIONS, 1)])[PAYMENTS].result(30)
+    for made in admin.create_topics([NewTopic(name, _PARTITIONS, 1) for name in names]).values():
+        made.result(30)
 
 
 def _wait_for_all(supervisor: Supervisor, producer: PaymentProducer, killer: Chaos | None) -> None:

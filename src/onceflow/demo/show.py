@@ -17,12 +17,14 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from onceflow.demo.board import Board, Event
+from onceflow.demo.board import Board, Event, Numbers
 
 _LINE_EVERY_S = 5.0
 _EVENTS = 12
 _RATE_OVER = 12  # frames
 _FRAMES_A_SECOND = 4
+
+EXPLAINED = "an epoch's ms: from Spark's look for new payments until its alerts are committed and that is recorded"
 
 
 @contextmanager
@@ -42,6 +44,7 @@ def open_view(*, to_stderr: bool) -> Iterator[Board]:
         return
     plain = Console(stderr=to_stderr, highlight=False, soft_wrap=True, color_system=None)
     board = Board(lambda event: plain.print(line(event), markup=False))
+    plain.print(EXPLAINED, markup=False)
     ended = threading.Event()
 
     def tell() -> None:
@@ -65,11 +68,16 @@ def line(event: Event) -> str:
 def status(board: Board) -> str:
     """The numbers as one line."""
     now = board.numbers()
+    if now.broker == "starting":
+        return "the broker is starting"
     return (
-        f"{now.payments:,} of {now.target:,} payments, {now.payments_aborted:,} aborted; epoch {now.epoch} "
-        f"({now.epoch_ms:,} ms); {now.job_open} transactions open; {now.alerts:,} alerts; {now.kills} kills; "
-        f"job {now.job}"
+        f"{now.payments:,} of {now.target:,} payments, {now.payments_aborted:,} aborted; {_epoch(now)}; "
+        f"{now.job_open} transactions open; {now.alerts:,} alerts; {now.kills} kills; job {now.job}"
     )
+
+
+def _epoch(now: Numbers) -> str:
+    return "no epoch yet" if now.epoch is None else f"epoch {now.epoch} took {now.epoch_ms:,} ms"
 
 
 class Frames:
@@ -96,7 +104,7 @@ class Frames:
             f"{now.producer_aborted:,} aborted",
             f"{now.payments_aborted:,} payments in them",
         )
-        numbers.add_row("epochs", f"newest {now.epoch}", f"{now.epoch_ms:,} ms", f"{now.epochs} this run")
+        numbers.add_row("epochs", _epoch(now), "", f"{now.epochs} in all")
         numbers.add_row("job's transactions", f"{now.job_committed:,} committed", f"{now.job_open} open", "")
         numbers.add_row("alerts", f"{now.alerts:,}{expected}", f"{self._rate(2):,.0f}/s", "read_committed")
         numbers.add_row("job", now.job, "broker", now.broker)
@@ -106,7 +114,10 @@ class Frames:
             for event in self._board.events(_EVENTS)
         ]
         title = f"onceflow demo, {self._board.seconds():.0f} s"
-        return Group(Panel(numbers, title=title), Panel(Group(*events), title="what happens", height=_EVENTS + 2))
+        return Group(
+            Panel(numbers, title=title, subtitle=EXPLAINED),
+            Panel(Group(*events), title="what happens", height=_EVENTS + 2),
+        )
 
     def _rate(self, column: int) -> float:
         """Per second, over the last frames."""

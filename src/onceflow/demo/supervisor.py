@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +22,8 @@ from onceflow.local.devcluster import watch
 from onceflow.processes import descendants, kill_tree
 
 _EPOCH = re.compile(r"epoch (\d+): ([\d,]+) in, ([\d,]+) out, (\d+) participants, ([\d,]+) ms")
-_SAID = re.compile(r" (?:INFO|WARNING) +((?!.*malformed).*)")
+_PHASE = re.compile(r": start: (?:.*; )?now: (.*)")
+_SAID = re.compile(r" (?:INFO|WARNING)(?> +)(?>(?:[^\s:]+: )?)((?!start: |idle, |onceflow \S+ runs |.*malformed).*)")
 _START = "--- start "
 _LOOK_S = 0.05
 _FRUITLESS_STARTS = 3
@@ -42,20 +43,20 @@ class Supervisor(threading.Thread):
     """Keeps one job running.
 
     Args:
-        file: The job's file.
+        arguments: What ``onceflow`` is called with.
         folder: Where it runs; its log is ``job.log`` there.
         environment: Environment variables for the job, beside ours.
         board: Is told of it.
     """
 
-    def __init__(self, file: Path, folder: Path, environment: Mapping[str, str], board: Board) -> None:
+    def __init__(self, arguments: Sequence[str], folder: Path, environment: Mapping[str, str], board: Board) -> None:
         super().__init__(name="supervisor", daemon=True)
         self.log = folder / "job.log"
         self.starts = 0
         self.unplanned_ends = 0
         self.failure: EpochFailedError | None = None
         """It will not be started again, and why."""
-        self._command = [sys.executable, "-m", "onceflow.cli.main", "run", str(file)]
+        self._command = [sys.executable, "-m", "onceflow.cli.main", *arguments]
         self._folder, self._environment, self._board = folder, dict(environment), board
         self._changed = threading.Condition()
         self._lines: list[EpochLine] = []
@@ -187,7 +188,7 @@ class Supervisor(threading.Thread):
         with self._changed:
             self.starts += 1
             self._changed.notify_all()
-        self._board.set(job=f"starting (start {self.starts})")
+        self._board.set(job=f"starting (start {self.starts}), waits for its first line")
         self._board.say(f"the job is started, start {self.starts}")
 
     def _follow(self) -> None:
@@ -222,6 +223,8 @@ class Supervisor(threading.Thread):
                     self._board.say(f"epoch {number} committed {rows_out:,} alerts")
             elif "incarnation " in line:
                 self._incarnated = self._seen_start
+            elif (phase := _PHASE.search(line)) is not None:
+                self._board.set(job=f"starting (start {self._seen_start}), waits for {phase[1]}")
             elif (said := _SAID.search(line)) is not None:
                 self._board.say(f"job: {said[1]}")
             self._changed.notify_all()

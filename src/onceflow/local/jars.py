@@ -30,7 +30,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources, util
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 from xml.sax.saxutils import quoteattr
 
 from onceflow.errors import SetupError
@@ -86,6 +86,13 @@ def spark_jars(progress: Progress | None = None) -> list[Path]:
     return _own_jars(own) if own else _pinned("spark", progress)
 
 
+def missing_spark_jars() -> list[str]:
+    """Which of the connector's jars a start would fetch first; none where ``ONCEFLOW_JARS`` names others."""
+    if os.environ.get("ONCEFLOW_JARS", ""):
+        return []
+    return [jar.file_name for jar in _listed("spark") if not jar.path_in(cache_folder()).exists()]
+
+
 def broker_jars(progress: Progress | None = None, *, version: str | None = None) -> list[Path]:
     """The class path of a Kafka broker with its storage tool.
 
@@ -97,6 +104,28 @@ def broker_jars(progress: Progress | None = None, *, version: str | None = None)
         SetupError: A jar is missing and cannot be fetched, a jar is not the pinned one, or no such version is pinned.
     """
     return _pinned("broker" if version is None else f"broker-{version}", progress)
+
+
+def tools_jars() -> list[Path]:
+    """The class path of Kafka's console tools, of the version of ``broker_jars``.
+
+    Raises:
+        SetupError: As of ``broker_jars``.
+    """
+    return [*_pinned("tools", None), *broker_jars()]
+
+
+def on_one_line(out: TextIO) -> Progress:
+    """Progress as one line that is written over while it lasts; where nobody watches, only that it begins."""
+
+    def show(done: int, total: int) -> None:
+        if out.isatty():
+            out.write(f"\rfetching jars: {done} of {total}" + ("\n" if done == total else ""))
+        elif done == 0:
+            out.write(f"fetching {total} jars, once\n")
+        out.flush()
+
+    return show
 
 
 def java_executable() -> str:
@@ -156,6 +185,7 @@ def _own_jars(setting: str) -> list[Path]:
         if not found:
             raise SetupError(
                 f"ONCEFLOW_JARS names {path}, which is neither a jar nor a folder with jars",
+                harmless="always: nothing was started",
                 cause=f"ONCEFLOW_JARS={setting}",
                 action="correct the path, or unset ONCEFLOW_JARS to use the jars onceflow was tested with",
             )
@@ -261,7 +291,8 @@ def _run_ivy(jars: list[Jar], work: Path, progress: Progress) -> None:
         f'<configurations><conf name="default"/></configurations><dependencies>\n{dependencies}\n'
         "</dependencies></ivy-module>\n"
     )
-    settings = os.environ.get("ONCEFLOW_IVY_SETTINGS", "")
+    own = os.environ.get("ONCEFLOW_IVY_SETTINGS", "")
+    settings = str(Path(own).expanduser()) if own else ""
     if not settings:
         (work / "ivysettings.xml").write_text(_IVY_SETTINGS)
     command = [java_executable(), "-jar", str(_ivy_jar())]
@@ -325,11 +356,8 @@ def _ivy_jar() -> Path:
 
 
 def main() -> int:
-    """``python -m onceflow.local.jars``: fetch Spark's and the broker's list ahead, with lines of progress."""
-
-    def show(done: int, total: int) -> None:
-        print(f"  {done} of {total} jars", flush=True)  # noqa: T201 - this is the command's output
-
+    """``python -m onceflow.local.jars``: fetch Spark's and the broker's list ahead, with a line of progress."""
+    show = on_one_line(sys.stdout)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     try:
         java_executable()

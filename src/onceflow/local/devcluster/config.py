@@ -116,10 +116,10 @@ def server_properties(
         "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),  # its default is half of our heap
         **settings,
     }
-    return "".join(f"{key}={_escaped(value)}\n" for key, value in said.items())
+    return "".join(f"{key}={escaped(value)}\n" for key, value in said.items())
 
 
-def _escaped(value: str) -> str:
+def escaped(value: str) -> str:
     """A value as Java's properties format takes it: a PEM has line ends, JAAS has backslashes, a folder any letter."""
     value = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
     return "".join(c if c.isascii() else _in_utf_16(c) for c in value)
@@ -135,8 +135,8 @@ def log4j_properties(node: Node) -> str:
     return f"""status=error
 appender.file.type=RollingFile
 appender.file.name=file
-appender.file.fileName={_escaped(str(node.log))}
-appender.file.filePattern={_escaped(str(node.log))}.%i
+appender.file.fileName={escaped(str(node.log))}
+appender.file.filePattern={escaped(str(node.log))}.%i
 appender.file.layout.type=PatternLayout
 appender.file.layout.pattern=%d %p %c{{1}}: %m%n
 appender.file.policies.type=SizeBasedTriggeringPolicy

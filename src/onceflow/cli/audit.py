@@ -1,0 +1,130 @@
+"""``onceflow audit FILE``: is what consumers can see what the job has decided?
+
+Must not know: how that is proven. It tells the auditor, which knows nothing of a job, where to look, in plain values.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from onceflow.checkpoint.store import local_path
+from onceflow.cli.job_file import find_job
+from onceflow.cli.output import Output, OutputOption, tell_json
+
+if TYPE_CHECKING:
+    from onceflow.audit.findings import Findings
+    from onceflow.audit.verify import Asked
+    from onceflow.connectors.contract import Sink
+    from onceflow.job import Job
+
+
+def audit(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The Python file that makes the Job.", show_default=False)
+    ],
+    job: Annotated[str | None, typer.Option("--job", help="The job's name, if FILE makes several.")] = None,
+    epochs: Annotated[
+        str | None, typer.Option(metavar="A..B", help="These epochs only; A.. and ..B are taken, too.")
+    ] = None,
+    shared: Annotated[
+        bool, typer.Option("--shared", help="Others write to the same topics and tables: that is no difference.")
+    ] = False,
+    recompute: Annotated[
+        str | None, typer.Option(metavar="A..B", help="Run the plan again over what these epochs read.")
+    ] = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Prove from outside that what consumers can see is what was decided; end with 1 where it is not.
+
+    It reads the receipts of the job's epochs and then topics and tables, beside a job that runs, too. docs/audit.md
+    says what it proves, and what not.
+    """
+    from onceflow.audit.verify import Asked  # noqa: PLC0415 - it loads numpy
+    from onceflow.audit.verify import audit as run  # noqa: PLC0415 - likewise
+    from onceflow.options.auditing import Auditing  # noqa: PLC0415 - likewise
+
+    if recompute is not None and epochs is not None:
+        raise typer.BadParameter("--recompute names its epochs itself; leave --epochs away")
+    first, last = read_range(epochs if recompute is None else recompute)
+    found = find_job(file, job)
+    kept, place = Auditing.told(), local_path(found.checkpointing.location)
+    if recompute is None:
+        sinks = [plain(sink) for sink in found.sinks if sink.participates]
+        findings = run(Asked(place, sinks, first, last, kept.key, kept.retention))
+    else:
+        findings = run_again(found, Asked(place, [], first, last, kept.key, kept.retention))
+    if output is Output.JSON:
+        tell_json(findings.report(shared=shared))
+    else:
+        for line in lines(findings, shared=shared):
+            typer.echo(line)
+    if not findings.is_good(shared=shared):
+        raise typer.Exit(1)
+
+
+def run_again(job: Job, asked: Asked) -> Findings:
+    """Compare what the plan gives when it is run again with what was decided, by the receipts of the epochs."""
+    from onceflow.audit.findings import Findings  # noqa: PLC0415 - as above
+    from onceflow.audit.verify import receipts_of  # noqa: PLC0415 - likewise
+
+    findings = Findings()
+    receipts = receipts_of(asked, findings)
+    findings.epochs = len(receipts)
+    for each in job.recompute(receipts) if receipts else ():
+        if each.decided == each.now:
+            findings.rows += each.now[0]
+            continue
+        told = (
+            f"sink {each.sink}, epoch {each.epoch}: run again it gives {each.now[0]} rows with digest "
+            f"{each.now[1]:016x}; decided were {each.decided[0]} with {each.decided[1]:016x}"
+        )
+        findings.add("changed", told, max(each.decided[0], each.now[0]), each.sink, each.epoch)
+    return findings
+
+
+def read_range(text: str | None) -> tuple[int | None, int | None]:
+    """``A..B`` as numbers; None for an open end."""
+    if text is None:
+        return None, None
+    first, dots, last = text.partition("..")
+    if not dots or not (first + last).isdigit() or not all(end == "" or end.isdigit() for end in (first, last)):
+        raise typer.BadParameter(f"epochs are A..B, A.. or ..B, not {text!r}", param_hint="--epochs")
+    return (int(first) if first else None), (int(last) if last else None)
+
+
+def plain(sink: Sink) -> dict[str, Any]:
+    """Where a sink writes, in values that the auditor understands; of a sink of one's own, its name."""
+    kind = type(sink).__name__
+    told: dict[str, Any] = {"name": sink.name, "kind": kind}
+    known: Any = sink
+    if kind == "KafkaSink":
+        told |= {"kind": "kafka", "topic": known.topic, "settings": known.cluster.for_librdkafka()}
+    elif kind == "DatabaseSink":
+        told |= {
+            "kind": "database",
+            "url": known.url.render_as_string(hide_password=False),
+            "schema": known.schema,
+            "table": known.table,
+            "table_schema": known.table_schema,
+            "key": list(known.key),
+        }
+    elif kind == "IcebergSink":
+        told |= {"kind": "iceberg", "catalog": known.catalog, "table": known.table, "properties": known.properties}
+    elif kind == "DeltaSink":
+        told |= {"kind": "delta", "path": known.path, "storage_options": dict(known.storage_options)}
+    return told
+
+
+def lines(findings: Findings, *, shared: bool) -> list[str]:
+    """An audit for people."""
+    report = findings.report(shared=shared)
+    told = [f"{each.kind}: {each.what}" for each in findings.found]
+    counted = ", ".join(f"{report[name]:,} {name}" for name in ("missing", "changed", "foreign", "unknown"))
+    told.append(f"{report['epochs']:,} epochs, {report['rows']:,} rows as they were decided; {counted}")
+    word = "good: what can be seen is what was decided" if report["good"] else "NOT what was decided"
+    if report["good"] and report["unknown"]:
+        word = "no difference; not all could be looked at"
+    return [*told, word]

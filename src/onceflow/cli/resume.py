@@ -1,0 +1,46 @@
+"""``onceflow run FILE -s PATH``: the job's checkpoint is made of a savepoint before it is started. It asks first.
+
+Must not know: what a savepoint consists of, what a job does.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import typer
+
+from onceflow.checkpoint.place import Place
+
+if TYPE_CHECKING:
+    from onceflow.job import Job
+
+
+def resume(job: Job, savepoint: str, settings: Mapping[str, str], *, claim: bool, with_state: bool, yes: bool) -> None:
+    """Make a job's checkpoint of a savepoint; nothing, where that was done before.
+
+    Args:
+        job: The job that is to run.
+        savepoint: A savepoint's folder, or ``CHECKPOINT@EPOCH``.
+        settings: Given with the command: they may name the checkpoint.
+        claim: The old job goes on.
+        with_state: Its state is restored.
+        yes: Do not ask.
+    """
+    from onceflow.operations.savepoints import restoring, resuming  # noqa: PLC0415 - they take their time to load
+
+    checkpointing = job.options.under(settings).checkpointing
+    place = Place.at(checkpointing.location, checkpointing.retain)
+    if restoring.already(place, resuming.id_of(savepoint), claim=claim, with_state=with_state):
+        typer.echo(f"{place.uri} was made of it before: the job goes on there", err=True)
+        return
+    with resuming.opened(savepoint, place.checkpoint.folder) as (path, manifest):
+        again = resuming.written_again(path, manifest)
+        for line in resuming.lines(manifest, again, claim=claim, with_state=with_state):
+            typer.echo(line, err=True)
+        if not yes and not sys.stdin.isatty():
+            raise typer.BadParameter("nothing was done: there is no terminal to ask at", param_hint="--yes")
+        if not yes:
+            typer.confirm("Go on?", abort=True, err=True)
+        restoring.restore(path, manifest, place, claim=claim, with_state=with_state)

@@ -1,0 +1,186 @@
+"""``onceflow savepoint create | list | show | verify | export | dispose``: a checkpoint's epoch, kept apart.
+
+Must not know: what a savepoint consists of, how a running job is held.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from onceflow.checkpoint.place import Place
+from onceflow.cli.help import PLAIN, Group
+from onceflow.cli.job_file import find_job
+from onceflow.cli.output import Output, OutputOption, tell_json
+from onceflow.control.client import RunningJob, find, held, running
+
+if TYPE_CHECKING:
+    from onceflow.operations.savepoints.manifest import Manifest
+    from onceflow.operations.savepoints.writing import Taken
+
+app = typer.Typer(help="Keep a job's epoch apart from its checkpoint, and look after what is kept.", cls=Group, **PLAIN)
+
+JobArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="JOB",
+        help="A running job's name; or the Python file that makes the job, or its checkpoint's folder.",
+        show_default=False,
+    ),
+]
+PathArgument = Annotated[Path, typer.Argument(metavar="PATH", help="The savepoint's folder.", show_default=False)]
+
+
+@app.command()
+def create(
+    job: JobArgument,
+    path: Annotated[
+        Path, typer.Argument(metavar="PATH", help="The savepoint's folder; it must not be there.", show_default=False)
+    ],
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Make a savepoint of the newest epoch that is done. A running job goes on; its next epoch waits a moment."""
+    told(path, taken_of(job, path), output)
+
+
+@app.command(name="list")
+def list_(
+    path: Annotated[
+        Path, typer.Argument(metavar="PATH", help="A folder with savepoints in it, or one.", show_default=False)
+    ],
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """List the savepoints in a folder, the oldest first. What was not finished is none."""
+    from onceflow.operations.savepoints.writing import found  # noqa: PLC0415 - it takes its time to load
+
+    savepoints = found(path)
+    if output is Output.JSON:
+        tell_json({"savepoints": [_as_json(at, manifest) for at, manifest in savepoints]})
+    for at, manifest in savepoints if output is Output.TEXT else ():
+        typer.echo(_line(at, manifest))
+
+
+@app.command()
+def show(path: PathArgument, output: OutputOption = Output.TEXT) -> None:
+    """Show what a savepoint says of itself. Its files are not read: that is verify."""
+    from onceflow.operations.savepoints.writing import read  # noqa: PLC0415 - as in list
+
+    manifest = read(path)
+    if output is Output.JSON:
+        tell_json(_as_json(path, manifest) | {"offsets": manifest.offsets, "files": _files(manifest)})
+        return
+    for name, value in _as_json(path, manifest).items():
+        typer.echo(f"{name:<11} {'-' if value in (None, '') else value}")
+    typer.echo(f"{'offsets':<11} " + " ".join(manifest.offsets.splitlines()[2:]))
+
+
+@app.command()
+def verify(path: PathArgument, output: OutputOption = Output.TEXT) -> None:
+    """Compare all of a savepoint's files with what they were."""
+    from onceflow.operations.savepoints.writing import verify as compare  # noqa: PLC0415 - as in list
+
+    manifest = compare(path)
+    if output is Output.JSON:
+        tell_json(_as_json(path, manifest))
+    else:
+        typer.echo(f"{len(manifest.files)} files, {manifest.size:,} bytes: as they were")
+
+
+@app.command()
+def export(
+    path: PathArgument,
+    to: Annotated[Path, typer.Argument(metavar="TO", help="The copy's folder.", show_default=False)],
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Copy a savepoint, so that the copy shares no file with a checkpoint: to take it elsewhere."""
+    from onceflow.operations.savepoints.writing import export as copy  # noqa: PLC0415 - as in list
+
+    manifest = copy(path, to)
+    if output is Output.JSON:
+        tell_json(_as_json(to, manifest))
+    else:
+        typer.echo(_line(to, manifest))
+
+
+@app.command()
+def dispose(path: PathArgument, output: OutputOption = Output.TEXT) -> None:
+    """Delete a savepoint. Checkpoints, also those that went on from it, keep all that they need."""
+    from onceflow.operations.savepoints.writing import dispose as delete  # noqa: PLC0415 - as in list
+
+    left = delete(path)
+    if output is Output.JSON:
+        tell_json({"path": str(path), "left": left})
+    else:
+        typer.echo(f"{path} is gone" if not left else f"of {path} is left what is none of its files: {', '.join(left)}")
+
+
+@app.command()
+def rescale(
+    path: PathArgument,
+    to: Annotated[Path, typer.Argument(metavar="TO", help="The new savepoint's folder.", show_default=False)],
+    partitions: Annotated[int, typer.Argument(metavar="PARTITIONS", help="Shuffle partitions.", min=1)],
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Make a savepoint with the same state in another number of shuffle partitions. It starts Spark."""
+    from onceflow.operations.savepoints.rescaling import rescale as remake  # noqa: PLC0415 - it loads Spark
+    from onceflow.spark.session import make_session  # noqa: PLC0415 - likewise
+
+    session = make_session("onceflow savepoint rescale", {}, lambda _: None)
+    try:
+        told(to, remake(session, path, to, partitions), output)
+    finally:
+        session.stop()
+
+
+def taken_of(job: str, path: Path) -> Taken:
+    """Make a savepoint of a job: held, where one runs on its checkpoint."""
+    from onceflow.operations.savepoints.writing import create as make  # noqa: PLC0415 - as in list
+
+    name, location, runs = checkpoint_of(job)
+    hold: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext if runs is None else partial(held, runs)
+    return make(Place.at(location, retain=1), path, name, held=hold)
+
+
+def checkpoint_of(job: str) -> tuple[str, str, RunningJob | None]:
+    """A job's name ("" for a folder), where its checkpoint is, and the job that runs on it, if one does."""
+    name, location = "", job
+    if job.endswith(".py"):
+        found = find_job(Path(job))
+        name, location = found.name, str(found.checkpointing.location)
+    elif not Path(job).is_dir():
+        runs = find(job)
+        return job, runs.checkpoint, runs
+    uri = Place.at(location, retain=1).uri
+    here = next((each for each in running() if each.checkpoint == uri), None)
+    return name or (here.name if here else ""), location, here
+
+
+def told(path: Path, taken: Taken, output: Output) -> None:
+    """Say what was made, and how long the job waited for it."""
+    if output is Output.JSON:
+        times = {"held_s": round(taken.held_s, 3), "took_s": round(taken.took_s, 3)}
+        tell_json(_as_json(path, taken.manifest) | times)
+    else:
+        typer.echo(_line(path, taken.manifest))
+        typer.echo(f"the job's files were held for {taken.held_s:.3f} s; it took {taken.took_s:.1f} s")
+
+
+def _line(path: Path, of: Manifest) -> str:
+    name = f"job {of.job} ({of.job_id})" if of.job else f"job {of.job_id}"
+    return f"{path}  {of.created_at}  {name}  epoch {of.epoch}  {len(of.files)} files  {of.size:,} bytes"
+
+
+def _as_json(path: Path, of: Manifest) -> dict[str, Any]:
+    told = {f.name: getattr(of, f.name) for f in dataclasses.fields(of) if f.name not in ("files", "offsets")}
+    return {"path": str(path)} | told | {"files": len(of.files), "bytes": of.size}
+
+
+def _files(of: Manifest) -> dict[str, Any]:
+    return {path: dataclasses.asdict(held_) for path, held_ in of.files.items()}
