@@ -1,6 +1,6 @@
 """``python -m tests.simulation --seed N`` replays one seed with its trace; ``--seeds N`` runs many.
 
-``--exhaustive 2`` runs every pair of faults in three epochs, two sinks and two shards: the better part of an hour.
+``--exhaustive 2`` runs every pair of faults in three epochs, two sinks and two partitions: the better part of an hour.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections import Counter
 from tests.simulation.checks import INVARIANTS
 from tests.simulation.explore import Result, every_run, run_scripted, run_seed
 from tests.simulation.mutants import MUTANTS
-from tests.simulation.sim_driver import Plan, simulated
+from tests.simulation.sim_driver import Plan, quiet
 
 
 def main() -> int:
@@ -22,13 +22,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="replay this seed and print what happened")
     parser.add_argument("--seeds", type=int, default=10_000, help="run so many seeds")
     parser.add_argument("--first", type=int, default=0, help="the first of them")
-    parser.add_argument("--grouped", type=int, default=0, help="so many tasks of four are committed as one")
+    parser.add_argument("--together", type=int, default=0, help="so many tasks of four are committed as one")
     parser.add_argument("--exhaustive", type=int, metavar="DEPTH", help="every run with at most so many faults")
     parser.add_argument("--script", help='replay faults by step, as an exhaustive run names them: {"12": "die"}')
     parser.add_argument("--mutants", action="store_true", help="which invariant notices which broken rule, as a table")
     asked = parser.parse_args()
-    fixed = {"grouped": asked.grouped, "shards": 4} if asked.grouped else {}
-    with simulated():
+    fixed = {"together": asked.together, "partitions": 4} if asked.together else {}
+    with quiet():
         if asked.mutants:
             return _mutants()
         if asked.seed is not None:

@@ -37,6 +37,7 @@ INVARIANTS: Mapping[str, str] = {
     "refusals": "a job stops for a person only when it cannot know better",
     "advice": "an error is retriable exactly when starting again, unchanged, is right; doing what a message says helps",
     "ends": "a run without faults comes to its end",
+    "real time": "nothing waits by another clock than the world's: what does is not simulated",
     "our errors": "what ends a process is one of our errors, never a programming error",
 }
 
@@ -46,12 +47,12 @@ Handle = tuple[str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One output row: of which source record, in which epoch, sink and shard, by which run of the plan."""
+    """One output row: of which source record, in which epoch, sink and partition, by which run of the plan."""
 
     record: int
     epoch: int
     sink: str
-    shard: int
+    partition: int
     run: int
 
 
@@ -104,7 +105,7 @@ class Watch(Observer):
         self.may_lose: set[tuple[str, int]] = set()
         self.accepted: set[int] = set()  # epochs whose state an operator took as it is
         self.older = False  # somebody has put an older copy of the checkpoint in its place
-        self.lost_evidence = False
+        self.forgotten: set[tuple[int, int]] = set()  # producer ids and epochs of records that are gone
         self.rotten = False
         self.aborted_rows = 0
 
@@ -327,8 +328,8 @@ class Watch(Observer):
         """The job has stopped for a person, in a world without faults: what it had decided is finished all the same."""
         newest = max(self.epochs, default=None)
         handles = _all_handles(self.epochs[newest].effective.values()) if newest is not None else set()
-        if handles & self.aborted_at.keys():
-            return  # a part is lost and cannot be written again: how to go on is for a person to say
+        if handles & self.aborted_at.keys() or {handle[1:] for handle in handles} & self.forgotten:
+            return  # one is lost and cannot be written again, or cannot be told: how to go on is for a person to say
         left = sorted(h for h in handles if h not in self.committed)
         self._world.check(
             not left, "decided rows", lambda: f"epoch {newest} is decided, and these are left open: {left}"

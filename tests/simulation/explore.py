@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import random
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,13 +20,32 @@ from onceflow.errors import (
     NotDeterministicError,
     OnceflowError,
     SourceDataLostError,
+    advised,
 )
 from tests.simulation import sim_driver
 from tests.simulation.sim_driver import Plan, Scene
 from tests.simulation.sim_operator import ACTS, command_in
-from tests.simulation.world import Chooser, Killed, RandomChooser, ScriptedChooser, Violation
+from tests.simulation.world import Chooser, Killed, RandomChooser, ScriptedChooser, Violation, in_world
 
 _HEALING_STARTS = 24
+
+
+@contextlib.contextmanager
+def _no_real_time(slept: list[float]) -> Iterator[None]:
+    """In the world's threads Python's own sleep is heard and does nothing: their clock is the only one there."""
+    sleep, mine = time.sleep, {threading.get_ident()}
+
+    def heard(seconds: float) -> None:
+        if threading.get_ident() in mine or in_world():
+            slept.append(seconds)
+        else:
+            sleep(seconds)  # a thread that another test of this process has left behind
+
+    time.sleep = heard
+    try:
+        yield
+    finally:
+        time.sleep = sleep
 
 
 @dataclass
@@ -71,6 +92,7 @@ def run_seed(seed: int, *, traced: bool = False, focus: Sequence[str] = (), **fi
     )
     beside = random.Random(-1 - seed)  # what a run is about does not change what happens in it
     plan = replace(plan, operator=beside.random() < 0.25, edits=beside.random() < 0.25)
+    plan = replace(plan, partitions=beside.choice([2, 2, 2, 4]))
     if plan.operator and beside.random() < 0.3:
         plan = replace(plan, remembers=1)
     if plan.operator or fixed.get("operator"):
@@ -88,17 +110,20 @@ def run(plan: Plan, chooser: Chooser, *, traced: bool = False, scripted: bool = 
     """One run, from an empty checkpoint to its end."""
     trace: list[str] | None = [repr(plan)] if traced else None
     scene = Scene(plan, chooser, scripted=scripted, trace=trace)
-    sim_driver.CLOCK[0] = scene.world
+    slept: list[float] = []
     try:
-        _with_faults(scene, scripted=scripted)
-        scene.world.heal()
-        refusal = _to_the_end(scene)
+        with _no_real_time(slept):
+            _with_faults(scene, scripted=scripted)
+            scene.world.heal()
+            refusal = _to_the_end(scene)
     except Killed:
         refusal = None  # a zombie or a late request broke an invariant
     finally:
         scene.world.heal()
     world = scene.world
     violation = world.violation
+    if slept:
+        violation = violation or Violation("real time", f"something slept: {slept[:3]} s")
     return Result(
         violation if isinstance(violation, Violation) or violation is None else Violation("ends", repr(violation)),
         refusal,
@@ -179,12 +204,14 @@ def _a_person_acts(scene: Scene) -> None:
     draw = scene.world.chooser.draw
     if scene.errors and draw("follow", [True, False]) and _obeyed(scene, scene.errors[-1]):
         return
-    match draw("act", [*ACTS, "copy", "copy", "exchange"]):
+    match draw("act", [*ACTS, "copy", "copy", "exchange", "lose"]):
         case "copy":
             if not scene.watch.older:
                 scene.copy = scene.take_copy()
         case "exchange":
             scene.exchange()
+        case "lose":
+            scene.lose()
         case command:
             scene.start_operator(command)
 
@@ -195,11 +222,14 @@ def _obeyed(scene: Scene, error: OnceflowError) -> bool:
     if what is not None and (scene.plan.accepts or not isinstance(error, NotDeterministicError)):
         scene.start_operator(what)
         return True
-    if "--claim" in error.action and scene.watch.older:
+    if advised("claim") in error.action and scene.watch.older:
         if scene.world.chooser.draw("which advice", ["claim", "newest"]) == "claim":
             scene.claims = True
         else:
             scene.put_newest_back()
+        return True
+    if "give the job its checkpoint back" in error.action and scene.watch.older:
+        scene.put_newest_back()
         return True
     return False
 
@@ -287,7 +317,10 @@ def _guard(scene: Scene) -> None:
     try:
         scene.watch.at_the_end(scene.job.wanted(), scene.broker.transactions)
         # An older copy knows nothing of what was committed since it was taken.
-        if "operator: an older copy" not in scene.world.marks and not scene.watch.rotten:
+        if (
+            not {"operator: an older copy", "operator: the checkpoint is lost"} & scene.world.marks
+            and not scene.watch.rotten
+        ):
             scene.watch.receipted(scene.written_down())
         scene.judge.at_the_end()
     except Killed:

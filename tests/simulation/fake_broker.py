@@ -9,25 +9,29 @@ unless ``slow`` says otherwise.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import struct
-from collections.abc import Callable, Iterator
+import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
 from kafka.protocol.admin import DescribeProducersRequest, DescribeTransactionsRequest
+from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.producer import AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest
 
 from onceflow.connectors.kafka.client import Topic
-from onceflow.twophase.messages import Evidence, Outcome
 
-NONE, OUT_OF_RANGE, UNKNOWN_TOPIC = 0, 1, 3
+NONE, OUT_OF_RANGE = 0, 1
 INVALID_EPOCH, INVALID_STATE, INVALID_MAPPING, CONCURRENT, FENCED, NOT_FOUND = 47, 48, 49, 51, 90, 105
+UNKNOWN_TOPIC_ID = 100
 EMPTY, ONGOING = "Empty", "Ongoing"
 PREPARE = {True: "PrepareCommit", False: "PrepareAbort"}
 COMPLETE = {True: "CompleteCommit", False: "CompleteAbort"}
 _NEVER = 32766
+_TRANSACTIONAL, _CONTROL = 0x10, 0x20
 
 
 @dataclass(slots=True)
@@ -54,11 +58,6 @@ class Batch:
     verdict: bool | None = None
     rows: Any = None
     gone: bool = False
-    is_transactional: bool = True
-
-    @property
-    def last_offset(self) -> int:
-        return self.base_offset
 
     @property
     def next_offset(self) -> int:
@@ -68,8 +67,17 @@ class Batch:
     def is_control_batch(self) -> bool:
         return self.verdict is not None
 
-    def __iter__(self) -> Iterator[Any]:
-        yield SimpleNamespace(key=struct.pack(">hh", 0, int(bool(self.verdict))))
+    def to_bytes(self) -> bytes:
+        """As a broker hands it out: a batch of version 2 with one record, whose key is a marker's verdict or null."""
+        key = b"\x01" if self.verdict is None else b"\x08" + struct.pack(">hh", 0, int(self.verdict))
+        record = b"\0\0\0" + key + b"\x01\0"  # attributes, both deltas, the key, no value, no headers
+        record = bytes([2 * len(record)]) + record
+        attributes = _TRANSACTIONAL | (_CONTROL if self.is_control_batch else 0)
+        behind = struct.pack(
+            ">hiqqqhii", attributes, 0, 0, 0, self.producer_id, self.producer_epoch, 0, 1
+        )  # the last delta, two times, a sequence number, one record
+        after_length = struct.pack(">ibI", 0, 2, 0) + behind + record  # nobody compares the checksum
+        return struct.pack(">qi", self.base_offset, len(after_length)) + after_length
 
 
 class Observer:
@@ -103,7 +111,6 @@ class FakeBroker:
         self.slow = False
         self.transactions: dict[str, Transaction] = {}
         self.logs: dict[tuple[str, int], list[Batch]] = {}
-        self.topic_ids: dict[str, str] = {}
         self._observer = observer or Observer()
         self._pids = itertools.count(1000)
         self._max_epoch = max_epoch
@@ -234,6 +241,12 @@ class FakeBroker:
         if self.transactions[name].state not in (ONGOING, *PREPARE.values()):
             del self.transactions[name]
 
+    def lose_log(self, partition: tuple[str, int]) -> None:
+        """The disk with the partition's only copy is gone; it has a leader again, whose log is empty."""
+        self.logs.pop(partition, None)
+        for key in [key for key in self._undecided if key[1:] == partition]:
+            del self._undecided[key]
+
     def fetch(self, partition: tuple[str, int], offset: int) -> list[Batch]:
         """Records from an offset on, uncommitted ones too; what compaction or retention took is left out."""
         return [b for b in self.logs.get(partition, [])[offset:] if not b.gone]
@@ -256,24 +269,6 @@ class FakeBroker:
         return seen
 
 
-class Page:
-    """Fetched batches, as kafka-python hands them out."""
-
-    def __init__(self, batches: list[Batch]) -> None:
-        self._batches = iter(batches)
-
-    def next_batch(self) -> Batch | None:
-        return next(self._batches, None)
-
-
-def fetch(client: Any, _leader: int, witness: Any, offset: int) -> Evidence | tuple[Any, int]:
-    """Stands in the place of ``oracle._fetch``."""
-    found = client.ask(f"fetch {witness}", lambda: client.broker.fetch(witness.partition, offset))
-    if found is None:
-        return Evidence(Outcome.UNKNOWN, "no answer", passing=True)
-    return Page(found), len(client.broker.logs.get(witness.partition, []))
-
-
 Network = Callable[[str, Callable[[], Any]], Any]
 
 
@@ -288,6 +283,7 @@ class FakeClient:
     """
 
     cluster_id = "cluster"
+    timeout_s = 0.0  # a partition without a leader is asked once: the world's clock is none that a wait moves
 
     def __init__(
         self,
@@ -300,6 +296,7 @@ class FakeClient:
         self.ask = network
         self.who = who
         self.wait_a_little = pause
+        self.now = broker.now
 
     def close(self) -> None:
         """There is no connection."""
@@ -317,8 +314,7 @@ class FakeClient:
         """There is one broker."""
 
     def topics(self, names: Any) -> dict[str, Topic]:
-        ids = self.broker.topic_ids
-        return {n: Topic(n, ids.get(n, f"{n}-1"), dict.fromkeys(range(8), 0)) for n in names}
+        return {n: Topic(n, _id_of(n), dict.fromkeys(range(8), 0)) for n in names}
 
     def send_to_coordinators(self, _kind: int, keys: Any, request: Any, _code: Any) -> dict[str, Any]:
         return {key: self._send(request(key)) for key in keys}
@@ -338,6 +334,8 @@ class FakeClient:
             return self.ask(f"describe {len(names)}", lambda: self._describe(names))
         if isinstance(request, DescribeProducersRequest):
             return self.ask("describe producers", lambda: self._describe_producers(request))
+        if isinstance(request, FetchRequest):
+            return self._fetch(request)
         return self.ask("list", lambda: self._list(request))
 
     def _describe_producers(self, request: Any) -> Any:
@@ -354,6 +352,24 @@ class FakeClient:
             for t in request.topics
         ]
         return SimpleNamespace(topics=topics)
+
+    def _fetch(self, request: Any) -> Any:
+        (topic,) = request.topics
+        (partition,) = topic.partitions
+        where, offset = (topic.topic, partition.partition), partition.fetch_offset
+
+        def effect() -> Any:
+            log = self.broker.logs.get(where, [])
+            page = SimpleNamespace(error_code=NONE, log_start_offset=0, high_watermark=len(log), records=b"")
+            if str(topic.topic_id) != self.topics([topic.topic])[topic.topic].topic_id:
+                page.error_code = UNKNOWN_TOPIC_ID
+            elif offset > len(log):
+                page.error_code = OUT_OF_RANGE
+            else:
+                page.records = b"".join(batch.to_bytes() for batch in self.broker.fetch(where, offset))
+            return SimpleNamespace(error_code=NONE, responses=[SimpleNamespace(partitions=[page])])
+
+        return self.ask(f"fetch {where[0]}-{where[1]} at {offset}", effect)
 
     def _end(self, request: Any) -> Any:
         name, pid, epoch = request.transactional_id, request.producer_id, request.producer_epoch
@@ -412,3 +428,9 @@ class FakeClient:
                 )
             )
         return SimpleNamespace(transaction_states=rows)
+
+
+@functools.cache
+def _id_of(topic: str) -> str:
+    """A topic's id; nobody makes one again here."""
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, topic))

@@ -84,22 +84,22 @@ class FakeStore(LocalStore):
         self, folder: str, files: Files, carry: Carry, created: Callable[[str, bytes], None] = lambda _, __: None
     ) -> None:
         super().__init__(Path(folder))
-        self._files = files
+        self._disk = files
         self._carry = carry
         self._created = created
 
     def below(self, name: str) -> FakeStore:
-        return FakeStore(f"{self.folder}/{name}", self._files.below(name), self._carry)
+        return FakeStore(f"{self.folder}/{name}", self._disk.below(name), self._carry)
 
     def make(self) -> None:
         """It is there."""
 
     def create(self, name: str, data: bytes) -> None:
         def effect() -> bool:
-            if name in self._files.content:
+            if name in self._disk.content:
                 return False
-            self._files.content[name] = data
-            self._files.name_unsynced.add(name)
+            self._disk.content[name] = data
+            self._disk.name_unsynced.add(name)
             self._created(name, data)
             return True
 
@@ -108,20 +108,28 @@ class FakeStore(LocalStore):
             raise CheckpointStoreError(f"no answer while creating {name}")
         if not made:
             raise FileExistsError(name)
-        self._files.name_unsynced.clear()  # creating ends with a sync of the folder
+        self._disk.name_unsynced.clear()  # creating ends with a sync of the folder
 
     def replace(self, name: str, data: bytes) -> None:
         def effect() -> bool:
-            self._files.content[name] = data
+            self._disk.content[name] = data
             return True
 
         if self._carry(f"replace {self.folder}/{name}", effect) is None:
             raise CheckpointStoreError(f"no answer while replacing {name}")
-        self._files.bytes_unsynced.discard(name)
-        self._files.name_unsynced.clear()
+        self._disk.bytes_unsynced.discard(name)
+        self._disk.name_unsynced.clear()
+
+    def put(self, name: str, data: bytes) -> None:
+        def effect() -> bool:
+            self._disk.put(name, data)
+            return True
+
+        if self._carry(f"put {self.folder}/{name}", effect) is None:
+            raise CheckpointStoreError(f"no answer while writing {name}")
 
     def read(self, name: str) -> bytes:
-        found = self._carry(f"read {self.folder}/{name}", lambda: self._files.content.get(name, False))
+        found = self._carry(f"read {self.folder}/{name}", lambda: self._disk.content.get(name, False))
         if found is None:
             raise CheckpointStoreError(f"no answer while reading {name}")
         if found is False:
@@ -129,13 +137,13 @@ class FakeStore(LocalStore):
         return bytes(found)
 
     def names(self) -> list[str]:
-        found = self._carry(f"list {self.folder}", lambda: list(self._files.content))
+        found = self._carry(f"list {self.folder}", lambda: list(self._disk.content))
         if found is None:
             raise CheckpointStoreError(f"no answer while listing {self.folder}")
         return list(found)
 
     def remove(self, name: str) -> None:
-        if self._carry(f"remove {self.folder}/{name}", lambda: bool(self._files.content.pop(name, True))) is None:
+        if self._carry(f"remove {self.folder}/{name}", lambda: bool(self._disk.content.pop(name, True))) is None:
             raise CheckpointStoreError(f"no answer while removing {name}")
 
     def sync(self, name: str | None = None) -> None:
@@ -143,6 +151,6 @@ class FakeStore(LocalStore):
             raise CheckpointStoreError(f"no answer while syncing {name}")
         # A file's sync makes its bytes durable, the folder's sync makes all names in it durable.
         if name is None:
-            self._files.name_unsynced.clear()
+            self._disk.name_unsynced.clear()
         else:
-            self._files.bytes_unsynced.discard(name)
+            self._disk.bytes_unsynced.discard(name)

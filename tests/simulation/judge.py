@@ -14,7 +14,7 @@ from onceflow.errors import OnceflowError
 from tests.simulation.checks import TIMEOUT_S, Watch
 
 if TYPE_CHECKING:
-    from tests.simulation.sim_driver import Scene, SimDriver
+    from tests.simulation.sim_driver import Scene, WatchedRules
     from tests.simulation.world import Actor
 
 _BY_LUCK = (errors.NotDeterministicError, errors.TimeoutTooShortError, errors.CheckpointCorruptError)
@@ -33,12 +33,12 @@ class Judge:
         self.refused: list[OnceflowError] = []
         self._came_at = -1  # the step at which somebody last changed what was refused
 
-    def ended(self, actor: Actor, driver: SimDriver | None, error: OnceflowError) -> None:
+    def ended(self, actor: Actor, rules: WatchedRules | None, error: OnceflowError) -> None:
         """A driver ended with this error.
 
         Args:
             actor: Its process.
-            driver: The driver, None when the process ended before it had one.
+            rules: Its newest driver's, None when the process ended before it had one.
             error: The error as the job raises it.
         """
         world, watch = self._scene.world, self._scene.watch
@@ -54,9 +54,9 @@ class Judge:
         if error.retriable:
             if "same moment" in error.what:
                 return  # Spark ended it, and whether it is the older one or the newer is not known
-            fenced = driver is not None and mine > 0 and driver.failed_at > watch.overtaken_at(mine)
+            fenced = rules is not None and mine > 0 and rules.failed_at > watch.overtaken_at(mine)
             # A spoiled record may be the newer start's own; the next start is refused for it anyway.
-            knew = driver is not None and driver.blind_at < driver.failed_at and not watch.rotten
+            knew = rules is not None and rules.blind_at < rules.failed_at and not watch.rotten
             world.check(
                 not (fenced and knew),
                 "advice",
@@ -67,12 +67,10 @@ class Judge:
             return
         world.marks.add(f"refused: {name}")
         justified = _JUSTIFIED.get(type(error), lambda *_: False)
-        world.check(
-            justified(self._scene, watch, driver), "refusals", lambda: f"{actor.name} ends with {name}: {error}"
-        )
+        world.check(justified(self._scene, watch, rules), "refusals", lambda: f"{actor.name} ends with {name}: {error}")
         # Brokers may be up again at the next start; and what an older driver says, or one beside another that is still
         # at work, may have been seen to by then.
-        passing = driver is not None and driver.got_no_evidence()
+        passing = rules is not None and rules.got_no_evidence()
         alone = all(other is actor for other in world.living())
         knew = actor.started_at > self._came_at  # else it may have looked before somebody came
         if alone and knew and not passing and not 0 < mine < watch.newest:
@@ -95,15 +93,15 @@ class Judge:
             )
 
 
-def _took_too_long(scene: Scene, _: Watch, driver: SimDriver | None) -> bool:
-    return driver is not None and scene.world.now - driver.ran_from >= 0.8 * TIMEOUT_S
+def _took_too_long(scene: Scene, _: Watch, rules: WatchedRules | None) -> bool:
+    return rules is not None and scene.world.now - rules.ran_from >= 0.8 * TIMEOUT_S
 
 
-def _nothing_proves(_: Scene, watch: Watch, driver: SimDriver | None) -> bool:
-    return watch.lost_evidence or (driver is not None and driver.got_no_evidence())
+def _nothing_proves(_: Scene, watch: Watch, rules: WatchedRules | None) -> bool:
+    return bool(watch.forgotten) or (rules is not None and rules.got_no_evidence())
 
 
-_JUSTIFIED: Mapping[type, Callable[[Scene, Watch, SimDriver | None], bool]] = {
+_JUSTIFIED: Mapping[type, Callable[[Scene, Watch, WatchedRules | None], bool]] = {
     errors.OutcomeUnknownError: _nothing_proves,
     errors.TransactionLostError: lambda scene, watch, _: bool(watch.aborted_at),
     errors.NotDeterministicError: lambda scene, _, __: not scene.plan.deterministic or len(scene.job.filters) > 1,

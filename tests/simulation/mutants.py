@@ -9,10 +9,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any, cast
 from unittest import mock
 
 from onceflow import errors
+from onceflow.checkpoint import identity
 from onceflow.checkpoint import journal as journal_module
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.place import Place
@@ -27,8 +29,10 @@ from onceflow.execution.source_check import Sources
 from onceflow.operations.transactions import aborting, inventory
 from onceflow.operations.transactions.inventory import Standing
 from onceflow.twophase import coordinator as coordinator_module
-from onceflow.twophase.coordinator import Coordinator, Mode
+from onceflow.twophase import runs
+from onceflow.twophase.coordinator import Coordinator
 from onceflow.twophase.layout import Layout, Remade
+from onceflow.twophase.memory import Mode
 from onceflow.twophase.messages import (
     Aborted,
     Appended,
@@ -42,9 +46,10 @@ from onceflow.twophase.messages import (
 )
 from onceflow.twophase.records import Decide, History, Planned, Start
 from onceflow.twophase.state import TABLE, Input, State
-from tests.simulation import sim_operator
+from tests.simulation import sim_driver, sim_operator
+from tests.simulation.checks import JOB
 from tests.simulation.fake_broker import COMPLETE, EMPTY, NONE, FakeBroker
-from tests.simulation.sim_driver import SimCheckpoint, SimCommitter, SimDriver
+from tests.simulation.sim_driver import SimCheckpoint, SimCommitter, Tasks
 
 Patches = contextlib.AbstractContextManager[Any]
 
@@ -88,26 +93,26 @@ def _no_journal() -> list[Patches]:
 
 
 def _commit_before_decision() -> list[Patches]:
-    real = SimDriver._append
+    real = Driver._append
 
-    def append(self: SimDriver, action: Any) -> Any:
+    def append(self: Driver, action: Any) -> Any:
         if isinstance(action.record, Decide):
             for name, of in self._by_sink(action.record.participants).items():
                 self._committers[name].commit(of)
         return real(self, action)
 
-    return [mock.patch.object(SimDriver, "_append", append)]
+    return [mock.patch.object(Driver, "_append", append)]
 
 
 def _write_again_although_decided() -> list[Patches]:
-    real = SimDriver._append_start
+    real = Driver._append_start
 
-    def start(self: SimDriver) -> Any:
+    def start(self: Driver) -> Any:
         event = real(self)
         history = event.history
         return replace(event, history=History(history.incarnation, history.job_id, layout=history.layout))
 
-    return [mock.patch.object(SimDriver, "_append_start", start)]
+    return [mock.patch.object(Driver, "_append_start", start)]
 
 
 def _trusting_append() -> list[Patches]:
@@ -259,37 +264,114 @@ def _epoch_used_twice() -> list[Patches]:
 
 
 def _delivery_error_ignored() -> list[Patches]:
-    return [mock.patch.object(SimDriver, "ignores_delivery_errors", True)]
+    return [mock.patch.object(Tasks, "ignores_delivery_errors", True)]
 
 
 def _last_report_dropped() -> list[Patches]:
-    real = SimDriver.run_tasks
+    real = Tasks.__call__
 
-    def run_tasks(self: SimDriver, *of: Any) -> Any:
+    def run_tasks(self: Tasks, *of: Any) -> Any:
         ran = real(self, *of)
         return replace(ran, reports=ran.reports[:-1])
 
     return [
-        mock.patch.object(SimDriver, "run_tasks", run_tasks),
-        mock.patch.object(coordinator_module, "unreported", return_value=None),
+        mock.patch.object(Tasks, "__call__", run_tasks),
+        mock.patch.object(runs, "unreported", return_value=None),
     ]
 
 
 def _last_participant_dropped() -> list[Patches]:
-    real = SimDriver._seal
+    real = Driver._seal
 
-    def seal(self: SimDriver, action: Any) -> Any:
+    def seal(self: Driver, action: Any) -> Any:
         sealed = real(self, action)
         return Sealed(sealed.participants[:-1]) if isinstance(sealed, Sealed) else sealed
 
     return [
-        mock.patch.object(SimDriver, "_seal", seal),
-        mock.patch.object(coordinator_module, "uncovered", return_value=None),
+        mock.patch.object(Driver, "_seal", seal),
+        mock.patch.object(runs, "uncovered", return_value=None),
     ]
 
 
+def _counts_for_nothing() -> list[Patches]:
+    """Nothing compares what was written with what is reported, nor parts with participants."""
+    return [
+        mock.patch.object(sim_driver, "miscounted", return_value=None),
+        mock.patch.object(runs, "unreported", return_value=None),
+        mock.patch.object(runs, "uncovered", return_value=None),
+    ]
+
+
+def _part_in_two_groups() -> list[Patches]:
+    real = Tasks._grouping
+
+    def grouping(self: Tasks) -> list[list[int]]:
+        groups = real(self)
+        groups[0] = sorted({*groups[0], *groups[-1]})
+        return groups
+
+    return [mock.patch.object(Tasks, "_grouping", grouping), *_counts_for_nothing()]
+
+
+def _writes(rows: Callable[..., Any]) -> list[Patches]:
+    """A task writes other rows than those of the parts that are not silent."""
+    return [mock.patch.object(Tasks, "_to_write", rows), *_counts_for_nothing()]
+
+
+def _silent_as_a_whole() -> list[Patches]:
+    def to_write(self: Tasks, who: Any, action: Any, parts: Any) -> Any:
+        held = any((who[0], n) in action.silent for n in parts) or not action.write
+        return [] if held else [row for of in parts.values() for row in of]
+
+    return _writes(to_write)
+
+
+def _written_as_a_whole() -> list[Patches]:
+    def to_write(self: Tasks, who: Any, action: Any, parts: Any) -> Any:
+        held = all((who[0], n) in action.silent for n in parts) or not action.write
+        return [] if held else [row for of in parts.values() for row in of]
+
+    return _writes(to_write)
+
+
+def _silent_by_the_groups_of_before() -> list[Patches]:
+    real, last = Tasks._grouping, {}
+
+    def grouping(self: Tasks) -> list[list[int]]:
+        before, last[self] = last.get(self, ()), real(self)
+        self.found = {n: task for task, group in enumerate(before) for n in group}
+        return last[self]
+
+    def to_write(self: Tasks, who: Any, action: Any, parts: Any) -> Any:
+        silent = {(sink, self.found[n]) for sink, n in action.silent}
+        return [row for of in parts.values() for row in of] if action.write and who not in silent else []
+
+    return [mock.patch.object(Tasks, "_grouping", grouping), *_writes(to_write)]
+
+
+def _last_row_not_written() -> list[Patches]:
+    real = Tasks._to_write
+
+    def to_write(self: Tasks, who: Any, action: Any, parts: Any) -> Any:
+        rows = real(self, who, action, parts)
+        return rows[:-1] if len({row.partition for row in rows}) > 1 else rows
+
+    return _writes(to_write)
+
+
+def _numbers_of_tasks() -> list[Patches]:
+    return [mock.patch.object(Tasks, "_number", lambda _self, _partition, task: task)]
+
+
+def _numbers_below_the_union() -> list[Patches]:
+    def number(self: Tasks, partition: int, _: int) -> int:
+        return partition % (self.scene.plan.partitions // 2)
+
+    return [mock.patch.object(Tasks, "_number", number), *_counts_for_nothing()]
+
+
 def _lingering_left() -> list[Patches]:
-    return [mock.patch.object(SimDriver, "_abort_lingering", return_value=Aborted())]
+    return [mock.patch.object(Driver, "_abort_lingering", return_value=Aborted())]
 
 
 def _offsets_ignored() -> list[Patches]:
@@ -307,9 +389,9 @@ def _offsets_ignored() -> list[Patches]:
 
 def _digests_ignored() -> list[Patches]:
     return [
-        mock.patch.object(coordinator_module, "differing_sinks", return_value={}),
-        mock.patch.object(coordinator_module, "_different_parts", return_value=""),
-        mock.patch.object(coordinator_module, "find_again", lambda visible, _: frozenset(p.id for p in visible)),
+        mock.patch.object(runs, "differing_sinks", return_value={}),
+        mock.patch.object(runs, "_different_parts", return_value=""),
+        mock.patch.object(runs, "find_again", lambda visible, _: frozenset(p.id for p in visible)),
     ]
 
 
@@ -323,11 +405,11 @@ def _replayed_in_the_same_call() -> list[Patches]:
 
 
 def _visible_parts_written_again() -> list[Patches]:
-    return [mock.patch.object(coordinator_module, "find_again", return_value=frozenset())]
+    return [mock.patch.object(runs, "find_again", return_value=frozenset())]
 
 
 def _parts_by_number() -> list[Patches]:
-    return [mock.patch.object(coordinator_module, "find_again", lambda visible, _: frozenset(p.id for p in visible))]
+    return [mock.patch.object(runs, "find_again", lambda visible, _: frozenset(p.id for p in visible))]
 
 
 def _purged_without_receipts() -> list[Patches]:
@@ -421,18 +503,18 @@ def _topics_by_bare_name() -> list[Patches]:
             known = Layout(tuple(replace(source, topics=topics) for source in known.sources))
         return real(self, i, needed, end, known)
 
-    return [mock.patch.object(Sources, "_look", look), mock.patch.object(coordinator_module, "remade", remade)]
+    return [mock.patch.object(Sources, "_look", look), mock.patch.object(runs, "remade", remade)]
 
 
 def _sources_before_the_decided() -> list[Patches]:
-    def foresee(place: Any, sources: Any) -> None:
+    def refuse_early(place: Any, sources: Any, plan: Any) -> None:
         with mock.patch.object(Place, "has_undone", return_value=False):
-            real(place, sources)
+            real(place, sources, plan)
 
-    real = launch._foresee
+    real = launch.refuse_early
     return [
         mock.patch.object(launch, "finish_decided", return_value=None),
-        mock.patch.object(launch, "_foresee", foresee),
+        mock.patch.object(launch, "refuse_early", refuse_early),
     ]
 
 
@@ -480,12 +562,17 @@ def _accepted_by_number() -> list[Patches]:
     def by_number(visible: Any, _: Any) -> frozenset[Any]:
         return frozenset(p.id for p in visible)
 
-    return [mock.patch.object(coordinator_module, "find_by_origin", by_number)]
+    return [mock.patch.object(runs, "find_by_origin", by_number)]
 
+
+SLEEPING: Mapping[str, Any] = {"sleeps_in_rename": True}
+"""A driver may sleep inside Spark's exists-check and rename of ``offsets/N``."""
 
 QUIET: Mapping[str, Any] = {"edits": False, "operator": False, "sound": 0, "remembers": 0}
 EDITED: Mapping[str, Any] = {"edits": True, "sound": 0, "operator": False}
 OPERATOR: Mapping[str, Any] = {"edits": False, "operator": True, "sound": 0, "remembers": 0}
+
+_REGROUPED = (("die", "one"), QUIET | {"partitions": 4, "renumbers": True, "deterministic": True})
 
 MUTANTS = (
     Mutant("no journal", ("1",), _no_journal),
@@ -539,7 +626,7 @@ MUTANTS = (
         ("die", "one"),
     ),
     Mutant("an abort's NONE taken as aborted", ("3",), _aborts_none_is_aborted),
-    Mutant("absence taken as abort", ("3",), _absence_is_abort, ("die", "one", "twice"), QUIET | {"remembers": 1}),
+    Mutant("absence taken as abort", ("3",), _absence_is_abort, ("die", "one", "twice", "pause"), {"remembers": 1}),
     Mutant(
         "a described CompleteAbort taken as the outcome", ("3",), _described_abort_believed, ("pause", "die", "wait")
     ),
@@ -553,6 +640,25 @@ MUTANTS = (
     Mutant("last task's report dropped", ("4",), _last_report_dropped),
     Mutant("purged without receipts", ("receipts",), _purged_without_receipts),
     Mutant("last participant dropped", ("4",), _last_participant_dropped),
+    Mutant("a partition is taken by two tasks", ("3",), _part_in_two_groups),
+    Mutant(
+        "a shard is silent as a whole where one of its parts is", ("4", "nothing lost"), _silent_as_a_whole, *_REGROUPED
+    ),
+    Mutant("a shard is written whole where not all of it is silent", ("3",), _written_as_a_whole, *_REGROUPED),
+    Mutant(
+        "silent is what the tasks that found it take now",
+        ("3", "4", "nothing lost"),
+        _silent_by_the_groups_of_before,
+        *_REGROUPED,
+    ),
+    Mutant("a row is counted and not written", ("4",), _last_row_not_written),
+    Mutant("parts have the numbers of tasks", ("refusals",), _numbers_of_tasks, *_REGROUPED),
+    Mutant(
+        "parts are numbered anew in each branch of a union",
+        ("3", "4", "nothing lost"),
+        _numbers_below_the_union,
+        *_REGROUPED,
+    ),
     Mutant("visible parts written again", ("3",), _visible_parts_written_again),
     Mutant(
         "visible parts found by their number",
@@ -603,8 +709,18 @@ MUTANTS = (
     Mutant(
         "an older copy of the checkpoint is gone on with",
         ("3",),
-        lambda: [mock.patch.object(launch, "refuse_rewound", return_value=None)],
+        lambda: [mock.patch.object(launch, "refuse_rewound", return_value={})],
         ("pause", "die"),
+        OPERATOR,
+    ),
+    Mutant(
+        "a lost checkpoint is taken for a new job's",
+        ("3",),
+        lambda: [
+            mock.patch.object(launch, "refuse_lost", return_value=None),
+            mock.patch.object(identity, "secrets", SimpleNamespace(token_hex=lambda _: f"{JOB}again")),
+        ],
+        ("die",),
         OPERATOR,
     ),
     Mutant(
@@ -616,17 +732,17 @@ MUTANTS = (
     ),
     Mutant(
         "what stands at Spark's positions is not compared",
-        ("nothing lost", "3", "4"),
+        ("nothing lost", "3", "4", "refusals"),  # or an exchanged topic is told as one that was made again
         lambda: [mock.patch.object(coordinator_module, "what_moved", return_value=None)],
         ("die",),
         EDITED,
     ),
     Mutant(
         "what stands at Spark's positions is purged",
-        ("nothing lost", "3", "4"),
+        ("nothing lost", "3", "4", "ends"),
         _layouts_forgotten,
         ("die",),
-        EDITED | {"retain": 1},
+        EDITED | {"retain": 1, "epochs": 5, "keeps": 30, "most_starts": 8},  # a purge comes behind an epoch's commit
     ),
     Mutant("topics are told by their bare names", ("refusals",), _topics_by_bare_name, ("die",), EDITED),
     Mutant(
@@ -664,6 +780,20 @@ MUTANTS = (
         lambda: [_steps(State.ABORTING, ABORTED_TOO_LONG=State.FAILED)],
         ("die",),
         {"slow": 25.0},
+    ),
+    Mutant(
+        "offsets/N of an epoch that is done is not compared with its decision",
+        ("nothing lost", "3"),
+        lambda: [mock.patch.object(Driver, "_done", return_value={})],
+        ("pause",),
+        SLEEPING,
+    ),
+    Mutant(
+        "offsets/N is not looked at by the driver that runs the epoch",
+        ("nothing lost", "3"),
+        lambda: [mock.patch.object(Driver, "_put_back"), mock.patch.object(Driver, "_put_right")],
+        ("pause",),
+        SLEEPING,
     ),
     Mutant(
         "accepted state is found by its task's number",

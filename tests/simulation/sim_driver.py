@@ -18,23 +18,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest import mock
 
-from onceflow.checkpoint import journal as journal_module
+from kafka import errors as kafka_errors
+from kafka.admin import OffsetSpec
+
+from onceflow.checkpoint.failures import Failures
 from onceflow.checkpoint.identity import JobIdentity, write_identity
 from onceflow.checkpoint.journal import Journal
+from onceflow.checkpoint.journal_codec import decode
 from onceflow.checkpoint.place import Place as CheckpointPlace
 from onceflow.checkpoint.receipts import Receipts
 from onceflow.checkpoint.spark_files import SparkCheckpoint
+from onceflow.checkpoint.statistics import Statistics
 from onceflow.connectors.contract import Connector, Guarantee, Run, Sink, SinkConnection
-from onceflow.connectors.kafka import committer as committer_module
-from onceflow.connectors.kafka import inspection as inspection_module
-from onceflow.connectors.kafka import offsets as offsets_module
-from onceflow.connectors.kafka import oracle
-from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.client import Topic as KafkaTopic
 from onceflow.connectors.kafka.committer import KafkaCommitter
-from onceflow.connectors.kafka.offsets import Bounds
+from onceflow.connectors.kafka.group_offsets import name_group
 from onceflow.connectors.kafka.partition import Partition
 from onceflow.connectors.kafka.prepared import Handle, PreparedTransaction, Witness, read_handle
 from onceflow.connectors.kafka.source import explain
@@ -50,20 +49,38 @@ from onceflow.errors import (
 )
 from onceflow.execution import launch
 from onceflow.execution.driver import Driver
-from onceflow.execution.failures import from_spark
+from onceflow.execution.failures import EpochEnded, from_spark
 from onceflow.execution.source_check import Sources
 from onceflow.execution.stop import Stop
-from onceflow.execution.surroundings import Surroundings
-from onceflow.operations.transactions import aborting, resolution
+from onceflow.execution.surroundings import Means, Surroundings
+from onceflow.options.checkpointing import Checkpointing
 from onceflow.spark.plan import Leaf
 from onceflow.twophase import layout as layout_module
-from onceflow.twophase.coordinator import Coordinator, Mode
-from onceflow.twophase.messages import Action, Checked, Evidence, Outcome, Ran, Reply, RunPlan, Started
-from onceflow.twophase.participants import Part, Participant, ParticipantId, PartId, TaskReport, parts_of
+from onceflow.twophase.coordinator import Coordinator
+from onceflow.twophase.memory import Mode
+from onceflow.twophase.messages import (
+    Action,
+    AskOutcomes,
+    Checked,
+    Event,
+    Evidence,
+    Fail,
+    Outcome,
+    Outcomes,
+    Ran,
+    Ready,
+    Reply,
+    Return,
+    RunFailed,
+    RunPlan,
+    Started,
+    TakenOver,
+)
+from onceflow.twophase.participants import Part, Participant, ParticipantId, PartId, TaskReport, miscounted, parts_of
 from onceflow.twophase.records import Decide, Planned, Replay, Resolve
-from onceflow.twophase.state import Input, State
+from onceflow.twophase.state import State
 from tests.simulation.checks import JOB, PREFIX, TIMEOUT_S, Row, Watch
-from tests.simulation.edits import Job, Output, Place, from_text, in_positions, to_text
+from tests.simulation.edits import Job, Output, Place, Topic, from_text, in_positions, to_text
 from tests.simulation.fake_broker import (
     CONCURRENT,
     FENCED,
@@ -73,13 +90,13 @@ from tests.simulation.fake_broker import (
     ONGOING,
     FakeBroker,
     FakeClient,
-    fetch,
 )
 from tests.simulation.fake_files import FakeStore, Files
 from tests.simulation.judge import Judge
 from tests.simulation.sim_operator import act
 from tests.simulation.world import ASK, CHANGE, LOOK, SEND, Actor, Chooser, Killed, World
 
+_TIMEOUT_MS = int(TIMEOUT_S * 1000)
 _FENCED = frozenset({FENCED, INVALID_EPOCH, INVALID_MAPPING, INVALID_STATE})
 
 
@@ -111,11 +128,11 @@ class Plan:
 
     Attributes:
         epochs: About how many there are: the source has four records for each.
-        sinks, shards: The layout.
+        sinks, partitions: The layout.
         stateful: The plan keeps state.
         deterministic: The plan gives the same rows at every run.
         v5: The broker knows EndTxn v5.
-        renumbers: Every start of the job numbers the tasks in another way.
+        renumbers: Every start of the job numbers the partitions in another way.
         retain: Epochs kept in the journal.
         flaky: One in so many requests of a writer ends with its attempt given up.
         remembers: At one in so many moments a record or an id is gone; 0: never.
@@ -124,16 +141,17 @@ class Plan:
         most_starts: Drivers that are started before the faults end.
         operator: A person is at work, too.
         accepts: That person takes other state for that of the decided rows.
-        moves: Another run of a plan that is not deterministic moves rows between its tasks.
+        moves: Another run of a plan that is not deterministic moves rows between its partitions.
         edits: The job is edited between its starts, and its source topics are deleted and made again.
         keeps: At one in so many moments a source of an edited job changes.
         slow: Seconds between two records of a task; tasks run beside each other.
-        grouped: How many tasks of a sink are committed as one, by one step; 0: each is by itself, as in Kafka.
+        together: How many tasks of a sink are committed as one, by one step; 0: each is by itself, as in Kafka.
+        sleeps_in_rename: A driver may sleep where Spark has seen that offsets/N is not there and has not written it.
     """
 
     epochs: int = 3
     sinks: tuple[str, ...] = ("a", "b")
-    shards: int = 2
+    partitions: int = 2
     stateful: bool = False
     deterministic: bool = True
     v5: bool = True
@@ -150,7 +168,8 @@ class Plan:
     edits: bool = False
     keeps: int = 60
     slow: float = 0.0
-    grouped: int = 0
+    together: int = 0
+    sleeps_in_rename: bool = False
 
 
 class Copy:
@@ -185,7 +204,7 @@ class Scene:
         self.receipts = self.journal.below("receipts")
         identity = JobIdentity(JOB, "checkpoint", FakeClient.cluster_id, PREFIX)
         write_identity(FakeStore("onceflow", self.ours, lambda _, effect: effect()), identity)
-        self.drivers: dict[str, SimDriver] = {}  # the newest of each process
+        self.rules: dict[str, WatchedRules] = {}  # of the newest driver of each process
         self.zombies: list[Iterator[Any]] = []
         self.runs = 0
         self.started = 0
@@ -201,7 +220,7 @@ class Scene:
         self.judge = Judge(self)
         self.world.on_wait = self._time_passes
         self.world.on_power_cut = self._power_cut
-        self.world.on_slow = lambda slow: setattr(self.broker, "slow", slow)
+        self.world.on_slow = self._markers_wait
         self.world.on_idle = self.broker.complete_all
 
     # -- faults that are not an answer ------------------------------------------------------------------------------
@@ -215,6 +234,9 @@ class Scene:
             self.world.now += TIMEOUT_S + 5
         if self.broker.expire():
             self.world.marks.add("transactions expired")
+
+    def _markers_wait(self, slow: bool) -> None:
+        self.broker.slow = slow
 
     def _power_cut(self) -> None:
         self.zombies.clear()
@@ -262,8 +284,9 @@ class Scene:
         ]  # fmt: skip
         idle = [t.name for t in self.broker.transactions.values() if t.state.startswith("Complete")]
         if done and self.world.chooser.draw("forget", ["record", "id"]) == "record":
-            self.world.chooser.draw("which", done).gone = True
-            self.watch.lost_evidence = True
+            gone = self.world.chooser.draw("which", done)
+            gone.gone = True
+            self.watch.forgotten.add((gone.producer_id, gone.producer_epoch))
             self.world.say("    a record is gone")
         elif idle:
             name = self.world.chooser.draw("which", idle)
@@ -299,8 +322,7 @@ class Scene:
         try:
             Process(self, actor).run()
         except (OnceflowError, SparkError) as error:
-            driver = self.drivers.get(actor.name)
-            self._ended(actor, driver, as_the_job_says(error))
+            self._ended(actor, as_the_job_says(error))
             raise
         except Exception as error:
             bug = f"{actor.name} ends with {error!r}"
@@ -334,7 +356,7 @@ class Scene:
         return Copy(self.world.steps, *(files.copy() for files in self._checkpoint_folders()))
 
     def _checkpoint_folders(self) -> tuple[Files, ...]:
-        return self.journal, self.offsets, self.commits, self.initial, self.receipts
+        return self.journal, self.offsets, self.commits, self.initial, self.receipts, self.ours
 
     def put_back(self, copy: Copy) -> None:
         """A person ends all drivers and puts a copy in the checkpoint's place."""
@@ -356,6 +378,17 @@ class Scene:
             self.newest, self.watch.older = newest, True
             self.world.marks.add("operator: an older copy")
 
+    def lose(self) -> None:
+        """The checkpoint's folder is empty: deleted, not mounted, or another one; what was there is set aside.
+
+        Where no sink knows yet that the job has written, nobody can tell this from a new job's place.
+        """
+        if name_group(PREFIX, NAME) in self.marks and not self.watch.older:
+            newest = self.take_copy()
+            self.put_back(Copy(self.world.steps, *({} for _ in self._checkpoint_folders())))
+            self.newest, self.watch.older = newest, True
+            self.world.marks.add("operator: the checkpoint is lost")
+
     def put_newest_back(self) -> None:
         """What was set aside is the checkpoint again."""
         if self.newest is not None:
@@ -374,7 +407,7 @@ class Scene:
 
     def written_down(self) -> set[str]:
         """The handles that the journal or a receipt names."""
-        entries = [journal_module.decode(data, int(name[:-5])) for name, data in self.journal.content.items()]
+        entries = [decode(data, int(name[:-5])) for name, data in self.journal.content.items()]
         held = (entry.record.participants for entry in entries if isinstance(entry.record, Decide | Replay))
         store = FakeStore("receipts", self.receipts, lambda _, effect: effect())
         receipted = (receipt.participants for receipt in Receipts(store).read())
@@ -384,9 +417,7 @@ class Scene:
     def _read_books(self) -> None:
         """The books are what is on the disk; with a spoiled record in it they stay as they were."""
         try:
-            left = [
-                (int(n[:-5]), journal_module.decode(d, int(n[:-5]))) for n, d in sorted(self.journal.content.items())
-            ]
+            left = [(int(n[:-5]), decode(d, int(n[:-5]))) for n, d in sorted(self.journal.content.items())]
         except ValueError:
             self.watch.rotten = True
             return
@@ -399,13 +430,13 @@ class Scene:
 
     # -- what a process is given ------------------------------------------------------------------------------------
 
-    def client(self, actor: Actor) -> FakeClient:
+    def client(self, actor: Actor) -> SimClient:
         """A process's connection to the cluster."""
         return SimClient(self, self.broker, self.network, actor.name, lambda: self.world.sleep(0.1))
 
-    def committers(self, client: FakeClient) -> dict[str, SimCommitter]:
-        """The job's, over a connection."""
-        return {sink: SimSink(self, client, sink).connect().committer(PREFIX, JOB) for sink in self.sinks}
+    def described(self, client: SimClient) -> list[SimSink]:
+        """The job's sinks, over a connection."""
+        return [SimSink(self, client, sink) for sink in self.sinks]
 
     @property
     def sinks(self) -> tuple[str, ...]:
@@ -416,9 +447,21 @@ class Scene:
         """Spark's side of the checkpoint, for one process."""
         return SimCheckpoint(self)
 
-    def _ended(self, actor: Actor, driver: SimDriver | None, error: OnceflowError) -> None:
+    def _ended(self, actor: Actor, error: OnceflowError) -> None:
         self.errors.append(error)
-        self.judge.ended(actor, driver, error)
+        self.judge.ended(actor, self.rules.get(actor.name), error)
+
+    def opened(self, unanswered: Callable[[], None] = lambda: None) -> CheckpointPlace:
+        """The checkpoint, for one driver or one person.
+
+        Args:
+            unanswered: Called where the journal gave no answer.
+        """
+        records = self.store("journal", self.journal, self.created, unanswered)
+        journal = Journal(records, retain=self.plan.retain)
+        ours = self.store("onceflow", self.ours)
+        told = Statistics(ours.below("statistics")), Failures(ours.below("failures"))
+        return CheckpointPlace("checkpoint", self.checkpoint(), ours, records, journal, *told)
 
     def store(
         self,
@@ -445,7 +488,7 @@ class Scene:
     def created(self, name: str, data: bytes) -> None:
         """A file appeared in the journal."""
         place = int(name[:-5])
-        entry = journal_module.decode(data, place)
+        entry = decode(data, place)
         self.world.say(f"    journal {place}: {entry.record}")
         self.watch.appended(place, entry.record)
         if isinstance(entry.record, Planned):
@@ -459,25 +502,24 @@ class Scene:
 
     def rows(
         self, epoch: int, sinks: tuple[str, ...], read: Reading, salt: int, incarnation: int
-    ) -> tuple[dict[PartId, list[Row]], dict[PartId, str]]:
-        """What one run of the plan gives for each sink and shard, and what was read for it.
+    ) -> tuple[dict[PartId, list[Row]], tuple[str, ...]]:
+        """What each partition of one run of the plan gives to each sink, and what was read for it.
 
         Other runs than those of salt 0 give other rows.
         """
+        partitions = self.plan.partitions
         turn = salt * self.plan.moves + incarnation * self.plan.renumbers
-        told = self.plan.deterministic or not self.plan.moves  # else rows move between tasks, and no task has an origin
-        run = 1 if self.plan.grouped else 2  # so many records in a row are of one shard; groups need many shards
+        told = self.plan.deterministic or not self.plan.moves  # else rows move, and no partition has an origin
+        run = 1 if partitions > 2 else 2  # so many records in a row are of one partition
         out: dict[PartId, list[Row]] = {}
-        origins: dict[PartId, str] = {}
         for sink in sinks:
             records = read(sink)
-            for n in range(self.plan.shards):
-                # The seventh and eighth record leave a shard empty; other runs of a plan that is not deterministic
-                # also move rows between shards.
-                mine = [r for r in records if (turn if r in (6, 7) else r // run + turn) % self.plan.shards == n]
+            for n in range(partitions):
+                # The seventh and eighth record leave a partition empty; other runs of a plan that is not deterministic
+                # also move rows between partitions.
+                mine = [r for r in records if (turn if r in (6, 7) else r // run + turn) % partitions == n]
                 out[PartId((sink, n))] = [Row(record, epoch, sink, n, salt) for record in mine]
-                origins[PartId((sink, n))] = f"part {(n - turn) % self.plan.shards}" if told else ""
-        return out, origins
+        return out, tuple(f"partition {(n - turn) % partitions}" if told else "" for n in range(partitions))
 
 
 _WRAP = (1 << 64) - 1
@@ -489,18 +531,63 @@ def _hashed(row: Row) -> int:
     return int.from_bytes(hashlib.blake2b(f"{row.record} {row.run}".encode(), digest_size=8).digest())
 
 
-class WatchedCoordinator(Coordinator):
-    """Leaves a mark at every step that it takes."""
+class WatchedRules(Coordinator):
+    """The real rules of one driver; the world learns of every step that they take.
 
-    def __init__(self, world: World, sinks: Collection[str]) -> None:
+    Attributes:
+        failed_at: The world's step at which it was last told that a run or a check failed; -1 for none.
+        blind_at: The one at which the journal last gave no answer; likewise.
+        ran_from: When its last run began.
+    """
+
+    def __init__(self, scene: Scene, actor: Actor, sinks: Collection[str]) -> None:
         super().__init__(sinks)
-        self._world = world
+        self._scene, self._actor = scene, actor
+        self._heard: tuple[Evidence, ...] = ()
+        self.failed_at = self.blind_at = -1
+        self.ran_from = 0.0
+        scene.rules[actor.name] = self
 
-    def _step(self, happened: Input, memory: Any) -> Action:
-        self._world.marks.add(f"{self.state.name} + {happened.name}")
-        action = super()._step(happened, memory)
-        if self._world.trace is not None:
-            self._world.say(f"    [{self.state.name}] {happened.value}")
+    def got_no_evidence(self) -> bool:
+        """Whether brokers did not answer when outcomes were last asked for."""
+        return any(evidence.passing for evidence in self._heard)
+
+    def start(self) -> Action:
+        return self._watched(self.state, super().start())
+
+    def settle(self) -> Action:
+        return self._watched(self.state, super().settle())
+
+    def begin(self, epoch: int, offsets: str, *, stateful: bool, newest_commit: int | None = None) -> Action:
+        before = self.state
+        return self._watched(before, super().begin(epoch, offsets, stateful=stateful, newest_commit=newest_commit))
+
+    def receive(self, event: Event) -> Action:
+        before, scene = self.state, self._scene
+        match event:
+            case Started():
+                scene.watch.incarnations[self._actor.name] = event.history.incarnation
+                if self._actor.name in scene.claiming:
+                    scene.claimed()
+            case RunFailed() | Checked(problem=str()):
+                self.failed_at = scene.world.steps  # it has looked at the journal since, and may have slept then
+            case Outcomes():
+                self._heard = tuple(event.found.values())
+        return self._watched(before, super().receive(event))
+
+    def _watched(self, before: State, action: Action) -> Action:
+        world, watch, who = self._scene.world, self._scene.watch, self._actor.name
+        assert self.happened is not None
+        world.marks.add(f"{before.name} + {self.happened.name}")
+        if world.trace is not None:
+            world.say(f"    [{self.state.name}] {self.happened.value}")
+        if isinstance(action, AskOutcomes):
+            self._heard = ()
+        if not isinstance(action, TakenOver | Ready | Return | Fail):
+            if self.memory.history.incarnation:
+                watch.incarnations[who] = self.memory.history.incarnation
+            finishing = self.state is State.FINISHING or self.memory.mode is Mode.ROLL_FORWARD
+            (watch.rolling.add if finishing else watch.rolling.discard)(who)
         return action
 
 
@@ -521,32 +608,52 @@ class SimStop(Stop):
 
     def __init__(self, world: World) -> None:
         super().__init__()
-        self._world = world
+        self._waits_in = world
 
     def pause(self, seconds: float) -> None:
-        self._world.sleep(seconds)
+        self._waits_in.sleep(seconds)
 
 
 class SimCommitter(KafkaCommitter):
-    """The real one; its mark is always written, and at once; no right is missing.
+    """The real one; its marks are always written, and at once; no right is missing.
 
     Args:
-        marks: The marks outside of the checkpoint, by group.
+        marks: The marks outside of the checkpoint, by job.
     """
 
-    def __init__(self, *args: Any) -> None:
-        *args, self._marks = args
-        super().__init__(*args)
+    def __init__(
+        self,
+        client: SimClient,
+        sink: str,
+        topic: str,
+        prefix: str,
+        job_id: str,
+        timeout_ms: int,
+        marks: dict[str, str],
+    ) -> None:
+        super().__init__(client, sink, topic, prefix, job_id, timeout_ms)
+        self._kept = marks
+        self._whose = f"{prefix} {job_id}"
+        self._begins = prefix
 
     def preflight(self) -> None:
         """All is allowed."""
 
     def read_mark(self) -> str | None:
-        return self._marks.get(self._mark_group())
+        return self._kept.get(self._whose)
 
     def write_mark(self, mark: str) -> None:
-        self._marks[self._mark_group()] = mark
+        self._kept[self._whose] = mark
 
+    def read_name_mark(self, name: str) -> str | None:
+        return self._kept.get(name_group(self._begins, name))
+
+    def write_name_mark(self, name: str, mark: str) -> None:
+        self._kept[name_group(self._begins, name)] = mark
+
+
+NAME = "a job"
+"""What the job is called."""
 
 TOGETHER = "+"
 """Between the handles of those that are committed as one."""
@@ -562,19 +669,21 @@ class GroupCommitter(SimCommitter):
         scene: Says how many are one, and keeps which groups were shown.
     """
 
-    def __init__(self, scene: Scene, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(self, scene: Scene, client: SimClient, sink: str, *more: Any) -> None:
+        super().__init__(client, sink, *more)
         self._scene = scene
+        self._asked = client
+        self._of_sink = sink
 
     def seal(self, reports: Sequence[TaskReport], run: Run) -> list[Participant]:
         left, sealed = super().seal(reports, run), []
         while left:
             together = []
-            while left and len(together) < self._scene.plan.grouped:
-                together.append(left.pop(left.index(self._scene.world.chooser.draw("group", left))))
+            while left and len(together) < self._scene.plan.together:
+                together.append(left.pop(left.index(self._scene.world.chooser.draw("together", left))))
             handle = TOGETHER.join(p.handle for p in together)
             held = {"members": [dict(p.transaction) for p in together]}
-            sealed.append(Participant(self._sink, handle, parts_of(together), held))
+            sealed.append(Participant(self._of_sink, handle, parts_of(together), held))
         return sealed
 
     def can_finish(self, participant: Participant) -> bool:
@@ -586,7 +695,7 @@ class GroupCommitter(SimCommitter):
     def commit(self, participants: Sequence[Participant]) -> dict[ParticipantId, Reply]:
         replies = {}
         for p in participants:
-            answer = self._client.ask(f"commit group {p.handle}", lambda p=p: self._show(p))  # type: ignore[attr-defined]
+            answer = self._asked.ask(f"commit group {p.handle}", lambda p=p: self._show(p))
             replies[p.id] = Reply.RETRY if answer is None else Reply.COMMITTED if answer else Reply.SUSPECT
         return replies
 
@@ -604,7 +713,7 @@ class GroupCommitter(SimCommitter):
         for handle in handles:
             assert isinstance(handle, Handle)
             name, pid, epoch = handle.transactional_id, handle.producer_id, handle.producer_epoch
-            broker.end(name, pid, epoch, commit=True, by=self._client.who)  # type: ignore[attr-defined]
+            broker.end(name, pid, epoch, commit=True, by=self._asked.who)
         self._scene.shown.add(participant.handle)
         if len(handles) > 1:
             self._scene.world.marks.add("several tasks were shown by one step")
@@ -652,18 +761,18 @@ class SimSink(Sink):
 
     guarantee = Guarantee.EXACTLY_ONCE
 
-    def __init__(self, scene: Scene, client: FakeClient, name: str) -> None:
+    def __init__(self, scene: Scene, client: SimClient, name: str) -> None:
         self.name = name
         self._scene = scene
-        self._client = client
+        self._link = client
 
     def expires_after_s(self) -> float:
         return TIMEOUT_S
 
     def connect(self) -> SimSinkConnection:
-        return SimSinkConnection(self._scene, self._client, self.name)
+        return SimSinkConnection(self._scene, self._link, self.name)
 
-    def columns(self, names: Any) -> Any:
+    def columns(self, fields: Any) -> Any:
         raise NotImplementedError
 
     def describe(self) -> str:
@@ -673,23 +782,34 @@ class SimSink(Sink):
 class SimSinkConnection(SinkConnection):
     """The same, connected."""
 
-    def __init__(self, scene: Scene, client: FakeClient, name: str) -> None:
-        self._scene, self._client, self._name = scene, client, name
+    def __init__(self, scene: Scene, client: SimClient, name: str) -> None:
+        self._scene, self._link, self._called = scene, client, name
         self.system_id = client.cluster_id
 
     def committer(self, prefix: str, job_id: str) -> SimCommitter:
-        told = (self._client, self._name, f"out-{self._name}", prefix, job_id, int(TIMEOUT_S * 1000), self._scene.marks)
-        return GroupCommitter(self._scene, *told) if self._scene.plan.grouped else SimCommitter(*told)
+        told = (
+            self._link,
+            self._called,
+            f"out-{self._called}",
+            prefix,
+            job_id,
+            int(TIMEOUT_S * 1000),
+            self._scene.marks,
+        )
+        return GroupCommitter(self._scene, *told) if self._scene.plan.together else SimCommitter(*told)
 
     def writer_factory(self) -> Any:
         return None
+
+    def read_name_mark(self, prefix: str, name: str) -> str | None:
+        return self._scene.marks.get(name_group(prefix, name))
 
     def close(self) -> None:
         """There is nothing to close."""
 
 
-class SourceClient:
-    """Where a source asks its cluster; stands in the place of a KafkaClient and of its admin client.
+class SourceAdmin:
+    """Where a source asks its cluster; stands in the place of kafka-python's admin client, and raises as that does.
 
     Args:
         scene: The world.
@@ -698,8 +818,52 @@ class SourceClient:
 
     def __init__(self, scene: Scene, cluster: str) -> None:
         self._scene = scene
+        self._cluster = cluster
+
+    def describe_topics(self, names: Any) -> list[dict[str, Any]]:
+        return self.ask(
+            "topics",
+            lambda: [
+                {"name": name, "partitions": [{"partition_index": n} for n in range(topic.partitions)]}
+                for name in names
+                if (topic := self.topic(name)) is not None
+            ],
+        )
+
+    def list_partition_offsets(self, wanted: Any, _: Any = None) -> dict[Any, Any]:
+        def at(where: Any, spec: Any) -> int:
+            topic = self.topic(where.topic)
+            if topic is None or where.partition != 0:  # all records are in the first one
+                return 0
+            return topic.earliest if spec is OffsetSpec.EARLIEST else topic.size
+
+        return self.ask("offsets", lambda: {p: SimpleNamespace(offset=at(p, spec)) for p, spec in wanted.items()})
+
+    def topic(self, name: str) -> Topic | None:
+        """A topic as it is now."""
+        return self._scene.job.topics.get(Place(self._cluster, name))
+
+    def ask(self, what: str, effect: Callable[[], Any]) -> Any:
+        """A request to the cluster."""
+        answer = self._scene.world.request(f"{what} of {self._cluster}", effect, ASK)
+        if answer is None:
+            raise kafka_errors.KafkaTimeoutError(f"no answer for {what} of {self._cluster}")
+        return answer
+
+
+class SourceClient:
+    """A source's connection; stands in the place of a KafkaClient.
+
+    Args:
+        scene: The world.
+        cluster: The cluster's id.
+    """
+
+    timeout_s = 0.0  # a partition without a leader is asked once: the world's clock is none that a wait moves
+
+    def __init__(self, scene: Scene, cluster: str) -> None:
         self.cluster_id = cluster
-        self.admin = self
+        self.admin = SourceAdmin(scene, cluster)
 
     def brokers(self) -> list[int]:
         """There is one."""
@@ -709,38 +873,17 @@ class SourceClient:
         """There is nothing to close."""
 
     def topics(self, names: Any) -> dict[str, KafkaTopic]:
-        return self._ask(
-            "topics",
-            lambda: {
-                n: KafkaTopic(n, t.id, dict.fromkeys(range(t.partitions), 0))
-                for n in names
-                if (t := self._topic(n)) is not None
-            },
-        )
+        def effect() -> dict[str, KafkaTopic]:
+            return {name: _told(name, topic) for name in names if (topic := self.admin.topic(name)) is not None}
 
-    def bounds(self, wanted: Any) -> dict[Partition, Bounds]:
-        return self._ask(
-            "bounds",
-            lambda: {
-                p: Bounds(t.earliest, t.size) if p.number == 0 else Bounds(0, 0)  # all records are in the first one
-                for p in wanted
-                if (t := self._topic(p.topic)) is not None
-            },
-        )
-
-    def _topic(self, name: str) -> Any:
-        return self._scene.job.topics.get(Place(self.cluster_id, name))
-
-    def _ask(self, what: str, effect: Callable[[], Any]) -> Any:
-        answer = self._scene.world.request(f"{what} of {self.cluster_id}", effect, ASK)
-        if answer is None:
-            raise KafkaUnavailableError(f"no answer for {what} of {self.cluster_id}")
-        return answer
+        try:
+            return self.admin.ask("topics", effect)
+        except kafka_errors.KafkaError as error:
+            raise KafkaUnavailableError(str(error)) from error
 
 
-def bounds(admin: SourceClient, wanted: Any, **_: Any) -> dict[Partition, Bounds]:
-    """Stands in the place of ``offsets.bounds``."""
-    return admin.bounds(list(wanted))
+def _told(name: str, topic: Topic) -> KafkaTopic:
+    return KafkaTopic(name, topic.id, dict.fromkeys(range(topic.partitions), 0))
 
 
 class SimClient(FakeClient):
@@ -748,16 +891,11 @@ class SimClient(FakeClient):
 
     def __init__(self, scene: Scene, *args: Any) -> None:
         super().__init__(*args)
-        self._scene = scene
-        self.admin = SourceClient(scene, self.cluster_id)
+        self.admin = SourceAdmin(scene, self.cluster_id)
 
     def topics(self, names: Any) -> dict[str, KafkaTopic]:
         found = super().topics(names)
-        for name in found:
-            topic = self._scene.job.topics.get(Place(self.cluster_id, name))
-            if topic is not None:
-                found[name] = KafkaTopic(name, topic.id, dict.fromkeys(range(topic.partitions), 0))
-        return found
+        return {n: t if (source := self.admin.topic(n)) is None else _told(n, source) for n, t in found.items()}
 
 
 class SimSource:
@@ -804,6 +942,9 @@ class SimCheckpoint(SparkCheckpoint):
     def is_stateful(self) -> bool:
         return self.scene.plan.stateful
 
+    def query_id(self) -> str:
+        return "of the world's only query"
+
     def initial_offsets(self, source: int) -> str:
         try:
             return self._initial.read(str(source)).decode()
@@ -821,125 +962,88 @@ class SimCheckpoint(SparkCheckpoint):
 
 
 class Process:
-    """One start of the job: what ``Job.run`` and ``launch`` do, in their order. Stands in the place of a ``Plan``.
+    """One start of the job: what ``Job.run`` and ``launch`` do around Spark, in their order.
 
     Args:
         scene: The world.
         actor: The process.
     """
 
-    prefix = PREFIX
-
     def __init__(self, scene: Scene, actor: Actor) -> None:
         self._scene = scene
         self._actor = actor
-        self.takeover = "claim" if scene.claims else None
+        self.plan = launch.Plan(NAME, Checkpointing("checkpoint"), PREFIX, takeover="claim" if scene.claims else None)
+        self.means = Means(
+            lambda _location, _retain: scene.opened(self._got_no_answer),
+            lambda sinks: WatchedRules(scene, actor, sinks),
+            lambda _sinks: Surroundings(SimStop(scene.world), lambda: float(scene.world.now), _Now(), _Now()),
+        )
         if scene.claims:
             scene.claiming.add(actor.name)
 
-    def place(self) -> CheckpointPlace:
-        """The checkpoint; stands in the place of ``place_of``."""
-        scene = self._scene
-        records = scene.store("journal", scene.journal, scene.created, self._got_no_answer)
-        journal = Journal(records, retain=scene.plan.retain)
-        return CheckpointPlace("checkpoint", scene.checkpoint(), scene.store("onceflow", scene.ours), records, journal)
-
     def _got_no_answer(self) -> None:
         """From here on it cannot be held to know what is in the journal."""
-        driver = self._scene.drivers.get(self._actor.name)
-        if driver is not None:
-            driver.blind_at = self._scene.world.steps
+        rules = self._scene.rules.get(self._actor.name)
+        if rules is not None:
+            rules.blind_at = self._scene.world.steps
 
-    def take_over(self) -> tuple[SimDriver, Sources]:
+    def take_over(self) -> tuple[Driver, Sources]:
         """What comes before the sources and the plan are settled."""
+        plan, means = self.plan, self.means
         client = self._scene.client(self._actor)
-        sinks = [SimSink(self._scene, client, name) for name in self._scene.sinks]
+        sinks = self._scene.described(client)
         sources = sources_of(self._scene)
-        launch.finish_decided(sinks, self)  # type: ignore[arg-type]
-        self.limit = launch.epoch_limit(self, sinks)  # type: ignore[arg-type]
-        place = self.place()
-        launch._foresee(place, sources)
-        driver = launch._driver(place, {sink.name: sink.connect() for sink in sinks}, self)  # type: ignore[arg-type]
-        driver.take_over()
-        return driver, sources  # type: ignore[return-value]
+        launch.refuse_incomplete(launch.place_of(plan, means))
+        launch.finish_decided(sinks, plan, means)
+        self.limit = launch.epoch_limit(plan, sinks, means)
+        place = launch.place_of(plan, means)
+        launch.refuse_early(place, sources, plan)
+        connections = {sink.name: sink.connect() for sink in sinks}
+        return launch.take_over(place, connections, plan, means), sources
 
     def run(self) -> None:
         """To the end of the sources."""
         outputs = in_positions(self._scene.job.outputs)
+        sinks = self._scene.sinks
         driver, sources = self.take_over()
-        driver.settle(driver.run_tasks, sources, cuts=True)
-        Query(self._scene, driver, outputs, self.limit.most).run()
+        tasks = Tasks(self._scene, self._actor, sinks)
+        driver.settle(tasks, sources, cuts=True)
+        Query(self._scene, driver, tasks, outputs, self.limit.most).run()
 
 
-class SimDriver(Driver):
-    """The real driver; and what runs its plans in Spark's place."""
+class Tasks:
+    """Runs a driver's plans, as Spark would: request by request, the tasks of an epoch beside each other.
+
+    Args:
+        scene: The world.
+        actor: The driver's process.
+        sinks: What each run writes to.
+    """
 
     ignores_delivery_errors = False  # a mutant sets it
 
-    def __init__(
-        self,
-        identity: JobIdentity,
-        journal: Journal,
-        checkpoint: SimCheckpoint,
-        committers: Mapping[str, SimCommitter],
-        uri: str,
-        _: Coordinator,
-        __: Surroundings,
-        above: int = 0,
-    ) -> None:
-        self.scene = scene = checkpoint.scene
-        rules = WatchedCoordinator(scene.world, committers)
-        around = Surroundings(SimStop(scene.world), lambda: float(scene.world.now), _Now(), _Now())
-        super().__init__(identity, journal, checkpoint, committers, uri, rules, around, above)
-        assert scene.world.current is not None
-        self.actor = scene.world.current
-        self.sinks = tuple(committers)
+    def __init__(self, scene: Scene, actor: Actor, sinks: Sequence[str]) -> None:
+        self.scene = scene
+        self.actor = actor
+        self.sinks = tuple(sinks)
         self.state: int | None = None
-        self.ran_from = 0.0
-        self.failed_at = self.blind_at = -1
-        scene.drivers[self.actor.name] = self
+        self.job_id, self.incarnation = JOB, 0
 
-    def got_no_evidence(self) -> bool:
-        """Whether brokers did not answer when it last asked for outcomes."""
-        return any(evidence.passing for evidence in self._evidence.values())
-
-    def _perform(self, action: Action) -> Any:
-        scene, memory = self.scene, self._coordinator.memory
-        if self.incarnation:
-            scene.watch.incarnations[self.actor.name] = self.incarnation
-        finishing = self._coordinator.state is State.FINISHING or memory.mode is Mode.ROLL_FORWARD
-        (scene.watch.rolling.add if finishing else scene.watch.rolling.discard)(self.actor.name)
-        began = scene.world.steps
-        event = super()._perform(action)
-        if isinstance(event, Started):
-            scene.watch.incarnations[self.actor.name] = event.history.incarnation
-            if self.actor.name in scene.claiming:
-                scene.claimed()
-        if isinstance(event, Checked) and event.problem is not None and self._cause is None:
-            self.failed_at = began  # it has looked at the journal since, and may have slept then
-        return event
-
-    def _failed_run(self, epoch: int, error: Exception) -> Any:
-        self.failed_at = self.scene.world.steps
-        return super()._failed_run(epoch, error)
-
-    def __call__(self, batch: Any, epoch: int) -> None:
-        self.state = None
-        if self.scene.world.chooser.draw("sweep", [False, False, False, True]):
-            self.sweep()
-        super().__call__(batch, epoch)
-
-    def run_tasks(self, read: Any, action: RunPlan, _: Run, __: Executor) -> Ran:
-        """The epoch's tasks, request by request, beside each other."""
+    def __call__(self, read: Any, action: RunPlan, run: Run, _: int, __: Executor) -> Ran:
+        """The epoch's tasks; each run groups its partitions otherwise."""
+        self.job_id, self.incarnation = run.job_id, run.incarnation
         scene = self.scene
         scene.runs += 1
-        self.ran_from = scene.world.now
+        scene.rules[self.actor.name].ran_from = scene.world.now
         salt = 0 if scene.plan.deterministic else scene.world.chooser.draw("salt", [scene.runs, scene.runs, 0])
         if self.state is None:
             self.state = salt  # the first run of a call builds the state
         rows, origins = scene.rows(action.epoch, self.sinks, read, salt, self.incarnation)
-        done: dict[PartId, TaskReport] = {}
-        tasks = {p: self._task(p, action, 0, rows[p], p in action.silent or not action.write) for p in rows}
+        groups = self._grouping()
+        self._mark_spread(action, groups)
+        takes = {(s, n): {i: rows[PartId((s, i))] for i in of} for s in self.sinks for n, of in enumerate(groups)}
+        done: dict[tuple[str, int], TaskReport] = {}
+        tasks = {who: self._task(who, action, 0, parts) for who, parts in takes.items()}
         attempts = dict.fromkeys(tasks, 0)
         try:
             while tasks:
@@ -959,22 +1063,64 @@ class SimDriver(Driver):
                     if attempts[who] > 2:
                         kind = WriterFencedError if error.fenced else PreCommitError
                         raise kind(f"transaction of {who} could not be pre-committed: {error}") from error
-                    tasks[who] = self._task(who, action, attempts[who], rows[who], who in action.silent)
+                    tasks[who] = self._task(who, action, attempts[who], takes[who])
         except BaseException as error:
             if not isinstance(error, Killed) or scene.world.chooser.draw("workers survive", [True, False]):
                 scene.zombies += tasks.values()
             raise
-        told = [replace(r, parts=tuple(replace(p, origin=origins[p.id]) for p in r.parts)) for r in done.values()]
-        return Ran(tuple(told), self.sinks, scene.plan.shards)
+        query: Query = read.__self__
+        ends = frozenset(to_text(query.outputs, query.ends).splitlines()[2:])
+        return Ran(tuple(done.values()), self.sinks, len(groups), origins, ends=ends)
 
-    def _task(self, who: PartId, action: RunPlan, attempt: int, rows: list[Row], silent: bool) -> Iterator[Any]:
-        """One attempt at one sink's part of one task, request by request; its value is the task's report."""
-        broker, (sink, shard) = self.scene.broker, who
-        digest = sum(_hashed(r) for r in rows) & _WRAP
-        part = Part(sink, shard, len(rows), digest)
-        if silent or not rows:
-            return TaskReport(sink, shard, attempt, (part,))
-        name = name_transaction(PREFIX, JOB, self.incarnation, sink, shard, action.epoch, attempt)
+    def _grouping(self) -> list[list[int]]:
+        """The partitions that each task takes."""
+        draw, partitions = self.scene.world.chooser.draw, range(self.scene.plan.partitions)
+        tasks = draw("tasks", [len(partitions), *partitions[1:]])
+        if tasks == len(partitions):
+            return [[n] for n in partitions]
+        groups: list[list[int]] = [[] for _ in range(tasks)]
+        for n in partitions:
+            draw("group", groups).append(n)
+        return [group for group in groups if group]
+
+    def _mark_spread(self, action: RunPlan, groups: Sequence[Sequence[int]]) -> None:
+        memory, marks = self.scene.rules[self.actor.name].memory, self.scene.world.marks
+        for sink in self.sinks:
+            holding = [{n for n in group if (sink, n) in action.silent} for group in groups]
+            if any(silent and len(silent) < len(group) for silent, group in zip(holding, groups, strict=True)):
+                marks.add("a shard was silent in part")
+            visible = [p for p in memory.undone.effective if p.id in memory.visible] if memory.undone else []
+            if sum(map(bool, holding)) > 1 and [len(p.parts) > 1 for p in visible if p.sink == sink] == [True]:
+                marks.add("the parts of one transaction were found again in two tasks")
+
+    def _number(self, partition: int, task: int) -> int:
+        """The number of a part; a mutant takes the task's."""
+        return partition
+
+    def _to_write(self, who: tuple[str, int], action: RunPlan, parts: Mapping[int, list[Row]]) -> list[Row]:
+        """The rows that a task's writer gets."""
+        held = (rows for n, rows in parts.items() if action.write and (who[0], n) not in action.silent)
+        return [row for rows in held for row in rows]
+
+    def _task(
+        self, who: tuple[str, int], action: RunPlan, attempt: int, parts: Mapping[int, list[Row]]
+    ) -> Iterator[Any]:
+        """One attempt at one sink's share of one task, request by request; its value is the task's report."""
+        broker, (sink, task) = self.scene.broker, who
+        rows = self._to_write(who, action, parts)
+        counted: dict[int, list[Row]] = {}
+        for n, held in parts.items():
+            counted.setdefault(self._number(n, task), []).extend(held)
+        told = tuple(Part(sink, n, len(of), sum(map(_hashed, of)) & _WRAP) for n, of in counted.items() if of)
+        silent = action.silent if action.write else frozenset(part.id for part in told)
+        wrong = miscounted(told, silent, len(rows))
+        if wrong is not None:
+            raise TaskFailed(wrong)
+        if not rows:
+            return TaskReport(sink, task, attempt, told)
+        if len({row.partition for row in rows}) > 1:
+            self.scene.world.marks.add("a transaction was of several parts")
+        name = name_transaction(PREFIX, self.job_id, self.incarnation, sink, task, action.epoch, attempt)
         code, pid, epoch = yield from self._ask(lambda: broker.init(name, TIMEOUT_S), f"init {name}")
         if code:
             raise TaskFailed(f"init {name}: {code}")
@@ -997,7 +1143,7 @@ class SimDriver(Driver):
             partitions.add(partition)
             witness = Witness(partition, offset)
         prepared = PreparedTransaction(Handle(name, pid, epoch), frozenset(partitions), witness)
-        return TaskReport(sink, shard, attempt, (part,), prepared.to_json())
+        return TaskReport(sink, task, attempt, told, prepared.to_json())
 
     def _ask(self, effect: Callable[[], Any], what: str) -> Iterator[Any]:
         """A producer's request: sent once, and a step of the driver that waits for it, or of a zombie."""
@@ -1030,13 +1176,15 @@ class Query:
     Args:
         scene: Where it runs.
         driver: What it calls.
+        tasks: What the driver runs its plans by.
         outputs: What the plan gives, in the order of its positions.
         most: How many records each source may read for an epoch, or None.
     """
 
-    def __init__(self, scene: Scene, driver: SimDriver, outputs: Sequence[Output], most: int | None) -> None:
+    def __init__(self, scene: Scene, driver: Driver, tasks: Tasks, outputs: Sequence[Output], most: int | None) -> None:
         self.scene = scene
         self.driver = driver
+        self.tasks = tasks
         self.job = scene.job
         self.outputs = outputs
         self.most = most
@@ -1049,7 +1197,14 @@ class Query:
             for output, first, last in zip(self.outputs, self.begins, self.ends, strict=True):
                 if last < first:  # Spark plans the reading before it calls anybody
                     raise SparkError(f"Partition {output.reads.topic}-0 offset was changed from {first} to {last}")
-            self.driver(self.read, epoch)
+            self.tasks.state = None
+            if self.scene.world.chooser.draw("sweep", [False, False, False, True]):
+                self.driver.sweep()
+            try:
+                self.driver(self.read, epoch)
+            except EpochEnded:
+                assert self.driver.failure is not None
+                raise self.driver.failure from None
             self._record(epoch)
             epoch = self._next(epoch + 1)
 
@@ -1113,6 +1268,9 @@ class Query:
         text = self._plan()
         if str(epoch) in self.scene.offsets.content:
             raise SparkError.two_queries(f"offsets/{epoch}")
+        if self.scene.plan.sleeps_in_rename and self.scene.world.chooser.draw("sleep", [True, False]):
+            self.scene.world.say(f"    sleeps before the rename of offsets/{epoch}")
+            self.scene.world.pause()
         self.scene.offsets.put(str(epoch), text.encode())
         self.scene.world.say(f"    offsets/{epoch} = {text.splitlines()[2:]!r}")
         self.scene.world.point(f"offsets/{epoch} is written")
@@ -1139,65 +1297,19 @@ class Query:
         scene.watch.finished(epoch)
         self.job.went_on()
         if not self.job.gone:
-            for sink in scene.watch.sinks_of(epoch) or self.driver.sinks:
+            for sink in scene.watch.sinks_of(epoch) or self.tasks.sinks:
                 records = [r for r in self.read(sink) if self.job.keeps(r)]
-                scene.watch.recorded(epoch, sink, records, self.driver.state if scene.plan.stateful else None)
+                scene.watch.recorded(epoch, sink, records, self.tasks.state if scene.plan.stateful else None)
         scene.world.point(f"commits/{epoch} is written")
 
 
-_LOGGERS = (
-    "onceflow.execution.driver",
-    "onceflow.execution.launch",
-    "onceflow.execution.ownership",
-    "onceflow.connectors.kafka.committer",
-    "onceflow.execution.source_check",
-    "onceflow.connectors.kafka.source_connection",
-)
-
-
 @contextlib.contextmanager
-def simulated() -> Iterator[None]:
-    """The real modules, with the world's clock, a fake fetch, and no log."""
-
-    def sleep(seconds: float = 0.1) -> None:
-        CLOCK[0].sleep(seconds)
-
-    def now() -> float:
-        return float(CLOCK[0].now)
-
-    clock = SimpleNamespace(monotonic=now, time=now, sleep=sleep)
-    loggers = [logging.getLogger(name) for name in _LOGGERS]
-    levels = [logger.level for logger in loggers]
-    decode, decoded = journal_module.decode, {}
-
-    def decode_once(data: bytes, place: int) -> Any:
-        key = (data, place)
-        if key not in decoded:
-            if len(decoded) > 5000:
-                decoded.clear()
-            decoded[key] = decode(data, place)
-        return decoded[key]
-
-    with (
-        mock.patch.object(launch, "Driver", SimDriver),
-        mock.patch.object(launch, "place_of", lambda process: process.place()),
-        mock.patch.object(offsets_module, "bounds", bounds),
-        mock.patch.object(committer_module, "time", clock),
-        mock.patch.object(aborting, "time", clock),
-        mock.patch.object(resolution, "time", clock),
-        mock.patch.object(inspection_module, "time", clock),
-        mock.patch.object(KafkaClient, "wait_a_little", sleep),
-        mock.patch.object(oracle, "_fetch", fetch),
-        mock.patch.object(journal_module, "decode", decode_once),
-    ):
-        for logger in loggers:
-            logger.setLevel(logging.CRITICAL + 1)
-        try:
-            yield
-        finally:
-            for logger, level in zip(loggers, levels, strict=True):
-                logger.setLevel(level)
-
-
-CLOCK: list[Any] = [None]
-"""The world of the present run."""
+def quiet() -> Iterator[None]:
+    """No log: what is warned of is told by errors and by the trace, too."""
+    log = logging.getLogger("onceflow")
+    level = log.level
+    log.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        log.setLevel(level)

@@ -8,16 +8,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from onceflow.checkpoint.identity import JobIdentity
-from onceflow.checkpoint.journal import Journal
+from onceflow.checkpoint.identity import FILE as IDENTITY_FILE
 from onceflow.errors import ConfigurationError, OnceflowError
 from onceflow.operations.transactions.aborting import abort
-from onceflow.operations.transactions.access import Operator, systems_of
+from onceflow.operations.transactions.access import Operator
 from onceflow.operations.transactions.resolution import resolve, undone_epoch
+from onceflow.options.checkpointing import Checkpointing
 from onceflow.twophase.messages import Outcome
 from onceflow.twophase.records import Choice, History
-from tests.simulation.checks import JOB, PREFIX
-from tests.simulation.fake_broker import FakeClient
+from tests.simulation.checks import PREFIX
 
 if TYPE_CHECKING:
     from tests.simulation.sim_driver import Scene
@@ -27,7 +26,7 @@ ACTS = ("resolve", "abort", "abort --claim")
 
 
 class SimOperator(Operator):
-    """The real one's methods over the world's checkpoint and cluster.
+    """The real one over the world's checkpoint, cluster and clock.
 
     Args:
         scene: The world.
@@ -37,14 +36,14 @@ class SimOperator(Operator):
     def __init__(self, scene: Scene, actor: Actor) -> None:
         self._scene = scene
         self._actor = actor
-        self._sinks = []
-        self.uri = "checkpoint"
-        self.checkpoint = scene.checkpoint()
-        self.journal = Journal(scene.store("journal", scene.journal, scene.created), retain=scene.plan.retain)
-        client = scene.client(actor)
-        self.identity = JobIdentity(JOB, self.uri, FakeClient.cluster_id, PREFIX)
-        self.committers = dict(scene.committers(client))
-        self.systems = systems_of(self.committers, dict.fromkeys(self.committers, client.cluster_id), {})
+        super().__init__(
+            Checkpointing("checkpoint"),
+            PREFIX,
+            scene.described(scene.client(actor)),
+            opened=lambda _location, _retain: scene.opened(),
+            now=lambda: scene.world.now,
+            sleep=scene.world.sleep,
+        )
 
     def start(self) -> History:
         """The real one; the world learns whose start it is."""
@@ -59,6 +58,8 @@ def act(scene: Scene, actor: Actor, what: str) -> None:
     Raises:
         OnceflowError: It was refused, or failed.
     """
+    if IDENTITY_FILE not in scene.ours.content:
+        raise ConfigurationError("no job has run here")
     operator = SimOperator(scene, actor)
     scene.world.say(f"$ onceflow txn {what}")
     match what.split():

@@ -3,6 +3,7 @@
 A failure names its seed; ``python -m tests.simulation --seed N`` shows that run step by step.
 """
 
+import random
 from collections import Counter
 
 import pytest
@@ -11,11 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from onceflow.twophase.state import TABLE
-from tests.simulation import sim_driver
-from tests.simulation.explore import Result, _guard, every_run, run_seed
-from tests.simulation.sim_driver import Plan, Scene, simulated
+from tests.simulation.explore import Result, _guard, every_run, run, run_seed
+from tests.simulation.sim_driver import Plan, Scene, quiet
 from tests.simulation.sim_operator import ACTS
-from tests.simulation.world import ASK, CHANGE, POINT, SEND, Chooser, Killed
+from tests.simulation.world import ASK, CHANGE, POINT, SEND, Chooser, Killed, ScriptedChooser
 
 SEEDS = 10_000
 
@@ -49,8 +49,11 @@ RARE = {
     "DOUBTING + NEWEST",
     "DOUBTING + SUPERSEDED",
     "DOUBTING + UNANSWERED",
+    "PLANS_FOUND + SUPERSEDED",
+    "PLANS_FOUND + UNANSWERED",
     "SUSPECTING + UNANSWERED",
     "SKIPPING + UNANSWERED",
+    "WEIGHING + SOME_PASSING",
     "WEIGHING + ALL_COMMITTED",
     "WEIGHING + ALL_COMMITTED_STATEFUL",
     # What is decided is finished before the start proper, so three faults in a row lead to a commit inside an epoch.
@@ -74,6 +77,7 @@ BY_PAIRS = {
 REACHED = {
     "a late duplicate opened a committed transaction",
     "a record landed in a purged place",
+    "a transaction was of several parts",
     "a zombie was fenced",
     "a zombie wrote",
     "an attempt was given up",
@@ -82,6 +86,7 @@ REACHED = {
     "operator: abort --claim",
     "operator: an older copy",
     "operator: count-as-written",
+    "operator: the checkpoint is lost",
     "operator: the newest copy",
     "operator: write-again",
     "operator: give-up-rows",
@@ -98,8 +103,8 @@ REACHED = {
 
 
 @pytest.fixture(autouse=True)
-def _simulated():
-    with simulated():
+def _quiet():
+    with quiet():
         yield
 
 
@@ -108,6 +113,19 @@ def summary(results: dict[str, Result]) -> str:
     return "\n".join(f"{name}: {violation}" for name, violation in list(bad.items())[:10])
 
 
+def test_two_thousand_seeds():
+    """In random runs no invariant breaks; most come to the end of the source, or they would prove little."""
+    failures, refusals = {}, 0
+    for seed in range(2_000):
+        result = run_seed(seed)
+        refusals += result.refusal is not None
+        if result.violation is not None:
+            failures[f"seed {seed}"] = result
+    assert not failures, summary(failures)
+    assert refusals < 200
+
+
+@pytest.mark.faults
 @pytest.mark.timeout(1200)
 def test_ten_thousand_seeds():
     """In 10,000 random runs no invariant breaks, every step of the table is taken, and every kind of fault happens."""
@@ -129,7 +147,7 @@ def test_ten_thousand_seeds():
 
 @pytest.mark.parametrize("stateful", [False, True])
 def test_every_single_fault(stateful):
-    """Three epochs, two sinks, two shards: every fault at every step, one a run; without refusals."""
+    """Three epochs, two sinks, two partitions: every fault at every step, one a run; without refusals."""
     failures, runs = {}, 0
     for script, result in every_run(Plan(stateful=stateful), 1):
         runs += 1
@@ -139,9 +157,10 @@ def test_every_single_fault(stateful):
     assert runs > 400
 
 
-@pytest.mark.timeout(1200)
+@pytest.mark.faults
+@pytest.mark.timeout(3600)
 def test_every_pair_of_faults_in_a_small_world():
-    """One epoch with state, one sink, two shards: every two faults at every two steps, without refusals."""
+    """One epoch with state, one sink, two partitions: every two faults at every two steps, without refusals."""
     failures, runs, marks = {}, 0, set()
     for script, result in every_run(Plan(epochs=1, sinks=("a",), stateful=True, most_starts=4), 2):
         runs += 1
@@ -186,13 +205,47 @@ def test_a_job_that_is_edited_and_topics_that_are_made_again():
     assert not any(result.violation for result in results.values()), summary(results)
 
 
-@pytest.mark.parametrize("grouped", [2, 4])
-def test_tasks_that_are_committed_as_one(grouped):
+class _Regrouping(ScriptedChooser):
+    """Everything goes well but at the given steps; which task takes a partition, and which expires, is drawn."""
+
+    def __init__(self, seed, deviations):
+        super().__init__(deviations)
+        self._random = random.Random(seed)
+
+    def draw(self, kind, options):
+        return self._random.choice(options) if kind in ("tasks", "group", "which") else options[0]
+
+
+def _regrouped(seed, deviations):
+    chooser = _Regrouping(seed, deviations)
+    plan = Plan(epochs=2, sinks=("a",), partitions=4, renumbers=True, stateful=seed % 2 == 0)
+    return run(plan, chooser, scripted=True), chooser.offered
+
+
+def test_parts_that_other_tasks_take_in_every_run():
+    """A death after each commit, then one that is open expires: each row once, whichever tasks take its part now."""
+    results = {}
+    for seed in range(30):
+        commits = [step for step, (what, _) in enumerate(_regrouped(seed, {})[1]) if what.startswith("commit ")]
+        for commit in commits:
+            _, offered = _regrouped(seed, {commit: "die-after"})
+            looks = [step for step in range(commit + 1, len(offered)) if "one" in offered[step][1]]
+            for look in looks[:4]:
+                script = {commit: "die-after", look: "one"}
+                results[f"seed {seed} script {script}"] = _regrouped(seed, script)[0]
+    assert not any(result.violation or result.refusal for result in results.values()), summary(results)
+    marks = Counter(mark for result in results.values() for mark in result.marks)
+    assert marks["a shard was silent in part"] > 50
+    assert marks["the parts of one transaction were found again in two tasks"] > 20
+
+
+@pytest.mark.parametrize("together", [2, 4])
+def test_tasks_that_are_committed_as_one(together):
     """A participant of several tasks' parts, or of all: each row once, also where some are visible and some lost."""
-    anything = {f"seed {seed}": run_seed(seed, grouped=grouped, shards=4) for seed in range(300)}
+    anything = {f"seed {seed}": run_seed(seed, together=together, partitions=4) for seed in range(300)}
     lost = {"renumbers": True, "deterministic": True, "operator": False, "sound": 0, "remembers": 0, "edits": False}
     lossy = {
-        f"seed {seed} with losses": run_seed(seed, focus=("die", "one"), grouped=grouped, shards=4, **lost)
+        f"seed {seed} with losses": run_seed(seed, focus=("die", "one"), together=together, partitions=4, **lost)
         for seed in range(300)
     }
     results = anything | lossy
@@ -203,6 +256,20 @@ def test_tasks_that_are_committed_as_one(grouped):
         "MATCHING + MATCHED",
         "WEIGHING + NONE_VISIBLE",
     }
+
+
+def test_a_driver_that_sleeps_inside_sparks_rename_does_no_harm():
+    """It writes its plan of offsets/N over that of a newer driver, at any time later: nothing is lost or doubled."""
+    world = {
+        "sleeps_in_rename": True,
+        "deterministic": True,
+        "edits": False,
+        "operator": False,
+        "sound": 0,
+        "remembers": 0,
+    }
+    results = {f"seed {seed}": run_seed(seed, focus=("pause",), **world) for seed in range(250)}
+    assert not any(result.violation or result.refusal for result in results.values()), summary(results)
 
 
 def test_a_seed_is_one_run():
@@ -257,7 +324,6 @@ class Drivers(RuleBasedStateMachine):
             ),
             self.chooser,
         )
-        sim_driver.CLOCK[0] = self.scene.world
         self.scene.start_driver()
 
     @rule(

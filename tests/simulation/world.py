@@ -125,6 +125,7 @@ class _Thread:
     """A thread that is used again and again."""
 
     idle: list[_Thread] = []  # noqa: RUF012 - shared on purpose
+    all: set[int] = set()  # noqa: RUF012 - likewise: their numbers
 
     def __init__(self) -> None:
         self.wake = _thread.allocate_lock()
@@ -133,10 +134,16 @@ class _Thread:
         _thread.start_new_thread(self._serve, ())
 
     def _serve(self) -> None:
+        self.all.add(_thread.get_ident())
         while True:
             self.wake.acquire()
             if self.job is not None:
                 self.job()
+
+
+def in_world() -> bool:
+    """Whether this is a thread of a simulated process."""
+    return _thread.get_ident() in _Thread.all
 
 
 @dataclass(eq=False)
