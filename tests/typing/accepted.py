@@ -27,6 +27,8 @@ alerts = of.KafkaSink(kafka, "alerts", key="user_id", create_topic=of.NewTopic(p
 @job.stream(sinks=[alerts])
 def one(spark: SparkSession) -> DataFrame:
     """One output."""
+    dead = of.DeadLetter(of.KafkaSink(kafka, "dead"))
+    of.KafkaSource(kafka, "orders", value=of.Text(), on_malformed=dead)
     return of.KafkaSource(kafka, "transactions", value=of.Json("user_id string"), on_malformed="skip").load(spark)
 
 
@@ -35,6 +37,23 @@ def several(spark: SparkSession) -> dict[of.KafkaSink, DataFrame]:
     """Several outputs."""
     return {alerts: one(spark)}
 
+
+@job.stream
+def bare(spark: SparkSession) -> dict[of.KafkaSink, DataFrame]:
+    """Without parentheses."""
+    return several(spark)
+
+
+source = of.KafkaSource(kafka, "transactions", value=of.Raw())
+
+
+@job.stream(sources=[source])
+def declared(spark: SparkSession) -> DataFrame:
+    """A source that is looked at before Spark is started."""
+    return source.load(spark)
+
+
+frames: dict[of.KafkaSink, DataFrame] = bare(SparkSession.builder.getOrCreate())
 
 try:
     job.run(until="caught-up", takeover="claim")

@@ -35,4 +35,10 @@ def nothing(spark: SparkSession) -> None:
     """A stream function returns its stream."""
 
 
+@job.stream  # expect: type-var
+def query(spark: SparkSession) -> str:
+    """Also without parentheses."""
+    return spark.version
+
+
 of.start({"alerts": elsewhere(spark)}, name="x", checkpointing=of.Checkpointing("x"))  # expect: arg-type

@@ -4,14 +4,16 @@ Must not know: how the checks look for it.
 """
 
 import sqlite3
+import uuid
 from dataclasses import dataclass, replace
 from typing import Any
 
-from onceflow import Evidence, Guarantee, Outcome, Participant, Reply
+from onceflow import Evidence, Guarantee, Looked, Outcome, Participant, Reply, Shown
 from tests.unit.grouped_sink import GroupedCommitter
 from tests.unit.ledger_sink import (
     LedgerCommitter,
     LedgerConnection,
+    LedgerInspection,
     LedgerSink,
     LedgerWriter,
     LedgerWriterFactory,
@@ -348,6 +350,81 @@ class AnswersCommittedToAll(sink_of(committer=AlwaysGlad)):
     pass
 
 
+class CheckingEverySink(LedgerCommitter):
+    def check(self, participants, run, age_s):
+        problem = super().check(participants, run, age_s)
+        with opened(self._path) as file:
+            file.execute(
+                "update ledger set state='aborted' where state='open' and (job, epoch) = (?, ?) and sink <> ?",
+                [run.job_id, run.epoch, self._sink],
+            )
+        return problem
+
+
+@breaks("a_second_sink_is_another_one")
+class CheckEndsAnothersShards(sink_of(committer=CheckingEverySink)):
+    pass
+
+
+class CommittingInTwoSteps(LedgerCommitter):
+    """Adds its rows once more, and takes the first ones away in a step of its own."""
+
+    def commit(self, participants):
+        for p in participants:
+            with opened(self._path) as file:
+                file.execute("insert into staged select * from staged where id=?", [p.transaction["id"]])
+                file.execute("update ledger set state='committed' where id=? and state='open'", [p.transaction["id"]])
+            with opened(self._path) as file:
+                file.execute(
+                    "delete from staged where id=? and rowid not in (select max(rowid) from staged group by id, key)",
+                    [p.transaction["id"]],
+                )
+        return dict.fromkeys((p.id for p in participants), Reply.SUSPECT)
+
+
+@breaks("a_reader_inside_of_a_commit_sees_it_once")
+class CommitTakesTwoSteps(sink_of(committer=CommittingInTwoSteps)):
+    pass
+
+
+class CommittingBehindRows(LedgerCommitter):
+    """Adds the rows that a reader sees before it writes down that it did."""
+
+    def commit(self, participants):
+        for p in participants:
+            with opened(self._path) as file:
+                if self.state(file, p.transaction["id"]) == "open":
+                    again = str(uuid.uuid4())
+                    file.execute(
+                        "insert into ledger select ?, system, job, -1, epoch, sink, shard, attempt, 'committed' "
+                        "from ledger where id=?",
+                        [again, p.transaction["id"]],
+                    )
+                    file.execute(
+                        "insert into staged select ?, key from staged where id=?", [again, p.transaction["id"]]
+                    )
+            with opened(self._path) as file:
+                file.execute("delete from staged where id=?", [p.transaction["id"]])
+                file.execute("update ledger set state='committed' where id=? and state='open'", [p.transaction["id"]])
+        return dict.fromkeys((p.id for p in participants), Reply.SUSPECT)
+
+
+@breaks("a_death_inside_of_a_commit_is_finished")
+class CommitIsWrittenDownLater(sink_of(committer=CommittingBehindRows)):
+    pass
+
+
+class EndingWhatHasEnded(AbortingAnything):
+    def commit_one(self, file, key):
+        super().commit_one(file, key)
+        return Reply.COMMITTED
+
+
+@breaks("two_ends_at_once_leave_one")
+class BothEndsAreGlad(sink_of(committer=EndingWhatHasEnded)):
+    pass
+
+
 class EndingEveryRun(LedgerCommitter):
     def abort_run(self, run):
         with opened(self._path) as file:
@@ -512,6 +589,30 @@ class CutsTheJobsId(sink_of(committer=MarkingForAll)):
     pass
 
 
+class NamingAllAlike(LedgerCommitter):
+    def write_name_mark(self, name, mark):
+        super().write_name_mark(name[:6], mark)
+
+    def read_name_mark(self, name):
+        return super().read_name_mark(name[:6])
+
+
+@breaks("a_name_mark_is_kept_for_the_next_job")
+class CutsNames(sink_of(committer=NamingAllAlike)):
+    pass
+
+
+class KeepingTheFirstName(LedgerCommitter):
+    def write_name_mark(self, name, mark):
+        if mark and self.read_name_mark(name) is None:
+            super().write_name_mark(name, mark)
+
+
+@breaks("a_name_mark_is_kept_for_the_next_job")
+class NeverRemovesAName(sink_of(committer=KeepingTheFirstName)):
+    pass
+
+
 # -- the sink and its connection -------------------------------------------------------------------
 
 
@@ -558,6 +659,58 @@ class ClosingConnection(LedgerConnection):
 
 @breaks("a_committer_keeps_its_connection")
 class TakesTheConnectionBack(sink_of(connection=ClosingConnection)):
+    pass
+
+
+# -- what operators' tools see --------------------------------------------------------------------
+
+
+def inspected_by(kind):
+    """A committer with another inspection."""
+    return type("Inspected", (LedgerCommitter,), {"inspection": lambda self: kind(self._path, self._job_id)})
+
+
+class BlindInspection(LedgerInspection):
+    def transactions(self, decided):
+        return Looked(())
+
+
+@breaks("an_inspection_lists_the_jobs_own")
+class HidesWhatIsOpen(sink_of(committer=inspected_by(BlindInspection))):
+    pass
+
+
+class NosyInspection(LedgerInspection):
+    """Of whichever job: it would be aborted as the job's own."""
+
+    def __init__(self, path, job_id):
+        super().__init__(path, job_id.rstrip("0") + "0")
+
+
+@breaks("an_inspection_lists_the_jobs_own")
+class ListsAnotherJobs(sink_of(committer=inspected_by(NosyInspection))):
+    pass
+
+
+class TrustingInspection(LedgerInspection):
+    def show(self, participant):
+        return Shown(participant.handle, participant.handle)
+
+
+@breaks("an_inspection_shows_exactly_what_is_meant")
+class TakesWhatItDoesNotUnderstand(sink_of(committer=inspected_by(TrustingInspection))):
+    pass
+
+
+class RoughInspection(LedgerInspection):
+    def abort(self, seen):
+        with opened(self._path) as file:
+            file.execute("update ledger set state='aborted' where job=? and state='open'", [self._job_id])
+        return {each.handle: "aborted" for each in seen}
+
+
+@breaks("an_operators_abort_hits_exactly_its_transaction")
+class AbortsAllThatIsOpen(sink_of(committer=inspected_by(RoughInspection))):
     pass
 
 

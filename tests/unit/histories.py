@@ -32,5 +32,7 @@ def ran(coordinator: Coordinator, *of: Part | Participant, took_ms: int = 0) -> 
     held = tuple(each for each in of if isinstance(each, Participant))
     parts = [each.parts[0] if isinstance(each, Participant) else each for each in of]
     reports = tuple(TaskReport(part.sink, n, 0, (part,), {} if n < len(held) else None) for n, part in enumerate(parts))
-    action = coordinator.receive(Ran(reports, ("s",), len(reports), took_ms))
+    origin = {part.number: part.origin for part in parts}
+    origins = tuple(origin.get(number, "") for number in range(1 + max(origin, default=-1)))
+    action = coordinator.receive(Ran(reports, ("s",), len(reports), origins, took_ms))
     return coordinator.receive(Sealed(held)) if isinstance(action, Seal) else action

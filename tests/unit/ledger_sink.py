@@ -38,6 +38,7 @@ create table if not exists ledger (
 );
 create table if not exists staged (id text, key text not null);
 create table if not exists marks (job text primary key, mark text);
+create table if not exists names (prefix text, name text, mark text, primary key (prefix, name));
 create table if not exists identity (id text);
 insert into identity select lower(hex(randomblob(8))) where not exists (select * from identity);
 """
@@ -57,6 +58,13 @@ def visible(path: str) -> list[str]:
     """What a reader sees."""
     with opened(path) as file:
         return [key for (key,) in file.execute("select key from staged join ledger using (id) where state='committed'")]
+
+
+def name_mark(path: str, prefix: str, name: str) -> str | None:
+    """What is kept under a job's name."""
+    with opened(path) as file:
+        found = file.execute("select mark from names where (prefix, name) = (?, ?)", [prefix, name]).fetchone()
+    return found[0] or None if found else None
 
 
 class LedgerWriter(Writer):
@@ -157,6 +165,8 @@ class LedgerInspection(Inspection):
 class LedgerCommitter(Committer, Inspectable):
     """Ends transactions by their ids."""
 
+    prefix = ""
+
     def __init__(self, path: str, sink: str, job_id: str) -> None:
         self._path, self._sink, self._job_id = path, sink, job_id
 
@@ -182,6 +192,13 @@ class LedgerCommitter(Committer, Inspectable):
     def write_mark(self, mark: str) -> None:
         with opened(self._path) as file:
             file.execute("insert or replace into marks values (?, ?)", [self._job_id, mark])
+
+    def read_name_mark(self, name: str) -> str | None:
+        return name_mark(self._path, self.prefix, name)
+
+    def write_name_mark(self, name: str, mark: str) -> None:
+        with opened(self._path) as file:
+            file.execute("insert or replace into names values (?, ?, ?)", [self.prefix, name, mark])
 
     def seal(self, reports: Sequence[TaskReport], run: Run) -> list[Participant]:
         return [self.seal_one(report) for report in reports]
@@ -281,7 +298,12 @@ class LedgerConnection(SinkConnection):
         return LedgerWriterFactory(self.sink.writer, self.sink.path, self.sink.name)
 
     def committer(self, prefix: str, job_id: str) -> Committer:
-        return self.sink.committer(self.sink.path, self.sink.name, job_id)
+        made = self.sink.committer(self.sink.path, self.sink.name, job_id)
+        made.prefix = prefix
+        return made
+
+    def read_name_mark(self, prefix: str, name: str) -> str | None:
+        return name_mark(self.sink.path, prefix, name)
 
     def close(self) -> None:
         """Nothing is held open."""
@@ -301,7 +323,7 @@ class LedgerSink(Sink):
     def connect(self) -> SinkConnection:
         return self.connection(self)
 
-    def columns(self, names: Sequence[str]) -> list[Any]:
+    def columns(self, fields: Any) -> list[Any]:
         from pyspark.sql import functions
 
         return [functions.col("key")]

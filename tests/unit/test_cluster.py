@@ -1,5 +1,6 @@
 """KafkaCluster: one setting, three translations, no secret shown."""
 
+import importlib.util
 import logging
 import pickle
 import socket
@@ -8,12 +9,26 @@ import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
+from confluent_kafka import KafkaException, Producer
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, NoEncryption, PrivateFormat
+from kafka.net.sasl.gssapi import SaslMechanismGSSAPI
 from pyspark import cloudpickle
 
+from onceflow.connectors.formats import Raw
 from onceflow.connectors.kafka.cluster import KafkaCluster
-from onceflow.errors import ConfigurationError, KafkaRightsError, KafkaUnavailableError
+from onceflow.connectors.kafka.login_refused import is_refused_certificate, login_refused, of_producer
+from onceflow.connectors.kafka.produce import open_producer
+from onceflow.connectors.kafka.sink import KafkaSink
+from onceflow.connectors.kafka.sink_connection import KafkaSinkConnection
+from onceflow.connectors.kafka.source import KafkaSource, explain
+from onceflow.errors import (
+    ConfigurationError,
+    KafkaRightsError,
+    KafkaUnavailableError,
+    PreCommitError,
+    RefusedSettingError,
+)
 
 SECRET = 'p"a\\ss; word'
 OAUTH = {
@@ -182,11 +197,24 @@ def test_a_secret_that_is_not_there(password, said):
     assert said in str(raised.value)
 
 
-def test_nothing_shows_a_secret(caplog):
-    """Not repr, str, description, JSON, kafka-python's debug log of its configuration, or an error."""
-    cluster = with_password()
+@pytest.mark.parametrize("login", ["password", "token", "key"])
+def test_no_login_shows_its_secret(pem, login):
+    """Not repr, str, description, JSON, what kafka-python logs of its configuration, a sink, a source, or a writer."""
+    cluster = {
+        "password": with_password,
+        "token": lambda: KafkaCluster("broker:9092", security_protocol="SASL_SSL", **OAUTH),
+        "key": lambda: KafkaCluster("broker:9092", security_protocol="SSL", ssl_key_password=SECRET, **pem),
+    }[login]()
+    sink, source = KafkaSink(cluster, "alerts"), KafkaSource(cluster, "payments", value=Raw())
     shown = [repr(cluster), str(cluster), str(cluster.description()), cluster.model_dump_json()]
-    shown.append(str(cluster.for_kafka_python()))
+    shown += [str(cluster.for_kafka_python()), repr(sink), sink.describe(), repr(source)]
+    shown.append(repr(KafkaSinkConnection(sink, None).writer_factory()))
+    assert not [text for text in shown if "word" in text.replace("password", "")]
+
+
+def test_no_error_shows_a_secret(caplog):
+    """Not one of a broker that is away, with all logs on, nor one of a setting that cannot work."""
+    shown = []
     with caplog.at_level(logging.DEBUG), pytest.raises(KafkaUnavailableError) as raised:
         KafkaCluster(f"127.0.0.1:{free_port()}", **LOGIN).admin(timeout_s=0.2)
     shown += [str(raised.value), caplog.text]
@@ -242,10 +270,13 @@ def test_it_travels_to_workers(dumps):
         ({"ssl_ca": "/no/such.pem"}, "cannot read the file /no/such.pem"),
         ({"security_protocol": "SASL_SSL"}, "needs a SASL mechanism"),
         ({"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "username": "x"}, "needs password"),
-        ({"security_protocol": "SASL_SSL", "sasl_mechanism": "GSSAPI"}, "sasl_mechanism"),
+        ({"security_protocol": "SASL_SSL", "sasl_mechanism": "GSSAPI"}, "Kerberos (GSSAPI)"),
+        ({"security_protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-1"}, "sasl_mechanism"),
         ({"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"}, "needs oauth_token_endpoint"),
         ({"security_protocol": "SASL_SSL", **OAUTH, "username": "x"}, "takes no password"),
-        ({"security_protocol": "SASL_SSL", **OAUTH, "oauth_token_endpoint": "file:///etc/passwd"}, "http"),
+        ({"security_protocol": "SASL_SSL", **OAUTH, "oauth_token_endpoint": "ftp://tokens"}, "http"),
+        ({"security_protocol": "SASL_SSL", **OAUTH, "oauth_token_endpoint": "file:///run/token"}, "from a file"),
+        ({"security_protocol": "SASL_SSL", **OAUTH, "oauth_token_endpoint": lambda: "token"}, "from a callback"),
         ({"security_protocol": "SSL", "ssl_key_password": "x"}, "without an ssl_key"),
     ],
 )
@@ -256,6 +287,66 @@ def test_bad_settings_are_said_at_once(settings, said):
     assert said in raised.value.what
     assert raised.value.cause
     assert raised.value.action
+
+
+def test_kerberos_is_refused_since_librdkafka_lacks_it():
+    """The refusal names what to do, and its reason is true of the wheel that is installed; kafka-python could do it."""
+    with pytest.raises(ConfigurationError, match="GSSAPI") as raised:
+        KafkaCluster("broker:9092", security_protocol="SASL_SSL", sasl_mechanism="GSSAPI")
+    assert "one more listener" in raised.value.action
+    with pytest.raises(KafkaException, match="No provider for SASL mechanism GSSAPI"):
+        Producer({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "GSSAPI"})
+    with pytest.raises(KafkaException, match="libsasl2 not available at build time"):
+        Producer({"builtin.features": "sasl_gssapi"})
+    if importlib.util.find_spec("gssapi") is None:
+        with pytest.raises(RuntimeError, match="GSSAPI lib not found"):
+            SaslMechanismGSSAPI(host="broker", sasl_kerberos_service_name="kafka")
+
+
+def test_a_token_callback_is_refused_at_the_sink_too():
+    """Librdkafka's callback would serve one of the three clients."""
+    with pytest.raises(RefusedSettingError, match="oauth_cb") as raised:
+        KafkaSink(KafkaCluster("broker:9092"), "alerts", producer={"oauth_cb": lambda _: ("token", 0)})
+    assert "oauth_token_endpoint" in raised.value.action
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Receive failed: error:0A000416:SSL routines::ssl/tls alert certificate unknown: SSL alert number 46",
+        "Receive failed: error:0A000412:SSL routines::ssl/tls alert bad certificate: SSL alert number 42",
+        "KafkaConnectionError: [SSL: TLSV1_ALERT_UNKNOWN_CA] tlsv1 alert unknown ca (_ssl.c:2580)",
+        "Received fatal alert: certificate_expired",
+    ],
+)
+def test_a_refused_certificate_is_told_by_the_alert(said):
+    """Each client's words for a broker that does not take our certificate; an unknown authority of ours is not that."""
+    assert is_refused_certificate(said)
+    assert not is_refused_certificate("certificate verify failed: unable to get local issuer certificate")
+
+
+def test_a_login_that_a_job_had_says_that_a_start_reads_anew():
+    """Whoever refuses, the error says that the running job keeps what it has read, and shows no secret."""
+    java = "Caused by: org.apache.kafka.common.errors.SaslAuthenticationException: invalid credentials\n\tat java"
+    errors = [
+        of_producer("invalid credentials", with_password("SCRAM-SHA-512").for_librdkafka()),
+        login_refused("invalid credentials", servers="here:9092", login={"username": "me"}),
+        explain(java),
+    ]
+    for error in errors:
+        assert isinstance(error, KafkaRightsError)
+        assert "invalid credentials" in error.what
+        assert "start the job again" in error.action
+        assert SECRET not in str(error)
+    assert "\tat" not in errors[-1].what
+
+
+def test_files_that_do_not_fit_any_more_are_named(pem):
+    """What was replaced under a running job by something else fails in the worker's next producer, with the files."""
+    with pytest.raises(PreCommitError, match=r"Failed to create producer: ssl\.") as raised:
+        open_producer(KafkaCluster("broker:9092", security_protocol="SSL", **pem).for_librdkafka())
+    assert str(pem["ssl_certificate"]) in raised.value.cause
+    assert raised.value.retriable
 
 
 def test_tls_settings_that_do_nothing_are_refused(pem):
@@ -284,3 +375,36 @@ def test_a_key_that_java_cannot_read_is_said_early(pem):
     pem["ssl_key"].write_text("-----BEGIN RSA PRIVATE KEY-----\nours\n-----END RSA PRIVATE KEY-----\n")
     with pytest.raises(ConfigurationError, match="openssl pkcs8"):
         KafkaCluster("broker:9092", security_protocol="SSL", **pem)
+
+
+@pytest.mark.parametrize(
+    ("server", "said"),
+    [
+        ("http://localhost:9092", 'http:// is not how brokers are named: write "localhost:9092"'),
+        ("kafka://localhost:9092/x", 'write "localhost:9092"'),
+        ("PLAINTEXT://broker:9092", 'write "broker:9092"'),
+        ("kafka://user:hunter2@broker:9092", 'write "broker:9092"'),
+        ("https://broker", 'write "host:9092"'),
+        ("user:hunter2@broker:9092", 'write "broker:9092", with username='),
+        ("broker:0", '"broker:0" is not host:port'),
+        ("broker:65536", '"broker:65536" is not host:port'),
+        ("broker:٣", "is not host:port"),
+        ("bro ker:9092", "is not host:port"),
+        ("broker:9092/x", "is not host:port"),
+        ("a:1,http://b:2", 'write "b:2"'),
+    ],
+)
+def test_an_address_that_no_client_would_find_is_refused_at_once(server, said):
+    """A URL above all, which would hang; a password in it is not shown."""
+    with pytest.raises(ConfigurationError) as raised:
+        KafkaCluster(server)
+    assert said in raised.value.what
+    assert "hunter2" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "server", ["broker:9092", "10.0.0.1:9092", "[::1]:9092", "my_broker-1.example:1", "bücher.example:9"]
+)
+def test_addresses_as_brokers_have_them_are_taken(server):
+    """Names, numbers of both kinds, and names that are not ASCII."""
+    assert KafkaCluster(server).bootstrap_servers == server

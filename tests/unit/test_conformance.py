@@ -5,10 +5,11 @@ from unittest import SkipTest
 import pyarrow as pa
 import pytest
 
+from onceflow import Committer
 from onceflow.testing import World, conformance
-from tests.unit import broken_sinks
+from tests.unit import broken_sinks, test_own_store
 from tests.unit.grouped_sink import GroupedSink, staged_ids
-from tests.unit.ledger_sink import LedgerSink, opened, visible
+from tests.unit.ledger_sink import LedgerCommitter, LedgerSink, opened, visible
 
 SECRET = "only for the ledger"
 CHECKS = {check.name: check for check in conformance.CHECKS}
@@ -25,6 +26,11 @@ class LedgerWorld(World):
 
     def sink(self):
         return self.kind(self.path, SECRET)
+
+    def second_sink(self):
+        sink = self.sink()
+        sink.name = "second"
+        return sink
 
     def rows(self, keys):
         return pa.RecordBatch.from_pydict({"key": list(keys)})
@@ -73,7 +79,7 @@ def test_a_broken_sink_is_noticed(kind, name, tmp_path):
 
 def test_every_check_can_fail():
     """No check is there that no broken sink fails."""
-    assert {name for _, name in broken_sinks.BREAKS} == set(CHECKS)
+    assert {name for _, name in broken_sinks.BREAKS} | set(test_own_store.BREAKS) == set(CHECKS)
 
 
 def test_every_check_says_what_it_proves():
@@ -86,7 +92,8 @@ def test_the_whole_suite_reports(tmp_path):
     """run() makes all checks, tells every broken one, and why others were not made."""
     report = conformance.run(LedgerWorld(tmp_path, broken_sinks.CommitsOnPrepare))
     assert "nothing_is_visible_before_the_commit" in {broken.name for broken in report.broken}
-    assert [(s.name, "at-least-once" in s.why) for s in report.skipped] == [("a_plain_prepare_has_written_all", True)]
+    assert {s.name for s in report.skipped} == {"a_plain_prepare_has_written_all", *test_own_store.BREAKS}
+    assert all("idempotent-upsert; this is exactly-once" in s.why for s in report.skipped)
 
 
 def test_a_sink_that_does_not_take_part_is_not_asked(tmp_path):
@@ -111,3 +118,28 @@ def test_what_a_world_cannot_do_is_skipped(name, tmp_path):
     """Where a world leaves out what is optional, the check is skipped with what is missing."""
     with pytest.raises(SkipTest, match="its world cannot"):
         CHECKS[name](SmallWorld(tmp_path))
+
+
+OWN = {name: value for name, value in vars(LedgerCommitter).items() if callable(value) or isinstance(value, property)}
+Unseen = type("Unseen", (Committer,), {name: value for name, value in OWN.items() if name != "inspection"})
+
+
+class UnseenSink(LedgerSink):
+    """It keeps the contract without its optional part."""
+
+    committer = Unseen
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "an_inspection_lists_the_jobs_own",
+        "an_inspection_shows_exactly_what_is_meant",
+        "an_operators_abort_hits_exactly_its_transaction",
+    ],
+)
+def test_what_operators_see_is_asked_where_a_sink_lets_them_look(name, tmp_path):
+    """Inspectable is optional: of a committer that is not, its three checks are skipped, and the others hold."""
+    with pytest.raises(SkipTest, match="not Inspectable"):
+        CHECKS[name](LedgerWorld(tmp_path, UnseenSink))
+    CHECKS["a_commit_shows_each_row_once"](LedgerWorld(tmp_path, UnseenSink))

@@ -90,3 +90,14 @@ def test_a_point_that_was_reached_before_parts_without_a_death(monkeypatch, tmp_
 def states(pid: int) -> list[str]:
     """The states of a process's threads: ``T`` is stopped."""
     return [stat.read_text().rpartition(")")[2].split()[0] for stat in Path(f"/proc/{pid}/task").glob("*/stat")]
+
+
+@pytest.mark.parametrize(("point", "epoch", "dies"), [("D1", 0, True), ("D4", 2, True), ("D4", 1, False)])
+def test_several_points_are_armed_at_once(monkeypatch, point, epoch, dies):
+    """With commas between; each for its own epoch."""
+    monkeypatch.setenv(crash.ARM, "D1:fail,D4@2:fail")
+    if dies:
+        with pytest.raises(RuntimeError, match=f"crash point {point} of epoch {epoch}"):
+            crash.reach(point, epoch)
+    else:
+        crash.reach(point, epoch)

@@ -119,7 +119,8 @@ def test_a_payment_survives_the_wire(transactions):
         assert read_payment(payment.to_json()) == payment
 
 
-def test_the_demo_runs_the_example():
-    """The job that the demo runs is the one in examples/ and in the README, word for word."""
-    example = Path(__file__).parents[2] / "examples" / "fraud.py"
-    assert (Path(onceflow.demo.__file__).parent / "fraud.py").read_text() == example.read_text()
+@pytest.mark.parametrize("name", ["fraud.py", "fraud.sql"])
+def test_the_demo_runs_the_example(name):
+    """The job that the demo runs is the one in examples/, word for word; in Python it is in the README, too."""
+    example = Path(__file__).parents[2] / "examples" / name
+    assert (Path(onceflow.demo.__file__).parent / name).read_text() == example.read_text()

@@ -6,7 +6,8 @@ import pytest
 from rich.console import Console
 
 from onceflow.demo.board import Board
-from onceflow.demo.show import Frames, open_view
+from onceflow.demo.show import EXPLAINED, Frames, open_view, status
+from onceflow.demo.supervisor import Supervisor
 
 
 def test_plain_lines(capsys):
@@ -15,6 +16,7 @@ def test_plain_lines(capsys):
         board.say("KILL -9 of the [job]")
     told = capsys.readouterr()
     assert told.out == ""
+    assert told.err.splitlines()[0] == EXPLAINED
     assert told.err.strip().endswith("s  KILL -9 of the [job]")
 
 
@@ -46,5 +48,35 @@ def test_frame():
     text = console.export_text()
     assert "500 of 1,000" in text
     assert "running (start 2)" in text
+    assert "epoch 7 took 0 ms" in text
+    assert EXPLAINED in text
     assert "event 19" in text
     assert "event 7 " not in text
+
+
+def test_before_the_first_epoch_it_says_what_is_waited_for(tmp_path):
+    """The broker, then each phase of the job's start, as its own log tells it; a number that is none is not shown."""
+    board = Board()
+    job = Supervisor(["run", "job.py"], tmp_path, {}, board)
+    assert status(board).endswith("no epoch yet; 0 transactions open; 0 alerts; 0 kills; job not started")
+    board.set(broker="starting")
+    assert status(board) == "the broker is starting"
+    board.set(broker="running")
+    job._take("--- start 2")
+    at = "2026-01-01 00:00:00,000 INFO    "
+    job._take(f"{at}onceflow 0.1.0 runs fraud.py")
+    job._take(f"{at}fraud-alerts: start: now: jars")
+    assert status(board).endswith("job starting (start 2), waits for jars")
+    job._take(f"{at}fraud-alerts: start: jars took 0.2 s; now: Java and Spark")
+    assert status(board).endswith("job starting (start 2), waits for Java and Spark")
+    job._take(f"{at}fraud-alerts: start: the first epoch took 2.0 s; the job runs, after 9.0 s in all")
+    job._take(f"{at}fraud-alerts: idle, no epoch yet, lag 0")
+    job._take(f"{at}fraud-alerts: epoch 7 is decided and not done: it is committed, or written again")
+    job._take(f"{at}fraud-alerts: epoch 0: 5 in, 2 out, 1 participants, 1,234 ms (prepare 900), lag 0")
+    assert "; epoch 0 took 1,234 ms; " in status(board)
+    assert status(board).endswith("job running (start 2)")
+    said = [event.text for event in board.events(9)]
+    assert said == [
+        "job: epoch 7 is decided and not done: it is committed, or written again",
+        "epoch 0 committed 2 alerts",
+    ]

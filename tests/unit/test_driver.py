@@ -1,5 +1,6 @@
 """What a driver makes of a failed run: without Spark, on a real journal; of its committers only the time is asked."""
 
+import logging
 import time
 from dataclasses import dataclass, field, replace
 
@@ -19,8 +20,10 @@ from onceflow.errors import (
     WriterFencedError,
 )
 from onceflow.execution.driver import Driver
+from onceflow.execution.failures import EpochEnded
 from onceflow.execution.surroundings import Surroundings
-from onceflow.twophase.coordinator import Coordinator, Mode
+from onceflow.twophase.coordinator import Coordinator
+from onceflow.twophase.memory import Mode
 from onceflow.twophase.messages import (
     AskOutcomes,
     Commit,
@@ -30,9 +33,11 @@ from onceflow.twophase.messages import (
     Outcome,
     Reply,
     RunFailed,
+    RunPlan,
     Unanswered,
 )
-from tests.unit.histories import participant
+from onceflow.twophase.records import Decide, Resolve, Start
+from tests.unit.histories import participant, read_history
 
 TIMEOUT_S = 100.0
 JOB = JobIdentity("a" * 12, "file:///checkpoint", "cluster", "onceflow")
@@ -44,13 +49,18 @@ class Committer:
 
     timeout_s: float | None = TIMEOUT_S
     sent: list = field(default_factory=list)
+    answer: Reply = Reply.COMMITTED
+    able: bool = False
+
+    def can_finish(self, _):
+        return self.able
 
     def outcomes(self, participants):
         return {p.id: Evidence(Outcome.COMMITTED, "seen") for p in participants[:1]}
 
     def commit(self, participants):
         self.sent.append([p.id for p in participants])
-        return {p.id: Reply.COMMITTED for p in participants}
+        return {p.id: self.answer for p in participants}
 
     def expires_after_s(self):
         return self.timeout_s
@@ -100,6 +110,15 @@ def test_a_run_that_failed_by_itself_says_why(driver):
     """The first line of what was raised; without a text, its kind."""
     assert failed(driver, ValueError("boom\n  at x")) == RunFailed("boom")
     assert failed(driver, ValueError()) == RunFailed("ValueError")
+
+
+def test_a_run_for_the_state_alone_is_told(driver, caplog):
+    """It takes an epoch's time and writes nothing: else the log would only say that the first epoch is waited for."""
+    with caplog.at_level(logging.INFO, "onceflow"):
+        driver._perform(RunPlan(3))
+        assert caplog.text == ""
+        driver._perform(RunPlan(4, write=False))
+    assert "epoch 4 is committed: its plan runs once more and writes nothing, for the state" in caplog.text
 
 
 def test_who_is_the_newest_is_what_the_journal_says(driver, tmp_path):
@@ -156,7 +175,7 @@ def test_a_plan_that_is_gone_was_taken_back_by_a_newer_start(driver, tmp_path, o
     driver._coordinator.memory = replace(driver._coordinator.memory, history=history)
     if overtaken:
         Journal(LocalStore(tmp_path / "journal")).start(JOB.job_id)
-    with pytest.raises(kind):
+    with pytest.raises(EpochEnded, match=kind.__name__):
         driver(None, 3)
     assert isinstance(driver.failure, kind)
 
@@ -178,9 +197,42 @@ def test_commits_are_sent_together_each_once(driver, tmp_path, monkeypatch, arme
     assert driver._committers["t"].sent == [of["t"]]
 
 
+@pytest.mark.parametrize(
+    ("answer", "rest"),
+    [(Reply.RETRY, Reply.RETRY), (Reply.SUSPECT, Reply.RETRY), (Reply.REFUSED, Reply.REFUSED)],
+)
+def test_what_expires_is_committed_first(driver, answer, rest):
+    """What never expires waits for it, in whichever order they are decided: else it might be visible alone for ever."""
+    expiring, lasting = driver._committers["s"], driver._committers["t"]
+    expiring.answer = answer
+    both = (participant(0, sink="t"), participant(1, sink="s"))
+    assert driver._commit(Commit(both, 0)).replies == {both[0].id: rest, both[1].id: answer}
+    assert (expiring.sent, lasting.sent) == ([[both[1].id]], [])
+    expiring.answer = Reply.COMMITTED
+    assert set(driver._commit(Commit(both, 0)).replies.values()) == {Reply.COMMITTED}
+    assert lasting.sent == [[both[0].id]]
+
+
 def test_an_outcome_that_is_not_told_is_unknown(driver):
     """A committer that leaves out what its system does not know: beside visible ones it must not count as written."""
     told, left_out = participant(0), participant(1)
     answer = driver._ask_outcomes(AskOutcomes((told, left_out)))
     found = {who: evidence.outcome for who, evidence in answer.found.items()}
     assert found == {told.id: Outcome.COMMITTED, left_out.id: Outcome.UNKNOWN}
+
+
+def test_rows_that_were_given_up_of_a_sink_that_is_gone(driver):
+    """Nobody is asked for them; of a sink that is there, or of which not all were given up, everything counts."""
+    gone, there, also = participant(0, sink="gone"), participant(1), participant(2, sink="gone")
+    begun = [Start(1, JOB.job_id), Decide(1, 4, "offsets", ("gone", "s"), (gone, there, also))]
+
+    def left(*counted):
+        record = Resolve(1, 4, "count-as-written", tuple(p.id for p in counted), "somebody", "the disk is gone")
+        decided = driver._without_given_up(read_history([*begun, record] if counted else begun)).decided
+        return decided.sinks, decided.effective
+
+    assert left(gone, also) == (("s",), (there,))
+    everything = (("gone", "s"), (gone, there, also))
+    assert left() == left(gone) == left(there) == everything
+    driver._committers["s"].able = True
+    assert left(gone, also) == everything, "a committer of the same system can finish them"

@@ -1,6 +1,7 @@
 """A request to stop at each moment of an epoch: real driver, rules and journal; Spark and the sink are in memory."""
 
 import threading
+import traceback
 
 import pytest
 
@@ -8,8 +9,10 @@ from onceflow.checkpoint.identity import JobIdentity
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.checkpoint.store import LocalStore
+from onceflow.errors import EpochFailedError
 from onceflow.execution.collect import Ran
 from onceflow.execution.driver import Driver
+from onceflow.execution.failures import EpochEnded
 from onceflow.execution.stop import StopRequested
 from onceflow.execution.surroundings import Surroundings
 from onceflow.twophase.coordinator import Coordinator
@@ -71,6 +74,9 @@ class Sink:
 class Sources:
     """A source that is as it was."""
 
+    def sizes(self, _checkpoint, _epoch):
+        return [1]
+
     def survey(self, *_, **__):
         return Surveyed(Layout()), None
 
@@ -98,6 +104,7 @@ class Job:
     def __init__(self, folder, moment=None, *, job_is_there=True):
         self.moment, self.job_is_there = moment, job_is_there
         self.runs = self.cancels = 0
+        self.fails = None
         store = LocalStore(folder / "onceflow" / "journal")
         store.make()
         self.journal, self.sink = Deciding(store), Sink(self.reached)
@@ -121,9 +128,11 @@ class Job:
     def run(self, *_):
         self.runs += 1
         self.reached("running")
+        if self.fails is not None:
+            raise self.fails
         if self.cancels and self.job_is_there:
             raise RuntimeError("Job 0 cancelled as part of cancellation of all jobs")
-        return Ran([TaskReport("s", 0, 0, (part(0),), {"id": "x"})], ["s"], 1)
+        return Ran([TaskReport("s", 0, 0, (part(0),), {"id": "x"})], ["s"], 1, [""])
 
     def decided(self):
         return [entry.record.epoch for entry in self.journal.read() if isinstance(entry.record, Decide)]
@@ -149,6 +158,16 @@ def test_nobody_asks(job):
     assert (made.decided(), made.sink.committed, made.sink.aborted, made.runs) == ([0], ["s"], [], 1)
 
 
+def test_what_is_old_is_purged_when_an_epoch_is_committed(job, monkeypatch):
+    """No file goes, and no receipt is written, between a decision and its commit, for which consumers wait."""
+    made, said = job(), []
+    made.journal.reached = made.sink.reached = said.append
+    purge = made.journal.purge
+    monkeypatch.setattr(made.journal, "purge", lambda: (said.append("purging"), purge()))
+    made.driver(FRAME, 0)
+    assert said == ["checking", "deciding", "committing", "purging"]
+
+
 def test_before_an_epoch(job):
     """It does not begin: nothing runs, and the job ends as one that was stopped."""
     made = job()
@@ -163,8 +182,9 @@ def test_before_an_epoch(job):
 def test_while_the_plan_runs(job):
     """Spark's jobs are cancelled, what was written is aborted, nothing is decided, and the error is not Spark's."""
     made = job("running")
-    with pytest.raises(StopRequested):
+    with pytest.raises(StopRequested) as raised:
         made.driver(FRAME, 0)
+    assert "Job 0 cancelled" not in "".join(traceback.format_exception(raised.value)), "Java gets no long text"
     assert isinstance(made.driver.failure, StopRequested)
     assert (made.runs, made.cancels, made.decided(), made.sink.committed) == (1, 1, [], [])
 
@@ -220,3 +240,35 @@ def test_giving_up_ends_a_decided_epoch_that_has_no_answer(job):
     assert isinstance(ended[0], StopRequested)
     assert made.driver.wait_outside(WITHIN_S)
     assert (made.cancels, made.decided(), made.sink.committed, made.sink.aborted) == (0, [0], [], [])
+
+
+LONG = (
+    "An error occurred while calling o1.collectToPython.\n: org.apache.spark.SparkException: no\n" + "\tat x\n" * 9_999
+)
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_spark_is_told_of_an_error_in_one_line(job, caplog, watched):
+    """However long its cause is, which Java's stack would not hold; kept whole, and logged where nobody waits."""
+    made = job()
+    made.fails, made.driver.is_watched = RuntimeError(LONG), watched
+    with pytest.raises(EpochEnded) as raised:
+        made.driver(FRAME, 0)
+    text = "".join(traceback.format_exception(raised.value))
+    assert "onceflow.errors.EpochFailedError: epoch 0 failed before its decision: org.apache.spark" in text
+    assert len(text) < 2_000
+    assert isinstance(made.driver.failure, EpochFailedError)
+    assert made.driver.failure.__cause__ is made.fails
+    told = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert told == ([] if watched else [f": {made.driver.failure}"])
+
+
+def test_a_mistake_of_ours_is_logged_whole(job, caplog):
+    """What is no error of ours has no message that explains it: its traceback does."""
+    made = job()
+    made.sink.reached = lambda _: [].pop()
+    made.sink.check = lambda *_: None
+    with pytest.raises(EpochEnded, match="IndexError: pop from empty list"):
+        made.driver(FRAME, 0)
+    (told,) = [record for record in caplog.records if record.exc_info]
+    assert told.exc_info[0] is IndexError

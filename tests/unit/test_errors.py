@@ -1,9 +1,11 @@
 """The tree of errors: what its picture says is what the classes do."""
 
+import ast
 import re
+from pathlib import Path
 
 from onceflow import errors
-from onceflow.errors import OnceflowError
+from onceflow.errors import OnceflowError, advice_by_command, advised
 
 _LINE = re.compile(
     r"^    (?P<before>[│ ]*)(?:├──|└──) (?P<name>\w+Error)(?: +(?P<retriable>yes|no) +\S.*)?$", re.MULTILINE
@@ -32,6 +34,27 @@ def test_retriable_is_what_the_picture_says():
     found = {name: getattr(errors, name).retriable for name, _, _ in pictured()}
     assert found == {name: said == "yes" for name, _, said in pictured()}
     assert not OnceflowError.retriable
+
+
+def test_advice_is_said_as_the_caller_can_follow_it():
+    """An argument in Python; a flag inside of a command, and an argument again after it."""
+    assert (advised("claim"), advised("as-new")) == ('takeover="claim"', 'takeover="as-new"')
+    with advice_by_command():
+        assert (advised("claim"), advised("as-new")) == ("--claim", "--as-new")
+    assert advised("claim") == 'takeover="claim"'
+
+
+def test_no_message_names_a_flag_that_its_caller_may_not_have():
+    """In all that a job runs, what to do about a checkpoint is said by ``advised`` alone."""
+    rooms = ("checkpoint", "connectors", "execution", "spark", "twophase")
+    root = Path(errors.__file__).parent
+    for path in (p for name in rooms for p in (root / name).rglob("*.py")):
+        tree = ast.parse(path.read_text())
+        said = [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+        explained = {
+            n.value.value for n in ast.walk(tree) if isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)
+        }
+        assert not [t for t in said if re.search("--claim|--as-new|takeover=", t) and t not in explained], path
 
 
 def _is_ours(value):

@@ -1,6 +1,7 @@
 """The rules of the house: who may import what, what modules are called, and that docs and code agree."""
 
 import ast
+import inspect
 import re
 import subprocess
 import sys
@@ -20,40 +21,101 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 
 ROOMS = {
     # What a user writes.
-    "public": {"job", "options", "connectors", "connectors.kafka", "twophase"},
-    "job": {"errors", "options", "connectors", "connectors.kafka", "execution", "spark", "program"},
-    "program": set(),
+    "public": {
+        "job", "program", "options", "flinksql", "supervision", "connectors", "connectors.database", "connectors.kafka",
+        "connectors.lake", "twophase",
+    },
+    "job": {
+        "errors", "control", "metrics", "options", "connectors", "connectors.kafka", "execution", "spark", "program",
+        "supervision", "operations.transactions",
+    },
+    "supervision": {"errors", "control", "options", "execution", "checkpoint", "program"},
+    "control": {"errors"},
+    "program": {"errors"},
     "options": {"errors"},
     "errors": set(),
+    "findings": {"errors"},
     # The rules, and what they stand on.
     "twophase": set(),
     "checkpoint": {"errors", "twophase"},
     "processes": set(),
     "crash_points": {"processes"},
     # The systems, and Spark.
-    "connectors": {"errors", "twophase"},
-    "connectors.kafka": {"connectors", "errors", "options", "twophase"},
-    "spark": {"errors", "twophase", "checkpoint", "crash_points", "local"},
-    "execution": {"errors", "options", "twophase", "checkpoint", "connectors", "spark", "crash_points"},
+    "connectors": {"errors", "findings", "options", "twophase"},
+    "connectors.kafka": {"connectors", "errors", "findings", "options", "twophase"},
+    "connectors.database": {"connectors", "errors", "options", "twophase"},
+    "connectors.lake": {"connectors", "errors", "options", "twophase"},
+    "spark": {"errors", "twophase", "checkpoint", "crash_points", "local", "processes"},
+    "execution": {
+        "errors", "findings", "options", "twophase", "checkpoint", "connectors", "spark", "crash_points",
+    },
+    "metrics": {"errors", "options", "twophase", "checkpoint", "connectors", "control", "execution"},
     # From outside of a job.
     "operations": set(),
     "operations.transactions": {
         "errors", "options", "twophase", "checkpoint", "connectors", "execution", "crash_points",
     },
+    "operations.checkpoints": {"errors", "checkpoint"},
+    "operations.doctor": {
+        "errors", "findings", "options", "checkpoint", "connectors", "control", "execution", "local",
+        "operations.transactions", "spark",
+    },
+    "operations.savepoints": {"errors", "twophase", "checkpoint", "spark"},
+    "audit": set(),  # so that no fault of ours can hide itself
     "local": {"errors", "processes", "public", "spark"},
     "testing": {"crash_points", "processes", "errors", "twophase", "connectors", "connectors.kafka"},
     # What sees public names only.
+    # Flink's SQL, which makes jobs.
+    "flinksql": {
+        "job", "program", "errors", "options", "checkpoint", "connectors", "connectors.database", "connectors.kafka",
+        "connectors.lake", "spark",
+    },
     "demo": {"public", "errors", "local", "testing", "processes"},
-    "cli": {"public", "errors", "job", "program", "local", "demo", "operations.transactions", "connectors", "twophase"},
+    "__main__": {"cli"},
+    "cli": {
+        "public", "errors", "findings", "audit", "job", "program", "local", "demo", "operations.transactions",
+        "operations.checkpoints", "operations.doctor", "operations.savepoints", "options", "checkpoint", "control",
+        "connectors", "spark", "flinksql", "supervision", "twophase",
+    },
 }  # fmt: skip
 """Which rooms each room may import: the "must not know" of its files, as a table. There are no exceptions."""
 
 LIBRARIES = {
-    "pyspark": {"job", "connectors", "connectors.kafka", "execution", "spark", "local", "demo"},
+    "sqlalchemy": {"audit", "connectors.database"},
+    "pyiceberg": {"audit", "connectors.lake"},
+    "deltalake": {"audit", "connectors.lake"},
+    "pyspark": {
+        "operations.savepoints",
+        "job",
+        "connectors",
+        "connectors.database",
+        "connectors.kafka",
+        "connectors.lake",
+        "execution",
+        "spark",
+        "local",
+        "demo",
+        "flinksql",
+    },
+    "pandas": {"flinksql"},
+    "sqlglot": {"flinksql"},
+    "prompt_toolkit": {"cli"},
     "kafka": {"connectors.kafka"},
     "confluent_kafka": {"connectors.kafka", "local", "demo"},
-    "pyarrow": {"connectors", "connectors.kafka", "execution", "testing"},
-    "numpy": {"connectors.kafka"},
+    "pyarrow": {
+        "audit",
+        "connectors",
+        "connectors.database",
+        "connectors.kafka",
+        "connectors.lake",
+        "execution",
+        "operations.savepoints",
+        "flinksql",
+        "testing",
+    },
+    "prometheus_client": {"metrics"},
+    "py4j": {"spark"},
+    "numpy": {"audit", "connectors.kafka", "connectors.lake", "execution"},
     "pydantic": {"connectors.kafka", "options"},
     "typer": {"cli"},
     "rich": {"demo"},
@@ -66,12 +128,19 @@ WORKERS = (
     "execution/carried.py",
     "connectors/contract.py",
     "connectors/kafka/plain_writer.py",
+    "connectors/kafka/login_refused.py",
     "connectors/kafka/produce.py",
     "connectors/kafka/refusals.py",
     "connectors/kafka/writer.py",
     "connectors/kafka/batch.py",
     "connectors/kafka/prepared.py",
     "connectors/kafka/partition.py",
+    "connectors/lake/staged.py",
+    "connectors/lake/staging.py",
+    "connectors/lake/writer.py",
+    "connectors/lake/refusals.py",
+    "connectors/lake/iceberg_files.py",
+    "connectors/lake/delta_files.py",
 )
 """What Spark's workers load."""
 
@@ -117,6 +186,20 @@ def is_ours(name: str) -> bool:
     return name.partition(".")[0] == "onceflow"
 
 
+def test_the_auditor_imports_nothing_of_ours():
+    """It is a proof from outside: with our package's code out of reach it loads and reads a checkpoint."""
+    theirs = [path for path in MODULES if room(path) == "audit"]
+    assert len(theirs) > 5
+    assert {n for path in theirs for n in imports(path) if is_ours(n) and not n.startswith("onceflow.audit")} == set()
+    code = (
+        "import sys, types; whole = types.ModuleType('onceflow'); whole.__path__ = [sys.argv[1]]; "
+        "sys.modules['onceflow'] = whole; from onceflow.audit.verify import Asked, audit; from pathlib import Path; "
+        "assert audit(Asked(Path('/nowhere'), [])).epochs == 0; "
+        "assert not [n for n in sys.modules if n.startswith('onceflow.') and not n.startswith('onceflow.audit')]"
+    )
+    subprocess.run([sys.executable, "-c", code, str(SOURCE)], check=True)
+
+
 def test_every_room_is_in_the_table():
     """No folder or module stands outside of the table, and the table names none that is gone."""
     assert {room(path) for path in MODULES} == set(ROOMS)
@@ -130,7 +213,7 @@ WORDS = {
     "Spark sessions": ("onceflow.spark.session",),
     "Kafka": ("kafka", "confluent_kafka", "onceflow.connectors.kafka"),
     "kafka-python": ("kafka",),
-    "any particular sink": ("onceflow.connectors.kafka",),
+    "any particular sink": ("onceflow.connectors.kafka", "onceflow.connectors.database", "onceflow.connectors.lake"),
     "any particular source": ("onceflow.connectors.kafka",),
     "sinks": (
         "onceflow.connectors.kafka.sink",
@@ -141,7 +224,12 @@ WORDS = {
     "the journal": ("onceflow.checkpoint.journal",),
     "files": ("onceflow.checkpoint",),
     "decisions": ("onceflow.twophase.records",),
-    "the rules": ("onceflow.twophase.coordinator", "onceflow.twophase.state"),
+    "the rules": (
+        "onceflow.twophase.coordinator",
+        "onceflow.twophase.outcomes",
+        "onceflow.twophase.runs",
+        "onceflow.twophase.state",
+    ),
     "the driver": ("onceflow.execution.driver",),
     "epochs": ("onceflow.execution",),
     "jobs": ("onceflow.job",),
@@ -237,11 +325,45 @@ def test_the_state_page_is_generated_from_the_table():
     assert (ROOT / "docs" / "states.md").read_text() == state.page()
 
 
+WRITTEN = (
+    onceflow.Job,
+    onceflow.FixedDelay,
+    onceflow.ExponentialDelay,
+    onceflow.FailureRate,
+    onceflow.KafkaCluster,
+    onceflow.KafkaSource,
+    onceflow.KafkaSink,
+)
+"""The classes whose keywords the page of settings tells."""
+
+
 def test_the_settings_page_is_generated_from_the_catalogue():
-    """docs/settings.md is what `make settings` writes, and it has a line for each setting."""
+    """docs/settings.md is what `make settings` writes: a line for each setting, and for each keyword of a class."""
+    assert all(f"of.{each.__name__}" in (ROOT / "Makefile").read_text() for each in WRITTEN)
     written = (ROOT / "docs" / "settings.md").read_text()
-    assert written == catalogue.page()
+    assert written == catalogue.page(*WRITTEN)
     assert all(written.count(f"\n| {each.name} |") == 1 for each in catalogue.SETTINGS)
+    sections = {section.partition("\n")[0]: section for section in written.split("\n### ")[1:]}
+    for each in WRITTEN:
+        told = re.findall(r"^\| (\w+) \| `", sections[each.__name__], re.MULTILINE)
+        assert told == list(inspect.signature(each).parameters)
+
+
+class Untold:
+    """A class that tells of one of its keywords.
+
+    Args:
+        told: This one.
+    """
+
+    def __init__(self, told, untold):
+        """It takes two."""
+
+
+def test_a_keyword_that_nobody_tells_of_is_no_page():
+    """The page cannot be written with a keyword missing, or with a word of one that is gone."""
+    with pytest.raises(ValueError, match=r"takes told, untold, and its docstring tells of told$"):
+        catalogue.page(Untold)
 
 
 def test_the_readme_shows_the_example_word_for_word():
@@ -269,3 +391,50 @@ def test_the_text_names_no_registry_and_no_machine():
         if path.is_file():
             text = path.read_text(errors="ignore")
             assert not [h for h in hosts if h in text], name
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__") and name != "_"
+
+
+def names_in(tree: ast.AST) -> set[str]:
+    """All names in a piece of code: of values, attributes, functions and classes, and those that it imports."""
+    kinds = {ast.Name: "id", ast.Attribute: "attr", ast.FunctionDef: "name", ast.ClassDef: "name", ast.alias: "name"}
+    return {getattr(node, kinds[type(node)]) for node in ast.walk(tree) if type(node) in kinds}
+
+
+def reached_into(trees: Sequence[ast.AST]) -> set[str]:
+    """Private names of something else: attributes of any object but oneself, what is imported, and what is inherited.
+
+    A class that derives from one of ours, directly or not, has all of ours among its own; so all in it count.
+    """
+    ours = {
+        alias.asname or alias.name
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and is_ours(node.module or "")
+        for alias in node.names
+    }
+    classes = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    for _ in classes:
+        ours |= {c.name for c in classes for base in c.bases if isinstance(base, ast.Name) and base.id in ours}
+    found = set[str]().union(*(names_in(c) for c in classes if c.name in ours))
+    for node in (node for tree in trees for node in ast.walk(tree)):
+        if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") not in ("self", "cls"):
+            found.add(node.attr)
+        if isinstance(node, ast.ImportFrom):
+            found |= {alias.name for alias in node.names}
+    return {name for name in found if is_private(name)}
+
+
+def test_the_simulation_runs_the_code_as_it_is_called_from_outside():
+    """It exchanges nothing, and uses no private name of ours: what it gives, it gives as arguments that anybody has.
+
+    The mutants break rules where these stand, and are no part of the world.
+    """
+    files = [p for p in (ROOT / "tests" / "simulation").glob("*.py") if "mutants" not in p.name]
+    trees = [ast.parse(path.read_text()) for path in files]
+    private = {name for path in MODULES for name in names_in(ast.parse(path.read_text())) if is_private(name)}
+    assert len(files) > 8
+    assert not reached_into(trees) & private
+    assert not {n for tree in trees for n in names_in(tree)} & {"mock", "monkeypatch", "patch", "setattr", "delattr"}

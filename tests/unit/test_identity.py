@@ -135,3 +135,17 @@ def test_a_rewound_checkpoint_is_refused(mark, refused):
         return
     with pytest.raises(CheckpointConflictError, match="ends at start 3 and epoch 7"):
         not_rewound(mark, 3, "n3", 7, "/data/checkpoint")
+
+
+@pytest.mark.parametrize(
+    ("mark", "twice"),
+    [(Mark(4, "n4", 8), True), (Mark(3, "other", 7), True), (Mark(4, "n4", 7), False), (Mark(9, "n9", -1), False)],
+)
+def test_only_where_epochs_may_be_missing_it_says_that_they_would_be_written_twice(mark, twice):
+    """Where nothing but a start is newer, no epoch is known to be missing: the message says so, and when to go on."""
+    with pytest.raises(CheckpointConflictError) as caught:
+        not_rewound(mark, 3, "n3", 7, "/data/checkpoint")
+    assert ("would be written twice" in caught.value.harmless) is twice
+    assert caught.value.harmless.startswith("never:") is twice
+    assert 'takeover="claim"' in caught.value.action
+    assert ('takeover="as-new"' in caught.value.action) is twice

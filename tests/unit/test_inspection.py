@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+from examples.own_store import StoreSink
 
 from onceflow.checkpoint.identity import Mark
 from onceflow.cli.txn import _account_json, _epoch_lines, _inventory_json, _inventory_lines
@@ -91,13 +92,22 @@ class LedgerJob:
     def append(self, record):
         assert self.place.journal.append(record) == Appended()
 
-    def operator(self):
-        return Operator(Checkpointing(self.folder), "onceflow", [self.sink, *self.beside])
+    def operator(self, **more):
+        return Operator(Checkpointing(self.folder), "onceflow", [self.sink, *self.beside], "payments", **more)
 
 
 @pytest.fixture
 def job(tmp_path):
     return LedgerJob(tmp_path)
+
+
+def test_a_sink_that_takes_no_part_is_told(tmp_path):
+    """It has no transactions to list, and the list says so, and what that means for its readers."""
+    (tmp_path / "beside").mkdir()
+    job = LedgerJob(tmp_path / "beside")
+    job.beside.append(StoreSink(str(tmp_path / "pairs.db"), "key"))
+    said = "sink store: it is idempotent-upsert, so it has no transactions: rows are visible as they are written"
+    assert said in take_inventory(job.operator()).unseen
 
 
 def test_a_sink_that_is_not_kafkas_is_listed(job):
@@ -113,6 +123,8 @@ def test_a_sink_that_is_not_kafkas_is_listed(job):
     lingering = again.ours[0].seen.id
     line = f"  {lingering}  open  lingering  epoch 0  incarnation 1  sink ledger  shard 0  open"
     assert line in list(_inventory_lines(again))
+    assert next(_inventory_lines(again)).startswith(f"job payments ({job.job_id}), incarnation 2")
+    assert _inventory_json(again)["job"] == "payments"
     told = _inventory_json(again)["ours"][0]
     assert (told["transactional_id"], told["handle"], told["standing"]) == (lingering, lingering, "lingering")
     assert told["name"] == {"sink": "ledger", "incarnation": 1, "shard": 0}
@@ -262,3 +274,17 @@ def test_what_a_source_has_lost_is_looked_for_at_its_own_position(tmp_path, monk
     layout = (reads(HERE, same_as=0), reads(HERE, same_as=1))
     undone = resolving(tmp_path, monkeypatch, layout, at(10, 150), at(90, 155))
     assert [(each.start, each.end) for each in undone.lost] == [(90, 100)]
+
+
+def test_what_a_source_of_two_outputs_has_lost_counts_once(tmp_path, monkeypatch):
+    """It stands at two of Spark's positions and is one source; also where it cannot be looked at from here."""
+    layout = (reads(HERE, same_as=0), reads(HERE, same_as=0))
+    undone = resolving(tmp_path, monkeypatch, layout, at(10, 10), at(90, 90))
+    assert [(each.start, each.end) for each in undone.lost] == [(90, 100)]
+
+
+def test_a_source_of_two_outputs_that_cannot_be_looked_at_is_named_once(tmp_path, monkeypatch):
+    """One sentence for one source."""
+    layout = (reads("another", same_as=0), reads("another", same_as=0))
+    undone = resolving(tmp_path, monkeypatch, layout, at(3, 3), at(9, 9))
+    assert undone.unseen == ("t on cluster another",)

@@ -1,6 +1,7 @@
 """The jar cache: what is fetched, what is refused, and what works without Java and network."""
 
 import hashlib
+import io
 import multiprocessing
 import os
 from pathlib import Path
@@ -73,6 +74,26 @@ def test_fetched_from_a_mirror_with_progress(cache, mirror):
     assert sorted(path.name for path in cache.iterdir()) == ["fetch.lock", "jars"]
 
 
+class Out(io.StringIO):
+    """A stream that may be a terminal."""
+
+    watched = False
+
+    def isatty(self):
+        return self.watched
+
+
+def test_progress_is_one_line(cache, mirror):
+    """On a terminal it is written over until all are there; in a log it says once that jars are fetched."""
+    out = Out()
+    jars.spark_jars(jars.on_one_line(out))
+    assert out.getvalue() == "fetching 2 jars, once\n"
+    out.watched = True
+    for done in range(3):
+        jars.on_one_line(out)(done, 2)
+    assert out.getvalue().splitlines()[1:] == ["", *(f"fetching jars: {n} of 2" for n in range(3))]
+
+
 def test_cached_jars_need_neither_java_nor_network(cache, no_java):
     """Once all jars are cached, nothing is started and nothing is asked for."""
     _fill(cache, PINNED[0], b"the first jar")
@@ -103,6 +124,15 @@ def test_a_mirror_that_serves_another_jar_is_refused(cache, mirror):
     with pytest.raises(SetupError, match="not the one that onceflow was tested with"):
         jars.spark_jars()
     assert not PINNED[1].path_in(cache).exists()
+
+
+def test_the_home_folder_may_be_written_short(cache, mirror, monkeypatch, tmp_path):
+    """A unit file or a container's settings write ~ and no shell replaces it."""
+    settings = Path(os.environ["ONCEFLOW_IVY_SETTINGS"])
+    monkeypatch.setenv("HOME", str(settings.parent))
+    monkeypatch.setenv("ONCEFLOW_IVY_SETTINGS", f"~/{settings.name}")
+    jars.spark_jars()
+    assert PINNED[0].path_in(cache).is_file()
 
 
 def test_a_failed_fetch_says_what_and_names_no_address(cache, mirror, monkeypatch, tmp_path):
@@ -193,7 +223,7 @@ def test_a_java_that_does_not_tell_its_version_is_refused(monkeypatch, tmp_path)
 
 def test_the_pinned_lists_are_complete_and_unambiguous():
     """Every entry has coordinates and a whole SHA-256, and no list holds a file name twice."""
-    for group, size in (("spark", 4), ("broker", 46)):
+    for group, size in (("spark", 4), ("broker", 46), ("tools", 1)):
         listed = jars._listed(group)
         assert len(listed) == len({jar.file_name for jar in listed}) == size
         assert all(len(jar.sha256) == 64 and jar.size > 0 for jar in listed)

@@ -10,13 +10,16 @@ import sys
 
 import pytest
 
+import onceflow as of
+from onceflow.errors import ConfigurationError
+
 HOST = """
 import logging, os, signal, sys, threading
 
 import onceflow as of
 from onceflow import job as module
 
-module.make_session = lambda name, settings: None
+module.make_session = lambda *_: None
 job = of.Job("hosted", checkpointing=of.Checkpointing(sys.argv[1]))
 
 class Mine(Exception):
@@ -44,7 +47,18 @@ RAISES = "raise Mine"
 TOLD = "os.kill(os.getpid(), signal.{}); raise Mine('a handler runs before the next line')"
 
 
-def ended(tmp_path, body, program):
+def test_the_sinks_of_a_job_are_those_of_its_sources_dead_letters_too():
+    """Each once: what is decided of them is committed before Spark is started, and `onceflow txn` looks at them."""
+    kafka = of.KafkaCluster("broker:9092")
+    out, dead = of.KafkaSink(kafka, "out"), of.KafkaSink(kafka, "dead")
+    letters = [of.DeadLetter(dead), of.DeadLetter(dead), "skip"]
+    sources = [of.KafkaSource(kafka, "in", value=of.Text(), on_malformed=each) for each in letters]
+    job = of.Job("j", checkpointing=of.Checkpointing("c"))
+    job.stream(sinks=[out], sources=sources)(lambda spark: None)
+    assert job.sinks == (out, dead)
+
+
+def ended(tmp_path, body, program, **environment):
     """Run a host program to its end."""
     return subprocess.run(
         [sys.executable, "-c", HOST.format(body=body) + program, str(tmp_path / "checkpoint")],
@@ -52,7 +66,7 @@ def ended(tmp_path, body, program):
         text=True,
         check=False,
         timeout=60,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
     )
 
 
@@ -136,8 +150,83 @@ print("went on")
 
 
 def test_a_script_that_fails_shows_why(tmp_path):
-    """``job.main()`` raises as ``run`` does, and the log has a place on stderr."""
+    """``job.main()`` raises what is not ours, and the log has a place on stderr."""
     script = ended(tmp_path, "logging.getLogger('onceflow.x').info('an epoch'); raise Mine", "job.main()")
     assert script.returncode == 1
     assert "INFO    an epoch" in script.stderr
     assert "Mine" in script.stderr
+
+
+def test_a_function_that_returns_no_stream_is_named(tmp_path):
+    """Nothing, or a query that it started by itself: the error says whose mistake it is, and what to return."""
+    script = ended(tmp_path, "return None", "job.run()")
+    assert "your function stream returned None" in script.stderr
+    assert "What to do: return one streaming DataFrame, or {sink: DataFrame}" in script.stderr
+    program = """
+from pyspark.sql.streaming.query import StreamingQuery
+
+stream.__code__ = (lambda spark: object.__new__(StreamingQuery)).__code__
+stream.__globals__["StreamingQuery"] = StreamingQuery
+job.run()
+"""
+    script = ended(tmp_path, "return None", program)
+    assert "your function stream returned something of type StreamingQuery" in script.stderr
+    assert "Likely cause: it started a query by itself; onceflow starts it" in script.stderr
+
+
+def test_a_function_is_decorated_with_or_without_parentheses():
+    """Both forms keep the function as it is; only with parentheses are there sinks to name."""
+    sink = of.KafkaSink(of.KafkaCluster("localhost:1"), "t")
+
+    def stream(spark):
+        return spark
+
+    bare, called = (of.Job("j", checkpointing=of.Checkpointing("c")) for _ in range(2))
+    assert bare.stream(stream) is stream
+    assert bare.sinks == ()
+    assert called.stream(sinks=[sink])(stream) is stream
+    assert called.sinks == (sink,)
+    with pytest.raises(ConfigurationError, match="two stream functions"):
+        bare.stream(stream)
+
+
+def test_a_function_needs_no_name(tmp_path):
+    """A partial has none: it runs as others do."""
+    program = """
+import functools
+other = of.Job("other", checkpointing=of.Checkpointing(sys.argv[1]))
+other.stream(functools.partial(stream))
+other.run()
+"""
+    assert "your function partial returned None" in ended(tmp_path, "return None", program).stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "again"),
+    [("EpochFailedError", 75, "start it again as it is"),
+     ("FencedError", 1, "do not start it again as it is")],
+)  # fmt: skip
+def test_a_script_that_fails_by_our_error_shows_only_its_message(tmp_path, kind, code, again):
+    """The message, and what a supervisor goes by, are the whole of stderr; the traceback comes when asked for."""
+    program = f"from onceflow.errors import {kind}\njob.main()"
+    script = ended(tmp_path, f"raise {kind}('what', cause='why')", program)
+    assert script.returncode == code
+    told = [line for line in script.stderr.splitlines() if " INFO " not in line]
+    assert told == ["error: what", "  Likely cause: why", f"  {kind}, exit code {code}: {again}"]
+    script = ended(tmp_path, f"raise {kind}('what', cause='why')", program, ONCEFLOW_DEBUG="1")
+    assert "Traceback" in script.stderr
+
+
+def test_a_line_comes_once_although_py4j_logs(tmp_path):
+    """py4j's way of logging gives the root logger a handler; our lines stay single, and its tracebacks stay away."""
+    body = """
+    import py4j.java_gateway
+    exec(compile("logging.info('x'); logging.error('broken pipe')", py4j.java_gateway.__file__, "exec"))
+    logging.getLogger("py4j.clientserver").error("an exception of the proxy")
+    logging.getLogger("onceflow.x").info("an epoch")
+    logging.getLogger("theirs").warning("the user's own")"""
+    script = ended(tmp_path, body, "job.main()")
+    assert script.stderr.count("an epoch") == 1
+    assert "broken pipe" not in script.stderr
+    assert "proxy" not in script.stderr
+    assert "the user's own" in script.stderr

@@ -227,7 +227,7 @@ def test_other_threads_may_ask_while_one_appends(store):
             store.faults["create"] = ["before"]
             assert isinstance(journal.append(decide(history, epoch)), Unanswered)
             assert journal.append_void(Void(1, epoch)) == Voided()
-        assert journal.append(decide(history, epoch)) == Appended()
+        finish(journal, decide(history, epoch))
     ended.set()
     for thread in threads:
         thread.join()
@@ -478,13 +478,19 @@ def test_a_record_comes_back_or_not_at_all(record, place, nonce, at, byte):
 # -- purging ----------------------------------------------------------------------------------------------------------
 
 
+def finish(journal, record):
+    """An epoch as a driver ends it: decided, committed, and then what is old is purged."""
+    assert journal.append(record) == Appended()
+    journal.purge()
+
+
 def test_purging_keeps_starts_and_the_newest_epochs(store):
     """Old decisions go, starts stay: the place that a stale driver would take next is always taken by one."""
     for _ in range(3):
         journal, history = started(store, retain=2)
         first = 0 if history.decided is None else history.decided.epoch + 1
         for epoch in range(first, first + 4):
-            assert journal.append(decide(history, epoch)) == Appended()
+            finish(journal, decide(history, epoch))
     entries = Journal(store, retain=2).read()
     assert [e.record.incarnation for e in entries if isinstance(e.record, Start)] == [1, 2, 3]
     assert [e.record.epoch for e in entries if isinstance(e.record, Decide)] == [9, 10, 11]
@@ -494,7 +500,7 @@ def test_purging_keeps_starts_and_the_newest_epochs(store):
 def test_the_newest_decision_keeps_its_replay(store):
     """Whatever is retained, what became of the newest decision is never purged."""
     journal, history = started(store, retain=1)
-    journal.append(decide(history))
+    finish(journal, decide(history))
     journal, history = started(store, retain=1)
     assert journal.append(ReplayBegin(2, 0, 1)) == Appended()
     journal, history = started(store, retain=1)
@@ -505,33 +511,77 @@ def test_the_newest_decision_keeps_its_replay(store):
 
 @pytest.mark.parametrize("removals", [0, 1, 2])
 def test_dying_while_purging_leaves_a_readable_journal(store, removals):
-    """The process dies between the append and the end of its purge: the history is whole, and purging goes on."""
+    """The process dies between two steps of a purge: the history is whole, and purging goes on."""
     journal, history = started(store, retain=2)
     for epoch in range(3):
-        journal.append(decide(history, epoch))
+        finish(journal, decide(history, epoch))
     store.faults["remove"] = [""] * removals + ["die"]
     journal._retain = 1
     epoch = 3
     while store.faults["remove"]:
         with contextlib.suppress(Died):
-            journal.append(decide(history, epoch))
+            finish(journal, decide(history, epoch))
         epoch += 1
     _, history = started(store, retain=100)
     journal, history = started(store, retain=1)
     newest = history.decided.epoch
-    assert journal.append(decide(history, newest + 1)) == Appended()
+    finish(journal, decide(history, newest + 1))
     assert Journal(store).history()[0].decided.epoch == newest + 1
 
 
-def test_a_purge_that_fails_does_not_make_the_append_fail(store):
-    """The decision is durable and the purge behind it raises: appended, never unanswered, and purged the next time."""
+def test_a_purge_that_fails_is_made_up_for_by_the_next(store):
+    """An epoch is finished before anything is purged: nobody is told of what fails then."""
     journal, history = started(store, retain=1)
     for epoch in range(3):
-        journal.append(decide(history, epoch))
+        finish(journal, decide(history, epoch))
     store.faults["remove"] = ["before"]
-    assert journal.append(decide(history, 3)) == Appended()
-    assert journal.append(decide(history, 4)) == Appended()
+    finish(journal, decide(history, 3))
+    finish(journal, decide(history, 4))
     assert files(store) == [1, 4, 5, 6]
+
+
+def test_nothing_is_purged_while_an_epoch_is_decided(store):
+    """An append only appends: who waits for a commit behind it waits for no receipts, however many are due."""
+    journal, history = started(store, retain=1)
+    for epoch in range(6):
+        assert journal.append(decide(history, epoch)) == Appended()
+    assert files(store) == [1, 2, 3, 4, 5, 6, 7]
+    assert journal.receipts() == []
+    journal.purge()
+    assert files(store) == [1, 5, 6, 7]
+    assert [receipt.epoch for receipt in journal.receipts()] == [0, 1, 2]
+
+
+def test_what_a_failed_append_declared_is_not_purged(store):
+    """Only what the durable tail declares may go: a reader that finds less than the tail promises calls it corrupt."""
+    journal, history = started(store, retain=1)
+    for epoch in range(3):
+        finish(journal, decide(history, epoch))
+    held = files(store)
+    store.faults["create"] = ["before"]
+    assert isinstance(journal.append(decide(history, 3)), Unanswered)
+    journal.purge()
+    assert files(store) == held
+    assert Journal(store).history()[0].decided.epoch == 2
+
+
+@pytest.mark.parametrize("how", ["a newer start", "an older copy"])
+def test_who_was_replaced_purges_nothing(store, how):
+    """What stands under its numbers may be another history's by now, and is not its to remove."""
+    journal, history = started(store, retain=1)
+    for epoch in range(3):
+        finish(journal, decide(history, epoch))
+    copy = {name: store.read(name) for name in store.names() if name.endswith(".json")}
+    for epoch in (3, 4):
+        assert journal.append(decide(history, epoch)) == Appended()
+    if how == "a newer start":
+        started(store, retain=100)
+    else:
+        put_back(store, copy)
+    held = files(store)
+    journal.purge()
+    assert files(store) == held
+    assert Journal(store).history()[0].decided is not None
 
 
 def test_a_record_that_lands_in_a_purged_place_changes_nothing(store):
@@ -544,7 +594,7 @@ def test_a_record_that_lands_in_a_purged_place_changes_nothing(store):
     journal, history = started(store, retain=1)  # place 2, so the sleeper's creation fails for ever
     store.land()
     for epoch in range(4):
-        assert journal.append(decide(history, epoch)) == Appended()
+        finish(journal, decide(history, epoch))
     assert Journal(store).history()[0].decided.epoch == 3
 
 
@@ -555,10 +605,10 @@ def test_a_start_that_lands_in_a_purged_place_changes_nothing(store):
     with pytest.raises(CheckpointStoreError):
         Journal(store).start(JOB)
     for epoch in range(4):
-        assert journal.append(decide(history, epoch)) == Appended()
+        finish(journal, decide(history, epoch))
     store.land()
     assert 2 in files(store), "the late start found its place purged"
-    assert journal.append(decide(history, 4)) == Appended()
+    finish(journal, decide(history, 4))
     _, history = started(store)
     assert (history.incarnation, history.decided.epoch) == (2, 4)
 
@@ -571,7 +621,7 @@ def test_a_start_that_wakes_in_a_purged_place_starts_again(store, monkeypatch):
     def sleep_before(name, data):
         monkeypatch.undo()
         for epoch in range(4):
-            assert journal.append(decide(history, epoch)) == Appended()
+            finish(journal, decide(history, epoch))
         create(name, data)
 
     monkeypatch.setattr(store, "create", sleep_before)
@@ -585,13 +635,13 @@ def test_reading_while_another_purges(store, monkeypatch):
     """A start that lists the files just before the running driver purges some reads the journal as it is then."""
     journal, history = started(store, retain=1)
     for epoch in range(3):
-        journal.append(decide(history, epoch))
+        finish(journal, decide(history, epoch))
     names = store.names
 
     def then_purge():
         listed = names()
         monkeypatch.undo()
-        journal.append(decide(history, 3))
+        finish(journal, decide(history, 3))
         return listed
 
     monkeypatch.setattr(store, "names", then_purge)
@@ -603,11 +653,11 @@ def test_a_longer_retention_does_not_ask_for_what_is_purged(store):
     """Retention was raised after a purge died half way: the declared end of the history never moves back."""
     journal, history = started(store, retain=1)
     for epoch in range(3):
-        journal.append(decide(history, epoch))
+        finish(journal, decide(history, epoch))
     for epoch in (3, 4):
         store.faults["remove"] = ["die"]
         with pytest.raises(Died):
-            journal.append(decide(history, epoch))
+            finish(journal, decide(history, epoch))
     store.remove(f"{3:020d}.json")
     assert files(store) == [1, 2, 4, 5, 6], "one of the two purged records is left"
     _, history = started(store, retain=100)
@@ -636,7 +686,7 @@ def test_job_and_layout_survive_every_purge(store, retain):
     journal, history = started(store, retain=retain)
     assert journal.append(Planned(1, LAYOUT)) == Appended()
     for epoch in range(8):
-        assert journal.append(decide(history, epoch)) == Appended()
+        finish(journal, decide(history, epoch))
         found, _ = Journal(store).history()
         assert (found.job_id, found.layout, found.decided.epoch) == (JOB, LAYOUT, epoch)
     _, history = started(store, retain=retain)
@@ -648,10 +698,10 @@ def test_only_the_newest_layout_is_kept(store):
     journal, history = started(store, retain=1)
     grown = replace(LAYOUT, states=())
     journal.append(Planned(1, LAYOUT))
-    journal.append(decide(history, 0))
+    finish(journal, decide(history, 0))
     journal.append(Planned(1, grown))
     for epoch in range(1, 5):
-        journal.append(decide(history, epoch))
+        finish(journal, decide(history, epoch))
     entries = Journal(store).read()
     assert [e.record.layout for e in entries if isinstance(e.record, Planned)] == [grown]
     assert Journal(store).history()[0].layout == grown
@@ -689,7 +739,7 @@ def test_the_new_jobs_layout_takes_the_old_ones_place(store):
     other = replace(LAYOUT, states=())
     new.append(Planned(2, other))
     for epoch in range(1, 5):
-        new.append(Decide(2, epoch, "o", ("s",), ONE))
+        finish(new, Decide(2, epoch, "o", ("s",), ONE))
     found, entries = Journal(store).history()
     assert (found.job_id, found.layout) == (OTHER, other)
     assert sum(isinstance(e.record, Planned) for e in entries) == 1
@@ -700,7 +750,8 @@ def test_the_new_jobs_layout_takes_the_old_ones_place(store):
 
 def put_back(store, copy):
     for name in store.names():
-        store.remove(name)
+        if name.endswith(".json"):
+            store.remove(name)
     for name, data in copy.items():
         store.create(name, data)
 
@@ -748,3 +799,18 @@ def test_a_claimed_journal_goes_on_above_what_is_known_outside(store):
     started(store)
     assert Journal(store).start(JOB, above=7).incarnation == 8
     assert Journal(store).start(JOB, above=7).incarnation == 9
+
+
+def test_what_an_epoch_without_a_decision_read_is_known_to_the_next_start(tmp_path):
+    """Of the newest such epoch of the start before; what another start noted proves nothing."""
+    older = Journal(LocalStore(tmp_path))
+    older.start(JOB)
+    older.note_passed(4, "what it read")
+    newer = Journal(LocalStore(tmp_path))
+    incarnation = newer.start(JOB).incarnation
+    assert newer.passed(incarnation - 1) == (4, "what it read")
+    newer.note_passed(5, "what the newer one read")
+    assert newer.passed(incarnation - 1) is None
+    assert newer.passed(incarnation) == (5, "what the newer one read")
+    (tmp_path / "passed" / "newest.json").write_text("torn")
+    assert newer.passed(incarnation) is None

@@ -52,6 +52,7 @@ class Job:
     def append(self, record):
         for driver in self.drivers:
             assert isinstance(driver.append(record), Appended)
+            driver.purge()
         self.history = self.history.then(record)
 
     def read(self):

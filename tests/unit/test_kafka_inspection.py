@@ -53,7 +53,7 @@ def test_the_jobs_own_transactions_are_listed(broker, look):
     first, second = look.transactions([]).found
     assert [first.handle, second.handle] == [str(one), str(two)]
     assert (first.origin.sink, first.origin.incarnation, first.origin.shard) == ("out", 1, 1)
-    assert (first.origin.epoch, second.origin.epoch) == ("an even epoch", "an odd epoch")
+    assert (first.origin.epoch, second.origin.epoch) == ("an even-numbered epoch", "an odd-numbered epoch")
     assert (first.phase, first.state, first.places, first.timeout_s) == (Phase.OPEN, "Ongoing", (Place("t", 0),), 60.0)
     assert first.told == {
         "handle": {"transactional_id": first.id, "producer_id": one.producer_id, "producer_epoch": one.producer_epoch}

@@ -4,8 +4,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql.types import ArrayType, BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 import onceflow as of
+from onceflow.connectors.kafka.producer_names import OFTEN_SET, check_producer
 from onceflow.connectors.kafka.refusals import require_times
 from onceflow.connectors.kafka.sink_connection import KafkaSinkConnection
 from onceflow.errors import ConfigurationError, RowRefusedError
@@ -58,6 +60,66 @@ def test_a_topic_that_keeps_no_times_of_its_writers_is_refused_where_they_are_gi
         KafkaSinkConnection(sink, None)._require_own_times(told)
 
 
+SPARKS = [("key", "string"), ("value", "string")]
+TYPES = {
+    "string": StringType(),
+    "binary": BinaryType(),
+    "int": IntegerType(),
+    "bigint": LongType(),
+    "headers": ArrayType(StringType()),
+}
+
+
+def _fields(types):
+    return StructType([StructField(name, TYPES[kind]) for name, kind in types])
+
+
+@pytest.mark.parametrize(
+    ("types", "written"),
+    [
+        ([("value", "string")], 'value=of.Text(), value_columns=["value"]'),
+        ([("value", "binary")], 'value=of.Raw(), value_columns=["value"]'),
+        (SPARKS, 'value=of.Text(), value_columns=["value"], key="key"'),
+        (
+            [
+                ("partition", "int"),
+                ("key", "binary"),
+                ("topic", "string"),
+                ("value", "binary"),
+                ("headers", "headers"),
+            ],
+            (
+                'value=of.Raw(), value_columns=["value"], key="key", headers="headers", partition="partition", '
+                'topic_column="topic", key_format=of.Raw()'
+            ),
+        ),
+    ],
+)
+def test_what_was_made_for_sparks_sink_is_not_wrapped_in_silence(types, written):
+    """Both meanings are told, each as arguments that settle it."""
+    sink = of.KafkaSink(of.KafkaCluster("localhost:1"), "t", key=None if len(types) == 1 else "key")
+    with pytest.raises(ConfigurationError, match="not told how its records are meant") as caught:
+        sink.columns(_fields(types))
+    assert f"KafkaSink(..., {written});" in caught.value.action
+    assert "KafkaSink(..., value=of.Json())" in caught.value.action
+
+
+@pytest.mark.parametrize(
+    ("types", "more"),
+    [
+        ([*SPARKS, ("amount", "int")], {}),
+        ([("key", "string"), ("value", "bigint")], {}),
+        ([("key", "string"), ("headers", "string")], {}),
+        ([("key", "string"), ("VALUE", "string")], {}),
+        (SPARKS, {"value": of.Json()}),
+        (SPARKS, {"value": of.Text(), "value_columns": ["value"]}),
+    ],
+)
+def test_what_can_be_meant_in_one_way_only_is_taken(types, more):
+    """Another column, or a value that Spark's sink would not take: an object is meant; and what is said is meant."""
+    of.KafkaSink(of.KafkaCluster("localhost:1"), "t", **more)._require_told(_fields(types))
+
+
 @pytest.mark.parametrize(
     ("limits", "producer", "sizes"),
     [
@@ -77,3 +139,88 @@ def test_sizes_follow_the_topic_unless_the_user_says_otherwise(limits, producer,
     config = KafkaSinkConnection(sink, None, limits).writer_factory().config
     names = ("message.max.bytes", "batch.size", "queue.buffering.max.kbytes")
     assert tuple(config[name] for name in names) == sizes
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ({"compresion.type": "zstd"}, "did you mean compression.type?"),
+        ({"linger.msec": 5}, "did you mean linger.ms?"),
+        ({"max.request.size": 5}, "did you mean message.max.bytes?"),
+        ({"xyzzy": 1}, "librdkafka has no producer setting xyzzy"),
+        ({"Linger.ms": 5}, "librdkafka has no producer setting Linger.ms"),
+        ({"compression.type": "zstdd"}, 'Invalid value "zstdd"'),
+        ({"linger.ms": "soon"}, "linger.ms"),
+        ({"linger.ms": None}, "linger.ms"),
+        ({"fetch.min.bytes": 5}, "fetch.min.bytes is a consumer's"),
+    ],
+)
+def test_a_producer_setting_that_librdkafka_does_not_take_is_said_where_the_sink_is_made(setting, said):
+    """Not in the first epoch, in a worker: a misspelt name, and the one that is meant; a value; a consumer's."""
+    with pytest.raises(ConfigurationError) as refused:
+        of.KafkaSink(of.KafkaCluster("localhost:1"), "t", producer=setting)
+    assert said in str(refused.value)
+    assert refused.value.cause
+    assert refused.value.action
+
+
+def test_settings_that_librdkafka_takes_pass():
+    """Under each of their names."""
+    settings = {"compression.type": "zstd", "linger.ms": 0, "queue.buffering.max.ms": "5", "message.max.bytes": 40_000}
+    for name, value in settings.items():
+        check_producer({name: value})
+
+
+@pytest.mark.parametrize("name", OFTEN_SET)
+def test_what_a_message_proposes_is_a_setting_of_librdkafka(name):
+    """Whatever is wrong with a value that is no text, it is not the name."""
+    try:
+        check_producer({name: "\x00"})
+    except ConfigurationError as error:
+        assert "has no producer setting" not in error.what  # noqa: PT017 - some take any text
+
+
+@pytest.mark.parametrize("topic", ["my topic", "", "..", "a/b", "t" * 250])
+def test_a_topic_that_kafka_does_not_have_is_told_as_such(topic):
+    """Not as a wrong name of a sink, which name= would seem to mend."""
+    with pytest.raises(ConfigurationError, match="cannot write to a topic") as refused:
+        of.KafkaSink(of.KafkaCluster("localhost:1"), topic)
+    assert "name=" not in refused.value.action
+
+
+@pytest.mark.parametrize("guarantee", ["idempotent-upsert", "exactly once", of.Guarantee.IDEMPOTENT_UPSERT])
+def test_a_guarantee_that_a_topic_cannot_give(guarantee):
+    """A topic replaces no record by its key; the message names what can be had."""
+    with pytest.raises(ConfigurationError, match="a Kafka sink has no guarantee") as told:
+        of.KafkaSink(of.KafkaCluster("127.0.0.1:1"), "t", guarantee=guarantee)
+    assert "'exactly-once', 'at-least-once', 'none'" in told.value.action
+
+
+class TestUnderAMode:
+    """The guarantee of a job's checkpoints, for sinks that name none."""
+
+    def test_is_taken_where_none_is_named(self):
+        """And only there; without a mode it is exactly-once."""
+        sink = of.KafkaSink(of.KafkaCluster("b:1"), "t")
+        assert sink.participates
+        sink.under(of.Guarantee.AT_LEAST_ONCE)
+        assert (sink.guarantee, sink.participates) == (of.Guarantee.AT_LEAST_ONCE, False)
+        weak = of.KafkaSink(of.KafkaCluster("b:1"), "t", guarantee="none")
+        for mode in (of.Guarantee.AT_LEAST_ONCE, of.Guarantee.EXACTLY_ONCE):
+            weak.under(mode)
+            assert weak.guarantee is of.Guarantee.NONE
+
+    def test_that_is_weaker_than_what_is_named_is_refused(self):
+        """The sink would promise what its job does not keep."""
+        sink = of.KafkaSink(of.KafkaCluster("b:1"), "t", guarantee="exactly-once")
+        sink.under(of.Guarantee.EXACTLY_ONCE)
+        with pytest.raises(ConfigurationError, match="names a stronger guarantee"):
+            sink.under(of.Guarantee.AT_LEAST_ONCE)
+
+    def test_is_one_for_all_jobs_of_a_sink(self):
+        """What a job that runs has of it must not change under its hands."""
+        sink = of.KafkaSink(of.KafkaCluster("b:1"), "t")
+        sink.under(of.Guarantee.EXACTLY_ONCE)
+        with pytest.raises(ConfigurationError, match="two jobs with different modes"):
+            sink.under(of.Guarantee.AT_LEAST_ONCE)
+        assert sink.participates

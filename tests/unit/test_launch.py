@@ -1,18 +1,25 @@
 """The order of a start: whose checkpoint it is, what two starts make of a new one, and what is refused."""
 
 import itertools
+import shutil
 import threading
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 import pytest
 
-from onceflow.checkpoint.identity import Mark, read_identity, write_identity
+from onceflow.checkpoint.identity import Mark, NameMark, read_identity, write_identity
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.store import LocalStore
 from onceflow.connectors.contract import Committer, EpochLimit, Guarantee, Sink, SinkConnection
-from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, FencedError, OnceflowError
-from onceflow.execution import ownership, surroundings
+from onceflow.errors import (
+    CheckpointConflictError,
+    CheckpointCorruptError,
+    ConfigurationError,
+    FencedError,
+    OnceflowError,
+)
+from onceflow.execution import launch, ownership, surroundings
 from onceflow.execution.driver import Driver
 from onceflow.execution.launch import (
     Plan,
@@ -22,8 +29,14 @@ from onceflow.execution.launch import (
 from onceflow.execution.launch import (
     place_of as place_of_plan,
 )
-from onceflow.execution.ownership import refuse_rewound
+from onceflow.execution.ownership import (
+    refuse_incomplete,
+    refuse_put_back,
+    refuse_rewound,
+    tell_of_moved,
+)
 from onceflow.execution.surroundings import Surroundings
+from onceflow.job import Job, start
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.twophase.coordinator import Coordinator
 from onceflow.twophase.layout import Layout, Source
@@ -106,12 +119,22 @@ def test_a_journal_without_a_job_is_refused(tmp_path):
     place.ours.remove("job.json")
     with pytest.raises(CheckpointConflictError, match=r"no onceflow/job\.json") as caught:
         identify(tmp_path)
-    assert "--claim" in caught.value.action
+    assert 'takeover="claim"' in caught.value.action
     assert place.records.names()
     made = identify(tmp_path, "as-new")
     assert made == read_identity(place.ours)
     assert made.job_id != identity.job_id
     assert place.records.names(), "a new start in the same journal fences whoever still runs"
+
+
+def test_a_query_without_onceflow_is_told_how_it_is_gone_on_with(tmp_path):
+    """Nothing of ours is there: the one way is said first, and none that needs a journal."""
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "0").write_text("v1")
+    with pytest.raises(CheckpointConflictError) as caught:
+        identify(tmp_path)
+    assert caught.value.action.startswith('of a query without onceflow: takeover="as-new", at the first start only')
+    assert "claim" not in caught.value.action
 
 
 # -- the mark outside -------------------------------------------------------------------------------------------------
@@ -128,7 +151,7 @@ def test_a_start_at_this_moment_makes_no_copy_of_the_checkpoint(tmp_path):
 
     kafka = Kafka(another_start)
     for _ in range(3):
-        refuse_rewound([kafka, kafka], Journal(place.records), identity, place.checkpoint)
+        refuse_rewound({"a": kafka, "b": kafka}, Journal(place.records), identity, place.checkpoint)
 
 
 @pytest.mark.parametrize(
@@ -140,12 +163,76 @@ def test_a_mark_that_is_gone_is_refused_where_epochs_are_decided(tmp_path, epoch
     identity, place = started(tmp_path, *epochs)
     kafka = Kafka(None, keeps)
     if not refused:
-        refuse_rewound([kafka], place.journal, identity, place.checkpoint)
+        refuse_rewound({"s": kafka}, place.journal, identity, place.checkpoint)
         return
-    with pytest.raises(CheckpointConflictError, match="Kafka has no mark of this job") as caught:
-        refuse_rewound([kafka], place.journal, identity, place.checkpoint)
-    assert "--claim" in caught.value.action
+    with pytest.raises(CheckpointConflictError, match="have no mark of this job") as caught:
+        refuse_rewound({"s": kafka}, place.journal, identity, place.checkpoint)
+    assert 'takeover="claim"' in caught.value.action
     assert caught.value.facts["epoch"] == epochs[-1]
+
+
+def test_a_sink_that_goes_elsewhere_is_told(tmp_path, caplog):
+    """Its name was kept, and nothing shows that the job has written there; a sink that is new is another matter."""
+    identity, place = started(tmp_path)
+    incarnation = place.journal.history()[0].incarnation
+    layout = Layout((Source(("moved", "stays"), "", "topic clicks", "path"),))
+    assert place.journal.append(Planned(incarnation, layout)) == Appended()
+    assert place.journal.append(Decide(incarnation, 0, "v1\n0", ("moved", "stays"), ONE)) == Appended()
+    kept = Mark(1, place.journal.start_nonce, 0).dumps()
+    history = place.journal.history()[0]
+    tell_of_moved({"moved": kept, "stays": kept, "new": None}, history, identity.job_id, "j")
+    tell_of_moved({"moved": None, "stays": kept}, history, "another", "j")
+    tell_of_moved({"moved": None, "stays": None}, history, identity.job_id, "j")  # keeps none, or has lost all
+    assert not caplog.messages
+    tell_of_moved({"moved": None, "stays": kept}, history, identity.job_id, "j")
+    (told,) = caplog.messages
+    assert "sink moved: nothing shows that this job has written to where it goes now" in told
+    assert "from epoch 1 on" in told
+
+
+@dataclass
+class Remembering:
+    """Only what is looked at of a committer whose system remembers commits: what it knows of its participants."""
+
+    known: set[str]
+    remembers_commits: bool = True
+
+    def outcomes(self, participants):
+        told = {True: Outcome.COMMITTED, False: Outcome.UNKNOWN}
+        return {p.id: Evidence(told[p.handle in self.known], "") for p in participants}
+
+
+def decided_in(place, history, *epochs):
+    """Epochs with a participant of the sink ``s`` each, whose handle is the epoch's."""
+    for epoch in epochs:
+        one = replace(ONE[0], sink="s", handle=f"h{epoch}")
+        assert place.journal.append(Decide(history.incarnation, epoch, f"v1\n{epoch}", ("s",), (one,))) == Appended()
+
+
+def test_a_system_that_was_put_back_is_refused(tmp_path):
+    """It does not know the newest epochs that Spark has recorded, so nobody would write their rows again."""
+    identity, place = started(tmp_path)
+    decided_in(place, place.journal.history()[0], 0, 1, 2, 3)
+    done(tmp_path, 2)
+    for known in ({"h0", "h1", "h2"}, {"h2"}):  # epoch 3 is undone: recovery looks after it
+        refuse_put_back({"s": Remembering(known)}, place.journal, identity, place.checkpoint)
+    with pytest.raises(CheckpointConflictError, match=r"does not know epoch 1 to 2 .* 2 epochs") as caught:
+        refuse_put_back({"s": Remembering({"h0"})}, place.journal, identity, place.checkpoint)
+    assert caught.value.facts["epochs"] == [1, 2]
+    assert 'takeover="claim"' in caught.value.action
+    refuse_put_back({"s": Remembering(set(), remembers_commits=False)}, place.journal, identity, place.checkpoint)
+    refuse_put_back({"another": Remembering(set())}, place.journal, identity, place.checkpoint)
+
+
+def test_a_new_job_asks_for_nothing_that_another_has_committed(tmp_path):
+    """With --as-new the journal still ends with the old job's epochs, which may be of another system."""
+    identity, place = started(tmp_path)
+    decided_in(place, place.journal.history()[0], 0)
+    done(tmp_path, 0)
+    another = replace(identity, job_id="another")
+    refuse_put_back({"s": Remembering(set())}, place.journal, another, place.checkpoint)
+    place.journal.start("another", left=identity.job_id)
+    refuse_put_back({"s": Remembering(set())}, place.journal, another, place.checkpoint)
 
 
 @pytest.mark.parametrize("text", ["", "?", "{}"])
@@ -153,26 +240,33 @@ def test_a_text_that_is_no_mark_is_no_mark(tmp_path, text):
     """What somebody else wrote in its place proves nothing about this copy."""
     identity, place = started(tmp_path, 0)
     with pytest.raises(CheckpointConflictError, match="no mark"):
-        refuse_rewound([Kafka(text)], place.journal, identity, place.checkpoint)
+        refuse_rewound({"s": Kafka(text)}, place.journal, identity, place.checkpoint)
 
 
 def test_one_mark_is_enough_where_a_sink_was_added(tmp_path):
     """Each sink's topic keeps it, and that of a sink that was just added has none; without any it is refused."""
     identity, place = started(tmp_path, 0)
     kept = Mark(1, place.journal.start_nonce, 0).dumps()
-    refuse_rewound([Kafka(kept), Kafka(kept)], place.journal, identity, place.checkpoint)
-    refuse_rewound([Kafka(kept), Kafka(None)], place.journal, identity, place.checkpoint)
+    refuse_rewound({"a": Kafka(kept), "b": Kafka(kept)}, place.journal, identity, place.checkpoint)
+    refuse_rewound({"a": Kafka(kept), "b": Kafka(None)}, place.journal, identity, place.checkpoint)
     with pytest.raises(CheckpointConflictError, match="no mark"):
-        refuse_rewound([Kafka(None), Kafka(None)], place.journal, identity, place.checkpoint)
+        refuse_rewound({"a": Kafka(None), "b": Kafka(None)}, place.journal, identity, place.checkpoint)
 
 
-@pytest.mark.parametrize("beyond", [Mark(9, "n", 0), Mark(1, "other", 0), Mark(1, "", 9)])
-def test_a_copy_that_is_older_than_its_mark_is_refused(tmp_path, beyond):
+@pytest.mark.parametrize(
+    ("beyond", "what"),
+    [
+        (Mark(9, "n", 0), "misses a start of this job"),
+        (Mark(1, "other", 0), "has gone on beside another copy"),
+        (Mark(1, "", 9), "is older than what this job has done"),
+    ],
+)
+def test_a_copy_that_is_older_than_its_mark_is_refused(tmp_path, beyond, what):
     """A later start, the same number in another history, or a later epoch: this copy was put back."""
     identity, place = started(tmp_path, 0)
     beyond = beyond if beyond.nonce else replace(beyond, nonce=place.journal.start_nonce)
-    with pytest.raises(CheckpointConflictError, match="older than what this job has done"):
-        refuse_rewound([Kafka(beyond.dumps())], place.journal, identity, place.checkpoint)
+    with pytest.raises(CheckpointConflictError, match=what):
+        refuse_rewound({"s": Kafka(beyond.dumps())}, place.journal, identity, place.checkpoint)
 
 
 def test_a_journal_that_was_emptied_is_older_than_its_mark(tmp_path):
@@ -182,7 +276,7 @@ def test_a_journal_that_was_emptied_is_older_than_its_mark(tmp_path):
     for name in place.records.names():
         place.records.remove(name)
     with pytest.raises(CheckpointConflictError, match="older than what this job has done"):
-        refuse_rewound([Kafka(mark)], place_of(tmp_path).journal, identity, place.checkpoint)
+        refuse_rewound({"s": Kafka(mark)}, place_of(tmp_path).journal, identity, place.checkpoint)
 
 
 def test_as_new_is_refused_over_an_undone_epoch_without_job_json(tmp_path):
@@ -197,7 +291,7 @@ def test_a_job_that_has_not_started_yet_has_no_mark(tmp_path):
     """--as-new: the journal is the old job's, whose marks are none of the new one's."""
     _, place = started(tmp_path, 0)
     done(tmp_path, 0)
-    refuse_rewound([Kafka(None)], place.journal, identify(tmp_path, "as-new"), place.checkpoint)
+    refuse_rewound({"s": Kafka(None)}, place.journal, identify(tmp_path, "as-new"), place.checkpoint)
 
 
 # -- --as-new ---------------------------------------------------------------------------------------------------------
@@ -247,7 +341,7 @@ def test_a_plain_query_becomes_a_job(tmp_path, caplog):
         identify(tmp_path)
     made = identify(tmp_path, "as-new")
     assert made.left == "none"
-    assert "leaves job none behind" in caplog.text
+    assert "goes on where a query without onceflow has stood" in caplog.text
 
 
 # -- --claim ----------------------------------------------------------------------------------------------------------
@@ -267,7 +361,7 @@ def test_claim_makes_job_json_again_from_the_journal(tmp_path, how):
             path.write_bytes(path.read_bytes().replace(b"cluster-1", b"cluster-2"))
     with pytest.raises((CheckpointConflictError, CheckpointCorruptError)) as caught:
         identify(tmp_path)
-    assert "--claim" in caught.value.action
+    assert 'takeover="claim"' in caught.value.action
     claimed = identify(tmp_path, "claim")
     assert (claimed.job_id, claimed.checkpoint, claimed.cluster_id) == (identity.job_id, place.uri, "cluster-1")
     assert identify(tmp_path) == claimed
@@ -290,7 +384,7 @@ def test_there_must_be_something_to_claim(tmp_path, how):
         done(tmp_path, 3)
     with pytest.raises(CheckpointConflictError, match=r"neither onceflow/job\.json nor a journal to claim") as caught:
         identify(tmp_path, "claim")
-    assert "--as-new" in caught.value.action
+    assert 'takeover="as-new"' in caught.value.action
 
 
 def test_an_undone_epoch_is_seen_before_anything_is_asked(tmp_path):
@@ -577,6 +671,152 @@ def test_where_nothing_can_or_need_be_finished_nobody_is_fenced(tmp_path):
     assert place_of(tmp_path).journal.history()[0].incarnation == 1
 
 
+# -- files that were deleted ------------------------------------------------------------------------------------------
+
+
+def decided(folder, *epochs, recorded):
+    """A job with decided epochs, of which Spark has recorded some; and all that Spark needs."""
+    _, place = started(folder, *epochs)
+    (folder / "metadata").write_text('{"id":"6e0f9a3c"}')
+    for name, of in (("offsets", epochs), ("commits", recorded)):
+        (folder / name).mkdir()
+        for epoch in of:
+            (folder / name / str(epoch)).write_text(f"v1\n{epoch}" if name == "offsets" else "v1\n{}\n")
+    return place
+
+
+def journal_of(place):
+    return {name: place.records.read(name) for name in place.records.names()}
+
+
+def test_commits_of_two_decided_epochs_are_missed_before_a_start_is_appended(tmp_path):
+    """Also by what finishes an undone epoch first; of one decided epoch it is undone, and is finished."""
+    place = decided(tmp_path, 0, 1, 2, recorded=(0,))
+    before = journal_of(place)
+    for look in (lambda: refuse_incomplete(place), lambda: finish(tmp_path, [Listed("s", "cluster-1", [])])):
+        with pytest.raises(CheckpointConflictError, match="older than the journal") as caught:
+            look()
+        assert "put the checkpoint's newest copy back" in caught.value.action
+    assert journal_of(place) == before
+    (tmp_path / "commits" / "1").write_text("v1\n{}\n")
+    refuse_incomplete(place)
+
+
+def test_an_undone_epoch_comes_before_what_is_missing(tmp_path):
+    """Consumers wait for what is decided: it is committed first, and then the start is refused by name."""
+    place = decided(tmp_path, 0, 1, recorded=(0,))
+    (tmp_path / "metadata").unlink()
+    refuse_incomplete(place)
+    with pytest.raises(CheckpointCorruptError, match="metadata is gone"):
+        refuse_incomplete(place, whatever_is_undone=True)
+    (tmp_path / "commits" / "1").write_text("v1\n{}\n")
+    with pytest.raises(CheckpointCorruptError, match="metadata is gone"):
+        refuse_incomplete(place)
+
+
+def test_an_undone_epoch_is_committed_though_the_plan_before_it_is_gone(tmp_path):
+    """Its range stands in its decision, and consumers wait; behind the commit the start is refused by the file's name.
+
+    The epoch of that file wrote nothing, so its range stands nowhere else. Nobody is told to plan it anew: what comes
+    behind it is decided.
+    """
+    identity = identify(tmp_path, systems="one")
+    place = place_of(tmp_path)
+    place.records.make()
+    history = place.journal.start(identity.job_id)
+    held = replace(participant(0), transaction={"system": "one"})
+    assert place.journal.append(Decide(history.incarnation, 1, "v1\n{}\n", ("s",), (held,))) == Appended()
+    (tmp_path / "metadata").write_text('{"id":"6e0f9a3c"}')
+    for name in ("offsets/1", "commits/0"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text("v1\n{}\n")
+    done = []
+    assert finish(tmp_path, [Listed("s", "one", done)])
+    assert done == ["s"]
+    with pytest.raises(CheckpointCorruptError, match="offsets/0 cannot be used: it is missing") as caught:
+        refuse_incomplete(place_of(tmp_path), whatever_is_undone=True)
+    assert "remove" not in caught.value.action
+
+
+def test_a_journal_that_was_emptied_is_missed_without_a_mark(tmp_path):
+    """Kafka forgets the mark of a job that was down for a week; an epoch may be decided that only the journal knew."""
+    _, place = started(tmp_path, 0)
+    done(tmp_path, 0)
+    refuse_rewound({"s": Kafka(None, keeps_mark=False)}, place.journal, identify(tmp_path), place.checkpoint)
+    for name in place.records.names():
+        place.records.remove(name)
+    with pytest.raises(CheckpointConflictError, match="journal is gone or empty") as caught:
+        refuse_incomplete(place)
+    assert 'takeover="as-new"' in caught.value.action
+    identify(tmp_path, "as-new")
+
+
+def test_a_plain_query_that_became_a_job_may_have_no_journal_yet(tmp_path):
+    """Its first start may have died between job.json and the record: it is not asked for what it never had."""
+    done(tmp_path, 0)
+    (tmp_path / "metadata").write_text('{"id":"6e0f9a3c"}')
+    identify(tmp_path, "as-new")
+    refuse_incomplete(place_of(tmp_path))
+
+
+@pytest.mark.parametrize("as_new", [False, True])
+def test_a_new_job_does_not_begin_where_another_query_began(tmp_path, as_new):
+    """Spark's sources/ come before what a source says; a start of this job that died before its first plan left them.
+
+    Then they are its own, and nobody has to be asked.
+    """
+    (tmp_path / "sources" / "0").mkdir(parents=True)
+    (tmp_path / "sources" / "0" / "0").write_bytes(b'\0v1\n{"t":{"0":5000}}')
+    place = place_of(tmp_path)
+    with pytest.raises(CheckpointCorruptError, match=r"sources/0/0 is left of a query") as caught:
+        refuse_incomplete(place, whatever_is_undone=as_new)
+    assert f"remove {tmp_path / 'sources'}" in caught.value.action
+    started(tmp_path)
+    refuse_incomplete(place, whatever_is_undone=as_new)
+
+
+# -- a lost checkpoint ------------------------------------------------------------------------------------------------
+
+
+def test_a_start_on_a_lost_checkpoint_makes_nothing(tmp_path, monkeypatch):
+    """Its connections are asked before job.json is made: whoever mounts the volume then finds it as it was."""
+    kept = NameMark({"0123456789ab": "file:///elsewhere"}).dumps()
+    monkeypatch.setattr(Attached, "read_name_mark", lambda *told: kept if told[1:] == ("onceflow", "test") else None)
+    folder = tmp_path / "checkpoint"
+    connections = {"a": Attached(Listed("a", "one", []))}
+    with pytest.raises(CheckpointConflictError, match="job 0123456789ab, whose checkpoint was file:///elsewhere"):
+        launch._driver(
+            place_of(folder), connections, Plan("test", Checkpointing(folder)), surroundings.REAL, preflight=False
+        )
+    assert not folder.exists()
+    for plan in (Plan("other", Checkpointing(folder)), Plan("test", Checkpointing(folder), takeover="as-new")):
+        driver = launch._driver(place_of(folder), connections, plan, surroundings.REAL, preflight=False)
+        driver.close()
+        assert (folder / "onceflow" / "job.json").exists()
+        shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("wrong", [{}, {"until": "later"}, {"output_mode": "apend"}])
+def test_a_call_that_is_wrong_commits_what_is_decided_first(tmp_path, wrong):
+    """``start(None)`` or a misspelt word is a mistake of the program's; consumers wait for the epoch all the same."""
+    undone_of(tmp_path, ("a", "one"))
+    needed = {"sinks": [Listed("a", "one", done := [])], "checkpointing": Checkpointing(tmp_path)}
+    df = {needed["sinks"][0]: None} if wrong else None
+    with pytest.raises(ConfigurationError, match="start has a wrong"):
+        start(df, name="test", **needed, **wrong)
+    assert done == ["a"]
+
+
+def test_a_run_until_a_misspelt_moment_commits_what_is_decided_first(tmp_path):
+    """As for ``start``."""
+    undone_of(tmp_path, ("a", "one"))
+    job = Job("test", checkpointing=Checkpointing(tmp_path))
+    job.stream(sinks=[Listed("a", "one", done := [])])(print)
+    with pytest.raises(ConfigurationError, match="wrong until"):
+        job.run(until="later")
+    assert done == ["a"]
+
+
 # -- how large an epoch may be ----------------------------------------------------------------------------------------
 
 
@@ -591,8 +831,14 @@ class Expiring:
         return self.timeout_s
 
 
-def limit_of(folder, *sinks):
-    return epoch_limit(Plan("test", Checkpointing(folder)), sinks)
+def limit_of(folder, *sinks, timeout="10 min"):
+    return epoch_limit(Plan("test", Checkpointing(folder, timeout=timeout)), sinks)
+
+
+def test_an_epoch_is_meant_to_be_done_within_the_checkpoints_time_out(tmp_path):
+    """In three eighths of it, where that is less than a quarter of the transactions' time-out."""
+    assert limit_of(tmp_path, Expiring(900), timeout="40 s") == EpochLimit(60_000)
+    assert limit_of(tmp_path, timeout="40 s") == EpochLimit(60_000)
 
 
 def test_a_new_job_reads_what_a_slow_one_could_do(tmp_path):
@@ -612,7 +858,9 @@ def test_the_limit_follows_the_journals_epochs(tmp_path):
     _, place = started(tmp_path)
     for epoch, at, took in ((0, 0, 5), (1, 20_000, 20_000), (3, 900_000, 10_000)):
         place.journal.append(Decide(1, epoch, f'v1\n{{}}\n{{"t":{{"0":{at}}}}}', ("s",), ONE, took))
-    assert limit_of(tmp_path, Expiring(1_000)) == EpochLimit(250_000), "1,000 a second, a quarter of 1,000 s"
+    assert limit_of(tmp_path, Expiring(1_000), timeout="1 h") == EpochLimit(250_000), (
+        "1,000 a second, a quarter of 1,000 s"
+    )
 
 
 def test_several_sources_share_an_epoch(tmp_path):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from onceflow.checkpoint.identity import JobIdentity, Mark
+from onceflow.checkpoint.identity import JobIdentity, Mark, NameMark
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.checkpoint.store import LocalStore
@@ -15,6 +15,9 @@ from onceflow.execution.driver import Driver, _write_mark
 from onceflow.execution.running import RunningJob
 from onceflow.execution.surroundings import Surroundings
 from onceflow.twophase.coordinator import Coordinator
+from onceflow.twophase.messages import Appended
+from onceflow.twophase.participants import Part, Participant
+from onceflow.twophase.records import Decide
 
 JOB = JobIdentity("a" * 12, "file:///checkpoint", "cluster", "onceflow")
 TURNS = sweeper.SWEEPS_A_MARK
@@ -27,6 +30,7 @@ class Outside:
 
     mark: str | None = None
     writes: int = 0
+    names: list[tuple[str, str]] = field(default_factory=list)
     clocked: bool = False
     entered: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     turn: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
@@ -37,6 +41,12 @@ class Outside:
     def write_mark(self, mark):
         self.mark = mark
         self.writes += 1
+
+    def read_name_mark(self, name):
+        return dict(self.names).get(name)
+
+    def write_name_mark(self, name, mark):
+        self.names.append((name, mark))
 
     def lingering(self, *_):
         if self.clocked:
@@ -52,7 +62,18 @@ class Idle:
     """A query to which no record comes, and what else a job lets go of at its end."""
 
     isActive = True  # noqa: N815 - Spark's name
+    runId = "run"  # noqa: N815 - likewise
     stopped = False
+
+    @property
+    def _jsq(self):
+        return self
+
+    def sparkSession(self):  # noqa: N802 - likewise
+        return self
+
+    def sparkContext(self):  # noqa: N802 - likewise
+        return self
 
     def stop(self):
         self.stopped = True
@@ -76,7 +97,8 @@ def outside():
 def driver(tmp_path, outside):
     """One that has just taken over; its first mark is written."""
     rules, around = Coordinator(["s"]), Surroundings.of_process(1)
-    made = Driver(JOB, journal(tmp_path), SparkCheckpoint.at(tmp_path), {"s": outside}, JOB.checkpoint, rules, around)
+    files = (journal(tmp_path), SparkCheckpoint.at(tmp_path))
+    made = Driver(JOB, *files, {"s": outside}, JOB.checkpoint, rules, around, name="hourly")
     made.take_over()
     marks_written(made)
     assert outside.writes == 1
@@ -151,6 +173,41 @@ def test_a_sleeper_does_not_write_over_a_newer_starts_mark(driver, outside, tmp_
     driver.refresh_mark()
     marks_written(driver)
     assert outside.mark == theirs
+
+
+def test_a_name_is_marked_when_something_is_decided_and_again_with_each_refresh(driver, outside):
+    """Before that nothing was written that a new job would write again; and Kafka forgets this mark, too."""
+    driver.refresh_mark()
+    marks_written(driver)
+    assert outside.names == []
+    for epoch in (0, 1):
+        driver._write_marks(epoch, driver.incarnation)
+    marks_written(driver)
+    mark = NameMark({JOB.job_id: JOB.checkpoint}).dumps()
+    assert outside.names == [("hourly", mark)]
+    driver._name_is_kept = False
+    driver._write_marks(1, driver.incarnation)
+    marks_written(driver)
+    assert outside.names == [("hourly", mark)] * 2
+
+
+def test_a_checkpoint_of_before_is_marked_by_its_next_start(tmp_path, outside, driver):
+    """What it has decided is in its journal; from this start on its loss is noticed."""
+    journal(tmp_path).start(JOB.job_id)
+    store = journal(tmp_path)
+    began = store.start(JOB.job_id)
+    of = (Participant("s", "h", (Part("s", 0, 1, 7),), {}),)
+    assert store.append(Decide(began.incarnation, 0, "v1\n{}\n", ("s",), of)) == Appended()
+    (tmp_path / "commits").mkdir()
+    (tmp_path / "commits" / "0").write_text("v1")
+    around, files = Surroundings.of_process(1), (journal(tmp_path), SparkCheckpoint.at(tmp_path))
+    next_one = Driver(JOB, *files, {"s": outside}, JOB.checkpoint, Coordinator(["s"]), around, name="hourly")
+    try:
+        next_one._append_start()
+        marks_written(next_one)
+    finally:
+        next_one.close()
+    assert outside.names == [("hourly", NameMark({JOB.job_id: JOB.checkpoint}).dumps())]
 
 
 @pytest.mark.parametrize(

@@ -178,8 +178,9 @@ def test_a_topic_is_taken_exactly_where_kafka_can_have_it(text):
 @pytest.mark.parametrize("value", NO_TEXTS)
 def test_what_is_no_text_is_refused_in_words(value):
     """Not with Python's own error for a wrong type."""
-    assert refused(lambda: plan(value))
-    assert refused(lambda: plan(prefix=value))
+    checkpoint = of.Checkpointing("checkpoint")
+    assert refused(lambda: of.Job(value, checkpointing=checkpoint))
+    assert refused(lambda: of.Job("job", checkpointing=checkpoint, transactional_id_prefix=value))
     assert refused(lambda: of.KafkaSink(CLUSTER, value, name="s"))
     if value is not None:  # the topic's name, by default
         assert refused(lambda: of.KafkaSink(CLUSTER, "t", name=value))

@@ -1,5 +1,7 @@
 """Offsets of a source: JSON, ranges, lag, and the words for lost records."""
 
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -159,5 +161,41 @@ class Refusing:
 def test_what_cannot_be_asked_is_said_in_our_words(error, kind):
     """A partition without a leader is waited for; a right that is missing is not."""
     with pytest.raises(kind, match="partitions of t") as caught:
-        offsets.bounds(Refusing(error), [Partition("t", 0)])
+        offsets.bounds(Refusing(error), [Partition("t", 0)], within_s=0)
     assert caught.value.action
+
+
+class Electing(Refusing):
+    """One whose topic was just made: it has no leader at first."""
+
+    times = 2
+
+    def list_partition_offsets(self, asked, *_):
+        if self.times:
+            self.times -= 1
+            raise self.error
+        return {each: SimpleNamespace(offset=7) for each in asked}
+
+
+def test_a_topic_that_was_just_made_is_waited_for(caplog):
+    """Its partitions have no leader for a moment: that is said once, and asked again."""
+    partition = Partition("t", 0)
+    found = offsets.bounds(Electing(kafka_errors.LeaderNotAvailableError()), [partition])
+    assert found == {partition: (7, 7)}
+    (line,) = (record.getMessage() for record in caplog.records)
+    assert "LEADER_NOT_AVAILABLE" in line
+    assert line.endswith("it is asked again for 30 s")
+
+
+class RefusingGroups:
+    """One that may not describe a group."""
+
+    def list_group_offsets(self, _):
+        raise kafka_errors.GroupAuthorizationFailedError
+
+
+def test_a_group_that_may_not_be_described_is_a_right_that_is_missing():
+    """No supervisor is told to start the job again for it."""
+    with pytest.raises(KafkaRightsError, match="group progress") as caught:
+        offsets.committed(RefusingGroups(), "progress")
+    assert not caught.value.retriable

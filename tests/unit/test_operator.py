@@ -1,15 +1,17 @@
 """What an operator may do: the pure rules behind ``onceflow txn``, and what it refuses before it asks any broker."""
 
+import io
 import json
 import sys
 from dataclasses import replace
 
 import pytest
+import typer
 
 from onceflow.checkpoint.identity import JobIdentity, write_identity
 from onceflow.checkpoint.store import LocalStore
 from onceflow.cli.main import main
-from onceflow.cli.txn import _cost_lines
+from onceflow.cli.txn import _ask, _cost_lines, _own_lines
 from onceflow.connectors.contract import Guarantee
 from onceflow.connectors.inspection import LostInput, Phase, Place, Seen
 from onceflow.connectors.kafka.inspection import KafkaInspection
@@ -96,6 +98,29 @@ def test_a_named_transaction_that_may_not_be_aborted_is_refused_with_its_reason(
     with pytest.raises(ConfigurationError) as refused:
         choose(ALL, [str(name(1, 1)), str(name(1, shard))], claim=claim)
     assert because in refused.value.cause
+
+
+def test_a_decided_one_that_expired_is_told_as_such():
+    """Kafka says CompleteAbort: what that means for its rows is said where it is listed, and where it is refused."""
+    lost = replace(own(Standing.DECIDED, 0, "CompleteAbort", Phase.OVER), evidence=Evidence(Outcome.ABORTED, "seen"))
+    first, second = _own_lines(lost)
+    assert "CompleteAbort  decided  epoch 9" in first
+    assert "the job writes its rows again when it is started" in second
+    with pytest.raises(ConfigurationError) as refused:
+        choose([lost], [lost.seen.id], claim=False)
+    assert "it expired" in refused.value.cause
+    assert refused.value.action == "start the job: it writes these rows again"
+
+
+def test_what_would_be_done_is_shown_where_nobody_can_be_asked(capsys, monkeypatch):
+    """Without a terminal: the list comes, nothing is done, and the error is about the option that goes on."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    with pytest.raises(typer.BadParameter) as refused:
+        _ask(["one", "2 transactions will be aborted."], yes=False)
+    assert capsys.readouterr().err.splitlines() == ["one", "2 transactions will be aborted."]
+    assert refused.value.param_hint == "--yes"
+    assert "nothing was done" in refused.value.message
+    _ask(["one"], yes=True)
 
 
 def who(n: int) -> ParticipantId:
@@ -286,10 +311,11 @@ def test_what_a_topic_that_was_made_again_has_cost_cannot_be_known():
 def test_writing_again_what_the_source_has_lost_says_what_may_not_come(more):
     """Its own rows and those in open transactions, which a replay aborts: both may be lost, and the person is told."""
     epoch = undone(Outcome.COMMITTED, Outcome.UNKNOWN, Outcome.OPEN, Outcome.OPEN, **more)
-    (said,) = _cost_lines(epoch, "write-again", meant(epoch, "write-again", None))
+    again, said = _cost_lines(epoch, "write-again", meant(epoch, "write-again", None))
+    assert "are written again: those that are there come twice" in again
     assert "up to 15 rows" in said
     assert "10 of them are in open transactions" in said
-    assert not list(_cost_lines(undone(Outcome.UNKNOWN, Outcome.OPEN), "write-again", (who(0),)))
+    assert len(list(_cost_lines(undone(Outcome.UNKNOWN, Outcome.OPEN), "write-again", (who(0),)))) == 1
 
 
 def test_rows_that_count_as_written_are_told_as_well():

@@ -4,7 +4,7 @@ import inspect
 import os
 import re
 from pathlib import Path
-from typing import get_type_hints
+from typing import Literal, get_type_hints
 
 import pytest
 
@@ -15,10 +15,11 @@ from onceflow.errors import ConfigurationError
 from onceflow.local import jars
 from onceflow.options.catalogue import SETTINGS, setting
 from onceflow.options.durations import duration_ms
+from onceflow.supervision import child
 
 SOURCE = Path(of.__file__).parent
 CODE = "\n".join(path.read_text() for path in SOURCE.rglob("*.py") if path.name != "catalogue.py")
-TYPES = {"path": str | os.PathLike[str], "duration": str | float, "count": int}
+TYPES = {"path": str | os.PathLike[str], "duration": str | float, "count": int, "boolean": bool}
 """How a keyword of each type is declared."""
 
 
@@ -47,13 +48,12 @@ def test_what_is_no_duration_is_refused(given):
 
 
 def test_names_are_unique():
-    """No two settings have one name, one of Flink's keys, or one variable; nor one word by which they may be meant."""
+    """No two settings have one name, one key, one of Spark's, or one variable."""
     for words in (
         [each.name for each in SETTINGS],
-        [each.name.rpartition(".")[2] for each in SETTINGS],
-        [each.flink for each in SETTINGS if each.flink],
+        [each.key for each in SETTINGS if each.key],
         [each.becomes for each in SETTINGS if each.becomes],
-        [each.environment for each in SETTINGS if each.environment],
+        [each.variable for each in SETTINGS if each.variable],
     ):
         assert len(set(words)) == len(words)
 
@@ -69,15 +69,18 @@ def test_the_checkpoints_settings_are_those_of_the_catalogue():
     for name, each in catalogued.items():
         default = keywords[name].default
         assert (None if default is inspect.Parameter.empty else default) == each.default
-        assert types[name] == TYPES[each.type]
+        assert types[name] == (Literal[each.choices] if each.type == "choice" else TYPES[each.type])
         assert each.doc in docs
 
 
 def test_every_variable_is_in_the_catalogue():
-    """The variables of ours that the code names, but for those for tests, are the catalogue's, and it reads each."""
-    for_tests = {crash_points.ARM, crash_points.MARK, crash_points.DRIVER}
+    """The variables of ours that the code names are the catalogue's, and it reads each.
+
+    But for those for tests, and the one by which a process finds its parent.
+    """
+    nobodys = {crash_points.ARM, crash_points.MARK, crash_points.DRIVER, child.LINE}
     variables = {each.environment for each in SETTINGS if each.environment}
-    assert set(re.findall(r"\bONCEFLOW_[A-Z_]+\b", CODE)) - for_tests == {
+    assert set(re.findall(r"\bONCEFLOW_(?!_)[A-Z_]+\b", CODE)) - nobodys == {
         name for name in variables if name.startswith("ONCEFLOW_")
     }
     assert not [name for name in variables if f'"{name}"' not in CODE]
@@ -112,3 +115,36 @@ def test_a_name_like_no_other_is_answered_with_all():
     """The message lists the names."""
     with pytest.raises(ConfigurationError, match=r"choose one of checkpointing\.location, "):
         setting("xyzzy")
+
+
+@pytest.mark.parametrize("location", ["", " ", None, 5, b"folder"])
+def test_a_checkpoint_is_in_a_folder_that_is_named(location):
+    """An empty name would be the folder that the program runs in, which a job would fill."""
+    with pytest.raises(ConfigurationError, match="location"):
+        of.Checkpointing(location)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"interval": "5 secnds"}, "interval: '5 secnds' is no duration"),
+        ({"interval": -1}, "interval: -1 is no duration"),
+        ({"retain": 1}, "retain: 1 is no whole number from 2 on"),
+        ({"publish_offsets": 2}, "publish_offsets"),
+    ],
+)
+def test_a_setting_of_the_checkpoint_is_refused_in_our_words(settings, said):
+    """With one cause and one thing to do, and none of the sentences of the library that checks it."""
+    with pytest.raises(ConfigurationError) as refused:
+        of.Checkpointing("checkpoints/one", **settings)
+    assert said in refused.value.what
+    assert str(refused.value).count("What to do") == 1
+    assert "Input should" not in str(refused.value)
+    assert "Value error" not in str(refused.value)
+
+
+@pytest.mark.parametrize(("interval", "told"), [(10_000, True), (3_600, False), ("3 h", False)])
+def test_an_interval_that_was_meant_in_milliseconds(caplog, interval, told):
+    """Flink's are: a number that gives hours here is said, with what to write for either."""
+    of.Checkpointing("somewhere", interval=interval)
+    assert ["10000 ms" in message for message in caplog.messages] == [True] * told

@@ -15,11 +15,13 @@ from onceflow.twophase.participants import (
     differing_sinks,
     find_again,
     find_by_origin,
+    miscounted,
     parts_of,
     prepared,
     totals,
     uncovered,
     unreported,
+    with_origins,
 )
 from tests.unit.histories import part, participant
 
@@ -118,37 +120,41 @@ def test_a_visible_part_whose_rows_are_gone_is_not_found():
     assert find_again([A, B], [A, C]) is None
 
 
-def reading(number, origin, sink="s"):
-    return part(number, 1, number, sink, origin)
+def having_read(origin, sink="s"):
+    return part(0, sink=sink, origin=origin)
 
 
 X, Y = "0:t-0[0,5)", "0:t-1[0,5)"
 
 
 def test_visible_parts_are_found_by_what_they_had_read():
-    """Whatever rows they have now and whatever their numbers: what was read tells, sink by sink."""
-    again = [reading(4, Y), reading(7, X), reading(4, X, "u"), reading(7, Y, "u")]
-    assert find_by_origin([reading(0, X)], again) == {("s", 7)}
-    assert find_by_origin([reading(0, X), reading(1, Y), reading(0, X, "u")], again) == {("s", 7), ("s", 4), ("u", 4)}
+    """Whatever rows they have now, also none, and whatever their numbers: what was read for a partition tells."""
+    again = ["", Y, X]
+    assert find_by_origin([having_read(X)], again) == {("s", 2)}
+    assert find_by_origin([having_read(X), having_read(Y), having_read(X, "u")], again) == {
+        ("s", 2),
+        ("s", 1),
+        ("u", 2),
+    }
     assert find_by_origin([], again) == frozenset()
 
 
-@pytest.mark.parametrize(
-    "again",
-    [[], [reading(0, Y)], [reading(0, X), reading(1, X)], [reading(0, X, "u")], [reading(0, "")]],
-)
+@pytest.mark.parametrize("again", [[], [Y], [X, X], [""]])
 def test_what_nobody_reads_now_or_two_do_is_not_found(again):
-    """Not read any more, read by two, read for another sink only, or not known: nothing may be written."""
-    assert find_by_origin([reading(0, X)], again) is None
+    """Not read any more, read for two, or not known: nothing may be written."""
+    assert find_by_origin([having_read(X)], again) is None
 
 
 def test_a_part_whose_origin_is_not_known_is_not_found():
     """An empty origin matches no other one, not even an empty one."""
-    assert find_by_origin([reading(0, "")], [reading(0, "")]) is None
-    assert find_by_origin([reading(0, X), reading(1, "")], [reading(0, X), reading(1, "")]) is None
+    assert find_by_origin([having_read("")], [""]) is None
+    assert find_by_origin([having_read(X), having_read("")], [X, ""]) is None
 
 
 # -- is a run complete? -----------------------------------------------------------------------------------------------
+
+
+FULL, MORE, NONE = part(0), part(1, 5), part(2, 0, 0)
 
 
 def report(task, *parts, sink="s", transaction=None):
@@ -163,16 +169,37 @@ def report(task, *parts, sink="s", transaction=None):
         ([report(0), report(1), report(2)], "2 reports were expected and 3 came"),
         ([report(0), report(1), report(1, part(7))], "2 reports were expected and 3 came"),
         ([report(0), report(1, sink="t")], "2 reports were expected and 2 came"),
+        ([report(0, part(0), part(3)), report(1, part(2))], None),
+        ([report(0, part(0)), TaskReport("s", 1, 0, ())], None),
         ([report(0, part(3)), report(1, part(3))], "these parts were reported twice"),
+        ([report(0, part(3), part(3)), report(1)], "these parts were reported twice"),
+        ([report(0, part(4)), report(1)], "the run has 4 partitions, and these parts are of others: [('s', 4)]"),
+        ([report(0, part(-1)), report(1)], "the run has 4 partitions, and these parts are of others: [('s', -1)]"),
     ],
 )
-def test_each_task_reports_once(reports, said):
-    """A report that is missing, strange or doubled, and a part that two tasks had, are said."""
-    found = unreported(reports, ["s"], 2)
+def test_each_task_reports_once_and_each_part_is_in_one_report(reports, said):
+    """Two tasks for four partitions: a report that is missing, strange or doubled, a part twice or of none, are said.
+
+    However the parts are spread over the tasks, and whichever have no rows.
+    """
+    found = unreported(reports, ["s"], 2, 4)
     assert (found is None) if said is None else found.startswith(said)
 
 
-FULL, MORE, NONE = part(0), part(1, 5), part(2, 0, 0)
+@pytest.mark.parametrize(
+    ("silent", "written", "right"),
+    [((), 6, True), ((), 5, False), ((), 7, False), ((0,), 5, True), ((0,), 6, False), ((0, 1), 0, True)],
+)
+def test_a_writer_got_the_rows_of_the_parts_that_are_not_silent(silent, written, right):
+    """One more would be visible twice or counted by nobody, one less would be decided and written nowhere."""
+    held = frozenset(("s", number) for number in silent)
+    assert (miscounted([FULL, MORE, NONE], held, written) is None) is right
+
+
+def test_parts_are_told_what_was_read_for_their_partition():
+    """By their numbers, whichever task had them."""
+    told = with_origins(report(0, part(2), part(0)), [X, "", Y])
+    assert [p.origin for p in told.parts] == [Y, X]
 
 
 @pytest.mark.parametrize(

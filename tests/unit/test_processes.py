@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from onceflow.processes import command_line, descendants, kill_tree
+from onceflow.processes import children_with, command_line, descendants, kill_tree
 from tests.integration.harness import wait_until
 
 # A child in a process group of its own, as PySpark's worker daemon makes one, with a child of its own.
@@ -28,6 +28,26 @@ def test_a_tree_is_killed_with_those_that_left_its_group():
     wait_until(lambda: not command_line(child) and not command_line(grandchild), 30, "the end of the others")
 
 
+# Kills its own tree, unless another thread sees a child end before. There are enough of them for it to have the time.
+OWN = """
+import os, subprocess, threading
+from onceflow.processes import kill_tree
+children = [subprocess.Popen(["tail", "-f", os.devnull]) for _ in range(50)]
+print(*(child.pid for child in children), flush=True)
+for child in children:
+    threading.Thread(target=lambda child=child: (child.wait(), os._exit(7)), daemon=True).start()
+kill_tree(os.getpid())
+"""
+
+
+def test_who_kills_its_own_tree_sees_no_other_end():
+    """It ends by the signal, and not by what a thread of it does when a child is gone; nothing is left."""
+    ended = subprocess.run([sys.executable, "-c", OWN], check=False, stdout=subprocess.PIPE, timeout=60)
+    assert ended.returncode == -9
+    children = [int(pid) for pid in ended.stdout.split()]
+    wait_until(lambda: not any(map(command_line, children)), 30, "the end of all children")
+
+
 def test_a_process_that_is_gone_has_no_tree():
     """Nothing is below it, nothing is killed, and nothing is raised."""
     gone = subprocess.Popen([sys.executable, "-c", ""])
@@ -40,3 +60,20 @@ def test_a_process_that_is_gone_has_no_tree():
 def test_a_command_line_is_that_of_the_process():
     """What a broker is told by: the argument that names its own file."""
     assert command_line(os.getpid()).startswith(sys.executable)
+
+
+def test_a_child_is_told_by_its_environment():
+    """Of two children the one that was started with the variable of this value, and no grandchild."""
+    wait = [sys.executable, "-c", "import signal; print(flush=True); signal.pause()"]
+    started = [
+        subprocess.Popen(wait, env=os.environ | {"WHOSE": whose}, stdout=subprocess.PIPE) for whose in ("mine", "other")
+    ]
+    try:
+        for each in started:
+            each.stdout.readline()
+        assert children_with("WHOSE", "mine") == [started[0].pid]
+        assert children_with("WHOSE", "nobody's") == []
+    finally:
+        for each in started:
+            each.kill()
+            each.communicate()

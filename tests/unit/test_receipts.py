@@ -1,5 +1,7 @@
 """Receipts: what was decided stays known when the journal has forgotten it."""
 
+import contextlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -97,10 +99,117 @@ def test_the_journal_and_its_receipts_hold_every_decision(answers, retain):
     journal = Journal(store, retain=retain)
     journal.start(JOB)
     for epoch in range(20):
-        assert journal.append(decide(epoch)) == Appended(), "what a purge meets is no failed append"
+        assert journal.append(decide(epoch)) == Appended()
+        journal.purge()
         in_journal = {entry.record.epoch for entry in journal.read() if isinstance(entry.record, Decide)}
         assert in_journal | receipted(store) == set(range(epoch + 1))
     assert len(in_journal) < 20 or "before" in answers or "after" in answers
+
+
+def test_a_purge_that_dies_anywhere_loses_no_decision():
+    """The driver dies before or after each call of a purge, and another goes on: each decision is in one place or both.
+
+    Nothing stays twice for good: the next purge joins what was left, and removes the records whose receipts it finds.
+    """
+    for dies_at in range(12):
+        files, calls = Files(), iter(range(10**6))
+        store = FakeStore("journal", files, lambda _, effect: effect())
+        journal = Journal(store, retain=2)
+        journal.start(JOB)
+        for epoch in range(6):
+            journal.append(decide(epoch))
+            journal.purge()
+
+        def carry(what, effect, calls=calls, dies_at=dies_at):
+            if "receipts" in what or what.startswith("remove"):
+                at = next(calls)
+                if at == dies_at:
+                    raise Died
+                if at > dies_at:
+                    raise AssertionError("the dead do nothing")
+            return effect()
+
+        dying = Journal(FakeStore("journal", files, carry), retain=2)
+        dying.start(JOB)
+        for epoch in range(6, 9):
+            dying.append(decide(epoch, 2))
+        with contextlib.suppress(Died):
+            dying.purge()
+        assert in_journal(store) | receipted(store) == set(range(9))
+        last = Journal(store, retain=2)
+        last.start(JOB)
+        for epoch in range(9, 12):
+            last.append(decide(epoch, 3))
+            last.purge()
+        assert in_journal(store) | receipted(store) == set(range(12))
+        assert in_journal(store) & receipted(store) == set()
+        assert len(files.below("receipts").content) == 1
+    assert next(calls) < dies_at, "every call of a purge was died at"
+
+
+@pytest.mark.parametrize("how", ["the same driver again", "another driver"])
+def test_receipts_whose_creation_was_not_answered_are_synced_before_a_record_goes(how):
+    """They can be read, and are not on the disk: a power cut would take them, and what they tell of is removed."""
+    files, records = Files(), {1: decide(1), 2: decide(2)}
+
+    def without_answer(what, effect):
+        answer = effect()
+        return None if what.startswith("create") else answer
+
+    listed = iter([[]] if how == "another driver" else [])  # which had listed the folder before
+
+    def carry(what, effect):
+        return next(listed, effect()) if what.startswith("list") else effect()
+
+    with pytest.raises(CheckpointStoreError):
+        Receipts(FakeStore("receipts", files, without_answer)).keep(records)
+    assert files.unsynced
+    kept = Receipts(FakeStore("receipts", files, carry))
+    kept.keep(records)
+    assert not files.unsynced
+    assert [receipt.place for receipt in kept.read()] == [1, 2]
+
+
+def test_a_driver_that_slept_leaves_no_gap_in_what_is_kept():
+    """What it wrote beside the newer file counts as little as it: the next purge goes on behind the newest place."""
+    files = Files()
+    kept, newer = (Receipts(FakeStore("receipts", files, lambda _, effect: effect())) for _ in range(2))
+    kept.keep({1: decide(1), 2: decide(2)})
+    old = files.copy()
+
+    def carry(what, effect):
+        if what.startswith("list") and files.content == old:
+            listed = effect()
+            newer.keep({3: decide(3), 4: decide(4), 5: decide(5)})
+            return listed
+        return effect()
+
+    Receipts(FakeStore("receipts", files, carry)).keep({3: decide(3), 4: decide(4)})
+    kept.keep({5: decide(9), 6: decide(6)})
+    assert [(receipt.place, receipt.epoch) for receipt in kept.read()] == [(n, n) for n in range(1, 7)]
+    assert len(files.content) == 1
+
+
+def test_a_reader_misses_nothing_while_files_are_joined():
+    """The folder is listed, a purge joins the file into another one, and only then it is read: it looks again."""
+    files, joined = Files(), []
+
+    def carry(what, effect):
+        if what.startswith("read") and not joined:
+            joined.append(what)
+            Receipts(FakeStore("receipts", files, lambda _, do: do())).keep({2: decide(2)})
+        return effect()
+
+    Receipts(FakeStore("receipts", files, lambda _, effect: effect())).keep({1: decide(1)})
+    assert [receipt.place for receipt in Receipts(FakeStore("receipts", files, carry)).read()] == [1, 2]
+
+
+class Died(BaseException):
+    """The process was killed here."""
+
+
+def in_journal(store):
+    return {entry.record.epoch for entry in Journal(store).read() if isinstance(entry.record, Decide)}
 
 
 def receipted(store):
@@ -119,11 +228,13 @@ def test_a_receipt_that_was_cut_is_said_and_stops_no_job(tmp_path):
     journal.start(JOB)
     for epoch in range(5):
         journal.append(decide(epoch))
+        journal.purge()
     (file,) = (tmp_path / "journal" / "receipts").iterdir()
     file.write_bytes(file.read_bytes()[:-9])
     with pytest.raises(CheckpointCorruptError, match=file.name):
         journal.receipts()
     for epoch in range(5, 8):
         assert journal.append(decide(epoch)) == Appended()
+        journal.purge()
     file.unlink()
     assert [receipt.epoch for receipt in journal.receipts()] == [2, 3, 4]

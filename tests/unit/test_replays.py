@@ -1,7 +1,7 @@
 """Replays by parts, again and again: real rules in random histories of losses and deaths, with rows that are equal.
 
 Must not know: Kafka, Spark. A participant covers one part, some, or all; parts hold equal rows, or none; each start
-numbers its tasks otherwise, and groups what it writes otherwise.
+numbers its parts otherwise, and each run groups them into other tasks.
 """
 
 import random
@@ -152,13 +152,16 @@ class World:
         return Reply.COMMITTED if self.state[who] is SEEN else Reply.SUSPECT
 
     def run(self, action):
-        reports = []
+        reports, parts = [], len(self.order)
+        tasks = self.random.randint(1, parts)
+        group = [self.random.randrange(tasks) for _ in range(parts)]
         for sink in self.sinks:
-            for task, place in enumerate(self.order):
-                part = Part(sink, task, *ROWS[self.holds[sink][place]])
-                writes = part.rows and action.write and part.id not in action.silent
-                reports.append(TaskReport(sink, task, 0, (part,), {} if writes else None))
-        return Ran(tuple(reports), tuple(self.sinks), len(self.order), 1)
+            held = [Part(sink, number, *ROWS[self.holds[sink][place]]) for number, place in enumerate(self.order)]
+            for task in range(tasks):
+                mine = tuple(part for part in held if group[part.number] == task and part.rows)
+                writes = any(action.write and part.id not in action.silent for part in mine)
+                reports.append(TaskReport(sink, task, 0, mine, {} if writes else None))
+        return Ran(tuple(reports), tuple(self.sinks), tasks, ("",) * parts, 1)
 
     def seal(self, reports):
         held = []

@@ -5,11 +5,16 @@ from pathlib import Path
 import pytest
 from pyspark import SparkContext
 
-from onceflow.local import class_archive
+from onceflow.checkpoint.spark_files import SparkCheckpoint
+from onceflow.errors import RefusedSettingError
+from onceflow.local import class_archive, jars
 from onceflow.spark import session
 
 DRIVER_MEMORY, JAVA = "spark.driver.memory", "spark.driver.defaultJavaOptions"
-NAMES = ("ONCEFLOW_JARS", "SPARK_CONF_DIR", "SPARK_HOME", "SPARK_DRIVER_MEMORY", *session.JAVA_IS_TOLD_BY)
+NAMES = (
+    *("ONCEFLOW_JARS", "ONCEFLOW_DEBUG", "SPARK_CONF_DIR", "SPARK_HOME", "SPARK_DRIVER_MEMORY"),
+    *session.JAVA_IS_TOLD_BY,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -45,8 +50,17 @@ def test_a_collector_is_chosen_only_where_nobody_else_chose_one(monkeypatch):
 @pytest.mark.parametrize("name", session.JAVA_IS_TOLD_BY)
 def test_every_variable_that_java_or_spark_reads_counts(monkeypatch, name):
     """Each of them reaches Java's command line."""
-    monkeypatch.setenv(name, "-XX:+UseSerialGC -Darrow.enable_unsafe_memory_access=false")
+    own = "-XX:+UseSerialGC -Darrow.enable_unsafe_memory_access=false -Dlog4j.configurationFile=own.xml"
+    monkeypatch.setenv(name, own)
     assert JAVA not in defaults()
+
+
+def test_spark_logs_by_our_configuration_unless_it_has_one_or_all_is_asked_for(monkeypatch):
+    """What comes back to Python as an error is told once; ONCEFLOW_DEBUG shows Spark's log as it is."""
+    assert f"-Dlog4j2.configurationFile={session._LOG.as_uri()}" in defaults()[JAVA]
+    assert "log4j2.configurationFile" not in defaults(spark_driver_extraJavaOptions="-Dlog4j.debug=1")[JAVA]
+    monkeypatch.setenv("ONCEFLOW_DEBUG", "1")
+    assert "log4j" not in defaults()[JAVA]
 
 
 @pytest.mark.parametrize(
@@ -74,6 +88,16 @@ def test_huge_pages_are_asked_for_only_where_linux_gives_them(monkeypatch, tmp_p
     assert "HugePages" not in defaults()[JAVA]
     said.write_text(told)
     assert ("HugePages" in defaults()[JAVA]) is asked
+
+
+def test_what_was_not_tested_is_said():
+    """PySpark, the Spark behind it, and the connector's jar each count; the pinned connector is the tested one."""
+    (connector,) = [jar.file_name for jar in jars._listed("spark") if jar.name.startswith("spark-sql-kafka")]
+    tested = session.TESTED[0]
+    assert session.untested(tested, tested, connector) is None
+    for other in (("4.2.9", tested, connector), (tested, "4.2.9", connector), (tested, tested, "mine.jar")):
+        assert next(each for each in other if each not in (tested, connector)) in session.untested(*other)
+    assert "unknown jar" in session.untested(tested, tested, "")
 
 
 JARS = [Path("/jars/a.jar"), Path("/jars/b.jar")]
@@ -147,3 +171,19 @@ def test_jars_of_ones_own_stay(local):
     found = local(spark_jars_packages="a:b:1")
     assert "spark.jars" not in found
     assert "spark.driver.extraClassPath" not in found
+
+
+@pytest.mark.parametrize(("form", "refused"), [("v1", True), ("v2", False)])
+def test_state_without_ids_of_its_own_is_refused(tmp_path, form, refused):
+    """Spark's first format of a checkpoint: under the second one, which names states, it fails in its first epoch."""
+    for name, text in (("offsets", f"v1\n{{{session._ROCKSDB!r}}}\n-\n"), ("commits", f"{form}\n{{}}\n")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "3").write_text(text)
+    (tmp_path / "state").mkdir()
+    checkpoint = SparkCheckpoint.at(tmp_path)
+    if refused:
+        with pytest.raises(RefusedSettingError, match="has no ids of its own") as told:
+            session.require_isolated_state(checkpoint)
+        assert "checkpointFormatVersion=1" in told.value.cause
+    else:
+        session.require_isolated_state(checkpoint)

@@ -2,9 +2,16 @@
 
 import json
 
+import pytest
+
 from onceflow.checkpoint.spark_files import SparkCheckpoint
-from onceflow.connectors.contract import Connector
+from onceflow.connectors.contract import Connector, Standing
+from onceflow.connectors.kafka.cluster import KafkaCluster
+from onceflow.connectors.kafka.sink import KafkaSink
+from onceflow.errors import CheckpointConflictError, ConfigurationError, SourceDataLostError
+from onceflow.execution.launch import Plan, place_of
 from onceflow.execution.source_check import Sources
+from onceflow.options.checkpointing import Checkpointing
 from onceflow.spark.plan import Leaf
 from onceflow.twophase.layout import Layout, Source, Topic
 
@@ -54,6 +61,40 @@ def test_a_source_that_several_outputs_start_from_counts_once():
     assert make(first, 0, second, None, None).distinct == [first, second, None, None]
 
 
+def test_dead_letters_that_the_job_would_read_are_refused():
+    """By the sink's system and place: the same name elsewhere is another place."""
+
+    class Own(Reading):
+        system_id = "cluster"
+
+        def reads(self, destination):
+            return destination == "t"
+
+        def describe(self):
+            return "topic t"
+
+    there, elsewhere = KafkaSink(KafkaCluster("one:9092"), "t"), KafkaSink(KafkaCluster("one:9092"), "other")
+    make(None, Own()).refuse_to_read({there: "another cluster", elsewhere: "cluster"})
+    with pytest.raises(ConfigurationError, match=r"sink t \(Kafka topic t .*read as topic t"):
+        make(None, Own()).refuse_to_read({elsewhere: "cluster", there: "cluster"})
+
+
+def test_another_number_of_sources_than_a_query_had_is_refused(tmp_path):
+    """Two outputs in one job where the query had one source: before anything of the checkpoint is touched."""
+    place = place_of(Plan("test", Checkpointing(tmp_path)))
+    one, two = make(Reading()), make(Reading(), 0)
+    two.refuse_other_number(place)
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "4").write_text(text({"orders": {"0": 7}}))
+    before = sorted(path.name for path in tmp_path.rglob("*"))
+    one.refuse_other_number(place)
+    with pytest.raises(CheckpointConflictError, match="read 1 sources, and the job reads 2"):
+        two.refuse_other_number(place)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == before
+    (tmp_path / "offsets" / "4").write_text("")  # what a power cut leaves tells nothing
+    two.refuse_other_number(place)
+
+
 def test_how_much_an_epoch_reads_is_told_by_source(tmp_path):
     """Between two of Spark's files; before the first one, from where each source began."""
     sources, checkpoint = make(Reading(), None, Reading()), SparkCheckpoint.at(tmp_path)
@@ -64,6 +105,29 @@ def test_how_much_an_epoch_reads_is_told_by_source(tmp_path):
     (tmp_path / "offsets" / "1").write_text(text({"t": {"0": 15, "1": 2}}, "18", {"u": {"0": 3}}))
     assert sources.sizes(checkpoint, 0) == [6, 0, 3]
     assert sources.sizes(checkpoint, 1) == [7, 0, 0]
+
+
+class Losing(Reading):
+    """It has lost the offsets from 5 to 9 of topic t."""
+
+    system_id = "cluster id"
+
+    def look(self, source, needed, end, known):
+        error = SourceDataLostError("t-0 has lost 5 records", lost=5)
+        return Standing((topic("t"),), (error,), '{"t":{"0":10}}', '{"t":{"0":10}}')
+
+
+@pytest.mark.parametrize(("given", "said"), [((Losing(), 0), 5), ((Losing(), Losing()), 10)])
+def test_what_a_source_of_two_outputs_has_lost_counts_once(tmp_path, given, said):
+    """It stands at two of Spark's positions; two sources of one topic have each lost their own reading of it."""
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "commits").mkdir()
+    (tmp_path / "offsets" / "0").write_text(text({"t": {"0": 5}}, {"t": {"0": 5}}))
+    (tmp_path / "commits" / "0").write_text("v1\n{}")
+    found, error = make(*given).survey(SparkCheckpoint.at(tmp_path), None, None, again=False)
+    total = f"At most {said} records are lost in all." if said > 5 else ""
+    assert error.what == "t-0 has lost 5 records" + (f" The same holds for 1 more partitions. {total}" if total else "")
+    assert found.before == text('{"t":{"0":10}}', '{"t":{"0":10}}')
 
 
 # -- what was read, after an epoch ------------------------------------------------------------------------------------

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onceflow.connectors.contract import EpochLimit, limited
+from onceflow.connectors.contract import DeadLetter, EpochLimit, limited
 from onceflow.connectors.formats import Json, Raw, Text
 from onceflow.connectors.kafka.cluster import KafkaCluster
+from onceflow.connectors.kafka.sink import KafkaSink
 from onceflow.connectors.kafka.source import KafkaSource, find, malformed_from
 from onceflow.errors import ConfigurationError, MalformedRecordError, RefusedSettingError
 
@@ -95,6 +96,9 @@ def test_limits_groups_headers():
     [
         {"isolation": "serializable"},
         {"on_malformed": "ignore"},
+        {"on_malformed": KafkaSink(CLUSTER, "dead")},
+        {"max_ahead": "soon"},
+        {"max_ahead": -1},
         {"max_records_per_epoch": 0},
         {"metadata": ["size"]},
         {"metadata": ["topic", "topic"]},
@@ -142,12 +146,47 @@ def test_options_that_break_the_guarantee_are_refused(name):
     assert "hunter2" not in str(raised.value)
 
 
+def test_a_consumer_hardly_waits_at_the_end_of_a_partition():
+    """Kafka's own half a second would be spent for each partition in each epoch; without any wait it would spin."""
+    assert 0 < int(options()["kafka.fetch.max.wait.ms"]) <= 5
+
+
 def test_other_consumer_settings_pass():
     """What onceflow does not know goes to the consumer; its own speed settings may be changed."""
-    given = options(options={"kafka.fetch.min.bytes": 1000, "kafka.max.poll.records": 7, "kafka.check.crcs": False})
+    given = options(
+        options={
+            "kafka.fetch.min.bytes": 1000,
+            "kafka.Fetch.max.wait.ms": 250,
+            "kafka.max.poll.records": 7,
+            "kafka.check.crcs": False,
+        }
+    )
     assert given["kafka.fetch.min.bytes"] == "1000"
+    assert given["kafka.fetch.max.wait.ms"] == "250"
     assert given["kafka.max.poll.records"] == "7"
     assert given["kafka.check.crcs"] == "false"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("kafka.max.pol.records", "did you mean kafka.max.poll.records?"),
+        ("Kafka.Fetch.Min.Byte", "did you mean kafka.fetch.min.bytes?"),
+        ("kafka.queued.min.messages", "has no setting queued.min.messages"),
+        ("kafka.", "has no setting"),
+    ],
+)
+def test_a_consumer_setting_that_java_does_not_have_is_refused(name, said):
+    """Java would only log that nothing reads it; the one that may be meant is named."""
+    with pytest.raises(ConfigurationError) as refused:
+        options(options={name: 1})
+    assert said in str(refused.value)
+
+
+def test_settings_of_a_class_of_the_users_pass():
+    """A reporter of metrics has names of its own, which nobody else knows."""
+    given = options(options={"kafka.metric.reporters": "com.example.Reporter", "kafka.example.port": 9})
+    assert given["kafka.example.port"] == "9"
 
 
 def test_a_schema_is_needed_to_read_json():
@@ -156,17 +195,53 @@ def test_a_schema_is_needed_to_read_json():
         KafkaSource(CLUSTER, "payments", value=Json())
 
 
+def test_a_dead_letter_is_a_whole_record():
+    """Its headers are read for it, whatever columns the job has; and it needs a sink."""
+    dead = DeadLetter(KafkaSink(CLUSTER, "dead"))
+    assert options(on_malformed=dead)["includeHeaders"] == "true"
+    assert KafkaSource(CLUSTER, "t", value=Raw(), on_malformed=dead).dead_letter is dead
+    with pytest.raises(ConfigurationError, match="no sink"):
+        DeadLetter("dead")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "both"),
+    [
+        ("a", "a", True),
+        (["a", "b"], ["b", "c"], True),
+        ("a", "b", False),
+        (re.compile("a.*"), "ab", True),
+        ("ab", re.compile("a.*"), True),
+        ("ba", re.compile("a.*"), False),
+        (re.compile("a.*"), re.compile("a.*"), True),
+        (re.compile("a.*"), re.compile("ab.*"), False),  # it cannot be known
+    ],
+)
+def test_sources_that_read_the_same_are_told(one, other, both):
+    """By their topics; on another cluster they are others."""
+    first, second = (KafkaSource(CLUSTER, topics, value=Raw()) for topics in (one, other))
+    assert first.overlaps(second) == second.overlaps(first) == both
+    assert not first.overlaps(KafkaSource(KafkaCluster("elsewhere:9092"), other, value=Raw()))
+
+
 def test_malformed_record_from_a_message():
     """The failed query's message leads back to the record, wherever in the text it stands."""
     message = (
         "[STREAM_FAILED] Query [id = 1] terminated with exception: [USER_RAISED_EXCEPTION] "
-        'onceflow-malformed-record{"topic":"pay-ments.v1","partition":3,"offset":42} SQLSTATE: P0001\n'
+        'onceflow-malformed-record{"topic":"pay-ments.v1","partition":3,"offset":42,'
+        '"reason":"its value: field \\"a\\" is no int"} SQLSTATE: P0001\n'
         "… concat(onceflow-malformed-record, to_json(struct(topic, …"
     )
     error = malformed_from(message)
     assert isinstance(error, MalformedRecordError)
-    assert error.facts == {"topic": "pay-ments.v1", "partition": 3, "offset": 42}
-    assert "topic pay-ments.v1, partition 3, offset 42" in error.what
+    reason = 'its value: field "a" is no int'
+    assert error.facts == {"topic": "pay-ments.v1", "partition": 3, "offset": 42, "reason": reason}
+    assert f"topic pay-ments.v1, partition 3, offset 42 cannot be read: {reason}" in error.what
+
+
+def test_a_message_that_was_cut_off_is_no_malformed_record():
+    """Half a place tells nobody where to look."""
+    assert malformed_from('onceflow-malformed-record{"topic":"t","partition":3,"off') is None
 
 
 def test_other_messages_are_not_malformed_records():
@@ -183,7 +258,7 @@ def test_a_source_that_was_never_loaded_is_not_found():
 
 def test_what_was_not_loaded_has_left_nothing_out():
     """Only the source's own metric counts."""
-    assert KafkaSource(CLUSTER, "t", value=Raw()).malformed({"onceflow_malformed_abc": {"records": 2}}) == 0
+    assert KafkaSource(CLUSTER, "t", value=Raw()).malformed({"onceflow_malformed_abc": {"records": 2}}).records == 0
 
 
 def test_formats_know_bad_schemas_early():
@@ -191,6 +266,8 @@ def test_formats_know_bad_schemas_early():
     for schema in ("", " ", 5):
         with pytest.raises(ConfigurationError, match="Json"):
             Json(schema)
+    with pytest.raises(ConfigurationError, match="timestamp_format 'epoch-nanos'"):
+        Json("t timestamp", timestamp_format="epoch-nanos")
     assert hash(Json("a int")) == hash(Json("a int"))
     assert Raw() == Raw()
 

@@ -1,5 +1,7 @@
 """Spark's side of the checkpoint: what is read of it, and what of it is written while no query runs."""
 
+import shutil
+
 import pytest
 
 from onceflow.checkpoint import store as store_module
@@ -174,6 +176,74 @@ def test_an_epoch_without_output_whose_range_is_gone_is_refused_by_its_file(chec
     assert (checkpoint.newest_commit(), checkpoint.newest_offsets()) == (0, 0)
 
 
+# -- what somebody has deleted ----------------------------------------------------------------------------------------
+
+
+STATEFUL = 'v2\n{"nextBatchWatermarkMs":0,"stateUniqueIds":{"0":[["a"]],"1":[["b"]]}}'
+
+
+@pytest.fixture
+def whole(checkpoint):
+    """Two epochs that are done, of which the second left something in two states."""
+    put(checkpoint, "metadata", '{"id":"6e0f9a3c"}')
+    planned(checkpoint, 0, 1, done=1)
+    put(checkpoint, "commits/1", STATEFUL)
+    for number in (0, 1):
+        put(checkpoint, f"state/{number}/0/1_a.zip")
+    return checkpoint
+
+
+def test_a_whole_checkpoint_is_not_refused(whole, tmp_path):
+    """Nor one that has run nothing, nor one whose commits tell of no state; and nothing is changed."""
+    before = {path: path.read_bytes() for path in whole.folder.rglob("*") if path.is_file()}
+    whole.refuse_incomplete(unasked)
+    assert before == {path: path.read_bytes() for path in whole.folder.rglob("*") if path.is_file()}
+    SparkCheckpoint.at(tmp_path / "new").refuse_incomplete(unasked)
+    for name in ("commits/0", "commits/1"):
+        put(whole, name, "v1\n{}\n")
+    shutil.rmtree(whole.folder / "state")
+    whole.refuse_incomplete(unasked)
+
+
+@pytest.mark.parametrize("what", ["metadata", "state", "state/1", "state/1/0/1_a.zip"])
+@pytest.mark.parametrize("emptied", [False, True])
+def test_what_nothing_can_make_again_is_refused_by_its_name(whole, what, emptied):
+    """The query's id, and the folder of each state that the newest epoch has left something in."""
+    path = whole.folder / what
+    if path.is_dir():
+        shutil.rmtree(path)
+    elif emptied and what == "metadata":
+        path.write_text("")
+    else:
+        path.unlink()
+        if what != "metadata":
+            path.parent.rmdir()
+    with pytest.raises(CheckpointCorruptError) as caught:
+        whole.refuse_incomplete(unasked)
+    assert str(path if what == "metadata" else whole.folder / "state") in caught.value.what
+    assert caught.value.harmless.startswith("never")
+    assert "copy" in caught.value.action
+
+
+@pytest.mark.parametrize(("gone", "decided", "named"), [
+    ((0, 1), (0, 1), None), ((0, 1), (1,), "offsets/0"), ((0,), (), "offsets/0"), ((0, 1), (0,), "offsets/1"),
+])  # fmt: skip
+def test_plans_that_are_gone_are_refused_where_they_are_not_decided(whole, gone, decided, named):
+    """Spark reads the newest two; what is decided is made again at the start, and a look changes nothing."""
+    for epoch in gone:
+        (whole.folder / "offsets" / str(epoch)).unlink()
+    known = {epoch: f"v1\n{{}}\n{epoch}" for epoch in decided}
+    if named is None:
+        whole.refuse_incomplete(lambda: known)
+        assert whole.newest_offsets() is None
+        whole.mend(lambda: known)
+        assert content(whole, "offsets/1") == "v1\n{}\n1"
+        return
+    for look in (whole.refuse_incomplete, whole.mend):
+        with pytest.raises(CheckpointCorruptError, match=named):
+            look(lambda: known)
+
+
 def test_where_the_first_epoch_begins_is_synced_before_it_is_decided(checkpoint, monkeypatch):
     """Spark keeps it in sources/<n>/0, unsynced: a power cut would take that, and not the decision that rests on it."""
     put(checkpoint, "offsets/0")
@@ -299,3 +369,19 @@ def test_what_is_done(checkpoint, newest, epoch, done):
     if newest is not None:
         put(checkpoint, f"commits/{newest}")
     assert checkpoint.is_done(epoch) is done
+
+
+def test_offsets_of_an_epoch_that_is_done_are_put_right(checkpoint):
+    """What it had read is proven; one that is not done, or is not there, is left as it is."""
+    for epoch in range(4):
+        put(checkpoint, f"offsets/{epoch}", f"v1\n{{}}\n{epoch}")
+        put(checkpoint, f"offsets/.{epoch}.crc", "of what was there")
+    put(checkpoint, "commits/2", "v2\n{}")
+    ran = {1: "v1\n{}\n1", 2: "v1\n{}\nother", 3: "v1\n{}\nother", 7: "v1\n{}\nother"}
+    assert checkpoint.other_than(ran) == [2]
+    checkpoint.put_right(2, ran[2])
+    assert checkpoint.other_than(ran) == []
+    assert checkpoint.offsets(2) == "v1\n{}\nother"
+    assert not (checkpoint.folder / "offsets" / ".2.crc").exists()  # else Spark refuses the file
+    assert (checkpoint.offsets(1), checkpoint.offsets(3)) == ("v1\n{}\n1", "v1\n{}\n3")
+    assert checkpoint.newest_offsets() == 3

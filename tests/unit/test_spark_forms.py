@@ -170,7 +170,7 @@ def test_a_claim_goes_on_as_the_journals_job_where_job_json_is_older(tmp_path):
     new = leave(place_of(tmp_path))
     place.journal.start(new.job_id, left=old.job_id)
     write_identity(place.ours, old)
-    with pytest.raises(CheckpointConflictError, match="--claim"):
+    with pytest.raises(CheckpointConflictError, match='takeover="claim"'):
         place_of(tmp_path).journal.start(identify(tmp_path).job_id)
     assert identify(tmp_path, "claim").job_id == new.job_id
 

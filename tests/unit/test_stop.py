@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onceflow.execution.stop import TABLE, Answer, Input, State, Stop, StopRequested, step
+from onceflow.execution.stop import TABLE, Answer, Input, OverdueError, State, Stop, StopRequested, step
 from onceflow.twophase.state import IllegalTransitionError
 
 ASKED = {State.CLOSED, State.REFUSING, State.CANCELLED, State.FINISHING, State.GIVEN_UP}
@@ -56,10 +56,21 @@ def test_a_request_may_come_at_every_moment_and_is_never_taken_back():
 
 
 def test_nothing_begins_after_a_request_and_nothing_else_is_refused():
-    """An epoch, a plan and a decision are refused wherever the stop was asked for, and go on wherever it was not."""
+    """An epoch, a plan and a decision are refused wherever the stop was asked for, and go on wherever it was not.
+
+    But for an epoch that took too long.
+    """
     beginning = {Input.ENTER, Input.RUN, Input.DECIDE}
     refused = {(state, happened) for state, happened, _, answer in STEPS if answer is Answer.REFUSE}
-    assert refused == {(state, happened) for state, happened, *_ in STEPS if state in ASKED and happened in beginning}
+    ending = {*ASKED, State.OVERDUE}
+    assert refused == {(state, happened) for state, happened, *_ in STEPS if state in ending and happened in beginning}
+
+
+def test_what_took_too_long_ends_as_by_a_stop_and_the_job_goes_on():
+    """Only before its decision; an epoch that follows begins as any, and a stop that comes meanwhile counts."""
+    assert {state for state in State if Input.EXPIRE in TABLE[state]} == {State.UNDECIDED, State.RUNNING, State.CUT}
+    assert TABLE[State.OVERDUE][Input.LEAVE] == (State.OUTSIDE, Answer.GO_ON)
+    assert {TABLE[each][Input.STOP][0] for each in (State.OVERDUE, State.CUT)} == {State.REFUSING, State.CANCELLED}
 
 
 def test_what_is_decided_is_refused_nothing():
@@ -71,7 +82,10 @@ def test_what_is_decided_is_refused_nothing():
 def test_spark_is_told_to_cancel_exactly_while_a_plan_runs():
     """Each time that is asked: a cancel that came before Spark had its job found nothing."""
     cancelled = {(state, happened) for state, happened, _, answer in STEPS if answer is Answer.CANCEL}
-    assert cancelled == {(State.RUNNING, Input.STOP), (State.CANCELLED, Input.STOP)}
+    assert cancelled == {
+        *((state, Input.STOP) for state in (State.RUNNING, State.CANCELLED, State.CUT)),
+        *((state, Input.EXPIRE) for state in (State.RUNNING, State.CUT)),
+    }
 
 
 def test_waits_end_by_giving_up_alone_and_that_comes_behind_a_request():
@@ -185,6 +199,48 @@ def test_a_stop_at_any_moment_of_any_epoch(kinds, asked):
     assert epochs.refused == sorted(epochs.refused)
     assert not epochs.refused or max(epochs.finished, default=-1) < epochs.refused[0]
     assert all(told == due for told, due in epochs.cancelled)
+
+
+# -- an epoch that takes too long -------------------------------------------------------------------------------------
+
+
+def test_time_counts_from_the_plan_to_the_decision():
+    """Before its time nothing happens; then the plan is cancelled, each time that one looks, and nothing begins.
+
+    The next epoch is free, and so is one that is being decided.
+    """
+    stop, cancels = Stop(), []
+    with stop.epoch():
+        stop.expire(1e9, cancels.append)  # no time was set
+        stop.bound(10)
+        with stop.plan():
+            stop.expire(9, lambda: cancels.append("early"))
+            stop.expire(10, lambda: cancels.append("first"))
+            stop.expire(11, lambda: cancels.append("second"))
+        assert stop.overdue
+        assert not stop.asked
+        for step_ in (stop.decide, stop.plan().__enter__):
+            with pytest.raises(OverdueError):
+                step_()
+    assert cancels == ["first", "second"]
+    with stop.epoch():
+        stop.expire(1e9, lambda: cancels.append("an old one"))
+        stop.bound(20)
+        with stop.plan():
+            pass
+        stop.decide()
+        stop.expire(1e9, lambda: cancels.append("too late"))
+        assert not stop.overdue
+    assert cancels == ["first", "second"]
+
+
+def test_a_rest_between_epochs_ends_with_a_stop():
+    """Else it takes as long as it was told."""
+    stop = Stop()
+    resting = in_a_thread(lambda: stop.rest(1e6))
+    stop.request(lambda: None)
+    resting.join(WITHIN_S)
+    assert not resting.is_alive()
 
 
 # -- two threads ------------------------------------------------------------------------------------------------------
@@ -304,3 +360,43 @@ def test_requests_and_epochs_at_the_same_time():
         assert how in (["finished"], ["refused"])
         with pytest.raises(StopRequested), stop.epoch():
             raise AssertionError("one begins behind the stop")
+
+
+def test_an_epoch_waits_at_its_entry_while_it_is_held():
+    """Of all who hold the last one lets it in; one that is in work, or decided already, is not held."""
+    stop, entered = Stop(), threading.Event()
+
+    def epoch():
+        with stop.epoch():
+            entered.set()
+
+    with stop.epoch():
+        stop.hold()  # beside one in work
+    stop.hold()
+    with stop.epoch(waits=False):
+        pass
+    thread = threading.Thread(target=epoch)
+    thread.start()
+    assert stop.wait_outside(0)
+    stop.release()
+    assert not entered.wait(0.05)
+    stop.release()
+    assert entered.wait(30)
+    thread.join()
+
+
+def test_a_job_that_is_held_can_be_stopped():
+    """The epoch that waits does not begin, and nobody waits for whoever holds it."""
+    stop, refused = Stop(), threading.Event()
+
+    def epoch():
+        with contextlib.suppress(StopRequested), stop.epoch():
+            return
+        refused.set()
+
+    stop.hold()
+    thread = threading.Thread(target=epoch)
+    thread.start()
+    stop.request(lambda: None)
+    assert refused.wait(30)
+    thread.join()

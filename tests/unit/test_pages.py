@@ -1,0 +1,97 @@
+"""What pages name is there: tests, other pages, and each page in the README's list.
+
+Must not know: what the pages say of it.
+"""
+
+import ast
+import re
+from collections import defaultdict
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+_LINK = re.compile(r"\]\((?!http)([^)#]*)(?:#([^)]*))?\)")
+_TEST = re.compile(r"`(?:[\w/]*/)?(?P<file>test_\w+\.py)?(?:::(?P<name>\w+)(?P<cut>…)?)?`")
+
+
+@cache
+def functions():
+    """The names of tests, and of what they use, by the name of their file."""
+    found = defaultdict(set)
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        nodes = ast.walk(ast.parse(path.read_text()))
+        found[path.name] |= {n.name for n in nodes if isinstance(n, ast.FunctionDef)}
+    return found
+
+
+def heading(text):
+    """A heading as a link writes it."""
+    return re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    """To a file that is there, and to a heading in it."""
+    for to, part in _LINK.findall(page.read_text()):
+        target = page.parent / to if to else page
+        assert target.exists(), to
+        if part:
+            assert part in {heading(h) for h in re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)}, part
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_tests_that_are_named_are_there(page):
+    """By file and function; a name without a file is of the file before it."""
+    file = None
+    for named in _TEST.finditer(page.read_text()):
+        file = named["file"] or file
+        if file is None or not (named["file"] or named["name"]):
+            continue
+        assert file in functions(), named[0]
+        if named["name"] is not None:
+            known = functions()[file]
+            there = any(each.startswith(named["name"]) for each in known) if named["cut"] else named["name"] in known
+            assert there, named[0]
+
+
+def rows(page):
+    """The cells of a page's first table."""
+    lines = [line for line in (ROOT / "docs" / page).read_text().splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[1:]]
+
+
+def test_each_point_of_the_first_use_is_answered_and_held():
+    """By number, with what became of it and a test; which tests there are, is looked at above."""
+    points = rows("first-use.md")
+    assert [number for number, *_ in points] == [str(n) for n in range(1, 26)]
+    for number, what, became, held in points:
+        assert len(what) > 20, number
+        assert len(became) > 10, number
+        assert "::test_" in held, number
+
+
+@pytest.mark.parametrize("page", ["try-flink.md", "try-pyspark.md"])
+def test_no_point_of_a_try_is_open(page):
+    """Each is mended, or it says why it stays."""
+    text = (ROOT / "docs" / page).read_text().partition("## The list")[0]
+    assert re.findall(r"(?i)\bopen:|\bopen\b *\||is open\b|the rest is open", text) == []
+
+
+def test_the_readme_names_each_page():
+    """A page that nobody is led to is not read."""
+    readme = (ROOT / "README.md").read_text()
+    assert [page.name for page in (ROOT / "docs").glob("*.md") if f"docs/{page.name}" not in readme] == []
+
+
+def test_the_page_of_the_rooms_names_each_file():
+    """Of the package, but for rooms that are told as one; and each file that it names is there."""
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    package = ROOT / "src" / "onceflow"
+    told_as_one = {"cli", "demo", "devcluster"}
+    files = [p for p in package.rglob("*.py") if not p.name.startswith("__") and p.parent.name not in told_as_one]
+    assert [str(p) for p in files if re.search(rf"`(?:[\w/]*/)?{p.stem}(?:\.py)?`", text) is None] == []
+    known = {p.name for p in (*ROOT.glob("src/**/*.py"), *ROOT.glob("tests/**/*.py"))}
+    assert set(re.findall(r"`(?:[\w/]*/)?(\w+\.py)`", text)) <= known
