@@ -20,6 +20,7 @@ from onceflow.local.devcluster import FAST_EXPIRY, DevCluster
 from onceflow.local.jars import spark_jars
 from onceflow.processes import kill_tree
 from tests.integration.harness import kafka_asked_for
+from tests.integration.logins import Files, Tokens
 
 ASKED_FOR = ("faults", "three")
 
@@ -122,3 +123,17 @@ def produce(cluster: KafkaCluster) -> Callable[..., None]:
         assert producer.flush(30) == 0
 
     return write
+
+
+@pytest.fixture(scope="module")
+def tokens() -> Iterator[Tokens]:
+    """An endpoint that gives tokens, for the logins of a module's tests."""
+    endpoint = Tokens()
+    yield endpoint
+    endpoint.close()
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory, tokens: Tokens) -> Files:
+    """Certificates, keys and passwords as files, likewise."""
+    return Files(tmp_path_factory.mktemp("pem"), tokens)

@@ -17,11 +17,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 
 from onceflow.connectors.kafka import transactions
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.cluster import KafkaCluster
+from onceflow.errors import OnceflowError
 from onceflow.processes import kill_tree
 
 JOBS = Path(__file__).parent / "jobs"
@@ -37,6 +39,19 @@ def kafka_asked_for() -> dict[str, Any]:
     if level := os.environ.get("TEST_TRANSACTION_VERSION"):
         asked["features"] = {"transaction.version": level}
     return asked
+
+
+def logged_error(caplog: pytest.LogCaptureFixture) -> OnceflowError:
+    """What the log tells of a query that ``of.start`` made: of the driver's errors Spark's exception has one line."""
+    found: list[OnceflowError] = []
+
+    def look() -> list[OnceflowError]:
+        told = [arg for r in caplog.records if r.levelname == "ERROR" and isinstance(r.args, tuple) for arg in r.args]
+        found[:] = [arg for arg in told if isinstance(arg, OnceflowError)]
+        return found
+
+    wait_until(look, what="the error in the log")
+    return found[-1]
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 60.0, what: str = "the condition") -> None:
@@ -68,6 +83,7 @@ class Pipeline:
     per_epoch: int = 2_500
     environment: dict[str, str] = field(default_factory=dict)
     sent: list[tuple[bytes, bytes]] = field(default_factory=list)
+    own_group: bool = False
 
     # -- input ------------------------------------------------------------------------------------
 
@@ -121,6 +137,8 @@ class Pipeline:
             "CHECKPOINT": str(self.checkpoint),
             "PER_EPOCH": str(self.per_epoch),
             "ONCEFLOW_CRASH_MARK": str(self.mark),
+            # What a test lets fail it wants to see, and not what a restart makes of it.
+            "ONCEFLOW__RESTART_STRATEGY__TYPE": "none",
             # A job that lives for seconds: Java's second compiler only costs.
             "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         } | self.environment
@@ -135,6 +153,7 @@ class Pipeline:
             stdout=log,
             stderr=subprocess.STDOUT,
             text=True,
+            start_new_session=self.own_group,
         )
         process.log = Path(log.name)  # type: ignore[attr-defined]
         return process
@@ -244,6 +263,8 @@ def read_messages(cluster: KafkaCluster, topic: str, *, committed: bool = True) 
         }
     )
     partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+    # Where writing goes on, a reader may run after the end for as long as it does.
+    ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=30)[1] for p in partitions}
     consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in partitions])
     left, found = set(partitions), []
     deadline = time.monotonic() + 60
@@ -251,7 +272,10 @@ def read_messages(cluster: KafkaCluster, topic: str, *, committed: bool = True) 
         assert time.monotonic() < deadline, f"{topic} could not be read to its end"
         for message in consumer.consume(1_000, 0.2):
             if message.error() is None:
-                found.append(message)
+                if message.offset() < ends[message.partition()]:
+                    found.append(message)
+                else:
+                    left.discard(message.partition())
             elif message.error().code() == KafkaError._PARTITION_EOF:
                 left.discard(message.partition())
             else:
@@ -284,4 +308,4 @@ def follow(p: Pipeline, ended: Ended) -> str:
 
 
 def _log(process: subprocess.Popen[str]) -> str:
-    return process.log.read_text()[-12_000:]  # type: ignore[attr-defined]
+    return process.log.read_text()[-40_000:]  # type: ignore[attr-defined]

@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+from examples.own_store import StoreSink
+from pyspark.sql.types import StructType
 
 import onceflow as of
 from onceflow.connectors.kafka.client import KafkaClient
@@ -29,17 +31,23 @@ class KafkaWorld(World):
     def __init__(self, cluster: of.KafkaCluster, topic: str, timeout_s: float, guarantee: str) -> None:
         self._cluster, self._topic, self._timeout_s, self._guarantee = cluster, topic, timeout_s, guarantee
 
-    def sink(self):
+    def second_sink(self):
+        return self.sink("second")
+
+    def sink(self, name="tried"):
         return of.KafkaSink(
             self._cluster,
             self._topic,
-            name="tried",
+            name=name,
             guarantee=self._guarantee,
             transaction_timeout=self._timeout_s,
             create_topic=of.NewTopic(partitions=2),
             # The broker is to refuse what is too large, not the client.
             producer={"client.id": NAME, "message.max.bytes": 4_000_000},
         )
+
+    def output(self):
+        return StructType()  # the topic is made where this is looked at
 
     def rows(self, keys):
         return pa.RecordBatch.from_pydict({"value": pa.array([key.encode() for key in keys], pa.binary())})
@@ -89,15 +97,17 @@ def test_a_plain_kafka_sink_keeps_its_part(guarantee, short_lived):
 
 @pytest.mark.spark
 def test_a_sink_of_ones_own_shares_the_decision(spark, cluster, new_topic, produce, tmp_path):
-    """A job writes to the example sink and to Kafka in one epoch: each has every row once, and nothing stays open."""
+    """A ledger, a store without transactions and Kafka in one epoch: each has every row once; nothing stays open."""
     source, topic = new_topic(2), new_topic(2)
     sent = [[f"{partition}-{n}" for n in range(100)] for partition in (0, 1)]
     for partition, values in enumerate(sent):
         produce(source, values, partition=partition)
-    ledger = LedgerSink(str(tmp_path / "ledger.sqlite"))
+    ledger, store = LedgerSink(str(tmp_path / "ledger.sqlite")), StoreSink(str(tmp_path / "pairs.db"), "key")
     query = of.start(
-        of.KafkaSource(cluster, source, value=of.Text()).load(spark).selectExpr("value as key"),
-        sinks=[ledger, of.KafkaSink(cluster, topic, value=of.Text())],
+        of.KafkaSource(cluster, source, value=of.Text())
+        .load(spark)
+        .selectExpr("value as key", "length(value) as size"),
+        sinks=[ledger, store, of.KafkaSink(cluster, topic, value=of.Text(), value_columns=["key"])],
         name="two systems",
         checkpointing=of.Checkpointing(tmp_path / "checkpoint"),
         until="caught-up",
@@ -105,6 +115,9 @@ def test_a_sink_of_ones_own_shares_the_decision(spark, cluster, new_topic, produ
     assert query.awaitTermination(120)
     expected = sorted(sent[0] + sent[1])
     assert sorted(visible(ledger.path)) == expected
+    with opened(store.path) as file:
+        pairs = dict(file.execute("select key, value from pairs").fetchall())
+    assert pairs == {key: f'{{"size":{len(key)}}}' for key in expected}
     assert sorted(value.decode() for _, value in read_topic(cluster, topic)) == expected
     with opened(ledger.path) as file:
         assert file.execute("select count(*) from ledger where state='open'").fetchone() == (0,)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -13,8 +14,10 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+import onceflow
 from onceflow.errors import ConfigurationError, SetupError
 from onceflow.local.devcluster import FAST_EXPIRY, DevCluster
+from onceflow.local.jars import broker_jars, java_executable
 
 pytestmark = pytest.mark.kafka
 
@@ -258,7 +261,7 @@ def dev(*words):
 
 
 def test_dev_up_stays_until_down(tmp_path):
-    """``up`` returns and the broker stays; ``status`` finds it; a second ``up`` is refused; ``down`` ends it."""
+    """``up`` returns and the broker stays; ``status`` finds it, a second ``up`` says that it runs; ``down`` ends it."""
     where = ("--data-dir", str(tmp_path), "--output", "json")
     assert json.loads(dev("status", *where).stdout)["running"] is False
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -271,15 +274,79 @@ def test_dev_up_stays_until_down(tmp_path):
         pid = state["brokers"][0]["pid"]
         create(f"localhost:{port}", "from-outside")
         assert dev("status", *where).returncode == 0
-        again = dev("up", "--port", str(port), *where)
-        assert again.returncode == 1
-        assert f"in use by process {pid}" in again.stderr
+        for again in (dev("up", *where), dev("up", "--port", str(port), "--brokers", "1", *where)):
+            assert again.returncode == 0, again.stderr
+            assert json.loads(again.stdout) == state
+        for other in (("--brokers", "3"), ("--port", str(port + 1)), ("--sasl-ssl",)):
+            refused = dev("up", *other, *where)
+            assert refused.returncode == 1
+            assert "runs already, and not as asked" in refused.stderr
     finally:
         down = dev("down", *where)
     assert json.loads(down.stdout) == {"stopped": [pid]}
     assert is_gone(pid)
     assert dev("status", *where).returncode == 1
     assert json.loads(dev("down", *where).stdout) == {"stopped": []}
+
+
+def connects(lines):
+    """Run what a user would paste, and connect as the driver and the writers do."""
+    names = {"onceflow": onceflow}
+    exec("\n".join(lines), names)  # noqa: S102 - as above
+    admin = names["kafka"].admin()
+    admin.close()
+    assert Producer(names["kafka"].for_librdkafka()).list_topics(timeout=30).brokers
+
+
+def test_dev_up_with_a_login(tmp_path):
+    """The lines that ``up --sasl-ssl`` prints connect, in Python and for Kafka's tools; its secret is in no log.
+
+    ``--mechanism`` prints those of SCRAM, also where it runs already, and Kafka's tools then log in by it.
+
+    The listener is there again after ``down`` and a plain ``up``.
+    """
+    directory = tmp_path / "dev with a space"
+    where = ("--data-dir", str(directory))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    try:
+        first = dev("up", "--sasl-ssl", "--port", str(port), *where)
+        assert first.returncode == 0, first.stderr
+        assert json.loads(dev("down", *where, "--output", "json").stdout)["stopped"]
+        told = dev("up", *where)
+        assert told.stdout.partition("with TLS")[2] == first.stdout.partition("with TLS")[2]
+        login = json.loads(dev("status", *where, "--output", "json").stdout)["login"]
+
+        lines = [line.strip() for line in told.stdout.partition("with TLS")[2].splitlines()[1:]]
+        *python, console = lines
+        connects(python)
+        for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+            again = dev("up", "--mechanism", mechanism, *where)
+            assert again.returncode == 0, again.stderr
+            lines = [line.strip() for line in again.stdout.partition("with TLS")[2].splitlines()[1:]]
+            assert f'sasl_mechanism="{mechanism}",' in lines
+            connects(lines[:-1])
+
+        words = shlex.split(console)[1:-1]  # without the tool, which is not among our jars, and what it is to do
+        assert words == [
+            "--bootstrap-server",
+            login["bootstrap_servers"],
+            "--command-config",
+            login["client_properties"],
+        ]
+        tool = [java_executable(), "-cp", os.pathsep.join(map(str, broker_jars())), "kafka.admin.ConfigCommand", *words]
+        asked = [*tool, "--describe", "--entity-type", "brokers", "--entity-name", "0"]
+        found = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False)
+        assert found.returncode == 0, found.stdout + found.stderr
+
+        secret = Path(login["password_file"]).read_bytes()
+        assert secret.decode() not in first.stdout + first.stderr + told.stdout + told.stderr
+        holding = {path for path in directory.rglob("*") if path.is_file() and secret in path.read_bytes()}
+        assert {path.name for path in holding} == {"password", "client.properties", "server.properties"}
+        assert {path.stat().st_mode & 0o777 for path in holding} == {0o600}
+        assert (directory / "login").stat().st_mode & 0o777 == 0o700
+    finally:
+        dev("down", *where)
 
 
 def test_down_kills_no_stranger(tmp_path):

@@ -51,7 +51,7 @@ def ids(p: Pipeline) -> Counter:
     return Counter(value.partition(b"|")[0] for _, value in p.read())
 
 
-@pytest.mark.parametrize("job", ["copy", "count"])
+@pytest.mark.parametrize("job", ["copy", pytest.param("count", marks=pytest.mark.faults)])
 def test_all_lost_is_written_again_freely(pipeline, job):
     """E2: nothing of the decided epoch is visible: it is run again, and the new transactions replace the whole set."""
     p = pipeline(job)
@@ -63,7 +63,7 @@ def test_all_lost_is_written_again_freely(pipeline, job):
     check_replayed(p)
 
 
-@pytest.mark.parametrize("job", ["copy", "count"])
+@pytest.mark.parametrize("job", [pytest.param("copy", marks=pytest.mark.faults), "count"])
 def test_part_lost_is_written_again_by_parts(pipeline, job):
     """E2: one transaction was committed before the death: only the others are written again, after a comparison."""
     p = pipeline(job)
@@ -86,6 +86,7 @@ def test_a_death_during_a_replay_is_recovered_from(pipeline):
     check_replayed(p)
 
 
+@pytest.mark.faults
 def test_all_lost_of_a_plan_that_is_not_deterministic_is_written_once(pipeline):
     """E5: nothing is visible, so other rows do not matter: every input is there once."""
     p = pipeline("random")
@@ -121,7 +122,10 @@ def test_a_loss_that_cannot_be_proven_stops(pipeline, short_lived):
         client.admin.delete_topics([p.sink])
         wait_until(lambda: not client.topics([p.sink]), what="deletion")
         client.admin.create_topics({p.sink: {"num_partitions": 4, "replication_factor": 1}})
-    wait_until(lambda: "deletes it together with the sink's topic" in p.run().log, what="the mark gone with its topic")
+    wait_until(
+        lambda: "by Kafka together with the sink's topic, under which it is kept" in p.run().log,
+        what="the mark gone with its topic",
+    )
     ended = p.run(TAKEOVER="claim")
     assert ended.code == 1
     assert "was made again" in ended.log

@@ -10,8 +10,7 @@ from pyspark.errors import StreamingQueryException
 
 import onceflow as of
 from onceflow.errors import RowRefusedError
-from onceflow.execution.failures import from_spark
-from tests.integration.harness import Pipeline, read_messages, read_topic
+from tests.integration.harness import Pipeline, logged_error, read_messages, read_topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -107,7 +106,7 @@ def test_many_records_pass_where_the_topic_takes_small_batches(cluster, admin, n
     p.check()
 
 
-def test_a_record_that_the_client_does_not_take_is_refused_for_good(spark, cluster, new_topic, tmp_path):
+def test_a_record_that_the_client_does_not_take_is_refused_for_good(spark, cluster, new_topic, tmp_path, caplog):
     """Larger than message.max.bytes: the error names it, says that a retry is no use, and nothing is visible."""
     source, sink = new_topic(1), new_topic(1)
     send(cluster, source, [b"a", b"b" * 50_000, b"c"])
@@ -116,9 +115,9 @@ def test_a_record_that_the_client_does_not_take_is_refused_for_good(spark, clust
     query = of.start(
         frame, sinks=[small], name="test", checkpointing=of.Checkpointing(tmp_path / "c"), until="caught-up"
     )
-    with pytest.raises(StreamingQueryException) as failed:
+    with pytest.raises(StreamingQueryException, match="RowRefusedError"):
         query.awaitTermination(120)
-    error = from_spark(failed.value)
+    error = logged_error(caplog)
     assert isinstance(error, RowRefusedError)
     assert "message.max.bytes of this sink's producer is 40000" in str(error)
     assert not error.retriable

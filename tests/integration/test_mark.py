@@ -28,8 +28,9 @@ def test_a_deleted_mark_comes_back(cluster, new_topic, tmp_path):
     first = Journal(store)
     of = (Participant("out", "h", (Part("out", 0, 1, 7),), {}),)
     first.append(Decide(first.start(identity.job_id).incarnation, 4, "v1\n", ("out",), of))
-    (tmp_path / "commits").mkdir()
-    (tmp_path / "commits" / "4").write_text("v1\n{}\n")
+    for name in ("offsets/3", "offsets/4", "commits/4"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("v1\n{}\n")
 
     def committer() -> KafkaCommitter:
         return KafkaCommitter(KafkaClient(cluster), "out", topic, "onceflow", identity.job_id, 60_000)
@@ -43,18 +44,18 @@ def test_a_deleted_mark_comes_back(cluster, new_topic, tmp_path):
         wait_until(looking.read_mark, what="the start's mark")
         mark = looking.read_mark()
         assert Mark.loads(mark or "") == Mark(2, driver._journal.start_nonce, 4)
-        refuse_rewound([looking], Journal(store), identity, checkpoint)
+        refuse_rewound({"s": looking}, Journal(store), identity, checkpoint)
 
         with KafkaClient(cluster) as client:
             client.admin.delete_groups([f"onceflow-{identity.job_id}-fence"])
         wait_until(lambda: looking.read_mark() is None, what="the group's deletion")
-        with pytest.raises(CheckpointConflictError, match="Kafka has no mark"):
-            refuse_rewound([looking], Journal(store), identity, checkpoint)
+        with pytest.raises(CheckpointConflictError, match="have no mark of this job"):
+            refuse_rewound({"s": looking}, Journal(store), identity, checkpoint)
 
         driver.refresh_mark()
         wait_until(looking.read_mark, what="the mark")
         assert looking.read_mark() == mark
-        refuse_rewound([looking], Journal(store), identity, checkpoint)
+        refuse_rewound({"s": looking}, Journal(store), identity, checkpoint)
     finally:
         driver.close()
         looking.close()

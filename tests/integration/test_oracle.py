@@ -18,6 +18,7 @@ from onceflow.local.devcluster import FAST_EXPIRY, DevCluster
 from onceflow.twophase.messages import Outcome
 from onceflow.twophase.participants import Part, TaskReport
 from tests.integration.harness import kafka_asked_for, read_topic, wait_until
+from tests.unit.advice import parts_of
 
 pytestmark = pytest.mark.kafka
 
@@ -86,7 +87,8 @@ def test_a_commit_whose_witness_was_compacted_away_is_unknown(cleaning):
 def test_an_aborted_writer_cannot_go_on(cleaning):
     """Our abort moves the producer epoch: a writer that lives on cannot open a second transaction under its handle.
 
-    After a v3 abort it could: its later rows would pass every check, and 300 of 400 rows would become visible.
+    After a v3 abort it could: its later rows would pass every check, and 300 of 400 rows would become visible. Its
+    error says to start the job again, and the next start's writer writes.
     """
     writer = TransactionWriter(
         "onceflow-abcdefgh-1-s-1-0-0", TOPIC, cleaning.for_librdkafka() | {"acks": "all"}, 60_000
@@ -104,11 +106,18 @@ def test_an_aborted_writer_cannot_go_on(cleaning):
         transactions.abort(client, [transactions.describe(client, [name])[name].handle])
         # Until the marker is in the log its partition still takes records; they lie before it, and are aborted.
         wait_until(lambda: state() == "CompleteAbort", what="the marker")
-        with pytest.raises(WriterFencedError, match="was ended while it was written"):
+        with pytest.raises(WriterFencedError, match="was ended while it was written") as caught:
             writer.prepare()
         writer.abort()
         assert state() == "CompleteAbort"
-    assert b"two" not in [value for _, value in read_topic(cleaning, TOPIC)]
+        error = parts_of(caught.value, WriterFencedError, name, "transaction_timeout is 60 s")
+        assert error.action.endswith("start the job again")
+        again = TransactionWriter(name.replace("-1-", "-2-", 1), TOPIC, cleaning.for_librdkafka(), 60_000)
+        again.write(one_row(b"abort", b"three"))
+        handle = read_handle(again.prepare())
+        assert transactions.commit(client, [handle]) == {handle: 0}, "the next start writes it"
+    seen = [value for _, value in read_topic(cleaning, TOPIC)]
+    assert (b"two" in seen, b"three" in seen) == (False, True)
 
 
 def test_an_abort_by_partition_takes_its_rows_and_the_commit_is_answered_with_success(cleaning):

@@ -1,8 +1,11 @@
 """What a job can write, on one SparkSession: several sinks, several outputs, every column of a record, refusals."""
 
 import json
+import logging
+import re
 from collections import Counter
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
@@ -13,10 +16,9 @@ import onceflow as of
 from onceflow.connectors.kafka import transactions
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.errors import ConfigurationError, RefusedSettingError, RowRefusedError, SourceDataLostError
-from onceflow.execution.failures import from_spark
 from onceflow.execution.outputs import Outputs
 from onceflow.execution.task import DIGEST, output_column
-from tests.integration.harness import read_messages, read_topic
+from tests.integration.harness import logged_error, read_messages, read_topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -83,7 +85,9 @@ def test_every_part_of_a_record_is_written(spark, cluster, filled, new_topic, ch
 
 @pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
 @pytest.mark.parametrize("time", ["1970-01-01T00:00:00Z", "1970-01-01T00:00:00.000999Z"])
-def test_a_time_that_kafka_does_not_have_is_refused(spark, cluster, filled, new_topic, checkpoint, time, guarantee):
+def test_a_time_that_kafka_does_not_have_is_refused(
+    spark, cluster, filled, new_topic, checkpoint, time, guarantee, caplog
+):
     """The client would write the present time in its place: the epoch fails for good, and nothing of it is visible.
 
     The worker's error comes out of Spark whole: what, cause, action and facts.
@@ -91,9 +95,9 @@ def test_a_time_that_kafka_does_not_have_is_refused(spark, cluster, filled, new_
     topic = new_topic(1)
     at = F.when(F.col("id") == 150, F.lit(time).cast("timestamp")).otherwise(F.timestamp_millis(F.col("id") + 1))
     frame = payments(cluster, filled, spark).select("id", at.alias("at"))
-    with pytest.raises(StreamingQueryException) as failed:
+    with pytest.raises(StreamingQueryException, match="RowRefusedError"):
         run(frame, checkpoint, [of.KafkaSink(cluster, topic, timestamp="at", guarantee=guarantee, name="s")])
-    error = from_spark(failed.value)
+    error = logged_error(caplog)
     assert isinstance(error, RowRefusedError)
     assert not error.retriable
     assert error.what == f"a row for topic {topic} has the time 1970-01-01T00:00:00Z, which cannot be written"
@@ -142,7 +146,7 @@ def test_a_records_time_goes_through_a_job_unchanged(spark, cluster, admin, new_
 
 
 @pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
-def test_a_time_that_the_broker_does_not_take_is_refused(spark, cluster, filled, checkpoint, guarantee):
+def test_a_time_that_the_broker_does_not_take_is_refused(spark, cluster, filled, checkpoint, guarantee, caplog):
     """The same start would meet it again: the epoch fails for good, and the setting is named."""
     topic = f"{filled}-strict"
     sink = of.KafkaSink(
@@ -154,9 +158,9 @@ def test_a_time_that_the_broker_does_not_take_is_refused(spark, cluster, filled,
         create_topic=of.NewTopic(1, config={"message.timestamp.after.max.ms": "3600000"}),
     )
     at = F.when(F.col("id") == 150, F.lit("2200-01-01T00:00:00Z").cast("timestamp"))
-    with pytest.raises(StreamingQueryException) as failed:
+    with pytest.raises(StreamingQueryException, match="RowRefusedError"):
         run(payments(cluster, filled, spark).select("id", at.alias("at")), checkpoint, [sink])
-    error = from_spark(failed.value)
+    error = logged_error(caplog)
     assert isinstance(error, RowRefusedError), error
     assert not error.retriable
     assert "message.timestamp.after.max.ms" in str(error)
@@ -240,6 +244,34 @@ def test_several_outputs_share_one_epoch(spark, cluster, filled, new_topic, chec
     }
 
 
+def test_outputs_are_read_together_or_apart_on_one_checkpoint(
+    spark, cluster, filled, new_topic, produce, checkpoint, caplog
+):
+    """Outputs that only select and filter are read once; a Python function in one parts them, and the job goes on."""
+    caplog.set_level(logging.INFO, "onceflow")
+    even, odd = new_topic(1), new_topic(1)
+    as_it_is = F.udf(lambda number: number, "int")
+    read = []
+    for start, column in ((0, F.col("id")), (200, as_it_is("id")), (210, F.col("id") + 0)):
+        if start:
+            produce(filled, [json.dumps({"id": i, "user": "u", "amount": "1"}) for i in range(start, start + 10)])
+        frame = payments(cluster, filled, spark)
+        run(
+            {
+                of.KafkaSink(cluster, even, name="even"): frame.where("id % 2 = 0").select(column.alias("id")),
+                of.KafkaSink(cluster, odd, name="odd"): frame.where("id % 2 = 1"),
+            },
+            checkpoint,
+        )
+        read += re.findall(r"epoch \d+: (\d+) in", caplog.text)
+        caplog.clear()
+    assert read == ["200", "20", "10"]
+    for topic, first in ((even, 0), (odd, 1)):
+        assert Counter(json.loads(v)["id"] for _, v in read_topic(cluster, topic)) == Counter(range(first, 220, 2))
+    written = sorted(Path(checkpoint, "offsets").glob("[0-9]*"))
+    assert [len(path.read_text().splitlines()) for path in written] == [4, 4, 4], "a version, the time, two positions"
+
+
 @pytest.mark.parametrize("guarantee", ["at-least-once", "none"])
 def test_a_weaker_guarantee_writes_without_transactions(spark, cluster, filled, new_topic, checkpoint, guarantee):
     """at-least-once and none: the rows are there, no transaction was opened, and no decision was written."""
@@ -281,7 +313,7 @@ def test_columns_of_a_sink_may_have_any_names(spark, cluster, filled):
     """A dot in a name is no field of a struct, neither for the hash nor where another output has no such column."""
 
     class Odd(of.KafkaSink):
-        def columns(self, names):
+        def columns(self, fields):
             return [F.struct(F.col("id").alias("b")).alias("a"), F.col("user").alias("a.b"), F.col("id").alias("`c`")]
 
     frame = payments(cluster, filled, spark)

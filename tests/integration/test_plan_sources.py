@@ -6,7 +6,7 @@ from pyspark.sql import functions as F  # noqa: N812
 import onceflow as of
 from onceflow.errors import ConfigurationError, RefusedSettingError
 from onceflow.spark import internals, plan
-from onceflow.spark.plan import keys_repeat, require_readable_again, unrepeatable
+from onceflow.spark.plan import keys_repeat, require_readable_again, unrepeatable, warn_of_unrepeatable
 
 pytestmark = pytest.mark.spark
 
@@ -79,14 +79,16 @@ def test_a_source_of_an_unknown_class_is_refused(spark, stream, monkeypatch):
         require_readable_again(stream.join(spark.range(3), F.expr("id = value")))
 
 
-def test_a_static_table_may_give_other_rows(spark, stream, tmp_path):
-    """Files, tables and RDDs beside a stream may have changed when an epoch runs again."""
+def test_a_static_table_may_give_other_rows(spark, stream, tmp_path, caplog):
+    """Files, tables and RDDs beside a stream may have changed when an epoch runs again: what to do is said."""
     spark.range(3).write.parquet(str(tmp_path / "table"))
     table = spark.read.parquet(str(tmp_path / "table"))
     frame = spark.createDataFrame([(1,), (2,)], "id long")
     assert unrepeatable(stream.join(table, F.expr("id = value"))) == ["a static table"]
     assert unrepeatable(stream.join(frame, F.expr("id = value"))) == ["a static RDD or DataFrame from Python"]
     assert not keys_repeat(["a static table"])
+    warn_of_unrepeatable(stream.groupBy("value").count().join(table, F.expr("id = value")))
+    assert "write a changed table to a new path" in caplog.text
 
 
 def test_an_operator_of_an_unknown_class_counts_as_state(stream, monkeypatch):
@@ -113,3 +115,46 @@ def test_a_spark_with_another_inside_is_refused(spark, monkeypatch, name, method
     monkeypatch.setattr(internals, "JAVA", dict(internals.JAVA) | {name: methods})
     with pytest.raises(ConfigurationError, match=f"has no {missing.replace('(', '[(]').replace(')', '[)]')}"):
         internals.require(spark)
+
+
+MODES = {
+    "append": "withWatermark",
+    "update": "several rows of a group",
+    "complete": "every group as often as there are epochs",
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_an_aggregation_without_a_watermark_means_is_told(spark, stream, tmp_path, caplog, mode):
+    """In append mode it is refused before any broker is asked or anything is written; else readers' view is told."""
+    said = MODES[mode]
+    sink = of.KafkaSink(of.KafkaCluster("localhost:1"), "t")
+    counts = stream.groupBy("value").count()
+    with caplog.at_level("INFO", "onceflow"):
+        if mode == "append":
+            with pytest.raises(ConfigurationError, match=said) as refused:
+                of.start(counts, sinks=[sink], name="job", checkpointing=of.Checkpointing(tmp_path / "c"))
+            assert 'output_mode="update"' in refused.value.action
+            assert not (tmp_path / "c").exists()
+        else:
+            plan.require_streamable(counts, mode)
+            plan.tell_of_mode(counts, mode)
+            assert said in caplog.text
+
+
+def test_a_plan_that_writes_each_row_once_needs_no_word(stream, caplog):
+    """Append, and an update mode in which nothing is grouped."""
+    with caplog.at_level("INFO", "onceflow"):
+        for mode in ("append", "update"):
+            plan.require_streamable(stream, mode)
+            plan.tell_of_mode(stream, mode)
+    assert caplog.text == ""
+
+
+def test_a_session_that_does_not_ask_spark_is_not_asked(spark, stream):
+    """``spark.sql.streaming.unsupportedOperationCheck`` is the user's, here as in Spark."""
+    spark.conf.set("spark.sql.streaming.unsupportedOperationCheck", "false")
+    try:
+        plan.require_streamable(stream.groupBy("value").count(), "append")
+    finally:
+        spark.conf.unset("spark.sql.streaming.unsupportedOperationCheck")

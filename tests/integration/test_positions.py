@@ -273,7 +273,7 @@ def test_sources_that_share_a_group_publish_the_one_that_is_behind(spark, cluste
 
     sinks = [of.KafkaSink(cluster, new_topic(1), name=name, value=of.Raw()) for name in ("fast", "slow")]
     query = of.start(
-        dict(zip(sinks, (read(800), read(80)), strict=True)),
+        dict(zip(sinks, (read(800), read(10)), strict=True)),
         name="shared",
         checkpointing=of.Checkpointing(p.checkpoint, interval="0 s"),
     )

@@ -21,8 +21,9 @@ from onceflow.connectors.kafka import offsets
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.partition import Partition
 from onceflow.connectors.kafka.source import KafkaSource, find, malformed_from
-from onceflow.connectors.kafka.source_checks import SOURCE_OPTION
-from onceflow.errors import ConfigurationError, MalformedRecordError, SourceDataLostError
+from onceflow.connectors.kafka.source_checks import CONSUMER_SETTINGS, SOURCE_OPTION, checked_options
+from onceflow.errors import ConfigurationError, MalformedRecordError, RefusedSettingError, SourceDataLostError
+from tests.unit.advice import parts_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -162,7 +163,7 @@ def test_columns_of_any_name_come_back(spark):
     encoded = frame.select(Json().encode(names).alias("value"))
     form = Json(kinds)
     parsed = encoded.select(form.parsed(F.col("value")).alias("it"), F.col("value"))
-    found = parsed.select(form.malformed(F.col("value"), F.col("it")).alias("malformed"), "it").collect()
+    found = parsed.select(form.malformed(F.col("value"), F.col("it"), None).alias("malformed"), "it").collect()
     assert [row.malformed for row in found] == [False, False]
     assert [tuple(row.it)[:-1] for row in found] == [tuple(row) for row in frame.collect()]
 
@@ -178,6 +179,16 @@ def test_a_plan_leads_back_to_its_source(spark, cluster, new_topic):
 def source_id(frame):
     relation = frame._jdf.queryExecution().analyzed().collectLeaves().head()
     return relation.extraOptions().get(SOURCE_OPTION)
+
+
+def test_the_consumer_settings_are_those_of_the_connectors_java(spark):
+    """Each that Java's consumer has is taken or refused on purpose, and it has each that is taken."""
+    consumer = spark._jvm.org.apache.kafka.clients.consumer.ConsumerConfig
+    names = {f"kafka.{name}" for name in consumer.configNames()}
+    assert names >= CONSUMER_SETTINGS
+    for name in (n for n in names - CONSUMER_SETTINGS if not n.startswith("kafka.internal.")):
+        with pytest.raises(RefusedSettingError):
+            checked_options({name: "x"})
 
 
 # ---- where it starts ----
@@ -357,18 +368,37 @@ def test_a_malformed_record_stops_the_query(spark, cluster, new_topic, produce, 
         (writer.outputMode("update") if shape == "count only" else writer).start().awaitTermination(120)
     error = malformed_from(str(raised.value))
     assert isinstance(error, MalformedRecordError)
-    assert error.facts == {"topic": topic, "partition": 0, "offset": 1}
+    said = "it is null, a tombstone" if record is None else "it is no JSON object, or one that is cut short"
+    assert error.facts == {"topic": topic, "partition": 0, "offset": 1, "reason": f"its value: {said}"}
+
+
+def test_what_a_malformed_record_advises_works(spark, cluster, new_topic, produce, checkpoint):
+    """It says where and by which setting; "skip" leaves the record out, a schema that fits reads it, as it says."""
+    topic = new_topic()
+    produce(topic, ['{"a":1}', '{"a":"x"}'])
+    message = failure(KafkaSource(cluster, topic, value=Json("a int")).load(spark), checkpoint)
+    place = f"topic {topic}, partition 0, offset 1"
+    error = parts_of(malformed_from(message), MalformedRecordError, place, "on_malformed=fail")
+    assert error.action.startswith("correct the schema")
+    assert 'on_malformed="skip"' in error.action
+    skipping = KafkaSource(cluster, topic, value=Json("a int"), on_malformed="skip").load(spark)
+    assert [row.a for row in drain(skipping, checkpoint)] == [1]
+    fitting = KafkaSource(cluster, topic, value=Json("a string")).load(spark)
+    assert sorted(row.a for row in drain(fitting, checkpoint + "-string")) == ["1", "x"]
 
 
 def test_json_is_parsed_once(spark, cluster, new_topic, produce, checkpoint):
-    """Spark would parse again in every filter that it pushes down; the executed plan holds one from_json."""
+    """Spark would parse again in every filter that it pushes down; the executed plan reads the schema once.
+
+    What else parses says why a record is malformed, and runs for such a record alone.
+    """
     topic = new_topic()
     produce(topic, ['{"a":2,"b":"y"}'])
     frame = KafkaSource(cluster, topic, value=Json("a int, b string, c string")).load(spark)
     writer = frame.where("a > 1 and b <> 'x'").select("c").writeStream.format("noop")
     query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
     assert query.awaitTermination(120)
-    assert query._jsq.explainInternal(False).count("from_json") == 1
+    assert query._jsq.explainInternal(False).count("from_json(StructField") == 1
 
 
 def test_a_failing_query_does_not_show_the_record(spark, cluster, new_topic, produce, checkpoint):
@@ -410,7 +440,11 @@ def test_skipped_records_are_counted(spark, cluster, new_topic, produce, checkpo
         with_input = [progress for progress in query.recentProgress if progress.numInputRows]
         loaded = find("kafka", {SOURCE_OPTION: source_id(source_frame)})
         counts += [loaded.malformed({k: v.asDict() for k, v in p.observedMetrics.items()}) for p in with_input]
-    assert counts == [2, 1]
+    assert [found.records for found in counts] == [2, 1]
+    assert counts[0].first == (
+        f"topic {topic}, partition 0, offset 1: its value: it is no JSON object, or one that is cut short",
+        f"topic {topic}, partition 0, offset 2: its value: it is null, a tombstone",
+    )
 
 
 # ---- lost records ----

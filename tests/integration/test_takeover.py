@@ -35,7 +35,7 @@ def pipeline(cluster, new_topic, tmp_path):
 
 def error_in(ended: Ended) -> type[errors.OnceflowError]:
     """The class of the error that ended a job."""
-    names = re.findall(r"onceflow\.errors\.(\w+):", ended.log)
+    names = re.findall(r"^  (\w+Error), exit code", ended.log, re.MULTILINE)
     assert names, ended.log
     return getattr(errors, names[-1])
 

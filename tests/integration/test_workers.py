@@ -94,7 +94,7 @@ def test_where_spark_does_not_try_again_the_epoch_fails_and_all_of_it_is_aborted
     job, worker = held(point, "local[2]")
     os.kill(worker, signal.SIGKILL)
     ended = pipeline.end(job)
-    assert ended.code == 1
+    assert ended.code == 75
     assert "nothing that is not decided is visible" in ended.log or "nothing of it is visible" in ended.log, ended.log
     assert [d["epoch"] for d in pipeline.decisions()] == [0]
     assert pipeline.open_transactions() == []

@@ -15,7 +15,7 @@ from onceflow.connectors.kafka.plain_writer import PlainWriter
 from onceflow.connectors.kafka.prepared import Handle, read_handle
 from onceflow.errors import KafkaUnavailableError, PreCommitError, RowRefusedError
 from onceflow.local.devcluster import DevCluster
-from tests.integration.harness import read_messages
+from tests.integration.harness import read_messages, wait_until
 
 pytestmark = pytest.mark.kafka
 
@@ -73,6 +73,8 @@ def test_what_is_written_is_what_is_read(write, cluster, new_topic):
     for rows in given:
         for key, value in zip(rows["key"].to_pylist(), rows["value"].to_pylist(), strict=True):
             expected.setdefault(key, []).append(value)
+    # A commit is answered when it is decided; readers see it when each partition has its marker.
+    wait_until(lambda: len(read_messages(cluster, topic)) == 2 * ROWS, what="the markers")
     read = read_messages(cluster, topic)
     for message in read:
         found.setdefault(message.key(), []).append(message.value())

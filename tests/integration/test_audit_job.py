@@ -1,0 +1,125 @@
+"""The audit of a real job: Spark's own digests are made anew from what the topics and the table hold."""
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+
+from tests.integration.harness import JOBS, Pipeline, wait_until
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+RECORDS = 6_000
+
+
+def audited(pipeline, *options):
+    """What the command says: its exit code, and its report."""
+    file = str(JOBS / f"{pipeline.job}_job.py")
+    ran = subprocess.run(
+        [sys.executable, "-m", "onceflow", "audit", file, "--output", "json", *options],
+        env=os.environ | pipeline.settings(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.stdout, ran.stderr
+    return ran.returncode, json.loads(ran.stdout.splitlines()[-1])
+
+
+def test_a_job_that_died_is_proven_and_what_is_tampered_with_is_found(cluster, new_topic, tmp_path, produce):
+    """Killed between decision and receipt and started again: all rows of two topics and a table are as decided.
+
+    Then a row of the table is edited, and a record is added to a topic: both are named, and the command ends with 1.
+    """
+    key = tmp_path / "key"
+    key.write_text("0123456789abcdef0123456789abcdef")
+    database = tmp_path / "rows.db"
+    environment = {
+        "DATABASE": f"sqlite:///{database}",
+        "MARKED": new_topic(2),
+        "ONCEFLOW_AUDIT_KEY_FILE": str(key),
+    }
+    pipeline = Pipeline(
+        cluster, new_topic(4), new_topic(4), tmp_path / "checkpoint", job="audited", environment=environment
+    )
+    pipeline.send(RECORDS)
+    pipeline.die_at("D5@1")
+    pipeline.run_well()
+
+    code, report = audited(pipeline)
+    assert report["findings"] == []
+    assert (code, report["good"], report["epochs"]) == (0, True, len(pipeline.decisions()))
+    assert report["rows"] == 3 * RECORDS
+    code, report = audited(pipeline, "--epochs", "1..1")
+    assert (code, report["epochs"], report["findings"]) == (0, 1, [])
+
+    with sqlite3.connect(database) as connection:
+        connection.execute("update seen set share = share + 1e-9 where id = 77")
+    produce(pipeline.sink, ["stranger"])
+    code, report = audited(pipeline)
+    assert code == 1
+    assert (report["changed"], report["foreign"], report["missing"], report["unknown"]) == (1, 1, 0, 0)
+    kinds = {each["kind"]: each["what"] for each in report["findings"]}
+    assert "table seen: all 6000 rows are there, and not all are those that were decided" in kinds["changed"]
+    assert kinds["foreign"].startswith(f"1 records at {pipeline.sink}-0")
+
+
+@pytest.mark.faults
+def test_each_digest_comes_out_again_when_the_plan_is_run_again(cluster, new_topic, tmp_path):
+    """By Spark, over what the receipts say was read: each sink's rows and digest of each epoch are as decided."""
+    environment = {"DATABASE": f"sqlite:///{tmp_path / 'rows.db'}", "MARKED": new_topic(2)}
+    pipeline = Pipeline(
+        cluster, new_topic(4), new_topic(4), tmp_path / "checkpoint", job="audited", environment=environment
+    )
+    pipeline.send(RECORDS)
+    pipeline.run_well()
+    code, report = audited(pipeline, "--recompute", "1..")
+    assert (code, report["findings"]) == (0, [])
+    later = (p for decision in pipeline.decisions() if decision["epoch"] >= 1 for p in decision["participants"])
+    assert report["rows"] == sum(rows for p in later for _, rows, _, _ in p["parts"])
+
+
+@pytest.mark.faults
+def test_a_plan_that_keeps_state_is_audited_and_not_run_again(cluster, new_topic, tmp_path):
+    """Its rows are proven as any others; to run it again is refused by name, since its state is nowhere."""
+    pipeline = Pipeline(cluster, new_topic(4), new_topic(4), tmp_path / "checkpoint", job="count")
+    pipeline.send(RECORDS)
+    pipeline.run_well()
+    code, report = audited(pipeline)
+    assert (code, report["findings"], report["good"]) == (0, [], True)
+    assert report["rows"] > 0
+    code, refused = audited(pipeline, "--recompute", "0..")
+    assert (code, refused["error"]) == (1, "ConfigurationError")
+    assert "the plan keeps state" in refused["what"]
+
+
+@pytest.mark.faults
+def test_another_plan_does_not_pass_for_the_one_that_was_decided(cluster, new_topic, tmp_path):
+    """A job whose rows are drawn by chance gives others when it is run again: told by sink and epoch."""
+    pipeline = Pipeline(cluster, new_topic(4), new_topic(4), tmp_path / "checkpoint", job="random")
+    pipeline.send(RECORDS)
+    pipeline.run_well()
+    assert audited(pipeline)[0] == 0
+    code, report = audited(pipeline, "--recompute", "0..0")
+    assert (code, report["good"]) == (1, False)
+    assert [each["epoch"] for each in report["findings"] if "run again it gives" in each["what"]] == [0]
+
+
+@pytest.mark.faults
+def test_it_runs_beside_the_job(cluster, new_topic, tmp_path, processes):
+    """While epochs go on, again and again: never a difference, and each time at least as many epochs."""
+    pipeline = Pipeline(cluster, new_topic(4), new_topic(4), tmp_path / "checkpoint", environment={"UNTIL": "stopped"})
+    pipeline.send(2_000)
+    processes.append(pipeline.start())
+    wait_until((pipeline.ours / "audit").exists, what="the first receipt")
+    epochs = [0]
+    for _ in range(5):
+        pipeline.send(5_000)
+        code, report = audited(pipeline)
+        assert (code, report["findings"]) == (0, [])
+        epochs.append(report["epochs"])
+    assert epochs == sorted(epochs)
+    assert epochs[-1] > 2

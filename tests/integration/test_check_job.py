@@ -1,0 +1,80 @@
+"""``onceflow check``: what a start would refuse is refused, and what would start leaves no trace."""
+
+import sys
+
+import pytest
+
+import onceflow as of
+from onceflow.cli import main as entry
+from tests.integration.harness import read_topic
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+JOB = """
+import os
+import onceflow as of
+
+kafka = of.KafkaCluster(os.environ["KAFKA"])
+job = of.Job("checked", checkpointing=of.Checkpointing(os.environ["CHECKPOINT"], interval="100 ms"))
+sink = of.KafkaSink(kafka, os.environ["OUT"], value=of.Text(), create_topic=of.NewTopic(partitions=1))
+
+@job.stream(sinks=[sink])
+def copied(spark):
+    frame = of.KafkaSource(kafka, os.environ["IN"], value=of.Text()).load(spark)
+    return frame.select("value", "{column}") if "{column}" else frame
+"""
+
+
+def files(folder):
+    return {str(p): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_what_would_start_leaves_no_trace(spark, cluster, new_topic, produce, admin, tmp_path, monkeypatch, capsys):
+    """No folder, no topic, no row. Beside a job that runs too, which goes on; then a plan that does not fit is refused.
+
+    As is a column that is not there: by Spark's sentence and the line of the file, without its plan.
+    """
+    source, sink, folder = new_topic(1), f"{new_topic(1)}-out", tmp_path / "deep" / "checkpoint"
+    file = tmp_path / "job.py"
+    told = {"KAFKA": cluster.bootstrap_servers, "IN": source, "OUT": sink, "CHECKPOINT": str(folder)}
+    for name, value in told.items():
+        monkeypatch.setenv(name, value)
+
+    def check(column=""):
+        file.write_text(JOB.format(column=column))
+        monkeypatch.setattr(sys, "argv", ["onceflow", "check", str(file)])
+        with pytest.raises(SystemExit) as end:
+            entry.main()
+        said = capsys.readouterr()
+        return end.value.code or 0, said.out + said.err
+
+    code, said = check()
+    assert code == 0, said
+    assert "job checked would start" in said
+    assert not folder.parent.exists()
+    assert sink not in admin.list_topics()
+
+    code, said = check("valeu")
+    assert code == 1
+    told = said.partition("error: ")[2]  # a session that somebody else has made logs by itself
+    assert f'File "{file}", line 12, in copied' in told
+    assert "Did you mean" in told
+    assert "Project" not in told, "no plan"
+
+    produce(source, ["a"])
+    frame = of.KafkaSource(cluster, source, value=of.Text()).load(spark)
+    out = of.KafkaSink(cluster, sink, value=of.Text(), create_topic=of.NewTopic(partitions=1))
+    query = of.start(frame, sinks=[out], name="checked", checkpointing=of.Checkpointing(folder, interval="100 ms"))
+    try:
+        query.processAllAvailable()  # what docs/existing-programs.md says waits for it
+        assert [value for _, value in read_topic(cluster, sink)] == [b"a"]
+        before = files(folder / "onceflow")
+        assert check()[0] == 0
+        monkeypatch.setenv("IN", new_topic(1))
+        code, said = check()
+        assert code == 1
+        assert "the plan does not fit the checkpoint" in said
+        assert files(folder / "onceflow") == before
+        assert query.isActive
+    finally:
+        query.stop()

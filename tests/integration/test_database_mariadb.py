@@ -1,0 +1,150 @@
+"""A database sink on a real MariaDB keeps the contract, where ``mariadbd`` is on the path; else it is not asked."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from onceflow.errors import ConfigurationError, DatabaseUnavailableError, RowRefusedError
+from onceflow.testing import conformance
+from onceflow.testing.trial import Trial
+from onceflow.twophase.messages import Outcome, Reply
+from tests.integration.mariadb import MariaDbWorld, SayingMariaDb, running_mariadb
+
+
+@pytest.fixture(scope="module")
+def server():
+    with running_mariadb() as one:
+        yield one
+
+
+@pytest.fixture
+def world(server):
+    return MariaDbWorld(server.port)
+
+
+@pytest.mark.parametrize("check", conformance.CHECKS, ids=str)
+def test_mariadb(check, world):
+    """Each fact of the contract holds on MariaDB."""
+    check(world)
+
+
+@pytest.fixture(scope="module")
+def direct(server):
+    world = SayingMariaDb(server.port, key="key", delivery="idempotent-upsert", delete_when="gone")
+    world.ask("drop table if exists payments, payments_onceflow_staged")
+    yield world
+    world.ask("drop table if exists payments, payments_onceflow_staged")
+
+
+@pytest.mark.parametrize("check", conformance.CHECKS, ids=str)
+def test_mariadb_straight_into_the_target(check, direct):
+    """Each fact that an idempotent sink's guarantee has holds on MariaDB, also where rows may be deletes."""
+    check(direct)
+
+
+def test_deletes(direct):
+    """A marked row deletes the one of its key, and others stay."""
+    with Trial(direct) as t:
+        start, keys = t.start(), t.keys()
+        for epoch, (word, of) in enumerate([("one", keys), ("gone", keys[:2]), ("two", keys[1:2])]):
+            prepared = start.seal([start.report(start.put(of, word, epoch=epoch), of)], epoch)
+            assert start.committer.check(prepared, start.run(epoch), 0.0) is None
+            t.commit(start, prepared)
+        said = {key: word for key, word in direct.says().items() if key in keys}
+        assert said == {keys[1]: "two"} | dict.fromkeys(keys[2:], "one")
+
+
+def test_a_server_that_is_killed(server, world):
+    """Before the commit and after it: everything is as it was, and each row is there once."""
+    with Trial(world) as t:
+        start, keys = t.start(), t.keys()
+        prepared = start.prepare(keys)
+        server.kill()
+        with pytest.raises(DatabaseUnavailableError):
+            start.committer.check(prepared, start.run(), 0.0)
+        server.start()
+        assert start.committer.check(prepared, start.run(), 0.0) is None
+        server.kill()
+        assert set(start.committer.commit(prepared).values()) == {Reply.RETRY}
+        server.start()
+        t.outcomes_are(Outcome.OPEN, start, prepared, "after the server is back")
+        t.commit(start, prepared)
+        server.kill()
+        server.start()
+        t.outcomes_are(Outcome.COMMITTED, start, prepared, "after another kill")
+        t.all_visible_once(keys, "after another kill")
+
+
+def test_two_drivers_at_once(world):
+    """Both commit what is decided, at the same time; each row is there once."""
+    with Trial(world) as t:
+        one, other, keys = t.start(), t.start(2, attach=True), t.keys(40)
+        prepared = one.prepare(keys[:20], keys[20:])
+        assert one.committer.check(prepared, one.run(), 0.0) is None
+        threads = [threading.Thread(target=s.committer.commit, args=(prepared,)) for s in (one, other) * 3]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        t.commit(one, prepared)
+        t.all_visible_once(keys, "after commits of two drivers")
+
+
+def test_a_target_that_is_altered_between_check_and_commit(world):
+    """Nothing is rounded: refused, told, and committed when it was put right."""
+    world.ask("drop table if exists payments, payments_onceflow_staged")
+    with Trial(world) as t:
+        start, keys = t.start(), t.keys()
+        prepared = start.prepare(keys)
+        assert start.committer.check(prepared, start.run(), 0.0) is None
+        world.ask("alter table payments modify amount smallint")
+        assert set(start.committer.commit(prepared).values()) == {Reply.REFUSED}
+        assert "column amount of the target is SMALLINT" in start.committer.refusal(prepared).what
+        world.ask("alter table payments modify amount bigint")
+        t.commit(start, prepared)
+        t.all_visible_once(keys, "after the target was put right")
+
+
+def test_a_table_that_keeps_no_transactions(world):
+    """A row that is written there stays when its transaction is rolled back: refused at the start."""
+    world.ask("create or replace table others (`key` text, amount bigint) engine=MyISAM")
+    refused = pytest.raises(ConfigurationError, match=r"table others .* engine is MyISAM")
+    with Trial(MariaDbWorld(world.port, table="others")) as t, refused:
+        t.start()
+
+
+def test_an_upsert(server):
+    """A row replaces that of its key; of two of one key neither is decided. The table is made with an exact key."""
+    world = MariaDbWorld(server.port, table="payments", key="key")
+    world.ask("drop table if exists payments, payments_onceflow_staged")
+    with Trial(world) as t:
+        start = t.start()
+        for epoch in range(2):
+            prepared = start.prepare(["one", "ONE", "one "], epoch=epoch)
+            assert start.committer.check(prepared, start.run(epoch), 0.0) is None
+            t.commit(start, prepared)
+        t.all_visible_once(["one", "ONE", "one "], "after two epochs")
+        with pytest.raises(RowRefusedError, match="2 rows of one key"):
+            start.committer.check(start.prepare(["three", "three"], epoch=2), start.run(2), 0.0)
+    world.ask("drop table payments, payments_onceflow_staged")
+
+
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [
+        ("varchar(50) collate utf8mb4_general_ci not null primary key", "collation utf8mb4_general_ci takes"),
+        ("varchar(50) collate utf8mb4_bin not null primary key", "collation utf8mb4_bin takes"),
+        ("varchar(50) collate utf8mb4_nopad_bin not null, unique (`key`(4))", "looks at the beginnings of values only"),
+        ("char(50) collate utf8mb4_nopad_bin not null primary key", r"char\(n\) takes"),
+    ],
+)
+def test_a_key_that_is_several(server, key, why):
+    """Letters' case, spaces behind, or the rest of a long text are nothing to these: a row would replace another's."""
+    world = MariaDbWorld(server.port, table="payments", key="key")
+    world.ask("drop table if exists payments, payments_onceflow_staged")
+    world.ask(f"create table payments (`key` {key}, amount bigint)")
+    with Trial(world) as t, pytest.raises(ConfigurationError, match=why):
+        t.start()
+    world.ask("drop table payments")

@@ -1,0 +1,202 @@
+"""docs/formats.md, line by line: what is read, what is written and what is malformed, on real Spark."""
+
+import datetime as dt
+import json
+import re
+from pathlib import Path
+
+import pytest
+from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
+from pyspark.sql.types import IntegerType, StructField, StructType
+
+import onceflow as of
+from onceflow.connectors.formats import Json, Raw, Text
+from onceflow.connectors.kafka.cluster import KafkaCluster
+
+pytestmark = pytest.mark.spark
+
+PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text()
+NOWHERE = KafkaCluster("localhost:1")
+NAMES = {"KafkaSink": of.KafkaSink, "Text": Text, "Raw": Raw, "Json": Json, "kafka": NOWHERE}
+
+
+def table(head):
+    """The rows of the page's table that begins with this column, as lists of cells."""
+    rows = PAGE[PAGE.index(f"\n| {head}") + 1 :].partition("\n\n")[0].splitlines()
+    return [[cell.strip() for cell in re.split(r"\s\|\s", row.strip("| "))] for row in rows[2:]]
+
+
+def bare(cell):
+    """What stands in back-ticks at a cell's beginning, else the cell."""
+    found = re.match(r"`([^`]*)`", cell)
+    return found[1] if found else None if cell in ("null", "none") else cell
+
+
+@pytest.fixture
+def in_zone(spark):
+    """``in_zone(name)`` sets the session's time zone for the rest of the test."""
+    yield lambda zone: spark.conf.set("spark.sql.session.timeZone", zone)
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def read(spark, form, values, latest=None):
+    """(malformed, reason, fields) of each value, as a source has it."""
+    frame = spark.createDataFrame([(None if v is None else bytearray(v.encode()),) for v in values], "value binary")
+    frame = frame.select("value", form.parsed(F.col("value")).alias("it"))
+    found = frame.select(
+        form.malformed(F.col("value"), F.col("it"), latest).alias("malformed"),
+        form.reason(F.col("value"), F.col("it"), latest).alias("reason"),
+        *form.columns(F.col("it")),
+    )
+    return found.collect()
+
+
+def shown(spark, schema, texts, **settings):
+    """What each text is as field ``t``, as the page shows it."""
+    form = Json(schema, **settings)
+    frame = spark.createDataFrame([(bytearray(f'{{"t":{text}}}'.encode()),) for text in texts], "value binary")
+    frame = frame.select("value", form.parsed(F.col("value")).alias("it"))
+    bad = form.malformed(F.col("value"), F.col("it"), None)
+    time = form.columns(F.col("it"))[0]
+    if schema == "t timestamp":
+        time = F.unix_micros(time)
+    rows = frame.select(
+        bad.alias("bad"), (time if schema == "t timestamp" else time.cast("string")).alias("t")
+    ).collect()
+    return ["malformed" if row.bad else "null" if row.t is None else _spelt(row.t) for row in rows]
+
+
+def _spelt(found):
+    if isinstance(found, int):
+        at = dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=found)  # noqa: DTZ001 - it is UTC, and shown as such
+        return at.isoformat() + "Z"
+    return found.replace(" ", "T")
+
+
+def test_texts_that_are_times(spark, in_zone):
+    """Each line of the table, as each of the three types."""
+    in_zone("Europe/Berlin")
+    rows = [row for row in table("in the record | `timestamp`") if len(row) == 4]
+    assert len(rows) > 30
+    texts = [bare(row[0]) for row in rows]
+    for at, kind in enumerate(["timestamp", "timestamp_ntz", "date"], 1):
+        found = shown(spark, f"t {kind}", texts)
+        assert dict(zip(texts, found, strict=True)) == {text: row[at] for text, row in zip(texts, rows, strict=True)}
+
+
+def test_numbers_that_are_times(spark, in_zone):
+    """Each line of the table, in each unit, whatever the session's time zone is."""
+    in_zone("Europe/Berlin")
+    rows = table('in the record | `"epoch-seconds"`')
+    texts = [bare(row[0]) for row in rows]
+    for at, unit in enumerate(["epoch-seconds", "epoch-millis", "epoch-micros"], 1):
+        found = shown(spark, "t timestamp", texts, timestamp_format=unit)
+        assert dict(zip(texts, found, strict=True)) == {text: row[at] for text, row in zip(texts, rows, strict=True)}
+
+
+@pytest.mark.parametrize("unit", ["iso-8601", "epoch-millis"])
+def test_times_deeper_down(spark, unit):
+    """In structs, lists and maps they are read, and found malformed, as at the top; what is null stays null."""
+    good, bad = (
+        ('"2026-01-01T12:00:00Z"', '"10:00:00"') if unit == "iso-8601" else ("1767268800000", "1767268800000000")
+    )
+    shapes = {
+        "s struct<t: timestamp, n: int>": '{"s":{"t":?,"n":1}}',
+        "a array<timestamp>": '{"a":[null,?]}',
+        "m map<string,timestamp>": '{"m":{"k":?}}',
+        "d array<struct<m: map<string,array<timestamp>>>>": '{"d":[{"m":{"k":[?]}},null]}',
+    }
+    for schema, shape in shapes.items():
+        form = Json(schema, timestamp_format=unit)
+        values = [shape.replace("?", good), shape.replace("?", bad), shape.replace("?", "null"), "{}"]
+        rows = read(spark, form, values)
+        assert [row.malformed for row in rows] == [False, True, False, False], schema
+        assert "2026, 1, 1" in str(rows[0]), schema
+        assert rows[3][-1] is None
+        typed = spark.range(0).select(*form.columns(form.parsed(F.lit("").cast("binary")))).schema
+        assert typed.simpleString() == form.fields().simpleString()
+
+
+def test_a_time_too_far_ahead(spark):
+    """Of timestamps, with and without a zone, in the present epoch's eyes; a date may be of any day."""
+    latest = F.lit("2026-01-01T11:00:00Z").cast("timestamp")
+    for kind, written in (("timestamp", '"2026-01-01T11:00:00{}Z"'), ("timestamp_ntz", '"2026-01-01T11:00:00{}"')):
+        values = [f'{{"t":{written.format(more)}}}' for more in ("", ".000001")]
+        assert [row.malformed for row in read(spark, Json(f"t {kind}"), values, latest)] == [False, True]
+        assert not any(row.malformed for row in read(spark, Json(f"t {kind}"), values))
+    assert not read(spark, Json("t date"), ['{"t":"9999-12-31"}'], latest)[0].malformed
+
+
+def test_reasons(spark):
+    """Each line of the table: field and reason, nothing of the content."""
+    rows = table("value, of ")
+    form = Json("amount decimal(18,2), at timestamp, of struct<n: int>")
+    values = [None if row[0] == "null" else row[0].strip("`") for row in rows]
+    found = read(spark, form, values, F.current_timestamp())
+    assert all(row.malformed for row in found)
+    assert {v: row.reason for v, row in zip(values, found, strict=True)} == {
+        v: row[1] for v, row in zip(values, rows, strict=True)
+    }
+
+
+def test_bytes_that_are_not_utf8_have_their_reason(spark):
+    """In JSON as in text."""
+    frame = spark.createDataFrame([(bytearray(b'{"a":"\xff"}'),)], "value binary")
+    for form in (Json("a string"), Text()):
+        it = frame.select("value", form.parsed(F.col("value")).alias("it"))
+        assert it.select(form.malformed(F.col("value"), F.col("it"), None)).first()[0]
+        assert it.select(form.reason(F.col("value"), F.col("it"), None)).first()[0] == "its bytes are not UTF-8"
+
+
+@pytest.mark.parametrize("name", ["a.b", "a`b", "a b", 'a"b', "ü", ""])
+def test_a_field_of_any_name_is_named(spark, name):
+    """As it stands in the schema."""
+    form = Json(StructType([StructField(name, IntegerType())]))
+    assert read(spark, form, [json.dumps({name: "x"})])[0].reason == f"field {name} is no int"
+
+
+ROW = (
+    "SELECT 'u-7' AS user_id, CAST(1.10 AS DECIMAL(18,2)) AS amount, 0.5D AS ratio, "
+    "timestamp'2026-01-01 10:00:00.123456 UTC' AS at, date'2026-01-01' AS day, array('a', null) AS tags, "
+    "CAST(NULL AS STRING) AS note"
+)
+
+
+def test_samples(spark):
+    """What each sink of the table sends of the row, byte for byte."""
+    frame = spark.sql(ROW)
+    rows = table("sink | key")
+    assert len(rows) >= 6
+    for given, key, value in rows:
+        sink = eval(bare(given), dict(NAMES))  # noqa: S307 - our own page
+        sent = frame.select(*sink.columns(frame.schema)).first().asDict()
+        as_text = {name: None if sent.get(name) is None else bytes(sent[name]).decode() for name in ("key", "value")}
+        assert as_text == {"key": bare(key), "value": bare(value)}, given
+
+
+def test_times_that_are_written(spark, in_zone):
+    """Each line of the table, in the zone that it names."""
+    columns = {
+        "timestamp": "timestamp'2026-01-01 10:00:00.123456 UTC'",
+        "the same": "timestamp'2026-01-01 10:00:00.123456 UTC'",
+        "timestamp_ntz": "timestamp_ntz'2026-01-01 10:00:00.123456'",
+        "date": "date'2026-01-01'",
+    }
+    for what, json_text, text in table("column | `Json()`"):
+        in_zone("Europe/Berlin" if "Berlin" in what else "UTC")
+        kind = bare(what) if what.startswith("`") else "the same"
+        frame = spark.sql(f"SELECT {columns[kind]} AS t")
+        row = frame.select(Json().encode(["t"]).alias("json"), Text().encode(["t"]).alias("text")).first()
+        assert bytes(row.json).decode() == f'{{"t":{bare(json_text)}}}'
+        assert bytes(row.text).decode() == bare(text)
+
+
+def test_what_is_written_is_read_again(spark):
+    """To the millisecond by Json; a sink refuses a format that it could not write."""
+    frame = spark.sql("SELECT timestamp'2026-01-01 10:00:00.123456 UTC' AS t")
+    encoded = frame.select(Json().encode(["t"]).alias("value"))
+    form = Json("t timestamp")
+    read_again = encoded.select(form.parsed(F.col("value")).alias("it")).select(*form.columns(F.col("it")))
+    assert read_again.select(F.unix_micros("t")).first()[0] % 1_000_000 == 123_000
+    with pytest.raises(of.errors.ConfigurationError, match="Json writes times as ISO 8601 only"):
+        of.KafkaSink(NOWHERE, "t", value=Json(timestamp_format="epoch-millis")).columns(frame.schema)

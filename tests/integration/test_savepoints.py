@@ -1,0 +1,192 @@
+"""Savepoints of a job that runs, and new runs from them: state goes on exactly, and what was said is written again."""
+
+import dataclasses
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from onceflow.checkpoint.place import Place
+from onceflow.operations.savepoints import restoring, writing
+from tests.integration.harness import JOBS, Pipeline, rows_of, wait_until
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+
+def onceflow(*arguments, **environment):
+    """A command of another shell: its exit code, its object, and what it said."""
+    command = [sys.executable, "-m", "onceflow", *map(str, arguments), "--output", "json"]
+    done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=False)
+    lines = done.stdout.splitlines()
+    return done.returncode, json.loads(lines[-1]) if lines else {}, done.stderr
+
+
+def resume(p, *arguments, **environment):
+    """Run the job over what is there, from a savepoint; what it said."""
+    file = JOBS / f"{p.job}_job.py"
+    code, _, said = onceflow("run", file, "--bounded", *arguments, "--yes", **p.settings(), **environment)
+    assert code == 0, said
+    return said
+
+
+def newest(rows):
+    """The newest count of each key."""
+    found = {}
+    for key, value in rows:
+        found[key] = max(json.loads(value)["n"], found.get(key, 0))
+    return found
+
+
+def test_a_running_job_is_saved_and_a_new_job_goes_on_from_it(cluster, new_topic, tmp_path):
+    """It goes on while it is saved; the new one counts every record once, and writes again what was said, no more."""
+    runtime = {"ONCEFLOW_RUNTIME_DIR": str(tmp_path / "run")}
+    p = Pipeline(cluster, new_topic(2), new_topic(2), tmp_path / "old", "count", per_epoch=100, environment=runtime)
+    p.send(300)
+    process = p.start(UNTIL="stopped")
+    try:
+        wait_until(lambda: any(job["epoch"] for job in onceflow("list", **runtime)[1]["jobs"]), 120, "an epoch")
+        code, made, said = onceflow("savepoint", "create", "count", tmp_path / "s", **runtime)
+        assert code == 0, said
+        p.send(200)
+        wait_until(lambda: newest(p.read()) == Counter(key for key, _ in p.sent), 60, "all of it")
+        assert onceflow("stop", "count", **runtime)[0] == 0
+    finally:
+        ended = p.end(process)
+    assert ended.code == 0, ended.log
+    p.check()
+    assert onceflow("savepoint", "verify", tmp_path / "s")[0] == 0
+    behind = sum(rows_of(d) for d in p.decisions() if d["epoch"] > made["epoch"])
+    assert behind > 0
+    before = Counter(p.read())
+
+    q = dataclasses.replace(p, checkpoint=tmp_path / "new")
+    said = resume(q, "-s", tmp_path / "s")
+    assert f"sink {p.sink}: {behind} rows" in said
+    written = Counter(p.read()) - before
+    assert before <= Counter(p.read())
+    assert sum(written.values()) == sum(rows_of(d) for d in q.decisions())
+    assert newest(written) == Counter(key for key, _ in p.sent)  # 200 of 50 keys: each key came again
+    assert {d["epoch"] for d in q.decisions()} == set(range(made["epoch"] + 1, made["epoch"] + 1 + len(q.decisions())))
+    assert (p.open_transactions(), q.open_transactions()) == ([], [])
+
+
+def started(p):
+    """The job, running until it is stopped, with an epoch done."""
+    process = p.start(UNTIL="stopped")
+    wait_until(lambda: any(job["epoch"] for job in onceflow("list", **p.environment)[1]["jobs"]), 120, "an epoch")
+    return process
+
+
+@pytest.mark.faults
+def test_a_job_is_stopped_with_a_savepoint_and_rescaled(cluster, new_topic, tmp_path):
+    """Its newest epoch: nothing is written again. With the same state in four partitions a new job counts on."""
+    runtime = {"ONCEFLOW_RUNTIME_DIR": str(tmp_path / "run")}
+    p = Pipeline(cluster, new_topic(2), new_topic(2), tmp_path / "old", "count", per_epoch=100, environment=runtime)
+    p.send(300)
+    process = started(p)
+    try:
+        code, made, said = onceflow("stop", "count", "--savepoint", tmp_path / "s", **runtime)
+        assert code == 0, said
+    finally:
+        ended = p.end(process)
+    assert ended.code == 0, ended.log
+    code, rescaled, said = onceflow("savepoint", "rescale", tmp_path / "s", tmp_path / "s4", 4)
+    assert code == 0, said
+    assert (rescaled["partitions"], rescaled["job_epoch"], made["partitions"]) == (4, made["epoch"], 2)
+    q = dataclasses.replace(p, checkpoint=tmp_path / "new", sent=list(p.sent))
+    before = Counter(p.read())
+    q.send(100)
+    said = resume(q, "-s", tmp_path / "s4")
+    assert "nothing is written again" in said
+    written = Counter(p.read()) - before
+    assert newest(p.read()) == Counter(key for key, _ in q.sent)
+    assert sum(written.values()) == sum(rows_of(d) for d in q.decisions())
+    assert {path.name for path in (q.checkpoint / "state" / "0").iterdir() if path.name.isdigit()} == set("0123")
+
+
+@pytest.mark.faults
+def test_a_retained_epoch_is_gone_back_to_and_a_claim_is_not(cluster, new_topic, tmp_path):
+    """An older epoch as a new job, which doubles exactly what was said; as the old job only its newest epoch."""
+    p = Pipeline(cluster, new_topic(2), new_topic(2), tmp_path / "old", "copy", per_epoch=100)
+    p.send(500)
+    p.run_well()
+    p.check()
+    decided = p.decisions()
+    epoch = decided[1]["epoch"]
+    again = sum(rows_of(d) for d in decided if d["epoch"] > epoch)
+    code, made, said = onceflow("savepoint", "create", p.checkpoint, tmp_path / "s")
+    assert code == 0, said
+
+    q = dataclasses.replace(p, checkpoint=tmp_path / "new")
+    said = resume(q, "-s", f"{p.checkpoint}@{epoch}")
+    assert f"{again} rows" in said
+    twice = Counter(p.read()) - Counter(p.sent)
+    assert sum(twice.values()) == again
+    assert set(twice.values()) == {1}
+
+    p.send(100)
+    p.run_well()  # the old job goes on, untouched by the new one
+    late = dataclasses.replace(p, checkpoint=tmp_path / "late")
+    code, refused, said = onceflow(
+        "run", JOBS / "copy_job.py", "--bounded", "-s", tmp_path / "s", "--claim", "--yes", **late.settings()
+    )
+    assert (code, refused["error"]) == (1, "CheckpointConflictError"), said
+    assert not late.checkpoint.exists()
+    assert made["epoch"] < p.decisions()[-1]["epoch"]
+
+    code, _, said = onceflow("savepoint", "create", p.checkpoint, tmp_path / "s2")
+    assert code == 0, said
+    before = Counter(p.read())
+    claimed = dataclasses.replace(p, checkpoint=tmp_path / "claimed", sent=list(p.sent))
+    claimed.send(50)
+    resume(claimed, "-s", tmp_path / "s2", "--claim")
+    assert Counter(p.read()) - before == Counter(claimed.sent[-50:])
+    ended = p.run()
+    assert ended.code == 1, ended.log  # the old checkpoint is older than its job's mark now
+    assert "CheckpointConflictError" in ended.log or "misses a start" in ended.log or "older than" in ended.log
+
+
+@pytest.mark.faults
+def test_a_table_gets_each_row_of_the_new_job(cluster, new_topic, tmp_path):
+    """Its ledger and marks know the old job's epochs by other names: none is passed over, and none blocks the new."""
+    database = {"DATABASE": f"sqlite:///{tmp_path / 'table.sqlite'}"}
+    p = Pipeline(cluster, new_topic(2), new_topic(2), tmp_path / "old", "both", per_epoch=100, environment=database)
+    p.send(400)
+    p.run_well()
+    epoch = p.decisions()[0]["epoch"]
+    again = sum(rows_of(d, "payments") for d in p.decisions() if d["epoch"] > epoch)
+    q = dataclasses.replace(p, checkpoint=tmp_path / "new", sent=list(p.sent))
+    q.send(100)
+    resume(q, "-s", f"{p.checkpoint}@{epoch}")
+    with sqlite3.connect(tmp_path / "table.sqlite") as table:
+        ids = Counter(i for (i,) in table.execute("select id from payments"))
+    assert set(ids) == set(range(500))
+    assert sum(ids.values()) == 500 + again
+    assert sum(Counter(p.read()).values()) == 500 + again
+    assert (p.open_transactions(), q.open_transactions()) == ([], [])
+
+
+@pytest.mark.faults
+def test_a_death_while_the_checkpoint_is_made_is_gone_on_with(cluster, new_topic, tmp_path):
+    """Before its first start the checkpoint is a new job's already; the same command, or none, goes on there."""
+    p = Pipeline(cluster, new_topic(2), new_topic(2), tmp_path / "old", "count", per_epoch=100)
+    p.send(300)
+    p.run_well()
+    code, _, said = onceflow("savepoint", "create", p.checkpoint, tmp_path / "s")
+    assert code == 0, said
+    q = dataclasses.replace(p, checkpoint=tmp_path / "new", sent=list(p.sent))
+    q.send(100)
+    restoring.restore(tmp_path / "s", writing.verify(tmp_path / "s"), Place.at(q.checkpoint, retain=100))
+    resume(q, "-s", tmp_path / "s", ONCEFLOW_DEBUG="")
+    assert newest(p.read()) == Counter(key for key, _ in q.sent)
+    q.send(100)
+    resume(q, "-s", tmp_path / "s")  # a supervisor's command, left as it was
+    assert newest(p.read()) == Counter(key for key, _ in q.sent)
+    assert (
+        json.loads((q.ours / "job.json").read_text())["job_id"]
+        != json.loads((p.ours / "job.json").read_text())["job_id"]
+    )

@@ -1,0 +1,179 @@
+"""How a job ends, as its supervisor sees it: the lines that it leaves, its exit code, and what of it is left over.
+
+The lines are all of stdout and stderr, but for those that Java writes before anybody can ask it not to.
+"""
+
+import contextlib
+import os
+import re
+import signal
+
+import pytest
+
+from onceflow.processes import command_line, descendants
+from tests.integration.harness import Ended, Pipeline, wait_until
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+JAVAS = ("Picked up JAVA_TOOL_OPTIONS", "WARNING: Using incubator modules")
+OF_A_WORKER = re.compile(
+    r"[\d/]{8} [\d:]{8} (ERROR|WARN) (Executor|TaskSetManager): |\tat |(Caused by: )?java\.io\.|\t\.\.\. "
+)
+LOGGED = re.compile(r"\d{4}-\d\d-\d\d [\d:,]+ (INFO|WARNING) +(.*)")
+
+
+@pytest.fixture
+def pipeline(cluster, new_topic, tmp_path):
+    """A job over an empty topic, in a process group of its own."""
+    return Pipeline(cluster, new_topic(4), new_topic(4), tmp_path / "checkpoint", own_group=True)
+
+
+def lines(ended: Ended) -> list[str]:
+    return [line for line in ended.log.splitlines() if not line.startswith(JAVAS)]
+
+
+def journal(p: Pipeline) -> int:
+    return len(list((p.ours / "journal").glob("*.json")))
+
+
+def test_an_error_with_a_message_is_that_message_and_nothing_else(pipeline):
+    """A record that cannot be read: log lines, four lines of the error and one for the supervisor; no traceback."""
+    pipeline.job = "failing"
+    pipeline.send(10, value=lambda _: b"{not json")
+    ended = pipeline.run(FAULT="record")
+    assert ended.code == 1
+    *before, what, harmless, cause, action, last = lines(ended)
+    assert before
+    assert all(map(LOGGED.match, before)), ended.log
+    where = f"error: the record at topic {pipeline.source}, partition \\d, offset 0 cannot be read: "
+    assert re.fullmatch(where + "its value: it is no JSON object, or one that is cut short", what)
+    assert harmless.startswith("  Harmless when: for what is visible")
+    assert cause.startswith("  Likely cause: the source's on_malformed=fail")
+    assert action.startswith("  What to do: correct the schema")
+    assert last == "  MalformedRecordError, exit code 1: do not start it again as it is"
+
+
+def test_sparks_errors_that_are_not_ours_are_shown(pipeline):
+    """What a user's function raises in a worker comes with Spark's own traceback."""
+    pipeline.job = "failing"
+    pipeline.send(10)
+    ended = pipeline.run(FAULT="function")
+    assert ended.code == 75
+    assert "ERROR Executor: Exception in task" in ended.log
+    assert "ValueError: a mistake of the user's" in ended.log
+    assert lines(ended)[-1] == "  EpochFailedError, exit code 75: start it again as it is"
+
+
+def send(number: signal.Signals, to: str, pid: int) -> None:
+    """Send a signal to the driver, to its process group, or at once to all processes, as service managers do."""
+    if to == "group":
+        os.killpg(pid, number)
+        return
+    if to == "all":
+        for each in descendants(pid):
+            # Java ends its idle workers by itself: one may have ended since it was listed.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(each, number)
+    os.kill(pid, number)
+
+
+@pytest.mark.parametrize(
+    ("number", "to"),
+    [
+        pytest.param(signal.SIGTERM, "driver", marks=pytest.mark.faults),
+        pytest.param(signal.SIGTERM, "group", marks=pytest.mark.faults),
+        (signal.SIGTERM, "all"),
+        (signal.SIGINT, "group"),
+    ],
+)
+def test_a_job_that_is_stopped_says_so_in_one_line(pipeline, processes, number, to):
+    """Whoever gets the signal, the end is clean: log lines only, nothing open, no process left, each record once.
+
+    Where Spark's Python workers get it as well, Spark may say so.
+    """
+    pipeline.per_epoch = 200
+    pipeline.send(10_000)
+    process = pipeline.start(UNTIL="stopped")
+    processes.append(process)
+    wait_until(lambda: process.poll() is not None or (pipeline.checkpoint / "commits" / "1").exists(), what="an epoch")
+    family = descendants(process.pid)
+    send(number, to, process.pid)
+    ended = pipeline.end(process, 30)
+    assert ended.code == 128 + number, ended.log
+    # Of a Python worker that the signal ended in the middle of a task Spark tells itself.
+    told = [line for line in lines(ended) if to != "all" or not OF_A_WORKER.match(line)]
+    assert all(map(LOGGED.match, told)), ended.log
+    assert LOGGED.match(lines(ended)[-1])[2] == f"copy: stopped by {number.name}"
+    assert ended.log.count("stopped by") == 1
+    assert pipeline.open_transactions() == []
+    wait_until(lambda: not any(map(command_line, family)), what="the end of Java and its workers")
+    pipeline.per_epoch = 10_000
+    pipeline.run_well()
+    pipeline.check()
+
+
+@pytest.mark.parametrize(
+    ("moment", "number"),
+    [
+        pytest.param("Java starts", signal.SIGTERM, marks=pytest.mark.faults),
+        ("Spark starts", signal.SIGTERM),
+        pytest.param("Spark starts", signal.SIGINT, marks=pytest.mark.faults),
+        ("the checkpoint is taken over", signal.SIGTERM),
+    ],
+)
+def test_a_job_that_is_stopped_while_it_starts_says_so_in_one_line(pipeline, processes, moment, number):
+    """Nothing but that line, nothing later from a Java that was half started, and the exit code is the signal's."""
+    pipeline.send(100)
+    process = pipeline.start(UNTIL="stopped")
+    processes.append(process)
+    reached = {
+        "Java starts": lambda: descendants(process.pid),
+        "Spark starts": lambda: "incubator" in process.log.read_text(),
+        "the checkpoint is taken over": lambda: journal(pipeline),
+    }[moment]
+    wait_until(lambda: process.poll() is not None or reached(), what=moment)
+    family = descendants(process.pid)
+    process.send_signal(number)
+    pipeline.end(process, 30)
+    wait_until(lambda: not any(map(command_line, family)), what="the end of Java")
+    ended = pipeline.end(process)  # again: with what Java wrote behind our end
+    assert ended.code == 128 + number, ended.log
+    told = [LOGGED.match(line) for line in lines(ended)]
+    assert all(told), ended.log
+    assert told[-1][2] == f"copy: stopped by {number.name}"
+    assert ended.log.count("stopped by") == 1
+
+
+def test_nothing_is_left_of_a_killed_driver(pipeline, processes):
+    """SIGKILL of Python in the middle of epochs: Java, in a session of its own, ends by itself, and its workers too."""
+    pipeline.per_epoch = 200
+    pipeline.send(10_000)
+    process = pipeline.start(UNTIL="stopped")
+    processes.append(process)
+    wait_until(lambda: process.poll() is not None or (pipeline.checkpoint / "commits" / "1").exists(), what="an epoch")
+    family = descendants(process.pid)
+    assert [pid for pid in family if "SparkSubmit" in command_line(pid) and os.getsid(pid) != os.getsid(process.pid)]
+    process.kill()
+    process.wait()
+    wait_until(lambda: not any(map(command_line, family)), what="the end of Java and its workers")
+    pipeline.per_epoch = 10_000
+    pipeline.run_well()
+    pipeline.check()
+
+
+def test_a_java_that_was_killed_is_a_reason_to_start_again(pipeline, processes):
+    """What the system does for want of memory: the error says with what Java ended, and the exit code is 75."""
+    pipeline.per_epoch = 200
+    pipeline.send(10_000)
+    process = pipeline.start(UNTIL="stopped")
+    processes.append(process)
+    wait_until(lambda: process.poll() is not None or (pipeline.checkpoint / "commits" / "1").exists(), what="an epoch")
+    for pid in descendants(process.pid):
+        if "SparkSubmit" in command_line(pid):
+            os.kill(pid, signal.SIGKILL)
+    ended = pipeline.end(process, 60)
+    assert ended.code == 75, ended.log
+    assert "error: Spark's Java ended with SIGKILL while the job ran" in ended.log
+    pipeline.per_epoch = 10_000
+    pipeline.run_well()
+    pipeline.check()

@@ -1,0 +1,45 @@
+"""Processing-time timers and a TTL go by the epoch's time in ``offsets/N``: each fires once, whatever dies."""
+
+import json
+import signal
+from collections import Counter
+
+import pytest
+
+from tests.integration.harness import Pipeline, wait_until
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.faults]
+
+PATIENCE_S = 240
+
+
+def keys_of(p):
+    return Counter(json.loads(value)["key"] for _, value in p.read())
+
+
+@pytest.mark.timeout(900)
+def test_a_processing_time_timer_fires_once(cluster, new_topic, tmp_path, processes):
+    """Killed where its rows are committed and its state is not: the timers of that epoch fire again, and write nothing.
+
+    D7 comes in the first epoch that is decided, and only timers write here.
+    """
+    p = Pipeline(cluster, new_topic(2), new_topic(2), tmp_path / "checkpoint", job="timers")
+    p.send(500)
+    expected = Counter(key.decode() for key, _ in dict(p.sent).items())
+    # Epochs that only set timers reach D7 as well: the first that decides is found by its decision.
+    dying = p.start(UNTIL="stopped", ONCEFLOW_CRASH="D6a")
+    processes.append(dying)
+    wait_until(lambda: dying.poll() is not None, PATIENCE_S, "the death")
+    assert dying.returncode == -signal.SIGKILL
+    p.mark.unlink()
+    (decided,) = [d["epoch"] for d in p.decisions()]
+    p.die_at(f"D7@{decided}", UNTIL="stopped")
+    running = p.start(UNTIL="stopped")
+    processes.append(running)
+    wait_until(lambda: keys_of(p).total() >= expected.total(), PATIENCE_S, "a row for each key")
+    running.send_signal(signal.SIGTERM)
+    ended = p.end(running, PATIENCE_S)
+    assert ended.code == 128 + signal.SIGTERM, ended.log
+    assert keys_of(p) == expected
+    assert "lost" not in {json.loads(value)["value"] for _, value in p.read()}
+    assert p.open_transactions() == []
