@@ -12,11 +12,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench import latency, machine, scale, throughput
+from bench import latency, machine, scale, sizes, throughput
+from bench.ratios import ratios
 from bench.stage import ALL, Stage, System, missing, stage
 
 RESULTS = Path(__file__).resolve().parent / "results"
-PARTS = ("throughput", "latency", "recovery", "participants", "history", "memory")
+PARTS = ("throughput", "sizes", "latency", "recovery", "participants", "history", "memory")
 
 
 def main() -> int:
@@ -65,6 +66,12 @@ def _throughput(here: Stage, asked: argparse.Namespace, systems: list[System]) -
     return {"throughput": throughput.summary(runs), "runs": runs}
 
 
+def _sizes(here: Stage, asked: argparse.Namespace, systems: list[System]) -> dict[str, Any]:
+    # One round: four sizes on three systems take nine minutes.
+    runs = sizes.measure(here, systems, 1, quick=asked.quick)
+    return {"sizes": sizes.summary(runs), "sizes_runs": runs}
+
+
 def _latency(here: Stage, asked: argparse.Namespace, systems: list[System]) -> dict[str, Any]:
     runs = latency.latencies(here, systems, asked.rounds, asked.seconds)
     return {"latency": latency.summary(runs, ("p50_ms", "p90_ms", "p99_ms", "max_ms")), "latency_runs": runs}
@@ -76,7 +83,10 @@ def _recovery(here: Stage, asked: argparse.Namespace, systems: list[System]) -> 
 
 
 def _participants(here: Stage, asked: argparse.Namespace, _: list[System]) -> dict[str, Any]:
-    return {"participants": scale.participants(here, (4, 32) if asked.quick else (4, 32, 128, 512))}
+    counts = (4, 32) if asked.quick else (4, 32, 128, 512)
+    # With records in every partition, and in as few as the first case has.
+    cases = [(count, filled) for count in counts for filled in dict.fromkeys((count, counts[0]))]
+    return {"participants": scale.participants(here, cases)}
 
 
 def _history(here: Stage, asked: argparse.Namespace, _: list[System]) -> dict[str, Any]:
@@ -89,6 +99,7 @@ def _memory(here: Stage, asked: argparse.Namespace, _: list[System]) -> dict[str
 
 _PARTS = {
     "throughput": _throughput,
+    "sizes": _sizes,
     "latency": _latency,
     "recovery": _recovery,
     "participants": _participants,
@@ -99,35 +110,17 @@ _PARTS = {
 
 def void(results: dict[str, Any]) -> list[dict[str, Any]]:
     """The runs that prove nothing, because their output was wrong or they did not end well."""
-    lists = ("runs", "latency_runs", "recovery_runs", "participants", "history", "memory")
+    lists = ("runs", "sizes_runs", "latency_runs", "recovery_runs", "participants", "history", "memory")
     return [run for name in lists for run in results.get(name, []) if run["void"] is not None]
-
-
-def ratios(results: dict[str, Any]) -> dict[str, float | None]:
-    """How we compare. Of rates (warm) above 1 is better; of latency (ours back to back) and recovery, below 1."""
-    warm = {(row["work"], row["system"]): row["warm_rate"] for row in results.get("throughput", [])}
-
-    def ratio(ours: float | None, theirs: float | None) -> float | None:
-        return round(ours / theirs, 3) if ours and theirs else None
-
-    p99 = {(row["system"], row["interval_ms"]): row["p99_ms"] for row in results.get("latency", [])}
-    away = {row["system"]: row["recovery_s"] for row in results.get("recovery", [])}
-    rates = {f"{work}_vs_{peer}": ratio(warm.get((work, "onceflow")), warm.get((work, peer))) for work, peer in _RATES}
-    return rates | {
-        "latency_p99_vs_flink": ratio(p99.get(("onceflow", 0)), p99.get(("flink", 1_000))),
-        "recovery_vs_flink": ratio(away.get("onceflow"), away.get("flink")),
-    }
-
-
-_RATES = (("fraud", "spark"), ("fraud", "flink"), ("copy", "spark"), ("copy", "flink"), ("fraud", "quix"))
 
 
 def _print(results: dict[str, Any]) -> None:
     if rows := results.get("throughput"):
-        print(f"\n{'':44}{'whole run':>12}{'warm':>12}   (records a second)")
+        print(f"\n{'':44}{'whole run':>12}{'warm':>12}   (records a second){'processor s/million':>22}")
         for row in rows:
             warm = f"{row['warm_rate']:,}" if row["warm_rate"] else "-"
-            print(f"{row['work']:6}{row['title']:38}{row['whole_rate']:>12,}{warm:>12}")
+            spent = row.get("processor_s_per_million", "-")
+            print(f"{row['work']:6}{row['title']:38}{row['whole_rate']:>12,}{warm:>12}{spent:>41}")
     for name, fields in _TABLES.items():
         if rows := results.get(name):
             print(f"\n{name}")
@@ -137,35 +130,39 @@ def _print(results: dict[str, Any]) -> None:
     print()
     for name, value in results["ratios"].items():
         if value is not None:
-            print(f"{name:24}{value:>8.2f}")
+            print(f"{name:30}{value:>8.2f}")
 
 
 _TABLES = {
+    "sizes": ("value_bytes", "warm_rate", "warm_mb", "processor_s_per_million"),
     "latency": ("interval_ms", "p50_ms", "p90_ms", "p99_ms", "max_ms"),
     "recovery": ("recovery_s", "caught_up_s"),
-    "participants": ("participants", "prepare_ms", "decide_ms", "commit_ms", "whole_ms"),
+    "participants": ("participants", "first_epoch_ms", "prepare_ms", "decide_ms", "commit_ms", "whole_ms"),
     "history": ("epochs", "files", "bytes", "read_journal_ms", "start_s"),
     "memory": ("records", "driver_python_mb", "driver_java_mb", "worker_mb"),
 }
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench", description="What exactly-once costs, beside its peers.")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench",
+        description="What exactly-once costs, beside its peers. All of it: about 85 minutes on two cores.",
+    )
     parser.add_argument("--works", nargs="+", choices=("copy", "fraud"), default=["copy", "fraud"])
     parser.add_argument("--systems", nargs="+", choices=list(ALL), default=list(ALL))
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
-    parser.add_argument("--sizes", nargs=2, type=int, metavar=("SMALL", "LARGE"), help="records; 2 and 10 million")
+    parser.add_argument("--sizes", nargs=2, type=int, metavar=("SMALL", "LARGE"), help="records; 2 and 8 million")
     parser.add_argument("--rounds", type=int, help="3")
     parser.add_argument("--per-epoch", type=int, help="records in a micro-batch of the Spark systems; the small size")
-    parser.add_argument("--seconds", type=float, help="of measured traffic for latency; 60")
+    parser.add_argument("--seconds", type=float, help="of measured traffic for latency; 40")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--quick", action="store_true", help="small, short, one round: to see that it works")
     parser.add_argument("--output", type=Path, default=RESULTS / "latest.json")
     asked = parser.parse_args()
-    asked.sizes = tuple(asked.sizes or ((200_000, 1_000_000) if asked.quick else (2_000_000, 10_000_000)))
+    asked.sizes = tuple(asked.sizes or ((200_000, 1_000_000) if asked.quick else (2_000_000, 8_000_000)))
     asked.rounds = asked.rounds or (1 if asked.quick else 3)
     asked.per_epoch = asked.per_epoch or asked.sizes[0]
-    asked.seconds = asked.seconds or (10.0 if asked.quick else 60.0)
+    asked.seconds = asked.seconds or (10.0 if asked.quick else 40.0)
     return asked
 
 

@@ -19,14 +19,7 @@ def bars(title: str, groups: Sequence[tuple[str, Sequence[tuple[str, float]]]], 
     """
     names = list(dict.fromkeys(name for _, of in groups for name, _ in of))
     most = max((value for _, of in groups for _, value in of), default=0) or 1
-    height = 50 + sum(30 + len(of) * (_BAR + _GAP) for _, of in groups)
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_LEFT + _WIDTH + 110} {height}">',
-        '<g font-family="sans-serif" font-size="13">',
-        '<rect width="100%" height="100%" fill="#ffffff"/>',
-        f'<text x="12" y="24" font-size="16" font-weight="bold">{escape(title)}</text>',
-        f'<text x="12" y="42" fill="#555555">{escape(unit)}</text>',
-    ]
+    parts = _head(title, unit, 50 + sum(30 + len(of) * (_BAR + _GAP) for _, of in groups))
     y = 50
     for heading, of in groups:
         parts.append(f'<text x="12" y="{y + 20}" font-weight="bold">{escape(heading)}</text>')
@@ -41,3 +34,43 @@ def bars(title: str, groups: Sequence[tuple[str, Sequence[tuple[str, float]]]], 
             ]
             y += _BAR + _GAP
     return "\n".join([*parts, "</g></svg>", ""])
+
+
+def stacked(title: str, rows: Sequence[tuple[str, Sequence[tuple[str, float]]]], unit: str) -> str:
+    """Horizontal bars of parts one behind the other, the sum at the end, and what the colours are.
+
+    Args:
+        title: Of the chart.
+        rows: A bar's name and its parts (name, value), from the left.
+        unit: Behind the title.
+    """
+    names = list(dict.fromkeys(name for _, of in rows for name, _ in of))
+    most = max((sum(value for _, value in of) for _, of in rows), default=0) or 1
+    parts = _head(title, unit, 90 + len(rows) * (_BAR + _GAP))
+    x = 12.0
+    for name, colour in zip(names, _COLOURS, strict=False):
+        parts.append(f'<rect x="{x:.1f}" y="54" width="12" height="12" fill="{colour}"/>')
+        parts.append(f'<text x="{x + 16:.1f}" y="65">{escape(name)}</text>')
+        x += 36 + 8 * len(name)
+    y = 80
+    for name, of in rows:
+        parts.append(f'<text x="{_LEFT - 8}" y="{y + 14}" text-anchor="end">{escape(name)}</text>')
+        x = _LEFT
+        for part, value in of:
+            width = value / most * _WIDTH
+            colour = _COLOURS[names.index(part)]
+            parts.append(f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{_BAR}" fill="{colour}"/>')
+            x += width
+        parts.append(f'<text x="{x + 6:.1f}" y="{y + 14}">{sum(value for _, value in of):,.0f}</text>')
+        y += _BAR + _GAP
+    return "\n".join([*parts, "</g></svg>", ""])
+
+
+def _head(title: str, unit: str, height: int) -> list[str]:
+    return [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_LEFT + _WIDTH + 110} {height}">',
+        '<g font-family="sans-serif" font-size="13">',
+        '<rect width="100%" height="100%" fill="#ffffff"/>',
+        f'<text x="12" y="24" font-size="16" font-weight="bold">{escape(title)}</text>',
+        f'<text x="12" y="42" fill="#555555">{escape(unit)}</text>',
+    ]

@@ -95,7 +95,7 @@ def main() -> int:
 def _onceflow(here: Stage, payments: Payments) -> dict[str, Any]:
     system = ALL["onceflow"]
     source = here.topic("payments-onceflow")
-    _send_all(here, source, payments)
+    send_all(here, source, payments)
     assignment = here.assignment(
         system, "fraud", source, per_epoch=CHUNK, interval_ms=200, transaction_timeout_ms=TIMEOUT_MS
     )
@@ -175,7 +175,7 @@ def _verdict(payments: Payments, before: Counter[Alert], found: Counter[Alert]) 
     }
 
 
-def _send_all(here: Stage, topic: str, payments: Payments) -> None:
+def send_all(here: Stage, topic: str, payments: Payments) -> None:
     producer = Producer({"bootstrap.servers": here.servers, "enable.idempotence": True, "linger.ms": 5, "log_level": 0})
     send(producer, topic, payments.rows(0, payments.records))
     producer.flush(60)

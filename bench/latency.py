@@ -16,7 +16,11 @@ from bench.stage import ALL, Assignment, Process, Stage, System
 from bench.traffic import Traffic
 
 RATE = 5_000  # records a second
-LATENCY_CASES = (("onceflow", 1_000), ("onceflow", 0), ("flink", 1_000), ("flink", 200))
+INTERVALS_MS = (200, 1_000, 5_000)
+LATENCY_CASES = (
+    ("onceflow", 0),  # one epoch after the other; Flink has no such thing
+    *((system, interval) for system in ("onceflow", "flink") for interval in INTERVALS_MS),
+)
 RECOVERY_CASES = (("onceflow", 1_000), ("flink", 1_000))
 
 _TRICKLE = 100  # records a second, until the job shows the first one

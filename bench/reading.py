@@ -67,9 +67,9 @@ def batches(servers: str, topic: str) -> Iterator[list[Message]]:
         reader.close()
 
 
-def digest_of(servers: str, topic: str) -> Digest:
-    """Count and hash of a topic's committed records."""
-    digest = Digest()
+def digest_of(servers: str, topic: str, value_bytes: int) -> Digest:
+    """Count and hash of a topic's committed records, which should have values of so many bytes."""
+    digest = Digest(value_bytes)
     for messages in batches(servers, topic):
         digest.add([m.key() or b"" for m in messages], [m.value() or b"" for m in messages])
     return digest

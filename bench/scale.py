@@ -1,4 +1,4 @@
-"""Scale of onceflow itself: participants, history, memory.
+"""Scale of onceflow itself: partitions and participants, history, memory.
 
 Must not know: peers. It reads what onceflow tells everybody: an epoch's log line.
 """
@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from bench import reading
 from bench.stage import ALL, Assignment, Stage
 from bench.throughput import Input
 from bench.traffic import Traffic
@@ -23,29 +24,40 @@ from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.store import LocalStore
 from onceflow.twophase.records import Decide
 
+PHASES = ("prepare", "check", "decide", "commit")
+"""An epoch's, as its log line names them; what is left of the whole is Spark's."""
+
 _EPOCHS = 8
 _WARMING = 2  # epochs that do not count: workers start in them
 _PER_PARTITION = 10  # records in an epoch
-_PATIENCE_S = 900.0
+_PATIENCE_S = 300.0
 _KEPT = 100  # epochs whose files Spark keeps
-_LINE = re.compile(r"epoch (\d+): .*?([\d,]+) participants, ([\d,]+) ms \(([^)]*)\)")
+_LINE = re.compile(r"epoch (\d+): ([\d,]+) in, .*?([\d,]+) participants, ([\d,]+) ms \(([^)]*)\)")
 
 
-def participants(stage: Stage, counts: Sequence[int]) -> list[dict[str, Any]]:
-    """Time of the phases of small epochs, by the number of participants; medians and maxima in ms."""
+def participants(stage: Stage, cases: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
+    """Time of small epochs' phases, by source partitions and how many of them have records; in ms.
+
+    Each epoch is one transaction of the producer, and the next one comes when it is done: so every epoch has to ask
+    Kafka for its records, which it would not if they had all lain there before the first one.
+    """
     rows = []
-    for count in counts:
-        source = stage.topic(f"partitions-{count}", count)
-        _spread(stage.servers, source, count, count * _PER_PARTITION * _EPOCHS)
-        assignment = stage.assignment(ALL["onceflow"], "copy", source, per_epoch=count * _PER_PARTITION, interval_ms=0)
-        fault, log = _to_end(stage, assignment)
-        epochs = [epoch for epoch in epochs_of(log)[_WARMING:] if epoch["participants"] == count]
-        row: dict[str, Any] = {"participants": count, "epochs": len(epochs), "void": fault}
-        if not epochs:
-            row["void"] = fault or f"no epoch had {count} participants"
+    for partitions, filled in cases:
+        name = f"partitions-{partitions}-{filled}"
+        source = stage.topic(name, partitions)
+        # Back to back, an epoch would often begin while the producer's transaction is visible in some partitions only.
+        assignment = stage.assignment(ALL["onceflow"], "copy", source, bounded=False, interval_ms=1_000)
+        fault, log = _in_bursts(stage, assignment, filled)
+        whole = [epoch for epoch in epochs_of(log) if epoch["records"] == filled * _PER_PARTITION]
+        row: dict[str, Any] = {"partitions": partitions, "filled": filled, "epochs": len(whole[_WARMING:])}
+        row |= {"title": f"{partitions} partitions, {filled} with records", "void": fault}
+        if not whole[_WARMING:] or whole[0]["epoch"] != 0:
+            row["void"] = fault or f"too few epochs had {filled * _PER_PARTITION} records"
         else:
-            for phase in ("prepare", "decide", "commit", "whole"):
-                spent = [epoch[phase] for epoch in epochs]
+            row["first_epoch_ms"] = whole[0]["whole"]
+            row["participants"] = median(epoch["participants"] for epoch in whole[_WARMING:])
+            for phase in (*PHASES, "whole"):
+                spent = [epoch[phase] for epoch in whole[_WARMING:]]
                 row |= {f"{phase}_ms": median(spent), f"{phase}_max_ms": max(spent)}
         print(f"  participants {row}", flush=True)
         rows.append(row)
@@ -54,15 +66,38 @@ def participants(stage: Stage, counts: Sequence[int]) -> list[dict[str, Any]]:
     return rows
 
 
+def _in_bursts(stage: Stage, assignment: Assignment, filled: int) -> tuple[str | None, str]:
+    """Run the job and give it one epoch's records after another; what is wrong, if anything, and its log."""
+    producer = Producer({"bootstrap.servers": stage.servers, "transactional.id": assignment.source, "log_level": 0})
+    producer.init_transactions(60)
+    rows = Payments(filled * _PER_PARTITION).rows(0, filled * _PER_PARTITION)
+    with stage.run(ALL["onceflow"], assignment) as process:
+        for sent in range(len(rows), _EPOCHS * len(rows) + 1, len(rows)):
+            producer.begin_transaction()
+            send(producer, assignment.source, [(n % filled, key, value) for n, (_, key, value) in enumerate(rows)])
+            producer.commit_transaction(60)
+            deadline = time.monotonic() + _PATIENCE_S
+            # An epoch's line comes when Spark has recorded it: then it waits for the next second.
+            while sum(epoch["records"] for epoch in epochs_of(process.log.read_text(errors="replace"))) < sent:
+                if time.monotonic() > deadline or not process.running():
+                    return f"no epoch for {_PATIENCE_S:.0f} s: ...{process.tail()}", process.log.read_text(
+                        errors="replace"
+                    )
+                time.sleep(0.05)
+    seen = sum(map(len, reading.batches(stage.servers, assignment.sink)))
+    fault = None if seen == _EPOCHS * len(rows) else f"{seen} records instead of {_EPOCHS * len(rows)}"
+    return fault, process.log.read_text(errors="replace")
+
+
 def epochs_of(log: str) -> list[dict[str, float]]:
-    """The epochs that a log tells of: participants, the phases and the whole in ms."""
+    """The epochs that a log tells of: records read, participants, the phases and the whole in ms."""
     found = []
     for line in log.splitlines():
         if match := _LINE.search(line):
-            phases = dict(re.findall(r"(\w+) ([\d.]+)", match[4]))
-            epoch = {"epoch": float(match[1]), "participants": float(match[2].replace(",", ""))}
-            epoch["whole"] = float(match[3].replace(",", ""))
-            found.append(epoch | {name: float(phases.get(name, 0)) for name in ("prepare", "decide", "commit")})
+            phases = dict(re.findall(r"(\w+) ([\d.]+)", match[5]))
+            numbers = [float(text.replace(",", "")) for text in match.groups()[:4]]
+            epoch = dict(zip(("epoch", "records", "participants", "whole"), numbers, strict=True))
+            found.append(epoch | {name: float(phases.get(name, 0)) for name in PHASES})
     return found
 
 
@@ -107,6 +142,7 @@ def grow(checkpoint: Path, length: int) -> None:
     newest = decision.epoch
     for epoch in range(newest + 1, newest + length):
         journal.append(replace(decision, incarnation=before.incarnation, epoch=epoch))
+        journal.purge()  # as the driver does when an epoch is committed
     for name in ("offsets", "commits"):
         folder = checkpoint / name
         content = (folder / str(newest)).read_bytes()

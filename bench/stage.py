@@ -13,13 +13,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from bench.flink_jar import flink_jar
+from bench.peer_jars import FLINK_CONNECTOR, fetched
 from bench.workload import PARTITIONS
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -30,7 +30,8 @@ from onceflow.processes import descendants, kill_tree
 ROOT = Path(__file__).resolve().parent.parent
 SYSTEMS = Path(__file__).resolve().parent / "systems"
 
-# What onceflow's source sets by itself: every JVM system reads with it, so that sinks and commits are compared.
+# What onceflow's source sets by itself: every JVM system reads with it, so that sinks and commits are compared. Its
+# short fetch.max.wait.ms is not here: it suits Spark's consumers, which ask only while a task reads, not Flink's.
 CONSUMER = {
     "kafka.max.poll.records": "10000",
     "kafka.max.partition.fetch.bytes": str(8 * 1024 * 1024),
@@ -67,7 +68,7 @@ class Assignment:
     """What a system is told, as JSON in its one argument.
 
     Attributes:
-        work: ``copy`` or ``fraud``.
+        work: ``copy``, ``fraud``; of payments ``table``, ``copy-payments``, or ``both`` of these.
         servers: Kafka's address.
         source: The topic to read.
         sink: The topic to write.
@@ -82,6 +83,9 @@ class Assignment:
         spark: More settings of a Spark session.
         consumer: Settings of the Java consumer.
         flink_jar: Flink's Kafka connector.
+        database: Where the table is: SQLAlchemy's URL.
+        table: The table to write.
+        jars: More jars for Spark's own systems.
     """
 
     work: str
@@ -99,6 +103,9 @@ class Assignment:
     spark: Mapping[str, str] = field(default_factory=dict)
     consumer: Mapping[str, str] = field(default_factory=lambda: CONSUMER)
     flink_jar: str = ""
+    database: str = ""
+    table: str = ""
+    jars: Sequence[str] = ()
 
 
 class Process:
@@ -171,7 +178,7 @@ class Stage:
         return name
 
     def drop(self, *topics: str) -> None:
-        """Delete topics: outputs of 10 million records would fill the disk."""
+        """Delete topics: outputs of millions of records would fill the disk."""
         for future in self._admin.delete_topics(list(topics)).values():
             try:
                 future.result(60)
@@ -185,7 +192,7 @@ class Stage:
         place = self.folder / name
         (place / "scratch").mkdir(parents=True)
         if system.name == "flink" and not self._flink_jar:
-            self._flink_jar = str(flink_jar())
+            self._flink_jar = str(fetched(FLINK_CONNECTOR))
         return Assignment(
             work=work,
             servers=more.pop("servers", self.servers),

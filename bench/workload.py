@@ -1,7 +1,8 @@
 """The input of every run: payments made from a seed, the digest that a copy must have, and the alerts that are right.
 
-Must not know: any system under test, the cluster's life. A record is a key of 8 bytes and a JSON value of 110 bytes;
-records of one user are in one partition, because a system without a shuffle of its own needs that.
+Must not know: any system under test, the cluster's life. A payment is a key of 8 bytes and a JSON value of 110 bytes;
+records of one user are in one partition, because a system without a shuffle of its own needs that. Where only the
+length of a record counts, the input is numbers, padded.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Protocol
 
 import numpy as np
 from confluent_kafka import Producer
@@ -23,6 +25,7 @@ WINDOW_MS = 60_000
 ALERT_ABOVE = 10  # payments of one user in one window
 
 _BLOCK = 100_000
+_BLOCK_BYTES = 64_000_000  # of records that are larger than payments
 _USERS_PER_PAYMENT = 3  # payments of a user in a window, on average
 _HOT_USERS_PER_PAYMENT = 300  # fewer users, who make one payment in twenty, and so the alerts
 _CLOSING_USER = 99_000
@@ -30,6 +33,48 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 Alert = tuple[str, str, int, int]
 """User, start of the window (2026-01-01T00:00:00, UTC), payments, total in cents."""
+
+
+class Records(Protocol):
+    """What a topic is filled with."""
+
+    @property
+    def records(self) -> int:
+        """How many."""
+
+    @property
+    def value_bytes(self) -> int:
+        """Bytes of each value."""
+
+    def blocks(self) -> Iterator[tuple[int, int]]:
+        """The borders of the blocks that together are all of them."""
+
+    def rows(self, first: int, last: int) -> list[tuple[int, bytes, bytes]]:
+        """Partition, key and value of the records ``first`` to ``last - 1``."""
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """So many numbered records with values of one length.
+
+    Attributes:
+        records: How many.
+        value_bytes: Bytes of each value, at least 12.
+    """
+
+    records: int
+    value_bytes: int
+
+    def blocks(self) -> Iterator[tuple[int, int]]:
+        """The borders of the blocks that together are all records."""
+        return _blocks(self.records, min(_BLOCK, _BLOCK_BYTES // self.value_bytes))
+
+    def rows(self, first: int, last: int) -> list[tuple[int, bytes, bytes]]:
+        """Partition, key and value of the records ``first`` to ``last - 1``."""
+        return [
+            (number % PARTITIONS, f"u{number % 1_000:07d}".encode(), f"{number:012d}".encode().ljust(self.value_bytes))
+            for number in range(first, last)
+        ]
 
 
 @dataclass(frozen=True)
@@ -69,10 +114,14 @@ class Payments:
         """The event time of the last payment that is no closing one."""
         return START_MS + (self.records - PARTITIONS - 1) * self.step_us // 1_000
 
+    @property
+    def value_bytes(self) -> int:
+        """Bytes of each value."""
+        return VALUE_BYTES
+
     def blocks(self) -> Iterator[tuple[int, int]]:
         """The borders of the blocks that together are all payments."""
-        for first in range(0, self.records, _BLOCK):
-            yield first, min(first + _BLOCK, self.records)
+        return _blocks(self.records, _BLOCK)
 
     def rows(self, first: int, last: int) -> list[tuple[int, bytes, bytes]]:
         """Partition, key and value of the payments ``first`` to ``last - 1``."""
@@ -110,12 +159,17 @@ class Payments:
 
 
 class Digest:
-    """Count and hash of a multiset of records: order does not matter, and a record twice or never does."""
+    """Count and hash of a multiset of records: order does not matter, and a record twice or never does.
 
-    def __init__(self) -> None:
+    Args:
+        value_bytes: Of every record.
+    """
+
+    def __init__(self, value_bytes: int = VALUE_BYTES) -> None:
         self.count = 0
         self.hash = 0
-        self._weights = _mixed(np.arange(1, VALUE_BYTES + KEY_BYTES + 1, dtype=np.uint64)) | np.uint64(1)
+        self._width = value_bytes + KEY_BYTES
+        self._weights = _mixed(np.arange(1, self._width + 1, dtype=np.uint64)) | np.uint64(1)
 
     def add(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         """Count these records in. One of another length than the input's counts, and spoils the hash."""
@@ -123,13 +177,14 @@ class Digest:
             return
         rows = [key + value for key, value in zip(keys, values, strict=True)]
         self.count += len(rows)
-        width = VALUE_BYTES + KEY_BYTES
-        if any(len(row) != width for row in rows):
+        if any(len(row) != self._width for row in rows):
             self.hash = -1
         if self.hash < 0:
             return
-        table = np.frombuffer(b"".join(rows), dtype=np.uint8).reshape(len(rows), width).astype(np.uint64)
-        self.hash = (self.hash + int(_mixed(table @ self._weights).sum())) & 0xFFFFFFFFFFFFFFFF
+        for first, last in _blocks(len(rows), max(1, _BLOCK_BYTES // self._width)):
+            part = rows[first:last]
+            table = np.frombuffer(b"".join(part), dtype=np.uint8).reshape(len(part), self._width).astype(np.uint64)
+            self.hash = (self.hash + int(_mixed(table @ self._weights).sum())) & 0xFFFFFFFFFFFFFFFF
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Digest) and (self.count, self.hash) == (other.count, other.hash)
@@ -138,8 +193,13 @@ class Digest:
         return hash((self.count, self.hash))
 
 
-def fill(servers: str, topic: str, payments: Payments) -> Digest:
-    """Write all payments to a topic, and return the digest of what was written."""
+def _blocks(records: int, size: int) -> Iterator[tuple[int, int]]:
+    for first in range(0, records, size):
+        yield first, min(first + size, records)
+
+
+def fill(servers: str, topic: str, records: Records) -> Digest:
+    """Write all records to a topic, and return the digest of what was written."""
     producer = Producer(
         {
             "bootstrap.servers": servers,
@@ -151,9 +211,9 @@ def fill(servers: str, topic: str, payments: Payments) -> Digest:
             "log_level": 0,  # it would tell of every topic that is deleted
         }
     )
-    digest = Digest()
-    for first, last in payments.blocks():
-        rows = payments.rows(first, last)
+    digest = Digest(records.value_bytes)
+    for first, last in records.blocks():
+        rows = records.rows(first, last)
         digest.add([key for _, key, _ in rows], [value for _, _, value in rows])
         send(producer, topic, rows)
     if producer.flush(120):

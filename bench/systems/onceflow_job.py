@@ -5,6 +5,7 @@ Must not know: who measures it. One argument: the assignment as JSON (see ``benc
 
 import json
 import sys
+from pathlib import Path
 
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
 
@@ -13,7 +14,7 @@ import onceflow as of
 told = json.loads(sys.argv[1])
 kafka = of.KafkaCluster(told["servers"])
 job = of.Job(
-    f"bench-{told['work']}",
+    f"bench-{told['work']}-{Path(told['checkpoint']).parent.name}",  # a database keeps the names of jobs
     checkpointing=of.Checkpointing(told["checkpoint"], interval=f"{told['interval_ms']} ms"),
     spark={"spark.sql.session.timeZone": "UTC", "spark.local.dir": told["scratch"], **told["spark"]},
 )
@@ -45,7 +46,23 @@ def alerts(spark):
     )
 
 
-if told["work"] == "copy":
+def payments(spark):
+    return of.KafkaSource(
+        kafka,
+        told["source"],
+        value=of.Json("id string, user_id string, amount decimal(18,2), event_time timestamp"),
+        max_records_per_epoch=told["per_epoch"],
+    ).load(spark)
+
+
+works = {"table": ("table",), "copy-payments": ("topic",), "both": ("table", "topic")}.get(told["work"])
+if works:
+    sinks = {
+        "table": lambda: of.DatabaseSink(told["database"], told["table"]),
+        "topic": lambda: of.KafkaSink(kafka, told["sink"], key="user_id", **topic),
+    }
+    job.stream(sinks=[sinks[each]() for each in works])(payments)
+elif told["work"] == "copy":
     job.stream(sinks=[of.KafkaSink(kafka, told["sink"], key="key", value=of.Raw(), value_columns=["value"], **topic)])(
         copied
     )

@@ -7,6 +7,7 @@ import json
 import os
 import shlex
 import sys
+from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
@@ -22,7 +23,7 @@ archive = class_archive.find(jars)
 java = ["-XX:+UseParallelGC", "-XX:+UseTransparentHugePages", *(class_archive.options(archive) if archive else [])]
 settings = {
     "spark.master": "local[*]",
-    "spark.driver.extraClassPath": ":".join(map(str, jars)),
+    "spark.driver.extraClassPath": ":".join(map(str, [*jars, *told["jars"]])),
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
@@ -53,12 +54,16 @@ reader = (
     .option("kafka.bootstrap.servers", told["servers"])
     .option("subscribe", told["source"])
     .option("startingOffsets", "earliest")
+    .option("kafka.fetch.max.wait.ms", "1")
     .options(**told["consumer"])
 )
 if told["per_epoch"]:
     reader = reader.option("maxOffsetsPerTrigger", told["per_epoch"])
 records = reader.load()
-if told["work"] == "copy":
+if told["work"] == "table":
+    schema = "id string, user_id string, amount decimal(18,2), event_time timestamp"
+    output = records.select(F.from_json(F.col("value").cast("string"), schema).alias("payment")).select("payment.*")
+elif told["work"] == "copy":
     output = records.select("key", "value")
 else:
     schema = "user_id string, amount decimal(18,2), event_time timestamp"
@@ -74,13 +79,25 @@ else:
             F.to_json(F.struct("window", "user_id", "transactions", "total")).alias("value"),
         )
     )
-writer = (
-    output.writeStream.format("kafka")
-    .option("kafka.bootstrap.servers", told["servers"])
-    .option("topic", told["sink"])
-    .option("checkpointLocation", told["checkpoint"])
-    .outputMode("append")
-)
+
+
+def into_table(batch, _):
+    """As many connections as tasks at a time, which is onceflow's number, too."""
+    of = urlsplit(told["database"])
+    url = f"jdbc:postgresql://{of.hostname}:{of.port}{of.path}?reWriteBatchedInserts=true&sslmode=disable"
+    login = {"user": of.username, "password": of.password, "driver": "org.postgresql.Driver"}
+    batch.write.jdbc(url, told["table"], mode="append", properties={**login, "batchsize": "10000"})
+
+
+if told["work"] == "table":
+    writer = output.writeStream.foreachBatch(into_table)
+else:
+    writer = (
+        output.writeStream.format("kafka")
+        .option("kafka.bootstrap.servers", told["servers"])
+        .option("topic", told["sink"])
+    )
+writer = writer.option("checkpointLocation", told["checkpoint"]).outputMode("append")
 if told["bounded"]:
     writer = writer.trigger(availableNow=True)
 else:
