@@ -1,16 +1,19 @@
 # onceflow: `make` lists the targets. On a fresh machine (Python 3.11, Java 17, make) each one sets up what it needs.
 
-PYTHON ?= python3.11
+PYTHON ?= $(shell for each in python3.11 python3.12 python3.13 python3; do command -v $$each && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 SETUP := $(VENV)/.ready
+CHECK = command -v $(or $(PYTHON),python3) >/dev/null || { echo "onceflow needs Python 3.11 or newer; '$(PYTHON)' was not found. Set PYTHON=..."; exit 1; }; \
+	$(PYTHON) requirements/check.py
 
 .DEFAULT_GOAL := help
 SEED ?=
 SEEDS ?=
-.PHONY: help setup jars demo test test-fast faults test-brokers test-three simulate bench bench-page peer-expiry lint types format \
-	diagram settings lock clean
+.PHONY: help setup java jars demo test test-fast test-lowest faults faults-state test-brokers test-three example example-postgres example-offsets walk simulate bench bench-before bench-databases bench-restart \
+	bench-page peer-expiry lint types format \
+	diagram settings reference sql-options sql-oracle peers-sql lock clean
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,15 +21,25 @@ help: ## List the targets
 setup: $(SETUP) ## Make .venv with the locked dependencies
 
 $(SETUP): requirements/dev.txt pyproject.toml
-	@command -v $(PYTHON) >/dev/null || { echo "onceflow needs Python 3.11 or newer; '$(PYTHON)' was not found. Set PYTHON=..."; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "onceflow needs Python 3.11 or newer; $(PYTHON) is older. Set PYTHON=..."; exit 1; }
-	@echo "== Python environment in $(VENV) (once; about 700 MB, a minute or two)"
+	@$(CHECK)
+	@echo "== Python environment in $(VENV) (once; about 1.2 GB, a minute or two)"
 	@$(PYTHON) -m venv $(VENV) || { echo "Python's venv module is missing (Debian: python3-venv)."; exit 1; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements/dev.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-jars: $(SETUP) ## Fetch the jars of Spark's connector and of the broker, make Java's class archive (once)
+java: # Before a Python environment is made: without Java it would be of no use to these targets
+	@$(CHECK) --java
+
+.venv-lowest/.ready: requirements/lowest.txt
+	@$(CHECK)
+	@echo "== Environment of the oldest versions in .venv-lowest (once)"
+	@$(PYTHON) -m venv .venv-lowest
+	@.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $<
+	@.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+jars: java $(SETUP) ## Fetch the jars of Spark's connector and of the broker, make Java's class archive (once)
 	@$(BIN)/python -c 'import sys; from onceflow.local import jars; sys.exit(jars.main())'
 	-@$(BIN)/onceflow class-archive
 
@@ -35,6 +48,10 @@ demo: jars ## The fraud job, killed three times on the way, and the verdict; ARG
 
 test: jars lint types ## Everything that CI runs
 	@$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+
+test-lowest: jars .venv-lowest/.ready ## Unit tests, deaths and the contract on the oldest versions that pyproject.toml allows
+	@.venv-lowest/bin/python -m pytest -n 2 --dist loadfile tests/unit tests/integration/test_contract.py \
+		tests/integration/test_crash_points.py $(ARGS)
 
 test-fast: $(SETUP) ## Tests without Spark and without a broker
 	@$(BIN)/python -m pytest -n 2 -m "not spark and not kafka" $(ARGS)
@@ -47,6 +64,22 @@ test-brokers: jars ## What hangs on a broker's answers, on each Kafka; fetches t
 
 test-three: jars ## Three brokers, of which some are killed or lose their disks
 	@$(BIN)/python -m pytest -m three $(ARGS)
+
+faults-state: jars ## Each example with state killed at every crash point, an hour or two; ARGS="--only sessions"
+	@$(BIN)/python -m tests.examples.deaths $(ARGS)
+	@$(BIN)/python -m tests.examples.page
+
+example: jars ## An example on a real Kafka, its output recomputed; NAME=sessions ARGS="--records 20000 --seed 7"
+	@$(BIN)/python -m tests.examples.stateful $(or $(NAME),all) $(ARGS)
+
+walk: jars ## One small job step by step: what each step leaves on the broker and in the checkpoint
+	@$(BIN)/onceflow walk $(ARGS)
+
+example-postgres: jars ## Alerts to Kafka, payments to PostgreSQL, the driver killed ten times; ARGS="--seed 7"
+	@$(BIN)/python -m tests.examples.kafka_and_postgres $(ARGS)
+
+example-offsets: jars ## Four ways to keep offsets, each killed, and what it lost and doubled
+	@$(BIN)/python -m tests.examples.offsets
 
 simulate: $(SETUP) ## The rules in a world of faults; SEEDS=100000 for more, SEED=7 to replay one with its trace
 	@PYTHONPATH=src:. $(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),10000))
@@ -65,12 +98,23 @@ format: $(SETUP) ## Format and fix what ruff can
 diagram: $(SETUP) ## Generate the state diagram in docs/ from the table
 	@$(BIN)/python -c 'from onceflow.twophase import state; print(state.page(), end="")' > docs/states.md
 
-settings: $(SETUP) ## Generate the page of settings in docs/ from the catalogue
-	@$(BIN)/python -c 'from onceflow.options import catalogue; print(catalogue.page(), end="")' > docs/settings.md
+settings: $(SETUP) ## Generate the page of settings in docs/ from the catalogue and the classes
+	@$(BIN)/python -c 'import onceflow as of; from onceflow.options import catalogue; \
+	  print(catalogue.page(of.Job, of.FixedDelay, of.ExponentialDelay, of.FailureRate, of.KafkaCluster, of.KafkaSource, of.KafkaSink), end="")' > docs/settings.md
+
+sql-options: $(SETUP) ## Generate the page of SQL's options in docs/ from the tables
+	@$(BIN)/python -m tools.sql_options
+
+sql-oracle: jars ## The corpus of SQL before Flink's own parser; fetches its jars
+	@$(BIN)/python -m pytest -m oracle tests/sql $(ARGS)
+
+reference: $(SETUP) ## Generate the reference pages in docs/ from the docstrings
+	@$(BIN)/python -m tools.reference
 
 lock: $(SETUP) ## Lock the dependencies again, with hashes
 	@$(BIN)/python -m pip install --quiet uv
-	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --extra cli --group dev pyproject.toml -o requirements/dev.txt
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --extra cli --extra postgres --extra mysql --extra sqlite --extra iceberg --extra delta --extra metrics --extra sql --group dev pyproject.toml -o requirements/dev.txt
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --resolution lowest-direct --generate-hashes --no-emit-index-url --no-emit-find-links --extra cli --extra postgres --extra mysql --extra sqlite --extra iceberg --extra delta --extra metrics --extra sql --group dev pyproject.toml -o requirements/lowest.txt
 
 clean: ## Remove what the targets made here (not the jars)
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build
@@ -83,11 +127,23 @@ clean: ## Remove what the targets made here (not the jars)
 	@.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $<
 	@touch $@
 
-bench: jars .venv-flink/.ready .venv-quix/.ready ## Figures beside Spark's sink, Flink and Quix Streams; ARGS="--help"
+bench: jars .venv-flink/.ready .venv-quix/.ready ## Figures beside Spark's sink, Flink and Quix Streams, 85 minutes; ARGS="--help"
 	@$(BIN)/python -m bench $(ARGS)
 
 peer-expiry: jars .venv-flink/.ready ## Killed between decision and commit, transactions expire, started again: onceflow and Flink
 	@$(BIN)/python -m bench.expiry $(ARGS)
+
+bench-restart: jars ## Seconds from a failure to the first epoch behind it, in the process, on the stateful fraud job; 5 minutes
+	@$(BIN)/python -m bench.restart $(ARGS)
+
+peers-sql: jars .venv-flink/.ready ## The same script of SQL by Flink and by onceflow: are the rows the same? ARGS="--seed 2"
+	@$(BIN)/python -m bench.peers_sql $(ARGS)
+
+bench-databases: jars ## Rows a second into PostgreSQL, beside Spark's JDBC writer, and into PostgreSQL and Kafka in one commit; 15 minutes
+	@$(BIN)/python -m bench.databases $(ARGS)
+
+bench-before: jars ## Epochs of few records by the code before tasks took groups of partitions, and by this one, in turns; 20 minutes
+	@$(BIN)/python -m bench.before $(or $(ARGS),9084581)
 
 bench-page: $(SETUP) ## docs/benchmarks.md and its plots, from bench/results/latest.json
 	@$(BIN)/python -m bench.page
