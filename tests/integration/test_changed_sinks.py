@@ -7,7 +7,7 @@ import pytest
 
 import onceflow as of
 from onceflow.errors import CheckpointConflictError, ConfigurationError
-from tests.integration.harness import read_topic
+from tests.integration.harness import read_topic, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -111,6 +111,7 @@ def test_a_schema_that_fits_no_record_is_an_error_in_the_log(spark, cluster, new
             until="caught-up",
         )
         assert query.awaitTermination(120)
+        wait_until(lambda: any(r.levelno == logging.ERROR for r in caplog.records), what="the error in the log")
     errors = [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
-    assert len(errors) == 1
+    assert len(errors) == 1, errors
     assert f"every one of the 20 records of topic {source} is malformed" in errors[0]

@@ -681,10 +681,11 @@ class HidesWhatIsOpen(sink_of(committer=inspected_by(BlindInspection))):
 
 
 class NosyInspection(LedgerInspection):
-    """Of whichever job: it would be aborted as the job's own."""
+    """It lists what another job has open, too: that would be aborted as the job's own."""
 
-    def __init__(self, path, job_id):
-        super().__init__(path, job_id.rstrip("0") + "0")
+    def transactions(self, decided):
+        mine, theirs = super().transactions(decided), LedgerInspection(self._path, self._job_id + "0").transactions([])
+        return Looked(mine.found + theirs.found, mine.unseen)
 
 
 @breaks("an_inspection_lists_the_jobs_own")
