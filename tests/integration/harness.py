@@ -285,8 +285,8 @@ def read_messages(cluster: KafkaCluster, topic: str, *, committed: bool = True) 
 
 
 def command_of(message: str) -> list[str]:
-    """The ``onceflow`` command that a message names, word by word."""
-    found = re.search(r"`onceflow ([^`]*)`", message)
+    """The ``onceflow`` command that a message's advice names, word by word."""
+    found = re.search(r"What to do: [^\n]*?`onceflow ([^`]*)`", message)
     assert found is not None, f"no command in:\n{message}"
     return re.findall(r"<[^>]*>|\S+", found[1])
 

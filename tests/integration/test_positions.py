@@ -287,7 +287,7 @@ def test_sources_that_share_a_group_publish_the_one_that_is_behind(spark, cluste
             behind[at] = slow
             return slow >= 800 or query.exception() is not None
 
-        wait_until(seen_behind, what="the slow sink")
+        wait_until(seen_behind, 180, what="the slow sink")
     finally:
         query.stop()
     # Offsets count the topic's markers, too: four partitions, a commit and an abort each, ten aborted records.

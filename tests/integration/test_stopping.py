@@ -17,7 +17,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 JAVAS = ("Picked up JAVA_TOOL_OPTIONS", "WARNING: Using incubator modules")
 OF_A_WORKER = re.compile(
-    r"[\d/]{8} [\d:]{8} (ERROR|WARN) (Executor|TaskSetManager): |\tat |(Caused by: )?java\.io\.|\t\.\.\. "
+    r"[\d/]{8} [\d:]{8} (ERROR|WARN) (Executor|TaskSetManager): |\tat |\t\.\.\. "
+    r"|(Caused by: )?(java\.io\.|org\.apache\.spark\.SparkException: Python worker exited)"
 )
 LOGGED = re.compile(r"\d{4}-\d\d-\d\d [\d:,]+ (INFO|WARNING) +(.*)")
 
