@@ -123,9 +123,29 @@ def test_a_death_before_the_first_start_is_gone_on_with(savepoint, new):
     manifest = writing.read(savepoint)
     assert restoring.already(new, manifest.id, claim=False)
     assert claimed(new).job_id == made.job_id  # not the old job's
-    assert identify(new, "", "onceflow", None).job_id == made.job_id  # before the systems are known nothing is written
+    assert (
+        identify(new, None, "onceflow", None).job_id == made.job_id
+    )  # before the systems are known nothing is written
     assert read_identity(new.ours) is None
     assert identify(new, "cluster", "onceflow", None).job_id == made.job_id
+
+
+def test_a_job_whose_sinks_take_no_part_is_known_by_its_name_too(old, savepoint, new, tmp_path):
+    """At-least-once sinks alone have no system in job.json; it is there all the same, and so a savepoint can be taken.
+
+    From that one another run begins, and so on.
+    """
+    made = restored(savepoint, new)
+    assert identify(new, None, "onceflow", None).job_id == made.job_id
+    assert identify(new, "", "onceflow", None) == read_identity(new.ours)
+    assert (read_identity(new.ours).job_id, read_identity(new.ours).cluster_id) == (made.job_id, "")
+    new.journal.start(made.job_id)
+    checkpoints.run(new, 4, decide=False)
+    again = writing.create(new, tmp_path / "again").manifest
+    assert (again.job_id, again.epoch) == (made.job_id, 4)
+    third = Place.at(tmp_path / "third", retain=100)
+    assert restored(tmp_path / "again", third).origin == made.job_id
+    assert identify(third, "", "onceflow", None).job_id not in (made.job_id, checkpoints.JOB)
 
 
 def test_a_checkpoint_that_is_there_is_not_written_over(savepoint, old, new, tmp_path):
@@ -297,11 +317,16 @@ def test_state_that_the_plan_keeps_otherwise_is_refused_by_name(savepoint, new):
 
 def test_schemas_of_state_are_read_from_the_new_checkpoint(tmp_path):
     """Spark names them by absolute paths: a copy that kept them would read the old job's, until that is gone."""
-    told = {"stateStoreInfo": [{"stateSchemaFilePaths": ["file:/old/state/of/c/state/0/_stateSchema/default/0_x"]}]}
-    moved = restoring.moved_schemas("v2\n" + json.dumps(told), tmp_path / "new")
-    assert json.loads(moved.partition("\n")[2])["stateStoreInfo"][0]["stateSchemaFilePaths"] == [
-        f"file:{tmp_path}/new/state/0/_stateSchema/default/0_x"
-    ]
+    old, schema = checkpoints.make(tmp_path / "old", 2), "state/0/_stateSchema/default/0_x"
+    checkpoints.write(tmp_path / "old" / schema, "a schema")
+    store = {"storeName": "default", "stateSchemaFilePaths": [f"file:{tmp_path}/old/{schema}"]}
+    checkpoints.write(tmp_path / "old/state/0/_metadata/v2/0", "v2\n" + json.dumps({"stateStoreInfo": [store]}))
+    writing.create(old, tmp_path / "s")
+    shutil.rmtree(tmp_path / "old")
+    restored(tmp_path / "s", Place.at(tmp_path / "new", retain=100))
+    told = json.loads((tmp_path / "new/state/0/_metadata/v2/0").read_text().partition("\n")[2])
+    assert told["stateStoreInfo"][0]["stateSchemaFilePaths"] == [f"file:{tmp_path}/new/{schema}"]
+    assert (tmp_path / "new" / schema).read_text() == "a schema"
 
 
 @pytest.mark.parametrize(("where", "again"), [("new", True), ("elsewhere", False)])

@@ -200,6 +200,12 @@ class Driver:
         """The number of this start, 0 before it."""
         return self._coordinator.memory.history.incarnation
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether its newest epoch read nothing, and has the watermark of the one before: all that is there is done."""
+        newest = self._last_epoch
+        return newest > 0 and self._checkpoint.read_nothing(newest)
+
     def newest_epoch(self) -> int | None:
         """The newest epoch that this driver has finished, or None."""
         return self._last_epoch if self._last_epoch >= 0 else None

@@ -16,7 +16,8 @@ from typing import Any, Literal
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from onceflow.checkpoint.identity import Mark, read_identity
+from onceflow.checkpoint import state_schemas
+from onceflow.checkpoint.identity import Mark, read_identity, write_identity
 from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.restored import read_restored
 from onceflow.checkpoint.spark_files import SparkCheckpoint, positions, records_between
@@ -55,7 +56,9 @@ from onceflow.options.auditing import Auditing
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.spark.plan import (
     Leaf,
+    goes_by_the_clock,
     keys_repeat,
+    require_protobuf,
     require_read_committed,
     require_readable_again,
     require_streamable,
@@ -215,7 +218,25 @@ def launch(
         for connection in connections.values():
             connection.close()
         raise
-    return RunningJob(query, driver, tuple(connections.values()), sources, progress)
+    return RunningJob(
+        query,
+        driver,
+        tuple(connections.values()),
+        sources,
+        progress,
+        ends_when_idle=_never_caught_up(outputs, plan),
+    )
+
+
+def _never_caught_up(outputs: Outputs, plan: Plan) -> bool:
+    """Whether Spark would run epochs without records for ever, where the run is to end when it has caught up."""
+    if not (plan.bounded and goes_by_the_clock(outputs.query)):
+        return False
+    JobLog(log, plan.name).info(
+        "the plan keeps state by processing time, for which Spark runs epochs without end: this run ends behind the "
+        "first that reads nothing and moves no watermark; a timer that is not due by then fires in a later run"
+    )
+    return True
 
 
 def _audit(place: Place, plan: Plan, outputs: Outputs) -> None:
@@ -294,6 +315,7 @@ def must_come_again(sink: Sink) -> bool:
 def check_query(query: DataFrame, mode: str, *, read_again: bool) -> None:
     """What Spark can tell of the plan before anything is touched."""
     require_streamable(query, mode)
+    require_protobuf(query)
     tell_of_mode(query, mode)
     if read_again:
         checks = Checks()
@@ -410,6 +432,7 @@ def take_over(
         driver.take_over()
         refuse_left(place, driver)
         refuse_incomplete(place, whatever_is_undone=True)
+        state_schemas.bring_home(place.checkpoint.folder)
     except BaseException:
         driver.close()
         raise
@@ -489,6 +512,10 @@ def _driver(
         rules, around = means.rules(committers), means.around(len(committers))
         files = (place.journal, place.checkpoint)
         driver = Driver(identity, *files, committers, place.uri, rules, around, above, plan.name)
+        if plan.takeover == "claim":
+            # Behind all that may refuse it: a claim that fails leaves the checkpoint as it was. Whoever dies between
+            # this and the start that follows says the same again.
+            write_identity(place.ours, identity)
     except BaseException:
         for committer in committers.values():
             committer.close()

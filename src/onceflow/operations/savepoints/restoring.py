@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
+from onceflow.checkpoint import state_schemas
 from onceflow.checkpoint.identity import read_identity
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.place import OURS, Place
@@ -151,30 +152,13 @@ def _spark_files(files: Path, to: Path, target: Path, manifest: Manifest, *, sam
             continue
         if name in rewritten and not name.endswith(".crc"):
             (to / name).parent.mkdir(parents=True, exist_ok=True)
-            (to / name).write_text(moved_schemas((files / name).read_text(), target))
+            # Left as they are, the new checkpoint would read the old one's schemas, until that is gone.
+            (to / name).write_text(state_schemas.moved((files / name).read_text(), target))
         elif name not in rewritten:  # the checksum of what is rewritten is of what it was
             link_or_copy(files / name, to / name)
     if not same_query:
         # Spark ends, or refuses, a query whose id runs already: the old one's must not be taken for this one.
         (to / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}))
-
-
-def moved_schemas(text: str, target: Path) -> str:
-    """An operator's metadata, with the paths of its schemas in another checkpoint: Spark writes them absolute.
-
-    Left as they are, the new checkpoint would read the old one's, until that is gone.
-
-    Args:
-        text: The file.
-        target: The new checkpoint's folder.
-    """
-    head, _, body = text.partition("\n")
-    told = json.loads(body)
-    for store in told.get("stateStoreInfo", ()):
-        if "stateSchemaFilePaths" in store:
-            inside = [path[path.rindex("/state/") :] for path in store["stateSchemaFilePaths"]]
-            store["stateSchemaFilePaths"] = [f"file:{target}{path}" for path in inside]
-    return f"{head}\n{json.dumps(told, separators=(',', ':'))}"
 
 
 def _beginnings(to: Path, layout: Layout, manifest: Manifest) -> None:
