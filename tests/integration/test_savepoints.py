@@ -75,7 +75,8 @@ def test_a_running_job_is_saved_and_a_new_job_goes_on_from_it(cluster, new_topic
     assert (p.open_transactions(), q.open_transactions()) == ([], [])
 
 
-@pytest.mark.parametrize("how", ["claim", pytest.param("as-new", marks=pytest.mark.faults)])
+@pytest.mark.faults
+@pytest.mark.parametrize("how", ["claim", "as-new"])
 def test_a_checkpoint_that_was_moved_goes_on_without_its_old_place(cluster, new_topic, tmp_path, how):
     """A state class's schemas have absolute paths in Spark's files: a claimed, or copied, checkpoint reads its own."""
     p = Pipeline(cluster, new_topic(2), new_topic(2), tmp_path / "old", "tally", per_epoch=200)

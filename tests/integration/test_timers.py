@@ -43,3 +43,20 @@ def test_a_processing_time_timer_fires_once(cluster, new_topic, tmp_path, proces
     assert keys_of(p) == expected
     assert "lost" not in {json.loads(value)["value"] for _, value in p.read()}
     assert p.open_transactions() == []
+
+
+@pytest.mark.timeout(600)
+def test_a_bounded_run_ends_though_its_timers_go_by_the_clock(cluster, new_topic, tmp_path):
+    """Spark alone runs epochs without records for ever: it ends when all is read, and a later run fires what is due."""
+    p = Pipeline(cluster, new_topic(2), new_topic(2), tmp_path / "checkpoint", job="timers", per_epoch=200)
+    p.send(500)
+    ended = p.run_well()
+    assert "a timer that is not due by then fires in a later run" in ended.log
+    before = {key.decode() for key, _ in p.sent}
+    for _ in range(20):  # each takes longer to start than a timer waits
+        p.send(10)
+        p.run_well()
+        if set(keys_of(p)) == before:
+            break
+    assert keys_of(p) == Counter(before)
+    assert p.open_transactions() == []

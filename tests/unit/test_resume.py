@@ -3,19 +3,28 @@
 import json
 import os
 import shutil
+import sqlite3
+import time
+from contextlib import closing
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
+import onceflow as of
+from examples import own_store
 from onceflow.checkpoint.identity import JobIdentity, Mark, NameMark, read_identity
+from onceflow.checkpoint.journal import above_all
 from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.restored import read_restored
 from onceflow.cli.resume import resume
-from onceflow.connectors.contract import Committer
+from onceflow.connectors.contract import Committer, Run, Shard
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, ConfigurationError
+from onceflow.execution import launch
 from onceflow.execution.ownership import claimed, identify, refuse_incomplete, refuse_lost, refuse_rewound
 from onceflow.operations.savepoints import restoring, resuming, writing
+from onceflow.operations.savepoints.contents import contents
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.options.job_options import JobOptions
 from onceflow.options.restarting import NoRestart
@@ -75,7 +84,7 @@ def test_a_resumed_run_is_a_new_job(old, savepoint, new):
     refuse_incomplete(new)
     refuse_lost(new, [], "onceflow", "fraud")
     history = Place.at(new.checkpoint.folder, retain=100).journal.start(identity.job_id)
-    assert history.incarnation == 2
+    assert history.incarnation > old.journal.history()[0].incarnation + 1_000_000
 
 
 def test_nothing_of_a_later_epoch_comes_along(old, tmp_path, new):
@@ -288,6 +297,60 @@ def test_a_newer_spark_is_refused(savepoint, new, monkeypatch):
     refused(ConfigurationError, restoring.restore, savepoint, manifest, new)
     monkeypatch.undo()
     restoring.restore(savepoint, manifest, new)
+
+
+def test_rows_of_a_resumed_job_replace_those_of_the_old_one(savepoint, old, new, tmp_path):
+    """A store that keeps start and epoch beside a row takes them, whatever starts the old job, or another resume, had.
+
+    With numbers of its own from 1 on they would be taken for late ones, and be dropped in silence.
+    """
+    store = str(tmp_path / "pairs.db")
+    with closing(sqlite3.connect(store)) as file:
+        file.execute(own_store.PAIRS)
+
+    def put(place, epoch, word, above=0):
+        journal = place.journal.start(place.journal.history()[0].job_id, above)
+        writer = own_store.StoreWriter(store, Shard(Run("job", "onceflow", journal.incarnation, epoch), 0, 0))
+        writer.write(pa.RecordBatch.from_pydict({"key": ["k"], "value": [word]}))
+        writer.prepare()
+
+    def said():
+        with closing(sqlite3.connect(store)) as file:
+            return file.execute("select value from pairs").fetchone()[0]
+
+    for _ in range(50):
+        put(old, 9, "of the old job")
+    restored(savepoint, new)
+    put(new, 4, "of the new job")
+    assert said() == "of the new job"
+    while above_all() <= new.journal.history()[0].incarnation:
+        time.sleep(0.02)
+    third = Place.at(tmp_path / "third", retain=100)
+    restored(savepoint, third)
+    put(third, 4, "of another one")
+    assert said() == "of another one"
+    assert third.journal.starts() == 2  # what `onceflow checkpoints` counts
+
+
+def test_a_job_with_a_store_that_keeps_no_mark_has_starts_by_the_clock(old):
+    """An older copy of its checkpoint is not noticed: started all the same, its rows are no late ones."""
+    above = launch._above([own_store.StoreSink("pairs.db", "id")])
+    assert old.journal.start(checkpoints.JOB, above).incarnation > 200_000_000
+    assert launch._above([of.DatabaseSink("sqlite:///x", "t", key="k", delivery="idempotent-upsert")]) == 0
+
+
+def test_what_the_start_before_has_noted_is_found_over_a_leap(old):
+    """What an epoch without a decision has read is compared with Spark's file, though numbers of starts leap."""
+    checkpoints.run(old, 4, decide=False)
+    noting = Place.at(old.checkpoint.folder, retain=100).journal
+    noting.start(checkpoints.JOB)
+    noting.note_passed(4, checkpoints.offsets(4))
+    found = Place.at(old.checkpoint.folder, retain=100)
+    found.journal.start(checkpoints.JOB, above_all())
+    assert found.journal.passed(found.journal.start_before()) == (4, checkpoints.offsets(4))
+    checkpoints.write(old.checkpoint.folder / "offsets" / "4", checkpoints.offsets(5))
+    with pytest.raises(CheckpointCorruptError, match="is not what was decided, or noted"):
+        contents(found)
 
 
 def test_positions_alone_begin_a_query_anew(savepoint, new):

@@ -18,6 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from onceflow.checkpoint import state_schemas
 from onceflow.checkpoint.identity import Mark, read_identity, write_identity
+from onceflow.checkpoint.journal import above_all
 from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.restored import read_restored
 from onceflow.checkpoint.spark_files import SparkCheckpoint, positions, records_between
@@ -178,7 +179,11 @@ def launch(
         planned = max(place.checkpoint.plans_from(0), default=-1)
         phases.begin("taking over the checkpoint")
         driver = take_over(
-            place, {s.name: connections[s.name] for s in taking_part}, plan, preflight=not foreseen.allows(taking_part)
+            place,
+            {s.name: connections[s.name] for s in taking_part},
+            plan,
+            preflight=not foreseen.allows(taking_part),
+            above=_above(outputs.sinks),
         )
         progress = Progress(
             plan.name,
@@ -413,7 +418,13 @@ def place_of(plan: Plan, means: Means = REAL) -> Place:
 
 
 def take_over(
-    place: Place, connections: Mapping[str, SinkConnection], plan: Plan, means: Means = REAL, *, preflight: bool = True
+    place: Place,
+    connections: Mapping[str, SinkConnection],
+    plan: Plan,
+    means: Means = REAL,
+    *,
+    preflight: bool = True,
+    above: int = 0,
 ) -> Driver:
     """The driver of this start, which has taken over the checkpoint.
 
@@ -423,11 +434,12 @@ def take_over(
         plan: The rest.
         means: What the driver is made of.
         preflight: Prove first that the sinks may write; False where that was done.
+        above: Its incarnation is to be greater than this.
 
     Raises:
         OnceflowError: It cannot go on. Nothing is left of the driver, and nothing that was decided waits for it.
     """
-    driver = _driver(place, connections, plan, means, preflight=preflight)
+    driver = _driver(place, connections, plan, means, preflight=preflight, above=above)
     try:
         driver.take_over()
         refuse_left(place, driver)
@@ -487,8 +499,24 @@ def refuse_early(place: Place, sources: Sources, plan: Plan) -> None:
             raise from_failure(failure, error, place.uri, "")
 
 
+def _above(sinks: Sequence[Sink]) -> int:
+    """Above which incarnation a start of a job with these sinks is.
+
+    One that takes no part keeps no mark, so nobody notices an older copy of the checkpoint; and one that upserts may
+    let rows of older incarnations replace nothing. The clock tells there what no mark does.
+    """
+    unmarked = any(s.guarantee is Guarantee.IDEMPOTENT_UPSERT and not s.participates for s in sinks)
+    return above_all() if unmarked else 0
+
+
 def _driver(
-    place: Place, connections: Mapping[str, SinkConnection], plan: Plan, means: Means, *, preflight: bool = True
+    place: Place,
+    connections: Mapping[str, SinkConnection],
+    plan: Plan,
+    means: Means,
+    *,
+    preflight: bool = True,
+    above: int = 0,
 ) -> Driver:
     """The driver of the sinks that take part, from their connections by name."""
     if plan.takeover is None:
@@ -508,7 +536,8 @@ def _driver(
             refuse_put_back(committers, place.journal, identity, place.checkpoint)
             kept = {sink: mark for sink, mark in marks.items() if committers[sink].keeps_mark}
             tell_of_moved(kept, place.journal.history()[0], identity.job_id, plan.name)
-        above = _claimed_incarnation(committers.values()) if plan.takeover == "claim" else 0
+        if plan.takeover == "claim":
+            above = max(above, _claimed_incarnation(committers.values()))
         rules, around = means.rules(committers), means.around(len(committers))
         files = (place.journal, place.checkpoint)
         driver = Driver(identity, *files, committers, place.uri, rules, around, above, plan.name)

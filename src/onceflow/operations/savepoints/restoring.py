@@ -23,7 +23,7 @@ from pathlib import Path
 
 from onceflow.checkpoint import state_schemas
 from onceflow.checkpoint.identity import read_identity
-from onceflow.checkpoint.journal import Journal
+from onceflow.checkpoint.journal import Journal, above_all
 from onceflow.checkpoint.place import OURS, Place
 from onceflow.checkpoint.restored import FILE as RESTORED_FILE
 from onceflow.checkpoint.restored import Restored, read_restored
@@ -186,10 +186,13 @@ def _counts(position: str) -> bool:
 
 
 def _begin_journal(store: LocalStore, job_id: str, layout: Layout) -> None:
-    """A journal in which nothing is decided: its job has begun, and this stands at the positions."""
+    """A journal in which nothing is decided: its job has begun, and this stands at the positions.
+
+    Its starts are newer than all of the old job's, and of those that were made of the same savepoint before.
+    """
     store.make()
     journal = Journal(store)
-    history = journal.start(job_id)
+    history = journal.start(job_id, above_all())
     journal.append(Planned(history.incarnation, layout))
 
 
