@@ -1,5 +1,6 @@
 """Which sources a plan of an exactly-once sink may have, and that a Spark with another inside is refused."""
 
+import os
 import sys
 
 import pytest
@@ -10,6 +11,8 @@ import onceflow as of
 from onceflow.errors import ConfigurationError, RefusedSettingError
 from onceflow.spark import internals, plan
 from onceflow.spark.plan import keys_repeat, require_readable_again, unrepeatable, warn_of_unrepeatable
+from tests.integration.harness import Pipeline
+from tests.unit import checkpoints
 from tests.unit.advice import parts_of
 
 pytestmark = pytest.mark.spark
@@ -193,6 +196,21 @@ def test_a_state_class_without_protobuf_is_refused(stream, monkeypatch):
     error = parts_of(raised.value, ConfigurationError)
     assert "pip install 'protobuf>=" in error.action
     plan.require_protobuf(stream.groupBy("value").count())
+
+
+@pytest.mark.kafka
+@pytest.mark.faults
+def test_a_job_with_a_state_class_ends_before_it_takes_over(cluster, new_topic, tmp_path):
+    """Without protobuf, as a process: nothing is in its journal, and with it the job runs."""
+    checkpoints.write(tmp_path / "without" / "google" / "__init__.py", "")
+    p = Pipeline(cluster, new_topic(1), new_topic(1), tmp_path / "checkpoint", "tally")
+    p.send(10)
+    ended = p.run(PYTHONPATH=os.pathsep.join([str(tmp_path / "without"), os.environ.get("PYTHONPATH", "")]))
+    assert ended.code == 1
+    assert "the package protobuf is missing here" in ended.log
+    assert p.records() == []
+    p.run_well()
+    assert len(p.read()) == 10
 
 
 TIMED = [
