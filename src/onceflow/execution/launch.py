@@ -163,7 +163,7 @@ def launch(
     outputs = outputs_of(session, result, sinks, plan)
     taking_part = [sink for sink in outputs.sinks if sink.participates]
     where = spark_path(session, place.checkpoint.folder)
-    leaves, states = outputs.leaves(), outputs.states()
+    leaves, states, ends = outputs.leaves(), outputs.states(), _never_caught_up(outputs, plan)
     sources = Sources(leaves, states, plan.connectors, foreseen.take_sources())
     connections: dict[str, SinkConnection] = {}
     try:
@@ -223,20 +223,22 @@ def launch(
         for connection in connections.values():
             connection.close()
         raise
-    return RunningJob(
-        query,
-        driver,
-        tuple(connections.values()),
-        sources,
-        progress,
-        ends_when_idle=_never_caught_up(outputs, plan),
-    )
+    return RunningJob(query, driver, tuple(connections.values()), sources, progress, ends_when_idle=ends)
 
 
 def _never_caught_up(outputs: Outputs, plan: Plan) -> bool:
     """Whether Spark would run epochs without records for ever, where the run is to end when it has caught up."""
     if not (plan.bounded and goes_by_the_clock(outputs.query)):
         return False
+    if not plan.watched:  # whoever waits for the query would be told of an end in the middle of an epoch
+        raise ConfigurationError(
+            'start(..., until="caught-up") is refused: the plan keeps state by processing time, for which Spark runs '
+            "epochs without end",
+            harmless="always: nothing was started or changed",
+            cause="a timer, a timeout or a TTL by processing time: an epoch may be due without a record",
+            action='make a Job of it: job.run(until="caught-up") ends when all is read; or leave until away, and stop '
+            "the query when you like",
+        )
     JobLog(log, plan.name).info(
         "the plan keeps state by processing time, for which Spark runs epochs without end: this run ends behind the "
         "first that reads nothing and moves no watermark; a timer that is not due by then fires in a later run"

@@ -77,9 +77,6 @@ class RunningJob:
         stopping.join(_HARD_STOP_WITHIN_S)
         return clean and not stopping.is_alive()
 
-    def _has_caught_up(self) -> bool:
-        return self._ends_when_idle and self.driver.is_idle
-
     def _cancel(self) -> None:
         """Cancel the Spark jobs of the epoch in work."""
         scala_context(self.query).cancelJobGroup(str(self.query.runId))
@@ -119,7 +116,7 @@ class RunningJob:
         try:
             while not self.query.awaitTermination(0.5):  # type: ignore[arg-type]  # it takes fractions of a second
                 self.driver.look_at_time(self._cancel)
-                what = asked() or ("stop" if self._has_caught_up() else None)
+                what = asked() or ("stop" if self._ends_when_idle and self.driver.is_idle else None)
                 if what == "cancel" or (what is not None and self.driver.wait_outside(_BOUNDARY_S)):
                     return self.stop()
             if isinstance(self.driver.failure, FencedError):
@@ -136,7 +133,7 @@ class RunningJob:
         try:
             while not self.query.awaitTermination(0.5):  # type: ignore[arg-type]
                 self.driver.look_at_time(self._cancel)
-                if not self.query.isActive or (self._has_caught_up() and self.driver.wait_outside(_BOUNDARY_S)):
+                if not self.query.isActive:
                     self.stop()  # the caller's stop() waits for the epoch, and that perhaps for a broker
         except StreamingQueryException as error:
             if self.driver.failure is None:  # else the driver has told it
