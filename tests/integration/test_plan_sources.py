@@ -215,7 +215,7 @@ def test_a_job_with_a_state_class_ends_before_it_takes_over(cluster, new_topic, 
 
 TIMED = [
     ("class", lambda s: s.groupBy("value").transformWithState(Passing(), "v long", "append", "ProcessingTime"), True),
-    ("by events", lambda s: s.withWatermark("at", "1 s").groupBy("value").transformWithState(
+    ("by events", lambda s: s.withWatermark("at", "1 second").groupBy("value").transformWithState(
         Passing(), "v long", "append", "EventTime"), False),
     ("untimed", lambda s: s.groupBy("value").transformWithState(Passing(), "v long", "append", "none"), False),
     ("function", lambda s: s.groupBy("value").applyInPandasWithState(
