@@ -1,5 +1,6 @@
 """Resume: a checkpoint made of a savepoint is a new job's, whole or not there; what is written again is said before."""
 
+import errno
 import json
 import os
 import shutil
@@ -20,7 +21,7 @@ from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.restored import read_restored
 from onceflow.cli.resume import resume
 from onceflow.connectors.contract import Committer, Run, Shard
-from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, ConfigurationError
+from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, CheckpointStoreError, ConfigurationError
 from onceflow.execution import launch
 from onceflow.execution.ownership import claimed, identify, refuse_incomplete, refuse_lost, refuse_rewound
 from onceflow.operations.savepoints import restoring, resuming, writing
@@ -181,6 +182,23 @@ def test_a_claim_goes_on_as_the_old_job(savepoint, old, new):
     assert new.journal.history()[0].decided.epoch == 3
     assert new.checkpoint.query_id() == old.checkpoint.query_id()
     assert not new.has_undone()
+
+
+def test_a_claim_that_cannot_be_made_leaves_the_old_job_running(savepoint, old, new, monkeypatch):
+    """The disk is full: no start is in the old journal, and its driver goes on. The same command does it later."""
+    driver = Place.at(old.checkpoint.folder, retain=100).journal
+    driver.start(checkpoints.JOB)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(restoring, "link_or_copy", full)
+        refused(CheckpointStoreError, restored, savepoint, new, claim=True)
+    assert not driver.is_replaced()
+    assert new.is_empty()
+    restored(savepoint, new, claim=True)
+    assert driver.is_replaced()
 
 
 def test_a_claim_behind_the_newest_decision_is_refused(savepoint, old, new):

@@ -31,7 +31,7 @@ from onceflow.checkpoint.spark_files import positions
 from onceflow.checkpoint.store import LocalStore
 from onceflow.errors import CheckpointConflictError, ConfigurationError
 from onceflow.operations.savepoints.manifest import Manifest
-from onceflow.operations.savepoints.writing import FILES, link_or_copy, publish, sync_folders
+from onceflow.operations.savepoints.writing import FILES, explained, link_or_copy, publish, sync_folders
 from onceflow.twophase.layout import Layout, folders
 from onceflow.twophase.records import Planned
 
@@ -70,7 +70,7 @@ def restore(path: Path, manifest: Manifest, place: Place, *, claim: bool = False
         path: The savepoint.
         manifest: Its manifest.
         place: Where the checkpoint is to be; ``already`` has said that nothing is there.
-        claim: The old job goes on: its driver, if one still runs on the old checkpoint, is fenced first.
+        claim: The old job goes on: its driver, if one still runs on the old checkpoint, is fenced when all is ready.
         with_state: False: the positions alone; whatever state the plan keeps begins empty, at epoch 0.
 
     Raises:
@@ -81,7 +81,7 @@ def restore(path: Path, manifest: Manifest, place: Place, *, claim: bool = False
     refuse_newer(manifest)
     if claim:
         _refuse_rescaled(manifest)
-        _fence(manifest)
+        _fence(manifest, only_look=True)
     target = place.checkpoint.folder
     unfinished = target.with_name(f".unfinished-{target.name}-{secrets.token_hex(4)}")
     restored = Restored(
@@ -93,21 +93,24 @@ def restore(path: Path, manifest: Manifest, place: Place, *, claim: bool = False
         manifest.job_id,
     )
     try:
-        ours = LocalStore(unfinished / OURS)
-        ours.make()
-        layout = layout_of(path)
-        if with_state:
-            _spark_files(path / FILES, unfinished, target, manifest, same_query=claim)
-        else:
-            _beginnings(unfinished, layout, manifest)
-        if claim:
-            for name in (name for name in manifest.files if name.startswith(_JOURNAL)):
-                link_or_copy(path / FILES / name, unfinished / name)
-        else:
-            _begin_journal(ours.below("journal"), restored.job_id, layout if with_state else Layout(layout.sources))
-        ours.create(RESTORED_FILE, restored.dumps())
-        _sync_files(unfinished)
-        sync_folders(unfinished)
+        with explained(target):
+            ours = LocalStore(unfinished / OURS)
+            ours.make()
+            layout = layout_of(path)
+            if with_state:
+                _spark_files(path / FILES, unfinished, target, manifest, same_query=claim)
+            else:
+                _beginnings(unfinished, layout, manifest)
+            if claim:
+                for name in (name for name in manifest.files if name.startswith(_JOURNAL)):
+                    link_or_copy(path / FILES / name, unfinished / name)
+            else:
+                _begin_journal(ours.below("journal"), restored.job_id, layout if with_state else Layout(layout.sources))
+            ours.create(RESTORED_FILE, restored.dumps())
+            _sync_files(unfinished)
+            sync_folders(unfinished)
+        if claim:  # as late as can be: whatever fails before leaves a running driver alone
+            _fence(manifest)
         _remove_empty(place)
         try:
             publish(unfinished, target)
@@ -223,10 +226,14 @@ def copied(path: Path, manifest: Manifest, to: Path) -> None:
             link_or_copy(path / FILES / name, to / name)
 
 
-def _fence(manifest: Manifest) -> None:
+def _fence(manifest: Manifest, *, only_look: bool = False) -> None:
     """End the power of a driver that still runs on the old checkpoint, and see that nothing is decided behind.
 
     Where the old checkpoint is not to be seen from here, the marks in the sinks' systems tell: the start asks them.
+
+    Args:
+        manifest: The savepoint's.
+        only_look: See it, and change nothing.
     """
     old = Place.at(manifest.checkpoint, retain=_ALL)  # it stays as it is, and nothing of it is declared as purged
     with contextlib.suppress(FileNotFoundError):
@@ -234,8 +241,9 @@ def _fence(manifest: Manifest) -> None:
         if identity is None or identity.job_id != manifest.job_id:
             return
         _refuse_behind(old, manifest)
-        old.journal.start(manifest.job_id)
-        _refuse_behind(old, manifest)
+        if not only_look:
+            old.journal.start(manifest.job_id)
+            _refuse_behind(old, manifest)
 
 
 def _refuse_behind(old: Place, manifest: Manifest) -> None:
