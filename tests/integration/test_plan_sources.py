@@ -1,12 +1,19 @@
 """Which sources a plan of an exactly-once sink may have, and that a Spark with another inside is refused."""
 
+import os
+import sys
+
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.streaming import StatefulProcessor
 
 import onceflow as of
 from onceflow.errors import ConfigurationError, RefusedSettingError
 from onceflow.spark import internals, plan
 from onceflow.spark.plan import keys_repeat, require_readable_again, unrepeatable, warn_of_unrepeatable
+from tests.integration.harness import Pipeline
+from tests.unit import checkpoints
+from tests.unit.advice import parts_of
 
 pytestmark = pytest.mark.spark
 
@@ -158,3 +165,70 @@ def test_a_session_that_does_not_ask_spark_is_not_asked(spark, stream):
         plan.require_streamable(stream.groupBy("value").count(), "append")
     finally:
         spark.conf.unset("spark.sql.streaming.unsupportedOperationCheck")
+
+
+class Passing(StatefulProcessor):
+    """A state class that keeps nothing."""
+
+    def init(self, handle):
+        pass
+
+    def handleInputRows(self, key, rows, timers):  # noqa: N802
+        yield from rows
+
+    def close(self):
+        pass
+
+
+def passed(_key, frames, _state):
+    yield from frames
+
+
+def test_a_state_class_without_protobuf_is_refused(stream, monkeypatch):
+    """PySpark does not install it and needs it in each task; any other plan is none of its business."""
+    classed = stream.groupBy("value").transformWithState(Passing(), "value long", "append", "none")
+    plan.require_protobuf(classed)
+    for name in [each for each in sys.modules if each.startswith(("google", "pyspark.sql.streaming.proto"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "google", None)
+    with pytest.raises(ConfigurationError, match="package protobuf is missing") as raised:
+        plan.require_protobuf(classed)
+    error = parts_of(raised.value, ConfigurationError)
+    assert "pip install 'protobuf>=" in error.action
+    plan.require_protobuf(stream.groupBy("value").count())
+
+
+@pytest.mark.kafka
+@pytest.mark.faults
+def test_a_job_with_a_state_class_ends_before_it_takes_over(cluster, new_topic, tmp_path):
+    """Without protobuf, as a process: nothing is in its journal, and with it the job runs."""
+    checkpoints.write(tmp_path / "without" / "google" / "__init__.py", "")
+    p = Pipeline(cluster, new_topic(1), new_topic(1), tmp_path / "checkpoint", "tally")
+    p.send(10)
+    ended = p.run(PYTHONPATH=os.pathsep.join([str(tmp_path / "without"), os.environ.get("PYTHONPATH", "")]))
+    assert ended.code == 1
+    assert "the package protobuf is missing here" in ended.log
+    assert p.records() == []
+    p.run_well()
+    assert len(p.read()) == 10
+
+
+TIMED = [
+    ("class", lambda s: s.groupBy("value").transformWithState(Passing(), "v long", "append", "ProcessingTime"), True),
+    ("by events", lambda s: s.withWatermark("at", "1 second").groupBy("value").transformWithState(
+        Passing(), "v long", "append", "EventTime"), False),
+    ("untimed", lambda s: s.groupBy("value").transformWithState(Passing(), "v long", "append", "none"), False),
+    ("function", lambda s: s.groupBy("value").applyInPandasWithState(
+        passed, "v long", "n int", "append", "ProcessingTimeTimeout"), True),
+    ("no timeout", lambda s: s.groupBy("value").applyInPandasWithState(
+        passed, "v long", "n int", "append", "NoTimeout"), False),
+    ("plain", lambda s: s.where("value > 1"), False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "timed"), [each[1:] for each in TIMED], ids=[each[0] for each in TIMED])
+def test_timers_by_the_clock_are_seen(spark, make, timed):
+    """For such a plan Spark runs epochs without records and without end, also where it is to end when caught up."""
+    value = of.Json("value long, at timestamp")
+    frame = of.KafkaSource(of.KafkaCluster("localhost:1"), "t", value=value).load(spark)
+    assert plan.goes_by_the_clock(make(frame)) == timed

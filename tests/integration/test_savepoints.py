@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -72,6 +73,48 @@ def test_a_running_job_is_saved_and_a_new_job_goes_on_from_it(cluster, new_topic
     assert newest(written) == Counter(key for key, _ in p.sent)  # 200 of 50 keys: each key came again
     assert {d["epoch"] for d in q.decisions()} == set(range(made["epoch"] + 1, made["epoch"] + 1 + len(q.decisions())))
     assert (p.open_transactions(), q.open_transactions()) == ([], [])
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("how", ["claim", "as-new"])
+def test_a_checkpoint_that_was_moved_goes_on_without_its_old_place(cluster, new_topic, tmp_path, how):
+    """A state class's schemas have absolute paths in Spark's files: a claimed, or copied, checkpoint reads its own."""
+    p = Pipeline(cluster, new_topic(2), new_topic(2), tmp_path / "old", "tally", per_epoch=200)
+    p.send(200)
+    p.run_well()
+    q = dataclasses.replace(p, checkpoint=tmp_path / "new")
+    p.checkpoint.rename(q.checkpoint)  # a copy of which the original is deleted is the same
+    q.send(200)
+    ended = q.run_well(TAKEOVER=how)
+    assert "names schemas of the state in another checkpoint" in ended.log
+    assert newest(q.read()) == Counter(key for key, _ in q.sent)
+    named = "".join(path.read_text() for path in q.checkpoint.glob("state/*/_metadata/v2/[0-9]*"))
+    assert str(q.checkpoint) in named
+    assert str(p.checkpoint) not in named
+
+
+@pytest.mark.faults
+def test_a_new_job_reads_nothing_of_the_old_ones_checkpoint(cluster, new_topic, tmp_path):
+    """The old checkpoint is deleted when the new one is made: a state class goes on all the same, through a death."""
+    p = Pipeline(cluster, new_topic(2), new_topic(2), tmp_path / "old", "tally", per_epoch=200)
+    p.send(300)
+    p.run_well()
+    code, _, said = onceflow("savepoint", "create", p.checkpoint, tmp_path / "s")
+    assert code == 0, said
+    q = dataclasses.replace(p, checkpoint=tmp_path / "new", sent=list(p.sent))
+    restoring.restore(tmp_path / "s", writing.verify(tmp_path / "s"), Place.at(q.checkpoint, retain=100))
+    shutil.rmtree(p.checkpoint)
+    q.send(200)
+    q.die_at("D7")
+    q.run_well()
+    assert newest(q.read()) == Counter(key for key, _ in q.sent)
+    code, _, said = onceflow("savepoint", "create", q.checkpoint, tmp_path / "s2")
+    assert code == 0, said
+    shutil.rmtree(q.checkpoint)
+    third = dataclasses.replace(q, checkpoint=tmp_path / "third", sent=list(q.sent))
+    third.send(100)
+    resume(third, "-s", tmp_path / "s2")
+    assert newest(q.read()) == Counter(key for key, _ in third.sent)
 
 
 def started(p):

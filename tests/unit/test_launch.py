@@ -17,6 +17,7 @@ from onceflow.errors import (
     CheckpointCorruptError,
     ConfigurationError,
     FencedError,
+    KafkaRightsError,
     OnceflowError,
 )
 from onceflow.execution import launch, ownership, surroundings
@@ -364,6 +365,7 @@ def test_claim_makes_job_json_again_from_the_journal(tmp_path, how):
     assert 'takeover="claim"' in caught.value.action
     claimed = identify(tmp_path, "claim")
     assert (claimed.job_id, claimed.checkpoint, claimed.cluster_id) == (identity.job_id, place.uri, "cluster-1")
+    write_identity(place.ours, claimed)  # as the takeover does
     assert identify(tmp_path) == claimed
 
 
@@ -375,6 +377,57 @@ def test_claim_takes_a_moved_checkpoint(tmp_path):
         identify(tmp_path)
     claimed = identify(tmp_path, "claim", "cluster-9")
     assert claimed == replace(identity, cluster_id="cluster-9")
+
+
+def test_a_claim_that_fails_leaves_the_checkpoint_as_it_was(tmp_path, monkeypatch):
+    """The sinks refuse: the moved checkpoint is still of its old place, and refused without the flag; then it works."""
+    identity, place = started(tmp_path)
+    elsewhere = replace(identity, checkpoint="file:///old", cluster_id="one")
+    write_identity(place.ours, elsewhere)
+    plan = Plan("test", Checkpointing(tmp_path), takeover="claim")
+    connections = {"a": Attached(Listed("a", "one", []))}
+
+    def refuse(_):
+        raise KafkaRightsError("no")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Committing, "preflight", refuse)
+        with pytest.raises(KafkaRightsError):
+            launch.take_over(place, connections, plan)
+    assert read_identity(place.ours) == elsewhere
+    assert place.journal.history()[0].incarnation == 1
+    with pytest.raises(CheckpointConflictError, match="another place"):
+        launch.take_over(place, connections, replace(plan, takeover=None))
+    launch.take_over(place, connections, plan, preflight=False).close()
+    assert read_identity(place.ours) == replace(elsewhere, checkpoint=place.uri)
+    assert place.journal.history()[0].incarnation == 2
+
+
+@pytest.mark.parametrize("dies", ["before its start", "behind it"])
+def test_a_claim_that_dies_is_finished_by_the_same_command(tmp_path, monkeypatch, dies):
+    """job.json has the new place, and the journal its start or not: --claim once more goes on, and so does none."""
+    identity, place = started(tmp_path)
+    write_identity(place.ours, replace(identity, checkpoint="file:///old", cluster_id="one"))
+    plan = Plan("test", Checkpointing(tmp_path), takeover="claim")
+    connections = {"a": Attached(Listed("a", "one", []))}
+
+    class DeathError(BaseException):
+        pass
+
+    real = launch.Driver.take_over
+
+    def die(driver):
+        if dies == "behind it":
+            real(driver)
+        raise DeathError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(launch.Driver, "take_over", die)
+        with pytest.raises(DeathError):
+            launch.take_over(place, connections, plan, preflight=False)
+    for takeover in ("claim", None):
+        launch.take_over(place_of(tmp_path), connections, replace(plan, takeover=takeover), preflight=False).close()
+    assert read_identity(place.ours) == replace(identity, checkpoint=place.uri, cluster_id="one")
 
 
 @pytest.mark.parametrize("how", ["empty folder", "a query's"])

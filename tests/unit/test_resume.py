@@ -1,21 +1,31 @@
 """Resume: a checkpoint made of a savepoint is a new job's, whole or not there; what is written again is said before."""
 
+import errno
 import json
 import os
 import shutil
+import sqlite3
+import time
+from contextlib import closing
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
+import onceflow as of
+from examples import own_store
 from onceflow.checkpoint.identity import JobIdentity, Mark, NameMark, read_identity
+from onceflow.checkpoint.journal import above_all
 from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.restored import read_restored
 from onceflow.cli.resume import resume
-from onceflow.connectors.contract import Committer
-from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, ConfigurationError
+from onceflow.connectors.contract import Committer, Run, Shard
+from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, CheckpointStoreError, ConfigurationError
+from onceflow.execution import launch
 from onceflow.execution.ownership import claimed, identify, refuse_incomplete, refuse_lost, refuse_rewound
 from onceflow.operations.savepoints import restoring, resuming, writing
+from onceflow.operations.savepoints.contents import contents
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.options.job_options import JobOptions
 from onceflow.options.restarting import NoRestart
@@ -75,7 +85,7 @@ def test_a_resumed_run_is_a_new_job(old, savepoint, new):
     refuse_incomplete(new)
     refuse_lost(new, [], "onceflow", "fraud")
     history = Place.at(new.checkpoint.folder, retain=100).journal.start(identity.job_id)
-    assert history.incarnation == 2
+    assert history.incarnation > old.journal.history()[0].incarnation + 1_000_000
 
 
 def test_nothing_of_a_later_epoch_comes_along(old, tmp_path, new):
@@ -123,9 +133,29 @@ def test_a_death_before_the_first_start_is_gone_on_with(savepoint, new):
     manifest = writing.read(savepoint)
     assert restoring.already(new, manifest.id, claim=False)
     assert claimed(new).job_id == made.job_id  # not the old job's
-    assert identify(new, "", "onceflow", None).job_id == made.job_id  # before the systems are known nothing is written
+    assert (
+        identify(new, None, "onceflow", None).job_id == made.job_id
+    )  # before the systems are known nothing is written
     assert read_identity(new.ours) is None
     assert identify(new, "cluster", "onceflow", None).job_id == made.job_id
+
+
+def test_a_job_whose_sinks_take_no_part_is_known_by_its_name_too(old, savepoint, new, tmp_path):
+    """At-least-once sinks alone have no system in job.json; it is there all the same, and so a savepoint can be taken.
+
+    From that one another run begins, and so on.
+    """
+    made = restored(savepoint, new)
+    assert identify(new, None, "onceflow", None).job_id == made.job_id
+    assert identify(new, "", "onceflow", None) == read_identity(new.ours)
+    assert (read_identity(new.ours).job_id, read_identity(new.ours).cluster_id) == (made.job_id, "")
+    new.journal.start(made.job_id)
+    checkpoints.run(new, 4, decide=False)
+    again = writing.create(new, tmp_path / "again").manifest
+    assert (again.job_id, again.epoch) == (made.job_id, 4)
+    third = Place.at(tmp_path / "third", retain=100)
+    assert restored(tmp_path / "again", third).origin == made.job_id
+    assert identify(third, "", "onceflow", None).job_id not in (made.job_id, checkpoints.JOB)
 
 
 def test_a_checkpoint_that_is_there_is_not_written_over(savepoint, old, new, tmp_path):
@@ -152,6 +182,23 @@ def test_a_claim_goes_on_as_the_old_job(savepoint, old, new):
     assert new.journal.history()[0].decided.epoch == 3
     assert new.checkpoint.query_id() == old.checkpoint.query_id()
     assert not new.has_undone()
+
+
+def test_a_claim_that_cannot_be_made_leaves_the_old_job_running(savepoint, old, new, monkeypatch):
+    """The disk is full: no start is in the old journal, and its driver goes on. The same command does it later."""
+    driver = Place.at(old.checkpoint.folder, retain=100).journal
+    driver.start(checkpoints.JOB)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(restoring, "link_or_copy", full)
+        refused(CheckpointStoreError, restored, savepoint, new, claim=True)
+    assert not driver.is_replaced()
+    assert new.is_empty()
+    restored(savepoint, new, claim=True)
+    assert driver.is_replaced()
 
 
 def test_a_claim_behind_the_newest_decision_is_refused(savepoint, old, new):
@@ -270,6 +317,60 @@ def test_a_newer_spark_is_refused(savepoint, new, monkeypatch):
     restoring.restore(savepoint, manifest, new)
 
 
+def test_rows_of_a_resumed_job_replace_those_of_the_old_one(savepoint, old, new, tmp_path):
+    """A store that keeps start and epoch beside a row takes them, whatever starts the old job, or another resume, had.
+
+    With numbers of its own from 1 on they would be taken for late ones, and be dropped in silence.
+    """
+    store = str(tmp_path / "pairs.db")
+    with closing(sqlite3.connect(store)) as file:
+        file.execute(own_store.PAIRS)
+
+    def put(place, epoch, word, above=0):
+        journal = place.journal.start(place.journal.history()[0].job_id, above)
+        writer = own_store.StoreWriter(store, Shard(Run("job", "onceflow", journal.incarnation, epoch), 0, 0))
+        writer.write(pa.RecordBatch.from_pydict({"key": ["k"], "value": [word]}))
+        writer.prepare()
+
+    def said():
+        with closing(sqlite3.connect(store)) as file:
+            return file.execute("select value from pairs").fetchone()[0]
+
+    for _ in range(50):
+        put(old, 9, "of the old job")
+    restored(savepoint, new)
+    put(new, 4, "of the new job")
+    assert said() == "of the new job"
+    while above_all() <= new.journal.history()[0].incarnation:
+        time.sleep(0.02)
+    third = Place.at(tmp_path / "third", retain=100)
+    restored(savepoint, third)
+    put(third, 4, "of another one")
+    assert said() == "of another one"
+    assert third.journal.starts() == 2  # what `onceflow checkpoints` counts
+
+
+def test_a_job_with_a_store_that_keeps_no_mark_has_starts_by_the_clock(old):
+    """An older copy of its checkpoint is not noticed: started all the same, its rows are no late ones."""
+    above = launch._above([own_store.StoreSink("pairs.db", "id")])
+    assert old.journal.start(checkpoints.JOB, above).incarnation > 200_000_000
+    assert launch._above([of.DatabaseSink("sqlite:///x", "t", key="k", delivery="idempotent-upsert")]) == 0
+
+
+def test_what_the_start_before_has_noted_is_found_over_a_leap(old):
+    """What an epoch without a decision has read is compared with Spark's file, though numbers of starts leap."""
+    checkpoints.run(old, 4, decide=False)
+    noting = Place.at(old.checkpoint.folder, retain=100).journal
+    noting.start(checkpoints.JOB)
+    noting.note_passed(4, checkpoints.offsets(4))
+    found = Place.at(old.checkpoint.folder, retain=100)
+    found.journal.start(checkpoints.JOB, above_all())
+    assert found.journal.passed(found.journal.start_before()) == (4, checkpoints.offsets(4))
+    checkpoints.write(old.checkpoint.folder / "offsets" / "4", checkpoints.offsets(5))
+    with pytest.raises(CheckpointCorruptError, match="is not what was decided, or noted"):
+        contents(found)
+
+
 def test_positions_alone_begin_a_query_anew(savepoint, new):
     """No state, no epoch: epoch 0 begins where the savepoint's stood, and the plan may keep any state."""
     restored(savepoint, new, with_state=False)
@@ -297,11 +398,16 @@ def test_state_that_the_plan_keeps_otherwise_is_refused_by_name(savepoint, new):
 
 def test_schemas_of_state_are_read_from_the_new_checkpoint(tmp_path):
     """Spark names them by absolute paths: a copy that kept them would read the old job's, until that is gone."""
-    told = {"stateStoreInfo": [{"stateSchemaFilePaths": ["file:/old/state/of/c/state/0/_stateSchema/default/0_x"]}]}
-    moved = restoring.moved_schemas("v2\n" + json.dumps(told), tmp_path / "new")
-    assert json.loads(moved.partition("\n")[2])["stateStoreInfo"][0]["stateSchemaFilePaths"] == [
-        f"file:{tmp_path}/new/state/0/_stateSchema/default/0_x"
-    ]
+    old, schema = checkpoints.make(tmp_path / "old", 2), "state/0/_stateSchema/default/0_x"
+    checkpoints.write(tmp_path / "old" / schema, "a schema")
+    store = {"storeName": "default", "stateSchemaFilePaths": [f"file:{tmp_path}/old/{schema}"]}
+    checkpoints.write(tmp_path / "old/state/0/_metadata/v2/0", "v2\n" + json.dumps({"stateStoreInfo": [store]}))
+    writing.create(old, tmp_path / "s")
+    shutil.rmtree(tmp_path / "old")
+    restored(tmp_path / "s", Place.at(tmp_path / "new", retain=100))
+    told = json.loads((tmp_path / "new/state/0/_metadata/v2/0").read_text().partition("\n")[2])
+    assert told["stateStoreInfo"][0]["stateSchemaFilePaths"] == [f"file:{tmp_path}/new/{schema}"]
+    assert (tmp_path / "new" / schema).read_text() == "a schema"
 
 
 @pytest.mark.parametrize(("where", "again"), [("new", True), ("elsewhere", False)])

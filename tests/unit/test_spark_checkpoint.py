@@ -1,5 +1,6 @@
 """Spark's side of the checkpoint: what is read of it, and what of it is written while no query runs."""
 
+import json
 import shutil
 
 import pytest
@@ -385,3 +386,17 @@ def test_offsets_of_an_epoch_that_is_done_are_put_right(checkpoint):
     assert not (checkpoint.folder / "offsets" / ".2.crc").exists()  # else Spark refuses the file
     assert (checkpoint.offsets(1), checkpoint.offsets(3)) == ("v1\n{}\n1", "v1\n{}\n3")
     assert checkpoint.newest_offsets() == 3
+
+
+def test_an_epoch_that_read_nothing_and_moved_no_watermark_is_told(tmp_path):
+    """Only then is another one the same: where the watermark has moved, the next may write what that closes."""
+
+    def plan(epoch, at, watermark):
+        (tmp_path / "offsets").mkdir(exist_ok=True)
+        head = json.dumps({"batchWatermarkMs": watermark, "batchTimestampMs": epoch})
+        (tmp_path / "offsets" / str(epoch)).write_text(f'v1\n{head}\n{{"t":{{"0":{at}}}}}')
+
+    for epoch, of in enumerate([(10, 0), (20, 5), (20, 7), (20, 7)]):
+        plan(epoch, *of)
+    checkpoint = SparkCheckpoint.at(tmp_path)
+    assert [checkpoint.read_nothing(n) for n in range(5)] == [False, False, False, True, False]

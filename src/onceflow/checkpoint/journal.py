@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -39,6 +40,16 @@ from onceflow.twophase.records import (
 
 PASSED_FORMAT = 1
 _NEWEST = "newest.json"
+_2020 = 1_577_836_800
+
+
+def above_all() -> int:
+    """An incarnation above all that any job has had, also in checkpoints that are not to be seen from here.
+
+    A system that keeps (incarnation, epoch) beside a row, and lets an older pair replace nothing, would drop the rows
+    of a run that begins anew with low numbers, in silence. The seconds since 2020 rise faster than starts come.
+    """
+    return int(time.time()) - _2020
 
 
 class Journal:
@@ -120,6 +131,15 @@ class Journal:
         for history in self._histories(entries):  # noqa: B007 - the last one counts
             pass
         return history, entries
+
+    def starts(self) -> int:
+        """How many starts it has: not the newest one's number, since a claim, or a savepoint, makes a leap."""
+        return sum(isinstance(entry.record, Start) for entry in self.history()[1])
+
+    def start_before(self) -> int:
+        """The incarnation before the newest, 0 for none: it need not be the next lower number."""
+        starts = [entry.record.incarnation for entry in self.history()[1] if isinstance(entry.record, Start)]
+        return starts[-2] if len(starts) > 1 else 0
 
     def decided_epochs(self, job_id: str) -> list[DecidedEpoch]:
         """A job's decided epochs, as replays and choices left them, in order; none that were purged."""

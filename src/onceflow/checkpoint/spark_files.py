@@ -90,6 +90,18 @@ class SparkCheckpoint:
             raise self._corrupt(epoch, "it is empty")
         return text
 
+    def read_nothing(self, epoch: int) -> bool:
+        """Whether an epoch ends where the one before it did, and has the same watermark; False where that is not known.
+
+        Args:
+            epoch: Which, as it is planned.
+        """
+        try:
+            before, now = self.offsets(epoch - 1), self.offsets(epoch)
+            return (positions(before), _watermark(before)) == (positions(now), _watermark(now))
+        except (CheckpointCorruptError, ValueError, KeyError, IndexError, TypeError):
+            return False
+
     def shuffle_partitions(self) -> int | None:
         """In how many partitions Spark shuffles here, as ``offsets/`` keeps it; None where nothing is planned."""
         newest = self.newest_offsets()
@@ -408,6 +420,10 @@ def partition_lags(told: Mapping[str, Any]) -> dict[tuple[str, str], int]:
     """
     start, end = (_counters(json.dumps(told.get(name))) for name in ("endOffset", "latestOffset"))
     return {which: max(0, end.get(which, 0) - start.get(which, 0)) for which in sorted({*start, *end})}
+
+
+def _watermark(offsets: str) -> int:
+    return int(json.loads(offsets.splitlines()[1])["batchWatermarkMs"])
 
 
 def _counters(position: str) -> dict[tuple[str, str], int]:

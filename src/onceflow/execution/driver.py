@@ -200,6 +200,12 @@ class Driver:
         """The number of this start, 0 before it."""
         return self._coordinator.memory.history.incarnation
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether its newest epoch read nothing, and has the watermark of the one before: all that is there is done."""
+        newest = self._last_epoch
+        return newest > 0 and self._checkpoint.read_nothing(newest)
+
     def newest_epoch(self) -> int | None:
         """The newest epoch that this driver has finished, or None."""
         return self._last_epoch if self._last_epoch >= 0 else None
@@ -462,7 +468,7 @@ class Driver:
         crash.reach("S1", history.incarnation)
         undone = history.decided is not None and not self._checkpoint.is_done(history.decided.epoch)
         self._checkpoint.mend(self._journal.decided_offsets, refusing=not undone)
-        done = self._done(history)
+        done = self._done()
         for epoch in self._checkpoint.other_than(done):
             self._checkpoint.put_right(epoch, done[epoch])
         if history.decided is not None and undone:
@@ -515,12 +521,12 @@ class Driver:
         )
         return replace(history, decided=decided.without(gone))
 
-    def _done(self, history: History) -> dict[int, str]:
+    def _done(self) -> dict[int, str]:
         """What epochs of this job have read, as the journal proves it: those decided, and the last one without."""
         found = {each.epoch: each.offsets for each in self._journal.decided_epochs(self._identity.job_id)}
         moved = self._journal.decided_offsets()  # where an operator has given up rows, behind the decision
         found |= {epoch: moved[epoch] for epoch in found if epoch in moved}
-        passed = self._journal.passed(history.incarnation - 1)
+        passed = self._journal.passed(self._journal.start_before())
         if passed is not None and passed[0] not in found:
             found[passed[0]] = passed[1]
         newest = self._checkpoint.newest_commit()

@@ -132,7 +132,7 @@ def _require_rights(sinks: Sequence[Sink], place: Place, prefix: str) -> None:
     place.ours.make()
     found = read_identity(place.ours)
     if found is not None or place.checkpoint.has_run() or place.records.folder.exists():
-        found = identify(place, "" if found is None else found.cluster_id, prefix, None)
+        found = identify(place, None, prefix, None)
     identity = found or JobIdentity.new(place.uri, "", prefix)
     connections = connected(sinks, methodcaller("attach"))
     committers: dict[str, Committer] = {}

@@ -16,7 +16,9 @@ from typing import Any, Literal
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from onceflow.checkpoint.identity import Mark, read_identity
+from onceflow.checkpoint import state_schemas
+from onceflow.checkpoint.identity import Mark, read_identity, write_identity
+from onceflow.checkpoint.journal import above_all
 from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.restored import read_restored
 from onceflow.checkpoint.spark_files import SparkCheckpoint, positions, records_between
@@ -55,7 +57,9 @@ from onceflow.options.auditing import Auditing
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.spark.plan import (
     Leaf,
+    goes_by_the_clock,
     keys_repeat,
+    require_protobuf,
     require_read_committed,
     require_readable_again,
     require_streamable,
@@ -159,7 +163,7 @@ def launch(
     outputs = outputs_of(session, result, sinks, plan)
     taking_part = [sink for sink in outputs.sinks if sink.participates]
     where = spark_path(session, place.checkpoint.folder)
-    leaves, states = outputs.leaves(), outputs.states()
+    leaves, states, ends = outputs.leaves(), outputs.states(), _never_caught_up(outputs, plan)
     sources = Sources(leaves, states, plan.connectors, foreseen.take_sources())
     connections: dict[str, SinkConnection] = {}
     try:
@@ -175,7 +179,11 @@ def launch(
         planned = max(place.checkpoint.plans_from(0), default=-1)
         phases.begin("taking over the checkpoint")
         driver = take_over(
-            place, {s.name: connections[s.name] for s in taking_part}, plan, preflight=not foreseen.allows(taking_part)
+            place,
+            {s.name: connections[s.name] for s in taking_part},
+            plan,
+            preflight=not foreseen.allows(taking_part),
+            above=_above(outputs.sinks),
         )
         progress = Progress(
             plan.name,
@@ -215,7 +223,27 @@ def launch(
         for connection in connections.values():
             connection.close()
         raise
-    return RunningJob(query, driver, tuple(connections.values()), sources, progress)
+    return RunningJob(query, driver, tuple(connections.values()), sources, progress, ends_when_idle=ends)
+
+
+def _never_caught_up(outputs: Outputs, plan: Plan) -> bool:
+    """Whether Spark would run epochs without records for ever, where the run is to end when it has caught up."""
+    if not (plan.bounded and goes_by_the_clock(outputs.query)):
+        return False
+    if not plan.watched:  # whoever waits for the query would be told of an end in the middle of an epoch
+        raise ConfigurationError(
+            'start(..., until="caught-up") is refused: the plan keeps state by processing time, for which Spark runs '
+            "epochs without end",
+            harmless="always: nothing was started or changed",
+            cause="a timer, a timeout or a TTL by processing time: an epoch may be due without a record",
+            action='make a Job of it: job.run(until="caught-up") ends when all is read; or leave until away, and stop '
+            "the query when you like",
+        )
+    JobLog(log, plan.name).info(
+        "the plan keeps state by processing time, for which Spark runs epochs without end: this run ends behind the "
+        "first that reads nothing and moves no watermark; a timer that is not due by then fires in a later run"
+    )
+    return True
 
 
 def _audit(place: Place, plan: Plan, outputs: Outputs) -> None:
@@ -294,6 +322,7 @@ def must_come_again(sink: Sink) -> bool:
 def check_query(query: DataFrame, mode: str, *, read_again: bool) -> None:
     """What Spark can tell of the plan before anything is touched."""
     require_streamable(query, mode)
+    require_protobuf(query)
     tell_of_mode(query, mode)
     if read_again:
         checks = Checks()
@@ -391,7 +420,13 @@ def place_of(plan: Plan, means: Means = REAL) -> Place:
 
 
 def take_over(
-    place: Place, connections: Mapping[str, SinkConnection], plan: Plan, means: Means = REAL, *, preflight: bool = True
+    place: Place,
+    connections: Mapping[str, SinkConnection],
+    plan: Plan,
+    means: Means = REAL,
+    *,
+    preflight: bool = True,
+    above: int = 0,
 ) -> Driver:
     """The driver of this start, which has taken over the checkpoint.
 
@@ -401,15 +436,17 @@ def take_over(
         plan: The rest.
         means: What the driver is made of.
         preflight: Prove first that the sinks may write; False where that was done.
+        above: Its incarnation is to be greater than this.
 
     Raises:
         OnceflowError: It cannot go on. Nothing is left of the driver, and nothing that was decided waits for it.
     """
-    driver = _driver(place, connections, plan, means, preflight=preflight)
+    driver = _driver(place, connections, plan, means, preflight=preflight, above=above)
     try:
         driver.take_over()
         refuse_left(place, driver)
         refuse_incomplete(place, whatever_is_undone=True)
+        state_schemas.bring_home(place.checkpoint.folder)
     except BaseException:
         driver.close()
         raise
@@ -464,8 +501,24 @@ def refuse_early(place: Place, sources: Sources, plan: Plan) -> None:
             raise from_failure(failure, error, place.uri, "")
 
 
+def _above(sinks: Sequence[Sink]) -> int:
+    """Above which incarnation a start of a job with these sinks is.
+
+    One that takes no part keeps no mark, so nobody notices an older copy of the checkpoint; and one that upserts may
+    let rows of older incarnations replace nothing. The clock tells there what no mark does.
+    """
+    unmarked = any(s.guarantee is Guarantee.IDEMPOTENT_UPSERT and not s.participates for s in sinks)
+    return above_all() if unmarked else 0
+
+
 def _driver(
-    place: Place, connections: Mapping[str, SinkConnection], plan: Plan, means: Means, *, preflight: bool = True
+    place: Place,
+    connections: Mapping[str, SinkConnection],
+    plan: Plan,
+    means: Means,
+    *,
+    preflight: bool = True,
+    above: int = 0,
 ) -> Driver:
     """The driver of the sinks that take part, from their connections by name."""
     if plan.takeover is None:
@@ -485,10 +538,15 @@ def _driver(
             refuse_put_back(committers, place.journal, identity, place.checkpoint)
             kept = {sink: mark for sink, mark in marks.items() if committers[sink].keeps_mark}
             tell_of_moved(kept, place.journal.history()[0], identity.job_id, plan.name)
-        above = _claimed_incarnation(committers.values()) if plan.takeover == "claim" else 0
+        if plan.takeover == "claim":
+            above = max(above, _claimed_incarnation(committers.values()))
         rules, around = means.rules(committers), means.around(len(committers))
         files = (place.journal, place.checkpoint)
         driver = Driver(identity, *files, committers, place.uri, rules, around, above, plan.name)
+        if plan.takeover == "claim":
+            # Behind all that may refuse it: a claim that fails leaves the checkpoint as it was. Whoever dies between
+            # this and the start that follows says the same again.
+            write_identity(place.ours, identity)
     except BaseException:
         for committer in committers.values():
             committer.close()

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
+from onceflow.checkpoint import state_schemas
 from onceflow.checkpoint.identity import FILE as IDENTITY_FILE
 from onceflow.checkpoint.identity import (
     JobIdentity,
@@ -41,27 +42,39 @@ from onceflow.twophase.records import History, HistoryError, Start
 log = logging.getLogger(__name__)
 
 
-def identify(place: Place, systems: str, prefix: str, takeover: Literal["claim", "as-new"] | None) -> JobIdentity:
-    """The job's identity: the one in the checkpoint, or a new one for a new checkpoint."""
+def identify(
+    place: Place, systems: str | None, prefix: str, takeover: Literal["claim", "as-new"] | None
+) -> JobIdentity:
+    """The job's identity: the one in the checkpoint, or a new one for a new checkpoint.
+
+    Of a claim it is not in ``job.json`` yet: that is changed when nothing but the takeover itself can fail any more.
+
+    Args:
+        place: The checkpoint.
+        systems: Ids of the systems of the sinks that take part; None where they are not known yet.
+        prefix: First part of the transactional ids.
+        takeover: As in ``Job.run``.
+
+    Raises:
+        CheckpointConflictError: The checkpoint is not this job's.
+    """
     ours, uri = place.ours, place.uri
     ours.make()
     # Looked at before job.json: another first start at this moment writes that before it makes either of the two.
     was_used = place.checkpoint.has_run() or place.records.folder.exists()
     if takeover == "as-new":
-        return _as_new(place, systems, prefix)
+        return _as_new(place, systems or "", prefix)
     if takeover == "claim":
-        identity = reclaimed(claimed(place), uri, systems, prefix)
-        write_identity(ours, identity)
-        return identity
+        return reclaimed(claimed(place), uri, systems or "", prefix)
     found = read_identity(ours)
     if found is not None:
-        same_place(found, uri, systems, prefix)
+        same_place(found, uri, found.cluster_id if systems is None else systems, prefix)
         return found
     restored = read_restored(ours)
     if restored is not None:  # its first start
-        identity = JobIdentity(restored.job_id, uri, systems, prefix)
+        identity = JobIdentity(restored.job_id, uri, systems or "", prefix)
         # Before the systems are known it is nobody's yet: with none in job.json the start would be another's.
-        return create_identity(ours, identity) if systems else identity
+        return identity if systems is None else create_identity(ours, identity)
     if was_used:
         raise CheckpointConflictError(
             f"{uri} holds offsets of a query or a journal, but no {OURS}/job.json",
@@ -75,8 +88,8 @@ def identify(place: Place, systems: str, prefix: str, takeover: Literal["claim",
             "(docs/existing-programs.md). Of a job of onceflow: put the folder back",
             checkpoint=uri,
         )
-    identity = create_identity(ours, JobIdentity.new(uri, systems, prefix))
-    same_place(identity, uri, systems, prefix)
+    identity = create_identity(ours, JobIdentity.new(uri, systems or "", prefix))
+    same_place(identity, uri, systems or "", prefix)
     return identity
 
 
@@ -272,6 +285,7 @@ def refuse_incomplete(place: Place, *, whatever_is_undone: bool = False) -> None
         except HistoryError as error:
             raise from_failure(Failure(FailureKind.TWO_UNDONE, detail=str(error)), None, place.uri, "") from error
     place.checkpoint.refuse_incomplete(place.journal.decided_offsets)
+    state_schemas.refuse_missing(place.checkpoint.folder)
 
 
 def _refuse_remains(place: Place) -> None:

@@ -33,7 +33,16 @@ _BOUNDARY_S = 1.0
 
 
 class RunningJob:
-    """A job that runs: Spark's query and what surrounds it."""
+    """A job that runs: Spark's query and what surrounds it.
+
+    Args:
+        query: Spark's query.
+        driver: What runs its epochs.
+        connections: Of the sinks.
+        sources: What it reads.
+        progress: What tells of its epochs.
+        ends_when_idle: It is to end when it has caught up, and Spark does not see when that is.
+    """
 
     def __init__(
         self,
@@ -42,12 +51,15 @@ class RunningJob:
         connections: Sequence[SinkConnection],
         sources: Sources,
         progress: Progress,
+        *,
+        ends_when_idle: bool = False,
     ) -> None:
         self.query = query
         self.driver = driver
         self._connections = connections
         self._sources = sources
         self._progress = progress
+        self._ends_when_idle = ends_when_idle
         self._sweeper = Sweeper(driver.sweep, driver.refresh_mark, self._replaced, driver.name)
 
     def stop(self) -> bool:
@@ -104,7 +116,7 @@ class RunningJob:
         try:
             while not self.query.awaitTermination(0.5):  # type: ignore[arg-type]  # it takes fractions of a second
                 self.driver.look_at_time(self._cancel)
-                what = asked()
+                what = asked() or ("stop" if self._ends_when_idle and self.driver.is_idle else None)
                 if what == "cancel" or (what is not None and self.driver.wait_outside(_BOUNDARY_S)):
                     return self.stop()
             if isinstance(self.driver.failure, FencedError):

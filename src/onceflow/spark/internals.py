@@ -51,6 +51,8 @@ JAVA: Mapping[str, tuple[str, ...]] = {
     _CATALYST + "expressions.aggregate.CollectList": (),
     _CATALYST + "plans.logical.Deduplicate": ("keys",),
     _CATALYST + "plans.logical.DeduplicateWithinWatermark": ("keys",),
+    _CATALYST + "plans.logical.TransformWithStateInPySpark": ("timeMode",),
+    _CATALYST + "plans.logical.FlatMapGroupsInPandasWithState": ("timeout",),
     _CATALYST + "analysis.UnsupportedOperationChecker": (),
     _CATALYST + "plans.logical.Project": ("projectList",),
     _CATALYST + "plans.logical.Filter": ("condition",),

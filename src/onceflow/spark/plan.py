@@ -7,6 +7,7 @@ a leaf of an unknown class is refused, an operator of an unknown class is taken 
 from __future__ import annotations
 
 import hashlib
+import importlib
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
-from onceflow.errors import RefusedSettingError
+from onceflow.errors import ConfigurationError, RefusedSettingError
 from onceflow.spark.internals import analyzed_plan, call_site, check_streaming, elements
 from onceflow.spark.sentences import no_stream
 from onceflow.twophase.layout import State
@@ -52,6 +53,10 @@ _OUTSIDE: Mapping[str, str] = {
     "ExternalRDD": "a static RDD",
     "InMemoryRelation": "a cached DataFrame",
 }
+# State in a class of the user's; and in a function, with a timeout.
+_PROTOBUF = "protobuf>=6.33.5,<7"  # what PySpark 4.2 was generated for
+_STATE_CLASS, _STATE_FUNCTION = "TransformWithStateInPySpark", "FlatMapGroupsInPandasWithState"
+_BY_THE_CLOCK = "ProcessingTime"
 _CHECKED_BY_SPARK = "spark.sql.streaming.unsupportedOperationCheck"
 _REFERENCE = "CTERelationRef"
 _PYTHON = "Python"
@@ -313,6 +318,37 @@ def require_streamable(frame: DataFrame, mode: str) -> None:
         check_streaming(frame, mode.capitalize())
     except AnalysisException as error:
         raise no_stream(str(error), mode) from None
+
+
+def require_protobuf(frame: DataFrame) -> None:
+    """Refuse a plan with a state class where Python cannot speak with Spark's state: its tasks would fail, late.
+
+    Raises:
+        ConfigurationError: What is missing, and what to install.
+    """
+    if not any(kind_of(node) == _STATE_CLASS for node in _nodes(analyzed_plan(frame))):
+        return
+    try:
+        importlib.import_module("pyspark.sql.streaming.proto.StateMessage_pb2")
+    except Exception as error:  # noqa: BLE001 - it is not there, or says with an error of its own that it is too old
+        raise ConfigurationError(
+            "the plan has a state class (transformWithState), and the package protobuf is missing here, or is not one "
+            "that this PySpark takes",
+            harmless="always: nothing was started or changed",
+            cause=f"PySpark speaks with its state by protobuf, and does not install it: {str(error).splitlines()[0]}",
+            action=f"install it, here and on all executors: pip install '{_PROTOBUF}'",
+        ) from None
+
+
+def goes_by_the_clock(frame: DataFrame) -> bool:
+    """Whether the plan has timers, timeouts or a TTL by processing time: for them Spark runs epochs without records."""
+    for node in _nodes(analyzed_plan(frame)):
+        kind = kind_of(node)
+        if kind == _STATE_CLASS and _BY_THE_CLOCK in str(node.timeMode().toString()):
+            return True
+        if kind == _STATE_FUNCTION and _BY_THE_CLOCK in str(node.timeout().toString()):
+            return True
+    return False
 
 
 def tell_of_mode(frame: DataFrame, mode: str) -> None:

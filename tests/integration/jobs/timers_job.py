@@ -39,7 +39,7 @@ class Timers(StatefulProcessor):
         pass
 
 
-sink = of.KafkaSink(kafka, os.environ["OUT"], key="key", producer={"linger.ms": 0})
+sink = of.KafkaSink(kafka, os.environ["OUT"], key="key", value=of.Json(), producer={"linger.ms": 0})
 read = partial(of.KafkaSource, kafka, os.environ["IN"], value=of.Text(), key=of.Text())
 
 

@@ -59,7 +59,7 @@ def overview(location: str) -> Overview:
     history = tuple(place.statistics.read())
     done = [each for each in history if each.status == "COMPLETED"]
     failed = Counter(each.failure for each in history if each.status == "FAILED")
-    restored = max(place.journal.history()[0].incarnation - 1, 0)
+    restored = max(place.journal.starts() - 1, 0)
     return Overview(place.uri, len(done), dict(failed), restored, _summary(done), history)
 
 

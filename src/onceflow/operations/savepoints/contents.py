@@ -121,8 +121,8 @@ def _read_of(place: Place, epoch: int, found: str) -> str:
     moved = place.journal.decided_offsets()
     if epoch in moved:
         return moved[epoch]
-    incarnation = place.journal.history()[0].incarnation
-    noted = (place.journal.passed(each) for each in (incarnation, incarnation - 1))
+    newest = place.journal.history()[0].incarnation
+    noted = (place.journal.passed(each) for each in (newest, place.journal.start_before()))
     return next((text for of, text in filter(None, noted) if of == epoch), found)
 
 

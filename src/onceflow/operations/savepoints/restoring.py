@@ -21,8 +21,9 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
+from onceflow.checkpoint import state_schemas
 from onceflow.checkpoint.identity import read_identity
-from onceflow.checkpoint.journal import Journal
+from onceflow.checkpoint.journal import Journal, above_all
 from onceflow.checkpoint.place import OURS, Place
 from onceflow.checkpoint.restored import FILE as RESTORED_FILE
 from onceflow.checkpoint.restored import Restored, read_restored
@@ -30,7 +31,7 @@ from onceflow.checkpoint.spark_files import positions
 from onceflow.checkpoint.store import LocalStore
 from onceflow.errors import CheckpointConflictError, ConfigurationError
 from onceflow.operations.savepoints.manifest import Manifest
-from onceflow.operations.savepoints.writing import FILES, link_or_copy, publish, sync_folders
+from onceflow.operations.savepoints.writing import FILES, explained, link_or_copy, publish, sync_folders
 from onceflow.twophase.layout import Layout, folders
 from onceflow.twophase.records import Planned
 
@@ -69,7 +70,7 @@ def restore(path: Path, manifest: Manifest, place: Place, *, claim: bool = False
         path: The savepoint.
         manifest: Its manifest.
         place: Where the checkpoint is to be; ``already`` has said that nothing is there.
-        claim: The old job goes on: its driver, if one still runs on the old checkpoint, is fenced first.
+        claim: The old job goes on: its driver, if one still runs on the old checkpoint, is fenced when all is ready.
         with_state: False: the positions alone; whatever state the plan keeps begins empty, at epoch 0.
 
     Raises:
@@ -80,7 +81,7 @@ def restore(path: Path, manifest: Manifest, place: Place, *, claim: bool = False
     refuse_newer(manifest)
     if claim:
         _refuse_rescaled(manifest)
-        _fence(manifest)
+        _fence(manifest, only_look=True)
     target = place.checkpoint.folder
     unfinished = target.with_name(f".unfinished-{target.name}-{secrets.token_hex(4)}")
     restored = Restored(
@@ -92,21 +93,24 @@ def restore(path: Path, manifest: Manifest, place: Place, *, claim: bool = False
         manifest.job_id,
     )
     try:
-        ours = LocalStore(unfinished / OURS)
-        ours.make()
-        layout = layout_of(path)
-        if with_state:
-            _spark_files(path / FILES, unfinished, target, manifest, same_query=claim)
-        else:
-            _beginnings(unfinished, layout, manifest)
-        if claim:
-            for name in (name for name in manifest.files if name.startswith(_JOURNAL)):
-                link_or_copy(path / FILES / name, unfinished / name)
-        else:
-            _begin_journal(ours.below("journal"), restored.job_id, layout if with_state else Layout(layout.sources))
-        ours.create(RESTORED_FILE, restored.dumps())
-        _sync_files(unfinished)
-        sync_folders(unfinished)
+        with explained(target):
+            ours = LocalStore(unfinished / OURS)
+            ours.make()
+            layout = layout_of(path)
+            if with_state:
+                _spark_files(path / FILES, unfinished, target, manifest, same_query=claim)
+            else:
+                _beginnings(unfinished, layout, manifest)
+            if claim:
+                for name in (name for name in manifest.files if name.startswith(_JOURNAL)):
+                    link_or_copy(path / FILES / name, unfinished / name)
+            else:
+                _begin_journal(ours.below("journal"), restored.job_id, layout if with_state else Layout(layout.sources))
+            ours.create(RESTORED_FILE, restored.dumps())
+            _sync_files(unfinished)
+            sync_folders(unfinished)
+        if claim:  # as late as can be: whatever fails before leaves a running driver alone
+            _fence(manifest)
         _remove_empty(place)
         try:
             publish(unfinished, target)
@@ -151,30 +155,13 @@ def _spark_files(files: Path, to: Path, target: Path, manifest: Manifest, *, sam
             continue
         if name in rewritten and not name.endswith(".crc"):
             (to / name).parent.mkdir(parents=True, exist_ok=True)
-            (to / name).write_text(moved_schemas((files / name).read_text(), target))
+            # Left as they are, the new checkpoint would read the old one's schemas, until that is gone.
+            (to / name).write_text(state_schemas.moved((files / name).read_text(), target))
         elif name not in rewritten:  # the checksum of what is rewritten is of what it was
             link_or_copy(files / name, to / name)
     if not same_query:
         # Spark ends, or refuses, a query whose id runs already: the old one's must not be taken for this one.
         (to / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}))
-
-
-def moved_schemas(text: str, target: Path) -> str:
-    """An operator's metadata, with the paths of its schemas in another checkpoint: Spark writes them absolute.
-
-    Left as they are, the new checkpoint would read the old one's, until that is gone.
-
-    Args:
-        text: The file.
-        target: The new checkpoint's folder.
-    """
-    head, _, body = text.partition("\n")
-    told = json.loads(body)
-    for store in told.get("stateStoreInfo", ()):
-        if "stateSchemaFilePaths" in store:
-            inside = [path[path.rindex("/state/") :] for path in store["stateSchemaFilePaths"]]
-            store["stateSchemaFilePaths"] = [f"file:{target}{path}" for path in inside]
-    return f"{head}\n{json.dumps(told, separators=(',', ':'))}"
 
 
 def _beginnings(to: Path, layout: Layout, manifest: Manifest) -> None:
@@ -202,10 +189,13 @@ def _counts(position: str) -> bool:
 
 
 def _begin_journal(store: LocalStore, job_id: str, layout: Layout) -> None:
-    """A journal in which nothing is decided: its job has begun, and this stands at the positions."""
+    """A journal in which nothing is decided: its job has begun, and this stands at the positions.
+
+    Its starts are newer than all of the old job's, and of those that were made of the same savepoint before.
+    """
     store.make()
     journal = Journal(store)
-    history = journal.start(job_id)
+    history = journal.start(job_id, above_all())
     journal.append(Planned(history.incarnation, layout))
 
 
@@ -236,10 +226,14 @@ def copied(path: Path, manifest: Manifest, to: Path) -> None:
             link_or_copy(path / FILES / name, to / name)
 
 
-def _fence(manifest: Manifest) -> None:
+def _fence(manifest: Manifest, *, only_look: bool = False) -> None:
     """End the power of a driver that still runs on the old checkpoint, and see that nothing is decided behind.
 
     Where the old checkpoint is not to be seen from here, the marks in the sinks' systems tell: the start asks them.
+
+    Args:
+        manifest: The savepoint's.
+        only_look: See it, and change nothing.
     """
     old = Place.at(manifest.checkpoint, retain=_ALL)  # it stays as it is, and nothing of it is declared as purged
     with contextlib.suppress(FileNotFoundError):
@@ -247,8 +241,9 @@ def _fence(manifest: Manifest) -> None:
         if identity is None or identity.job_id != manifest.job_id:
             return
         _refuse_behind(old, manifest)
-        old.journal.start(manifest.job_id)
-        _refuse_behind(old, manifest)
+        if not only_look:
+            old.journal.start(manifest.job_id)
+            _refuse_behind(old, manifest)
 
 
 def _refuse_behind(old: Place, manifest: Manifest) -> None:

@@ -20,6 +20,8 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from onceflow.checkpoint.state_schemas import inside, paths_in
+
 _LZ4, _ZSTD = b"LZ4Block", b"\x28\xb5\x2f\xfd"
 _LZ4_HEAD = 21  # magic, kind, two lengths, checksum
 _RAW, _PACKED = 0x10, 0x20
@@ -96,17 +98,16 @@ def _described(tree: Tree, operator: int, epoch: int) -> Iterator[tuple[str, lis
     try:
         stores = json.loads(lines[1])["stateStoreInfo"]
         names = [str(store["storeName"]) for store in stores]
-        schemas = [str(each) for store in stores for each in store.get("stateSchemaFilePaths", ())]
-    except (IndexError, ValueError, KeyError, TypeError) as error:
+        schemas = [inside(named) for named in paths_in("\n".join(lines))]
+    except (IndexError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UnreadableStateError(f"{path} is no operator's metadata: {error}") from None
     yield path, names
     for beside in _beside(tree, path):
         if beside != path:
             yield beside, None
     for schema in schemas:
-        inside = schema[schema.rindex(f"/state/{operator}/") + 1 :] if f"/state/{operator}/" in schema else schema
-        _require(tree, inside)
-        for beside in _beside(tree, inside):
+        _require(tree, schema)
+        for beside in _beside(tree, schema):
             yield beside, None
 
 

@@ -82,7 +82,7 @@ def create(
         with held():
             held_at = time.monotonic()
             of = contents(place, epoch)
-            with _explained(stage.folder):
+            with explained(stage.folder):
                 for path in of.files:
                     _second_name(place.checkpoint.folder / path, stage.folder / path)
             held_s = time.monotonic() - held_at
@@ -116,7 +116,7 @@ def _finish(stage: Path, to: Path, of: Contents, job: str, job_epoch: int) -> Ma
     root = LocalStore(unfinished)
     try:
         root.make()
-        with _explained(to):
+        with explained(to):
             for path in of.files:
                 link_or_copy(stage / path, unfinished / FILES / path)
             files = {path: held_of(unfinished / FILES / path, sync=True) for path in of.files}
@@ -186,7 +186,7 @@ def verify(path: Path) -> Manifest:
         ConfigurationError: There is no savepoint.
     """
     manifest = read(path)
-    with _explained(path):
+    with explained(path):
         wrong = differences(manifest, {name: held_of(path / FILES / name) for name in _names(path / FILES)})
         wrong += [f"{each.name} was added" for each in path.iterdir() if each.name not in (NAME, FILES)]
     if wrong:
@@ -215,7 +215,7 @@ def export(path: Path, to: Path) -> Manifest:
     root = LocalStore(unfinished)
     try:
         root.make()
-        with _explained(to):
+        with explained(to):
             for name in manifest.files:
                 (unfinished / FILES / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path / FILES / name, unfinished / FILES / name)
@@ -243,7 +243,7 @@ def dispose(path: Path) -> list[str]:
     root = LocalStore(path)
     root.remove(NAME)
     root.sync()
-    with _explained(path):
+    with explained(path):
         for name in manifest.files:
             (path / FILES / name).unlink(missing_ok=True)
         for folder, _, _ in os.walk(path, topdown=False):
@@ -341,13 +341,14 @@ def _spoiled(path: Path, why: str) -> CheckpointCorruptError:
 
 
 @contextlib.contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def explained(path: Path) -> Iterator[None]:
+    """What a file system refuses inside is told as our error; of a file that is not named, this one."""
     try:
         yield
     except OSError as error:
         raise CheckpointStoreError(
             f"could not read or write {error.filename or path}: {error.strerror or error}",
-            harmless="always for the data: no savepoint was made, and nothing of a job was changed",
+            harmless="always for the data: nothing was made, and nothing of a job was changed",
             cause="the disk is full, read-only or gone, or this user may not read or write there",
             action="mend the file system and ask again",
             file=str(path),

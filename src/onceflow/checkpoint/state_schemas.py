@@ -1,0 +1,111 @@
+"""The schemas of state, which Spark names by absolute paths: those of another checkpoint become this one's own.
+
+Must not know: the journal, savepoints, who runs the job.
+
+Of operators that keep several variables (``transformWithState``), ``state/<operator>/_metadata/v2/<epoch>`` lists the
+files that hold their schemas, each with the whole path of the checkpoint that it was written in. In a checkpoint that
+was moved, copied or made of a savepoint Spark would go on reading them there: until the other place is gone, whatever
+lies there then. The files themselves came along, under names that nothing else ever has.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from onceflow.checkpoint.store import LocalStore
+from onceflow.errors import CheckpointCorruptError
+
+log = logging.getLogger(__name__)
+
+_INSIDE = re.compile(r".*/(state/\d+/_stateSchema/.+)", re.DOTALL)
+_PATHS = "stateSchemaFilePaths"
+
+
+def inside(path: str) -> str:
+    """Where a schema is in its checkpoint, whichever that is; the path itself where it has no such place."""
+    found = _INSIDE.fullmatch(path)
+    return path if found is None else found[1]
+
+
+def paths_in(text: str) -> list[str]:
+    """The schemas that an operator's metadata names.
+
+    Raises:
+        ValueError, TypeError, AttributeError: It is no operator's metadata.
+    """
+    return [str(path) for store in _told(text).get("stateStoreInfo", ()) for path in store.get(_PATHS, ())]
+
+
+def moved(text: str, folder: Path) -> str:
+    """An operator's metadata, with its schemas in another checkpoint.
+
+    Args:
+        text: The file.
+        folder: That checkpoint's.
+    """
+    told = _told(text)
+    for store in told.get("stateStoreInfo", ()):
+        if _PATHS in store:
+            store[_PATHS] = [f"file:{folder}/{inside(str(path))}" for path in store[_PATHS]]
+    return f"{text.partition(chr(10))[0]}\n{json.dumps(told, separators=(',', ':'))}"
+
+
+def bring_home(folder: Path) -> None:
+    """Let a checkpoint name its own schemas, where it names another's. Only while no query runs on it.
+
+    Whoever dies on the way does it again at the next start: each file is replaced as a whole.
+
+    Args:
+        folder: The checkpoint.
+    """
+    for path, text in _abroad(folder):
+        log.warning("%s names schemas of the state in another checkpoint: from here on those of this one", path)
+        store = LocalStore(path.parent)
+        store.remove(f".{path.name}.crc")  # of what was there; without one Spark reads the file as it is
+        store.replace(path.name, moved(text, folder).encode())
+
+
+def refuse_missing(folder: Path) -> None:
+    """Refuse a checkpoint that names schemas in another one and has not all of them itself.
+
+    Args:
+        folder: The checkpoint.
+
+    Raises:
+        CheckpointCorruptError: Naming the first that is missing.
+    """
+    for path, text in _abroad(folder):
+        for named in paths_in(text):
+            own = folder / inside(named)
+            if not own.is_file():
+                raise CheckpointCorruptError(
+                    f"{own} is gone: a schema of the state, which {path} names as {named}, where the checkpoint was "
+                    "before, or was copied from",
+                    harmless="never: Spark would read it in that other place, whatever lies there",
+                    cause="the checkpoint was moved or copied in part",
+                    action="copy the checkpoint again, with all of its files; nothing was changed by this start",
+                    file=str(own),
+                )
+
+
+def _abroad(folder: Path) -> Iterator[tuple[Path, str]]:
+    """The operators' metadata that name a schema outside of the checkpoint, with what they hold."""
+    for path in sorted(folder.glob("state/*/_metadata/v2/*")):
+        if path.name.isdigit():
+            try:
+                text = path.read_text()
+                named = paths_in(text)
+            except (OSError, ValueError, TypeError, AttributeError):
+                continue  # it is empty or torn: Spark says so, if it needs it
+            if any(each != f"file:{folder}/{inside(each)}" for each in named):
+                yield path, text
+
+
+def _told(text: str) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(text.partition("\n")[2])
+    return told
