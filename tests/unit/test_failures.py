@@ -206,3 +206,24 @@ SENTENCES = (
 def test_one_sentence_of_an_error_is_the_users_own(text, begins):
     """Of a function of the user's what it raised, not that something was raised; of Spark its first line."""
     assert sentence(RuntimeError(text)).startswith(begins)
+
+
+@pytest.mark.parametrize(
+    ("said", "what"),
+    [
+        ("pyspark.serializers: ModuleNotFoundError: No module named 'onceflow'", "has no module onceflow"),
+        (
+            "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.12 than that in driver: 3.11, PySpark",
+            "is Python 3.12, and the driver's is not",
+        ),
+        (
+            'java.io.IOException: Cannot run program "./environment/bin/python": error=2, No such file or directory',
+            "is not there: ./environment/bin/python cannot be run",
+        ),
+    ],
+)
+def test_an_executors_python_that_is_not_the_drivers_is_no_failure_that_passes(said, what):
+    """What is missing there is missing at every start: told as a matter of configuration, with what is missing."""
+    error = from_spark(RuntimeError(f"Job aborted due to stage failure: {said}\n\tat org.apache.spark"))
+    assert isinstance(error, ConfigurationError)
+    assert what in error.what

@@ -1,0 +1,238 @@
+"""The same job file on real clusters: local-cluster, standalone, spark-submit; and deaths that only these have.
+
+A master and two workers run as processes of their own. Executors get nothing of the driver's environment, so what a
+task needs of it has to come by Spark.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+import onceflow
+from onceflow.local.jars import spark_jars
+from onceflow.processes import descendants
+from onceflow.processes import stopped as stands_still
+from tests.integration.harness import JOBS, Pipeline, wait_until
+from tests.integration.standalone import SUBMIT, Standalone
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.clusters]
+
+SOURCES = ":".join((str(Path(onceflow.__file__).parents[1]), str(JOBS.parents[2])))
+"""Where the executors' Python finds the code that is tested: their interpreter is the driver's."""
+
+
+@pytest.fixture(scope="module")
+def standalone(tmp_path_factory):
+    """A master and two workers; who kills one of them makes another."""
+    with Standalone(tmp_path_factory.mktemp("standalone")) as running:
+        yield running
+
+
+def settings(master: str, **more: str) -> dict[str, str]:
+    """Spark's settings for a job on a master."""
+    return {
+        "spark.master": master,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.executor.memory": "512m",
+        "spark.executor.cores": "1",
+        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.executorEnv.PYTHONPATH": SOURCES,
+        "spark.sql.shuffle.partitions": "2",
+    } | {name.replace("__", "."): value for name, value in more.items()}
+
+
+def config(folder: Path, spark: dict[str, str]) -> str:
+    """A file of settings that has them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "settings.toml"
+    file.write_text("".join(f'"{name}" = "{value}"\n' for name, value in spark.items()))
+    return str(file)
+
+
+@pytest.fixture
+def pipeline(cluster, new_topic, tmp_path):
+    """``pipeline(job, master)``: three epochs' worth of input, and a job over it on that master."""
+
+    def make(job: str, master: str, **more: str) -> Pipeline:
+        made = Pipeline(cluster, new_topic(4), new_topic(4), tmp_path / "checkpoint", job)
+        made.environment = {
+            "ONCEFLOW_CONFIG": config(tmp_path, settings(master, **more)),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        }
+        made.send(6_000)
+        return made
+
+    return make
+
+
+@pytest.mark.parametrize("job", ["copy", "count"])
+@pytest.mark.parametrize("master", ["local[2]", "local-cluster[2,1,1024]", "standalone"])
+def test_a_job_file_gives_each_row_once_on_each_master(pipeline, standalone, job, master):
+    """The job's file is the same on each master, and so is what comes of it: each row once."""
+    made = pipeline(job, standalone.url if master == "standalone" else master)
+    made.run_well()
+    made.check()
+
+
+def stopped(standalone: Standalone) -> list[int]:
+    """Python workers of the cluster that were stopped by a signal."""
+    below = standalone.processes()
+    return [one.pid for one in psutil.process_iter(["status"]) if one.pid in below and one.info["status"] == "stopped"]
+
+
+@pytest.fixture
+def held(pipeline, standalone, processes):
+    """``held("D3")``: a job on the cluster of which one worker is held at that point in epoch 1, and the worker."""
+    standalone.refill()
+
+    def start(point: str, job: str = "copy", **more: str) -> tuple[Pipeline, subprocess.Popen, int]:
+        made = pipeline(job, standalone.url, **more)
+        process = made.start(ONCEFLOW_CRASH=f"{point}@1:stop")
+        processes.append(process)
+        wait_until(lambda: process.poll() is not None or stopped(standalone), what=f"a worker at {point}")
+        assert process.poll() is None, made.end(process).log
+        return made, process, stopped(standalone)[0]
+
+    yield start
+    for pid in stopped(standalone):
+        os.kill(pid, signal.SIGKILL)
+
+
+def executor_of(worker: int) -> int:
+    """The executor of a Python worker: its daemon's parent."""
+    return psutil.Process(psutil.Process(worker).ppid()).ppid()
+
+
+@pytest.mark.parametrize("point", ["D2", "D3"])
+def test_an_executor_dies_while_it_writes_or_prepared(held, point):
+    """D2, D3: an executor is killed mid-task, or with a prepared transaction that no driver knows: tried elsewhere."""
+    made, job, worker = held(point)
+    os.kill(executor_of(worker), signal.SIGKILL)
+    ended = made.end(job)
+    assert ended.code == 0, ended.log
+    made.check()
+    assert point == "D2" or made.aborted() > 0
+
+
+@pytest.mark.parametrize("point", ["D4", "D5", "D6"])
+def test_all_executors_die_around_the_decision(pipeline, standalone, processes, point):
+    """D4, D5, D6: all is prepared and every executor is killed, before the decision, behind it, between two commits."""
+    standalone.refill()
+    made = pipeline("copy", standalone.url)
+    job = made.start(ONCEFLOW_CRASH=f"{point}@1:stop")
+    processes.append(job)
+    wait_until(lambda: job.poll() is not None or made.mark.exists(), what=f"the driver at {point}")
+    wait_until(lambda: stands_still(job.pid), what="the driver's standstill")
+    killed = standalone.executors()
+    for pid in killed:
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not set(killed) & set(standalone.executors()), what="the executors' end")
+    os.kill(job.pid, signal.SIGCONT)
+    ended = made.end(job)
+    assert ended.code == 0, ended.log
+    made.check()
+    assert made.aborted() == 0, "what was prepared was written again"
+
+
+def test_a_machine_dies_with_all_that_runs_on_it_and_comes_back(held, standalone):
+    """D3: worker process, executor and Python are killed at once, and a machine comes in its place: each row once."""
+    made, job, worker = held("D3")
+    lost = next(one for one in standalone.workers if worker in descendants(one.process.pid))
+    lost.kill()
+    standalone.refill()
+    ended = made.end(job)
+    assert ended.code == 0, ended.log
+    made.check()
+    assert made.aborted() > 0
+
+
+def test_a_stage_is_attempted_again_while_a_task_of_its_first_attempt_still_runs(held, standalone):
+    """Lost shuffle files make Spark run a stage anew, with attempts from 0: two live tasks have one transaction's name.
+
+    The older one has prepared and sleeps; it wakes when the younger one is done. Each count is right, and there once.
+    """
+    made, job, worker = held("D3", "count")
+    other = next(pid for pid in standalone.executors() if pid != executor_of(worker))
+    os.kill(other, signal.SIGKILL)
+    wait_until(lambda: len(set(standalone.executors()) - {other}) == 2, what="an executor in its place")
+    os.kill(worker, signal.SIGCONT)
+    ended = made.end(job)
+    assert ended.code == 0, ended.log
+    made.check_output()
+    assert made.open_transactions() == []
+
+
+def test_a_driver_is_killed_and_a_task_of_its_wakes_under_the_next_one(pipeline, standalone, processes, tmp_path):
+    """SIGKILL to the driver alone; its parent starts another; a task that had prepared for the first one wakes then."""
+    standalone.refill()
+    made = pipeline("copy", standalone.url)
+    environment = os.environ | made.settings() | {"ONCEFLOW_CRASH": "D3@1:stop"}
+    del environment["ONCEFLOW__RESTART_STRATEGY__TYPE"]
+    log = tmp_path / "supervised.log"
+    command = [sys.executable, "-m", "onceflow", "run", str(JOBS / "copy_job.py"), "--bounded", "--supervise"]
+    with log.open("w") as out:
+        parent = subprocess.Popen(command, env=environment, stdout=out, stderr=subprocess.STDOUT)
+    processes.append(parent)
+    wait_until(lambda: parent.poll() is not None or stopped(standalone), what="a worker at D3")
+    assert parent.poll() is None, log.read_text()
+    (worker,), (driver,) = stopped(standalone), psutil.Process(parent.pid).children()
+    driver.kill()
+    wait_until(lambda: "is started again" in log.read_text(), what="the parent's word")
+    starts = made.ours / "journal"
+    wait_until(lambda: sum(r["kind"] == "start" for r in made.records()) == 2, what=f"a second start in {starts}")
+    if psutil.pid_exists(worker):
+        os.kill(worker, signal.SIGCONT)
+    assert parent.wait(180) == 0, log.read_text()
+    made.check()
+
+
+def test_a_crash_point_in_a_task_reaches_executors_and_kills_the_driver(pipeline, standalone):
+    """What is armed goes to executors, which have nothing of the driver's environment; the next start goes on."""
+    standalone.refill()
+    made = pipeline("count", standalone.url)
+    made.die_at("D3@1")
+    made.run_well()
+    made.check()
+
+
+def test_an_application_that_its_cluster_ends_is_told_as_what_passes(pipeline, processes, tmp_path):
+    """The whole cluster dies: exit code 75 with what happened, and on another cluster the job goes on."""
+    with Standalone(tmp_path / "first") as first:
+        made = pipeline("copy", first.url, spark__network__timeout="20s", spark__executor__heartbeatInterval="2s")
+        job = made.start(ONCEFLOW_CRASH="D3@1:stop", UNTIL="stopped")
+        processes.append(job)
+        wait_until(lambda: job.poll() is not None or stopped(first), what="a worker at D3")
+        first.close()
+        ended = made.end(job)
+    assert ended.code == 75, ended.log
+    assert "Spark's application was ended by its cluster" in ended.log
+    with Standalone(tmp_path / "second") as second:
+        made.environment["ONCEFLOW_CONFIG"] = config(tmp_path, settings(second.url))
+        made.run_well()
+    made.check()
+
+
+def test_a_job_file_is_submitted(pipeline, standalone, tmp_path):
+    """``spark-submit --master spark://… job.py`` gives each row once; the jars that it names reach the executors."""
+    made = pipeline("copy", standalone.url)
+    del made.environment["ONCEFLOW_CONFIG"]
+    given = settings(standalone.url)
+    conf = [word for name, value in given.items() for word in ("--conf", f"{name}={value}")]
+    jars = ",".join(map(str, spark_jars()))
+    ended = subprocess.run(
+        [str(SUBMIT), "--jars", jars, *conf, str(JOBS / "copy_job.py")],
+        env=os.environ | made.settings() | {"PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=180,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    made.check()
