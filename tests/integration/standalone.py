@@ -79,10 +79,11 @@ class Standalone:
     Args:
         folder: For logs, and what executors make.
         workers: How many.
+        before: A command that starts each worker.
     """
 
-    def __init__(self, folder: Path, workers: int = 2) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, workers: int = 2, before: Sequence[str] = ()) -> None:
+        self._folder, self._before = folder, before
         self._count = 0
         self.master = Daemon("master.Master", folder / "master")
         self.workers: list[Daemon] = []
@@ -113,7 +114,7 @@ class Standalone:
         folder = self._folder / f"worker-{self._count}"
         self._count += 1
         sizes = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder / "work")]
-        made = Daemon("worker.Worker", folder, *sizes, self.url)
+        made = Daemon("worker.Worker", folder, *sizes, self.url, before=self._before)
         self.workers.append(made)
         return made
 

@@ -4,6 +4,7 @@ A master and two workers run as processes of their own. Executors get nothing of
 task needs of it has to come by Spark.
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from onceflow.local.jars import spark_jars
 from onceflow.processes import descendants
 from onceflow.processes import stopped as stands_still
 from tests.integration.harness import JOBS, Pipeline, wait_until
+from tests.integration.packed import pack
 from tests.integration.standalone import SUBMIT, Standalone
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.clusters]
@@ -236,3 +238,98 @@ def test_a_job_file_is_submitted(pipeline, standalone, tmp_path):
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     made.check()
+
+
+def test_the_fraud_job_on_a_cluster_through_kills_of_its_driver(standalone, tmp_path):
+    """The demo as it is, told of a cluster by a file of settings: its judge recomputes every alert."""
+    standalone.refill()
+    command = [sys.executable, "-m", "onceflow.cli.main", "demo", "--records", "10000", "--seed", "5"]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "ONCEFLOW_CONFIG": config(tmp_path, settings(standalone.url)),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    told = subprocess.run(
+        [*command, "--output", "json"], capture_output=True, text=True, check=False, timeout=280, env=environment
+    )
+    assert told.returncode == 0, told.stdout + told.stderr
+    report = json.loads(told.stdout.splitlines()[-1])
+    assert (report["verdict"], report["lost"], report["duplicated"], report["wrong"]) == ("PASS", 0, 0, 0)
+    assert report["kills"] >= 3
+    assert "Registered app fraud-alerts" in standalone.master.log.read_text(), "it ran elsewhere"
+
+
+def shipped(made: Pipeline, folder: Path, **more: str) -> None:
+    """Let executors have no code but what Spark brings."""
+    given = settings(**more)
+    del given["spark.executorEnv.PYTHONPATH"]
+    made.environment["ONCEFLOW_CONFIG"] = config(folder, given)
+
+
+def test_python_comes_to_the_executors_as_an_archive(pipeline, standalone, tmp_path):
+    """Executors whose machine has a bare Python get all that a task needs by ``spark.archives``."""
+    standalone.refill()
+    made = pipeline("copy", standalone.url)
+    archive = f"{pack(tmp_path)}#environment"
+    python = "./environment/bin/python"
+    shipped(made, tmp_path, master=standalone.url, spark__archives=archive, spark__pyspark__python=python)
+    made.run_well()
+    made.check()
+
+
+def test_executors_without_the_drivers_packages_end_the_job(pipeline, standalone, tmp_path):
+    """A bare Python: what it lacks is said, with exit code 1, since starting again would bring the same."""
+    standalone.refill()
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
+    made = pipeline("copy", standalone.url)
+    shipped(made, tmp_path, master=standalone.url, spark__pyspark__python=str(tmp_path / "bare" / "bin" / "python"))
+    ended = made.run()
+    assert ended.code == 1, ended.log
+    assert "the Python that runs the tasks has no module" in ended.log
+    assert made.read(committed=False) == []
+
+
+def own_disk(folder: Path) -> list[str]:
+    """A command that starts another one where this folder is an empty one of its own, as on another machine."""
+    if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no rights to make a mount namespace")
+    return ["unshare", "-m", "sh", "-c", f'mount -t tmpfs none "{folder}" && exec "$@"', "sh"]
+
+
+@pytest.fixture
+def apart(tmp_path):
+    """A cluster whose machines do not see the folder in which the checkpoint is."""
+    with Standalone(tmp_path / "apart", before=own_disk(hidden(tmp_path))) as running:
+        yield running
+
+
+def hidden(folder: Path) -> Path:
+    """The folder that only the driver's machine has."""
+    made = folder / "drivers"
+    made.mkdir(exist_ok=True)
+    return made
+
+
+def test_state_on_executors_own_disks_is_refused(pipeline, standalone, apart, tmp_path):
+    """A checkpoint that only the driver sees: a job with state ends before anything is visible, and says where.
+
+    Where the executors see it, the job goes on.
+    """
+    counted = pipeline("count", apart.url)
+    counted.checkpoint = hidden(tmp_path) / "counted"
+    ended = counted.run()
+    assert ended.code == 1, ended.log
+    assert "does not see the checkpoint" in ended.log
+    assert counted.read() == []
+    counted.environment["ONCEFLOW_CONFIG"] = config(tmp_path, settings(standalone.url))
+    counted.run_well()
+    counted.check()
+
+
+def test_a_job_without_state_needs_its_checkpoint_in_the_driver_alone(pipeline, apart, tmp_path):
+    """Executors that do not see the checkpoint copy each row once."""
+    copied = pipeline("copy", apart.url)
+    copied.checkpoint = hidden(tmp_path) / "copied"
+    copied.run_well()
+    copied.check()
