@@ -207,3 +207,11 @@ def test_sparks_keys_are_no_variables_and_no_statements(options, monkeypatch, wh
         monkeypatch.setenv("ONCEFLOW__SPARK__MASTER", "yarn")
     with pytest.raises(ConfigurationError, match="there is no setting"):
         options.layers({}, {"spark.master": "yarn"} if where == "SET" else {})
+
+
+def test_a_secret_of_sparks_is_given_and_not_shown(options, said):
+    """The session gets it; ``onceflow config`` says that there is one."""
+    key = "spark.hadoop.fs.s3a.secret.key"
+    said(file=f'"{key}" = "hush"')
+    assert options.under({}).spark == {key: "hush"}
+    assert options.layers({})[key].text == "(redacted)"

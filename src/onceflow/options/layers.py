@@ -7,6 +7,7 @@ Must not know: what a setting is for. Keys are Flink's where it has one; each va
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ SPARK = "spark."
 PYTHON = "Python"
 SET = "SET"
 DEFAULT = "default"
+_SECRET = re.compile(r"(?i)^spark\..*(secret|password|token|credential|jaas|access[.]?key|private[.]?key)")
 
 
 @dataclass(frozen=True)
@@ -46,9 +48,11 @@ class Effective:
 
     @property
     def text(self) -> str | None:
-        """The value as it is written."""
+        """The value as it is written; of a setting of Spark's that holds a secret, only that there is one."""
         if self.value is None:
             return None
+        if _SECRET.search(self.setting.name):
+            return "(redacted)"
         if self.setting.type == "boolean":
             return str(self.value).lower()
         return f"{self.value} ms" if self.setting.type == "duration" else str(self.value)
