@@ -221,6 +221,16 @@ def test_an_application_that_its_cluster_ends_is_told_as_what_passes(pipeline, p
     made.check()
 
 
+def test_an_epoch_that_waits_for_executors_says_so(pipeline, tmp_path):
+    """A cluster without a worker: Spark's own line tells what is waited for, and the checkpoint's time-out ends it."""
+    with Standalone(tmp_path / "empty", workers=0) as empty:
+        made = pipeline("copy", empty.url, spark__starvation__timeout="2s")
+        ended = made.run(ONCEFLOW__EXECUTION__CHECKPOINTING__TIMEOUT="10 s")
+    assert ended.code == 75, ended.log
+    assert "has not accepted any resources" in ended.log
+    assert made.read(committed=False) == []
+
+
 def test_a_job_file_is_submitted(pipeline, standalone, tmp_path):
     """``spark-submit --master spark://… job.py`` gives each row once; the jars that it names reach the executors."""
     made = pipeline("copy", standalone.url)

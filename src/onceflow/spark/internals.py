@@ -180,6 +180,13 @@ def java_ended(error: BaseException) -> int | None:
     return None
 
 
+def quiet(session: SparkSession) -> None:
+    """Let Spark's log tell errors only, and that an epoch waits for executors, which nothing else tells."""
+    session.sparkContext.setLogLevel("ERROR")
+    log4j = java(session).org.apache.logging.log4j
+    log4j.core.config.Configurator.setLevel("org.apache.spark.scheduler.TaskSchedulerImpl", log4j.Level.WARN)
+
+
 def application_ended() -> bool:
     """Whether Spark has ended this process's application by itself, as it does when its cluster has removed it."""
     context: Any = SparkContext._active_spark_context  # noqa: SLF001
