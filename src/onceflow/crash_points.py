@@ -74,7 +74,7 @@ def announce_driver() -> Mapping[str, str]:
     from onceflow.processes import began  # noqa: PLC0415 - as in ``_reach``
 
     os.environ[DRIVER] = f"{os.getpid()} {began(os.getpid())}"
-    return {name: os.environ[name] for name in (ARM, MARK, DRIVER) if name in os.environ}
+    return {name: os.environ[name] for name in (ARM, MARK, DRIVER) if os.environ.get(name)}
 
 
 def parted(point: str, epoch: int, things: Sequence[_Thing]) -> Iterator[Sequence[_Thing]]:
@@ -107,9 +107,11 @@ def _reach(armed: str, point: str, epoch: int) -> None:
         return
     mark = os.environ.get(MARK)
     if mark:
-        if Path(mark).exists():
-            return  # once
-        Path(mark).write_text(f"{point} {epoch}\n")
+        try:
+            with Path(mark).open("x") as file:
+                file.write(f"{point} {epoch}\n")
+        except FileExistsError:
+            return  # once, also where two tasks come to it at the same moment
     if match[3] == "stop":
         # To this thread: sent to the process, the main thread would take it, and this one go on for milliseconds.
         signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)

@@ -65,7 +65,8 @@ class Daemon:
     @property
     def executors(self) -> list[int]:
         """The processes of its executors."""
-        return [child.pid for child in psutil.Process(self.process.pid).children() if "java" in child.name()]
+        below = psutil.process_iter(["ppid", "name"])
+        return [one.pid for one in below if one.info["ppid"] == self.process.pid and "java" in one.info["name"]]
 
     def kill(self) -> None:
         """SIGKILL it with its executors and their Python workers."""
