@@ -252,7 +252,7 @@ class Job:
             except BaseException as error:
                 # An interrupted start may end with py4j's word for it instead of ours.
                 if signals.received is None:
-                    gone = java_is_gone(error) or application_is_gone()
+                    gone = java_is_gone(error) or application_is_gone(error)
                     if gone is not None:
                         tidy = False  # nobody is there who could be told to end
                         counts.failed(Reported.of(gone, here=False))

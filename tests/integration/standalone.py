@@ -10,6 +10,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
+from urllib.parse import urlencode
+from urllib.request import urlopen
 
 import psutil
 import pyspark
@@ -63,6 +65,15 @@ class Daemon:
         return found[1]
 
     @property
+    def end_newest_application(self) -> None:
+        """As somebody does at the master's page."""
+        log = self.master.log.read_text()
+        (newest,) = re.findall(r"Registered app \S+ with ID (\S+)", log)[-1:]
+        port = self.master.said(r"Bound MasterWebUI to \S+ and started at http://[^:]+:(\d+)")
+        data = urlencode({"id": newest, "terminate": "true"}).encode()
+        with urlopen(f"http://127.0.0.1:{port}/app/kill/", data, timeout=30):
+            pass
+
     def executors(self) -> list[int]:
         """The processes of its executors."""
         below = psutil.process_iter(["ppid", "name"])

@@ -4,7 +4,7 @@ import pytest
 
 from onceflow.errors import ConfigurationError, EpochFailedError, OnceflowError, RowRefusedError
 from onceflow.execution.failures import EpochEnded, from_failure, from_spark
-from onceflow.spark.sentences import no_stream, sentence
+from onceflow.spark.sentences import application_ended, no_stream, sentence
 from onceflow.twophase.messages import Failure, FailureKind
 from onceflow.twophase.participants import ParticipantId
 
@@ -227,3 +227,10 @@ def test_an_executors_python_that_is_not_the_drivers_is_no_failure_that_passes(s
     error = from_spark(RuntimeError(f"Job aborted due to stage failure: {said}\n\tat org.apache.spark"))
     assert isinstance(error, ConfigurationError)
     assert what in error.what
+
+
+def test_the_end_of_an_application_is_told_from_that_of_a_stage():
+    """By Spark's words while it ends, since it is not over when the query fails of it."""
+    assert application_ended("Job aborted due to stage failure: Master removed our application: KILLED")
+    assert application_ended("Job 3 cancelled because SparkContext was shut down")
+    assert not application_ended("Job aborted due to stage failure: Task 0 in stage 2.0 failed 4 times")

@@ -23,6 +23,7 @@ from onceflow.execution.progress import Progress
 from onceflow.execution.source_check import Sources
 from onceflow.execution.stop import StopRequested
 from onceflow.execution.sweeper import Sweeper
+from onceflow.spark import sentences
 from onceflow.spark.internals import application_ended, java_ended, scala_context
 
 log = logging.getLogger(__name__)
@@ -117,7 +118,7 @@ class RunningJob:
             if isinstance(self.driver.failure, StopRequested):
                 return True
             why = self._why(error)
-            if why.retriable and application_ended():
+            if why.retriable and (application_ended() or sentences.application_ended(f"{error}\n{why.what}")):
                 raise ApplicationEndedError from why  # no restart in this process helps
             raise why from why.__cause__
         return True
@@ -176,16 +177,16 @@ def java_is_gone(error: BaseException) -> EpochFailedError | None:
     )
 
 
-def application_is_gone() -> EpochFailedError | None:
-    """Our error for the end of Spark's application, if Spark has ended it by itself."""
-    if not application_ended():
+def application_is_gone(error: BaseException) -> EpochFailedError | None:
+    """Our error for the end of Spark's application, if that is what an error comes of."""
+    if not isinstance(error, ApplicationEndedError) and not application_ended():
         return None
     return EpochFailedError(
         "Spark's application was ended by its cluster",
         harmless="always for the data: nothing that is not decided is visible, and what is decided is finished by the "
         "next start",
-        cause="the master has removed it, as it does with one whose executors could not be started ten times, or no "
-        "master answered any more (spark.master); Spark's own lines above, and the logs of its master and workers, "
+        cause="somebody has killed it, the master has removed it, as it does where executors could not be started ten "
+        "times, or no master answered (spark.master); Spark's own lines above, and the logs of its master and workers, "
         "say why",
         action="see to the cluster, then start the job again",
     )

@@ -25,6 +25,12 @@ _ARROW = "spark.sql.execution.arrow."
 # What Spark 4.2 says when offsets/N or commits/N is there already, or comes to be there while it writes its own.
 _TWO_DRIVERS = re.compile(r"\[CONCURRENT_STREAM_LOG_UPDATE\]|Multiple streaming queries are concurrently using")
 
+# What Spark 4.2 says when its cluster ends the application: while it does so, and afterwards.
+_APPLICATION_ENDED = re.compile(
+    r"Master removed our application|All masters are unresponsive|Yarn application has already ended"
+    r"|SparkContext was shut down|Cannot call methods on a stopped SparkContext"
+)
+
 # What Spark 4.2 and Python say where the workers' Python is not what the driver's is.
 _OTHER_PYTHONS: Sequence[tuple[str, str]] = (
     (r"ModuleNotFoundError: No module named '([\w.]+)'", "has no module {}"),
@@ -142,6 +148,11 @@ def no_stream(text: str, mode: str) -> ConfigurationError:
         action=action,
         output_mode=mode,
     )
+
+
+def application_ended(text: str) -> bool:
+    """Whether Spark says that its cluster ends, or has ended, the application."""
+    return _APPLICATION_ENDED.search(text) is not None
 
 
 def other_python(text: str) -> ConfigurationError | None:

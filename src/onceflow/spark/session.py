@@ -96,7 +96,7 @@ def make_session(name: str, spark: Mapping[str, str], begin: Callable[[str], Non
         require_session(active)
         return active
     # Workers run another interpreter than this one unless they are told.
-    os.environ.setdefault("PYSPARK_PYTHON", spark.get("spark.pyspark.python", sys.executable))
+    os.environ["PYSPARK_PYTHON"] = spark.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON", sys.executable)
     armed = {f"spark.executorEnv.{variable}": value for variable, value in crash.announce_driver().items()}
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     settings = {"spark.app.name": name} | armed | dict(PINNED) | dict(spark)
