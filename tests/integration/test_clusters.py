@@ -230,7 +230,7 @@ def test_a_crash_point_in_a_task_reaches_executors_and_kills_the_driver(pipeline
 
 def test_an_application_that_is_killed_on_its_cluster_is_told_as_what_passes(held, standalone):
     """D3: somebody kills it at the master. Exit code 75 and what happened; the next start gives each row once."""
-    made, job, worker = held("D3")
+    made, job, _ = held("D3")
     standalone.end_newest_application()
     ended = made.end(job)
     assert ended.code == 75, ended.log
