@@ -65,15 +65,6 @@ class Daemon:
         return found[1]
 
     @property
-    def end_newest_application(self) -> None:
-        """As somebody does at the master's page."""
-        log = self.master.log.read_text()
-        (newest,) = re.findall(r"Registered app \S+ with ID (\S+)", log)[-1:]
-        port = self.master.said(r"Bound MasterWebUI to \S+ and started at http://[^:]+:(\d+)")
-        data = urlencode({"id": newest, "terminate": "true"}).encode()
-        with urlopen(f"http://127.0.0.1:{port}/app/kill/", data, timeout=30):
-            pass
-
     def executors(self) -> list[int]:
         """The processes of its executors."""
         below = psutil.process_iter(["ppid", "name"])
@@ -135,6 +126,15 @@ class Standalone:
         for daemon in (*self.workers, self.master):
             if daemon.process.poll() is None:
                 daemon.kill()
+
+    def end_newest_application(self) -> None:
+        """As somebody does at the master's page."""
+        log = self.master.log.read_text()
+        (newest,) = re.findall(r"Registered app \S+ with ID (\S+)", log)[-1:]
+        port = self.master.said(r"Bound MasterWebUI to \S+ and started at http://[^:]+:(\d+)")
+        data = urlencode({"id": newest, "terminate": "true"}).encode()
+        with urlopen(f"http://127.0.0.1:{port}/app/kill/", data, timeout=30):
+            pass
 
     def executors(self) -> list[int]:
         """The processes of all executors."""
