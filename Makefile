@@ -11,7 +11,7 @@ CHECK = command -v $(or $(PYTHON),python3) >/dev/null || { echo "onceflow needs 
 .DEFAULT_GOAL := help
 SEED ?=
 SEEDS ?=
-.PHONY: help setup java jars demo test test-fast test-lowest faults faults-state test-brokers test-three example example-postgres example-offsets walk simulate bench bench-before bench-databases bench-restart \
+.PHONY: help setup java jars demo test test-fast test-lowest faults faults-state test-brokers test-three test-clusters example example-postgres example-offsets walk simulate bench bench-before bench-databases bench-restart \
 	bench-page peer-expiry lint types format \
 	diagram settings reference sql-options sql-oracle peers-sql lock clean
 
@@ -64,6 +64,9 @@ test-brokers: jars ## What hangs on a broker's answers, on each Kafka; fetches t
 
 test-three: jars ## Three brokers, of which some are killed or lose their disks
 	@$(BIN)/python -m pytest -m three $(ARGS)
+
+test-clusters: jars ## The same job on Spark clusters, of which executors, workers and drivers are killed; 15 minutes
+	@$(BIN)/python -m pytest -m clusters $(ARGS)
 
 faults-state: jars ## Each example with state killed at every crash point, an hour or two; ARGS="--only sessions"
 	@$(BIN)/python -m tests.examples.deaths $(ARGS)

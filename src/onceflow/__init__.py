@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from onceflow.version import VERSION
+
 if TYPE_CHECKING:
     from onceflow.connectors.contract import (
         Committer,
@@ -52,7 +54,7 @@ if TYPE_CHECKING:
     from onceflow.twophase.messages import Evidence, Outcome, Reply
     from onceflow.twophase.participants import Part, Participant, ParticipantId, TaskReport
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 _MODULES = {
     "connectors.contract": (

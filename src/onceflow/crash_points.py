@@ -7,6 +7,10 @@ time it is reached; ``D5@3`` in epoch 3; ``D5@3:stop`` stops the process (SIGSTO
 ``D5@3:fail`` raises an error there, by which the epoch fails and the process goes on. Several have commas
 between.
 ``ONCEFLOW_CRASH_MARK`` names a file that is written first, so that a test can see that the point was reached.
+
+A driver on a cluster hands what is armed to its executors, which have nothing of its environment. There a point in a
+task kills the driver's process tree, if it is on the same machine, and the worker that has reached it; executors are no
+part of that tree, and end as they do when their driver is gone.
 """
 
 from __future__ import annotations
@@ -31,7 +35,8 @@ MARK = "ONCEFLOW_CRASH_MARK"
 does not fire again. So a supervisor may start the job again with the same environment."""
 
 DRIVER = "ONCEFLOW_CRASH_DRIVER"
-"""Set by the driver when a point is armed, so that a task can kill the whole tree."""
+"""Set by the driver when a point is armed, so that a task can kill the whole tree: its process, and when that began: on
+another machine the number is another process's."""
 
 POINTS: Mapping[str, str] = {
     "S1": "the start is durable; nothing was looked at",
@@ -58,10 +63,18 @@ def reach(point: str, epoch: int) -> None:
         _reach(armed, point, epoch)
 
 
-def announce_driver() -> None:
-    """Called by the driver before it starts Java: tells tasks which process tree is the job's."""
-    if os.environ.get(ARM):
-        os.environ[DRIVER] = str(os.getpid())
+def announce_driver() -> Mapping[str, str]:
+    """Called by the driver before it starts Java: tells tasks which process tree is the job's.
+
+    Returns:
+        The variables that tasks need, where they are not the driver's heirs.
+    """
+    if not os.environ.get(ARM):
+        return {}
+    from onceflow.processes import began  # noqa: PLC0415 - as in ``_reach``
+
+    os.environ[DRIVER] = f"{os.getpid()} {began(os.getpid())}"
+    return {name: os.environ[name] for name in (ARM, MARK, DRIVER) if os.environ.get(name)}
 
 
 def parted(point: str, epoch: int, things: Sequence[_Thing]) -> Iterator[Sequence[_Thing]]:
@@ -94,15 +107,20 @@ def _reach(armed: str, point: str, epoch: int) -> None:
         return
     mark = os.environ.get(MARK)
     if mark:
-        if Path(mark).exists():
-            return  # once
-        Path(mark).write_text(f"{point} {epoch}\n")
+        try:
+            with Path(mark).open("x") as file:
+                file.write(f"{point} {epoch}\n")
+        except FileExistsError:
+            return  # once, also where two tasks come to it at the same moment
     if match[3] == "stop":
         # To this thread: sent to the process, the main thread would take it, and this one go on for milliseconds.
         signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
         return
     if match[3] == "fail":
         raise RuntimeError(f"crash point {point} of epoch {epoch}")
-    from onceflow.processes import kill_tree  # noqa: PLC0415 - a worker in which no point is armed needs no psutil
+    from onceflow.processes import began, kill_tree  # noqa: PLC0415 - a worker in which none is armed needs no psutil
 
-    kill_tree(int(os.environ.get(DRIVER, os.getpid())))
+    pid, _, since = os.environ.get(DRIVER, "").partition(" ")
+    if pid and began(int(pid)) == since:
+        kill_tree(int(pid))
+    kill_tree(os.getpid())  # which the driver's tree has, but on a cluster

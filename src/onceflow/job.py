@@ -33,7 +33,7 @@ from onceflow.execution.ownership import ids_of
 from onceflow.execution.phases import Phases
 from onceflow.execution.recompute import Recomputed, recompute
 from onceflow.execution.rehearsal import rehearse, untouched
-from onceflow.execution.running import RunningJob, java_is_gone
+from onceflow.execution.running import RunningJob, application_is_gone, java_is_gone
 from onceflow.execution.told import code_of
 from onceflow.metrics.observed import observed
 from onceflow.operations.transactions.deletion import delete_cancelled
@@ -213,7 +213,8 @@ class Job:
             takeover: ``"claim"``: go on with a checkpoint that was moved or put back on purpose. ``"as-new"``: begin
                 another, independent job on a copy of one, on that of a query without onceflow, or where one was lost.
                 Each for one start only.
-            settings: By Flink's keys (docs/settings.md); they go before the environment's, a file's and the job's own.
+            settings: By Flink's keys (docs/settings.md), or Spark's, of the session that is made; they go before the
+                environment's, a file's and the job's own.
 
         Raises:
             OnceflowError: Why it could not start or go on.
@@ -240,7 +241,7 @@ class Job:
             def start(first: bool) -> RunningJob:
                 # What --claim and --as-new ask for is done by the first start.
                 mine = replace(plan, observer=observer, takeover=plan.takeover if first else None)
-                return self._launched(mine, theirs, active, signals, until=until)
+                return self._launched(mine, options.spark, theirs, active, signals, until=until)
 
             look_for_others(standing)
             counts = counting(options, place, standing, above)
@@ -251,7 +252,7 @@ class Job:
             except BaseException as error:
                 # An interrupted start may end with py4j's word for it instead of ours.
                 if signals.received is None:
-                    gone = java_is_gone(error)
+                    gone = java_is_gone(error) or application_is_gone(error)
                     if gone is not None:
                         tidy = False  # nobody is there who could be told to end
                         counts.failed(Reported.of(gone, here=False))
@@ -274,7 +275,14 @@ class Job:
             said.info("ended by onceflow %s", standing.ordered)
 
     def _launched(
-        self, plan: Plan, theirs: SparkSession | None, active: Active, signals: Signals, *, until: object
+        self,
+        plan: Plan,
+        spark: Mapping[str, str],
+        theirs: SparkSession | None,
+        active: Active,
+        signals: Signals,
+        *,
+        until: object,
     ) -> RunningJob:
         """Start the job, or start it again: all from what is decided to Spark's query."""
         phases = Phases(JobLog(log, self.name))
@@ -290,7 +298,7 @@ class Job:
             if SparkSession.getActiveSession() is None:  # else there is no Java to be spared
                 known = (self.sinks, self._sources, place, plan.prefix, plan.name)
                 foreseen = foresee(*known, phases.begin, taken_over=plan.takeover is not None)
-            session = make_session(self.name, self._spark, phases.begin)
+            session = make_session(self.name, {**self._spark, **spark}, phases.begin)
             signals.look()
             result = self._stream_of(session, plan, phases)
             signals.look()
@@ -336,7 +344,7 @@ class Job:
                 phases.begin(f"the checkpoint {plan.checkpointing.location}")
                 known = (self.sinks, self._sources, place, plan.prefix, plan.name)
                 foreseen = foresee(*known, phases.begin, taken_over=False)
-                session = make_session(self.name, self._spark, phases.begin)
+                session = make_session(self.name, {**self._spark, **self.options.under({}).spark}, phases.begin)
                 result = self._stream_of(session, plan, phases)
                 phases.begin("checks of the plan")
                 rehearse(session, result, self._sinks, plan, foreseen)
@@ -363,7 +371,7 @@ class Job:
         theirs = SparkSession.getActiveSession()
         phases = Phases(JobLog(log, self.name))
         plan = replace(self._plan, checkpointing=self.checkpointing)
-        session = make_session(self.name, self._spark, phases.begin)
+        session = make_session(self.name, {**self._spark, **self.options.under({}).spark}, phases.begin)
         try:
             result = self._stream_of(session, plan, phases)
             phases.begin(f"{len(receipts)} epochs, run again")

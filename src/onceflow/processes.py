@@ -60,6 +60,14 @@ def children_with(name: str, value: str) -> list[int]:
     return found
 
 
+def began(pid: int) -> str:
+    """When a process began, which tells it from another one of its number; empty if there is none."""
+    try:
+        return str(psutil.Process(pid).create_time())
+    except psutil.NoSuchProcess:
+        return ""
+
+
 def command_line(pid: int) -> str:
     """How a process was started; empty if there is none, or if it is a zombie."""
     try:

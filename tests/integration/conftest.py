@@ -22,7 +22,7 @@ from onceflow.processes import kill_tree
 from tests.integration.harness import kafka_asked_for
 from tests.integration.logins import Files, Tokens
 
-ASKED_FOR = ("faults", "three")
+ASKED_FOR = ("faults", "three", "clusters")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from onceflow import crash_points as crash
+from onceflow.processes import began
 from tests.integration.harness import wait_until
 
 # The main thread waits, as posix_spawn does, for its child to be another program, and the child for the test to open a
@@ -101,3 +102,42 @@ def test_several_points_are_armed_at_once(monkeypatch, point, epoch, dies):
             crash.reach(point, epoch)
     else:
         crash.reach(point, epoch)
+
+
+EXECUTOR = """
+from onceflow import crash_points as crash
+
+crash.reach("D3", 1)
+"""
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_task_kills_its_driver_and_no_process_of_the_same_number(is_there):
+    """On a cluster the driver is no ancestor of a task; on another machine its number is another process's."""
+    driver = subprocess.Popen(["sleep", "60"])
+    try:
+        since = began(driver.pid) if is_there else "1.0"
+        ended = subprocess.run(
+            [sys.executable, "-c", EXECUTOR],
+            env=os.environ | {crash.ARM: "D3", crash.DRIVER: f"{driver.pid} {since}"},
+            check=False,
+        )
+        assert ended.returncode == -signal.SIGKILL
+        if is_there:
+            assert driver.wait(30) == -signal.SIGKILL
+        else:
+            assert driver.poll() is None
+    finally:
+        driver.kill()
+        driver.wait()
+
+
+def test_what_is_armed_is_told_to_executors(monkeypatch):
+    """Nothing where nothing is armed; else the point, its mark and the driver."""
+    monkeypatch.delenv(crash.ARM, raising=False)
+    monkeypatch.setenv(crash.DRIVER, "")
+    assert crash.announce_driver() == {}
+    monkeypatch.setenv(crash.ARM, "D3")
+    monkeypatch.setenv(crash.MARK, "/m")
+    told = crash.announce_driver()
+    assert told == {crash.ARM: "D3", crash.MARK: "/m", crash.DRIVER: f"{os.getpid()} {began(os.getpid())}"}

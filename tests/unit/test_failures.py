@@ -4,7 +4,7 @@ import pytest
 
 from onceflow.errors import ConfigurationError, EpochFailedError, OnceflowError, RowRefusedError
 from onceflow.execution.failures import EpochEnded, from_failure, from_spark
-from onceflow.spark.sentences import no_stream, sentence
+from onceflow.spark.sentences import application_ended, no_stream, sentence
 from onceflow.twophase.messages import Failure, FailureKind
 from onceflow.twophase.participants import ParticipantId
 
@@ -206,3 +206,31 @@ SENTENCES = (
 def test_one_sentence_of_an_error_is_the_users_own(text, begins):
     """Of a function of the user's what it raised, not that something was raised; of Spark its first line."""
     assert sentence(RuntimeError(text)).startswith(begins)
+
+
+@pytest.mark.parametrize(
+    ("said", "what"),
+    [
+        ("pyspark.serializers: ModuleNotFoundError: No module named 'onceflow'", "has no module onceflow"),
+        (
+            "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.12 than that in driver: 3.11, PySpark",
+            "is Python 3.12, and the driver's is not",
+        ),
+        (
+            'java.io.IOException: Cannot run program "./environment/bin/python": error=2, No such file or directory',
+            "is not there: ./environment/bin/python cannot be run",
+        ),
+    ],
+)
+def test_an_executors_python_that_is_not_the_drivers_is_no_failure_that_passes(said, what):
+    """What is missing there is missing at every start: told as a matter of configuration, with what is missing."""
+    error = from_spark(RuntimeError(f"Job aborted due to stage failure: {said}\n\tat org.apache.spark"))
+    assert isinstance(error, ConfigurationError)
+    assert what in error.what
+
+
+def test_the_end_of_an_application_is_told_from_that_of_a_stage():
+    """By Spark's words while it ends, since it is not over when the query fails of it."""
+    assert application_ended("Job aborted due to stage failure: Master removed our application: KILLED")
+    assert application_ended("Job 3 cancelled because SparkContext was shut down")
+    assert not application_ended("Job aborted due to stage failure: Task 0 in stage 2.0 failed 4 times")

@@ -23,8 +23,9 @@ ROOMS = {
     # What a user writes.
     "public": {
         "job", "program", "options", "flinksql", "supervision", "connectors", "connectors.database", "connectors.kafka",
-        "connectors.lake", "twophase",
+        "connectors.lake", "twophase", "version",
     },
+    "version": set(),
     "job": {
         "errors", "control", "metrics", "options", "connectors", "connectors.kafka", "execution", "spark", "program",
         "supervision", "operations.transactions",
@@ -47,7 +48,7 @@ ROOMS = {
     "connectors.lake": {"connectors", "errors", "options", "twophase"},
     "spark": {"errors", "twophase", "checkpoint", "crash_points", "local", "processes"},
     "execution": {
-        "errors", "findings", "options", "twophase", "checkpoint", "connectors", "spark", "crash_points",
+        "errors", "findings", "options", "twophase", "checkpoint", "connectors", "spark", "crash_points", "version",
     },
     "metrics": {"errors", "options", "twophase", "checkpoint", "connectors", "control", "execution"},
     # From outside of a job.
@@ -272,7 +273,8 @@ def test_the_table_allows_no_more_than_is_used():
 
 def test_workers_do_not_need_the_drivers_client():
     """A Spark worker that writes needs no kafka-python, no journal and none of the driver's modules."""
-    allowed = {"onceflow.errors", "onceflow.crash_points", "onceflow.connectors.kafka.transactional_id"}
+    allowed = {"onceflow.errors", "onceflow.crash_points", "onceflow.version"}
+    allowed |= {"onceflow.connectors.kafka.transactional_id"}
     for name in WORKERS:
         theirs = {str(Path(w).with_suffix("")).replace("/", ".") for w in WORKERS}
         known = {n for n in imports(SOURCE / name) if is_ours(n) or n.startswith("kafka")}

@@ -170,3 +170,48 @@ def test_the_jobs_own_tools_see_the_same_checkpoint(options, monkeypatch):
     job = of.Job("orders", checkpointing=of.Checkpointing("somewhere"))
     monkeypatch.setenv("ONCEFLOW__EXECUTION__CHECKPOINTING__DIR", "elsewhere")
     assert job.checkpointing.location == "elsewhere"
+
+
+def test_an_operator_sets_spark_by_sparks_own_keys(options, said):
+    """By a flag or a file, TOML's numbers and booleans in Spark's words; a flag goes before the file."""
+    said(file='[spark]\nmaster = "spark://one:7077"\nexecutor.cores = 2\nui.enabled = false')
+    assert options.under({"spark.master": "yarn"}).spark == {
+        "spark.master": "yarn",
+        "spark.executor.cores": "2",
+        "spark.ui.enabled": "false",
+    }
+    found = options.layers({"spark.master": "yarn"})["spark.master"]
+    assert (found.text, found.source, found.setting.becomes) == ("yarn", "-D", "spark.master")
+
+
+def test_what_an_operator_sets_of_spark_goes_before_the_author(options, monkeypatch):
+    """The session that is made for a job gets both, and of one key the operator's."""
+    given = {}
+
+    def made(name, spark, begin):
+        given.update(spark)
+        raise ConfigurationError("no Spark here")
+
+    monkeypatch.setattr("onceflow.job.make_session", made)
+    job = of.Job("j", checkpointing=of.Checkpointing("c"), spark={"spark.master": "local[3]", "spark.a": "b"})
+    job.stream(lambda spark: None)
+    with pytest.raises(ConfigurationError, match="no Spark here"):
+        job.run(settings={"spark.master": "yarn"})
+    assert given == {"spark.master": "yarn", "spark.a": "b"}
+
+
+@pytest.mark.parametrize("where", ["variable", "SET"])
+def test_sparks_keys_are_no_variables_and_no_statements(options, monkeypatch, where):
+    """A variable's name has no cases, as Spark's keys have; what SET says is a job's, not a cluster's."""
+    if where == "variable":
+        monkeypatch.setenv("ONCEFLOW__SPARK__MASTER", "yarn")
+    with pytest.raises(ConfigurationError, match="there is no setting"):
+        options.layers({}, {"spark.master": "yarn"} if where == "SET" else {})
+
+
+def test_a_secret_of_sparks_is_given_and_not_shown(options, said):
+    """The session gets it; ``onceflow config`` says that there is one."""
+    key = "spark.hadoop.fs.s3a.secret.key"
+    said(file=f'"{key}" = "hush"')
+    assert options.under({}).spark == {key: "hush"}
+    assert options.layers({})[key].text == "(redacted)"

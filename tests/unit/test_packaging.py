@@ -1,4 +1,4 @@
-"""The systemd unit: systemd takes it, and it says what the exit codes mean."""
+"""What packaging/ holds: systemd takes its unit, Kubernetes' manifest fits together, both know the exit codes."""
 
 import configparser
 import shutil
@@ -6,10 +6,17 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
+from bench import cluster_size
 
+import onceflow as of
 from onceflow import program
+from onceflow.options.job_options import JobOptions
+from onceflow.spark.session import TESTED
 
-UNIT = Path(__file__).parents[2] / "packaging" / "onceflow@.service"
+ROOT = Path(__file__).parents[2]
+UNIT = ROOT / "packaging" / "onceflow@.service"
+KUBERNETES = ROOT / "packaging" / "kubernetes"
 
 
 def test_the_unit_goes_by_the_exit_codes():
@@ -39,3 +46,64 @@ def test_systemd_takes_the_unit(tmp_path):
 
     assert said(UNIT.read_text()) == (0, [])
     assert said(UNIT.read_text().replace("KillMode=mixed", "KillMode=often"))[1]
+
+
+def parts_of_the_manifest():
+    """Kubernetes' objects of the manifest, by kind."""
+    found = list(yaml.safe_load_all((KUBERNETES / "job.yaml").read_text()))
+    assert len({each["kind"] for each in found}) == len(found)
+    return {each["kind"]: each for each in found}
+
+
+def test_the_manifests_settings_are_taken(tmp_path, monkeypatch):
+    """The file of settings in the ConfigMap is one, and its Spark settings name the manifest's own objects."""
+    parts = parts_of_the_manifest()
+    file = tmp_path / "settings.toml"
+    file.write_text(parts["ConfigMap"]["data"]["settings.toml"])
+    monkeypatch.setenv("ONCEFLOW_CONFIG", str(file))
+    options = JobOptions(of.Checkpointing("elsewhere"), of.NoRestart()).under({})
+    spark = options.spark
+    driver = parts["Job"]["spec"]["template"]["spec"]["containers"][0]
+    volume = "spark.kubernetes.executor.volumes.persistentVolumeClaim.checkpoint"
+    claim = parts["PersistentVolumeClaim"]
+    assert spark["spark.driver.host"] == parts["Service"]["metadata"]["name"]
+    assert {p["name"]: str(p["port"]) for p in parts["Service"]["spec"]["ports"]} == {
+        "driver": spark["spark.driver.port"],
+        "blocks": spark["spark.driver.blockManager.port"],
+    }
+    assert spark["spark.kubernetes.container.image"] == driver["image"]
+    assert spark["spark.kubernetes.authenticate.serviceAccountName"] == parts["ServiceAccount"]["metadata"]["name"]
+    assert spark[f"{volume}.options.claimName"] == claim["metadata"]["name"]
+    assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
+    assert options.checkpointing.location.startswith(spark[f"{volume}.mount.path"] + "/")
+
+
+def test_the_manifests_parts_fit_together():
+    """The driver's pod is what the Service selects, mounts what is there, and its exit codes are ours."""
+    parts = parts_of_the_manifest()
+    job = parts["Job"]["spec"]
+    pod, labels = job["template"]["spec"], job["template"]["metadata"]["labels"]
+    driver = pod["containers"][0]
+    assert parts["Service"]["spec"]["selector"] == labels
+    assert pod["serviceAccountName"] == parts["ServiceAccount"]["metadata"]["name"]
+    assert parts["RoleBinding"]["roleRef"]["name"] == parts["Role"]["metadata"]["name"]
+    assert {mount["name"] for mount in driver["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
+    mounted = {mount["name"]: mount["mountPath"] for mount in driver["volumeMounts"]}
+    assert driver["args"][:5] == ["onceflow", "run", "/job/job.py", "--config", f"{mounted['settings']}/settings.toml"]
+    assert pod["restartPolicy"] == "Never", "a podFailurePolicy needs it"
+    codes = {
+        rule["onExitCodes"]["values"][0]: rule["action"]
+        for rule in job["podFailurePolicy"]["rules"]
+        if "onExitCodes" in rule
+    }
+    assert codes == {1: "FailJob", program.TRY_AGAIN: "Ignore"}
+    image = (KUBERNETES / "Dockerfile").read_text()
+    assert "COPY job.py /job/job.py" in image
+    assert f"pyspark=={TESTED[-1]}" in image
+    assert f"apache/spark:{TESTED[-1]} " in image
+
+
+def test_the_model_of_a_large_cluster_is_the_one_on_the_page(capsys):
+    """The table in docs/clusters.md is what ``bench.cluster_size`` prints now."""
+    cluster_size.main()
+    assert capsys.readouterr().out in (ROOT / "docs" / "clusters.md").read_text()

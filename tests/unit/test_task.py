@@ -4,6 +4,7 @@ No Spark: batches are made here as it hands them over. The sink keeps what it is
 """
 
 from collections import Counter
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -11,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onceflow.connectors.contract import Run, Shard, Writer
-from onceflow.errors import PreCommitError
+from onceflow.errors import ConfigurationError, PreCommitError
 from onceflow.execution import task as task_module
-from onceflow.execution.task import DIGEST, PARTITION, Output, Task, by_part, output_column
+from onceflow.execution.task import DIGEST, PARTITION, Output, Shared, Task, by_part, output_column
 
 RUN = Run("0123456789ab", "onceflow", 1, 4)
 
@@ -138,3 +139,34 @@ def test_stretches_add_up_to_each_parts_rows_and_digest(rows):
     assert counts == Counter(number for number, _ in rows)
     for number, total in sums.items():
         assert total % 2**64 == sum(digest for of, digest in rows if of == number) % 2**64
+
+
+@pytest.fixture
+def in_a_task(monkeypatch):
+    """As in a worker: Spark says which task it is."""
+    context = SimpleNamespace(partitionId=lambda: 0, attemptNumber=lambda: 0)
+    monkeypatch.setattr("pyspark.TaskContext.get", lambda: context)
+
+
+def test_a_task_of_another_onceflow_writes_nothing(in_a_task):
+    """An executor whose onceflow is not the driver's refuses its first task, by both versions."""
+    sinks = Sinks("a")
+    task = Task(sinks.outputs, RUN, version="0.0.9")
+    with pytest.raises(ConfigurationError, match=r"has onceflow .*, and the driver 0\.0\.9"):
+        list(task([batch((0, 0, 1))]))
+    assert not sinks.kept["a"]
+
+
+@pytest.mark.parametrize("found", [None, '{"id":"another query"}'])
+def test_a_task_that_does_not_see_the_checkpoint_writes_nothing(in_a_task, tmp_path, found):
+    """State on an executor's own disk: the file is not there, or it is another query's; seen, the task goes on."""
+    sinks, metadata = Sinks("a"), tmp_path / "metadata"
+    if found:
+        metadata.write_text(found)
+    task = Task(sinks.outputs, RUN, shared=Shared(metadata, "this query"))
+    with pytest.raises(ConfigurationError, match="does not see the checkpoint"):
+        list(task([batch((0, 0, 1))]))
+    assert not sinks.kept["a"]
+    metadata.write_text('{"id":"this query"}')
+    list(task([batch((0, 0, 1))]))
+    assert sinks.values("a") == [1]

@@ -19,7 +19,9 @@ from onceflow.options import presets
 SettingsOption = Annotated[
     list[str] | None,
     typer.Option(
-        "-D", metavar="KEY=VALUE", help="A setting by Flink's key (docs/settings.md); it goes before all others."
+        "-D",
+        metavar="KEY=VALUE",
+        help="A setting by Flink's key (docs/settings.md) or Spark's; it goes before all others.",
     ),
 ]
 ConfigOption = Annotated[

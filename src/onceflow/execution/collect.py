@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onceflow.connectors.contract import Run
 from onceflow.execution.groups import groups
-from onceflow.execution.task import RESULT_SCHEMA, Output, Task
+from onceflow.execution.task import RESULT_SCHEMA, Output, Shared, Task
 from onceflow.spark.internals import executed_plan, partition_count
 from onceflow.spark.origins import ends, origins
 from onceflow.twophase.messages import Ran, RunPlan
@@ -38,6 +39,8 @@ class Collector:
             several partitions: from the operator that reads one to the operator that writes it a store goes by a
             variable of the thread, which is not emptied before the task ends.
         together: As ``origins.origins`` takes it.
+        metadata: Spark's file of that name in the checkpoint, where executors that keep state must see it, too; None
+            where they see it as the driver does, whatever it is.
     """
 
     def __init__(
@@ -48,19 +51,23 @@ class Collector:
         keys_repeat: bool,
         stateful: Callable[[], bool],
         together: str = "",
+        metadata: Path | None = None,
     ) -> None:
         self._outputs = tuple(outputs)
         self._session = session
         self._keys_repeat = keys_repeat
         self._stateful = stateful
         self._together = together
+        self._metadata = metadata
 
     def __call__(self, plan: DataFrame, action: RunPlan, run: Run, records: int, threads: Executor) -> Ran:
         """Run it."""
-        task = Task(self._outputs, run, action.write, action.silent)
         partitions = partition_count(plan)
         grouped, tasks = self._grouped(plan, partitions, records)
         query_id = plan.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")  # of this thread
+        keeps_state = self._metadata is not None and self._stateful()
+        shared = Shared(self._metadata, str(query_id)) if self._metadata is not None and keeps_state else None
+        task = Task(self._outputs, run, action.write, action.silent, shared)
         executed = partial(executed_plan, self._session, str(query_id))
         end = threads.submit(ends, executed)
         read = threads.submit(origins, executed, partitions, keys_repeat=self._keys_repeat, together=self._together)

@@ -206,6 +206,7 @@ def launch(
                 keys_repeat=keys_repeat(unrepeatable(outputs.query)),
                 stateful=lambda: bool(states) or place.checkpoint.is_stateful(),
                 together=outputs.together,
+                metadata=place.checkpoint.folder / "metadata",
             )
             _audit(place, plan, outputs)
             driver.settle(runner, sources, cuts=plan.limits)

@@ -23,13 +23,18 @@ from onceflow.execution.progress import Progress
 from onceflow.execution.source_check import Sources
 from onceflow.execution.stop import StopRequested
 from onceflow.execution.sweeper import Sweeper
-from onceflow.spark.internals import java_ended, scala_context
+from onceflow.spark import sentences
+from onceflow.spark.internals import application_ended, java_ended, scala_context
 
 log = logging.getLogger(__name__)
 
 _STOP_WITHIN_S = 8.0
 _HARD_STOP_WITHIN_S = 1.5
 _BOUNDARY_S = 1.0
+
+
+class ApplicationEndedError(Exception):
+    """Spark has ended the application of this process: no query runs in it any more."""
 
 
 class RunningJob:
@@ -125,6 +130,8 @@ class RunningJob:
             if isinstance(self.driver.failure, StopRequested):
                 return True
             why = self._why(error)
+            if why.retriable and (application_ended() or sentences.application_ended(f"{error}\n{why.what}")):
+                raise ApplicationEndedError from why  # no restart in this process helps
             raise why from why.__cause__
         return True
 
@@ -179,4 +186,19 @@ def java_is_gone(error: BaseException) -> EpochFailedError | None:
         cause="it was killed, by the system for want of memory or by somebody, or it crashed (then an hs_err file is "
         "in the working folder)",
         action="start the job again; if it happens again, give it more memory, or Java less (spark.driver.memory)",
+    )
+
+
+def application_is_gone(error: BaseException) -> EpochFailedError | None:
+    """Our error for the end of Spark's application, if that is what an error comes of."""
+    if not isinstance(error, ApplicationEndedError) and not application_ended():
+        return None
+    return EpochFailedError(
+        "Spark's application was ended by its cluster",
+        harmless="always for the data: nothing that is not decided is visible, and what is decided is finished by the "
+        "next start",
+        cause="somebody has killed it, the master has removed it, as it does where executors could not be started ten "
+        "times, or no master answered (spark.master); Spark's own lines above, and the logs of its master and workers, "
+        "say why",
+        action="see to the cluster, then start the job again",
     )

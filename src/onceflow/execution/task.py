@@ -8,15 +8,18 @@ row's partition, and hands back a report for each sink.
 from __future__ import annotations
 
 import gc
+import socket
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onceflow import crash_points as crash
 from onceflow.connectors.contract import Run, Shard, Writer, WriterFactory
-from onceflow.errors import OnceflowError, PreCommitError
+from onceflow.errors import ConfigurationError, OnceflowError, PreCommitError
 from onceflow.execution.carried import add_line
 from onceflow.twophase.participants import DIGEST_MASK, Part, PartId, TaskReport, miscounted
+from onceflow.version import VERSION
 
 if TYPE_CHECKING:
     import numpy as np
@@ -47,6 +50,41 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
+class Shared:
+    """A file that the driver sees, and whoever runs its tasks must see as well.
+
+    Attributes:
+        file: Where.
+        holds: What stands in it, and in no other one.
+    """
+
+    file: Path
+    holds: str
+
+    def require(self) -> None:
+        """Look for it.
+
+        Raises:
+            ConfigurationError: Another file is there on this machine, or none.
+        """
+        try:
+            found = self.holds in self.file.read_text()
+        except OSError:
+            found = False
+        if not found:
+            raise ConfigurationError(
+                f"the executor on {socket.gethostname()} does not see the checkpoint {self.file.parent}, where it has "
+                "to keep the plan's state",
+                harmless="for the data: nothing of this epoch is visible",
+                cause="the checkpoint is on the driver's own disk, or the file system that has it is not mounted "
+                f"there: {self.file.name} of this query was not found",
+                action="put the checkpoint where the driver and all executors see it under one path "
+                "(docs/clusters.md), then start the job again",
+                checkpoint=str(self.file.parent),
+            )
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """What runs in every task of an epoch's plan; a callable for ``DataFrame.mapInArrow``.
 
@@ -55,12 +93,16 @@ class Task:
         run: Which run of which epoch.
         write: False: write nothing, only count and digest.
         silent: Parts that are not written although ``write`` is true.
+        shared: What the task's machine must see; None: nothing.
+        version: The driver's onceflow.
     """
 
     outputs: tuple[Output, ...]
     run: Run
     write: bool = True
     silent: frozenset[PartId] = frozenset()
+    shared: Shared | None = None
+    version: str = VERSION
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write a group's shard of every sink's output and yield the reports."""
@@ -71,12 +113,26 @@ class Task:
             raise RuntimeError("a shard is written inside a Spark task")
         shard = Shard(self.run, context.partitionId(), context.attemptNumber())
         try:
+            self._require_as_the_drivers()
             reports = self.write_shard(shard, batches)
         except OnceflowError as error:
             add_line(error)  # Spark carries text only
             raise
         yield _as_batch(reports)
         _freeze_once()
+
+    def _require_as_the_drivers(self) -> None:
+        """What a local job has by itself, and an executor need not: the same code, the same checkpoint."""
+        if self.version != VERSION:
+            raise ConfigurationError(
+                f"the executor on {socket.gethostname()} has onceflow {VERSION}, and the driver {self.version}",
+                harmless="always: nothing of this epoch is visible",
+                cause="Python of the executors (PYSPARK_PYTHON, spark.pyspark.python, spark.archives) is another "
+                "installation than the driver's",
+                action="install the same version on both sides, best from one archive (docs/clusters.md)",
+            )
+        if self.shared is not None:
+            self.shared.require()
 
     def write_shard(self, shard: Shard, batches: Iterable[pa.RecordBatch]) -> list[TaskReport]:
         """Write the shard's rows and pre-commit every sink's share of it.

@@ -419,6 +419,9 @@ def page(*classes: type) -> str:
         "only.",
         "`onceflow config JOB.py` shows what each setting of a job is, and who said it.",
         "",
+        "`-D` and the file take Spark's own keys, too (`-D spark.master=spark://master:7077`, or `[spark]`), for",
+        "the session that onceflow makes; they go before `Job(spark=…)` ([clusters.md](clusters.md)).",
+        "",
         "| setting | type | default | what it is | key | becomes, in Spark | variable |",
         "|---|---|---|---|---|---|---|",
     ]

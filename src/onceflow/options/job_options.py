@@ -6,13 +6,13 @@ Must not know: who asks, Spark, Kafka.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, TypeVar
 
 from onceflow.errors import ConfigurationError, RefusedSettingError
 from onceflow.options.checkpointing import Checkpointing
-from onceflow.options.layers import DEFAULT, PYTHON, Effective, effective
+from onceflow.options.layers import DEFAULT, PYTHON, SPARK, Effective, effective
 from onceflow.options.restarting import STRATEGIES, RestartStrategy
 
 Made = TypeVar("Made", Checkpointing, RestartStrategy)
@@ -41,12 +41,14 @@ class JobOptions:
         restart: What follows a failure.
         parallelism: Partitions of a shuffle, or None where nobody has said it.
         metrics: Where it tells its figures: what its operator says alone.
+        spark: Settings of the session that is made for the job: likewise.
     """
 
     checkpointing: Checkpointing
     restart: RestartStrategy
     parallelism: int | None = None
     metrics: MetricsAddress = MetricsAddress()
+    spark: Mapping[str, str] = field(default_factory=dict)
 
     def layers(
         self, flags: Mapping[str, str], script: Mapping[str, str] = MappingProxyType({})
@@ -62,7 +64,7 @@ class JobOptions:
         """
         kind = type(self.restart)
         said = {_checkpointing(name): getattr(self.checkpointing, name) for name in Checkpointing.model_fields}
-        said |= {_restart(kind, field.name): getattr(self.restart, field.name) for field in fields(kind)}
+        said |= {_restart(kind, each.name): getattr(self.restart, each.name) for each in fields(kind)}
         said |= {"restart.type": self.restart.type, "job.parallelism": self.parallelism}
         defaults = effective({}, {}, {})
         # What is as it is by default was hardly said: an author's object has all of its fields.
@@ -86,12 +88,13 @@ class JobOptions:
             raise _wrong(parallelism, "is not at least 1")
         kind = next(each for each in STRATEGIES if each.type == found["restart.type"].value)
         checkpointing = {_keyword(name): found[_checkpointing(name)] for name in Checkpointing.model_fields}
-        restart = {_keyword(field.name): found[_restart(kind, field.name)] for field in fields(kind)}
+        restart = {_keyword(each.name): found[_restart(kind, each.name)] for each in fields(kind)}
         strategy: RestartStrategy = _made(kind, restart)
         # What the author wrote is a setting of the session that is made for the job, and of no other one.
         said = None if parallelism.source == PYTHON else parallelism.value
         metrics = MetricsAddress(found["metrics.bind_host"].value, _port(found["metrics.port"]))
-        return JobOptions(_made(Checkpointing, checkpointing), strategy, said, metrics)
+        spark = {name: str(each.value) for name, each in found.items() if name.startswith(SPARK)}
+        return JobOptions(_made(Checkpointing, checkpointing), strategy, said, metrics, spark)
 
 
 def _port(of: Effective) -> int | None:

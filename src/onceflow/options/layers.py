@@ -1,12 +1,13 @@
 """Layers of settings: a flag before a variable, that before a script's SET, a file, Python, and the default.
 
 Must not know: what a setting is for. Keys are Flink's where it has one; each value keeps where it came from, for
-``onceflow config``.
+``onceflow config``. A key of Spark's own is taken as it is, from a flag or a file.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -21,9 +22,12 @@ from onceflow.options.durations import duration_ms
 from onceflow.options.presets import KEY, preset
 
 CONFIG = "ONCEFLOW_CONFIG"
+SPARK = "spark."
+"""How keys of Spark's own begin."""
 PYTHON = "Python"
 SET = "SET"
 DEFAULT = "default"
+_SECRET = re.compile(r"(?i)^spark\..*(secret|password|token|credential|jaas|access[.]?key|private[.]?key)")
 
 
 @dataclass(frozen=True)
@@ -44,9 +48,11 @@ class Effective:
 
     @property
     def text(self) -> str | None:
-        """The value as it is written."""
+        """The value as it is written; of a setting of Spark's that holds a secret, only that there is one."""
         if self.value is None:
             return None
+        if _SECRET.search(self.setting.name):
+            return "(redacted)"
         if self.setting.type == "boolean":
             return str(self.value).lower()
         return f"{self.value} ms" if self.setting.type == "duration" else str(self.value)
@@ -58,7 +64,7 @@ def effective(
     environ: Mapping[str, str] = os.environ,
     script: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Effective]:
-    """Every layered setting by its name.
+    """Every layered setting by its name, and what flags and a file say of Spark's own, by Spark's keys.
 
     Args:
         flags: By Flink's keys.
@@ -80,10 +86,20 @@ def effective(
         found[name] = Effective(found[name].setting, value, PYTHON)
     for source, given in texts:
         for key, text in given.items():
-            if key not in layered:
-                raise _unknown(key, source, layered)
-            found[layered[key].name] = Effective(layered[key], _read(layered[key], text, source), source)
+            setting = layered[key] if key in layered else _of_spark(key, source, layered)
+            found[setting.name] = Effective(setting, _read(setting, text, source), source)
     return found
+
+
+def _of_spark(key: str, source: str, known: Mapping[str, Setting]) -> Setting:
+    """A setting of Spark's session, which only Spark knows.
+
+    Raises:
+        ConfigurationError: It is none, or it is said where none of Spark's can be.
+    """
+    if not key.startswith(SPARK) or source == SET:
+        raise _unknown(key, source, known)
+    return Setting(name=key, type="text", default=None, doc="", ours=key, becomes=key)
 
 
 def _texts(
@@ -123,8 +139,8 @@ def _flat(before: str, table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _read(setting: Setting, given: Any, source: str) -> Any:
-    """A value as it is written; of TOML's true and false the text is Python's."""
-    text = str(given).strip()
+    """A value as it is written; TOML's true and false are not Python's words for them."""
+    text = str(given).lower() if isinstance(given, bool) else str(given).strip()
     if setting.type == "duration" and text.replace(".", "", 1).isdigit() and float(text):
         raise _wrong(setting, text, source, f'has no unit; write "{text} ms" or "{text} s"')
     if setting.type == "choice" and text not in setting.choices:

@@ -182,6 +182,22 @@ def java_ended(error: BaseException) -> int | None:
     return None
 
 
+def quiet(session: SparkSession) -> None:
+    """Let Spark's log tell errors only, and that an epoch waits for executors, which nothing else tells."""
+    session.sparkContext.setLogLevel("ERROR")
+    log4j = java(session).org.apache.logging.log4j
+    log4j.core.config.Configurator.setLevel("org.apache.spark.scheduler.TaskSchedulerImpl", log4j.Level.WARN)
+
+
+def application_ended() -> bool:
+    """Whether Spark has ended this process's application by itself, as it does when its cluster has removed it."""
+    context: Any = SparkContext._active_spark_context  # noqa: SLF001
+    try:
+        return context is not None and bool(context._jsc.sc().isStopped())  # noqa: SLF001
+    except Exception:  # noqa: BLE001 - Java may be gone, which is another question
+        return False
+
+
 def end_java(within_s: float) -> tuple[str, int]:
     """End PySpark's Java and wait for it: its class path, and its exit code."""
     gateway: Any = SparkContext._gateway  # noqa: SLF001

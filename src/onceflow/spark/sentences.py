@@ -25,6 +25,19 @@ _ARROW = "spark.sql.execution.arrow."
 # What Spark 4.2 says when offsets/N or commits/N is there already, or comes to be there while it writes its own.
 _TWO_DRIVERS = re.compile(r"\[CONCURRENT_STREAM_LOG_UPDATE\]|Multiple streaming queries are concurrently using")
 
+# What Spark 4.2 says when its cluster ends the application: while it does so, and afterwards.
+_APPLICATION_ENDED = re.compile(
+    r"Master removed our application|All masters are unresponsive|Yarn application has already ended"
+    r"|SparkContext was shut down|Cannot call methods on a stopped SparkContext"
+)
+
+# What Spark 4.2 and Python say where the workers' Python is not what the driver's is.
+_OTHER_PYTHONS: Sequence[tuple[str, str]] = (
+    (r"ModuleNotFoundError: No module named '([\w.]+)'", "has no module {}"),
+    (r"\[PYTHON_VERSION_MISMATCH\][^:]*: ([\d.]+)", "is Python {}, and the driver's is not"),
+    (r'Cannot run program "([^"]*python[^"]*)"', "is not there: {} cannot be run"),
+)
+
 # What Spark 4.2 says of a plan that it cannot run as a stream; the cause, and what to do.
 _REFUSED_PLANS: Sequence[tuple[str, str, str]] = (
     (
@@ -135,6 +148,26 @@ def no_stream(text: str, mode: str) -> ConfigurationError:
         action=action,
         output_mode=mode,
     )
+
+
+def application_ended(text: str) -> bool:
+    """Whether Spark says that its cluster ends, or has ended, the application."""
+    return _APPLICATION_ENDED.search(text) is not None
+
+
+def other_python(text: str) -> ConfigurationError | None:
+    """The Python that runs tasks lacks what the driver's has; so it does when it is asked again."""
+    for pattern, what in _OTHER_PYTHONS:
+        found = re.search(pattern, text)
+        if found is not None:
+            return ConfigurationError(
+                f"the Python that runs the tasks {what.format(found[1])}",
+                harmless="always: nothing of this epoch is visible",
+                cause="on a cluster the executors' Python (PYSPARK_PYTHON, spark.pyspark.python) is another "
+                "installation than the driver's; locally, a function of yours imports what is not installed",
+                action="install there what the driver has, or ship it as an archive (docs/clusters.md)",
+            )
+    return None
 
 
 def no_buffer(text: str) -> OnceflowError | None:

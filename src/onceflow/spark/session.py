@@ -25,7 +25,7 @@ from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.errors import ConfigurationError, RefusedSettingError
 from onceflow.local import class_archive
 from onceflow.local.jars import java_executable, spark_jars
-from onceflow.spark.internals import is_classic, jar_of, java, java_runs_already, require, start_java
+from onceflow.spark.internals import is_classic, jar_of, java, java_runs_already, quiet, require, start_java
 
 log = logging.getLogger(__name__)
 
@@ -96,10 +96,10 @@ def make_session(name: str, spark: Mapping[str, str], begin: Callable[[str], Non
         require_session(active)
         return active
     # Workers run another interpreter than this one unless they are told.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    crash.announce_driver()
+    os.environ["PYSPARK_PYTHON"] = spark.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON", sys.executable)
+    armed = {f"spark.executorEnv.{variable}": value for variable, value in crash.announce_driver().items()}
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    settings = {"spark.app.name": name} | dict(PINNED) | dict(spark)
+    settings = {"spark.app.name": name} | armed | dict(PINNED) | dict(spark)
     if not submitted:
         begin("jars")
         _local_defaults(settings)
@@ -117,7 +117,7 @@ def make_session(name: str, spark: Mapping[str, str], begin: Callable[[str], Non
             session.conf.set(key, value)
     if not submitted:
         # Spark's warnings about triggers and AQE would bury the epochs' lines; errors stay.
-        session.sparkContext.setLogLevel("ERROR")
+        quiet(session)
     require_session(session)
     if not os.environ.get("ONCEFLOW_DEBUG"):
         _silence_pyspark()
