@@ -26,8 +26,8 @@ ROOMS = {
         "connectors.lake", "twophase",
     },
     "job": {
-        "errors", "control", "metrics", "options", "connectors", "connectors.kafka", "execution", "spark", "program",
-        "supervision", "operations.transactions",
+        "errors", "checkpoint", "control", "metrics", "options", "connectors", "connectors.kafka", "execution", "spark",
+        "program", "supervision", "operations.transactions",
     },
     "supervision": {"errors", "control", "options", "execution", "checkpoint", "program"},
     "control": {"errors"},
