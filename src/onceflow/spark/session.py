@@ -82,6 +82,15 @@ JAVA_IS_TOLD_BY = (
 ON_HDFS: Mapping[str, str] = {_FILE_MANAGER: _FILE_MANAGERS + "FileContextBasedCheckpointFileManager"}
 """What a query runs with besides where its checkpoint is on HDFS: of two drivers that plan one epoch, one fails."""
 
+_WAITS = "spark.hadoop.dfs.client.block.write.locateFollowingBlock."
+HDFS_CLIENT: Mapping[str, str] = {
+    # A writer asks whether its file is complete, and again after 0.4 s, Hadoop's default: most of what a small file
+    # takes, and an epoch writes half a dozen. Asked sooner, and twice as long after each time, for as long in all.
+    _WAITS + "initial.delay.ms": "5",
+    _WAITS + "retries": "12",
+}
+"""What Spark's Java begins with where it is started for a checkpoint on HDFS; the user's settings go before."""
+
 _begun: dict[str, str] = {}
 """What Java was started with where that came before the session."""
 
@@ -98,7 +107,7 @@ def begin_java(name: str, spark: Mapping[str, str]) -> None:
     """
     if java_runs_already() or _is_submitted():
         return
-    settings = _settings(name, spark)
+    settings = {**HDFS_CLIENT, **_settings(name, spark)}
     start_java(settings)
     _begun.clear()
     _begun.update(settings)
