@@ -8,6 +8,7 @@ keeps them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
@@ -73,6 +74,10 @@ class Store(Protocol):
         Raises:
             FileNotFoundError: There is none.
         """
+        ...
+
+    def contents(self, names: Sequence[str]) -> list[bytes | None]:
+        """The files' contents, in the order of the names; None for one that is not there."""
         ...
 
     def names(self) -> list[str]:

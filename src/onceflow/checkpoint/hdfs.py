@@ -15,7 +15,7 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from onceflow.errors import CheckpointStoreError, ConfigurationError
@@ -62,6 +62,10 @@ class Files(Protocol):
 
     def read(self, path: str) -> bytes:
         """A file's content."""
+        ...
+
+    def contents(self, paths: Sequence[str]) -> list[bytes | None]:
+        """The contents of files, several at a time; None for one that is not there."""
         ...
 
     def names(self, folder: str) -> list[str]:
@@ -237,6 +241,11 @@ class HdfsStore:
         """
         with _explained(self.path(name), "read the file", passing=FileNotFoundError):
             return self._files.read(self.path(name))
+
+    def contents(self, names: Sequence[str]) -> list[bytes | None]:
+        """The files' contents, in the order of the names; None for one that is not there."""
+        with _explained(self._folder, "read files of"):
+            return self._files.contents([self.path(name) for name in names])
 
     def names(self) -> list[str]:
         """Names of files and folders, without files being written; empty when there is no folder."""

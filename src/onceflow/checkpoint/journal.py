@@ -100,7 +100,8 @@ class Journal:
         while True:
             places = self._places()
             try:
-                return places, [self._read_place(place) for place in places]
+                found = self._store.contents([_name(place) for place in places])
+                return places, [self._entry(place, data) for place, data in zip(places, found, strict=True)]
             except CheckpointCorruptError:
                 if set(places) <= set(self._places()):
                     raise
@@ -427,12 +428,14 @@ class Journal:
         return min(self._kept_from(), place)
 
     def _read_place(self, place: int) -> Entry:
-        name = _name(place)
-        try:
-            data = self._store.read(name)
-        except FileNotFoundError:
-            raise _corrupt(self._store.path(name), "the file is missing") from None
-        with envelope.named(self._store.path(name), _corrupt):
+        (data,) = self._store.contents([_name(place)])
+        return self._entry(place, data)
+
+    def _entry(self, place: int, data: bytes | None) -> Entry:
+        path = self._store.path(_name(place))
+        if data is None:
+            raise _corrupt(path, "the file is missing")
+        with envelope.named(path, _corrupt):
             return decode(data, place)
 
     def _nonce_at(self, place: int) -> str | None:

@@ -13,7 +13,7 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote, unquote_to_bytes
 
@@ -175,6 +175,17 @@ class LocalStore:
         """
         with _explained(self.path(name), "read the file", passing=FileNotFoundError):
             return self.path(name).read_bytes()
+
+    def contents(self, names: Sequence[str]) -> list[bytes | None]:
+        """The files' contents, in the order of the names; None for one that is not there."""
+
+        def content(name: str) -> bytes | None:
+            try:
+                return self.read(name)
+            except FileNotFoundError:
+                return None
+
+        return [content(name) for name in names]
 
     def names(self) -> list[str]:
         """Names of files and folders, without files being written; empty when there is no folder."""

@@ -13,7 +13,7 @@ import functools
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ParamSpec, TypeVar
 
@@ -181,11 +181,25 @@ class HadoopFiles:
     @_apart
     def read(self, path: str) -> bytes:
         """A file's content."""
+        return self._read(path)
+
+    def _read(self, path: str) -> bytes:
         file = self._context.open(self._path(path))
         try:
             return bytes(file.readAllBytes())
         finally:
             file.close()
+
+    def contents(self, paths: Sequence[str]) -> list[bytes | None]:
+        """The contents of files, several at a time; None for one that is not there."""
+
+        def content(path: str) -> bytes | None:
+            try:
+                return _explained(lambda: self._read(path))
+            except FileNotFoundError:
+                return None
+
+        return list(_threads().map(content, paths))
 
     @_apart
     def names(self, folder: str) -> list[str]:
