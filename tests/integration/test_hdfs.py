@@ -13,7 +13,8 @@ from onceflow.checkpoint.hdfs import HdfsStore
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.lines import Lines
 from onceflow.checkpoint.place import Place
-from onceflow.errors import CheckpointStoreError
+from onceflow.checkpoint.spark_files import SparkCheckpoint
+from onceflow.errors import CheckpointCorruptError, CheckpointStoreError
 from onceflow.spark.hadoop import opened
 from onceflow.twophase.messages import Appended, Superseded, Unanswered, Voided
 from onceflow.twophase.records import Decide, Void
@@ -272,6 +273,45 @@ def _is_back(store):
         store.replace("back", b"")
         return True
     return False
+
+
+def test_sparks_files_there(store):
+    """What a start looks for among Spark's files, and what it puts right of them, is so on HDFS."""
+    checkpoint, text = SparkCheckpoint(store), 'v1\n{"batchTimestampMs":1}\n{"t":{"0":%d}}'
+    assert (checkpoint.has_run(), checkpoint.newest_commit(), checkpoint.beginning()) == (False, None, None)
+    for name, files in {
+        "offsets": {"0": text % 5, "1": text % 7, "2": "", "3": text % 9},
+        "commits": {"0": "v1\n{}", "1": 'v2\n{"stateUniqueIds":{"0":[["a"]]}}'},
+        "sources/0": {"0": '\0v1\n{"t":{"0":2}}'},
+        "state/0/1": {"1_a.changelog": "-"},
+    }.items():
+        folder = store
+        for part in name.split("/"):
+            folder = folder.below(part)
+        folder.make()
+        for file, content in files.items():
+            folder.replace(file, content.encode())
+    store.replace("metadata", b'{"id":"the-id"}')
+    assert checkpoint.query_id() == "the-id"
+    assert checkpoint.is_stateful()
+    assert checkpoint.changelogs() == 1
+    assert checkpoint.initial_offsets(0) == '{"t":{"0":2}}'
+    assert checkpoint.beginning() == store.path("sources/0/0")
+    checkpoint.refuse_incomplete(dict)
+    checkpoint.mend(lambda: {2: text % 8})
+    assert checkpoint.offsets(2) == text % 8
+    checkpoint.sync(0)
+    checkpoint.sync(2)
+    checkpoint.take_back(2, [2, 3])
+    assert checkpoint.newest_offsets() == 1
+    checkpoint.set_start(2, text % 6)
+    assert checkpoint.offsets(1) == text % 6
+    assert checkpoint.restore_offsets(2, text % 8)
+    assert not checkpoint.restore_offsets(2, text % 9)
+    store.below("state").below("0").below("1").remove("1_a.changelog")
+    store.below("state").below("0").remove("1")
+    with pytest.raises(CheckpointCorruptError, match=store.path("state/0")):
+        checkpoint.refuse_incomplete(dict)
 
 
 def test_a_place_on_hdfs(hdfs):
