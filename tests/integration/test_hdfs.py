@@ -110,7 +110,7 @@ for line in sys.stdin:
 """
 
 
-@pytest.mark.parametrize("rounds", [3, pytest.param(1_000, marks=[pytest.mark.faults, pytest.mark.timeout(540)])])
+@pytest.mark.parametrize("rounds", [10, pytest.param(1_000, marks=[pytest.mark.faults, pytest.mark.timeout(540)])])
 def test_one_of_many_wins(store, rounds):
     """Of eight writers that create one name, threads of two processes, exactly one wins, and what it wrote is read."""
     other = subprocess.Popen(
