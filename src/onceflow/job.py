@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from onceflow import program
+from onceflow.checkpoint.place import Place
 from onceflow.connectors.contract import Sink, Source, limited
 from onceflow.connectors.kafka.sink import KafkaSink
 from onceflow.connectors.kafka.source import CONNECTOR
@@ -32,7 +33,7 @@ from onceflow.execution.outputs import settle_guarantees
 from onceflow.execution.ownership import ids_of
 from onceflow.execution.phases import Phases
 from onceflow.execution.recompute import Recomputed, recompute
-from onceflow.execution.rehearsal import rehearse, untouched
+from onceflow.execution.rehearsal import rehearse
 from onceflow.execution.running import RunningJob, application_is_gone, java_is_gone
 from onceflow.execution.told import code_of
 from onceflow.metrics.observed import observed
@@ -41,6 +42,7 @@ from onceflow.options.arguments import check_argument, checked, checked_but
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.options.job_options import JobOptions
 from onceflow.options.restarting import ExponentialDelay, NoRestart, RestartStrategy
+from onceflow.spark import hadoop
 from onceflow.spark.session import make_session, require_session
 from onceflow.supervision.attempts import Attempts, counting
 from onceflow.supervision.child import parent
@@ -226,8 +228,10 @@ class Job:
         plan = replace(plan, bounded=until == "caught-up", takeover=takeover)
         theirs = SparkSession.getActiveSession()
         said = JobLog(log, self.name)
+        hadoop.begin(plan.checkpointing.location, self.name, self._spark)
         place = place_of(plan)
         above = parent()
+        _refuse_on_hdfs(place, options, supervised=above is not None)
         standing = Standing(self.name, place.uri, supervisor=None if above is None else above.pid)
         if takeover != "as-new":
             standing.writes_as = ids_of(place, plan.prefix)
@@ -337,9 +341,10 @@ class Job:
         theirs = SparkSession.getActiveSession()
         phases = Phases(JobLog(log, self.name))
         plan = replace(self._plan, checkpointing=self.checkpointing)
+        hadoop.begin(plan.checkpointing.location, self.name, self._spark)
         foreseen, place = Foreseen(), place_of(plan)
         settle_guarantees(self.sinks, plan.checkpointing)
-        with untouched(place):
+        with place.ours.untouched():
             try:
                 phases.begin(f"the checkpoint {plan.checkpointing.location}")
                 known = (self.sinks, self._sources, place, plan.prefix, plan.name)
@@ -380,6 +385,28 @@ class Job:
             made = SparkSession.getActiveSession() if theirs is None else None
             if made is not None:
                 made.stop()
+
+
+def _refuse_on_hdfs(place: Place, options: JobOptions, *, supervised: bool) -> None:
+    """Refuse what works on a checkpoint's files by itself, and which would be noticed when it is too late."""
+    if place.checkpoint.is_on_hdfs and supervised:
+        raise ConfigurationError(
+            "run --supervise, and run --detached, are refused for a checkpoint on HDFS",
+            harmless="always: nothing was started",
+            cause=f"the checkpoint is {place.uri}, which is read through Spark's Java; the process that starts the job "
+            "again counts its failures there, and has no Java",
+            action="run the job without it, under a supervisor of the system's (docs/operating.md): restarts in one "
+            "process are counted and kept as ever",
+            checkpoint=place.uri,
+        )
+    if place.checkpoint.is_on_hdfs and options.checkpointing.retention == "DELETE_ON_CANCELLATION":
+        raise ConfigurationError(
+            'retention="DELETE_ON_CANCELLATION" is refused for a checkpoint on HDFS',
+            harmless="always: nothing was started",
+            cause=f"the checkpoint is {place.uri}, and this version deletes files of a POSIX file system only",
+            action="take RETAIN_ON_CANCELLATION, the default, and remove the folder yourself: docs/stores.md",
+            checkpoint=place.uri,
+        )
 
 
 def _require_result(function: Callable[..., object], result: object) -> None:

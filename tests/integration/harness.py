@@ -201,9 +201,12 @@ class Pipeline:
 
     def open_transactions(self) -> list[str]:
         """Transactions of this job that are open now."""
-        job_id = json.loads((self.ours / "job.json").read_text())["job_id"]
         with KafkaClient(self.cluster) as client:
-            return transactions.list_ids(client, f"onceflow-{job_id}-")
+            return transactions.list_ids(client, f"onceflow-{self.job_id()}-")
+
+    def job_id(self) -> str:
+        """The job's, as its checkpoint says."""
+        return str(json.loads((self.ours / "job.json").read_text())["job_id"])
 
     # -- checks -----------------------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ from onceflow.checkpoint.place import Place as CheckpointPlace
 from onceflow.checkpoint.receipts import Receipts
 from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.checkpoint.statistics import Statistics
+from onceflow.checkpoint.store import LocalStore
 from onceflow.connectors.contract import Connector, Guarantee, Run, Sink, SinkConnection
 from onceflow.connectors.kafka.client import Topic as KafkaTopic
 from onceflow.connectors.kafka.committer import KafkaCommitter
@@ -930,13 +931,26 @@ def sources_of(scene: Scene) -> Sources:
     return Sources(leaves, states if scene.plan.stateful else [], [connector])
 
 
+class CheckpointFolder(LocalStore):
+    """Of the checkpoint's folder Spark's two logs, which are fake; nothing else is there."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(Path("checkpoint"))
+        self._logs = {
+            "offsets": scene.store("offsets", scene.offsets),
+            "commits": scene.store("commits", scene.commits),
+        }
+
+    def below(self, name: str) -> LocalStore:
+        return self._logs.get(name) or LocalStore(self.folder / name)
+
+
 class SimCheckpoint(SparkCheckpoint):
     """The real one over fake folders."""
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
-        offsets, commits = scene.store("offsets", scene.offsets), scene.store("commits", scene.commits)
-        super().__init__(Path("checkpoint"), offsets, commits)
+        super().__init__(CheckpointFolder(scene))
         self._initial = scene.store("sources", scene.initial)
 
     def is_stateful(self) -> bool:

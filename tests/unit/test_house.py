@@ -27,8 +27,8 @@ ROOMS = {
     },
     "version": set(),
     "job": {
-        "errors", "control", "metrics", "options", "connectors", "connectors.kafka", "execution", "spark", "program",
-        "supervision", "operations.transactions",
+        "errors", "checkpoint", "control", "metrics", "options", "connectors", "connectors.kafka", "execution", "spark",
+        "program", "supervision", "operations.transactions",
     },
     "supervision": {"errors", "control", "options", "execution", "checkpoint", "program"},
     "control": {"errors"},

@@ -83,6 +83,8 @@ def test_a_job_is_known_by_what_it_writes_or_by_its_name():
     one = "INSERT INTO u SELECT a FROM t;"
     (job,) = of.sql(f"SET 'state.checkpoints.dir' = 'file:///data/points';{tables}{one}")
     assert (job.name, job.checkpointing.location) == ("insert-into_u", "/data/points/insert-into_u")
+    (job,) = of.sql(f"SET 'state.checkpoints.dir' = 'hdfs://nn:8020/points';{tables}{one}")
+    assert job.checkpointing.location == "hdfs://nn:8020/points/insert-into_u"
     (job,) = of.sql(f"{tables}BEGIN STATEMENT SET; {one} INSERT INTO v SELECT a FROM t; END;")
     assert (job.name, job.checkpointing.location) == ("insert-into_u_v", "checkpoints/insert-into_u_v")
     assert [sink.name for sink in job.sinks] == ["u", "v"]

@@ -12,7 +12,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from onceflow.checkpoint import store as store_module
-from onceflow.checkpoint.store import LocalStore, file_uri, local_path
+from onceflow.checkpoint.hdfs import HdfsStore, hdfs_uri
+from onceflow.checkpoint.store import LocalStore, file_uri, local_folder, local_path
 from onceflow.errors import CheckpointStoreError, ConfigurationError
 
 
@@ -178,8 +179,51 @@ def test_what_names_no_file_is_refused(text):
         local_path(text)
 
 
-@pytest.mark.parametrize("uri", ["s3a://bucket/x", "hdfs://host/x", "dbfs://x", "dbfs:/x"])
+@pytest.mark.parametrize("uri", ["s3a://bucket/x", "gs://bucket/x", "abfs://x@y/z", "dbfs://x", "dbfs:/x"])
 def test_other_schemes_are_refused(uri):
-    """A store without proven exclusive creation is refused by its scheme."""
-    with pytest.raises(ConfigurationError, match="is refused"):
+    """A store without proven exclusive creation is refused by its scheme, an object store with the reason."""
+    with pytest.raises(ConfigurationError, match="is refused") as caught:
         local_path(uri)
+    assert uri.partition(":")[0] in caught.value.what
+    assert ("object store" in (caught.value.cause or "")) == (uri[:3] in ("s3a", "gs:", "abf"))
+
+
+def test_what_works_on_files_alone_refuses_hdfs():
+    """A checkpoint on HDFS is refused by what takes its files as paths, with what works there instead."""
+    with pytest.raises(ConfigurationError, match="it is on HDFS") as caught:
+        local_path("hdfs://nn:8020/x")
+    assert "txn" in (caught.value.cause or "")
+    with pytest.raises(ConfigurationError, match="it is on HDFS"):
+        local_folder(HdfsStore(Unreached(), "hdfs://nn:8020/x"))
+
+
+class Unreached:
+    """A way to HDFS that nobody goes."""
+
+
+@pytest.mark.parametrize(
+    ("text", "uri"),
+    [
+        ("hdfs://nn:8020/checkpoints/a", "hdfs://nn:8020/checkpoints/a"),
+        ("HDFS://Service-1//checkpoints/a_b/", "hdfs://Service-1/checkpoints/a_b"),
+        ("/hdfs:/x", None),
+        ("hdfs", None),
+        ("hdfs:x", None),
+        ("file:///x", None),
+        ("s3a://b/x", None),
+    ],
+)
+def test_places_on_hdfs(text, uri):
+    """A folder on HDFS has one name, with its NameNode as it was written; everything else is another's business."""
+    assert hdfs_uri(text) == uri
+
+
+@pytest.mark.parametrize(
+    "text", ["hdfs:///x", "hdfs:/x", "hdfs://nn", "hdfs://nn/", "hdfs://nn/a/../b", "hdfs://nn/a b", "hdfs://nn/a%20b",
+             "hdfs://me@nn/a", "hdfs://nn/a#b", "hdfs://nn/a?b"]
+)  # fmt: skip
+def test_what_is_no_place_on_hdfs_is_refused(text):
+    """Without a NameNode, or with a path that Spark or Hadoop would read otherwise, it is refused with an example."""
+    with pytest.raises(ConfigurationError, match="is refused") as caught:
+        hdfs_uri(text)
+    assert "hdfs://nn:8020/" in (caught.value.action or "")

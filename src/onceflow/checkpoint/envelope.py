@@ -9,9 +9,9 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
+from onceflow.checkpoint.contract import Where
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError
 
 
@@ -50,7 +50,7 @@ def unseal(data: bytes, ours: int) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def named(path: Path, spoiled: Callable[[Path, str], CheckpointCorruptError]) -> Iterator[None]:
+def named(path: Where, spoiled: Callable[[Where, str], CheckpointCorruptError]) -> Iterator[None]:
     """Whatever is wrong with a file that is read inside becomes an error of ours that names it.
 
     Args:
@@ -65,7 +65,7 @@ def named(path: Path, spoiled: Callable[[Path, str], CheckpointCorruptError]) ->
         raise spoiled(path, str(error)) from error
 
 
-def _other_format(path: Path, found: int, ours: int) -> CheckpointConflictError:
+def _other_format(path: Where, found: int, ours: int) -> CheckpointConflictError:
     if found > ours:
         cause = "a newer version of onceflow wrote this checkpoint"
         action = "run the job with that version or a newer one"

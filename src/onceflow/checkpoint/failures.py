@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
+from onceflow.checkpoint.contract import Store
 from onceflow.checkpoint.lines import Line, Lines
-from onceflow.checkpoint.store import LocalStore
 from onceflow.errors import CheckpointStoreError
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class Failures:
         store: The folder.
     """
 
-    def __init__(self, store: LocalStore) -> None:
+    def __init__(self, store: Store) -> None:
         self._lines = Lines(store, KEPT)
 
     def add(self, failure: Failure) -> None:

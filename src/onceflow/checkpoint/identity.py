@@ -14,10 +14,9 @@ import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 
 from onceflow.checkpoint import envelope
-from onceflow.checkpoint.store import LocalStore
+from onceflow.checkpoint.contract import Store, Where
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, advised
 from onceflow.twophase.names import JOB_ID
 
@@ -121,7 +120,7 @@ class NameMark:
             return cls()
 
 
-def read_identity(store: LocalStore) -> JobIdentity | None:
+def read_identity(store: Store) -> JobIdentity | None:
     """The identity in ``job.json``, or None when there is none.
 
     Raises:
@@ -143,7 +142,7 @@ def read_identity(store: LocalStore) -> JobIdentity | None:
     return identity
 
 
-def _spoiled(path: Path, why: str) -> CheckpointCorruptError:
+def _spoiled(path: Where, why: str) -> CheckpointCorruptError:
     return CheckpointCorruptError(
         f"{path} cannot be used: {why}",
         harmless="never: without it nobody can tell which open transactions are this job's",
@@ -154,7 +153,7 @@ def _spoiled(path: Path, why: str) -> CheckpointCorruptError:
     )
 
 
-def create_identity(store: LocalStore, identity: JobIdentity) -> JobIdentity:
+def create_identity(store: Store, identity: JobIdentity) -> JobIdentity:
     """Write the first ``job.json``, durably; what it holds then: of two first starts at one moment, one names the job.
 
     Raises:
@@ -165,7 +164,7 @@ def create_identity(store: LocalStore, identity: JobIdentity) -> JobIdentity:
     return read_identity(store) or identity
 
 
-def write_identity(store: LocalStore, identity: JobIdentity) -> None:
+def write_identity(store: Store, identity: JobIdentity) -> None:
     """Write ``job.json`` in the place of what was there, durably."""
     store.replace(FILE, _dumps(identity))
 

@@ -16,12 +16,11 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from onceflow.checkpoint import envelope
+from onceflow.checkpoint.contract import Store, Where
 from onceflow.checkpoint.journal_codec import Entry, decode, encode
 from onceflow.checkpoint.receipts import Receipt, Receipts
-from onceflow.checkpoint.store import LocalStore
 from onceflow.checkpoint.trail import Trail
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, CheckpointStoreError, advised
 from onceflow.twophase.messages import Adopted, Appended, Superseded, Unanswered, Voided
@@ -65,7 +64,7 @@ class Journal:
             stays.
     """
 
-    def __init__(self, store: LocalStore, *, retain: int = 100) -> None:
+    def __init__(self, store: Store, *, retain: int = 100) -> None:
         self._store = store
         self._receipts = Receipts(store.below("receipts"))
         self._passed, self._passed_is_made = store.below("passed"), False
@@ -112,7 +111,8 @@ class Journal:
         while True:
             places = self._places()
             try:
-                return places, [self._read_place(place) for place in places]
+                found = self._store.contents([_name(place) for place in places])
+                return places, [self._entry(place, data) for place, data in zip(places, found, strict=True)]
             except CheckpointCorruptError:
                 if set(places) <= set(self._places()):
                     raise
@@ -188,9 +188,9 @@ class Journal:
         first = next(later, len(entries))
         return entries[:first], first == len(entries)
 
-    def path_of(self, entry: Entry) -> Path:
-        """The file of a record."""
-        return self._store.path(_name(entry.place))
+    def file_of(self, entry: Entry) -> str:
+        """The name of a record's file."""
+        return _name(entry.place)
 
     def note_passed(self, epoch: int, offsets: str) -> None:
         """Keep what an epoch without a decision had read: best effort, for ``passed``.
@@ -249,7 +249,7 @@ class Journal:
             history, entries = self.history()
             if history.job_id and history.job_id not in (job_id, left):
                 raise CheckpointConflictError(
-                    f"the newest start in {self._store.folder} is of job {history.job_id}; this one is of job {job_id}",
+                    f"the newest start in {self._store.path()} is of job {history.job_id}; this one is of job {job_id}",
                     harmless=f"a start with {advised('as-new')} came at the same moment: this one has written nothing",
                     cause=f"{advised('as-new')} took the checkpoint over, or job.json was put back from an older copy",
                     action="start the job again; if it says the same again, start it once with "
@@ -448,12 +448,14 @@ class Journal:
         return min(self._kept_from(), place)
 
     def _read_place(self, place: int) -> Entry:
-        name = _name(place)
-        try:
-            data = self._store.read(name)
-        except FileNotFoundError:
-            raise _corrupt(self._store.path(name), "the file is missing") from None
-        with envelope.named(self._store.path(name), _corrupt):
+        (data,) = self._store.contents([_name(place)])
+        return self._entry(place, data)
+
+    def _entry(self, place: int, data: bytes | None) -> Entry:
+        path = self._store.path(_name(place))
+        if data is None:
+            raise _corrupt(path, "the file is missing")
+        with envelope.named(path, _corrupt):
             return decode(data, place)
 
     def _nonce_at(self, place: int) -> str | None:
@@ -481,7 +483,7 @@ def _name(place: int) -> str:
     return f"{place:020d}.json"
 
 
-def _corrupt(path: Path, why: str) -> CheckpointCorruptError:
+def _corrupt(path: Where, why: str) -> CheckpointCorruptError:
     return CheckpointCorruptError(
         f"the journal record {path} cannot be used: {why}",
         harmless="never: a record that is skipped could be a decision, and its epoch would be written twice or lost",

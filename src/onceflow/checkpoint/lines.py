@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
-from onceflow.checkpoint.store import LocalStore
+from onceflow.checkpoint.contract import Store
 
 _CURRENT, _BEFORE = "current.jsonl", "before.jsonl"
 
@@ -41,7 +41,7 @@ class Lines:
         kept: At least so many are kept, and at most twice as many.
     """
 
-    def __init__(self, store: LocalStore, kept: int) -> None:
+    def __init__(self, store: Store, kept: int) -> None:
         self._store = store
         self._least = kept
         self._number: int | None = None

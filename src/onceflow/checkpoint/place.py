@@ -9,6 +9,7 @@ import os
 from dataclasses import dataclass
 from typing import Self
 
+from onceflow.checkpoint.contract import Store
 from onceflow.checkpoint.failures import Failures
 from onceflow.checkpoint.identity import FILE as IDENTITY_FILE
 from onceflow.checkpoint.journal import Journal
@@ -40,15 +41,15 @@ class Place:
 
     uri: str
     checkpoint: SparkCheckpoint
-    ours: LocalStore
-    records: LocalStore
+    ours: Store
+    records: Store
     journal: Journal
     statistics: Statistics
     failures: Failures
 
     @classmethod
     def at(cls, location: str | os.PathLike[str], retain: int) -> Self:
-        """The checkpoint at a location; nothing is made there.
+        """The checkpoint at a location on a POSIX file system; nothing is made there.
 
         Args:
             location: A path or a ``file:`` URI.
@@ -58,13 +59,24 @@ class Place:
             ConfigurationError: The location is refused.
         """
         folder = local_path(location)
-        ours = LocalStore(folder / OURS)
-        records = LocalStore(ours.folder / "journal")
+        return cls.on(LocalStore(folder), file_uri(folder), retain)
+
+    @classmethod
+    def on(cls, store: Store, uri: str, retain: int) -> Self:
+        """The checkpoint in a store.
+
+        Args:
+            store: Its folder.
+            uri: Its one name.
+            retain: As of ``at``.
+        """
+        ours = store.below(OURS)
+        records = ours.below("journal")
         told = Statistics(ours.below("statistics")), Failures(ours.below("failures"))
-        return cls(file_uri(folder), SparkCheckpoint.at(folder), ours, records, Journal(records, retain=retain), *told)
+        return cls(uri, SparkCheckpoint(store), ours, records, Journal(records, retain=retain), *told)
 
     @property
-    def trail(self) -> LocalStore:
+    def trail(self) -> Store:
         """The folder of the audit's receipts."""
         return self.ours.below(TRAIL)
 

@@ -13,11 +13,10 @@ import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from onceflow.checkpoint import envelope
-from onceflow.checkpoint.store import LocalStore
+from onceflow.checkpoint.contract import Store, Where
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError
 from onceflow.twophase.participants import ParticipantId
 from onceflow.twophase.records import Decide, Record, Replay, Resolve
@@ -84,7 +83,7 @@ class Receipts:
         store: It.
     """
 
-    def __init__(self, store: LocalStore) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
 
     def keep(self, records: Mapping[int, Record]) -> None:
@@ -201,7 +200,7 @@ def _id(sink: Any, handle: Any) -> ParticipantId:
     return ParticipantId((str(sink), str(handle)))
 
 
-def _corrupt(path: Path, why: str) -> CheckpointCorruptError:
+def _corrupt(path: Where, why: str) -> CheckpointCorruptError:
     return CheckpointCorruptError(
         f"the receipts in {path} cannot be used: {why}",
         harmless="for the job: it needs none of them; they tell what was decided long ago",

@@ -9,10 +9,9 @@ stands here until its first start writes ``job.json``: only that knows the syste
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from onceflow.checkpoint import envelope
-from onceflow.checkpoint.store import LocalStore
+from onceflow.checkpoint.contract import Store, Where
 from onceflow.errors import CheckpointCorruptError
 
 FORMAT = 1
@@ -44,7 +43,7 @@ class Restored:
         return envelope.seal({"format": FORMAT} | asdict(self))
 
 
-def read_restored(store: LocalStore) -> Restored | None:
+def read_restored(store: Store) -> Restored | None:
     """Where a checkpoint comes from; None for one that a job began.
 
     Raises:
@@ -67,7 +66,7 @@ def read_restored(store: LocalStore) -> Restored | None:
         )
 
 
-def _spoiled(path: Path, why: str) -> CheckpointCorruptError:
+def _spoiled(path: Where, why: str) -> CheckpointCorruptError:
     return CheckpointCorruptError(
         f"{path} cannot be used: {why}",
         harmless="never: it says whose a checkpoint is that was made of a savepoint",

@@ -15,8 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from onceflow.checkpoint.store import LocalStore
-from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, EpochFailedError
+from onceflow.checkpoint.contract import Store, Where
+from onceflow.checkpoint.store import LocalStore, local_folder
+from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, CheckpointStoreError, EpochFailedError
 
 log = logging.getLogger(__name__)
 
@@ -27,20 +28,39 @@ class SparkCheckpoint:
     """Spark's side of one checkpoint folder.
 
     Args:
-        folder: The checkpoint.
-        offsets: Its ``offsets/``.
-        commits: Its ``commits/``.
+        store: It.
     """
 
-    def __init__(self, folder: Path, offsets: LocalStore, commits: LocalStore) -> None:
-        self.folder = folder
-        self._offsets = offsets
-        self._commits = commits
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._offsets = store.below("offsets")
+        self._commits = store.below("commits")
+        self._state = store.below("state")
+        self._sources = store.below("sources")
 
     @classmethod
     def at(cls, folder: Path) -> Self:
-        """The one in this folder."""
-        return cls(folder, LocalStore(folder / "offsets"), LocalStore(folder / "commits"))
+        """The one in this folder of a POSIX file system."""
+        return cls(LocalStore(folder))
+
+    @property
+    def where(self) -> Where:
+        """Where it is, for messages."""
+        return self.store.path()
+
+    @property
+    def is_on_hdfs(self) -> bool:
+        """Whether it is on HDFS, and not on a POSIX file system."""
+        return not isinstance(self.store, LocalStore)
+
+    @property
+    def folder(self) -> Path:
+        """Its folder, for what works on files by itself.
+
+        Raises:
+            ConfigurationError: It is on no POSIX file system.
+        """
+        return local_folder(self.store)
 
     def has_run(self) -> bool:
         """Whether Spark has ever planned an epoch here, or recorded one."""
@@ -48,7 +68,7 @@ class SparkCheckpoint:
 
     def is_stateful(self) -> bool:
         """Whether the query keeps state. Spark makes ``state/`` when it plans the first epoch of one that does."""
-        return (self.folder / "state").is_dir()
+        return self._state.exists()
 
     def has_state_without_ids(self) -> bool:
         """Whether Spark's newest record of an epoch is of its first format, which names no state by an id."""
@@ -57,8 +77,8 @@ class SparkCheckpoint:
     def query_id(self) -> str:
         """The query's id, as Spark keeps it in ``metadata``; "" where there is none that can be read."""
         try:
-            return str(json.loads((self.folder / "metadata").read_bytes())["id"])
-        except (OSError, ValueError, KeyError, TypeError):
+            return str(json.loads(self.store.read("metadata"))["id"])
+        except (FileNotFoundError, CheckpointStoreError, ValueError, KeyError, TypeError):
             return ""
 
     def newest_commit(self) -> int | None:
@@ -113,7 +133,8 @@ class SparkCheckpoint:
 
     def changelogs(self) -> int:
         """How many files of state hold changes alone: what an incremental epoch writes."""
-        return sum(1 for _ in (self.folder / "state").glob("**/*.changelog"))
+        # Of an operator and a partition; a join names its four stores below.
+        return self._state.count("*/*/*.changelog") + self._state.count("*/*/*/*.changelog")
 
     def initial_offsets(self, source: int) -> str:
         """Where a source began before the first epoch, as JSON; "" when Spark has not written it.
@@ -121,7 +142,7 @@ class SparkCheckpoint:
         Spark keeps it in ``sources/<number>/0``: a zero byte, the version in a line, the JSON.
         """
         try:
-            data = LocalStore(self.folder / "sources" / str(source)).read("0")
+            data = self._sources.below(str(source)).read("0")
         except FileNotFoundError:
             return ""
         return data.decode("utf-8", "replace").rpartition("\n")[2]
@@ -195,14 +216,15 @@ class SparkCheckpoint:
         missing = self._missing()
         self._refuse_missing(missing, decided() if missing else {})
         if not self.query_id():
-            raise self._gone(self.folder / "metadata", "it holds the query's id, without which Spark does not start")
+            raise self._gone(self.store.path("metadata"), "it holds the query's id, without which Spark does not start")
         for state in self._states():
-            if not state.is_dir() or not any(state.iterdir()):
-                raise self._gone(state, "it holds the query's state, which stands nowhere else")
+            if not state.exists() or not state.names():
+                raise self._gone(state.path(), "it holds the query's state, which stands nowhere else")
 
-    def beginning(self) -> Path | None:
+    def beginning(self) -> Where | None:
         """A file that says where a source began before the first epoch, None where there is none."""
-        return next((path for path in self.folder.glob("sources/*/*") if path.name.isdigit()), None)
+        sources = map(self._sources.below, self._sources.names())
+        return next((source.path(str(n)) for source in sources for n in _numbers(source)), None)
 
     def other_than(self, ran: Mapping[int, str]) -> list[int]:
         """Those epochs that are done whose ``offsets/`` do not hold what they had read.
@@ -233,11 +255,11 @@ class SparkCheckpoint:
                 raise self._unplanned(epoch)
             raise self._corrupt(epoch, "it is missing or empty")
 
-    def _states(self) -> list[Path]:
+    def _states(self) -> list[Store]:
         """The folders of the state operators that the newest epoch that is done has left something in."""
         try:
             kept = json.loads(self._newest_record()[1]).get("stateUniqueIds") or {}
-            return [self.folder / "state" / str(int(number)) for number in kept]
+            return [self._state.below(str(int(number))) for number in kept]
         except (IndexError, ValueError, AttributeError):
             return []
 
@@ -246,7 +268,7 @@ class SparkCheckpoint:
         newest = self.newest_commit()
         return [] if newest is None else self._commits.read(str(newest)).decode("utf-8", "replace").splitlines()
 
-    def _gone(self, path: Path, why: str) -> CheckpointCorruptError:
+    def _gone(self, path: Where, why: str) -> CheckpointCorruptError:
         return CheckpointCorruptError(
             f"{path} is gone, or cannot be read: {why}",
             harmless="never: this query cannot go on without it",
@@ -255,7 +277,7 @@ class SparkCheckpoint:
             file=str(path),
         )
 
-    def _remove(self, store: LocalStore, epochs: Sequence[int]) -> None:
+    def _remove(self, store: Store, epochs: Sequence[int]) -> None:
         for epoch in epochs:
             store.remove(f".{epoch}.crc")
             store.remove(str(epoch))
@@ -271,8 +293,8 @@ class SparkCheckpoint:
             "any row of it",
             cause="a power cut (Spark does not sync its files), or the file was deleted",
             action=f"put the file back from a copy of the checkpoint; without one remove {commits} and "
-            f"{commits.with_name(f'.{epoch}.crc')} as well, and start the job: epoch {epoch} is planned anew then, and "
-            "a sink that is not exactly-once may get its rows twice",
+            f"{self._commits.path(f'.{epoch}.crc')} as well, and start the job: epoch {epoch} is planned anew then, "
+            "and a sink that is not exactly-once may get its rows twice",
             file=str(offsets),
             epoch=epoch,
         )
@@ -294,7 +316,7 @@ class SparkCheckpoint:
         for number, line in enumerate(positions(before)):
             if line == "{}":
                 continue  # not a source of Kafka's
-            store = LocalStore(self.folder / "sources" / str(number))
+            store = self._sources.below(str(number))
             store.make()
             self._replace(store, "0", b"\0v1\n" + line.encode("utf-8"))
 
@@ -321,14 +343,14 @@ class SparkCheckpoint:
     def _refuse_done(self, epoch: int) -> None:
         if self.is_done(epoch):
             raise EpochFailedError(
-                f"epoch {epoch} was to be planned again, but {self.folder / 'commits'} has it as done",
+                f"epoch {epoch} was to be planned again, but {self._commits.path()} has it as done",
                 harmless="another driver of this job was just ending: start the job again",
                 cause="two drivers of one job ran at the same time",
                 action="see to it that only one runs, then start the job again",
                 epoch=epoch,
             )
 
-    def _replace(self, store: LocalStore, name: str, data: bytes) -> None:
+    def _replace(self, store: Store, name: str, data: bytes) -> None:
         # Spark's checksum of what was there before would make it refuse the new file. It goes first: without one Spark
         # reads the file as it is.
         store.remove(f".{name}.crc")
@@ -349,14 +371,13 @@ class SparkCheckpoint:
         self._offsets.sync()
 
     def _sync_beginnings(self) -> None:
-        sources = LocalStore(self.folder / "sources")
-        for number in _numbers(sources):
-            store = LocalStore(sources.path(str(number)))
+        for number in _numbers(self._sources):
+            store = self._sources.below(str(number))
             store.sync("0")
             store.sync()
-        sources.sync()
-        LocalStore(self.folder).sync("metadata")  # the query's id: without it Spark does not start
-        LocalStore(self.folder).sync()
+        self._sources.sync()
+        self.store.sync("metadata")  # the query's id: without it Spark does not start
+        self.store.sync()
 
     def _corrupt(self, epoch: int, why: str) -> CheckpointCorruptError:
         path = self._offsets.path(str(epoch))
@@ -440,7 +461,7 @@ def _counters(position: str) -> dict[tuple[str, str], int]:
         return {}
 
 
-def _is_empty(store: LocalStore, epoch: int) -> bool:
+def _is_empty(store: Store, epoch: int) -> bool:
     """Whether the epoch's file holds nothing, or is not there."""
     try:
         return not store.read(str(epoch)).strip(b"\0 \t\r\n")  # a length without its content, too
@@ -448,5 +469,5 @@ def _is_empty(store: LocalStore, epoch: int) -> bool:
         return True
 
 
-def _numbers(store: LocalStore) -> list[int]:
+def _numbers(store: Store) -> list[int]:
     return [int(name) for name in store.names() if name.isdigit()]

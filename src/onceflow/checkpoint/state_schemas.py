@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from onceflow.checkpoint.store import LocalStore
+from onceflow.checkpoint.contract import Store, Where
 from onceflow.errors import CheckpointCorruptError
 
 log = logging.getLogger(__name__)
@@ -41,69 +41,77 @@ def paths_in(text: str) -> list[str]:
     return [str(path) for store in _told(text).get("stateStoreInfo", ()) for path in store.get(_PATHS, ())]
 
 
-def moved(text: str, folder: Path) -> str:
+def moved(text: str, checkpoint: Where) -> str:
     """An operator's metadata, with its schemas in another checkpoint.
 
     Args:
         text: The file.
-        folder: That checkpoint's.
+        checkpoint: Where that is.
     """
     told = _told(text)
     for store in told.get("stateStoreInfo", ()):
         if _PATHS in store:
-            store[_PATHS] = [f"file:{folder}/{inside(str(path))}" for path in store[_PATHS]]
+            store[_PATHS] = [_named(checkpoint, str(path)) for path in store[_PATHS]]
     return f"{text.partition(chr(10))[0]}\n{json.dumps(told, separators=(',', ':'))}"
 
 
-def bring_home(folder: Path) -> None:
+def bring_home(checkpoint: Store) -> None:
     """Let a checkpoint name its own schemas, where it names another's. Only while no query runs on it.
 
     Whoever dies on the way does it again at the next start: each file is replaced as a whole.
 
     Args:
-        folder: The checkpoint.
+        checkpoint: Its folder.
     """
-    for path, text in _abroad(folder):
-        log.warning("%s names schemas of the state in another checkpoint: from here on those of this one", path)
-        store = LocalStore(path.parent)
-        store.remove(f".{path.name}.crc")  # of what was there; without one Spark reads the file as it is
-        store.replace(path.name, moved(text, folder).encode())
+    for folder, name, text in _abroad(checkpoint):
+        log.warning(
+            "%s names schemas of the state in another checkpoint: from here on those of this one", folder.path(name)
+        )
+        folder.remove(f".{name}.crc")  # of what was there; without one Spark reads the file as it is
+        folder.replace(name, moved(text, checkpoint.path()).encode())
 
 
-def refuse_missing(folder: Path) -> None:
+def refuse_missing(checkpoint: Store) -> None:
     """Refuse a checkpoint that names schemas in another one and has not all of them itself.
 
     Args:
-        folder: The checkpoint.
+        checkpoint: Its folder.
 
     Raises:
         CheckpointCorruptError: Naming the first that is missing.
     """
-    for path, text in _abroad(folder):
+    for folder, name, text in _abroad(checkpoint):
         for named in paths_in(text):
-            own = folder / inside(named)
-            if not own.is_file():
+            own = inside(named)
+            if not checkpoint.count(own):
                 raise CheckpointCorruptError(
-                    f"{own} is gone: a schema of the state, which {path} names as {named}, where the checkpoint was "
-                    "before, or was copied from",
+                    f"{checkpoint.path(own)} is gone: a schema of the state, which {folder.path(name)} names as "
+                    f"{named}, where the checkpoint was before, or was copied from",
                     harmless="never: Spark would read it in that other place, whatever lies there",
                     cause="the checkpoint was moved or copied in part",
                     action="copy the checkpoint again, with all of its files; nothing was changed by this start",
-                    file=str(own),
+                    file=str(checkpoint.path(own)),
                 )
 
 
-def _abroad(folder: Path) -> Iterator[tuple[Path, str]]:
-    """The operators' metadata that name a schema outside of the checkpoint, with what they hold."""
-    for path in sorted(folder.glob("state/*/_metadata/v2/*")):
-        if path.name.isdigit():
+def _abroad(checkpoint: Store) -> Iterator[tuple[Store, str, str]]:
+    """The operators' metadata that name a schema outside of the checkpoint: folder, name, content."""
+    states = checkpoint.below("state")
+    for operator in sorted(filter(str.isdigit, states.names())):
+        folder = states.below(operator).below("_metadata").below("v2")
+        for name in sorted(filter(str.isdigit, folder.names())):
             try:
-                text = path.read_text()
+                text = folder.read(name).decode()
                 named = paths_in(text)
-            except (OSError, ValueError, TypeError, AttributeError):
+            except (FileNotFoundError, ValueError, TypeError, AttributeError):
                 continue  # it is empty or torn: Spark says so, if it needs it
-            if any(each != f"file:{folder}/{inside(each)}" for each in named):
-                yield path, text
+            if any(each != _named(checkpoint.path(), each) for each in named):
+                yield folder, name, text
+
+
+def _named(checkpoint: Where, path: str) -> str:
+    """A schema as Spark names it in a checkpoint."""
+    return f"{'file:' if isinstance(checkpoint, Path) else ''}{checkpoint}/{inside(path)}"
 
 
 def _told(text: str) -> dict[str, Any]:

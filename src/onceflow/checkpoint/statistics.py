@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from onceflow.checkpoint.contract import Store
 from onceflow.checkpoint.lines import Line, Lines
-from onceflow.checkpoint.store import LocalStore
 from onceflow.errors import CheckpointStoreError
 
 log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class Statistics:
         store: The folder.
     """
 
-    def __init__(self, store: LocalStore) -> None:
+    def __init__(self, store: Store) -> None:
         self._lines = Lines(store, KEPT)
 
     def add(self, entry: EpochStatistics) -> None:

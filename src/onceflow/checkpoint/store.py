@@ -13,13 +13,15 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote, unquote_to_bytes
 
+from onceflow.checkpoint.contract import Store
 from onceflow.errors import CheckpointStoreError, ConfigurationError
 
 _URI = re.compile(r"(file|[a-z][a-z0-9+.-]*(?=:/)):", re.IGNORECASE)
+_OBJECT_STORES = ("s3", "s3a", "s3n", "gs", "abfs", "abfss", "wasb", "wasbs", "oss", "cosn", "obs")
 _TEMPORARY = ".tmp-"
 _LEFT_AFTER_S = 3600.0  # a write takes milliseconds; a clock that is wrong by less does no harm
 
@@ -36,15 +38,10 @@ def local_path(checkpoint: str | os.PathLike[str]) -> Path:
     text = path = os.fspath(checkpoint)
     uri = _URI.match(text)
     if uri is not None:
+        if uri[1].lower() == "hdfs":
+            raise not_here(text)
         if uri[1].lower() != "file":
-            raise ConfigurationError(
-                f"a checkpoint at {uri[1]}:// is refused",
-                cause="the journal needs a store in which exactly one of two writers can create a file; this version "
-                f"has that for local and mounted file systems only, and the checkpoint is {text!r}",
-                action="give a path on a local or a shared POSIX file system that the driver sees on every host it may "
-                "start on",
-                checkpoint=text,
-            )
+            raise _untested(text, uri[1])
         path = text[uri.end() :]
         if path.startswith("//"):
             host, _, path = path[2:].partition("/")
@@ -57,6 +54,20 @@ def local_path(checkpoint: str | os.PathLike[str]) -> Path:
     if "\0" in path:
         raise _no_path(text, "no file system takes a zero byte in a name")
     return Path(os.path.realpath(path))
+
+
+def _untested(text: str, scheme: str) -> ConfigurationError:
+    why = "it is none of those that this version was tested on: file and hdfs"
+    if scheme.lower() in _OBJECT_STORES:
+        why = "Hadoop's client has no exclusive create for this object store: its rename looks, and then copies"
+    return ConfigurationError(
+        f"a checkpoint at {scheme}:// is refused",
+        cause="the journal needs a store in which exactly one of two writers can create a file. The checkpoint is "
+        f"{text!r}, and {why}",
+        action="give a path on a local or a shared POSIX file system that the driver sees on every host it may "
+        "start on, or a folder on HDFS: hdfs://nn:8020/checkpoints/alerts",
+        checkpoint=text,
+    )
 
 
 def _no_path(text: str, why: str) -> ConfigurationError:
@@ -89,12 +100,27 @@ class LocalStore:
                 _sync(made.parent)
         self._clear_leftovers()
 
+    @contextlib.contextmanager
+    def untouched(self) -> Iterator[None]:
+        """What is made inside of this folder, and of those above it, is taken away again where it is empty."""
+        made = [folder for folder in (self.folder, *self.folder.parents) if not folder.exists()]
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):  # somebody has begun a job there meanwhile
+                for folder in made:
+                    folder.rmdir()
+
+    def exists(self) -> bool:
+        """Whether the folder is there."""
+        return self.folder.is_dir()
+
     def below(self, name: str) -> LocalStore:
         """A folder in this one; nothing is made."""
-        return LocalStore(self.folder / name)
+        return type(self)(self.folder / name)
 
-    def path(self, name: str) -> Path:
-        """Where the file is, for messages."""
+    def path(self, name: str = "") -> Path:
+        """Where the file, or the folder itself, is: for messages."""
         return self.folder / name
 
     def create(self, name: str, data: bytes) -> None:
@@ -150,6 +176,17 @@ class LocalStore:
         with _explained(self.path(name), "read the file", passing=FileNotFoundError):
             return self.path(name).read_bytes()
 
+    def contents(self, names: Sequence[str]) -> list[bytes | None]:
+        """The files' contents, in the order of the names; None for one that is not there."""
+
+        def content(name: str) -> bytes | None:
+            try:
+                return self.read(name)
+            except FileNotFoundError:
+                return None
+
+        return [content(name) for name in names]
+
     def names(self) -> list[str]:
         """Names of files and folders, without files being written; empty when there is no folder."""
         with _explained(self.folder, "list the folder"):
@@ -157,6 +194,10 @@ class LocalStore:
                 return [p.name for p in self.folder.iterdir() if not p.name.startswith(_TEMPORARY)]
             except FileNotFoundError:
                 return []
+
+    def count(self, pattern: str) -> int:
+        """How many files have a path below the folder that fits a pattern, in which ``*`` is one part of it."""
+        return sum(1 for _ in self.folder.glob(pattern))
 
     def remove(self, name: str) -> None:
         """Remove the file if it exists."""
@@ -186,6 +227,30 @@ class LocalStore:
             with contextlib.suppress(OSError):
                 if time.time() - path.stat().st_mtime > _LEFT_AFTER_S:
                     _remove(path)
+
+
+def local_folder(store: Store) -> Path:
+    """The folder of a store on a POSIX file system, for what works on files by itself.
+
+    Raises:
+        ConfigurationError: It is another store.
+    """
+    if isinstance(store, LocalStore):
+        return store.folder
+    raise not_here(str(store.path()))
+
+
+def not_here(checkpoint: str) -> ConfigurationError:
+    """The refusal of a checkpoint on HDFS by what works on files of a POSIX file system alone."""
+    return ConfigurationError(
+        f"this cannot be done with the checkpoint {checkpoint}: it is on HDFS",
+        harmless="always: nothing was changed",
+        cause="on HDFS this version has what runs a job and brings it out of trouble: run, check, txn, checkpoints, "
+        "exceptions, list, stop, cancel. Savepoints, resuming from one (-s), job delete, audit, doctor and run "
+        "--supervise work on files of a POSIX file system",
+        action="see docs/stores.md for what to do instead of each",
+        checkpoint=checkpoint,
+    )
 
 
 def _sync(path: Path) -> None:

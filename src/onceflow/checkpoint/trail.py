@@ -26,8 +26,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from onceflow.checkpoint.contract import Store
 from onceflow.checkpoint.spark_files import positions
-from onceflow.checkpoint.store import LocalStore
 from onceflow.errors import CheckpointStoreError
 from onceflow.twophase.layout import Layout, Source, folders
 from onceflow.twophase.participants import Participant
@@ -324,7 +324,7 @@ class Trail:
 
     def __init__(
         self,
-        store: LocalStore,
+        store: Store,
         *,
         key: bytes | None = None,
         retention: timedelta | None = None,

@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from onceflow.checkpoint.hdfs import hdfs_uri
+from onceflow.checkpoint.place import Place
 from onceflow.cli.job_file import find_job
 from onceflow.cli.output import Output, OutputOption, tell_json
 from onceflow.control.client import find
 
 if TYPE_CHECKING:
     from onceflow.checkpoint.statistics import EpochStatistics
-    from onceflow.operations.checkpoints.overview import Overview
+    from onceflow.operations.checkpoints.overview import Opened, Overview
 
 _LOOK_EVERY_S = 0.5
 
@@ -28,7 +30,7 @@ JobArgument = Annotated[
     str,
     typer.Argument(
         metavar="JOB",
-        help="The Python file that makes the job, its checkpoint's folder, or the name of one that runs.",
+        help="The Python file that makes the job, its checkpoint's folder or URI, or the name of one that runs.",
         show_default=False,
     ),
 ]
@@ -37,9 +39,18 @@ NameOption = Annotated[str | None, typer.Option("--job", help="The job's name, i
 
 def place_of(of: str, job: str | None) -> str:
     """Where the checkpoint of a job is, by its file or its name; or the folder itself."""
-    if Path(of).is_dir():
+    if Path(of).is_dir() or "://" in of:
         return of
     return find_job(Path(of), job).checkpointing.location if of.endswith(".py") else find(of).checkpoint
+
+
+def _way_to(location: str) -> Opened:
+    """What opens the checkpoint there; on HDFS it takes Java."""
+    if hdfs_uri(location) is None:
+        return Place.at
+    from onceflow.spark.hadoop import opened  # noqa: PLC0415 - it loads Spark
+
+    return opened
 
 
 def checkpoints(
@@ -53,7 +64,8 @@ def checkpoints(
     from onceflow.operations.checkpoints.overview import overview  # noqa: PLC0415 - it takes its time to load
 
     location = place_of(of, job)
-    found = overview(location)
+    opened = _way_to(location)
+    found = overview(location, opened)
     shown = dataclasses.replace(found, history=found.history[-last:])
     if output is Output.JSON:
         tell_json(dataclasses.asdict(shown))
@@ -64,7 +76,7 @@ def checkpoints(
         seen = found.history
         while watch:
             time.sleep(_LOOK_EVERY_S)
-            now = overview(location).history
+            now = overview(location, opened).history
             for each in now[now.index(seen[-1]) + 1 if seen and seen[-1] in now else 0 :]:
                 if output is Output.JSON:
                     tell_json(dataclasses.asdict(each))
@@ -82,7 +94,8 @@ def exceptions(
     """Show what a job has failed by: when, in which epoch, by what, and what the restart strategy did."""
     from onceflow.operations.checkpoints.overview import failures  # noqa: PLC0415 - it takes its time to load
 
-    found = failures(place_of(of, job))[-last:]
+    location = place_of(of, job)
+    found = failures(location, _way_to(location))[-last:]
     if output is Output.JSON:
         tell_json({"exceptions": [dataclasses.asdict(each) for each in found]})
     for each in found if output is Output.TEXT else ():

@@ -59,8 +59,9 @@ def stop(
 
     require_free(to)  # before the job is ended for it
     found = find(_named(job))
+    place = Place.at(found.checkpoint, retain=1)  # refused, too, where no savepoint can be made
     order(found, "stop", within)
-    told(to, create(Place.at(found.checkpoint, retain=1), to, found.name), output)
+    told(to, create(place, to, found.name), output)
 
 
 def cancel(

@@ -189,10 +189,11 @@ def resolve_(
 @contextmanager
 def _operator(file: Path, job: str | None, *, partial: bool = False) -> Iterator[Operator]:
     from onceflow.operations.transactions.access import Operator  # noqa: PLC0415 - it loads Spark
+    from onceflow.spark.hadoop import opened  # noqa: PLC0415 - the same
 
     found = find_job(file, job)
     about = (found.checkpointing, found.transactional_id_prefix, found.sinks, found.name)
-    with Operator(*about, partial=partial) as operator:
+    with Operator(*about, partial=partial, opened=opened) as operator:
         yield operator
 
 

@@ -131,7 +131,7 @@ def _require_rights(sinks: Sequence[Sink], place: Place, prefix: str) -> None:
     """Whose checkpoint it is, and whether the sinks may write. A new checkpoint stays nobody's."""
     place.ours.make()
     found = read_identity(place.ours)
-    if found is not None or place.checkpoint.has_run() or place.records.folder.exists():
+    if found is not None or place.checkpoint.has_run() or place.records.exists():
         found = identify(place, None, prefix, None)
     identity = found or JobIdentity.new(place.uri, "", prefix)
     connections = connected(sinks, methodcaller("attach"))

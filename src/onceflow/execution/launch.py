@@ -67,7 +67,7 @@ from onceflow.spark.plan import (
     unrepeatable,
     warn_of_unrepeatable,
 )
-from onceflow.spark.session import pin, spark_path
+from onceflow.spark.session import ON_HDFS, pin, spark_path
 from onceflow.twophase.coordinator import objection
 from onceflow.twophase.layout import Layout
 from onceflow.twophase.names import PREFIX
@@ -162,7 +162,7 @@ def launch(
     phases.begin("checks of the plan")
     outputs = outputs_of(session, result, sinks, plan)
     taking_part = [sink for sink in outputs.sinks if sink.participates]
-    where = spark_path(session, place.checkpoint.folder)
+    where = spark_path(session, place.checkpoint)
     leaves, states, ends = outputs.leaves(), outputs.states(), _never_caught_up(outputs, plan)
     sources = Sources(leaves, states, plan.connectors, foreseen.take_sources())
     connections: dict[str, SinkConnection] = {}
@@ -206,7 +206,7 @@ def launch(
                 keys_repeat=keys_repeat(unrepeatable(outputs.query)),
                 stateful=lambda: bool(states) or place.checkpoint.is_stateful(),
                 together=outputs.together,
-                metadata=place.checkpoint.folder / "metadata",
+                metadata=None if place.checkpoint.is_on_hdfs else place.checkpoint.folder / "metadata",
             )
             _audit(place, plan, outputs)
             driver.settle(runner, sources, cuts=plan.limits)
@@ -304,7 +304,7 @@ def set_up(session: SparkSession, checkpoint: SparkCheckpoint, plan: Plan) -> No
     }
     if plan.parallelism is not None:
         settings["spark.sql.shuffle.partitions"] = str(plan.parallelism)
-    pin(session, settings)
+    pin(session, {**settings, **ON_HDFS} if checkpoint.is_on_hdfs else settings)
     kept, wanted = checkpoint.shuffle_partitions(), session.conf.get("spark.sql.shuffle.partitions")
     if checkpoint.is_stateful() and kept is not None and str(kept) != wanted:
         JobLog(log, plan.name).warning(
@@ -447,7 +447,7 @@ def take_over(
         driver.take_over()
         refuse_left(place, driver)
         refuse_incomplete(place, whatever_is_undone=True)
-        state_schemas.bring_home(place.checkpoint.folder)
+        state_schemas.bring_home(place.checkpoint.store)
     except BaseException:
         driver.close()
         raise
@@ -457,7 +457,7 @@ def take_over(
 def _tell_of_new_job(leaves: Iterable[Leaf], place: Place, plan: Plan) -> None:
     """Say that nothing was found, where, and what follows: whoever expected a checkpoint there sees it at once."""
     reads = ", ".join(dict.fromkeys(leaf.begins for leaf in leaves))
-    log.info("there is no checkpoint at %s: %s is a new job, and reads %s", place.checkpoint.folder, plan.name, reads)
+    log.info("there is no checkpoint at %s: %s is a new job, and reads %s", place.checkpoint.where, plan.name, reads)
 
 
 def _tell_of_changed_sinks(known: Layout | None, sinks: Sequence[Sink], place: Place) -> None:

@@ -29,7 +29,6 @@ from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.place import OURS, Place
 from onceflow.checkpoint.restored import Restored, read_restored
 from onceflow.checkpoint.spark_files import SparkCheckpoint
-from onceflow.checkpoint.store import LocalStore
 from onceflow.connectors.contract import Committer, SinkConnection, evidence_of
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, OnceflowError, advised
 from onceflow.execution.driver import Driver
@@ -61,7 +60,7 @@ def identify(
     ours, uri = place.ours, place.uri
     ours.make()
     # Looked at before job.json: another first start at this moment writes that before it makes either of the two.
-    was_used = place.checkpoint.has_run() or place.records.folder.exists()
+    was_used = place.checkpoint.has_run() or place.records.exists()
     if takeover == "as-new":
         return _as_new(place, systems or "", prefix)
     if takeover == "claim":
@@ -199,7 +198,7 @@ def refuse_lost(place: Place, connections: Iterable[SinkConnection], prefix: str
         return
     told = " and ".join(f"job {job}, whose checkpoint was {at or 'elsewhere'}" for job, at in reversed(jobs.items()))
     raise CheckpointConflictError(
-        f"there is no checkpoint at {place.checkpoint.folder}, and a job named {name} has written to its sinks before: "
+        f"there is no checkpoint at {place.checkpoint.where}, and a job named {name} has written to its sinks before: "
         f"{told}",
         harmless="never, if this is the same job: all that its sources hold would be written again",
         cause="the folder was deleted or emptied, its volume is not mounted, or its path is relative and the program "
@@ -285,7 +284,7 @@ def refuse_incomplete(place: Place, *, whatever_is_undone: bool = False) -> None
         except HistoryError as error:
             raise from_failure(Failure(FailureKind.TWO_UNDONE, detail=str(error)), None, place.uri, "") from error
     place.checkpoint.refuse_incomplete(place.journal.decided_offsets)
-    state_schemas.refuse_missing(place.checkpoint.folder)
+    state_schemas.refuse_missing(place.checkpoint.store)
 
 
 def _refuse_remains(place: Place) -> None:
@@ -301,8 +300,8 @@ def _refuse_remains(place: Place) -> None:
         "began, and not where its sources say",
         harmless="never: records would be written again, or passed over",
         cause="a part of the checkpoint was deleted, or a query ended here before its first epoch",
-        action=f"put the rest back from a copy of the checkpoint; or, to begin anew, remove {left.parent.parent}, or "
-        "name another folder",
+        action="put the rest back from a copy of the checkpoint; or, to begin anew, remove "
+        f"{place.checkpoint.store.path('sources')}, or name another folder",
         file=str(left),
     )
 
@@ -319,7 +318,7 @@ def _refuse_without_journal(place: Place) -> None:
         found = read_identity(place.ours)
         if found is not None and not found.left:
             raise CheckpointConflictError(
-                f"{place.records.folder} is gone or empty, and epochs of this job, {found.job_id}, are in {place.uri}",
+                f"{place.records.path()} is gone or empty, and epochs of this job, {found.job_id}, are in {place.uri}",
                 harmless="never: one of them may be decided and not finished, and would be written again",
                 cause="the folder was deleted or emptied, or a copy of the checkpoint was taken without it",
                 action="put it back from a copy of the checkpoint; without one, look by hand which epoch the sinks "
@@ -371,15 +370,15 @@ def _refuse_late_claim(checkpoint: SparkCheckpoint, marks: Iterable[Mark | None]
 
     It would write them again under the same names: a ledger has them with other digests, and a topic has them twice.
     """
-    restored = read_restored(LocalStore(checkpoint.folder / OURS))
+    restored = read_restored(checkpoint.store.below(OURS))
     newest = max((mark.epoch for mark in marks if mark is not None), default=-1)
     if restored is not None and restored.claimed and newest > known:
         raise CheckpointConflictError(
             f"{advised('claim')} is refused: job {restored.job_id} has decided epoch {newest}, and the checkpoint "
-            f"{checkpoint.folder} was made of savepoint {restored.savepoint} with epoch {restored.epoch}",
+            f"{checkpoint.where} was made of savepoint {restored.savepoint} with epoch {restored.epoch}",
             harmless="always: nothing was started",
             cause="the job went on after the savepoint was taken",
-            action=f"remove {checkpoint.folder}, and resume as a new job, which writes again what came behind; "
+            action=f"remove {checkpoint.where}, and resume as a new job, which writes again what came behind; "
             "or from a newer savepoint",
             epoch=newest,
         )

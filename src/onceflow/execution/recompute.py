@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.connectors.contract import Run, Shard, Sink, Writer
 from onceflow.errors import ConfigurationError
 from onceflow.execution.launch import Plan, check_query
@@ -123,7 +124,7 @@ def _run(session: SparkSession, outputs: Outputs, plan: Plan, receipt: Mapping[s
         _plant(Path(folder), receipt, str(session.conf.get(_PARTITIONS)))
         query = (
             outputs.query.writeStream.outputMode(plan.output_mode)
-            .option("checkpointLocation", spark_path(session, Path(folder)))
+            .option("checkpointLocation", spark_path(session, SparkCheckpoint.at(Path(folder))))
             .foreachBatch(take)
             .trigger(availableNow=True)
             .start()

@@ -6,11 +6,10 @@ Must not know: the rules, any particular sink. A job may run on the checkpoint m
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from pyspark.sql import SparkSession
 
-from onceflow.checkpoint.place import Place
 from onceflow.connectors.contract import Sink
 from onceflow.execution.foresight import Foreseen, connected
 from onceflow.execution.launch import Plan, outputs_of, place_of, refuse_early
@@ -47,15 +46,3 @@ def rehearse(session: SparkSession, result: object, sinks: Sequence[Sink], plan:
         finally:
             for connection in connections.values():
                 connection.close()
-
-
-@contextlib.contextmanager
-def untouched(place: Place) -> Iterator[None]:
-    """Leave no empty folder of ours where none was."""
-    made = [folder for folder in (place.ours.folder, *place.ours.folder.parents) if not folder.exists()]
-    try:
-        yield
-    finally:
-        with contextlib.suppress(OSError):  # somebody has begun a job there meanwhile
-            for folder in made:
-                folder.rmdir()

@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
 from pyspark.sql.types import DataType
 
+from onceflow.checkpoint.hdfs import hdfs_uri
 from onceflow.checkpoint.place import Place
 from onceflow.connectors.contract import Sink
 from onceflow.connectors.kafka.source import KafkaSource
@@ -114,8 +115,9 @@ class _Options(JobOptions):
         """As ever, with the script's own."""
         found = super().layers({**self.__dict__["flags"], **flags}, {**self.__dict__["script"], **script})
         place = found["checkpointing.location"]
-        folder = str(place.value).removeprefix("file://")
-        return found | {"checkpointing.location": replace(place, value=str(Path(folder) / self.__dict__["name"]))}
+        folder, name = str(place.value).removeprefix("file://"), self.__dict__["name"]
+        at = str(Path(folder) / name) if hdfs_uri(folder) is None else f"{folder}/{name}"
+        return found | {"checkpointing.location": replace(place, value=at)}
 
 
 class SqlJob(Job):
@@ -482,8 +484,10 @@ def standing(of: Pipeline) -> tuple[str, ...]:
     """Who a job is, and where it goes on: what a start says first."""
     checkpointing = of.job.checkpointing
     location = checkpointing.location
-    newest = Place.at(location, checkpointing.retain).checkpoint.newest_commit()
-    where = "begins, where its tables say" if newest is None else f"goes on behind epoch {newest}"
+    where = "runs"  # on HDFS it takes the job's own Java to know more
+    if hdfs_uri(location) is None:
+        newest = Place.at(location, checkpointing.retain).checkpoint.newest_commit()
+        where = "begins, where its tables say" if newest is None else f"goes on behind epoch {newest}"
     told = [f"{where}: checkpoint {location}"]
     told += [f"INSERT INTO {part.insert.table} of {part.insert.at}" for part in of.inserts]
     return tuple(told)

@@ -115,6 +115,15 @@ def tools_jars() -> list[Path]:
     return [*_pinned("tools", None), *broker_jars()]
 
 
+def hdfs_jars() -> list[Path]:
+    """The class path of a small HDFS, of the version of PySpark's Hadoop client, and beside PySpark's own jars.
+
+    Raises:
+        SetupError: As of ``broker_jars``.
+    """
+    return [*_pinned("hdfs", None), *spark_home_jars()]
+
+
 def on_one_line(out: TextIO) -> Progress:
     """Progress as one line that is written over while it lasts; where nobody watches, only that it begins."""
 

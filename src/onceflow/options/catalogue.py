@@ -65,7 +65,7 @@ SETTINGS = (
         name="checkpointing.location",
         type="path",
         default=None,
-        doc="Where the checkpoint is, on a local or shared POSIX file system; a ``file:`` URI is taken, too.",
+        doc="Where the checkpoint is: a path on a local or shared POSIX file system, or ``hdfs://nn:8020/folder``.",
         flink="execution.checkpointing.dir",
         becomes="checkpointLocation",
     ),

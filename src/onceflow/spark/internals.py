@@ -147,6 +147,22 @@ def java_runs_already() -> bool:
     return SparkContext._gateway is not None  # noqa: SLF001
 
 
+def gateway() -> Any:
+    """The way to this process's Java, which runs already, or was started for it by spark-submit."""
+    if SparkContext._gateway is None:  # noqa: SLF001
+        SparkContext._ensure_initialized()  # noqa: SLF001
+    return SparkContext._gateway  # noqa: SLF001
+
+
+def hadoop_settings() -> dict[str, str]:
+    """What Spark gives to Hadoop's clients: its settings that begin with ``spark.hadoop.``, without that."""
+    gateway()
+    context = SparkContext._active_spark_context  # noqa: SLF001
+    told = SparkConf() if context is None else context.getConf()
+    mine = "spark.hadoop."
+    return {name.removeprefix(mine): value for name, value in told.getAll() if name.startswith(mine)}
+
+
 def start_java(settings: Mapping[str, str]) -> None:
     """Start PySpark's Java as PySpark does, but out of the way of signals that are meant for Python.
 

@@ -30,6 +30,8 @@ from onceflow.spark.internals import is_classic, jar_of, java, java_runs_already
 log = logging.getLogger(__name__)
 
 _CONNECTOR = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
+_FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+_FILE_MANAGERS = "org.apache.spark.sql.execution.streaming.checkpointing."
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 TESTED = ("4.2.0",)
@@ -61,9 +63,7 @@ DEFAULTS: Mapping[str, str] = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
     # offsets/N and commits/N: the same files by the same rename(2), on a local or shared POSIX file system. The
     # default manager asks for link targets by running `readlink`, sixteen processes for each epoch.
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
+    _FILE_MANAGER: _FILE_MANAGERS + "FileSystemBasedCheckpointFileManager",
 }
 """What a session that onceflow makes begins with; the user's settings go before."""
 
@@ -77,6 +77,58 @@ JAVA_IS_TOLD_BY = (
     "PYSPARK_SUBMIT_ARGS",
 )
 """Variables whose options reach the command line of Spark's Java."""
+
+
+ON_HDFS: Mapping[str, str] = {_FILE_MANAGER: _FILE_MANAGERS + "FileContextBasedCheckpointFileManager"}
+"""What a query runs with besides where its checkpoint is on HDFS: of two drivers that plan one epoch, one fails."""
+
+_WAITS = "spark.hadoop.dfs.client.block.write.locateFollowingBlock."
+HDFS_CLIENT: Mapping[str, str] = {
+    # A writer asks whether its file is complete, and again after 0.4 s, Hadoop's default: most of what a small file
+    # takes, and an epoch writes half a dozen. Asked sooner, and twice as long after each time, for as long in all.
+    _WAITS + "initial.delay.ms": "5",
+    _WAITS + "retries": "12",
+}
+"""What Spark's Java begins with where it is started for a checkpoint on HDFS; the user's settings go before."""
+
+_begun: dict[str, str] = {}
+"""What Java was started with where that came before the session."""
+
+
+def begin_java(name: str, spark: Mapping[str, str]) -> None:
+    """Start Java alone, as ``make_session`` would: a checkpoint on HDFS is read through it, before Spark is there.
+
+    Args:
+        name: As of ``make_session``.
+        spark: As of ``make_session``.
+
+    Raises:
+        SetupError: Java or a jar is missing.
+    """
+    if java_runs_already() or _is_submitted():
+        return
+    settings = {**HDFS_CLIENT, **_settings(name, spark)}
+    start_java(settings)
+    _begun.clear()
+    _begun.update(settings)
+
+
+def _is_submitted() -> bool:
+    """Whether spark-submit has started Java."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _settings(name: str, spark: Mapping[str, str]) -> dict[str, str]:
+    """Of a session that is made, and of its Java."""
+    # Workers run another interpreter than this one unless they are told.
+    os.environ["PYSPARK_PYTHON"] = spark.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON", sys.executable)
+    armed = {f"spark.executorEnv.{variable}": value for variable, value in crash.announce_driver().items()}
+    settings = {"spark.app.name": name} | armed | dict(PINNED) | dict(spark)
+    if _begun and settings == {key: _begun.get(key) for key in settings}:
+        return dict(_begun)
+    if not _is_submitted():
+        _local_defaults(settings)
+    return settings
 
 
 def make_session(name: str, spark: Mapping[str, str], begin: Callable[[str], None]) -> SparkSession:
@@ -95,14 +147,10 @@ def make_session(name: str, spark: Mapping[str, str], begin: Callable[[str], Non
     if active is not None:
         require_session(active)
         return active
-    # Workers run another interpreter than this one unless they are told.
-    os.environ["PYSPARK_PYTHON"] = spark.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON", sys.executable)
-    armed = {f"spark.executorEnv.{variable}": value for variable, value in crash.announce_driver().items()}
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    settings = {"spark.app.name": name} | armed | dict(PINNED) | dict(spark)
+    submitted = _is_submitted()
     if not submitted:
         begin("jars")
-        _local_defaults(settings)
+    settings = _settings(name, spark)
     begin("Spark" if submitted or java_runs_already() else "Java and Spark")
     if not submitted and not java_runs_already():
         start_java(settings)
@@ -294,13 +342,15 @@ def untested(pyspark_version: str, spark_version: str, connector: str) -> str | 
     )
 
 
-def spark_path(session: SparkSession, folder: Path) -> str:
-    """The folder as Spark takes it literally: not as a URI, which Hadoop would not unquote.
+def spark_path(session: SparkSession, checkpoint: SparkCheckpoint) -> str:
+    """The folder as Spark takes it literally: a path is no URI to it, which Hadoop would not unquote.
 
     Raises:
         ConfigurationError: Java cannot have a file of this name.
     """
-    jvm = java(session)
+    if checkpoint.is_on_hdfs:
+        return str(checkpoint.where)
+    folder, jvm = checkpoint.folder, java(session)
     text = f"file:{folder}"
     try:
         jvm.java.io.File(str(folder)).toPath()  # raises for letters that its encoding of names does not have
@@ -330,19 +380,19 @@ def require_isolated_state(checkpoint: SparkCheckpoint) -> None:
     newest = checkpoint.newest_offsets()
     if newest is not None and checkpoint.is_stateful() and _ROCKSDB not in checkpoint.offsets(newest):
         raise RefusedSettingError(
-            f"the state in {checkpoint.folder} is not kept by RocksDB",
+            f"the state in {checkpoint.where} is not kept by RocksDB",
             cause="the query ran with another spark.sql.streaming.stateStore.providerClass before, and Spark keeps it",
             action="start with a new checkpoint",
-            checkpoint=str(checkpoint.folder),
+            checkpoint=str(checkpoint.where),
         )
     if newest is not None and checkpoint.is_stateful() and checkpoint.has_state_without_ids():
         raise RefusedSettingError(
-            f"the state in {checkpoint.folder} has no ids of its own, so that of a run that was not recorded could be "
+            f"the state in {checkpoint.where} has no ids of its own, so that of a run that was not recorded could be "
             "taken for that of the run that is",
             cause="the query ran with spark.sql.streaming.stateStore.checkpointFormatVersion=1, Spark's default, and "
             "Spark cannot go on with such state under 2",
             action="start with a new checkpoint, from where this one stands: docs/existing-programs.md",
-            checkpoint=str(checkpoint.folder),
+            checkpoint=str(checkpoint.where),
         )
 
 

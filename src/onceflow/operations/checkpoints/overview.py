@@ -14,6 +14,7 @@ from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.statistics import EpochStatistics
 from onceflow.errors import ConfigurationError
 
+Opened = Callable[[str, int], Place]
 _ANY = 2  # of how many epochs Spark keeps files is no matter to one who reads statistics
 
 
@@ -48,14 +49,18 @@ class Overview:
     history: tuple[EpochStatistics, ...]
 
 
-def overview(location: str) -> Overview:
+def overview(location: str, opened: Opened = Place.at) -> Overview:
     """What is kept at a checkpoint's location.
+
+    Args:
+        location: It.
+        opened: Opens it.
 
     Raises:
         ConfigurationError: Nothing of a job is there.
         CheckpointError: It cannot be read.
     """
-    place = _place_at(location)
+    place = _found(opened(location, _ANY))
     history = tuple(place.statistics.read())
     done = [each for each in history if each.status == "COMPLETED"]
     failed = Counter(each.failure for each in history if each.status == "FAILED")
@@ -63,21 +68,24 @@ def overview(location: str) -> Overview:
     return Overview(place.uri, len(done), dict(failed), restored, _summary(done), history)
 
 
-def failures(location: str) -> list[Failure]:
+def failures(location: str, opened: Opened = Place.at) -> list[Failure]:
     """What the job has failed by, of the checkpoint at a location, oldest first.
+
+    Args:
+        location: It.
+        opened: Opens it.
 
     Raises:
         ConfigurationError: Nothing of a job is there.
         CheckpointError: It cannot be read.
     """
-    return _place_at(location).failures.read()
+    return _found(opened(location, _ANY)).failures.read()
 
 
-def _place_at(location: str) -> Place:
-    place = Place.at(location, _ANY)
+def _found(place: Place) -> Place:
     if place.is_empty():
         raise ConfigurationError(
-            f"there is no checkpoint at {place.checkpoint.folder}",
+            f"there is no checkpoint at {place.checkpoint.where}",
             cause="the job was not started yet, or the path is relative and this is another folder than the job's",
             action="start the job, or name the job's file from the folder in which it is started",
             checkpoint=place.uri,

@@ -25,7 +25,6 @@ from onceflow.errors import OnceflowError
 from onceflow.execution.foresight import foresee
 from onceflow.execution.outputs import settle_guarantees
 from onceflow.execution.ownership import refuse_incomplete
-from onceflow.execution.rehearsal import untouched
 from onceflow.findings import Finding, Level, of_error
 from onceflow.local.jars import missing_spark_jars
 from onceflow.operations.doctor import rules
@@ -77,7 +76,7 @@ def examine(job: Examined, timeout_s: float, downtime_s: float) -> list[Finding]
             history = place.statistics.read()
         expected = Expected(timeout_s, rules.longest_s(history), downtime_s, job.prefix)
         found += examine_machine(job.spark, rules.state_bytes(history))
-        with untouched(place):
+        with place.ours.untouched():
             _checkpoint(job, place, history, found)
             if _systems(job, place, expected, found):
                 _transactions(job, place, found)

@@ -96,7 +96,7 @@ def contents(place: Place, epoch: int | None = None) -> Contents:
             epoch=at,
         )
     paths = [*_spark_files(tree, at, offsets, layouts[-1]), f"{OURS}/{IDENTITY_FILE}"]
-    paths += [str(place.journal.path_of(entry).relative_to(tree.path)) for entry in entries]
+    paths += [f"{OURS}/journal/{place.journal.file_of(entry)}" for entry in entries]
     if is_newest:  # an older epoch goes on as a new job only, for which they say nothing
         receipts = place.records.below("receipts")
         paths += [f"{OURS}/journal/receipts/{name}" for name in receipts.names() if not name.startswith(".")]

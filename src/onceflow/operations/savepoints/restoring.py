@@ -262,7 +262,8 @@ def _refuse_behind(old: Place, manifest: Manifest) -> None:
 
 def _remove_empty(place: Place) -> None:
     """Take away folders in which nothing is, as a check of the job leaves them: only an empty one is renamed over."""
-    empty: Sequence[Path] = (place.records.folder, place.ours.folder)
+    ours = place.checkpoint.folder / OURS
+    empty: Sequence[Path] = (ours / "journal", ours)
     for folder in empty:
         with contextlib.suppress(OSError):
             folder.rmdir()

@@ -24,8 +24,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 from onceflow.checkpoint import envelope
+from onceflow.checkpoint.contract import Where
 from onceflow.checkpoint.journal_codec import FORMAT as JOURNAL_FORMAT
-from onceflow.checkpoint.place import Place
+from onceflow.checkpoint.place import OURS, Place
 from onceflow.checkpoint.store import LocalStore
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, CheckpointStoreError, ConfigurationError
 from onceflow.operations.savepoints.contents import Contents, contents
@@ -77,18 +78,18 @@ def create(
     """
     began = time.monotonic()
     to = require_free(to)
-    stage = place.ours.below(f"{_STAGED}{secrets.token_hex(6)}")
+    stage = place.checkpoint.folder / OURS / f"{_STAGED}{secrets.token_hex(6)}"
     try:
         with held():
             held_at = time.monotonic()
             of = contents(place, epoch)
-            with explained(stage.folder):
+            with explained(stage):
                 for path in of.files:
-                    _second_name(place.checkpoint.folder / path, stage.folder / path)
+                    _second_name(place.checkpoint.folder / path, stage / path)
             held_s = time.monotonic() - held_at
-        taken = _finish(stage.folder, to, of, job, of.epoch if job_epoch is None else job_epoch)
+        taken = _finish(stage, to, of, job, of.epoch if job_epoch is None else job_epoch)
     finally:
-        shutil.rmtree(stage.folder, ignore_errors=True)
+        shutil.rmtree(stage, ignore_errors=True)
         _clear(place)
     return Taken(taken, held_s, time.monotonic() - began)
 
@@ -320,7 +321,7 @@ def _names(root: Path) -> Iterator[str]:
 def _clear(place: Place) -> None:
     """Remove what a savepoint that was killed has left in the checkpoint, an hour later."""
     for left in _left(place.ours.names()):
-        folder = place.ours.path(left)
+        folder = place.checkpoint.folder / OURS / left
         with contextlib.suppress(OSError):
             if time.time() - folder.stat().st_mtime > 3_600:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -330,7 +331,7 @@ def _left(names: Iterable[str]) -> Iterator[str]:
     return (name for name in names if name.startswith(_STAGED))
 
 
-def _spoiled(path: Path, why: str) -> CheckpointCorruptError:
+def _spoiled(path: Where, why: str) -> CheckpointCorruptError:
     return CheckpointCorruptError(
         f"{path} cannot be used: {why}",
         harmless="never: what the savepoint held cannot be told without it",
