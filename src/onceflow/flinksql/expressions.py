@@ -45,6 +45,8 @@ _COMPARISONS: Mapping[type[exp.Expr], str] = {
     exp.LTE: "<=",
 }
 _ARITHMETIC: Mapping[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
+_WHOLE_FROM = "4503599627370496"
+"""2^52: a DOUBLE from here on has nothing behind the point."""
 _MILLIS = {"SECOND": 1_000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": 86_400_000, "WEEK": 604_800_000}
 # What Java's old and new formats of times, of which Flink and Spark have one each, read and write in the same way.
 _TIME_FORM = re.compile(r"(?:yyyy|MM|dd|HH|mm|ss|S{1,6}|[^A-Za-z'\[\]{}#]|'[A-Za-z]+')+")
@@ -311,7 +313,7 @@ class Expressions:
         if isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ):
             same = f"({left.sql} <=> {right.sql})"
             return Piece(same if isinstance(node, exp.NullSafeEQ) else f"(NOT {same})", BOOLEAN)
-        return Piece(f"({left.sql} {_COMPARISONS[type(node)]} {right.sql})", BOOLEAN)
+        return Piece(_compared(left, _COMPARISONS[type(node)], right), BOOLEAN)
 
     def _arithmetic(self, node: exp.Expr) -> Piece:
         left, right = self._pair(node)
@@ -327,8 +329,7 @@ class Expressions:
             return Piece(text, right.kind if left.kind.name == "NULL" else left.kind)
         if not (left.kind.is_number and right.kind.is_number):
             raise self._misfit(node, sign, left.kind, right.kind)
-        one, other = _as_decimals(left, right)
-        return Piece(f"({one} {sign} {other})", _computed(left.kind, right.kind, sign))
+        return _calculated(left, sign, right)
 
     def _division(self, node: exp.Expr) -> Piece:
         left, right = self._pair(node)
@@ -337,16 +338,24 @@ class Expressions:
         kind = _computed(left.kind, right.kind, "/")
         if kind.is_whole:  # Flink's division of whole numbers is one; Spark's / is not
             return Piece(f"CAST(({left.sql} DIV {right.sql}) AS {kind.spark()})", kind)
-        one, other = _as_decimals(left, right)
-        return Piece(f"({one} / {other})", kind)
+        return _calculated(left, "/", right)
 
     def _modulo(self, node: exp.Expr) -> Piece:
         left, right = self._pair(node)
+        return self._rest(node, "%", left, right)
+
+    def _rest(self, node: exp.Expr, word: str, left: Piece, right: Piece) -> Piece:
+        """Of a division: of floating-point numbers Flink knows none."""
         kind = common(left.kind, right.kind)
-        if kind is None or not kind.is_number:
-            raise self._misfit(node, "%", left.kind, right.kind)
+        if kind is None or not kind.is_number or kind.is_approximate:
+            raise self._misfit(node, word, left.kind, right.kind)
+        if kind.is_whole:  # it is less than what it is divided by
+            return Piece(f"CAST(({left.sql} % {right.sql}) AS {right.kind.spark()})", right.kind)
         one, other = _as_decimals(left, right)
-        return Piece(f"({one} % {other})", kind)
+        a, b = as_decimal(left.kind), as_decimal(right.kind)
+        scale = max(a.scale or 0, b.scale or 0)
+        whole = min((a.precision or 0) - (a.scale or 0), (b.precision or 0) - (b.scale or 0))
+        return Piece(f"({one} % {other})", decimal(whole + scale, scale))
 
     def _concat(self, node: exp.Expr) -> Piece:
         left, right = self._pair(node)
@@ -369,6 +378,8 @@ class Expressions:
         for each in (low, high):
             if common(value.kind, each.kind) is None:
                 raise self._misfit(node, "BETWEEN", value.kind, each.kind)
+        if any(each.kind.is_approximate for each in (value, low, high)):
+            return Piece(f"({_compared(value, '>=', low)} AND {_compared(value, '<=', high)})", BOOLEAN)
         return Piece(f"({value.sql} BETWEEN {low.sql} AND {high.sql})", BOOLEAN)
 
     def _in(self, node: exp.Expr) -> Piece:
@@ -380,6 +391,8 @@ class Expressions:
         for each in values:
             if common(value.kind, each.kind) is None:
                 raise self._misfit(node, "IN", value.kind, each.kind)
+        if any(each.kind.is_approximate for each in (value, *values)):
+            return Piece(f"({' OR '.join(_compared(value, '=', each) for each in values)})", BOOLEAN)
         return Piece(f"({value.sql} IN ({', '.join(each.sql for each in values)}))", BOOLEAN)
 
     def _like(self, node: exp.Expr, escape: str = "") -> Piece:
@@ -413,7 +426,7 @@ class Expressions:
                 value = self.piece(each.this)
                 if common(of.kind, value.kind) is None:
                     raise self._misfit(node, "CASE", of.kind, value.kind)
-                condition = f"({of.sql} = {value.sql})"
+                condition = _compared(of, "=", value)
             then = self.piece(each.args["true"])
             kinds.append(then.kind)
             text += f" WHEN {condition} THEN {then.sql}"
@@ -448,7 +461,7 @@ class Expressions:
         if re.fullmatch(pattern, text) is None:
             form = "TIMESTAMP '2026-01-31 23:59:59'" if name == "timestamp" else "DATE '2026-01-31'"
             raise wrong(self._text.place(node), f"{text!r} is no {name.upper()}", action=f"write {form}")
-        kind = DATE if name == "date" else Kind("TIMESTAMP", 3)
+        kind = DATE if name == "date" else Kind("TIMESTAMP", len(text.partition(".")[2]))
         return Piece(f"{name.upper()} {literal(text)}", kind)
 
     def cast(self, node: exp.Expr, of: Piece, to: Kind, *, trying: bool = False) -> Piece:
@@ -549,7 +562,14 @@ class Expressions:
         if not of.kind.is_number:
             raise self._misfit(node, word.upper(), of.kind)
         kind = decimal(of.kind.precision or 38, 0) if of.kind.name == "DECIMAL" else of.kind
-        return Piece(f"CAST({word}({of.sql}) AS {kind.spark()})", kind)
+        if of.kind.is_whole:
+            return Piece(of.sql, kind)
+        text = f"CAST({word}({of.sql}) AS {kind.spark()})"
+        if kind.is_approximate:  # Spark's goes through a BIGINT, which has no NaN, nothing infinite and no -0.0
+            zero = f" WHEN {of.sql} > -1 AND {of.sql} < 0 THEN CAST('-0.0' AS {kind.spark()})" if word == "ceil" else ""
+            kept = f"isnan({of.sql}) OR {of.sql} = 0 OR abs({of.sql}) >= {_WHOLE_FROM}"
+            text = f"CASE WHEN {kept} THEN {of.sql}{zero} ELSE {text} END"
+        return Piece(text, kind)
 
     def _floor_of_time(self, node: exp.Expr, of: Piece, word: str, unit: str) -> Piece:
         if word == "ceil":
@@ -648,10 +668,29 @@ class Expressions:
             return _WITH_CARE[word](self, node, given)
         return Piece(function.text([each.sql for each in given]), kind)
 
-    def _mod(self, _: exp.Expr, given: Sequence[Piece]) -> Piece:
-        kind = common(given[0].kind, given[1].kind) or given[0].kind
-        one, other = _as_decimals(given[0], given[1])
-        return Piece(f"({one} % {other})", kind)
+    def _mod(self, node: exp.Expr, given: Sequence[Piece]) -> Piece:
+        return self._rest(node, "MOD", given[0], given[1])
+
+    def _nullif(self, node: exp.Expr, given: Sequence[Piece]) -> Piece:
+        one, other = given
+        if common(one.kind, other.kind) is None:
+            raise self._misfit(node, "NULLIF", one.kind, other.kind)
+        return Piece(f"CASE WHEN {_compared(one, '=', other)} THEN NULL ELSE {one.sql} END", one.kind)
+
+    def _round(self, node: exp.Expr, given: Sequence[Piece]) -> Piece:
+        of, places = given[0], given[1].literal if len(given) > 1 else "0"
+        if places is None or re.fullmatch(r"-?\d+", places) is None:
+            raise refused(
+                self._text.place(node),
+                "ROUND to places that are not written there",
+                "Spark has to know them before it starts",
+                "write CASE n WHEN 0 THEN ROUND(x, 0) WHEN 1 THEN ROUND(x, 1) … END",
+            )
+        kind, count = of.kind, int(places)
+        if kind.name == "DECIMAL" and count < (kind.scale or 0):
+            left = max(count, 0)
+            kind = decimal(1 + (kind.precision or 0) - (kind.scale or 0) + left, left)
+        return Piece(f"CAST(round({of.sql}, {count}) AS {kind.spark()})", kind)
 
     def _sign(self, _: exp.Expr, given: Sequence[Piece]) -> Piece:
         return Piece(f"CAST(sign({given[0].sql}) AS {given[0].kind.spark()})", given[0].kind)
@@ -769,14 +808,28 @@ _WITH_CARE: Mapping[str, Callable[[Expressions, exp.Expr, Sequence[Piece]], Piec
     "JSON_VALUE": Expressions._json_value,  # noqa: SLF001 - the class above
     "LPAD": Expressions._padded,  # noqa: SLF001
     "MOD": Expressions._mod,  # noqa: SLF001
+    "NULLIF": Expressions._nullif,  # noqa: SLF001
     "REGEXP_REPLACE": Expressions._regexp_replace,  # noqa: SLF001
     "REPLACE": Expressions._replace,
+    "ROUND": Expressions._round,  # noqa: SLF001
     "RPAD": Expressions._padded,  # noqa: SLF001
     "SIGN": Expressions._sign,  # noqa: SLF001
     "SPLIT_INDEX": Expressions._split_index,  # noqa: SLF001
     "SUBSTR": Expressions._part_of_text,  # noqa: SLF001
 }
 """Of which some arguments give something else in Spark: guarded, or refused."""
+
+
+def _compared(left: Piece, sign: str, right: Piece) -> str:
+    """A comparison: NaN is equal to nothing, and neither more nor less, where Spark takes it for the greatest."""
+    text = f"({left.sql} {sign} {right.sql})"
+    doubtful = [each.sql for each in (left, right) if each.kind.is_approximate and each.literal is None]
+    if not doubtful:
+        return text
+    nan = " OR ".join(f"isnan({each})" for each in doubtful)
+    missing = f"{left.sql} IS NULL OR {right.sql} IS NULL"
+    given = "true" if sign == "<>" else "false"
+    return f"(CASE WHEN {nan} THEN if({missing}, NULL, {given}) ELSE {text} END)"
 
 
 def _is_natural(of: Piece) -> bool:
@@ -809,8 +862,19 @@ def cut(text: str, to: Kind) -> str:
     return f"timestamp_micros(unix_micros({text}) DIV {step} * {step})"
 
 
+def _calculated(left: Piece, sign: str, right: Piece) -> Piece:
+    kind = _computed(left.kind, right.kind, sign)
+    if kind.name == "FLOAT":  # Spark would take DOUBLE beside a whole number, and for any quotient
+        one, other = (f"CAST({each.sql} AS FLOAT)" if each.kind.is_whole else each.sql for each in (left, right))
+        return Piece(f"CAST(({one} {sign} {other}) AS FLOAT)", kind)
+    one, other = _as_decimals(left, right)
+    return Piece(f"({one} {sign} {other})", kind)
+
+
 def _computed(one: Kind, other: Kind, sign: str) -> Kind:
-    """The type of a sum, difference, product or quotient: the same rules in both engines."""
+    """The type of a sum, difference, product or quotient."""
+    if "FLOAT" in (one.name, other.name) and all(each.name == "FLOAT" or each.is_whole for each in (one, other)):
+        return Kind("FLOAT")
     if one.is_approximate or other.is_approximate:
         return DOUBLE
     if one.is_whole and other.is_whole:

@@ -184,7 +184,7 @@ FUNCTIONS: Mapping[str, Function] = {
         _gives(STRING),
         ("text", "text", "whole"),
     ),
-    "SQRT": _plain("sqrt", 1, DOUBLE, "number"),
+    "SQRT": Function(1, 1, lambda given: f"power({given[0]}, 0.5D)", _gives(DOUBLE), ("number",)),
     "SUBSTR": _plain("substr", 2, STRING, "text", "whole", most=3),
     "TO_BASE64": Function(
         1, 1, lambda given: f"base64(CAST({given[0]} AS BINARY))", _gives(STRING), ("text or bytes",)
