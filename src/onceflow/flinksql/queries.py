@@ -1090,6 +1090,10 @@ def window_text(name: str, time: str, lengths: Sequence[int], at: Position) -> s
     """
     if any(length <= 0 for length in lengths[: 2 if name == "HOP" else 1]):
         raise wrong(at, f"{name} has a length that is not positive", action="write INTERVAL '1' MINUTE")
+    offset_at = {"TUMBLE": 1, "HOP": 2}.get(name, len(lengths))
+    if len(lengths) > offset_at and abs(lengths[offset_at]) >= lengths[0]:
+        what = "size" if name == "TUMBLE" else "slide"
+        raise wrong(at, f"{name}'s offset is not less than its {what}", action="write what is left of it")
     texts = [f"{length} milliseconds" for length in lengths]
     if name == "SESSION":
         # Flink joins two sessions that touch, Spark does not: a gap that is longer by the smallest step does.
