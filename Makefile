@@ -13,7 +13,7 @@ SEED ?=
 SEEDS ?=
 .PHONY: help setup java jars demo test test-fast test-lowest faults faults-state test-brokers test-three test-clusters example example-postgres example-offsets walk simulate bench bench-before bench-databases bench-restart \
 	bench-page peer-expiry lint types format \
-	diagram settings reference sql-options sql-oracle peers-sql lock clean
+	diagram settings reference sql-options sql-oracle sql-rows peers-sql lock clean
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -141,6 +141,9 @@ bench-restart: jars ## Seconds from a failure to the first epoch behind it, in t
 
 peers-sql: jars .venv-flink/.ready ## The same script of SQL by Flink and by onceflow: are the rows the same? ARGS="--seed 2"
 	@$(BIN)/python -m bench.peers_sql $(ARGS)
+
+sql-rows: jars .venv-flink/.ready ## Ask Flink for the rows that tests/sql/rows_data has no answers to; ARGS="--all"
+	@$(BIN)/python -m tests.sql.ask_flink $(ARGS)
 
 bench-databases: jars ## Rows a second into PostgreSQL, beside Spark's JDBC writer, and into PostgreSQL and Kafka in one commit; 15 minutes
 	@$(BIN)/python -m bench.databases $(ARGS)

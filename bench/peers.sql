@@ -91,7 +91,7 @@ SELECT auction, bidder, bid_time FROM (
 ) WHERE rn = 1;
 
 INSERT INTO near
-SELECT b.bidder, a.seller, b.bid_time, a.ask_time
+SELECT b.bidder, a.seller, b.bid_time, CAST(a.ask_time AS TIMESTAMP(3))
 FROM bids b JOIN asks a
 ON b.auction = a.auction AND a.ask_time BETWEEN b.bid_time - INTERVAL '3' SECOND AND b.bid_time;
 

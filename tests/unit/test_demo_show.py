@@ -6,6 +6,7 @@ import pytest
 from rich.console import Console
 
 from onceflow.demo.board import Board
+from onceflow.demo.report import what_next
 from onceflow.demo.show import EXPLAINED, Frames, open_view, status
 from onceflow.demo.supervisor import Supervisor
 
@@ -27,6 +28,14 @@ def test_ci_gets_plain_lines(monkeypatch, capsys):
     with open_view(to_stderr=False) as board:
         board.say("the job is started, start 1")
     assert "\x1b" not in capsys.readouterr().out
+
+
+def test_what_is_next_is_of_the_job_that_was_seen():
+    """The closing hint names the script after a demo in SQL, and the Python file after one in Python."""
+    for sql, job, other in ((True, "fraud.sql", "fraud.py"), (False, "fraud.py", "fraud.sql")):
+        told = what_next(sql=sql)
+        assert job in told
+        assert other not in told
 
 
 def test_no_thread_stays():

@@ -196,11 +196,6 @@ def test_a_rank_stands_where_it_was_written(selected, names, over, rows, bound):
          "substr(`things`.`name`, (- 3)) END")),
         ("SUBSTRING(name, 1, whole)", ("CASE WHEN `things`.`whole` < 0 THEN NULL ELSE "
          "substr(`things`.`name`, 1, `things`.`whole`) END")),
-        ("TO_TIMESTAMP(name)", ("CASE WHEN `things`.`name` RLIKE '^ *[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}' THEN "
-         "try_cast(`things`.`name` AS TIMESTAMP) END")),
-        ("CAST(name AS DATE)", ("CASE WHEN `things`.`name` RLIKE '^ *[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}' THEN "
-         "CAST(`things`.`name` AS DATE) WHEN `things`.`name` IS NULL THEN NULL ELSE "
-         "raise_error('a text is no DATE, and begins with no date') END")),
         ("list[whole]", ("CASE WHEN `things`.`whole` < 1 THEN raise_error('the first item of an ARRAY is 1') ELSE "
          "try_element_at(`things`.`list`, CAST(`things`.`whole` AS INT)) END")),
         ("LPAD(name, whole, 'x')", ("CASE WHEN `things`.`whole` < 0 OR 'x' = '' THEN NULL ELSE "

@@ -26,7 +26,7 @@ def demo(
     typer.echo(
         "a Kafka, a generator of payments and the fraud job are started; it takes one to three minutes", err=True
     )
-    from onceflow.demo.report import NEXT  # noqa: PLC0415 - all of it loads Spark
+    from onceflow.demo.report import what_next  # noqa: PLC0415 - all of it loads Spark
     from onceflow.demo.run import run_demo  # noqa: PLC0415
     from onceflow.demo.show import open_view  # noqa: PLC0415
 
@@ -39,7 +39,7 @@ def demo(
         report = run_demo(board, records=records, seed=seed, chaos=chaos, sql=sql)
     typer.echo(report.as_text(), err=output is Output.JSON)
     if report.verdict == "PASS":
-        typer.echo(NEXT, err=output is Output.JSON)
+        typer.echo(what_next(sql=sql), err=output is Output.JSON)
     if output is Output.JSON:
         tell_json(report.as_json())
     raise typer.Exit(0 if report.verdict == "PASS" else 1)

@@ -17,14 +17,18 @@ KILLS_WANTED = 3
 
 Verdict = Literal["PASS", "FAIL", "UNKNOWN"]
 
-NEXT = f"""
+
+def what_next(*, sql: bool) -> str:
+    """For a user whose demo went well: of the job that was seen, in its own language."""
+    job, run = ("fraud.sql", "sql JOB.sql") if sql else ("fraud.py", "run JOB.py")
+    file = run.split()[1]
+    return f"""
 What to try next:
   onceflow demo --seed 2         other payments, killed at other moments
   onceflow dev up                a Kafka of your own, at localhost:9092
-  onceflow run JOB.py            a job of your own; the one that you saw is
-                                 {Path(__file__).with_name("fraud.py")}
-  onceflow txn list JOB.py       a job's transactions, and who keeps its readers waiting"""
-"""For a user whose demo went well."""
+  {f"onceflow {run}":30} a job of your own; the one that you saw is
+                                 {Path(__file__).with_name(job)}
+  {f"onceflow txn list {file}":30} a job's transactions, and who keeps its readers waiting"""
 
 
 @dataclass(frozen=True)

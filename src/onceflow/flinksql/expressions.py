@@ -45,13 +45,20 @@ _COMPARISONS: Mapping[type[exp.Expr], str] = {
     exp.LTE: "<=",
 }
 _ARITHMETIC: Mapping[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
-_MILLIS = {"SECOND": 1_000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": 86_400_000, "WEEK": 604_800_000}
+_FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
+_WHOLE_FROM = "4503599627370496"
+"""2^52: a DOUBLE from here on has nothing behind the point."""
+_MILLIS = {"SECOND": 1_000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": 86_400_000}
 # What Java's old and new formats of times, of which Flink and Spark have one each, read and write in the same way.
 _TIME_FORM = re.compile(r"(?:yyyy|MM|dd|HH|mm|ss|S{1,6}|[^A-Za-z'\[\]{}#]|'[A-Za-z]+')+")
 _FRACTION = "SSSSSS"
 _FLOORS = ("YEAR", "QUARTER", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 # What Spark and Flink's JSON_VALUE go along in the same way: names and places.
-_JSON_PATH = re.compile(r"(?:lax\s+)?(\$(?:\.\w+|\[\d+\]|\['[\w .:/-]+'\])+)")
+_JSON_PATH = re.compile(r"(?:lax\s+)?(\$(?:\.\w+|\['[\w .:/-]+'\])+)")
+
+# What lets a group of a pattern take no part; an x stands for escapes and classes before it is looked for.
+_NO_SIGNS = re.compile(r"\\.|\[[^\]]*\]")
+_OPTIONAL = re.compile(r"\||\(\?<?!|\)(?:[?*]|\{0)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +146,8 @@ def interval_ms(of: exp.Expr, text: Text) -> int:
         )
     name = str(unit.this).upper().removesuffix("S")
     if name not in _MILLIS:
-        raise refused(text.place(of), f"an interval in {name}", "it has no length of its own", "write it in DAY")
+        why = "Flink takes it for an hour" if name == "WEEK" else "it has no length of its own"
+        raise refused(text.place(of), f"an interval in {name}", why, "write it in DAY")
     try:
         return round(float(str(value.this)) * _MILLIS[name])
     except ValueError:
@@ -242,7 +250,7 @@ class Expressions:
             raise wrong(
                 self._text.place(node), f"a condition is expected, and this is {found.kind}", action="compare it"
             )
-        return found.sql
+        return "CAST(NULL AS BOOLEAN)" if found.kind.name == "NULL" else found.sql
 
     def _misfit(self, node: exp.Expr, what: str, *kinds: Kind) -> ConfigurationError:
         told = " and ".join(map(str, kinds))
@@ -272,8 +280,8 @@ class Expressions:
             return Piece(f"{text}D" if text.lower() else text, DOUBLE, literal=text)
         if "." in text:
             whole, _, fraction = text.partition(".")
-            digits = max(len(whole.lstrip("0")) + len(fraction), 1)
-            return Piece(text, decimal(max(digits, len(fraction)), len(fraction)), literal=text)
+            kind = decimal(len(whole) + len(fraction), len(fraction))  # Flink counts zeros in front, too
+            return Piece(f"CAST({text} AS {kind.spark()})", kind, literal=text)
         return Piece(text, INT if int(text) <= _INT_MAX else BIGINT, literal=text)
 
     def _paren(self, node: exp.Expr) -> Piece:
@@ -299,19 +307,36 @@ class Expressions:
         inner = self.piece(node.this)
         if not inner.kind.is_number:
             raise self._misfit(node, "-", inner.kind)
-        return Piece(f"(- {inner.sql})", inner.kind, literal=None if inner.literal is None else f"-{inner.literal}")
+        if inner.literal == str(_INT_MAX + 1):
+            return Piece(f"CAST({-_INT_MAX - 1} AS INT)", INT, literal=str(-_INT_MAX - 1))
+        return Piece(
+            functions.negative(inner.sql, inner.kind),
+            inner.kind,
+            literal=None if inner.literal is None else f"-{inner.literal}",
+        )
 
     def _pair(self, node: exp.Expr) -> tuple[Piece, Piece]:
         return self.piece(node.this), self.piece(node.args["expression"])
 
     def _comparison(self, node: exp.Expr) -> Piece:
         left, right = self._pair(node)
-        if common(left.kind, right.kind) is None:
-            raise self._misfit(node, "a comparison", left.kind, right.kind)
+        self._require_comparable(node, "a comparison", left, right)
         if isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ):
             same = f"({left.sql} <=> {right.sql})"
             return Piece(same if isinstance(node, exp.NullSafeEQ) else f"(NOT {same})", BOOLEAN)
-        return Piece(f"({left.sql} {_COMPARISONS[type(node)]} {right.sql})", BOOLEAN)
+        return Piece(_compared(left, _COMPARISONS[type(node)], right), BOOLEAN)
+
+    def _require_comparable(self, node: exp.Expr, what: str, left: Piece, right: Piece) -> None:
+        if common(left.kind, right.kind) is None or "MAP" in (left.kind.name, right.kind.name):
+            raise self._misfit(node, what, left.kind, right.kind)
+        for one, other in ((left, right), (right, left)):
+            if one.kind.name == "FLOAT" and other.kind.name == "DOUBLE" and other.literal is not None:
+                raise refused(
+                    self._text.place(node),
+                    f"{what} of a FLOAT with {other.literal}",
+                    "Flink cuts its digits to those of a FLOAT, Spark does not",
+                    "CAST the FLOAT to DOUBLE, or write the number without E",
+                )
 
     def _arithmetic(self, node: exp.Expr) -> Piece:
         left, right = self._pair(node)
@@ -327,8 +352,7 @@ class Expressions:
             return Piece(text, right.kind if left.kind.name == "NULL" else left.kind)
         if not (left.kind.is_number and right.kind.is_number):
             raise self._misfit(node, sign, left.kind, right.kind)
-        one, other = _as_decimals(left, right)
-        return Piece(f"({one} {sign} {other})", _computed(left.kind, right.kind, sign))
+        return _calculated(left, sign, right)
 
     def _division(self, node: exp.Expr) -> Piece:
         left, right = self._pair(node)
@@ -337,16 +361,24 @@ class Expressions:
         kind = _computed(left.kind, right.kind, "/")
         if kind.is_whole:  # Flink's division of whole numbers is one; Spark's / is not
             return Piece(f"CAST(({left.sql} DIV {right.sql}) AS {kind.spark()})", kind)
-        one, other = _as_decimals(left, right)
-        return Piece(f"({one} / {other})", kind)
+        return _calculated(left, "/", right)
 
     def _modulo(self, node: exp.Expr) -> Piece:
         left, right = self._pair(node)
+        return self._rest(node, "%", left, right)
+
+    def _rest(self, node: exp.Expr, word: str, left: Piece, right: Piece) -> Piece:
+        """Of a division: of floating-point numbers Flink knows none."""
         kind = common(left.kind, right.kind)
-        if kind is None or not kind.is_number:
-            raise self._misfit(node, "%", left.kind, right.kind)
+        if kind is None or not kind.is_number or kind.is_approximate:
+            raise self._misfit(node, word, left.kind, right.kind)
+        if kind.is_whole:  # it is less than what it is divided by
+            return Piece(f"CAST(({left.sql} % {right.sql}) AS {right.kind.spark()})", right.kind)
         one, other = _as_decimals(left, right)
-        return Piece(f"({one} % {other})", kind)
+        a, b = as_decimal(left.kind), as_decimal(right.kind)
+        scale = max(a.scale or 0, b.scale or 0)
+        whole = min((a.precision or 0) - (a.scale or 0), (b.precision or 0) - (b.scale or 0))
+        return Piece(f"({one} % {other})", decimal(whole + scale, scale))
 
     def _concat(self, node: exp.Expr) -> Piece:
         left, right = self._pair(node)
@@ -367,8 +399,9 @@ class Expressions:
         if node.args.get("symmetric"):
             raise refused(self._text.place(node), "BETWEEN SYMMETRIC", "it is not taken yet", "write both comparisons")
         for each in (low, high):
-            if common(value.kind, each.kind) is None:
-                raise self._misfit(node, "BETWEEN", value.kind, each.kind)
+            self._require_comparable(node, "BETWEEN", value, each)
+        if any(each.kind.is_approximate for each in (value, low, high)):
+            return Piece(f"({_compared(value, '>=', low)} AND {_compared(value, '<=', high)})", BOOLEAN)
         return Piece(f"({value.sql} BETWEEN {low.sql} AND {high.sql})", BOOLEAN)
 
     def _in(self, node: exp.Expr) -> Piece:
@@ -378,8 +411,16 @@ class Expressions:
             )
         value, *values = [self.piece(each) for each in (node.this, *node.expressions)]
         for each in values:
-            if common(value.kind, each.kind) is None:
-                raise self._misfit(node, "IN", value.kind, each.kind)
+            self._require_comparable(node, "IN", value, each)
+            if (value.kind.is_whole or value.kind.name == "FLOAT") and each.kind.name in ("DECIMAL", "DOUBLE"):
+                raise refused(
+                    self._text.place(node),
+                    f"IN of {value.kind} with {each.kind}",
+                    "Flink cuts the digits of what is in the list",
+                    "CAST the value before IN to the type of those in the list",
+                )
+        if any(each.kind.is_approximate for each in (value, *values)):
+            return Piece(f"({' OR '.join(_compared(value, '=', each) for each in values)})", BOOLEAN)
         return Piece(f"({value.sql} IN ({', '.join(each.sql for each in values)}))", BOOLEAN)
 
     def _like(self, node: exp.Expr, escape: str = "") -> Piece:
@@ -411,9 +452,8 @@ class Expressions:
                 condition = self._boolean(each.this)
             else:
                 value = self.piece(each.this)
-                if common(of.kind, value.kind) is None:
-                    raise self._misfit(node, "CASE", of.kind, value.kind)
-                condition = f"({of.sql} = {value.sql})"
+                self._require_comparable(node, "CASE", of, value)
+                condition = _compared(of, "=", value)
             then = self.piece(each.args["true"])
             kinds.append(then.kind)
             text += f" WHEN {condition} THEN {then.sql}"
@@ -421,14 +461,15 @@ class Expressions:
             default = self.piece(node.args["default"])
             kinds.append(default.kind)
             text += f" ELSE {default.sql}"
-        return Piece(f"{text} END", self._one_kind(node, "CASE", kinds))
+        kind = self._one_kind(node, "CASE", kinds)
+        return Piece(_as_float(f"{text} END", kind), kind)
 
     def _one_kind(self, node: exp.Expr, what: str, kinds: Sequence[Kind]) -> Kind:
         found: Kind | None = kinds[0]
         for kind in kinds[1:]:
             found = None if found is None else common(found, kind)
-        if found is None:
-            raise self._misfit(node, what, *kinds)
+        if found is None or {"FLOAT", "DOUBLE"} <= {kind.name for kind in kinds}:
+            raise self._misfit(node, what, *kinds)  # of FLOAT and DOUBLE Flink makes FLOAT, and digits are lost
         return found
 
     # -- CAST -------------------------------------------------------------------------------------
@@ -448,7 +489,7 @@ class Expressions:
         if re.fullmatch(pattern, text) is None:
             form = "TIMESTAMP '2026-01-31 23:59:59'" if name == "timestamp" else "DATE '2026-01-31'"
             raise wrong(self._text.place(node), f"{text!r} is no {name.upper()}", action=f"write {form}")
-        kind = DATE if name == "date" else Kind("TIMESTAMP", 3)
+        kind = DATE if name == "date" else Kind("TIMESTAMP", len(text.partition(".")[2]))
         return Piece(f"{name.upper()} {literal(text)}", kind)
 
     def cast(self, node: exp.Expr, of: Piece, to: Kind, *, trying: bool = False) -> Piece:
@@ -470,6 +511,18 @@ class Expressions:
             )
         if to.name == "STRING" and given.name == "BOOLEAN":
             return Piece(f"upper(CAST({of.sql} AS STRING))", to)
+        if trying and given.is_number and to.is_whole and _loses(given, to):
+            raise refused(
+                self._text.place(node),
+                f"a TRY_CAST of {given} to {to}",
+                "of what does not fit Flink gives another number",
+                "write CAST, which stops the job",
+            )
+        if given.name == "STRING" and to.is_whole:
+            return Piece(f"{word}({functions.whole_from_text(of.sql)} AS {to.spark()})", to)
+        if given.name == "STRING" and to.name == "BOOLEAN":  # Spark would leave out blanks
+            otherwise = "NULL" if trying else f"CAST(concat('blanks in ', {of.sql}) AS BOOLEAN)"
+            return Piece(f"if({of.sql} <> trim({of.sql}), {otherwise}, {word}({of.sql} AS BOOLEAN))", to)
         if given.name == "STRING" and (to.is_time or to.name == "DATE"):
             return self._time_from_text(of, to, trying=trying)
         if to.name == "STRING" and given.is_time:
@@ -491,12 +544,10 @@ class Expressions:
 
     def _time_from_text(self, of: Piece, to: Kind, *, trying: bool) -> Piece:
         word, kind = "try_cast" if trying else "CAST", to.spark()
-        otherwise = (
-            "" if trying else f" ELSE raise_error({literal(f'a text is no {to.name}, and begins with no date')})"
-        )
-        text = f"{word}({of.sql} AS {kind})"
-        null = "" if trying else f" WHEN {of.sql} IS NULL THEN NULL"
-        text = f"CASE WHEN {functions.dated(of.sql)} THEN {text}{null}{otherwise} END"
+        given, fits = functions.from_text(of.sql, to.name)
+        failure = literal(f"a text is no {to.name}: write it as 2026-01-31 or 2026-01-31 23:59:59.999")
+        otherwise = "" if trying else f" WHEN {of.sql} IS NULL THEN NULL ELSE raise_error({failure})"
+        text = f"CASE WHEN {fits} THEN {word}({given} AS {kind}){otherwise} END"
         return Piece(cut(text, to) if to.is_time else text, to)
 
     # -- functions with a grammar -----------------------------------------------------------------
@@ -509,7 +560,12 @@ class Expressions:
             raise wrong(self._text.place(node), f"EXTRACT knows no {unit} here", action=action)
         if not functions.suits(of.kind, "day"):
             raise self._misfit(node, "EXTRACT", of.kind)
+        self._require_time(node, unit, of)
         return Piece(functions.part(unit, of.sql), BIGINT)
+
+    def _require_time(self, node: exp.Expr, unit: str, of: Piece) -> None:
+        if of.kind.name == "DATE" and unit in ("HOUR", "MINUTE", "SECOND"):
+            raise refused(self._text.place(node), f"the {unit} of a DATE", "Flink gives any number", "write 0")
 
     def _trim(self, node: exp.Expr) -> Piece:
         of = self.piece(node.this)
@@ -549,7 +605,14 @@ class Expressions:
         if not of.kind.is_number:
             raise self._misfit(node, word.upper(), of.kind)
         kind = decimal(of.kind.precision or 38, 0) if of.kind.name == "DECIMAL" else of.kind
-        return Piece(f"CAST({word}({of.sql}) AS {kind.spark()})", kind)
+        if of.kind.is_whole:
+            return Piece(of.sql, kind)
+        text = f"CAST({word}({of.sql}) AS {kind.spark()})"
+        if kind.is_approximate:  # Spark's goes through a BIGINT, which has no NaN, nothing infinite and no -0.0
+            zero = f" WHEN {of.sql} > -1 AND {of.sql} < 0 THEN CAST('-0.0' AS {kind.spark()})" if word == "ceil" else ""
+            kept = f"isnan({of.sql}) OR {of.sql} = 0 OR abs({of.sql}) >= {_WHOLE_FROM}"
+            text = f"CASE WHEN {kept} THEN {of.sql}{zero} ELSE {text} END"
+        return Piece(text, kind)
 
     def _floor_of_time(self, node: exp.Expr, of: Piece, word: str, unit: str) -> Piece:
         if word == "ceil":
@@ -633,25 +696,58 @@ class Expressions:
     def _known(self, node: exp.Expr, word: str) -> Piece:
         function = FUNCTIONS[word]
         given = [self.piece(each) for each in node.expressions]
+        if word == "TO_DATE" and len(given) == 2:
+            raise refused(
+                self._text.place(node),
+                "TO_DATE with a form",
+                "of text that does not fit it Flink gives days that are none",
+                "write CAST(TO_TIMESTAMP(text, form) AS DATE)",
+            )
         if len(given) < function.least or (function.most is not None and len(given) > function.most):
             wanted = str(function.least) if function.least == function.most else f"{function.least} or more"
             raise wrong(self._text.place(node), f"{word} takes {wanted} arguments, and {len(given)} are given")
         for i, each in enumerate(given):
             if not functions.suits(each.kind, function.takes[min(i, len(function.takes) - 1)]):
                 raise self._misfit(node, word, each.kind)
-        if word in ("DATE_FORMAT", "TO_DATE", "TO_TIMESTAMP", "FROM_UNIXTIME") and len(given) > 1:
+        if word in ("DATE_FORMAT", "TO_TIMESTAMP", "FROM_UNIXTIME") and len(given) > 1:
             self._require_form(node, word, given[1])
+        if word in ("HOUR", "MINUTE", "SECOND"):
+            self._require_time(node, word, given[0])
         kind = function.kind([each.kind for each in given])
         if kind is None:
             raise self._misfit(node, word, *(each.kind for each in given))
         if word in _WITH_CARE:
             return _WITH_CARE[word](self, node, given)
-        return Piece(function.text([each.sql for each in given]), kind)
+        return Piece(_as_float(function.text([each.sql for each in given]), kind), kind)
 
-    def _mod(self, _: exp.Expr, given: Sequence[Piece]) -> Piece:
-        kind = common(given[0].kind, given[1].kind) or given[0].kind
-        one, other = _as_decimals(given[0], given[1])
-        return Piece(f"({one} % {other})", kind)
+    def _mod(self, node: exp.Expr, given: Sequence[Piece]) -> Piece:
+        return self._rest(node, "MOD", given[0], given[1])
+
+    def _abs(self, _: exp.Expr, given: Sequence[Piece]) -> Piece:
+        of = given[0]
+        if of.kind.name != "DECIMAL":
+            return Piece(f"abs({of.sql})", of.kind)
+        return Piece(f"if({of.sql} < 0, {functions.negative(of.sql, of.kind)}, {of.sql})", of.kind)
+
+    def _nullif(self, node: exp.Expr, given: Sequence[Piece]) -> Piece:
+        one, other = given
+        self._require_comparable(node, "NULLIF", one, other)
+        return Piece(f"CASE WHEN {_compared(one, '=', other)} THEN NULL ELSE {one.sql} END", one.kind)
+
+    def _round(self, node: exp.Expr, given: Sequence[Piece]) -> Piece:
+        of, places = given[0], given[1].literal if len(given) > 1 else "0"
+        if places is None or re.fullmatch(r"-?\d+", places) is None:
+            raise refused(
+                self._text.place(node),
+                "ROUND to places that are not written there",
+                "Spark has to know them before it starts",
+                "write CASE n WHEN 0 THEN ROUND(x, 0) WHEN 1 THEN ROUND(x, 1) … END",
+            )
+        kind, count = of.kind, int(places)
+        if kind.name == "DECIMAL" and count < (kind.scale or 0):
+            left = max(count, 0)
+            kind = decimal(1 + (kind.precision or 0) - (kind.scale or 0) + left, left)
+        return Piece(f"CAST(round({of.sql}, {count}) AS {kind.spark()})", kind)
 
     def _sign(self, _: exp.Expr, given: Sequence[Piece]) -> Piece:
         return Piece(f"CAST(sign({given[0].sql}) AS {given[0].kind.spark()})", given[0].kind)
@@ -662,10 +758,22 @@ class Expressions:
             raise refused(
                 self._text.place(node),
                 "this path of JSON_VALUE",
-                "of anything but names and places the engines think differently",
-                "write a path in quotes, such as '$.a.b[0][''c d'']', without strict",
+                "of anything but names the engines think differently",
+                "write a path in quotes, such as '$.a.b[''c d'']', without strict; an ARRAY can be a column of its own",
             )
         return Piece(f"get_json_object({given[0].sql}, {literal(found.group(1))})", STRING)
+
+    def _regexp_extract(self, node: exp.Expr, given: Sequence[Piece]) -> Piece:
+        if len(given) > 2 and given[2].literal != "0":
+            pattern = given[1].literal
+            if pattern is None or _OPTIONAL.search(_NO_SIGNS.sub("x", pattern)) is not None:
+                raise refused(
+                    self._text.place(node),
+                    "a group of REGEXP_EXTRACT that may take no part",
+                    "Flink gives NULL for it and Spark '', as for one that is empty",
+                    "write a pattern in quotes, in which no group is optional and nothing is behind a |",
+                )
+        return Piece(FUNCTIONS["REGEXP_EXTRACT"].text([each.sql for each in given]), STRING)
 
     def _regexp_replace(self, node: exp.Expr, given: Sequence[Piece]) -> Piece:
         if given[2].literal is None or set(given[2].literal) & set("$\\"):
@@ -724,8 +832,10 @@ class Expressions:
                 "it is not taken yet",
                 "write TO_TIMESTAMP_LTZ(milliseconds, 3)",
             )
-        name = "timestamp_seconds" if scale == "0" else "timestamp_millis"
-        return Piece(f"{name}({given[0].sql})", TIMESTAMP_LTZ)
+        name, unit = ("timestamp_seconds", 1) if scale == "0" else ("timestamp_millis", 1_000)
+        of = given[0].sql  # out of the years from 1 to 9999 Flink gives NULL
+        fits = f"{of} BETWEEN {_FIRST_SECOND * unit} AND {(_LAST_SECOND + 1) * unit - 1}"
+        return Piece(f"CASE WHEN {fits} THEN {name}({of}) END", TIMESTAMP_LTZ)
 
     def _timestamp_moved(self, node: exp.Expr) -> Piece:
         word = str(node.this).upper()
@@ -744,7 +854,15 @@ class Expressions:
             raise self._misfit(node, word, first.kind, second.kind)
         if word == "TIMESTAMPADD":
             return Piece(f"timestampadd({unit}, CAST({first.sql} AS INT), {second.sql})", second.kind)
-        return Piece(f"CAST(timestampdiff({unit}, {first.sql}, {second.sql}) AS INT)", INT)
+        if unit in ("MONTH", "QUARTER", "YEAR"):
+            raise refused(
+                self._text.place(node),
+                f"TIMESTAMPDIFF of {unit}",
+                "at a month's end, and by the time of day, the engines count differently",
+                "count DAY, or take the difference of YEAR(…) * 12 + MONTH(…)",
+            )
+        millis = Kind("TIMESTAMP", 3)  # Flink looks at no more digits
+        return Piece(f"CAST(timestampdiff({unit}, {cut(first.sql, millis)}, {cut(second.sql, millis)}) AS INT)", INT)
 
     def _ceiling(self, node: exp.Expr) -> Piece:
         if len(node.expressions) != 1:
@@ -766,11 +884,15 @@ _WITH_RULES: Mapping[str, Callable[[Expressions, exp.Expr], Piece]] = {
 
 
 _WITH_CARE: Mapping[str, Callable[[Expressions, exp.Expr, Sequence[Piece]], Piece]] = {
+    "ABS": Expressions._abs,  # noqa: SLF001
     "JSON_VALUE": Expressions._json_value,  # noqa: SLF001 - the class above
     "LPAD": Expressions._padded,  # noqa: SLF001
     "MOD": Expressions._mod,  # noqa: SLF001
+    "NULLIF": Expressions._nullif,  # noqa: SLF001
+    "REGEXP_EXTRACT": Expressions._regexp_extract,  # noqa: SLF001
     "REGEXP_REPLACE": Expressions._regexp_replace,  # noqa: SLF001
     "REPLACE": Expressions._replace,
+    "ROUND": Expressions._round,  # noqa: SLF001
     "RPAD": Expressions._padded,  # noqa: SLF001
     "SIGN": Expressions._sign,  # noqa: SLF001
     "SPLIT_INDEX": Expressions._split_index,  # noqa: SLF001
@@ -779,9 +901,30 @@ _WITH_CARE: Mapping[str, Callable[[Expressions, exp.Expr, Sequence[Piece]], Piec
 """Of which some arguments give something else in Spark: guarded, or refused."""
 
 
+def _compared(left: Piece, sign: str, right: Piece) -> str:
+    """A comparison: NaN is equal to nothing, and neither more nor less, where Spark takes it for the greatest."""
+    text = f"({left.sql} {sign} {right.sql})"
+    doubtful = [each.sql for each in (left, right) if each.kind.is_approximate and each.literal is None]
+    if not doubtful:
+        return text
+    nan = " OR ".join(f"isnan({each})" for each in doubtful)
+    missing = f"{left.sql} IS NULL OR {right.sql} IS NULL"
+    given = "true" if sign == "<>" else "false"
+    return f"(CASE WHEN {nan} THEN if({missing}, NULL, {given}) ELSE {text} END)"
+
+
+def _as_float(text: str, kind: Kind) -> str:
+    """A FLOAT beside a whole number is a DOUBLE to Spark."""
+    return f"CAST({text} AS FLOAT)" if kind.name == "FLOAT" else text
+
+
 def _is_natural(of: Piece) -> bool:
     """A whole number that is written there, and not below 0."""
     return of.literal is not None and of.literal.isdigit()
+
+
+def _loses(given: Kind, to: Kind) -> bool:
+    return not given.is_whole or common(given, to) != to
 
 
 def _as_decimals(one: Piece, other: Piece) -> tuple[str, str]:
@@ -806,11 +949,22 @@ def cut(text: str, to: Kind) -> str:
     if to.precision in units:
         return f"date_trunc('{units[to.precision]}', {text})"
     step = 10 ** (6 - (to.precision or 0))
-    return f"timestamp_micros(unix_micros({text}) DIV {step} * {step})"
+    return f"timestamp_micros(unix_micros({text}) - pmod(unix_micros({text}), {step}))"
+
+
+def _calculated(left: Piece, sign: str, right: Piece) -> Piece:
+    kind = _computed(left.kind, right.kind, sign)
+    if kind.name == "FLOAT":  # Spark would take DOUBLE beside a whole number, and for any quotient
+        one, other = (f"CAST({each.sql} AS FLOAT)" if each.kind.is_whole else each.sql for each in (left, right))
+        return Piece(f"CAST(({one} {sign} {other}) AS FLOAT)", kind)
+    one, other = _as_decimals(left, right)
+    return Piece(f"({one} {sign} {other})", kind)
 
 
 def _computed(one: Kind, other: Kind, sign: str) -> Kind:
-    """The type of a sum, difference, product or quotient: the same rules in both engines."""
+    """The type of a sum, difference, product or quotient."""
+    if "FLOAT" in (one.name, other.name) and all(each.name == "FLOAT" or each.is_whole for each in (one, other)):
+        return Kind("FLOAT")
     if one.is_approximate or other.is_approximate:
         return DOUBLE
     if one.is_whole and other.is_whole:

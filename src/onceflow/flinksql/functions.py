@@ -55,6 +55,7 @@ def suits(kind: Kind, wanted: str) -> bool:
         "text": kind.name == "STRING",
         "number": kind.is_number,
         "whole": kind.is_whole,
+        "double": kind.name == "DOUBLE",
         "time": kind.is_time,
         "day": kind.is_time or kind.name == "DATE",
         "array": kind.name == "ARRAY",
@@ -118,9 +119,12 @@ def part(unit: str, of: str) -> str:
 UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "DOY", "DOW", "HOUR", "MINUTE", "SECOND")
 
 FUNCTIONS: Mapping[str, Function] = {
-    "ABS": Function(1, 1, _call("abs"), _first, ("number",)),
-    "ARRAY_CONTAINS": _plain("array_contains", 2, BOOLEAN, "array", "any"),
-    "ASCII": _plain("ascii", 1, INT, "text"),
+    "ABS": Function(1, 1, _call("abs"), _first, ("number",)),  # of a DECIMAL see expressions
+    # Spark's own gives NULL where nothing fits and an item is NULL.
+    "ARRAY_CONTAINS": Function(
+        2, 2, lambda given: f"exists({given[0]}, `$item` -> `$item` <=> {given[1]})", _gives(BOOLEAN), ("array", "any")
+    ),
+    "ASCII": Function(1, 1, lambda given: _first_byte(given[0]), _gives(INT), ("text",)),
     "CARDINALITY": _plain("size", 1, INT, "collection"),
     "CHARACTER_LENGTH": _plain("char_length", 1, INT, "text"),
     "CHAR_LENGTH": _plain("char_length", 1, INT, "text"),
@@ -140,7 +144,14 @@ FUNCTIONS: Mapping[str, Function] = {
     "JSON_VALUE": _plain("get_json_object", 2, STRING, "text"),
     "LEAST": Function(1, None, _all_there("least"), _common),
     "LEFT": _plain("left", 2, STRING, "text", "whole"),
-    "LOCATE": _plain("locate", 2, INT, "text", "text", "whole", most=3),
+    "LOCATE": Function(
+        2,
+        3,
+        # From before the text Flink looks from its begin, Spark nowhere.
+        lambda given: _located(*given),
+        _gives(INT),
+        ("text", "text", "whole"),
+    ),
     "LOWER": _plain("lower", 1, STRING, "text"),
     "LPAD": _plain("lpad", 3, STRING, "text", "whole", "text"),
     "LTRIM": _plain("ltrim", 1, STRING, "text"),
@@ -153,7 +164,14 @@ FUNCTIONS: Mapping[str, Function] = {
     "NULLIF": Function(2, 2, _call("nullif"), _first),
     "POWER": _plain("power", 2, DOUBLE, "number"),
     "QUARTER": _unit("QUARTER"),
-    "REGEXP": Function(2, 2, lambda given: f"({given[0]} RLIKE {given[1]})", _gives(BOOLEAN), ("text",)),
+    "REGEXP": Function(
+        2,
+        2,
+        # Of no pattern Flink says that nothing fits it, Spark that all does.
+        lambda given: f"if({given[1]} = '' AND {given[0]} IS NOT NULL, false, {given[0]} RLIKE {given[1]})",
+        _gives(BOOLEAN),
+        ("text",),
+    ),
     "REGEXP_EXTRACT": Function(
         2,
         3,
@@ -184,12 +202,17 @@ FUNCTIONS: Mapping[str, Function] = {
         _gives(STRING),
         ("text", "text", "whole"),
     ),
-    "SQRT": _plain("sqrt", 1, DOUBLE, "number"),
+    "SQRT": Function(1, 1, lambda given: f"power({given[0]}, 0.5D)", _gives(DOUBLE), ("number",)),
     "SUBSTR": _plain("substr", 2, STRING, "text", "whole", most=3),
     "TO_BASE64": Function(
-        1, 1, lambda given: f"base64(CAST({given[0]} AS BINARY))", _gives(STRING), ("text or bytes",)
+        # Spark breaks it in lines.
+        1,
+        1,
+        lambda given: f"replace(base64(CAST({given[0]} AS BINARY)), '\\r\\n', '')",
+        _gives(STRING),
+        ("text or bytes",),
     ),
-    "TO_DATE": Function(1, 2, lambda given: f"CAST({_parsed(given)} AS DATE)", _gives(DATE), ("text",)),
+    "TO_DATE": Function(1, 1, lambda given: _day(given[0]), _gives(DATE), ("text",)),
     "TO_TIMESTAMP": Function(1, 2, _time_of, _gives(TIMESTAMP), ("text",)),
     "UPPER": _plain("upper", 1, STRING, "text"),
     "WEEK": _unit("WEEK"),
@@ -202,16 +225,60 @@ FUNCTIONS: Mapping[str, Function] = {
 """What is the same under another name, or made the same."""
 
 
+def negative(of: str, kind: Kind) -> str:
+    """A number with its sign turned. Spark's own minus rounds a DECIMAL to 34 digits: longer ones go by their text."""
+    if kind.name != "DECIMAL" or (kind.precision or 0) <= _EXACT:
+        return f"(- {of})"
+    text = f"CAST({of} AS STRING)"
+    return f"CAST(if({of} < 0, substr({text}, 2), concat('-', {text})) AS {kind.spark()})"
+
+
+def _located(what: str, of: str, begin: str = "") -> str:
+    if not begin:
+        return f"locate({what}, {of})"
+    return f"CASE WHEN {begin} IS NOT NULL THEN locate({what}, {of}, if({begin} < 1, 1, {begin})) END"
+
+
+def whole_from_text(of: str) -> str:
+    """A text of a number as one of a whole number: what is behind the point is cut off."""
+    sign = f"regexp_extract(trim({of}), '^[+-]?', 0)"
+    digits = f"regexp_extract(trim({of}), '^[+-]?([0-9]*)', 1)"
+    cut = f"concat({sign}, if({digits} = '', '0', {digits}))"
+    return f"if(trim({of}) RLIKE '^[+-]?([0-9]+[.][0-9]*|[.][0-9]+)$', {cut}, {of})"
+
+
+_EXACT = 34
+_TIME = "'^[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}( [0-9]{1,2}:[0-9]{1,2}:[0-9]{1,2}([.][0-9]{1,9})?)?$'"
+
+
+def _first_byte(text: str) -> str:
+    """The first byte as Java has it: of anything but ASCII a number below 0."""
+    byte = f"CAST(conv(hex(substr(CAST({text} AS BINARY), 1, 1)), 16, 10) AS INT)"
+    return f"CASE WHEN ascii({text}) < 128 THEN ascii({text}) ELSE {byte} - 256 END"
+
+
 def _parsed(given: Texts) -> str:
-    """A time from text, or null, as Flink: with a form, or as ISO has it."""
+    """A time from text, or null, with three digits behind the second: with a form, or as SQL writes it."""
     if len(given) > 1:
-        return f"try_to_timestamp({', '.join(given)})"
-    return f"CASE WHEN {dated(given[0])} THEN try_cast({given[0]} AS TIMESTAMP) END"
+        # What has another form Flink reads as JDBC writes times and days, whatever form was asked for.
+        otherwise = f"CASE WHEN trim({given[0]}) RLIKE {_TIME} THEN try_cast(trim({given[0]}) AS TIMESTAMP) END"
+        text = f"coalesce(try_to_timestamp({', '.join(given)}), {otherwise})"
+    else:
+        text = f"CASE WHEN {given[0]} RLIKE {_TIME} THEN try_cast({given[0]} AS TIMESTAMP) END"
+    return f"date_trunc('MILLISECOND', {text})"
 
 
-def dated(text: str) -> str:
-    """Whether a text begins with a date: a time without one Spark takes for one of the day on which it reads it."""
-    return f"{text} RLIKE '^ *[0-9]{{4}}-[0-9]{{1,2}}-[0-9]{{1,2}}'"
+def from_text(text: str, to: str) -> tuple[str, str]:
+    """What a CAST to a time or a DATE reads of a text, and whether it is of the one form that Flink takes."""
+    if to == "DATE":
+        day = f"if(instr({text}, ' ') > 1, substring_index({text}, ' ', 1), trim({text}))"
+        return day, f"{day} RLIKE '^[0-9]{{4}}(-[0-9]{{1,2}}(-[0-9]{{1,2}})?)?$'"
+    return text, f"{text} RLIKE {_TIME}"
+
+
+def _day(text: str) -> str:
+    day, fits = from_text(text, "DATE")
+    return f"CASE WHEN {fits} THEN try_cast({day} AS DATE) END"
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,10 +333,12 @@ AGGREGATES: Mapping[str, Aggregate] = {
     "MIN": Aggregate(_simple("min"), lambda kind: kind),
     "MAX": Aggregate(_simple("max"), lambda kind: kind),
     "APPROX_COUNT_DISTINCT": Aggregate(_simple("approx_count_distinct"), lambda _: BIGINT),
-    "STDDEV_POP": Aggregate(_simple("stddev_pop"), lambda _: DOUBLE, "number"),
-    "VAR_POP": Aggregate(_simple("var_pop"), lambda _: DOUBLE, "number"),
+    "STDDEV_POP": Aggregate(_simple("stddev_pop"), lambda _: DOUBLE, "double"),
+    "VAR_POP": Aggregate(_simple("var_pop"), lambda _: DOUBLE, "double"),
 }
-"""Those that both engines have. Of a sample of one value Spark's STDDEV_SAMP is NULL, too, and Flink's as well."""
+"""Those that both engines have. A deviation of whole numbers is a whole one in Flink: only that of DOUBLE is taken.
+
+Of a sample of one value Spark's STDDEV_SAMP is NULL, too, and Flink's as well."""
 
 _ORDER = ("its result hangs on the order of rows, which is not the same in every run", "use MIN, MAX or a top-N")
 _NO_WAY_BACK = "it needs an order of rows that is not the same in every run"

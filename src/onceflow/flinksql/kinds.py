@@ -140,8 +140,7 @@ def common(one: Kind, other: Kind) -> Kind | None:
     if one.is_number and other.is_number:
         return _common_number(one, other)
     if one.is_time and other.is_time:
-        name: Name = "TIMESTAMP_LTZ" if "TIMESTAMP_LTZ" in (one.name, other.name) else "TIMESTAMP"
-        return Kind(name, max(one.precision or 0, other.precision or 0))
+        return Kind(one.name, max(one.precision or 0, other.precision or 0))
     if {one.name, other.name} in ({"DATE", "TIMESTAMP"}, {"DATE", "TIMESTAMP_LTZ"}):
         return one if one.is_time else other
     if one.name == other.name and one.name not in ("ARRAY", "MAP", "ROW"):
@@ -155,8 +154,8 @@ def common(one: Kind, other: Kind) -> Kind | None:
 
 def _common_number(one: Kind, other: Kind) -> Kind:
     if one.is_approximate or other.is_approximate:
-        both_float = {one.name, other.name} == {"FLOAT"}
-        return Kind("FLOAT") if both_float else DOUBLE
+        floats = all(each.name == "FLOAT" or each.is_whole for each in (one, other))
+        return Kind("FLOAT") if floats else DOUBLE
     if one.is_whole and other.is_whole:
         return Kind(max(one.name, other.name, key=WHOLE.index))
     a, b = as_decimal(one), as_decimal(other)

@@ -26,6 +26,13 @@ if TYPE_CHECKING:
 
 GONE = "$gone"
 _DATABASES = {"postgresql": "postgresql", "mysql": "mysql", "mariadb": "mariadb", "sqlite": "sqlite"}
+_DRIVERS = {
+    "postgresql": "org.postgresql.Driver",
+    "mysql": "com.mysql.cj.jdbc.Driver",
+    "mariadb": "org.mariadb.jdbc.Driver",
+    "sqlite": "org.sqlite.JDBC",
+}
+"""By name: Java looks for drivers among its own jars only, and not among Spark's."""
 _RATE = 10_000
 
 
@@ -112,7 +119,18 @@ def _jdbc(spark: SparkSession, table: DefinedTable) -> DataFrame:
     options = {"url": values["url"], "dbtable": values["table-name"]}
     told = {"username": "user", "password": "password", "scan.fetch-size": "fetchsize"}
     options |= {to: values[key] for key, to in told.items() if key in values}
-    rows = spark.read.format("jdbc").options(**options).load()
+    _url(table)  # of a database that is known
+    driver = _DRIVERS[values["url"].split(":")[1]]
+    try:
+        rows = spark.read.format("jdbc").options(**options, driver=driver).load()
+    except Exception as error:
+        if "ClassNotFoundException" not in str(error):
+            raise
+        raise wrong(
+            table.options.places["url"],
+            f"there is no driver {driver} to read {table.name}",
+            action="name its jar in ONCEFLOW_JARS, beside those that `onceflow jars` tells",
+        ) from None
     kinds = {each.name: each.kind for each in table.physical}
     return rows.select(
         *(F.col(quoted(name)).cast(kind.spark()).alias(name) for name, kind in kinds.items() if kind is not None)

@@ -642,7 +642,13 @@ class _Select:
     def query(self) -> Query:
         """The query."""
         table = f"(\n{self._scope[0].query.sql}\n) {quoted(self._scope[0].alias)}"
-        for join in self._node.args.get("joins") or ():
+        joins = list(self._node.args.get("joins") or ())
+        if len(joins) == 1 and not joins[0].args.get("side") and self._condition is not None:
+            # Of an inner join WHERE and ON are one: FROM a, b WHERE a.k = b.k AND a.ts BETWEEN … bounds its times, too.
+            both = [each for each in (joins[0].args.get("on"), self._condition) if each is not None]
+            joins[0].set("on", exp.and_(*both) if len(both) > 1 else both[0])
+            self._condition = None
+        for join in joins:
             table = self._join(table, join)
         where = "" if self._condition is None else self._where(self._condition)
         if self._is_gathered():
@@ -707,7 +713,9 @@ class _Select:
             )
         on = join.args.get("on")
         if on is None:
-            raise refuse(join.this, "a join without ON", "it would have to keep each row for ever", "write JOIN … ON")
+            raise refuse(
+                join.this, "a join without a condition", "it would have to keep each row for ever", "write JOIN … ON"
+            )
         left = self._scope[-1] if len(self._scope) == 1 else None
         right = self._of.entry(join.this, join)
         if any(entry.alias == right.alias for entry in self._scope):
@@ -1082,6 +1090,10 @@ def window_text(name: str, time: str, lengths: Sequence[int], at: Position) -> s
     """
     if any(length <= 0 for length in lengths[: 2 if name == "HOP" else 1]):
         raise wrong(at, f"{name} has a length that is not positive", action="write INTERVAL '1' MINUTE")
+    offset_at = {"TUMBLE": 1, "HOP": 2}.get(name, len(lengths))
+    if len(lengths) > offset_at and abs(lengths[offset_at]) >= lengths[0]:
+        what = "size" if name == "TUMBLE" else "slide"
+        raise wrong(at, f"{name}'s offset is not less than its {what}", action="write what is left of it")
     texts = [f"{length} milliseconds" for length in lengths]
     if name == "SESSION":
         # Flink joins two sessions that touch, Spark does not: a gap that is longer by the smallest step does.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
-from pyspark.sql.types import DataType, StringType, StructField, StructType
+from pyspark.sql.types import DataType, StructType
 
 from onceflow.connectors.formats import Format, Json, Raw, Text, column_named
 from onceflow.flinksql.kinds import Kind, quoted
@@ -95,9 +95,8 @@ class Csv(Format):
 
     def parsed(self, column: Column) -> Column:
         """A struct of the fields, and of one that is null where all is well."""
-        fields = StructType([*self.fields().fields, StructField(_CORRUPT, StringType())])
         told = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, **dict(self.options)}
-        return F.from_csv(column.cast("string"), fields.simpleString().removeprefix("struct<").removesuffix(">"), told)
+        return F.from_csv(column.cast("string"), f"{self.ddl}, {_CORRUPT} STRING", told)
 
     def malformed(self, column: Column, parsed: Column, latest: Column | None) -> Column:  # noqa: ARG002 - the contract's
         """No row, or one that does not fit."""

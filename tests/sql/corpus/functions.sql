@@ -265,7 +265,19 @@ SELECT CAST(pairs AS STRING) FROM things;
 -- refused: a CAST of ROW to text
 SELECT CAST(nested AS STRING) FROM things;
 -- runs
-SELECT JSON_VALUE(name, 'lax $.a.b[0][''c d'']') FROM things;
+SELECT JSON_VALUE(name, 'lax $.a.b[''c d'']') FROM things;
+-- refused: this path of JSON_VALUE
+SELECT JSON_VALUE(name, '$.a[0]') FROM things;
+-- refused: TIMESTAMPDIFF of MONTH
+SELECT TIMESTAMPDIFF(MONTH, moment, instant) FROM things;
+-- refused: a TRY_CAST of BIGINT to INT
+SELECT TRY_CAST(big AS INT) FROM things;
+-- refused: the HOUR of a DATE
+SELECT EXTRACT(HOUR FROM born) FROM things;
+-- refused: an interval in WEEK
+SELECT moment + INTERVAL '1' WEEK FROM things;
+-- refused: IN of INT with DECIMAL(2, 1)
+SELECT whole IN (1, 2.5) FROM things;
 -- refused: this path of JSON_VALUE
 SELECT JSON_VALUE(name, 'strict $.a') FROM things;
 -- refused: this path of JSON_VALUE
@@ -302,3 +314,19 @@ SELECT REPLACE(name, '', 'b') FROM things;
 SELECT LPAD(name, whole, name) FROM things;
 -- rejected
 SELECT FLOOR(money, 1) FROM things;
+-- refused: TO_DATE with a form
+SELECT TO_DATE(name, 'dd.MM.yyyy') FROM things;
+-- refused: a group of REGEXP_EXTRACT that may take no part
+SELECT REGEXP_EXTRACT(name, '(a)|(b)', 2) FROM things;
+-- refused: a group of REGEXP_EXTRACT that may take no part
+SELECT REGEXP_EXTRACT(name, '([a-z]+)(x)?', 2) FROM things;
+-- refused: a group of REGEXP_EXTRACT that may take no part
+SELECT REGEXP_EXTRACT(name, name, 1) FROM things;
+-- runs
+SELECT REGEXP_EXTRACT(name, '([a|?]+)\)?', 1) FROM things;
+-- refused: ROUND to places that are not written there
+SELECT ROUND(money, whole) FROM things;
+-- unknown
+SELECT half % 2 FROM things;
+-- unknown
+SELECT MOD(whole_d, 2) FROM things;

@@ -114,7 +114,13 @@ SELECT auction, SUM(price) OVER (PARTITION BY auction ORDER BY bid_time) FROM bi
 SELECT SUM(price) OVER (PARTITION BY auction ORDER BY bid_time ROWS BETWEEN 2 PRECEDING AND CURRENT ROW) FROM bids;
 -- refused: an outer join without times
 SELECT b.auction FROM bids b LEFT JOIN asks a ON b.auction = a.auction;
--- refused: a join without ON
+-- runs
+SELECT a.auction FROM bids b, asks a WHERE a.auction = b.auction AND a.ask_time BETWEEN b.bid_time - INTERVAL '1' HOUR AND b.bid_time;
+-- runs
+SELECT a.auction FROM bids b JOIN asks a ON a.auction = b.auction WHERE a.ask_time BETWEEN b.bid_time - INTERVAL '1' HOUR AND b.bid_time AND a.seller <> 'x';
+-- refused: a join without a condition
+SELECT b.auction FROM bids b, asks a;
+-- runs
 SELECT b.auction FROM bids b, asks a WHERE b.auction = a.auction;
 -- refused: CROSS JOIN
 SELECT b.auction FROM bids b CROSS JOIN asks a;
