@@ -21,6 +21,8 @@ from onceflow.twophase.records import Decide, Void
 from tests.integration.harness import wait_until
 from tests.integration.hdfs import MiniHdfs
 
+pytestmark = [pytest.mark.spark, pytest.mark.faults]
+
 JOB = "0123456789ab"
 
 
@@ -110,7 +112,7 @@ for line in sys.stdin:
 """
 
 
-@pytest.mark.parametrize("rounds", [10, pytest.param(1_000, marks=[pytest.mark.faults, pytest.mark.timeout(540)])])
+@pytest.mark.parametrize("rounds", [10, pytest.param(1_000, marks=pytest.mark.timeout(900))])
 def test_one_of_many_wins(store, rounds):
     """Of eight writers that create one name, threads of two processes, exactly one wins, and what it wrote is read."""
     other = subprocess.Popen(
@@ -249,7 +251,6 @@ def test_two_drivers_of_one_journal(store):
     assert isinstance(second.append(decide(1, two)), Appended)
 
 
-@pytest.mark.faults
 def test_what_was_answered_is_there_when_hdfs_was_killed(tmp_path):
     """NameNode and DataNodes are killed and come back: each file whose creation was answered is there, whole."""
     hdfs = MiniHdfs(tmp_path / "hdfs").start()
