@@ -127,7 +127,7 @@ class Task:
             raise ConfigurationError(
                 f"the executor on {socket.gethostname()} has onceflow {VERSION}, and the driver {self.version}",
                 harmless="always: nothing of this epoch is visible",
-                cause="Python of the executors (PYSPARK_PYTHON, spark.pyspark.python, spark.archives) is another "
+                cause="the Python of the executors (PYSPARK_PYTHON, spark.pyspark.python, spark.archives) is another "
                 "installation than the driver's",
                 action="install the same version on both sides, best from one archive (docs/clusters.md)",
             )
