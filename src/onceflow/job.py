@@ -228,7 +228,7 @@ class Job:
         plan = replace(plan, bounded=until == "caught-up", takeover=takeover)
         theirs = SparkSession.getActiveSession()
         said = JobLog(log, self.name)
-        hadoop.begin(plan.checkpointing.location, self.name, self._spark)
+        hadoop.begin(plan.checkpointing.location, self.name, {**self._spark, **options.spark})
         place = place_of(plan)
         above = parent()
         _refuse_on_hdfs(place, options, supervised=above is not None)
@@ -341,7 +341,7 @@ class Job:
         theirs = SparkSession.getActiveSession()
         phases = Phases(JobLog(log, self.name))
         plan = replace(self._plan, checkpointing=self.checkpointing)
-        hadoop.begin(plan.checkpointing.location, self.name, self._spark)
+        hadoop.begin(plan.checkpointing.location, self.name, {**self._spark, **self.options.under({}).spark})
         foreseen, place = Foreseen(), place_of(plan)
         settle_guarantees(self.sinks, plan.checkpointing)
         with place.ours.untouched():
