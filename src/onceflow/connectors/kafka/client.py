@@ -227,13 +227,21 @@ class KafkaClient:
         return found
 
     def topic_configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Settings of topics, by topic and name; a topic that may not be described is left out."""
+        """Settings of topics, by topic and name; a topic that may not be described has none.
+
+        Raises:
+            KafkaUnavailableError: No broker answered.
+        """
         from kafka.admin import ConfigResource, ConfigResourceType  # noqa: PLC0415 - only used at start
 
         return self._configs([ConfigResource(ConfigResourceType.TOPIC, name) for name in names])
 
     def broker_configs(self) -> dict[str, str]:
-        """The settings of a broker; none when this user may not see them."""
+        """The settings of a broker; none when this user may not see them.
+
+        Raises:
+            KafkaUnavailableError: No broker answered.
+        """
         from kafka.admin import ConfigResource, ConfigResourceType  # noqa: PLC0415 - only used at start
 
         broker = str(self.brokers()[0])
@@ -250,11 +258,24 @@ class KafkaClient:
     def _configs(self, resources: list[Any]) -> dict[str, dict[str, str]]:
         if not resources:
             return {}
-        try:
-            found = self._admin.describe_configs(resources, config_filter="all")
-        except kafka_errors.KafkaError as error:
-            log.debug("settings not described: %s", type(error).__name__)
-            return {}
+        # Of what this user may not see, the answer has no settings. Without an answer nothing is known: taken for
+        # "may not see", it would skip checks in silence, and ask a broker for longer transactions than it allows.
+        deadline = self.now() + self.timeout_s
+        while True:
+            try:
+                found = self._admin.describe_configs(resources, config_filter="all")
+                break
+            except kafka_errors.KafkaError as error:
+                log.debug("settings not described: %s", type(error).__name__)
+                if self.now() > deadline:
+                    raise KafkaUnavailableError(
+                        f"no broker of {self.cluster.bootstrap_servers} told its settings, or those of topics, for "
+                        f"{self.timeout_s:g} s: {type(error).__name__}",
+                        harmless="the brokers are just starting",
+                        cause="the brokers are down, not reachable or overloaded",
+                        action="look at the brokers, then start the job again; it goes on from its checkpoint",
+                    ) from error
+            self.wait_a_little()
         # kafka-python answers {type: {name: {setting: {"value": ...}}}}.
         return {
             str(name): {key: _value_of(setting) for key, setting in settings.items()}
