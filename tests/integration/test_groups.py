@@ -50,7 +50,7 @@ def test_there_are_as_many_transactions_as_task_slots(pipeline):
     "point",
     [
         pytest.param("D3", marks=pytest.mark.faults),
-        "D4",
+        pytest.param("D4", marks=pytest.mark.faults),
         pytest.param("D5", marks=pytest.mark.faults),
         "D6",
         pytest.param("D7", marks=pytest.mark.faults),

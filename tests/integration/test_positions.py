@@ -80,6 +80,7 @@ def outputs(p: Pipeline, *of: list) -> dict[str, str]:
     return {"OUTPUTS": json.dumps(of)}
 
 
+@FAULTS
 def test_the_order_in_which_outputs_are_named_moves_nothing(pipeline, new_topic):
     """Two outputs, each with a source of its own on one topic: exchanged in the dict, every record is there once."""
     p = pipeline("outputs")

@@ -29,7 +29,7 @@ def cut(p: Pipeline, name: str, *, empty: bool) -> None:
 
 
 @pytest.mark.parametrize("empty", [True, pytest.param(False, marks=pytest.mark.faults)])
-@pytest.mark.parametrize("name", ["commits/1", "offsets/1"])
+@pytest.mark.parametrize("name", [pytest.param("commits/1", marks=pytest.mark.faults), "offsets/1"])
 def test_a_decided_epoch_is_finished_whatever_is_left_of_sparks_files(p, name, empty):
     """Epoch 1 was done: its record, or its range, is gone; the journal holds both, and nothing is written twice."""
     p.send(200)
