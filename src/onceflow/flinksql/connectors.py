@@ -274,7 +274,7 @@ CONNECTORS: Mapping[str, tuple[Rule, ...]] = {
     "datagen": (
         _taken("connector", "Which one."),
         _taken("rows-per-second", "How fast; 10000 by default."),
-        _taken("number-of-rows", "How many in all; without it there is no end."),
+        _taken("number-of-rows", "How many in all. Behind the last the job waits, where Flink's ends: stop it."),
         _said("scan.parallelism", _TASKS),
         _taken(
             "fields.*.kind", "Of a column. Values follow from the row's number, in every run.",
