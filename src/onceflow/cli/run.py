@@ -10,7 +10,7 @@ import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -19,10 +19,8 @@ from onceflow.cli.config import ConfigOption, PresetOption, SettingsOption, read
 from onceflow.cli.job_file import blamed_on, find_job
 from onceflow.cli.output import Output, OutputOption, tell_json
 from onceflow.cli.resume import resume
+from onceflow.cli.starting import AsNewOption, BoundedOption, ClaimOption, takeover_of
 from onceflow.supervision.signals import Stopped
-
-if TYPE_CHECKING:
-    from onceflow.job import Takeover
 
 log = logging.getLogger(__name__)
 
@@ -36,14 +34,9 @@ JobOption = Annotated[str | None, typer.Option(help="The job's name, if FILE mak
 def run(
     file: FileArgument,
     job: JobOption = None,
-    bounded: Annotated[bool, typer.Option("--bounded", help="Take what is there and end.")] = False,
-    claim: Annotated[
-        bool, typer.Option("--claim", help="The checkpoint was moved or put back on purpose: go on with it.")
-    ] = False,
-    as_new: Annotated[
-        bool,
-        typer.Option("--as-new", help="Begin another, independent job: on a copy, or where nothing is left."),
-    ] = False,
+    bounded: BoundedOption = False,
+    claim: ClaimOption = False,
+    as_new: AsNewOption = False,
     savepoint: Annotated[
         str | None,
         typer.Option(
@@ -83,8 +76,7 @@ def run(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Run the job that FILE makes, until it is stopped by SIGTERM or Ctrl-C."""
-    if claim and as_new:
-        raise typer.BadParameter("--claim and --as-new are two different things; give one of them")
+    takeover = takeover_of(claim=claim, as_new=as_new)
     if log_file is not None and not supervise and not detached:
         raise typer.BadParameter("--log is for a job that is supervised or detached; else redirect its output")
     if savepoint is None and no_state:
@@ -93,7 +85,6 @@ def run(
         )
     if savepoint is not None:
         _refuse_with_savepoint(as_new=as_new, claim=claim, no_state=no_state, asks=not yes, aside=supervise or detached)
-    takeover: Takeover | None = "claim" if claim else "as-new" if as_new else None
     flags = read_settings(settings, config, preset)
     if supervise or detached:
         again = [str(file), *(["--job", job] if job else []), *(["--bounded"] if bounded else [])]

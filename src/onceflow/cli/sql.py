@@ -17,6 +17,7 @@ import typer
 
 from onceflow import __version__, program
 from onceflow.cli.config import ConfigOption, SettingsOption, read_settings
+from onceflow.cli.starting import AsNewOption, BoundedOption, ClaimOption, takeover_of
 from onceflow.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -35,20 +36,14 @@ def sql(
         bool, typer.Option("--check", help="See whether it would run: parse, plan, ask the topics; write nothing.")
     ] = False,
     job: Annotated[str | None, typer.Option(help="Run this one of its jobs only.")] = None,
-    bounded: Annotated[bool, typer.Option("--bounded", help="Take what is there and end.")] = False,
-    claim: Annotated[
-        bool, typer.Option("--claim", help="The checkpoint was moved or put back on purpose: go on with it.")
-    ] = False,
-    as_new: Annotated[
-        bool,
-        typer.Option("--as-new", help="Begin another, independent job: on a copy, or where nothing is left."),
-    ] = False,
+    bounded: BoundedOption = False,
+    claim: ClaimOption = False,
+    as_new: AsNewOption = False,
     settings: SettingsOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Run Flink's SQL on Spark, exactly once: a FILE, statements with -e, or a shell (docs/sql.md)."""
-    if claim and as_new:
-        raise typer.BadParameter("--claim and --as-new are two different things; give one of them")
+    takeover = takeover_of(claim=claim, as_new=as_new)
     flags = read_settings(settings, config)
     program.require_sql()
     if file is not None and not file.is_file():
@@ -71,7 +66,6 @@ def sql(
     if check:
         _check(pipelines)
         return
-    takeover: Takeover | None = "claim" if claim else "as-new" if as_new else None
     if len(pipelines) > 1:
         raise typer.Exit(_run_each(pipelines, _again(sys.argv[1:])))
     for each in pipelines:
