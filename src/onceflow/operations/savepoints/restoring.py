@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import json
 import secrets
-import shutil
 import uuid
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -31,7 +30,7 @@ from onceflow.checkpoint.spark_files import positions
 from onceflow.checkpoint.store import LocalStore
 from onceflow.errors import CheckpointConflictError, ConfigurationError
 from onceflow.operations.savepoints.manifest import Manifest
-from onceflow.operations.savepoints.writing import FILES, explained, link_or_copy, publish, sync_folders
+from onceflow.operations.savepoints.writing import FILES, beside, explained, link_or_copy, publish, sync_folders
 from onceflow.twophase.layout import Layout, folders
 from onceflow.twophase.records import Planned
 
@@ -83,7 +82,6 @@ def restore(path: Path, manifest: Manifest, place: Place, *, claim: bool = False
         _refuse_rescaled(manifest)
         _fence(manifest, only_look=True)
     target = place.checkpoint.folder
-    unfinished = target.with_name(f".unfinished-{target.name}-{secrets.token_hex(4)}")
     restored = Restored(
         manifest.id,
         manifest.epoch,
@@ -92,7 +90,7 @@ def restore(path: Path, manifest: Manifest, place: Place, *, claim: bool = False
         with_state,
         manifest.job_id,
     )
-    try:
+    with beside(target) as unfinished:
         with explained(target):
             ours = LocalStore(unfinished / OURS)
             ours.make()
@@ -116,8 +114,6 @@ def restore(path: Path, manifest: Manifest, place: Place, *, claim: bool = False
             publish(unfinished, target)
         except ConfigurationError:
             raise _taken(place, "something has come there meanwhile") from None
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
     return restored
 
 

@@ -113,9 +113,8 @@ def require_free(to: Path) -> Path:
 
 def _finish(stage: Path, to: Path, of: Contents, job: str, job_epoch: int) -> Manifest:
     """From files that nobody changes any more, a savepoint."""
-    unfinished = to.with_name(f"{_UNFINISHED}{to.name}-{secrets.token_hex(4)}")
-    root = LocalStore(unfinished)
-    try:
+    with beside(to) as unfinished:
+        root = LocalStore(unfinished)
         root.make()
         with explained(to):
             for path in of.files:
@@ -145,8 +144,6 @@ def _finish(stage: Path, to: Path, of: Contents, job: str, job_epoch: int) -> Ma
         )
         root.replace(NAME, manifest.dumps())
         publish(unfinished, to)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
     return manifest
 
 
@@ -212,9 +209,8 @@ def export(path: Path, to: Path) -> Manifest:
     """
     manifest = verify(path)
     to = require_free(to)
-    unfinished = to.with_name(f"{_UNFINISHED}{to.name}-{secrets.token_hex(4)}")
-    root = LocalStore(unfinished)
-    try:
+    with beside(to) as unfinished:
+        root = LocalStore(unfinished)
         root.make()
         with explained(to):
             for name in manifest.files:
@@ -227,8 +223,6 @@ def export(path: Path, to: Path) -> Manifest:
             raise _spoiled(path, "; ".join(wrong))
         root.replace(NAME, manifest.dumps())
         publish(unfinished, to)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
     return manifest
 
 
@@ -276,6 +270,16 @@ def sync_folders(root: Path) -> None:
     """Make the entries of a folder, and of all below it, durable."""
     for folder, _, _ in os.walk(root):
         LocalStore(Path(folder)).sync()
+
+
+@contextlib.contextmanager
+def beside(to: Path) -> Iterator[Path]:
+    """A folder's name beside a place, for what ``publish`` puts there: of whoever fails on the way nothing is left."""
+    unfinished = to.with_name(f"{_UNFINISHED}{to.name}-{secrets.token_hex(4)}")
+    try:
+        yield unfinished
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def publish(unfinished: Path, to: Path) -> None:
