@@ -258,24 +258,17 @@ class KafkaClient:
     def _configs(self, resources: list[Any]) -> dict[str, dict[str, str]]:
         if not resources:
             return {}
-        # Of what this user may not see, the answer has no settings. Without an answer nothing is known: taken for
-        # "may not see", it would skip checks in silence, and ask a broker for longer transactions than it allows.
-        deadline = self.now() + self.timeout_s
-        while True:
+
+        def described() -> Any:
             try:
-                found = self._admin.describe_configs(resources, config_filter="all")
-                break
+                return self._admin.describe_configs(resources, config_filter="all")
             except kafka_errors.KafkaError as error:
                 log.debug("settings not described: %s", type(error).__name__)
-                if self.now() > deadline:
-                    raise KafkaUnavailableError(
-                        f"no broker of {self.cluster.bootstrap_servers} told its settings, or those of topics, for "
-                        f"{self.timeout_s:g} s: {type(error).__name__}",
-                        harmless="the brokers are just starting",
-                        cause="the brokers are down, not reachable or overloaded",
-                        action="look at the brokers, then start the job again; it goes on from its checkpoint",
-                    ) from error
-            self.wait_a_little()
+                return None
+
+        # Of what this user may not see, the answer has no settings. Without an answer nothing is known: taken for
+        # "may not see", it would skip checks in silence, and ask a broker for longer transactions than it allows.
+        found = self._answer_within(self.timeout_s, described, "told its settings, or those of topics,")
         # kafka-python answers {type: {name: {setting: {"value": ...}}}}.
         return {
             str(name): {key: _value_of(setting) for key, setting in settings.items()}
@@ -286,19 +279,25 @@ class KafkaClient:
     def _metadata(self, topics: list[str]) -> Any:
         rows = [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(topics=rows, allow_auto_topic_creation=False, min_version=10)
-        deadline = self.now() + 30.0
-        while True:
-            (answer,) = self.send_all([(request, None)])
-            if answer is not None:
-                return answer
+        return self._answer_within(30.0, lambda: self.send_all([(request, None)])[0], "answered")
+
+    def _answer_within(self, seconds: float, ask: Callable[[], Any], done: str) -> Any:
+        """Ask again until there is an answer.
+
+        Raises:
+            KafkaUnavailableError: There was none in time.
+        """
+        deadline = self.now() + seconds
+        while (answer := ask()) is None:
             if self.now() > deadline:
                 raise KafkaUnavailableError(
-                    f"no broker of {self.cluster.bootstrap_servers} answered for 30 s",
+                    f"no broker of {self.cluster.bootstrap_servers} {done} for {seconds:g} s",
                     harmless="the brokers are just starting",
                     cause="the brokers are down or not reachable",
                     action="start the brokers; the job goes on from its checkpoint when it is started again",
                 )
             self.wait_a_little()
+        return answer
 
     @staticmethod
     def wait_a_little() -> None:
