@@ -32,7 +32,7 @@ from onceflow.execution.launch import Plan, epoch_limit, finish_decided, launch,
 from onceflow.execution.outputs import settle_guarantees
 from onceflow.execution.ownership import ids_of
 from onceflow.execution.phases import Phases
-from onceflow.execution.recompute import Recomputed, recompute
+from onceflow.execution.recompute import Recomputed, StateBefore, recompute
 from onceflow.execution.rehearsal import rehearse
 from onceflow.execution.running import RunningJob, application_is_gone, java_is_gone
 from onceflow.execution.told import code_of
@@ -360,17 +360,18 @@ class Job:
                     made.stop()
 
     @checked
-    def recompute(self, receipts: Sequence[Mapping[str, Any]]) -> list[Recomputed]:
+    def recompute(self, receipts: Sequence[Mapping[str, Any]], before: StateBefore | None = None) -> list[Recomputed]:
         """Run the plan again over what these epochs have read, and write nothing (docs/audit.md).
 
         Args:
             receipts: Of the epochs, as ``onceflow audit`` reads them.
+            before: The state that a plan begins with which keeps some.
 
         Returns:
             Rows and digest of each sink and epoch, as decided and as they are now.
 
         Raises:
-            OnceflowError: The plan keeps state, or cannot be run over these ranges.
+            OnceflowError: The plan keeps state, and none was given; or it cannot be run over these ranges.
         """
         self._require_function()
         theirs = SparkSession.getActiveSession()
@@ -380,7 +381,7 @@ class Job:
         try:
             result = self._stream_of(session, plan, phases)
             phases.begin(f"{len(receipts)} epochs, run again")
-            return recompute(session, result, self._sinks, plan, receipts)
+            return recompute(session, result, self._sinks, plan, receipts, before)
         finally:
             made = SparkSession.getActiveSession() if theirs is None else None
             if made is not None:
