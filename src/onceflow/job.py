@@ -19,6 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from onceflow import program
 from onceflow.checkpoint.place import Place
+from onceflow.checkpoint.spark_files import StateBefore
 from onceflow.connectors.contract import Sink, Source, limited
 from onceflow.connectors.kafka.sink import KafkaSink
 from onceflow.connectors.kafka.source import CONNECTOR
@@ -32,7 +33,7 @@ from onceflow.execution.launch import Plan, epoch_limit, finish_decided, launch,
 from onceflow.execution.outputs import settle_guarantees
 from onceflow.execution.ownership import ids_of
 from onceflow.execution.phases import Phases
-from onceflow.execution.recompute import Recomputed, StateBefore, recompute
+from onceflow.execution.recompute import Recomputed, recompute
 from onceflow.execution.rehearsal import rehearse
 from onceflow.execution.running import RunningJob, application_is_gone, java_is_gone
 from onceflow.execution.told import code_of

@@ -19,8 +19,8 @@ from onceflow.cli.output import Output, OutputOption, tell_json
 if TYPE_CHECKING:
     from onceflow.audit.findings import Findings
     from onceflow.audit.verify import Asked
+    from onceflow.checkpoint.spark_files import StateBefore
     from onceflow.connectors.contract import Sink
-    from onceflow.execution.recompute import StateBefore
     from onceflow.job import Job
 
 
@@ -102,7 +102,6 @@ def state_before(
 ) -> StateBefore | None:
     """The state that the first of these epochs began with, or an older one; None where the job keeps none."""
     from onceflow.checkpoint.place import Place  # noqa: PLC0415 - as above
-    from onceflow.execution.recompute import StateBefore  # noqa: PLC0415 - likewise
     from onceflow.operations.savepoints.rerunning import lay_out  # noqa: PLC0415 - likewise
 
     place = Place.at(asked.checkpoint, retain=1)
@@ -112,8 +111,7 @@ def state_before(
     # An open end is where it can begin: nothing is known of what the checkpoint does not retain.
     first = asked.first if asked.first is not None else min(epochs)
     folder.mkdir()
-    epoch, planned = lay_out(place, first, max(epochs), folder, begin)
-    return StateBefore(folder, epoch, planned)
+    return lay_out(place, first, max(epochs), folder, begin)
 
 
 def read_range(text: str | None) -> tuple[int | None, int | None]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onceflow.checkpoint.spark_files import SparkCheckpoint, canonical, positions
+from onceflow.checkpoint.spark_files import SparkCheckpoint, StateBefore, canonical, positions
 from onceflow.connectors.contract import Run, Shard, Sink, Writer
 from onceflow.errors import CheckpointCorruptError, ConfigurationError
 from onceflow.execution.launch import Plan, check_query
@@ -51,21 +51,6 @@ class Recomputed:
     sink: str
     decided: tuple[int, int]
     now: tuple[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class StateBefore:
-    """What a plan that keeps state needs to be run again.
-
-    Attributes:
-        folder: Spark's files as of an epoch, in a folder that is nobody's: it is written to.
-        epoch: That epoch, -1 for none.
-        planned: ``offsets/N`` of each epoch behind it, up to the last one that is run again.
-    """
-
-    folder: Path
-    epoch: int
-    planned: Mapping[int, str]
 
 
 def recompute(

@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping
 from pathlib import Path
 
 from onceflow.checkpoint.identity import read_identity
 from onceflow.checkpoint.place import Place
+from onceflow.checkpoint.spark_files import StateBefore
 from onceflow.errors import CheckpointCorruptError, ConfigurationError
 from onceflow.operations.savepoints.restoring import copied, refuse_newer
 from onceflow.operations.savepoints.resuming import opened
 
 
-def lay_out(
-    place: Place, first: int, last: int, folder: Path, savepoint: Path | None = None
-) -> tuple[int, Mapping[int, str]]:
+def lay_out(place: Place, first: int, last: int, folder: Path, savepoint: Path | None = None) -> StateBefore:
     """Lay out the newest state before an epoch, and tell how each epoch behind it was planned.
 
     Args:
@@ -30,7 +28,7 @@ def lay_out(
         savepoint: Where to begin; None for the epoch before the first, which the checkpoint must retain.
 
     Returns:
-        The epoch whose state is there, -1 for none; and ``offsets/N`` of each epoch behind it up to the last.
+        What is there.
 
     Raises:
         ConfigurationError: The checkpoint does not retain them, or the savepoint is another job's, or too new.
@@ -62,7 +60,7 @@ def lay_out(
                     action=f"name a savepoint of this job, of epoch {first - 1} or an older one",
                 )
             copied(path, manifest, folder)
-    return epoch, {n: _planned(place, n, epoch) for n in range(epoch + 1, last + 1)}
+    return StateBefore(folder, epoch, {n: _planned(place, n, epoch) for n in range(epoch + 1, last + 1)})
 
 
 def _planned(place: Place, epoch: int, begun: int) -> str:
