@@ -37,7 +37,6 @@ OF_SQL: Mapping[str, str] = {
 
 _WHOLE = "Spark has its own way"
 SAID: Mapping[str, str] = {
-    "parallelism.default": "Spark makes as many tasks as it has slots, or spark.sql.shuffle.partitions",
     "table.exec.source.idle-timeout": "a partition without records holds no watermark back here",
     "table.exec.mini-batch.*": "an epoch is a batch",
     "table.optimizer.*": _WHOLE,
@@ -46,8 +45,6 @@ SAID: Mapping[str, str] = {
     "sql-client.*": "the client is another",
     "execution.attached": "the command waits for its jobs",
     "execution.checkpointing.unaligned.*": "an epoch has no barriers",
-    "execution.checkpointing.incremental": "state is kept incrementally",
-    "state.backend.type": "state is kept in RocksDB",
     "state.backend": "state is kept in RocksDB",
     "state.backend.incremental": "state is kept incrementally",
     "state.savepoints.dir": "a savepoint is named when it is made",
