@@ -99,7 +99,8 @@ class Pipeline:
         self.sent += records
 
     def _transaction(self, records: list[tuple[bytes, bytes]], *, commit: bool) -> None:
-        producer = Producer(self.cluster.for_librdkafka() | {"transactional.id": f"test-{uuid.uuid4().hex}"})
+        of_its_own = {"transactional.id": f"test-{uuid.uuid4().hex}", "transaction.timeout.ms": 30_000}
+        producer = Producer(self.cluster.for_librdkafka() | of_its_own)
         producer.init_transactions()
         producer.begin_transaction()
         for key, value in records:

@@ -9,12 +9,21 @@ import pytest
 from kafka import TopicPartition
 
 from onceflow.connectors.kafka.client import KafkaClient
-from tests.integration.harness import Pipeline, rows_of, wait_until
+from onceflow.connectors.kafka.cluster import KafkaCluster
+from onceflow.local.devcluster import FAST_EXPIRY, DevCluster
+from tests.integration.harness import Pipeline, kafka_asked_for, rows_of, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 EPOCH = 1
 TIMEOUT = "30 s"
+
+
+@pytest.fixture(scope="module")
+def short_lived():
+    """Its transactions may not live for longer than they are given here, whoever asks."""
+    with DevCluster(settings={**FAST_EXPIRY, "transaction.max.timeout.ms": "30000"}, **kafka_asked_for()) as running:
+        yield KafkaCluster(running.bootstrap_servers)
 
 
 @pytest.fixture
@@ -53,8 +62,12 @@ def ids(p: Pipeline) -> Counter:
 
 @pytest.mark.parametrize("job", ["copy", pytest.param("count", marks=pytest.mark.faults)])
 def test_all_lost_is_written_again_freely(pipeline, job):
-    """E2: nothing of the decided epoch is visible: it is run again, and the new transactions replace the whole set."""
+    """E2: nothing of the decided epoch is visible: it is run again, and the new transactions replace the whole set.
+
+    The job names no time-out: it takes the longest that this broker allows, also in the start that writes again.
+    """
     p = pipeline(job)
+    del p.environment["TIMEOUT"]
     die_and_expire(p, "D5")
     p.run_well()
     replays = [r["record"] for r in p.records() if r["kind"] == "replay"]

@@ -40,8 +40,14 @@ def connect(sink: KafkaSink) -> KafkaSinkConnection:
 
 
 def attach(sink: KafkaSink) -> KafkaSinkConnection:
-    """Connect only."""
-    return KafkaSinkConnection(sink, KafkaClient(sink.cluster))
+    """Connect, and look how long transactions may live: what is lost of a decision is written again in new ones."""
+    connection = KafkaSinkConnection(sink, KafkaClient(sink.cluster))
+    try:
+        connection.look_at_timeout()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 class KafkaSinkConnection(SinkConnection, ExaminableSink):
@@ -88,6 +94,11 @@ class KafkaSinkConnection(SinkConnection, ExaminableSink):
             durability.warn(self._weak(client, settings))
             if sink.participates:
                 warn_where_unknown()
+
+    def look_at_timeout(self) -> None:
+        """Take the longest time-out that the broker allows, where none was named."""
+        if self._sink.participates and self._sink.timeout_ms is None:
+            self._require_timeout(self._open())
 
     def findings(self, expected: Expected) -> list[Finding]:
         """As ``ExaminableSink`` says."""
