@@ -33,8 +33,9 @@ from onceflow.flinksql.expressions import cut, literal
 from onceflow.flinksql.keeping import keep_first
 from onceflow.flinksql.kinds import BOOLEAN, BYTES, DATE, DOUBLE, STRING, TIMESTAMP, Kind, fits, quoted
 from onceflow.flinksql.problems import Position, refused, wrong
-from onceflow.flinksql.queries import KEEP, Query, View, translate
+from onceflow.flinksql.queries import translate
 from onceflow.flinksql.records import written
+from onceflow.flinksql.relations import KEEP, Query, View
 from onceflow.flinksql.settings import MODE, NAME, SERVERS, Settings
 from onceflow.flinksql.statements import Insert
 from onceflow.job import Job
