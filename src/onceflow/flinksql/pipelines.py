@@ -463,8 +463,8 @@ def _notes(
     for table in {**tables, **{part.insert.table: part.table for part in parts}}.values():
         notes += table.options.notes
     if others := _prefixes(parts)[1:]:
-        told = ", ".join(map(repr, others))
-        notes.append(f"all sinks have the '{_PREFIX}' {job.transactional_id_prefix!r}, of the first INSERT; not {told}")
+        rest = ", ".join(map(repr, others))
+        notes.append(f"all sinks have the '{_PREFIX}' {job.transactional_id_prefix!r}, of the first INSERT; not {rest}")
     for part in parts:
         values, table = part.table.options.values, part.table
         notes += [f"INSERT INTO {table.name}: {note}" for note in part.query.notes]
