@@ -26,37 +26,37 @@ CREATE TABLE asks (
 
 CREATE TABLE tumbled (s TIMESTAMP(3), e TIMESTAMP(3), t TIMESTAMP(3), bidder STRING, n BIGINT, total DECIMAL(38, 2), mean DECIMAL(38, 6), halves BIGINT) WITH (
     'connector' = 'kafka', 'topic' = 'tumbled', 'properties.bootstrap.servers' = 'kafka:9092', 'format' = 'json',
-    'sink.delivery-guarantee' = 'exactly-once', 'sink.transactional-id-prefix' = 'peers', 'properties.transaction.timeout.ms' = '600000'
+    'sink.delivery-guarantee' = 'exactly-once', 'sink.transactional-id-prefix' = 'peers-tumbled', 'properties.transaction.timeout.ms' = '600000'
 );
 
 CREATE TABLE hopped (s TIMESTAMP(3), bidder STRING, n BIGINT) WITH (
     'connector' = 'kafka', 'topic' = 'hopped', 'properties.bootstrap.servers' = 'kafka:9092', 'format' = 'json',
-    'sink.delivery-guarantee' = 'exactly-once', 'sink.transactional-id-prefix' = 'peers', 'properties.transaction.timeout.ms' = '600000'
+    'sink.delivery-guarantee' = 'exactly-once', 'sink.transactional-id-prefix' = 'peers-hopped', 'properties.transaction.timeout.ms' = '600000'
 );
 
 CREATE TABLE sessions (bidder STRING, s TIMESTAMP(3), e TIMESTAMP(3), n BIGINT) WITH (
     'connector' = 'kafka', 'topic' = 'sessions', 'properties.bootstrap.servers' = 'kafka:9092', 'format' = 'json',
-    'sink.delivery-guarantee' = 'exactly-once', 'sink.transactional-id-prefix' = 'peers', 'properties.transaction.timeout.ms' = '600000'
+    'sink.delivery-guarantee' = 'exactly-once', 'sink.transactional-id-prefix' = 'peers-sessions', 'properties.transaction.timeout.ms' = '600000'
 );
 
 CREATE TABLE top (s TIMESTAMP(3), bidder STRING, total DECIMAL(38, 2), rn BIGINT) WITH (
     'connector' = 'kafka', 'topic' = 'top', 'properties.bootstrap.servers' = 'kafka:9092', 'format' = 'json',
-    'sink.delivery-guarantee' = 'exactly-once', 'sink.transactional-id-prefix' = 'peers', 'properties.transaction.timeout.ms' = '600000'
+    'sink.delivery-guarantee' = 'exactly-once', 'sink.transactional-id-prefix' = 'peers-top', 'properties.transaction.timeout.ms' = '600000'
 );
 
 CREATE TABLE firsts (auction BIGINT, bidder STRING, bid_time TIMESTAMP(3)) WITH (
     'connector' = 'kafka', 'topic' = 'firsts', 'properties.bootstrap.servers' = 'kafka:9092', 'format' = 'json',
-    'sink.delivery-guarantee' = 'exactly-once', 'sink.transactional-id-prefix' = 'peers', 'properties.transaction.timeout.ms' = '600000'
+    'sink.delivery-guarantee' = 'exactly-once', 'sink.transactional-id-prefix' = 'peers-firsts', 'properties.transaction.timeout.ms' = '600000'
 );
 
 CREATE TABLE near (bidder STRING, seller STRING, bid_time TIMESTAMP(3), ask_time TIMESTAMP(3)) WITH (
     'connector' = 'kafka', 'topic' = 'near', 'properties.bootstrap.servers' = 'kafka:9092', 'format' = 'json',
-    'sink.delivery-guarantee' = 'exactly-once', 'sink.transactional-id-prefix' = 'peers', 'properties.transaction.timeout.ms' = '600000'
+    'sink.delivery-guarantee' = 'exactly-once', 'sink.transactional-id-prefix' = 'peers-near', 'properties.transaction.timeout.ms' = '600000'
 );
 
 CREATE TABLE texts (bid_time TIMESTAMP(3), a STRING, b STRING, c INT, d STRING, f BIGINT) WITH (
     'connector' = 'kafka', 'topic' = 'texts', 'properties.bootstrap.servers' = 'kafka:9092', 'format' = 'json',
-    'sink.delivery-guarantee' = 'exactly-once', 'sink.transactional-id-prefix' = 'peers', 'properties.transaction.timeout.ms' = '600000'
+    'sink.delivery-guarantee' = 'exactly-once', 'sink.transactional-id-prefix' = 'peers-texts', 'properties.transaction.timeout.ms' = '600000'
 );
 
 EXECUTE STATEMENT SET BEGIN

@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +130,7 @@ def _run(system: str, servers: str, folder: Path) -> None:
 
 
 def _rows(servers: str, topic: str) -> Counter[str]:
-    """The rows of a topic, each as its JSON with sorted names and plain numbers, without those of the far future."""
+    """The rows of a topic, each as JSON with sorted names and numbers by their values, without the far future's."""
     consumer = Consumer(
         {
             "bootstrap.servers": servers,
@@ -146,7 +147,8 @@ def _rows(servers: str, topic: str) -> Counter[str]:
             break
         text = (message.value() or b"").decode()
         if '"2099-' not in text and '"2098-' not in text:
-            rows[json.dumps(json.loads(text), sort_keys=True)] += 1
+            row = json.loads(text, parse_float=Decimal, parse_int=Decimal)
+            rows[json.dumps(row, sort_keys=True, default=lambda number: f"{number.normalize():f}")] += 1
     consumer.close()
     return rows
 

@@ -22,6 +22,7 @@ for name, value in {
     "execution.checkpointing.storage": "filesystem",
     "execution.checkpointing.dir": folder.as_uri(),
     "io.tmp.dirs": told["scratch"],
+    "restart-strategy.type": "none",  # what fails is to be seen
 }.items():
     configuration.set_string(name, value)
 tables = TableEnvironment.create(

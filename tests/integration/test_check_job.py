@@ -1,11 +1,13 @@
 """``onceflow check``: what a start would refuse is refused, and what would start leaves no trace."""
 
+import sqlite3
 import sys
 
 import pytest
 
 import onceflow as of
 from onceflow.cli import main as entry
+from onceflow.errors import ConfigurationError
 from tests.integration.harness import read_topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -78,3 +80,32 @@ def test_what_would_start_leaves_no_trace(spark, cluster, new_topic, produce, ad
         assert query.isActive
     finally:
         query.stop()
+
+
+def test_a_table_that_does_not_fit_is_told_and_left_as_it_is(spark, cluster, new_topic, tmp_path):
+    """The check compares columns as the start does: with a table that lacks one, with none, and with one that fits."""
+    file = tmp_path / "shop.db"
+    rows = of.KafkaSource(cluster, new_topic(1), value=of.Text())
+    job = of.Job("checked-table", checkpointing=of.Checkpointing(tmp_path / "checkpoint"))
+    sink = of.DatabaseSink(f"sqlite:///{file}", "words")
+    job.stream(sinks=[sink], sources=[rows])(lambda session: rows.load(session).select("value"))
+
+    def tables():
+        with sqlite3.connect(file) as database:
+            return database.execute("select name, sql from sqlite_master where name = 'words'").fetchall()
+
+    with pytest.raises(ConfigurationError, match="table words of sink words does not exist"):
+        job.check()
+    assert tables() == []
+    for columns, told in (("other text", "column value is not in the table"), ("value int", "does not fit into")):
+        with sqlite3.connect(file) as database:
+            database.execute(f"create table words ({columns})")
+        before = tables()
+        with pytest.raises(ConfigurationError, match=told):
+            job.check()
+        assert tables() == before
+        with sqlite3.connect(file) as database:
+            database.execute("drop table words")
+    with sqlite3.connect(file) as database:
+        database.execute("create table words (value text)")
+    job.check()

@@ -108,6 +108,18 @@ def test_a_start_says_what_is_not_as_in_flink():
     assert answers[-1].pipeline.job.transactional_id_prefix == "tx-"
 
 
+def test_a_statement_set_has_the_prefix_of_its_first_insert():
+    """Flink wants one of its own for each sink, so scripts come like that: it is said which one counts for all."""
+    first, other = (f", 'sink.transactional-id-prefix' = '{prefix}'" for prefix in ("shop-b", "shop-a"))
+    tables = table() + table("u", first) + table("v", other) + table("w")
+    inserts = "".join(f"INSERT INTO {name} SELECT a FROM t;" for name in ("w", "u", "v"))
+    _, answers = run(f"{tables} EXECUTE STATEMENT SET BEGIN {inserts} END;")
+    pipeline = answers[-1].pipeline
+    assert pipeline.job.transactional_id_prefix == "shop-b"
+    said = "all sinks have the 'sink.transactional-id-prefix' 'shop-b', of the first INSERT; not 'shop-a'"
+    assert said in pipeline.notes
+
+
 def test_javas_properties_become_those_of_each_client():
     """A producer's are librdkafka's, a consumer's Spark's, and the login is the cluster's."""
     jaas = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="me" password="it\\"s";'

@@ -382,6 +382,16 @@ class SinkConnection(ABC):
             OnceflowError: It does not fit, and why.
         """
 
+    def compare_output(self, fields: StructType) -> None:  # noqa: B027 - not every system has columns
+        """Look whether the output fits what is there, as ``check_output`` does, and make nothing: ``onceflow check``.
+
+        Args:
+            fields: The columns of the output's DataFrame.
+
+        Raises:
+            OnceflowError: It does not fit, and why.
+        """
+
     @abstractmethod
     def writer_factory(self) -> WriterFactory:
         """What opens this sink's writers in tasks."""

@@ -43,6 +43,8 @@ def rehearse(session: SparkSession, result: object, sinks: Sequence[Sink], plan:
         connections = connected(outputs.sinks, foreseen.connect)
         try:
             sources.refuse_to_read({sink: connections[sink.name].system_id for sink in outputs.dead_letter_sinks})
+            for sink in outputs.sinks:
+                connections[sink.name].compare_output(outputs.fields(sink))
         finally:
             for connection in connections.values():
                 connection.close()

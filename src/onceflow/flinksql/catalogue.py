@@ -15,8 +15,8 @@ from onceflow.flinksql.connectors import Checked
 from onceflow.flinksql.expressions import Expressions, Piece, interval_ms, name_of
 from onceflow.flinksql.kinds import STRING, Kind, quoted
 from onceflow.flinksql.problems import Position, meant, refused, wrong
-from onceflow.flinksql.queries import Column, Table, View
 from onceflow.flinksql.reading import read_expression
+from onceflow.flinksql.relations import Column, Table, View
 from onceflow.flinksql.statements import ColumnDefinition, CreateTable
 
 _METADATA: Mapping[str, str] = {

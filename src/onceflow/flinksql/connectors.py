@@ -93,7 +93,8 @@ _KAFKA_COMMON = (
     ),
     _taken(
         "sink.transactional-id-prefix",
-        "First part of the transactional ids; one for all sinks of a job. `onceflow` by default.",
+        "First part of the transactional ids; one for all sinks of a job, that of its first INSERT. `onceflow` by "
+        "default.",
     ),
 )
 _SCHEMAS = "It and the schema registry come later"

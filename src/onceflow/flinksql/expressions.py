@@ -69,9 +69,10 @@ class Piece:
         sql: Its text.
         kind: What it gives.
         role: What it is beside its value: a time attribute ("rowtime"), a part of a window ("window_start",
-            "window_end", "window_time"), the row's number ("rank"); "" for anything else.
+            "window_end", "window_time"), the row's number ("rank"), an INTERVAL in whole days ("days") or in
+            months ("months"); "" for anything else.
         window: Of a part of a window: the text of the window itself.
-        literal: The value of text or a number that is written there.
+        literal: The value of text, a number or a number of days that is written there.
     """
 
     sql: str
@@ -286,14 +287,18 @@ class Expressions:
 
     def _paren(self, node: exp.Expr) -> Piece:
         inner = self.piece(node.this)
-        return Piece(f"({inner.sql})", inner.kind, literal=inner.literal)
+        role = inner.role if inner.kind.name == "INTERVAL" else ""
+        return Piece(f"({inner.sql})", inner.kind, role, literal=inner.literal)
 
     def _interval(self, node: exp.Expr) -> Piece:
         unit = node.args.get("unit")
-        if isinstance(unit, exp.Var) and str(unit.this).upper().rstrip("S") in ("YEAR", "MONTH"):
-            name = str(unit.this).upper().removesuffix("S")
-            return Piece(f"INTERVAL {literal(str(node.this.this))} {name}", INTERVAL)
-        return Piece(spark_interval(interval_ms(node, self._text)), INTERVAL)
+        name = str(unit.this).upper().removesuffix("S") if isinstance(unit, exp.Var) else ""
+        if name in ("YEAR", "MONTH"):
+            return Piece(f"INTERVAL {literal(str(node.this.this))} {name}", INTERVAL, "months")
+        length = interval_ms(node, self._text)
+        if name == "DAY" and length % _MILLIS["DAY"] == 0:
+            return Piece(spark_interval(length), INTERVAL, "days", literal=str(length // _MILLIS["DAY"]))
+        return Piece(spark_interval(length), INTERVAL)
 
     # -- operators --------------------------------------------------------------------------------
 
@@ -319,14 +324,15 @@ class Expressions:
         return self.piece(node.this), self.piece(node.args["expression"])
 
     def _comparison(self, node: exp.Expr) -> Piece:
-        left, right = self._pair(node)
-        self._require_comparable(node, "a comparison", left, right)
+        left, right = self._comparable(node, "a comparison", *self._pair(node))
         if isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ):
             same = f"({left.sql} <=> {right.sql})"
             return Piece(same if isinstance(node, exp.NullSafeEQ) else f"(NOT {same})", BOOLEAN)
         return Piece(_compared(left, _COMPARISONS[type(node)], right), BOOLEAN)
 
-    def _require_comparable(self, node: exp.Expr, what: str, left: Piece, right: Piece) -> None:
+    def _comparable(self, node: exp.Expr, what: str, left: Piece, right: Piece) -> tuple[Piece, Piece]:
+        """Both; text in quotes beside a time or a DATE is read as one."""
+        left, right = self._beside(node, left, right), self._beside(node, right, left)
         if common(left.kind, right.kind) is None or "MAP" in (left.kind.name, right.kind.name):
             raise self._misfit(node, what, left.kind, right.kind)
         for one, other in ((left, right), (right, left)):
@@ -337,6 +343,18 @@ class Expressions:
                     "Flink cuts its digits to those of a FLOAT, Spark does not",
                     "CAST the FLOAT to DOUBLE, or write the number without E",
                 )
+        return left, right
+
+    def _beside(self, node: exp.Expr, of: Piece, other: Piece) -> Piece:
+        is_time = other.kind.is_time
+        if of.kind.name != "STRING" or of.literal is None or not (is_time or other.kind.name == "DATE"):
+            return of
+        form = r"\d{4}-\d\d-\d\d" + (r"( \d\d:\d\d:\d\d(\.\d{1,6})?)?" if is_time else "")
+        if re.fullmatch(form, of.literal) is None:
+            instead = "'2026-01-31 23:59:59'" if is_time else "'2026-01-31'"
+            raise wrong(self._text.place(node), f"{of.literal!r} is no {other.kind}", action=f"write {instead}")
+        text = f"{'TIMESTAMP' if is_time else 'DATE'} {of.sql}"
+        return Piece(cut(text, other.kind) if is_time else text, other.kind)
 
     def _arithmetic(self, node: exp.Expr) -> Piece:
         left, right = self._pair(node)
@@ -344,15 +362,27 @@ class Expressions:
         kinds = {left.kind.name, right.kind.name}
         text = f"({left.sql} {sign} {right.sql})"
         if "INTERVAL" in kinds:
-            time = right.kind if left.kind.name == "INTERVAL" else left.kind
-            if time.is_time and sign != "*" and (sign == "+" or right.kind.name == "INTERVAL"):
-                return Piece(text, time)
-            raise self._misfit(node, sign, left.kind, right.kind)
+            time, by = (right, left) if left.kind.name == "INTERVAL" else (left, right)
+            if not functions.suits(time.kind, "day") or sign == "*" or (sign == "-" and by is left):
+                raise self._misfit(node, sign, left.kind, right.kind)
+            return self._moved_day(node, time, sign, by) if time.kind.name == "DATE" else Piece(text, time.kind)
         if "NULL" in kinds and (left.kind.is_number or right.kind.is_number):
             return Piece(text, right.kind if left.kind.name == "NULL" else left.kind)
         if not (left.kind.is_number and right.kind.is_number):
             raise self._misfit(node, sign, left.kind, right.kind)
         return _calculated(left, sign, right)
+
+    def _moved_day(self, node: exp.Expr, day: Piece, sign: str, by: Piece) -> Piece:
+        """A DATE and an interval, which is a DATE again."""
+        if by.role == "months":
+            return Piece(f"({day.sql} {sign} {by.sql})", DATE)
+        if by.role != "days" or by.literal is None:
+            raise self._no_hours(node)
+        return Piece(f"date_add({day.sql}, {int(by.literal) * (-1 if sign == '-' else 1)})", DATE)
+
+    def _no_hours(self, node: exp.Expr) -> ConfigurationError:
+        why, instead = "Flink leaves out what is less than a day", "CAST it to TIMESTAMP(3), or write days"
+        return refused(self._text.place(node), "hours of a DATE", why, instead)
 
     def _division(self, node: exp.Expr) -> Piece:
         left, right = self._pair(node)
@@ -398,8 +428,8 @@ class Expressions:
         value, low, high = self.piece(node.this), self.piece(node.args["low"]), self.piece(node.args["high"])
         if node.args.get("symmetric"):
             raise refused(self._text.place(node), "BETWEEN SYMMETRIC", "it is not taken yet", "write both comparisons")
-        for each in (low, high):
-            self._require_comparable(node, "BETWEEN", value, each)
+        _, low = self._comparable(node, "BETWEEN", value, low)
+        _, high = self._comparable(node, "BETWEEN", value, high)
         if any(each.kind.is_approximate for each in (value, low, high)):
             return Piece(f"({_compared(value, '>=', low)} AND {_compared(value, '<=', high)})", BOOLEAN)
         return Piece(f"({value.sql} BETWEEN {low.sql} AND {high.sql})", BOOLEAN)
@@ -409,9 +439,9 @@ class Expressions:
             raise refused(
                 self._text.place(node), "IN with a query", "its rows would have to be kept for ever", "write a join"
             )
-        value, *values = [self.piece(each) for each in (node.this, *node.expressions)]
+        value = self.piece(node.this)
+        values = [self._comparable(node, "IN", value, self.piece(each))[1] for each in node.expressions]
         for each in values:
-            self._require_comparable(node, "IN", value, each)
             if (value.kind.is_whole or value.kind.name == "FLOAT") and each.kind.name in ("DECIMAL", "DOUBLE"):
                 raise refused(
                     self._text.place(node),
@@ -451,8 +481,7 @@ class Expressions:
             if of is None:
                 condition = self._boolean(each.this)
             else:
-                value = self.piece(each.this)
-                self._require_comparable(node, "CASE", of, value)
+                _, value = self._comparable(node, "CASE", of, self.piece(each.this))
                 condition = _compared(of, "=", value)
             then = self.piece(each.args["true"])
             kinds.append(then.kind)
@@ -615,14 +644,21 @@ class Expressions:
         return Piece(text, kind)
 
     def _floor_of_time(self, node: exp.Expr, of: Piece, word: str, unit: str) -> Piece:
-        if word == "ceil":
-            raise refused(self._text.place(node), "CEIL of a time", "it is not taken yet", "add the unit to FLOOR")
+        told = f"{word.upper()} TO"
         if not functions.suits(of.kind, "day"):
-            raise self._misfit(node, "FLOOR TO", of.kind)
+            raise self._misfit(node, told, of.kind)
         if unit not in _FLOORS:
             why = "Flink's begins on Sunday, Spark's on Monday" if unit == "WEEK" else "it is not taken yet"
-            raise refused(self._text.place(node), f"FLOOR TO {unit}", why, f"take one of {', '.join(_FLOORS)}")
+            raise refused(self._text.place(node), f"{told} {unit}", why, f"take one of {', '.join(_FLOORS)}")
         text = f"date_trunc('{unit}', {of.sql})"
+        if word == "ceil" and of.kind.name == "DATE" and unit not in ("YEAR", "QUARTER", "MONTH"):
+            raise refused(
+                self._text.place(node), f"CEIL TO {unit} of a DATE", "Flink gives another day", "write the DATE alone"
+            )
+        if word == "ceil":
+            step = "'3' MONTH" if unit == "QUARTER" else f"'1' {unit}"
+            millis = cut(of.sql, TIMESTAMP)  # Flink looks at no more digits
+            text = f"if({text} = {millis}, {text}, {text} + INTERVAL {step})"
         return Piece(f"CAST({text} AS DATE)" if of.kind.name == "DATE" else text, of.kind)
 
     def _bracket(self, node: exp.Expr) -> Piece:
@@ -730,8 +766,7 @@ class Expressions:
         return Piece(f"if({of.sql} < 0, {functions.negative(of.sql, of.kind)}, {of.sql})", of.kind)
 
     def _nullif(self, node: exp.Expr, given: Sequence[Piece]) -> Piece:
-        one, other = given
-        self._require_comparable(node, "NULLIF", one, other)
+        one, other = self._comparable(node, "NULLIF", *given)
         return Piece(f"CASE WHEN {_compared(one, '=', other)} THEN NULL ELSE {one.sql} END", one.kind)
 
     def _round(self, node: exp.Expr, given: Sequence[Piece]) -> Piece:
@@ -850,10 +885,16 @@ class Expressions:
                 self._text.place(node), f"{word} takes a unit and two values", action=f"write {word}(DAY, a, b)"
             )
         first, second = self.piece(one), self.piece(two)
-        if not second.kind.is_time or not (first.kind.is_whole or first.kind.is_time):
+        fits = first.kind.is_whole if word == "TIMESTAMPADD" else functions.suits(first.kind, "day")
+        if not fits or not functions.suits(second.kind, "day") or _is_mixed(first.kind, second.kind):
             raise self._misfit(node, word, first.kind, second.kind)
         if word == "TIMESTAMPADD":
-            return Piece(f"timestampadd({unit}, CAST({first.sql} AS INT), {second.sql})", second.kind)
+            text = f"timestampadd({unit}, CAST({first.sql} AS INT), {second.sql})"
+            if second.kind.name != "DATE":
+                return Piece(text, second.kind)
+            if unit in ("SECOND", "MINUTE", "HOUR"):
+                raise self._no_hours(node)
+            return Piece(f"CAST({text} AS DATE)", DATE)
         if unit in ("MONTH", "QUARTER", "YEAR"):
             raise refused(
                 self._text.place(node),
@@ -916,6 +957,11 @@ def _compared(left: Piece, sign: str, right: Piece) -> str:
 def _as_float(text: str, kind: Kind) -> str:
     """A FLOAT beside a whole number is a DOUBLE to Spark."""
     return f"CAST({text} AS FLOAT)" if kind.name == "FLOAT" else text
+
+
+def _is_mixed(one: Kind, other: Kind) -> bool:
+    """A DATE and a time of the zone, between which Flink counts nothing."""
+    return {one.name, other.name} == {"DATE", "TIMESTAMP_LTZ"}
 
 
 def _is_natural(of: Piece) -> bool:

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from onceflow.flinksql.queries import KeepFirst
+from onceflow.flinksql.relations import KeepFirst
 
 _ROW = "$row"
 _TIMES = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}  # Spark's own form cuts off what is below a millisecond

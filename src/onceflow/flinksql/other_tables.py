@@ -18,7 +18,7 @@ from onceflow.flinksql.catalogue import DefinedTable
 from onceflow.flinksql.kinds import Kind, quoted
 from onceflow.flinksql.printing import PrintSink
 from onceflow.flinksql.problems import refused, wrong
-from onceflow.flinksql.queries import KEEP
+from onceflow.flinksql.relations import KEEP
 from onceflow.options.durations import duration_ms
 
 if TYPE_CHECKING:

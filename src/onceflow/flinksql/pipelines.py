@@ -33,8 +33,9 @@ from onceflow.flinksql.expressions import cut, literal
 from onceflow.flinksql.keeping import keep_first
 from onceflow.flinksql.kinds import BOOLEAN, BYTES, DATE, DOUBLE, STRING, TIMESTAMP, Kind, fits, quoted
 from onceflow.flinksql.problems import Position, refused, wrong
-from onceflow.flinksql.queries import KEEP, Query, View, translate
+from onceflow.flinksql.queries import translate
 from onceflow.flinksql.records import written
+from onceflow.flinksql.relations import KEEP, Query, View
 from onceflow.flinksql.settings import MODE, NAME, SERVERS, Settings
 from onceflow.flinksql.statements import Insert
 from onceflow.job import Job
@@ -54,6 +55,7 @@ SESSION: Mapping[str, str] = {
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]")
 DEFAULT_FOLDER = "checkpoints"
+_PREFIX = "sink.transactional-id-prefix"
 _PLAIN: Mapping[Any, Kind] = {
     str: STRING,
     int: Kind("BIGINT"),
@@ -257,12 +259,12 @@ def pipeline(inserts: Sequence[Insert], at: Position, names: Names, settings: Se
     parts = tuple(understood(insert, names) for insert in inserts)
     _require_one_mode(parts, at)
     name = job_name(inserts, settings)
-    prefix = _prefix(parts)
+    prefixes = _prefixes(parts)
     updating = any(part.query.updating for part in parts)
     job = SqlJob(
         name,
         settings=settings,
-        transactional_id_prefix=prefix or "onceflow",
+        transactional_id_prefix=prefixes[0] if prefixes else "onceflow",
         output_mode="update" if updating else "append",
     )
     tables = {table: names.tables[table] for part in parts for table in part.query.tables}
@@ -289,16 +291,10 @@ def job_name(inserts: Sequence[Insert], settings: Settings) -> str:
     return _NO_NAME.sub("-", name)
 
 
-def _prefix(parts: Sequence[Written]) -> str | None:
-    found = {part.table.options.values.get("sink.transactional-id-prefix") for part in parts} - {None}
-    if len(found) > 1:
-        raise refused(
-            parts[0].insert.at,
-            f"transactional-id prefixes {' and '.join(sorted(map(str, found)))} in one job",
-            "one job has one, since its sinks commit together",
-            "write the same in each table",
-        )
-    return next(iter(found), None)
+def _prefixes(parts: Sequence[Written]) -> list[str]:
+    """Those that the tables name, in the order of the INSERTs: the first is the job's."""
+    named = [part.table.options.values.get(_PREFIX) for part in parts]
+    return list(dict.fromkeys(prefix for prefix in named if prefix is not None))
 
 
 def _require_one_mode(parts: Sequence[Written], at: Position) -> None:
@@ -466,12 +462,15 @@ def _notes(
         notes.append(f"'{folder.setting.flink}' is not set: checkpoints are in {Path(DEFAULT_FOLDER).absolute()}")
     for table in {**tables, **{part.insert.table: part.table for part in parts}}.values():
         notes += table.options.notes
+    if others := _prefixes(parts)[1:]:
+        rest = ", ".join(map(repr, others))
+        notes.append(f"all sinks have the '{_PREFIX}' {job.transactional_id_prefix!r}, of the first INSERT; not {rest}")
     for part in parts:
         values, table = part.table.options.values, part.table
         notes += [f"INSERT INTO {table.name}: {note}" for note in part.query.notes]
         if table.options.connector in ("kafka", "upsert-kafka") and "sink.delivery-guarantee" not in values:
             given = "at-least-once" if (settings.get(MODE) or "").upper() == "AT_LEAST_ONCE" else "exactly-once"
-            prefix = "with a prefix and without" if "sink.transactional-id-prefix" in values else "without"
+            prefix = "with a prefix and without" if _PREFIX in values else "without"
             notes.append(
                 f"table {table.name}: {prefix} 'sink.delivery-guarantee' it is {given}; in Flink at-least-once"
             )

@@ -15,7 +15,8 @@ from onceflow.flinksql.kinds import quoted
 from onceflow.flinksql.parsing import parse
 from onceflow.flinksql.pipelines import Pipeline, function_at, pipeline
 from onceflow.flinksql.problems import meant, wrong
-from onceflow.flinksql.queries import Query, View, translate
+from onceflow.flinksql.queries import translate
+from onceflow.flinksql.relations import Query, View
 from onceflow.flinksql.settings import Settings
 from onceflow.flinksql.statements import (
     CreateFunction,

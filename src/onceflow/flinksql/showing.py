@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from onceflow.flinksql.pipelines import SESSION, Reading
-from onceflow.flinksql.queries import KEEP, WINDOW, Query
+from onceflow.flinksql.relations import KEEP, WINDOW, Query
 from onceflow.flinksql.script import Script
 from onceflow.spark.session import make_session
 

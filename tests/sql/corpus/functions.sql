@@ -202,8 +202,32 @@ SELECT LAG(whole) FROM things;
 SELECT ML_PREDICT(name) FROM things;
 -- refused: CURRENT_TIME
 SELECT CURRENT_TIME FROM things;
--- refused: CEIL of a time
+-- runs
 SELECT CEIL(moment TO HOUR) FROM things;
+-- runs
+SELECT CEIL(born TO MONTH) FROM things;
+-- refused: CEIL TO WEEK
+SELECT CEIL(moment TO WEEK) FROM things;
+-- runs
+SELECT born + INTERVAL '1' DAY, born - INTERVAL '1' MONTH FROM things;
+-- refused: hours of a DATE
+SELECT born + INTERVAL '1' HOUR FROM things;
+-- runs
+SELECT TIMESTAMPADD(MONTH, whole, born) FROM things;
+-- refused: hours of a DATE
+SELECT TIMESTAMPADD(HOUR, 1, born) FROM things;
+-- runs
+SELECT TIMESTAMPDIFF(DAY, born, moment) FROM things;
+-- refused: CEIL TO DAY of a DATE
+SELECT CEIL(born TO DAY) FROM things;
+-- runs
+SELECT moment >= '2026-01-31', instant = '2026-01-31 10:00:00.5', born <> '2026-01-31' FROM things;
+-- runs
+SELECT born IN ('2026-01-31', '2026-02-01'), moment BETWEEN '2026-01-31' AND '2026-02-01' FROM things;
+-- unknown
+SELECT whole = '1' FROM things;
+-- unknown
+SELECT moment > 'yesterday' FROM things;
 -- refused: a CAST to text of a length
 SELECT CAST(name AS VARCHAR(3)) FROM things;
 -- refused: a CAST of BIGINT to TIMESTAMP(3)

@@ -84,6 +84,15 @@ class DatabaseConnection(SinkConnection):
             )
         return str(system)
 
+    def compare_output(self, fields: StructType) -> None:
+        """Compare the output with the target, if it is there."""
+        with self._telling("look at the target"):
+            found = self._found()
+            if found:
+                self._compare(written(fields, self._sink.delete_when), found)
+            elif not self._sink.create_table:
+                raise self._no_table([])
+
     def check_output(self, fields: StructType) -> None:
         """Compare the output with the target, which is made if that was asked for; and make its staging table.
 

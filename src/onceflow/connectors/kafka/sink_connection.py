@@ -186,7 +186,8 @@ class KafkaSinkConnection(SinkConnection, ExaminableSink):
             raise ConfigurationError(
                 f"topic {sink.topic} of sink {sink.name} does not exist",
                 cause="it was not made yet, or this user may not describe it; create_topic is None",
-                action="make the topic, or pass create_topic=NewTopic(partitions=...)",
+                action="make the topic (kafka-topics.sh --create, or any admin client), or, in Python, pass "
+                "create_topic=NewTopic(partitions=...)",
                 topic=sink.topic,
             )
 

@@ -44,6 +44,16 @@ class LakeConnection(SinkConnection):
         """
         if self._create:
             self._table.make(fields)
+        self._compare(fields)
+        # Once for the whole start, of one look: an epoch is committed to a table that is as its files were made for.
+        self._fitted = self._table.form(fields.names)
+
+    def compare_output(self, fields: StructType) -> None:
+        """Compare the output with the table; one that may be made has no columns yet."""
+        if not self._create:
+            self._compare(fields)
+
+    def _compare(self, fields: StructType) -> None:
         wrong = self._table.misfits(fields)
         if wrong:
             raise ConfigurationError(
@@ -51,8 +61,6 @@ class LakeConnection(SinkConnection):
                 cause=f"the output has {', '.join(f'{f.name} {f.dataType.simpleString()}' for f in fields.fields)}",
                 action="cast or select in the stream function, or alter the table",
             )
-        # Once for the whole start, of one look: an epoch is committed to a table that is as its files were made for.
-        self._fitted = self._table.form(fields.names)
 
     def writer_factory(self) -> WriterFactory:
         """What opens this sink's writers in tasks."""
