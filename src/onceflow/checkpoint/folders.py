@@ -154,11 +154,12 @@ class LocalFolder:
         (self.path / path).parent.mkdir(parents=True, exist_ok=True)
         (self.path / path).write_bytes(data)
 
-    def link(self, of: LocalFolder, paths: Iterable[str]) -> None:
+    def link(self, of: Folder, paths: Iterable[str]) -> None:
         """Give another folder's files a second name each; never a copy."""
+        source = self._same(of)
         for path in paths:
             (self.path / path).parent.mkdir(parents=True, exist_ok=True)
-            os.link(of.path / path, self.path / path)
+            os.link(source.path / path, self.path / path)
 
     def take(self, of: Folder, paths: Sequence[str]) -> None:
         """A second name for each file, or a copy where its file system is another one, or knows no links."""
