@@ -239,6 +239,8 @@ def test_a_running_job_is_saved_and_a_new_one_goes_on_from_it(pipeline, processe
     written = Counter(p.read()) - before
     assert sum(written.values()) == sum(rows_of(d) for d in q.decisions())
     assert newest(p.read()) == Counter(key for key, _ in p.sent)
+    refused = command(p, "audit", str(JOBS / f"{job}_job.py"), "--recompute", "0..")
+    assert (refused.returncode, "it is on HDFS" in refused.stderr) == (1, True), refused.stdout + refused.stderr
     deleted = command(p, "job", "delete", str(JOBS / f"{job}_job.py"), "--yes")
     assert deleted.returncode == 0, deleted.stderr
     assert not p.store.exists()
