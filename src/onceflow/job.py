@@ -232,7 +232,7 @@ class Job:
         hadoop.begin(plan.checkpointing.location, self.name, {**self._spark, **options.spark})
         place = place_of(plan)
         above = parent()
-        _refuse_on_hdfs(place, options, supervised=above is not None)
+        _refuse_supervised_on_hdfs(place, supervised=above is not None)
         standing = Standing(self.name, place.uri, supervisor=None if above is None else above.pid)
         if takeover != "as-new":
             standing.writes_as = ids_of(place, plan.prefix)
@@ -272,7 +272,7 @@ class Job:
                 if made is not None:
                     made.stop()
             if standing.ordered == "cancel" and options.checkpointing.retention == "DELETE_ON_CANCELLATION":
-                delete_cancelled(options.checkpointing, plan.prefix, self.sinks, self.name)
+                delete_cancelled(options.checkpointing, plan.prefix, self.sinks, self.name, hadoop.opened)
         if signals.received is not None:
             said.info("stopped by %s", signals.received.name)
             raise Stopped(signals.received, clean=tidy)
@@ -389,8 +389,8 @@ class Job:
                 made.stop()
 
 
-def _refuse_on_hdfs(place: Place, options: JobOptions, *, supervised: bool) -> None:
-    """Refuse what works on a checkpoint's files by itself, and which would be noticed when it is too late."""
+def _refuse_supervised_on_hdfs(place: Place, *, supervised: bool) -> None:
+    """Refuse a parent that reads the checkpoint by itself: that it cannot would be noticed when it is too late."""
     if place.checkpoint.is_on_hdfs and supervised:
         raise ConfigurationError(
             "run --supervise, and run --detached, are refused for a checkpoint on HDFS",
@@ -399,14 +399,6 @@ def _refuse_on_hdfs(place: Place, options: JobOptions, *, supervised: bool) -> N
             "again counts its failures there, and has no Java",
             action="run the job without it, under a supervisor of the system's (docs/operating.md): restarts in one "
             "process are counted and kept as ever",
-            checkpoint=place.uri,
-        )
-    if place.checkpoint.is_on_hdfs and options.checkpointing.retention == "DELETE_ON_CANCELLATION":
-        raise ConfigurationError(
-            'retention="DELETE_ON_CANCELLATION" is refused for a checkpoint on HDFS',
-            harmless="always: nothing was started",
-            cause=f"the checkpoint is {place.uri}, and this version deletes files of a POSIX file system only",
-            action="take RETAIN_ON_CANCELLATION, the default, and remove the folder yourself: docs/stores.md",
             checkpoint=place.uri,
         )
 

@@ -46,7 +46,7 @@ class Meddled:
     """The way to HDFS, with something that happens around the rename; what it does otherwise is HDFS's own."""
 
     def __init__(self, store, before=lambda: None, after=lambda: None):
-        self._files, self._before, self._after = store._files, before, after
+        self._files, self._before, self._after = store.files, before, after
 
     def __getattr__(self, name):
         return getattr(self._files, name)
@@ -175,7 +175,7 @@ def test_a_writer_that_stalls_before_its_rename_stands_in_nobodys_way(store):
 
 def hidden(store):
     """What writers have left."""
-    return [name for name in store._files.names(store.path()) if name.startswith(".")]
+    return [name for name in store.files.names(store.path()) if name.startswith(".")]
 
 
 def test_an_answer_that_is_lost_is_found_by_the_files_number(store):
@@ -192,7 +192,7 @@ def test_an_answer_that_is_lost_is_found_by_the_files_number(store):
 
 def test_what_a_dead_writer_left_is_cleared_when_it_is_old(store, monkeypatch):
     """A temporary file is no file of the store; a start removes it after an hour, and not before."""
-    store._files.write(store.path(".tmp-x-dead"), b"half", sync=False)
+    store.files.write(store.path(".tmp-x-dead"), b"half", sync=False)
     store.make()
     assert (store.names(), hidden(store)) == ([], [".tmp-x-dead"])
     now = time.time()
@@ -204,8 +204,8 @@ def test_what_a_dead_writer_left_is_cleared_when_it_is_old(store, monkeypatch):
 def test_lines_go_on_where_another_holds_the_file(store):
     """A writer that died holds the file of lines: one line is not kept, and those behind it are, with those before."""
     Lines(store, 10).add("before")
-    held = store._files._context.create(
-        store._files._path(store.path("current.jsonl")), store._files._append, store._files._options
+    held = store.files._context.create(
+        store.files._path(store.path("current.jsonl")), store.files._append, store.files._options
     )
     lines = Lines(store, 10)
     with pytest.raises(CheckpointStoreError):

@@ -1,5 +1,6 @@
 """The audit of the chain: each receipt that was changed, removed or moved is found and named."""
 
+import gzip
 import hashlib
 import json
 from datetime import UTC, datetime, timedelta
@@ -7,8 +8,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from onceflow.audit import chain
+from onceflow.audit.files import OnDisk
 from onceflow.audit.findings import Findings
 from onceflow.audit.verify import Asked, audit
+from onceflow.checkpoint.store import LocalStore
+from onceflow.cli.audit import Elsewhere
 from tests.unit.test_trail import Started, decide
 
 KEY = b"0123456789abcdef"
@@ -25,7 +29,7 @@ def checkpoint(tmp_path):
 
 def audited(checkpoint, **asked):
     findings = Findings()
-    found = chain.read(checkpoint, findings, **asked)
+    found = chain.read(OnDisk(checkpoint), findings, **asked)
     return [body["epoch"] for body in found.receipts], findings
 
 
@@ -181,3 +185,21 @@ def test_without_any_receipt_nothing_is_good(checkpoint):
         path.unlink()
     report = audit(Asked(checkpoint, [])).report(shared=False)
     assert (report["epochs"], [each["kind"] for each in report["findings"]]) == (0, ["unknown"])
+
+
+def test_a_checkpoint_on_no_disk_is_read_by_who_is_handed_in(checkpoint):
+    """Through a store it finds the same, of plain files and packed ones: what is whole, and what was changed."""
+    elsewhere = Elsewhere(LocalStore(checkpoint))
+    assert str(elsewhere) == str(checkpoint)
+    packed = min((checkpoint / "onceflow" / "audit").iterdir())
+    packed.with_name(f"{packed.name}.gz").write_bytes(gzip.compress(packed.read_bytes()))
+    packed.unlink()
+
+    def both():
+        here, there = (audit(Asked(where, [], key=KEY)).report(shared=False) for where in (checkpoint, elsewhere))
+        assert here == there
+        return there
+
+    assert both()["epochs"] == 6
+    rewrite(newest(checkpoint), lambda lines: [lines[0].replace('"epoch":3', '"epoch":2'), *lines[1:]])
+    assert both()["receipts"] > 0

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 import onceflow as of
 from examples import own_store
+from onceflow.checkpoint.folders import LocalFolder
 from onceflow.checkpoint.identity import JobIdentity, Mark, NameMark, read_identity
 from onceflow.checkpoint.journal import above_all
 from onceflow.checkpoint.place import Place
@@ -193,7 +194,7 @@ def test_a_claim_that_cannot_be_made_leaves_the_old_job_running(savepoint, old, 
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(restoring, "link_or_copy", full)
+        patched.setattr(LocalFolder, "take", full)
         refused(CheckpointStoreError, restored, savepoint, new, claim=True)
     assert not driver.is_replaced()
     assert new.is_empty()

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from onceflow.audit import chain as audit_chain
+from onceflow.audit.files import OnDisk
 from onceflow.audit.findings import Findings
 from onceflow.checkpoint import trail as trail_module
 from onceflow.checkpoint.journal import Journal
@@ -305,7 +306,7 @@ def test_a_death_while_a_full_file_is_packed_loses_nothing(tmp_path, monkeypatch
     later.finish(4)
     assert [r["epoch"] for r in chain(tmp_path / "onceflow")] == [0, 1, 2, 3, 4]
     findings = Findings()
-    assert [r["epoch"] for r in audit_chain.read(tmp_path, findings).receipts] == [0, 1, 2, 3, 4]
+    assert [r["epoch"] for r in audit_chain.read(OnDisk(tmp_path), findings).receipts] == [0, 1, 2, 3, 4]
     assert findings.found == []
 
 

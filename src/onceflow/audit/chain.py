@@ -1,7 +1,7 @@
 """The chain of receipts, read from its files and checked: is any of them changed, gone, or in another's place?
 
-Must not know: sinks. It reads two folders of a checkpoint by their formats: ``onceflow/audit`` (docs/audit.md) and, for
-what is decided and not receipted yet, ``onceflow/journal``.
+Must not know: sinks, how a checkpoint's files are reached. It reads two folders of one by their formats:
+``onceflow/audit`` (docs/audit.md) and, for what is decided and not receipted yet, ``onceflow/journal``.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
+from onceflow.audit.files import Files
 from onceflow.audit.findings import Findings
 
 FORMAT = 1
+_TRAIL, _RECORDS = "onceflow/audit", "onceflow/journal"
 _NAME = re.compile(r"(\d+)-([0-9a-f]*)-(\d+)\.jsonl(?:\.gz)?")
 
 
@@ -52,24 +53,27 @@ class _Line:
 
 
 def read(
-    checkpoint: Path, findings: Findings, *, key: bytes | None = None, retention: timedelta | None = None
+    checkpoint: Files, findings: Findings, *, key: bytes | None = None, retention: timedelta | None = None
 ) -> Chain:
     """Read the chain and check it.
 
     Args:
-        checkpoint: Its folder.
+        checkpoint: Its files.
         findings: Where what is wrong goes.
         key: Of the signatures; None checks none.
         retention: How long receipts are to be kept: a head that was cut sooner is told.
     """
     chain = Chain()
-    _journal(checkpoint / "onceflow" / "journal", chain)  # first: a record goes only behind its receipt
-    folder = checkpoint / "onceflow" / "audit"
+    _journal(checkpoint, chain)  # first: a record goes only behind its receipt
     # Of a file that is there plain and packed one is enough: they are the same.
-    files = {
-        (int(m[1]), int(m[3]), m[2]): path for path in sorted(folder.glob("*")) if (m := _NAME.fullmatch(path.name))
-    }
-    lines = [list(_lines(files[name])) for name in sorted(files)]
+    names = sorted(name for name in checkpoint.names(_TRAIL) if _NAME.fullmatch(name))
+    files = {(int(m[1]), int(m[3]), m[2]): name for name in names if (m := _NAME.fullmatch(name))}
+    order = sorted(files)
+    held = checkpoint.contents(_TRAIL, [files[which] for which in order])
+    lines = [
+        list(_lines(files[which], data if data is not None else _packed(checkpoint, files[which])))
+        for which, data in zip(order, held, strict=True)
+    ]
     there = {line.body["hash"] for of in lines for line in of if line.body is not None}
     at: dict[str, int] = {}
     for of in lines:
@@ -89,14 +93,13 @@ def chosen(body: Mapping[str, Any], p: Mapping[str, Any]) -> str:
     return ""
 
 
-def _lines(path: Path) -> Iterator[_Line]:
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        try:  # packed, or let go, since the folder was listed
-            data = path.with_name(f"{path.name}.gz").read_bytes()
-        except FileNotFoundError:
-            return
+def _packed(checkpoint: Files, name: str) -> bytes:
+    """A file that was packed, or let go, since the folder was listed."""
+    (data,) = checkpoint.contents(_TRAIL, [f"{name}.gz"])
+    return data or b""
+
+
+def _lines(name: str, data: bytes) -> Iterator[_Line]:
     if data.startswith(b"\x1f\x8b"):
         data = gzip.decompress(data)
     lines = data.splitlines(keepends=True)
@@ -105,9 +108,9 @@ def _lines(path: Path) -> Iterator[_Line]:
         try:
             body = json.loads(line)
             whole = isinstance(body, dict) and "hash" in body and line.endswith(b"\n")
-            yield _Line(path.name, number, body if whole else None, last)
+            yield _Line(name, number, body if whole else None, last)
         except ValueError:
-            yield _Line(path.name, number, None, last)
+            yield _Line(name, number, None, last)
 
 
 def _continue(
@@ -207,13 +210,15 @@ def _order(chain: Chain, findings: Findings) -> None:
 # -- the journal ----------------------------------------------------------------------------------
 
 
-def _journal(folder: Path, chain: Chain) -> None:
+def _journal(checkpoint: Files, chain: Chain) -> None:
     job = ""
-    for path in sorted(p for p in folder.glob("*.json") if p.stem.isdigit()):
+    names = checkpoint.names(_RECORDS)
+    records = sorted(name for name in names if name.endswith(".json") and name.removesuffix(".json").isdigit())
+    for data in checkpoint.contents(_RECORDS, records):
         try:
-            entry = json.loads(path.read_bytes())
+            entry = json.loads(data or b"")
             kind, record = entry["kind"], entry["record"]
-        except (OSError, ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError):
             continue  # purged since the folder was listed; one that is spoiled stops the job, which says so
         if kind == "start":
             job = record["job_id"]

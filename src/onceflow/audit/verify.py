@@ -1,6 +1,7 @@
 """An audit from its beginning to its end: the chain, then each system that rows went to.
 
-Must not know: how a command line looks. What it is given is plain: a folder, and of each sink where it writes.
+Must not know: how a command line looks. What it is given is plain: a checkpoint's files, and of each sink where it
+writes.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 from onceflow.audit import chain, lakes, tables, topics
 from onceflow.audit.chain import Chain
+from onceflow.audit.files import Files, OnDisk
 from onceflow.audit.findings import Findings
 from onceflow.audit.wire import Cluster, KafkaAnswerError
 
@@ -26,7 +28,7 @@ class Asked:
     """What is to be audited.
 
     Attributes:
-        checkpoint: The checkpoint's folder.
+        checkpoint: The checkpoint's folder; or, where it is on no disk, who reads its files.
         sinks: Of each: ``name`` and ``kind``, and what that kind needs (docs/audit.md).
         first: The first epoch; None for the first that has a receipt.
         last: The last one; None for the newest.
@@ -35,13 +37,18 @@ class Asked:
         patience_s: How long an open transaction may keep readers waiting.
     """
 
-    checkpoint: Path
+    checkpoint: Path | Files
     sinks: Sequence[Sink]
     first: int | None = None
     last: int | None = None
     key: bytes | None = None
     retention: timedelta | None = None
     patience_s: float = 30.0
+
+    @property
+    def files(self) -> Files:
+        """The checkpoint's files."""
+        return OnDisk(self.checkpoint) if isinstance(self.checkpoint, Path) else self.checkpoint
 
 
 def audit(asked: Asked) -> Findings:
@@ -50,11 +57,11 @@ def audit(asked: Asked) -> Findings:
     It changes nothing, and may run beside the job. Receipts are read before the ends of topics are looked up, and
     checked up to there; and read once more behind that, since what is committed by then is known by then.
     """
-    checked = chain.read(asked.checkpoint, Findings())
+    checked = chain.read(asked.files, Findings())
     with contextlib.ExitStack() as stack:
         findings = Findings()
         clusters = list(_clusters(asked, checked.receipts, stack, findings))
-        known = chain.read(asked.checkpoint, findings, key=asked.key, retention=asked.retention)
+        known = chain.read(asked.files, findings, key=asked.key, retention=asked.retention)
         if not known.receipts:
             findings.add("unknown", f"there are no receipts in {asked.checkpoint}: nothing can be compared")
         covered = {(body["job"], body["epoch"]) for body in checked.receipts}
@@ -67,15 +74,15 @@ def audit(asked: Asked) -> Findings:
         for sink in asked.sinks:
             if sink["kind"] == "database":
                 whole = asked.first is None and asked.last is None
-                tables.check(sink, mine, lambda: chain.read(asked.checkpoint, Findings()), findings, whole=whole)
+                tables.check(sink, mine, lambda: chain.read(asked.files, Findings()), findings, whole=whole)
             elif sink["kind"] in ("iceberg", "delta"):
-                lakes.check(sink, mine, lambda: chain.read(asked.checkpoint, Findings()), findings)
+                lakes.check(sink, mine, lambda: chain.read(asked.files, Findings()), findings)
     return findings
 
 
 def receipts_of(asked: Asked, findings: Findings) -> list[Mapping[str, Any]]:
     """The receipts of the epochs that are asked for; what is wrong with the chain is told."""
-    known = chain.read(asked.checkpoint, findings, key=asked.key, retention=asked.retention)
+    known = chain.read(asked.files, findings, key=asked.key, retention=asked.retention)
     if not known.receipts:
         findings.add("unknown", f"there are no receipts in {asked.checkpoint}: nothing can be compared")
     return [body for body in known.receipts if _asked_for(body["epoch"], asked)]

@@ -60,8 +60,8 @@ class Files(Protocol):
         """When a file was changed, in seconds."""
         ...
 
-    def read(self, path: str) -> bytes:
-        """A file's content."""
+    def read(self, path: str, most: int = -1) -> bytes:
+        """A file's content, or its first bytes."""
         ...
 
     def contents(self, paths: Sequence[str]) -> list[bytes | None]:
@@ -76,8 +76,28 @@ class Files(Protocol):
         """How many paths fit a pattern."""
         ...
 
+    def all_files(self, folder: str) -> list[str]:
+        """The URIs of all files in a folder and below it."""
+        ...
+
+    def size(self, path: str) -> tuple[int, int]:
+        """How many files a file or folder is, and of how many bytes."""
+        ...
+
+    def copy(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """Copy files to new ones, several at a time; on the DataNodes' disks."""
+        ...
+
+    def digests(self, paths: Sequence[str]) -> list[tuple[int, str]]:
+        """The sizes of files and their SHA-256, several at a time."""
+        ...
+
     def remove(self, path: str) -> None:
         """Remove a file or an empty folder; nothing where none is."""
+        ...
+
+    def remove_all(self, path: str) -> None:
+        """Remove a file, or a folder with all that is in it; nothing where none is."""
         ...
 
     def note(self, folder: str) -> None:
@@ -117,29 +137,29 @@ class HdfsStore:
     """
 
     def __init__(self, files: Files, folder: str) -> None:
-        self._files = files
+        self.files = files
         self._folder = folder
         self._not_appendable: set[str] = set()
 
     def make(self) -> None:
         """Make the folder and those above it; clear away what writers left that died long ago."""
         with _explained(self._folder, "create the folder"):
-            self._files.make(self._folder)
-            for name in self._files.names(self._folder):
+            self.files.make(self._folder)
+            for name in self.files.names(self._folder):
                 if name.startswith(_TEMPORARY):
                     self._clear(self.path(name))
 
     def _clear(self, path: str) -> None:
         with contextlib.suppress(OSError):  # another start does the same
-            if time.time() - self._files.changed_at(path) > _LEFT_AFTER_S:
-                self._files.remove(path)
+            if time.time() - self.files.changed_at(path) > _LEFT_AFTER_S:
+                self.files.remove(path)
 
     @contextlib.contextmanager
     def untouched(self) -> Iterator[None]:
         """What is made inside of this folder, and of those above it, is taken away again where it is empty."""
         made, folder = [], self._folder
         with _explained(self._folder, "look for the folder"):
-            while folder.count("/") > 2 and not self._files.exists(folder):
+            while folder.count("/") > 2 and not self.files.exists(folder):
                 made.append(folder)
                 folder = folder.rpartition("/")[0]
         try:
@@ -147,16 +167,16 @@ class HdfsStore:
         finally:
             with contextlib.suppress(OSError):  # somebody has begun a job there meanwhile
                 for folder in made:
-                    self._files.remove(folder)
+                    self.files.remove(folder)
 
     def exists(self) -> bool:
         """Whether the folder is there."""
         with _explained(self._folder, "look for the folder"):
-            return self._files.exists(self._folder)
+            return self.files.exists(self._folder)
 
     def below(self, name: str) -> HdfsStore:
         """A folder in this one; nothing is made."""
-        return HdfsStore(self._files, self.path(name))
+        return HdfsStore(self.files, self.path(name))
 
     def path(self, name: str = "") -> str:
         """The file's URI, or the folder's own."""
@@ -186,24 +206,24 @@ class HdfsStore:
         path, temporary = self.path(name), self.path(f"{_TEMPORARY}{name}-{uuid.uuid4().hex}")
         placed = False
         try:
-            number = self._files.write(temporary, data, sync=sync)
+            number = self.files.write(temporary, data, sync=sync)
             try:
-                self._files.rename(temporary, path, over=over)
+                self.files.rename(temporary, path, over=over)
             except OSError:
                 # The rename may have been done and its answer lost, or a second try of it have found the first one's
                 # work. The number, which no other file ever has, tells; and what is seen is durable behind a change.
                 if self._number_at(path) != number:
                     raise
-                self._files.note(self._folder)
+                self.files.note(self._folder)
             placed = True
         finally:
             if not placed:  # a rename that is still on its way must find nothing
                 with contextlib.suppress(OSError):
-                    self._files.remove(temporary)
+                    self.files.remove(temporary)
 
     def _number_at(self, path: str) -> int | None:
         try:
-            return self._files.number(path)
+            return self.files.number(path)
         except FileNotFoundError:
             return None
 
@@ -217,12 +237,12 @@ class HdfsStore:
         with _explained(path, "write the file"):
             if name in self._not_appendable:
                 with contextlib.suppress(FileNotFoundError):
-                    data = self._files.read(path) + b"\n" + data
+                    data = self.files.read(path) + b"\n" + data
                 self._place(name, data, over=True, sync=True)
                 self._not_appendable.discard(name)
                 return
             try:
-                self._files.append(path, data)
+                self.files.append(path, data)
             except OSError:
                 self._not_appendable.add(name)
                 raise
@@ -230,7 +250,7 @@ class HdfsStore:
     def rename(self, name: str, to: str) -> None:
         """Give a file another name, of which there may be one already."""
         with _explained(self.path(name), "rename the file"):
-            self._files.rename(self.path(name), self.path(to), over=True)
+            self.files.rename(self.path(name), self.path(to), over=True)
 
     def read(self, name: str) -> bytes:
         """The file's content.
@@ -240,30 +260,30 @@ class HdfsStore:
             CheckpointStoreError: It cannot be read.
         """
         with _explained(self.path(name), "read the file", passing=FileNotFoundError):
-            return self._files.read(self.path(name))
+            return self.files.read(self.path(name))
 
     def contents(self, names: Sequence[str]) -> list[bytes | None]:
         """The files' contents, in the order of the names; None for one that is not there."""
         with _explained(self._folder, "read files of"):
-            return self._files.contents([self.path(name) for name in names])
+            return self.files.contents([self.path(name) for name in names])
 
     def names(self) -> list[str]:
         """Names of files and folders, without files being written; empty when there is no folder."""
         with _explained(self._folder, "list the folder"):
             try:
-                return [name for name in self._files.names(self._folder) if not name.startswith(_TEMPORARY)]
+                return [name for name in self.files.names(self._folder) if not name.startswith(_TEMPORARY)]
             except FileNotFoundError:
                 return []
 
     def count(self, pattern: str) -> int:
         """How many files have a path below the folder that fits a pattern, in which ``*`` is one part of it."""
         with _explained(self._folder, "list the folder"):
-            return self._files.count(self.path(pattern))
+            return self.files.count(self.path(pattern))
 
     def remove(self, name: str) -> None:
         """Remove the file if it exists."""
         with _explained(self.path(name), "remove the file"):
-            self._files.remove(self.path(name))
+            self.files.remove(self.path(name))
 
     def sync(self, name: str | None = None) -> None:
         """Make the folder's entries durable: one more change of the NameNode's log, which it answers in order.
@@ -273,7 +293,7 @@ class HdfsStore:
         """
         if name is None:
             with _explained(self._folder, "sync"), contextlib.suppress(FileNotFoundError):
-                self._files.note(self._folder)
+                self.files.note(self._folder)
 
 
 @contextlib.contextmanager

@@ -245,9 +245,9 @@ def not_here(checkpoint: str) -> ConfigurationError:
     return ConfigurationError(
         f"this cannot be done with the checkpoint {checkpoint}: it is on HDFS",
         harmless="always: nothing was changed",
-        cause="on HDFS this version has what runs a job and brings it out of trouble: run, check, txn, checkpoints, "
-        "exceptions, list, stop, cancel. Savepoints, resuming from one (-s), job delete, audit, doctor and run "
-        "--supervise work on files of a POSIX file system",
+        cause="doctor, run --supervise, and audit --recompute of a plan that keeps state, work on files of a POSIX "
+        "file system in this version; run, check, txn, checkpoints, exceptions, list, stop, cancel, savepoints, "
+        "run -s, job delete and the rest of audit work on HDFS as well",
         action="see docs/stores.md for what to do instead of each",
         checkpoint=checkpoint,
     )

@@ -12,13 +12,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from onceflow.checkpoint.hdfs import hdfs_uri
 from onceflow.checkpoint.store import local_path
 from onceflow.cli.job_file import find_job
 from onceflow.cli.output import Output, OutputOption, tell_json
+from onceflow.cli.places import place_of
 
 if TYPE_CHECKING:
+    from onceflow.audit.files import Files
     from onceflow.audit.findings import Findings
     from onceflow.audit.verify import Asked
+    from onceflow.checkpoint.contract import Store
+    from onceflow.checkpoint.place import Place
     from onceflow.checkpoint.spark_files import StateBefore
     from onceflow.connectors.contract import Sink
     from onceflow.job import Job
@@ -59,7 +64,7 @@ def audit(
         raise typer.BadParameter("--from names the state for --recompute", param_hint="--from")
     first, last = read_range(epochs if recompute is None else recompute)
     found = find_job(file, job)
-    kept, place = Auditing.told(), local_path(found.checkpointing.location)
+    kept, place = Auditing.told(), files_of(found)
     if recompute is None:
         sinks = [plain(sink) for sink in found.sinks if sink.participates]
         findings = run(Asked(place, sinks, first, last, kept.key, kept.retention))
@@ -74,6 +79,41 @@ def audit(
         raise typer.Exit(1)
 
 
+def files_of(job: Job) -> Path | Files:
+    """A job's checkpoint for the auditor: its folder; on HDFS, which takes Java, who reads there."""
+    location = job.checkpointing.location
+    return local_path(location) if hdfs_uri(location) is None else Elsewhere(place_of(job).checkpoint.store)
+
+
+class Elsewhere:
+    """A checkpoint that is on no disk, for the auditor: what it cannot reach by itself is read by its store.
+
+    Args:
+        store: The checkpoint's folder.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __str__(self) -> str:
+        """Where the checkpoint is."""
+        return str(self._store.path())
+
+    def names(self, folder: str) -> list[str]:
+        """What is in a folder of the checkpoint."""
+        return self._below(folder).names()
+
+    def contents(self, folder: str, names: Sequence[str]) -> list[bytes | None]:
+        """The contents of files in a folder."""
+        return self._below(folder).contents(names)
+
+    def _below(self, folder: str) -> Store:
+        found = self._store
+        for part in folder.split("/"):
+            found = found.below(part)
+        return found
+
+
 def run_again(job: Job, asked: Asked, begin: Path | None) -> Findings:
     """Compare what the plan gives when it is run again with what was decided, by the receipts of the epochs."""
     from onceflow.audit.findings import Findings  # noqa: PLC0415 - as above
@@ -83,7 +123,7 @@ def run_again(job: Job, asked: Asked, begin: Path | None) -> Findings:
     receipts = receipts_of(asked, findings)
     findings.epochs = len(receipts)
     with tempfile.TemporaryDirectory(prefix="onceflow-recompute-") as folder:
-        before = state_before(asked, receipts, Path(folder) / "checkpoint", begin) if receipts else None
+        before = state_before(place_of(job), asked, receipts, Path(folder) / "checkpoint", begin) if receipts else None
         results = job.recompute(receipts, before) if receipts else []
     for each in results:
         if each.decided == each.now:
@@ -98,13 +138,11 @@ def run_again(job: Job, asked: Asked, begin: Path | None) -> Findings:
 
 
 def state_before(
-    asked: Asked, receipts: Sequence[Mapping[str, Any]], folder: Path, begin: Path | None
+    place: Place, asked: Asked, receipts: Sequence[Mapping[str, Any]], folder: Path, begin: Path | None
 ) -> StateBefore | None:
     """The state that the first of these epochs began with, or an older one; None where the job keeps none."""
-    from onceflow.checkpoint.place import Place  # noqa: PLC0415 - as above
-    from onceflow.operations.savepoints.rerunning import lay_out  # noqa: PLC0415 - likewise
+    from onceflow.operations.savepoints.rerunning import lay_out  # noqa: PLC0415 - as above
 
-    place = Place.at(asked.checkpoint, retain=1)
     if begin is None and not place.checkpoint.is_stateful():
         return None
     epochs = [receipt["epoch"] for receipt in receipts]

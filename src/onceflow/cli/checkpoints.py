@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from onceflow.checkpoint.hdfs import hdfs_uri
-from onceflow.checkpoint.place import Place
 from onceflow.cli.job_file import find_job
 from onceflow.cli.output import Output, OutputOption, tell_json
+from onceflow.cli.places import way_to
 from onceflow.control.client import find
 
 if TYPE_CHECKING:
     from onceflow.checkpoint.statistics import EpochStatistics
-    from onceflow.operations.checkpoints.overview import Opened, Overview
+    from onceflow.operations.checkpoints.overview import Overview
 
 _LOOK_EVERY_S = 0.5
 
@@ -44,15 +43,6 @@ def place_of(of: str, job: str | None) -> str:
     return find_job(Path(of), job).checkpointing.location if of.endswith(".py") else find(of).checkpoint
 
 
-def _way_to(location: str) -> Opened:
-    """What opens the checkpoint there; on HDFS it takes Java."""
-    if hdfs_uri(location) is None:
-        return Place.at
-    from onceflow.spark.hadoop import opened  # noqa: PLC0415 - it loads Spark
-
-    return opened
-
-
 def checkpoints(
     of: JobArgument,
     job: NameOption = None,
@@ -64,7 +54,7 @@ def checkpoints(
     from onceflow.operations.checkpoints.overview import overview  # noqa: PLC0415 - it takes its time to load
 
     location = place_of(of, job)
-    opened = _way_to(location)
+    opened = way_to(location)
     found = overview(location, opened)
     shown = dataclasses.replace(found, history=found.history[-last:])
     if output is Output.JSON:
@@ -95,7 +85,7 @@ def exceptions(
     from onceflow.operations.checkpoints.overview import failures  # noqa: PLC0415 - it takes its time to load
 
     location = place_of(of, job)
-    found = failures(location, _way_to(location))[-last:]
+    found = failures(location, way_to(location))[-last:]
     if output is Output.JSON:
         tell_json({"exceptions": [dataclasses.asdict(each) for each in found]})
     for each in found if output is Output.TEXT else ():

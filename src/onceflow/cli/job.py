@@ -13,6 +13,7 @@ import typer
 from onceflow.cli.help import PLAIN, Group
 from onceflow.cli.job_file import find_job
 from onceflow.cli.output import Output, OutputOption, tell_json
+from onceflow.cli.places import way_of
 from onceflow.control.client import running
 from onceflow.errors import ConfigurationError
 
@@ -49,7 +50,8 @@ def delete(
     from onceflow.operations.transactions.deletion import look, undecided  # noqa: PLC0415
 
     found = find_job(file, job)
-    with Operator(found.checkpointing, found.transactional_id_prefix, found.sinks, found.name) as operator:
+    about = (found.checkpointing, found.transactional_id_prefix, found.sinks, found.name)
+    with Operator(*about, opened=way_of(found)) as operator:
         runs = next((each for each in running() if each.checkpoint == operator.uri), None)
         if runs is not None:
             raise ConfigurationError(

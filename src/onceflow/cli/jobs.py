@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from onceflow.checkpoint.place import Place
 from onceflow.cli.job_file import find_job
 from onceflow.cli.output import Output, OutputOption, tell_json
+from onceflow.cli.places import way_to
 from onceflow.cli.savepoint import told
 from onceflow.control.client import RunningJob, find, order, running
 
@@ -46,7 +46,7 @@ def stop(
     job: JobArgument,
     within: Annotated[float, typer.Option(help="So many seconds are waited for it.", min=0)] = 60.0,
     to: Annotated[
-        Path | None,
+        str | None,
         typer.Option("--savepoint", metavar="PATH", help="Then make a savepoint of it there.", show_default=False),
     ] = None,
     output: OutputOption = Output.TEXT,
@@ -55,11 +55,12 @@ def stop(
     if to is None:
         _order(job, "stop", within, output)
         return
-    from onceflow.operations.savepoints.writing import create, require_free  # noqa: PLC0415 - it takes its time to load
+    from onceflow.operations.savepoints.writing import create, refuse_apart, require_free  # noqa: PLC0415 - it takes its time to load
 
     require_free(to)  # before the job is ended for it
     found = find(_named(job))
-    place = Place.at(found.checkpoint, retain=1)  # refused, too, where no savepoint can be made
+    place = way_to(found.checkpoint)(found.checkpoint, 1)
+    refuse_apart(place, to)  # likewise
     order(found, "stop", within)
     told(to, create(place, to, found.name), output)
 

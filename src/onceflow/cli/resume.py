@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from onceflow.checkpoint.place import Place
+from onceflow.cli.places import place_of
 
 if TYPE_CHECKING:
     from onceflow.job import Job
@@ -22,7 +22,7 @@ def resume(job: Job, savepoint: str, settings: Mapping[str, str], *, claim: bool
 
     Args:
         job: The job that is to run.
-        savepoint: A savepoint's folder, or ``CHECKPOINT@EPOCH``.
+        savepoint: A savepoint's folder, a path or a URI on HDFS; or ``CHECKPOINT@EPOCH``.
         settings: Given with the command: they may name the checkpoint.
         claim: The old job goes on.
         with_state: Its state is restored.
@@ -30,12 +30,11 @@ def resume(job: Job, savepoint: str, settings: Mapping[str, str], *, claim: bool
     """
     from onceflow.operations.savepoints import restoring, resuming  # noqa: PLC0415 - they take their time to load
 
-    checkpointing = job.options.under(settings).checkpointing
-    place = Place.at(checkpointing.location, checkpointing.retain)
+    place = place_of(job, settings)
     if restoring.already(place, resuming.id_of(savepoint), claim=claim, with_state=with_state):
         typer.echo(f"{place.uri} was made of it before: the job goes on there", err=True)
         return
-    with resuming.opened(savepoint, place.checkpoint.folder) as (path, manifest):
+    with resuming.opened(savepoint, place.checkpoint.where) as (path, manifest):
         again = resuming.written_again(path, manifest)
         for line in resuming.lines(manifest, again, claim=claim, with_state=with_state):
             typer.echo(line, err=True)

@@ -15,15 +15,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from onceflow.checkpoint.place import Place
 from onceflow.cli.help import PLAIN, Group
 from onceflow.cli.job_file import find_job
 from onceflow.cli.output import Output, OutputOption, tell_json
+from onceflow.cli.places import place_of, way_to
 from onceflow.control.client import RunningJob, find, held, running
 
 if TYPE_CHECKING:
+    from onceflow.checkpoint.contract import Where
+    from onceflow.checkpoint.place import Place
     from onceflow.operations.savepoints.manifest import Manifest
     from onceflow.operations.savepoints.writing import Taken
+
+_RESCALE = "onceflow savepoint rescale"
 
 app = typer.Typer(help="Keep a job's epoch apart from its checkpoint, and look after what is kept.", cls=Group, **PLAIN)
 
@@ -35,14 +39,21 @@ JobArgument = Annotated[
         show_default=False,
     ),
 ]
-PathArgument = Annotated[Path, typer.Argument(metavar="PATH", help="The savepoint's folder.", show_default=False)]
+PathArgument = Annotated[
+    str, typer.Argument(metavar="PATH", help="The savepoint's folder, a path or hdfs://….", show_default=False)
+]
 
 
 @app.command()
 def create(
     job: JobArgument,
     path: Annotated[
-        Path, typer.Argument(metavar="PATH", help="The savepoint's folder; it must not be there.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="PATH",
+            help="The savepoint's folder, on the checkpoint's kind of file system; it must not be there.",
+            show_default=False,
+        ),
     ],
     output: OutputOption = Output.TEXT,
 ) -> None:
@@ -53,7 +64,7 @@ def create(
 @app.command(name="list")
 def list_(
     path: Annotated[
-        Path, typer.Argument(metavar="PATH", help="A folder with savepoints in it, or one.", show_default=False)
+        str, typer.Argument(metavar="PATH", help="A folder with savepoints in it, or one.", show_default=False)
     ],
     output: OutputOption = Output.TEXT,
 ) -> None:
@@ -96,7 +107,7 @@ def verify(path: PathArgument, output: OutputOption = Output.TEXT) -> None:
 @app.command()
 def export(
     path: PathArgument,
-    to: Annotated[Path, typer.Argument(metavar="TO", help="The copy's folder.", show_default=False)],
+    to: Annotated[str, typer.Argument(metavar="TO", help="The copy's folder.", show_default=False)],
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Copy a savepoint, so that the copy shares no file with a checkpoint: to take it elsewhere."""
@@ -124,45 +135,48 @@ def dispose(path: PathArgument, output: OutputOption = Output.TEXT) -> None:
 @app.command()
 def rescale(
     path: PathArgument,
-    to: Annotated[Path, typer.Argument(metavar="TO", help="The new savepoint's folder.", show_default=False)],
+    to: Annotated[str, typer.Argument(metavar="TO", help="The new savepoint's folder.", show_default=False)],
     partitions: Annotated[int, typer.Argument(metavar="PARTITIONS", help="Shuffle partitions.", min=1)],
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Make a savepoint with the same state in another number of shuffle partitions. It starts Spark."""
     from onceflow.operations.savepoints.rescaling import rescale as remake  # noqa: PLC0415 - it loads Spark
+    from onceflow.spark import hadoop  # noqa: PLC0415 - likewise
     from onceflow.spark.session import make_session  # noqa: PLC0415 - likewise
 
-    session = make_session("onceflow savepoint rescale", {}, lambda _: None)
+    hadoop.begin(path, _RESCALE, {})
+    session = make_session(_RESCALE, {}, lambda _: None)
     try:
         told(to, remake(session, path, to, partitions), output)
     finally:
         session.stop()
 
 
-def taken_of(job: str, path: Path) -> Taken:
+def taken_of(job: str, path: str) -> Taken:
     """Make a savepoint of a job: held, where one runs on its checkpoint."""
     from onceflow.operations.savepoints.writing import create as make  # noqa: PLC0415 - as in list
 
-    name, location, runs = checkpoint_of(job)
+    name, place, runs = checkpoint_of(job)
     hold: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext if runs is None else partial(held, runs)
-    return make(Place.at(location, retain=1), path, name, held=hold)
+    return make(place, path, name, held=hold)
 
 
-def checkpoint_of(job: str) -> tuple[str, str, RunningJob | None]:
-    """A job's name ("" for a folder), where its checkpoint is, and the job that runs on it, if one does."""
-    name, location = "", job
+def checkpoint_of(job: str) -> tuple[str, Place, RunningJob | None]:
+    """A job's name ("" for a folder), its checkpoint, and the job that runs on it, if one does."""
+    name = ""
     if job.endswith(".py"):
         found = find_job(Path(job))
-        name, location = found.name, str(found.checkpointing.location)
-    elif not Path(job).is_dir():
+        name, place = found.name, place_of(found)
+    elif Path(job).is_dir() or "://" in job:
+        place = way_to(job)(job, 1)
+    else:
         runs = find(job)
-        return job, runs.checkpoint, runs
-    uri = Place.at(location, retain=1).uri
-    here = next((each for each in running() if each.checkpoint == uri), None)
-    return name or (here.name if here else ""), location, here
+        return job, way_to(runs.checkpoint)(runs.checkpoint, 1), runs
+    here = next((each for each in running() if each.checkpoint == place.uri), None)
+    return name or (here.name if here else ""), place, here
 
 
-def told(path: Path, taken: Taken, output: Output) -> None:
+def told(path: str, taken: Taken, output: Output) -> None:
     """Say what was made, and how long the job waited for it."""
     if output is Output.JSON:
         times = {"held_s": round(taken.held_s, 3), "took_s": round(taken.took_s, 3)}
@@ -172,12 +186,12 @@ def told(path: Path, taken: Taken, output: Output) -> None:
         typer.echo(f"the job's files were held for {taken.held_s:.3f} s; it took {taken.took_s:.1f} s")
 
 
-def _line(path: Path, of: Manifest) -> str:
+def _line(path: Where, of: Manifest) -> str:
     name = f"job {of.job} ({of.job_id})" if of.job else f"job {of.job_id}"
     return f"{path}  {of.created_at}  {name}  epoch {of.epoch}  {len(of.files)} files  {of.size:,} bytes"
 
 
-def _as_json(path: Path, of: Manifest) -> dict[str, Any]:
+def _as_json(path: Where, of: Manifest) -> dict[str, Any]:
     told = {f.name: getattr(of, f.name) for f in dataclasses.fields(of) if f.name not in ("files", "offsets")}
     return {"path": str(path)} | told | {"files": len(of.files), "bytes": of.size}
 

@@ -19,6 +19,7 @@ import typer
 from onceflow.cli.help import PLAIN, Group
 from onceflow.cli.job_file import find_job
 from onceflow.cli.output import Output, OutputOption, tell_json
+from onceflow.cli.places import way_of
 from onceflow.connectors.inspection import Held, Origin, Phase, Place, Seen
 from onceflow.twophase.messages import Outcome
 from onceflow.twophase.participants import ParticipantId
@@ -189,11 +190,10 @@ def resolve_(
 @contextmanager
 def _operator(file: Path, job: str | None, *, partial: bool = False) -> Iterator[Operator]:
     from onceflow.operations.transactions.access import Operator  # noqa: PLC0415 - it loads Spark
-    from onceflow.spark.hadoop import opened  # noqa: PLC0415 - the same
 
     found = find_job(file, job)
     about = (found.checkpointing, found.transactional_id_prefix, found.sinks, found.name)
-    with Operator(*about, partial=partial, opened=opened) as operator:
+    with Operator(*about, partial=partial, opened=way_of(found)) as operator:
         yield operator
 
 

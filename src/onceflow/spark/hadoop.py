@@ -27,6 +27,7 @@ from onceflow.spark.session import begin_java
 _ERRORS: dict[str, Callable[[str], OSError]] = {
     "org.apache.hadoop.fs.FileAlreadyExistsException": FileExistsError,
     "java.io.FileNotFoundException": FileNotFoundError,
+    "org.apache.hadoop.fs.ParentNotDirectoryException": NotADirectoryError,
     "org.apache.hadoop.fs.PathIsNotEmptyDirectoryException": functools.partial(OSError, errno.ENOTEMPTY),
 }
 _AT_ONCE = 8
@@ -118,6 +119,9 @@ class HadoopFiles:
         self._context = fs.FileContext.getFileContext(jvm.java.net.URI(root), settings)
         self._path = fs.Path
         self._paths_of = fs.FileUtil.stat2Paths
+        self._digesting = jvm.java.security.DigestInputStream
+        self._sha256 = functools.partial(jvm.java.security.MessageDigest.getInstance, "SHA-256")
+        self._nowhere = jvm.java.io.OutputStream.nullOutputStream
         flag, one_of = fs.CreateFlag, jvm.java.util.EnumSet.of
         self._plain, self._synced = one_of(flag.CREATE), one_of(flag.CREATE, flag.SYNC_BLOCK)
         self._append = one_of(flag.CREATE, flag.APPEND, flag.SYNC_BLOCK)
@@ -179,14 +183,14 @@ class HadoopFiles:
         return float(self._context.getFileStatus(self._path(path)).getModificationTime()) / 1000
 
     @_apart
-    def read(self, path: str) -> bytes:
-        """A file's content."""
-        return self._read(path)
+    def read(self, path: str, most: int = -1) -> bytes:
+        """A file's content, or its first bytes."""
+        return self._read(path, most)
 
-    def _read(self, path: str) -> bytes:
+    def _read(self, path: str, most: int = -1) -> bytes:
         file = self._context.open(self._path(path))
         try:
-            return bytes(file.readAllBytes())
+            return bytes(file.readAllBytes() if most < 0 else file.readNBytes(most))
         finally:
             file.close()
 
@@ -215,9 +219,62 @@ class HadoopFiles:
         return 0 if found is None else len(found)
 
     @_apart
+    def all_files(self, folder: str) -> list[str]:
+        """The URIs of all files in a folder and below it."""
+        found, each = [], self._context.util().listFiles(self._path(folder), True)
+        while each.hasNext():
+            found.append(str(each.next().getPath()))
+        return found
+
+    @_apart
+    def size(self, path: str) -> tuple[int, int]:
+        """How many files a file or folder is, and of how many bytes."""
+        found = self._context.util().getContentSummary(self._path(path))
+        return int(found.getFileCount()), int(found.getLength())
+
+    def copy(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """Copy files to new ones, several at a time, within Java; on the DataNodes' disks."""
+
+        def one(pair: tuple[str, str]) -> None:
+            _explained(lambda: self._copy(*pair))
+
+        for _ in _threads().map(one, pairs):
+            pass
+
+    def _copy(self, path: str, to: str) -> None:
+        file = self._context.open(self._path(path))
+        try:
+            out = self._context.create(self._path(to), self._synced, self._options)
+            try:
+                file.transferTo(out)
+                out.hsync()
+            finally:
+                out.close()
+        finally:
+            file.close()
+
+    def digests(self, paths: Sequence[str]) -> list[tuple[int, str]]:
+        """The sizes of files and their SHA-256, several at a time, made in Java."""
+        return list(_threads().map(lambda path: _explained(lambda: self._digest(path)), paths))
+
+    def _digest(self, path: str) -> tuple[int, str]:
+        found = self._sha256()
+        file = self._digesting(self._context.open(self._path(path)), found)
+        try:
+            size = int(file.transferTo(self._nowhere()))
+            return size, bytes(found.digest()).hex()
+        finally:
+            file.close()
+
+    @_apart
     def remove(self, path: str) -> None:
         """Remove a file or an empty folder; nothing where none is."""
         self._context.delete(self._path(path), False)
+
+    @_apart
+    def remove_all(self, path: str) -> None:
+        """Remove a file, or a folder with all that is in it."""
+        self._context.delete(self._path(path), True)
 
     @_apart
     def note(self, folder: str) -> None:

@@ -10,25 +10,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from onceflow.checkpoint.contract import Store
+from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.errors import ConfigurationError, EpochFailedError
 from onceflow.spark.internals import repartition_state
+from onceflow.spark.session import spark_path
 
 Digest = tuple[int, str]
 """How many entries, and the sum of a hash of each: the same for the same entries in any order."""
 
 
-def repartition(session: SparkSession, folder: Path, partitions: int) -> Mapping[str, Digest]:
+def repartition(session: SparkSession, checkpoint: SparkCheckpoint, partitions: int) -> Mapping[str, Digest]:
     """Rewrite the state of a checkpoint, and prove that each key has what it had.
 
     Args:
         session: A SparkSession.
-        folder: The checkpoint. No query runs on it; where this fails it is not to be used.
+        checkpoint: It. No query runs on it; where this fails it is not to be used.
         partitions: Into how many.
 
     Returns:
@@ -38,18 +40,18 @@ def repartition(session: SparkSession, folder: Path, partitions: int) -> Mapping
         ConfigurationError: Spark cannot repartition this state; its operators are named.
         EpochFailedError: Spark did, and a key has another state than before.
     """
-    before = {name: _digest(frame) for name, frame in _parts(session, folder)}
+    before = {name: _digest(frame) for name, frame in _parts(session, checkpoint)}
     try:
-        repartition_state(session, f"file:{folder}", partitions)
+        repartition_state(session, spark_path(session, checkpoint), partitions)
     except Exception as error:
         raise ConfigurationError(
-            f"Spark cannot repartition the state of {', '.join(_operators(folder))}: {_first_line(error)}",
+            f"Spark cannot repartition the state of {', '.join(_operators(checkpoint.store))}: {_first_line(error)}",
             harmless="always: the savepoint is as it was, and nothing was made",
             cause=f"{partitions} shuffle partitions were asked for; what Spark has for it does not take this state",
             action="resume with as many partitions as it has; or begin with empty state (--allow-non-restored-state)",
         ) from error
-    after = {name: _digest(frame) for name, frame in _parts(session, folder)}
-    torn = [name for name, frame in _parts(session, folder) if _is_torn(frame)]
+    after = {name: _digest(frame) for name, frame in _parts(session, checkpoint)}
+    torn = [name for name, frame in _parts(session, checkpoint) if _is_torn(frame)]
     different = sorted(name for name in before if before[name] != after.get(name)) + torn
     if different or before.keys() != after.keys():
         raise EpochFailedError(
@@ -61,9 +63,9 @@ def repartition(session: SparkSession, folder: Path, partitions: int) -> Mapping
     return after
 
 
-def _parts(session: SparkSession, folder: Path) -> Iterator[tuple[str, DataFrame]]:
+def _parts(session: SparkSession, checkpoint: SparkCheckpoint) -> Iterator[tuple[str, DataFrame]]:
     """All that is kept, in the parts that Spark's reader tells apart."""
-    for number, told in _metadata(folder):
+    for number, told in _metadata(checkpoint.store):
         name = str(told["operatorInfo"]["operatorName"])
         options: list[dict[str, str]] = [{}]
         if name == "symmetricHashJoin":
@@ -75,7 +77,7 @@ def _parts(session: SparkSession, folder: Path) -> Iterator[tuple[str, DataFrame
                 options.append({"readRegisteredTimers": "true"})
         for each in options:
             reader = session.read.format("statestore").options(operatorId=str(number), **each)
-            yield " ".join([f"{name} {number}", *each.values()]), reader.load(f"file:{folder}")
+            yield " ".join([f"{name} {number}", *each.values()]), reader.load(spark_path(session, checkpoint))
 
 
 def _digest(frame: DataFrame) -> Digest:
@@ -97,16 +99,18 @@ def _columns_of_state(frame: DataFrame) -> list[str]:
     return [name for name in frame.columns if name not in ("partition_id", "change_type", "batch_id")]
 
 
-def _metadata(folder: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def _metadata(checkpoint: Store) -> Iterator[tuple[int, dict[str, Any]]]:
     """What Spark says of each operator, the newest where there are several."""
-    for operator in sorted(path for path in (folder / "state").iterdir() if path.name.isdigit()):
-        versions = sorted((operator / "_metadata" / "v2").glob("[0-9]*"), key=lambda path: int(path.name))
-        path = versions[-1] if versions else operator / "_metadata" / "metadata"
-        yield int(operator.name), json.loads(path.read_text().partition("\n")[2])
+    states = checkpoint.below("state")
+    for operator in sorted(filter(str.isdigit, states.names()), key=int):
+        told = states.below(operator).below("_metadata")
+        versions = sorted(filter(str.isdigit, told.below("v2").names()), key=int)
+        text = told.below("v2").read(versions[-1]) if versions else told.read("metadata")
+        yield int(operator), json.loads(text.decode().partition("\n")[2])
 
 
-def _operators(folder: Path) -> list[str]:
-    return [str(told["operatorInfo"]["operatorName"]) for _, told in _metadata(folder)]
+def _operators(checkpoint: Store) -> list[str]:
+    return [str(told["operatorInfo"]["operatorName"]) for _, told in _metadata(checkpoint)]
 
 
 def _first_line(error: BaseException) -> str:

@@ -9,12 +9,13 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from onceflow.checkpoint.folders import folder_of
 from onceflow.checkpoint.identity import FILE as IDENTITY_FILE
 from onceflow.checkpoint.identity import JobIdentity, read_identity
 from onceflow.checkpoint.place import OURS, Place
 from onceflow.checkpoint.spark_files import positions
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, ConfigurationError
-from onceflow.operations.savepoints.state_files import Folder, UnreadableStateError, files_of
+from onceflow.operations.savepoints.state_files import Listed, UnreadableStateError, files_of
 from onceflow.twophase.layout import Layout, folders
 from onceflow.twophase.records import Decide, Planned
 
@@ -75,7 +76,7 @@ def contents(place: Place, epoch: int | None = None) -> Contents:
     at = newest if epoch is None else epoch
     if at > newest:
         raise _not_retained(place, at, f"the newest epoch that is done is {newest}")
-    tree = Folder(place.checkpoint.folder)
+    tree = Listed(folder_of(place.checkpoint.store))
     try:
         commit = tree.read(f"commits/{at}").decode()
         offsets = place.checkpoint.offsets(at)
@@ -92,7 +93,7 @@ def contents(place: Place, epoch: int | None = None) -> Contents:
             harmless="never: another range of the sources would count as read",
             cause="the file was edited, or a driver that slept wrote over it",
             action="start the job once: it puts the file right; then ask again",
-            file=str(place.checkpoint.folder / "offsets" / str(at)),
+            file=str(place.checkpoint.store.below("offsets").path(str(at))),
             epoch=at,
         )
     paths = [*_spark_files(tree, at, offsets, layouts[-1]), f"{OURS}/{IDENTITY_FILE}"]
@@ -126,7 +127,7 @@ def _read_of(place: Place, epoch: int, found: str) -> str:
     return next((text for of, text in filter(None, noted) if of == epoch), found)
 
 
-def _spark_files(tree: Folder, epoch: int, offsets: str, layout: Layout) -> Iterator[str]:
+def _spark_files(tree: Listed, epoch: int, offsets: str, layout: Layout) -> Iterator[str]:
     yield from _with_crc(tree, "metadata")
     for name in ("offsets", "commits"):
         for n in (epoch - 1, epoch):  # Spark reads the one before as well
@@ -137,18 +138,17 @@ def _spark_files(tree: Folder, epoch: int, offsets: str, layout: Layout) -> Iter
             yield from _with_crc(tree, f"sources/{number}/{name}")
 
 
-def _log_files(tree: Folder, source: int, position: str) -> list[str]:
+def _log_files(tree: Listed, source: int, position: str) -> list[str]:
     """What Spark keeps of a source: where it began; of files also which were read, up to the position."""
     try:
         last = int(json.loads(position)["logOffset"])
     except (ValueError, KeyError, TypeError):
         return ["0"]
-    folder = tree.path / "sources" / str(source)
-    found = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    found = sorted(tree.names(f"sources/{source}"))
     return [name for name in found if name.removesuffix(".compact").isdigit() and int(name.split(".")[0]) <= last]
 
 
-def _with_crc(tree: Folder, path: str) -> Iterator[str]:
+def _with_crc(tree: Listed, path: str) -> Iterator[str]:
     folder, _, name = path.rpartition("/")
     crc = f"{folder}/.{name}.crc" if folder else f".{name}.crc"
     yield from (each for each in (path, crc) if tree.exists(each))

@@ -9,6 +9,7 @@ import json
 import uuid
 from pathlib import Path
 
+from onceflow.checkpoint.folders import LocalFolder
 from onceflow.checkpoint.identity import read_identity
 from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.spark_files import StateBefore
@@ -31,14 +32,16 @@ def lay_out(place: Place, first: int, last: int, folder: Path, savepoint: Path |
         What is there.
 
     Raises:
-        ConfigurationError: The checkpoint does not retain them, or the savepoint is another job's, or too new.
+        ConfigurationError: The checkpoint does not retain them, or is on HDFS; or the savepoint is another job's, or
+            too new.
         CheckpointError: A file cannot be read, or is not what it was.
     """
+    theirs = place.checkpoint.folder  # refused on HDFS: Spark works on a folder of this machine's
     if savepoint is None and first == 0:
-        _beginning(place, folder)
+        _beginning(theirs, folder)
         epoch = -1
     else:
-        given = f"{place.checkpoint.folder}@{first - 1}" if savepoint is None else str(savepoint)
+        given = f"{theirs}@{first - 1}" if savepoint is None else str(savepoint)
         with opened(given, folder) as (path, manifest):
             refuse_newer(manifest)
             epoch = manifest.epoch
@@ -59,7 +62,7 @@ def lay_out(place: Place, first: int, last: int, folder: Path, savepoint: Path |
                     cause=f"{why}; the checkpoint is {place.uri}, of job {identity.job_id if identity else 'none'}",
                     action=f"name a savepoint of this job, of epoch {first - 1} or an older one",
                 )
-            copied(path, manifest, folder)
+            copied(path, manifest, LocalFolder(folder))
     return StateBefore(folder, epoch, {n: _planned(place, n, epoch) for n in range(epoch + 1, last + 1)})
 
 
@@ -79,10 +82,9 @@ def _planned(place: Place, epoch: int, begun: int) -> str:
         ) from None
 
 
-def _beginning(place: Place, folder: Path) -> None:
+def _beginning(checkpoint: Path, folder: Path) -> None:
     """A query that has done nothing yet: where its sources began."""
-    theirs = place.checkpoint.folder / "sources"
-    for path in sorted(theirs.glob("*/0")):
+    for path in sorted((checkpoint / "sources").glob("*/0")):
         to = folder / "sources" / path.parent.name
         to.mkdir(parents=True)
         (to / "0").write_bytes(path.read_bytes())

@@ -5,22 +5,20 @@ Must not know: how Spark rewrites state, any particular sink, how a command line
 
 from __future__ import annotations
 
-import secrets
-import shutil
-from pathlib import Path
-
 from pyspark.sql import SparkSession
 
-from onceflow.checkpoint.place import Place
+from onceflow.checkpoint.contract import Where
+from onceflow.checkpoint.folders import refused_between
 from onceflow.errors import ConfigurationError
+from onceflow.operations.savepoints.places import folder_at, place_at
 from onceflow.operations.savepoints.restoring import copied, refuse_newer
-from onceflow.operations.savepoints.writing import Taken, create, require_free, verify
+from onceflow.operations.savepoints.writing import Taken, beside, create, require_free, verify
 from onceflow.spark.repartition import repartition
 
 _ALL = 1 << 31
 
 
-def rescale(session: SparkSession, path: Path, to: Path, partitions: int) -> Taken:
+def rescale(session: SparkSession, path: Where, to: Where, partitions: int) -> Taken:
     """Make a savepoint with the same state in other partitions; what each key has is compared before and after.
 
     Args:
@@ -34,7 +32,10 @@ def rescale(session: SparkSession, path: Path, to: Path, partitions: int) -> Tak
         EpochFailedError: Spark did, and not rightly.
         CheckpointError: The savepoint is not what it was, or a file system failed.
     """
-    manifest, to = verify(path), require_free(to)
+    target = require_free(to)
+    if type(target) is not type(folder_at(path)):
+        raise refused_between(folder_at(path), target)
+    manifest = verify(path)
     refuse_newer(manifest)
     if manifest.partitions in (None, partitions):
         raise ConfigurationError(
@@ -43,10 +44,8 @@ def rescale(session: SparkSession, path: Path, to: Path, partitions: int) -> Tak
             cause="its plan keeps no state" if manifest.partitions is None else f"it has {manifest.partitions}",
             action="resume from it as it is",
         )
-    work = to.with_name(f".unfinished-{to.name}-{secrets.token_hex(4)}")
-    try:
+    with beside(target) as work:
         copied(path, manifest, work)
-        repartition(session, work, partitions)
-        return create(Place.at(work, retain=_ALL), to, manifest.job, job_epoch=manifest.job_epoch)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+        place = place_at(work.where, retain=_ALL)
+        repartition(session, place.checkpoint, partitions)
+        return create(place, target.where, manifest.job, job_epoch=manifest.job_epoch)

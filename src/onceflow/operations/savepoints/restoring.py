@@ -16,21 +16,21 @@ import contextlib
 import json
 import secrets
 import uuid
-from collections.abc import Sequence
 from importlib.metadata import version
-from pathlib import Path
 
 from onceflow.checkpoint import state_schemas
+from onceflow.checkpoint.contract import Store, Where
+from onceflow.checkpoint.folders import Folder, folder_of
 from onceflow.checkpoint.identity import read_identity
 from onceflow.checkpoint.journal import Journal, above_all
 from onceflow.checkpoint.place import OURS, Place
 from onceflow.checkpoint.restored import FILE as RESTORED_FILE
 from onceflow.checkpoint.restored import Restored, read_restored
 from onceflow.checkpoint.spark_files import positions
-from onceflow.checkpoint.store import LocalStore
 from onceflow.errors import CheckpointConflictError, ConfigurationError
 from onceflow.operations.savepoints.manifest import Manifest
-from onceflow.operations.savepoints.writing import FILES, beside, explained, link_or_copy, publish, sync_folders
+from onceflow.operations.savepoints.places import folder_at, place_at
+from onceflow.operations.savepoints.writing import FILES, beside, explained, publish, refuse_apart
 from onceflow.twophase.layout import Layout, folders
 from onceflow.twophase.records import Planned
 
@@ -62,13 +62,14 @@ def already(place: Place, savepoint: str, *, claim: bool, with_state: bool = Tru
     return False
 
 
-def restore(path: Path, manifest: Manifest, place: Place, *, claim: bool = False, with_state: bool = True) -> Restored:
+def restore(path: Where, manifest: Manifest, place: Place, *, claim: bool = False, with_state: bool = True) -> Restored:
     """Make a checkpoint of a savepoint that was verified.
 
     Args:
         path: The savepoint.
         manifest: Its manifest.
-        place: Where the checkpoint is to be; ``already`` has said that nothing is there.
+        place: Where the checkpoint is to be, on the same kind of file system; ``already`` has said that nothing is
+            there.
         claim: The old job goes on: its driver, if one still runs on the old checkpoint, is fenced when all is ready.
         with_state: False: the positions alone; whatever state the plan keeps begins empty, at epoch 0.
 
@@ -77,11 +78,12 @@ def restore(path: Path, manifest: Manifest, place: Place, *, claim: bool = False
         ConfigurationError: A newer version of Spark wrote it, or its positions cannot be had alone.
         CheckpointStoreError: A file system failed.
     """
+    refuse_apart(place, path)
+    source, target = folder_at(path), folder_of(place.checkpoint.store)
     refuse_newer(manifest)
     if claim:
         _refuse_rescaled(manifest)
         _fence(manifest, only_look=True)
-    target = place.checkpoint.folder
     restored = Restored(
         manifest.id,
         manifest.epoch,
@@ -91,25 +93,24 @@ def restore(path: Path, manifest: Manifest, place: Place, *, claim: bool = False
         manifest.job_id,
     )
     with beside(target) as unfinished:
-        with explained(target):
-            ours = LocalStore(unfinished / OURS)
+        with explained(target.where):
+            ours = unfinished.store.below(OURS)
             ours.make()
-            layout = layout_of(path)
+            layout, files = layout_of(path), source.below(FILES)
             if with_state:
-                _spark_files(path / FILES, unfinished, target, manifest, same_query=claim)
+                _spark_files(files, unfinished, target.where, manifest, same_query=claim)
             else:
                 _beginnings(unfinished, layout, manifest)
             if claim:
-                for name in (name for name in manifest.files if name.startswith(_JOURNAL)):
-                    link_or_copy(path / FILES / name, unfinished / name)
+                unfinished.take(files, [name for name in manifest.files if name.startswith(_JOURNAL)])
             else:
                 _begin_journal(ours.below("journal"), restored.job_id, layout if with_state else Layout(layout.sources))
             ours.create(RESTORED_FILE, restored.dumps())
-            _sync_files(unfinished)
-            sync_folders(unfinished)
+            unfinished.sync()
         if claim:  # as late as can be: whatever fails before leaves a running driver alone
             _fence(manifest)
-        _remove_empty(place)
+        # Folders in which nothing is, as a check of the job leaves them: only an empty one is renamed over.
+        target.remove_empty([f"{OURS}/journal", OURS])
         try:
             publish(unfinished, target)
         except ConfigurationError:
@@ -117,9 +118,9 @@ def restore(path: Path, manifest: Manifest, place: Place, *, claim: bool = False
     return restored
 
 
-def layout_of(path: Path) -> Layout:
+def layout_of(path: Where) -> Layout:
     """What stands at the positions of a savepoint, as its journal says."""
-    entries = Journal(LocalStore(path / FILES / OURS / "journal")).read()
+    entries = Journal(folder_at(path).below(f"{FILES}/{OURS}/journal").store).read()
     return next(entry.record.layout for entry in reversed(entries) if isinstance(entry.record, Planned))
 
 
@@ -143,24 +144,21 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(".") if part.isdigit())
 
 
-def _spark_files(files: Path, to: Path, target: Path, manifest: Manifest, *, same_query: bool) -> None:
+def _spark_files(files: Folder, to: Folder, target: Where, manifest: Manifest, *, same_query: bool) -> None:
     left_out = set() if same_query else {"metadata", ".metadata.crc"}
     rewritten = {name for name in manifest.files if "/_metadata/v2/" in name}
-    for name in manifest.files:
-        if name in left_out or name.startswith(f"{OURS}/"):
-            continue
-        if name in rewritten and not name.endswith(".crc"):
-            (to / name).parent.mkdir(parents=True, exist_ok=True)
+    as_they_are = set(manifest.files) - left_out - rewritten
+    to.take(files, [name for name in manifest.files if name in as_they_are and not name.startswith(f"{OURS}/")])
+    for name in rewritten:
+        if not name.endswith(".crc"):  # the checksum of what is rewritten is of what it was
             # Left as they are, the new checkpoint would read the old one's schemas, until that is gone.
-            (to / name).write_text(state_schemas.moved((files / name).read_text(), target))
-        elif name not in rewritten:  # the checksum of what is rewritten is of what it was
-            link_or_copy(files / name, to / name)
+            to.write(name, state_schemas.moved(files.read(name).decode(), target).encode())
     if not same_query:
         # Spark ends, or refuses, a query whose id runs already: the old one's must not be taken for this one.
-        (to / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}))
+        to.write("metadata", json.dumps({"id": str(uuid.uuid4())}).encode())
 
 
-def _beginnings(to: Path, layout: Layout, manifest: Manifest) -> None:
+def _beginnings(to: Folder, layout: Layout, manifest: Manifest) -> None:
     """Where each source begins, as Spark keeps it before the first epoch: it then plans epoch 0 from there."""
     for folder, line in zip(folders(layout.sources), positions(manifest.offsets), strict=False):
         if not _counts(line):
@@ -170,9 +168,7 @@ def _beginnings(to: Path, layout: Layout, manifest: Manifest) -> None:
                 cause="its source is none of Kafka's: what it has read is kept in files of its own",
                 action="resume without --allow-non-restored-state",
             )
-        path = to / "sources" / str(folder) / "0"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"\0v1\n" + line.encode())
+        to.write(f"sources/{folder}/0", b"\0v1\n" + line.encode())
 
 
 def _counts(position: str) -> bool:
@@ -184,7 +180,7 @@ def _counts(position: str) -> bool:
         return False
 
 
-def _begin_journal(store: LocalStore, job_id: str, layout: Layout) -> None:
+def _begin_journal(store: Store, job_id: str, layout: Layout) -> None:
     """A journal in which nothing is decided: its job has begun, and this stands at the positions.
 
     Its starts are newer than all of the old job's, and of those that were made of the same savepoint before.
@@ -208,7 +204,7 @@ def _refuse_rescaled(manifest: Manifest) -> None:
         )
 
 
-def copied(path: Path, manifest: Manifest, to: Path) -> None:
+def copied(path: Where, manifest: Manifest, to: Folder) -> None:
     """All of a savepoint's files, as the checkpoint of nobody: to work on with Spark.
 
     Args:
@@ -216,10 +212,9 @@ def copied(path: Path, manifest: Manifest, to: Path) -> None:
         manifest: Its manifest.
         to: A folder.
     """
-    _spark_files(path / FILES, to, to, manifest, same_query=True)
-    for name in manifest.files:
-        if name.startswith(f"{OURS}/"):
-            link_or_copy(path / FILES / name, to / name)
+    files = folder_at(path).below(FILES)
+    _spark_files(files, to, to.where, manifest, same_query=True)
+    to.take(files, [name for name in manifest.files if name.startswith(f"{OURS}/")])
 
 
 def _fence(manifest: Manifest, *, only_look: bool = False) -> None:
@@ -231,7 +226,7 @@ def _fence(manifest: Manifest, *, only_look: bool = False) -> None:
         manifest: The savepoint's.
         only_look: See it, and change nothing.
     """
-    old = Place.at(manifest.checkpoint, retain=_ALL)  # it stays as it is, and nothing of it is declared as purged
+    old = place_at(manifest.checkpoint, retain=_ALL)  # it stays as it is, and nothing of it is declared as purged
     with contextlib.suppress(FileNotFoundError):
         identity = read_identity(old.ours)
         if identity is None or identity.job_id != manifest.job_id:
@@ -254,21 +249,6 @@ def _refuse_behind(old: Place, manifest: Manifest) -> None:
             checkpoint=old.uri,
             epoch=decided.epoch,
         )
-
-
-def _remove_empty(place: Place) -> None:
-    """Take away folders in which nothing is, as a check of the job leaves them: only an empty one is renamed over."""
-    ours = place.checkpoint.folder / OURS
-    empty: Sequence[Path] = (ours / "journal", ours)
-    for folder in empty:
-        with contextlib.suppress(OSError):
-            folder.rmdir()
-
-
-def _sync_files(root: Path) -> None:
-    for path in root.rglob("*"):
-        if path.is_file():
-            LocalStore(path.parent).sync(path.name)
 
 
 def _taken(place: Place, why: str) -> CheckpointConflictError:

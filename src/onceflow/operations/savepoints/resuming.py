@@ -10,15 +10,16 @@ import re
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
+from onceflow.checkpoint.contract import Where
+from onceflow.checkpoint.folders import refused_between
 from onceflow.checkpoint.identity import read_identity
-from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.spark_files import positions, records_between
 from onceflow.errors import CheckpointError, ConfigurationError
-from onceflow.operations.savepoints.manifest import NAME, Manifest
+from onceflow.operations.savepoints.manifest import Manifest
+from onceflow.operations.savepoints.places import folder_at, place_at
 from onceflow.operations.savepoints.restoring import layout_of
-from onceflow.operations.savepoints.writing import create, dispose, read, verify
+from onceflow.operations.savepoints.writing import create, dispose, is_savepoint, read, verify
 from onceflow.twophase.layout import Layout
 
 _EPOCH = re.compile(r"(.+)@(\d+)", re.DOTALL)
@@ -50,22 +51,22 @@ def id_of(given: str) -> str:
         ConfigurationError: It is neither a savepoint nor a retained epoch.
         CheckpointError: It cannot be used.
     """
-    path, at = Path(given), _EPOCH.fullmatch(given)
-    if (path / NAME).is_file() or at is None:
-        if not (path / NAME).is_file() and path.is_dir() and Place.at(path, retain=1).checkpoint.has_run():
-            raise ConfigurationError(
-                f"{path} is a checkpoint",
-                harmless="always: nothing was started",
-                cause="-s takes a savepoint, or an epoch that a checkpoint retains",
-                action=f"name the epoch: -s {path}@EPOCH; `onceflow checkpoints {path}` shows which are there",
-            )
-        return read(path).id
-    identity = read_identity(Place.at(at[1], retain=1).ours)
-    return f"{identity.job_id if identity is not None else 'none'}@{at[2]}"
+    at = _EPOCH.fullmatch(given)
+    if at is not None and not is_savepoint(given):
+        identity = read_identity(place_at(at[1], retain=1).ours)
+        return f"{identity.job_id if identity is not None else 'none'}@{at[2]}"
+    if not is_savepoint(given) and place_at(given, retain=1).checkpoint.has_run():
+        raise ConfigurationError(
+            f"{given} is a checkpoint",
+            harmless="always: nothing was started",
+            cause="-s takes a savepoint, or an epoch that a checkpoint retains",
+            action=f"name the epoch: -s {given}@EPOCH; `onceflow checkpoints {given}` shows which are there",
+        )
+    return read(given).id
 
 
 @contextlib.contextmanager
-def opened(given: str, beside: Path) -> Iterator[tuple[Path, Manifest]]:
+def opened(given: str, beside: Where) -> Iterator[tuple[Where, Manifest]]:
     """The savepoint that a resume is to begin from, verified: one that is there, or one of a retained epoch.
 
     Args:
@@ -73,15 +74,17 @@ def opened(given: str, beside: Path) -> Iterator[tuple[Path, Manifest]]:
         beside: Where the new checkpoint is to be: a savepoint of a retained epoch is beside it meanwhile.
 
     Raises:
-        ConfigurationError: That epoch is not retained.
+        ConfigurationError: That epoch is not retained, or it is on another kind of file system.
         CheckpointError: It cannot be used.
     """
-    path, at = Path(given), _EPOCH.fullmatch(given)
-    if (path / NAME).is_file() or at is None:
-        yield path, verify(path)
+    at = _EPOCH.fullmatch(given)
+    if at is None or is_savepoint(given):
+        if type(folder_at(given)) is not type(folder_at(beside)):
+            raise refused_between(folder_at(given), folder_at(beside))
+        yield given, verify(given)
         return
-    place, epoch = Place.at(at[1], retain=1), int(at[2])
-    temporary = beside.with_name(f".epoch-{beside.name}-{secrets.token_hex(4)}")
+    place, epoch = place_at(at[1], retain=1), int(at[2])
+    temporary = folder_at(beside).beside(".epoch-", f"-{secrets.token_hex(4)}").where
     manifest = create(place, temporary, epoch=epoch).manifest
     try:
         yield temporary, replace(manifest, id=f"{manifest.job_id}@{epoch}")
@@ -89,14 +92,14 @@ def opened(given: str, beside: Path) -> Iterator[tuple[Path, Manifest]]:
         dispose(temporary)
 
 
-def written_again(path: Path, manifest: Manifest) -> WrittenAgain:
+def written_again(path: Where, manifest: Manifest) -> WrittenAgain:
     """What the old job has written behind the savepoint: a new job reads it again, and writes it again.
 
     Args:
         path: The savepoint.
         manifest: Its manifest.
     """
-    old = Place.at(manifest.checkpoint, retain=1)
+    old = place_at(manifest.checkpoint, retain=1)
     try:
         identity = read_identity(old.ours)
         if identity is None or identity.job_id != manifest.job_id:

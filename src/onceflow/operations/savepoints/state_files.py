@@ -15,11 +15,11 @@ import io
 import json
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
 
+from onceflow.checkpoint.folders import Folder
 from onceflow.checkpoint.state_schemas import inside, paths_in
 
 _LZ4, _ZSTD = b"LZ4Block", b"\x28\xb5\x2f\xfd"
@@ -135,10 +135,11 @@ def _version(tree: Tree, folders: Iterable[str], version: int, i: str) -> Iterat
 
 
 def _snapshot(tree: Tree, folder: str, path: str) -> Iterator[str]:
+    data = tree.read(path)
     try:
-        with zipfile.ZipFile(io.BytesIO(tree.read(path))) as archive:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
             told = json.loads(archive.read("metadata").decode().partition("\n")[2])
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+    except (ValueError, KeyError, zipfile.BadZipFile) as error:
         raise UnreadableStateError(f"{path} is no snapshot: {error}") from None
     yield from _beside(tree, path)
     shared = [f"{folder}/SSTs/{each['dfsSstFileName']}" for each in told.get("sstFiles", ())]
@@ -229,26 +230,32 @@ def _text(tree: Tree, path: str) -> str:
         raise UnreadableStateError(f"{path} is missing") from None
 
 
-class Folder:
-    """A checkpoint's files on a disk.
+class Listed:
+    """A checkpoint's files. Each folder is listed once: what comes later is none of the epoch's.
 
     Args:
-        path: Its folder.
+        folder: The checkpoint's.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._names: dict[str, frozenset[str]] = {}
 
     def read(self, path: str, most: int = -1) -> bytes:
         """A file's content, or its first bytes."""
-        with (self.path / path).open("rb") as file:
-            return file.read(most)
+        return self._folder.read(path, most)
 
     def exists(self, path: str) -> bool:
         """Whether the file is there."""
-        return (self.path / path).is_file()
+        folder, _, name = path.rpartition("/")
+        return name in self.names(folder)
+
+    def names(self, path: str) -> frozenset[str]:
+        """What is in a folder."""
+        if path not in self._names:
+            self._names[path] = frozenset(self._folder.names(path))
+        return self._names[path]
 
     def numbers(self, path: str) -> list[int]:
         """The files of a folder that are named by a number."""
-        folder = self.path / path
-        return [int(each.name) for each in folder.iterdir() if each.name.isdigit()] if folder.is_dir() else []
+        return [int(name) for name in self.names(path) if name.isdigit()]

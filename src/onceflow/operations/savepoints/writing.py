@@ -1,41 +1,39 @@
-"""Savepoints on disk: taken of a checkpoint, read, verified, exported and disposed of.
+"""Savepoints: taken of a checkpoint, read, verified, exported and disposed of.
 
 Must not know: what a checkpoint's files mean, a running job, how a command line looks.
 
 A savepoint is a folder: ``manifest.json``, and ``files/`` with what it names. It is made in a temporary folder beside
 its place and renamed, and the manifest is written last of all files: what has none is no savepoint. Files of a
-checkpoint are never written in place, by Spark or by us, so they are linked where the file system is the same: a
-savepoint then costs no room until the checkpoint forgets them. Else they are copied.
+checkpoint are never written in place, by Spark or by us, so on a POSIX file system they are linked where it is the
+same: a savepoint then costs no room until the checkpoint forgets them. Else they are copied.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import os
 import secrets
-import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
-from pathlib import Path
 
 from onceflow.checkpoint import envelope
 from onceflow.checkpoint.contract import Where
+from onceflow.checkpoint.folders import Folder, LocalFolder, folder_of, refused_between
 from onceflow.checkpoint.journal_codec import FORMAT as JOURNAL_FORMAT
 from onceflow.checkpoint.place import OURS, Place
-from onceflow.checkpoint.store import LocalStore
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, CheckpointStoreError, ConfigurationError
 from onceflow.operations.savepoints.contents import Contents, contents
 from onceflow.operations.savepoints.manifest import NAME, Held, Manifest, differences, shuffle_partitions
+from onceflow.operations.savepoints.places import folder_at
 from onceflow.operations.savepoints.state_files import ids_of
 
 FILES = "files"
 _STAGED = "savepoint-"
 _UNFINISHED = ".unfinished-"
+_LEFT_AFTER_S = 3_600
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +53,7 @@ class Taken:
 
 def create(
     place: Place,
-    to: Path,
+    to: Where,
     job: str = "",
     *,
     held: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
@@ -66,9 +64,10 @@ def create(
 
     Args:
         place: The checkpoint.
-        to: The savepoint's folder; it must not be there.
+        to: The savepoint's folder, on the same kind of file system; it must not be there.
         job: The job's name.
-        held: Holds the running job at an epoch's boundary inside. What is done there: its files are linked.
+        held: Holds the running job at an epoch's boundary inside. What is done there: its files are linked. On HDFS
+            they are listed, and all but the state's are copied.
         epoch: An older epoch that is retained; None for the newest.
         job_epoch: The newest epoch of the job in it, where that is another one.
 
@@ -77,77 +76,109 @@ def create(
         CheckpointError: The checkpoint cannot be saved as it is, or a file system failed.
     """
     began = time.monotonic()
-    to = require_free(to)
-    stage = place.checkpoint.folder / OURS / f"{_STAGED}{secrets.token_hex(6)}"
-    try:
+    target, source = require_free(to), folder_of(place.checkpoint.store)
+    refuse_apart(place, to)
+    with beside(target) as unfinished, _staged(source) as stage:
+        files = unfinished.below(FILES)
         with held():
             held_at = time.monotonic()
-            of = contents(place, epoch)
-            with explained(stage):
-                for path in of.files:
-                    _second_name(place.checkpoint.folder / path, stage / path)
+            with explained(source.where):
+                of = contents(place, epoch)
+            with explained(unfinished.where), _still_there():
+                if stage is not None:
+                    stage.link(source, of.files)
+                else:  # what is not the state's is small, and the journal forgets some of it with any epoch
+                    files.take(source, [path for path in of.files if not _is_state(path)])
             held_s = time.monotonic() - held_at
-        taken = _finish(stage, to, of, job, of.epoch if job_epoch is None else job_epoch)
-    finally:
-        shutil.rmtree(stage, ignore_errors=True)
-        _clear(place)
-    return Taken(taken, held_s, time.monotonic() - began)
+        with explained(unfinished.where), _still_there():
+            if stage is not None:
+                files.take(stage, of.files)
+            else:
+                files.take(source, [path for path in of.files if _is_state(path)])
+        manifest = _finish(unfinished, target, of, job, of.epoch if job_epoch is None else job_epoch)
+    _clear(place)
+    return Taken(manifest, held_s, time.monotonic() - began)
 
 
-def require_free(to: Path) -> Path:
-    """A savepoint's place to be, absolute, in which nothing is yet.
+def require_free(to: Where) -> Folder:
+    """A savepoint's place to be, in which nothing is yet.
 
     Raises:
         ConfigurationError: Something is there.
     """
-    to = to.absolute()
-    if to.exists() or to.is_symlink():
+    folder = folder_at(to)
+    with explained(folder.where):
+        taken = folder.is_taken()
+    if taken:
         raise ConfigurationError(
-            f"{to} is there already",
+            f"{folder.where} is there already",
             harmless="always: nothing was changed",
             cause="a savepoint gets a folder of its own",
             action="name a folder that is not there",
         )
-    return to
+    return folder
 
 
-def _finish(stage: Path, to: Path, of: Contents, job: str, job_epoch: int) -> Manifest:
-    """From files that nobody changes any more, a savepoint."""
-    with beside(to) as unfinished:
-        root = LocalStore(unfinished)
-        root.make()
-        with explained(to):
-            for path in of.files:
-                link_or_copy(stage / path, unfinished / FILES / path)
-            files = {path: held_of(unfinished / FILES / path, sync=True) for path in of.files}
-            sync_folders(unfinished / FILES)
-        manifest = Manifest(
-            id=secrets.token_hex(8),
-            created_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
-            job=job,
-            job_id=of.identity.job_id,
-            checkpoint=of.identity.checkpoint,
-            prefix=of.identity.prefix,
-            systems=of.identity.cluster_id,
-            epoch=of.epoch,
-            job_epoch=job_epoch,
-            offsets=of.offsets,
-            sinks=of.sinks,
-            versions={"onceflow": version("onceflow"), "pyspark": version("pyspark")},
-            formats={
-                "journal": str(JOURNAL_FORMAT),
-                "offsets": of.offsets.partition("\n")[0],
-                "commits": of.commit.partition("\n")[0],
-            },
-            partitions=shuffle_partitions(of.offsets) if ids_of(of.commit) else None,
-            files=files,
-        )
-        root.replace(NAME, manifest.dumps())
-        publish(unfinished, to)
+def refuse_apart(place: Place, savepoint: Where) -> None:
+    """Refuse a savepoint on another kind of file system than its checkpoint.
+
+    Raises:
+        ConfigurationError: It is.
+    """
+    source, target = folder_of(place.checkpoint.store), folder_at(savepoint)
+    if type(target) is not type(source):
+        raise refused_between(source, target)
+
+
+@contextlib.contextmanager
+def _staged(checkpoint: Folder) -> Iterator[LocalFolder | None]:
+    """A folder in the checkpoint, on the same disk, for second names of its files; None where there are none."""
+    stage = checkpoint.below(f"{OURS}/{_STAGED}{secrets.token_hex(6)}")
+    if not isinstance(stage, LocalFolder):
+        yield None
+        return
+    try:
+        yield stage
+    finally:
+        _remove_all(stage)
+
+
+def _is_state(path: str) -> bool:
+    return path.startswith("state/")
+
+
+def _finish(unfinished: Folder, to: Folder, of: Contents, job: str, job_epoch: int) -> Manifest:
+    """Of files that nobody changes any more, a savepoint."""
+    with explained(to.where):
+        unfinished.sync()
+        files = held_of(unfinished.below(FILES), of.files)
+    manifest = Manifest(
+        id=secrets.token_hex(8),
+        created_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        job=job,
+        job_id=of.identity.job_id,
+        checkpoint=of.identity.checkpoint,
+        prefix=of.identity.prefix,
+        systems=of.identity.cluster_id,
+        epoch=of.epoch,
+        job_epoch=job_epoch,
+        offsets=of.offsets,
+        sinks=of.sinks,
+        versions={"onceflow": version("onceflow"), "pyspark": version("pyspark")},
+        formats={
+            "journal": str(JOURNAL_FORMAT),
+            "offsets": of.offsets.partition("\n")[0],
+            "commits": of.commit.partition("\n")[0],
+        },
+        partitions=shuffle_partitions(of.offsets) if ids_of(of.commit) else None,
+        files=files,
+    )
+    unfinished.store.replace(NAME, manifest.dumps())
+    publish(unfinished, to)
     return manifest
 
 
-def read(path: Path) -> Manifest:
+def read(path: Where) -> Manifest:
     """A savepoint's manifest.
 
     Raises:
@@ -155,8 +186,9 @@ def read(path: Path) -> Manifest:
         CheckpointCorruptError: Its manifest is torn or was changed.
         CheckpointConflictError: A newer version made it.
     """
+    root = folder_at(path).store
     try:
-        data = LocalStore(path).read(NAME)
+        data = root.read(NAME)
     except FileNotFoundError:
         raise ConfigurationError(
             f"{path} is no savepoint: it has no {NAME}",
@@ -164,29 +196,39 @@ def read(path: Path) -> Manifest:
             cause="it is another folder, or a savepoint that was not finished",
             action="name a savepoint's folder: `onceflow savepoint list` shows those in a folder",
         ) from None
-    with envelope.named(path / NAME, _spoiled):
+    with envelope.named(root.path(NAME), _spoiled):
         return Manifest.loads(data)
 
 
-def found(folder: Path) -> list[tuple[Path, Manifest]]:
+def is_savepoint(path: Where) -> bool:
+    """Whether there is a savepoint, finished once."""
+    with explained(path):
+        return folder_at(path).has(NAME)
+
+
+def found(folder: Where) -> list[tuple[Where, Manifest]]:
     """The savepoints in a folder, or the one that it is, the oldest first."""
-    candidates = [folder] if (folder / NAME).is_file() else sorted(folder.glob(f"*/{NAME}"))
-    paths = [path if path == folder else path.parent for path in candidates]
-    there = [(path, read(path)) for path in paths if not path.name.startswith(_UNFINISHED)]
-    return sorted(there, key=lambda each: each[1].created_at)
+    if is_savepoint(folder):
+        return [(folder, read(folder))]
+    with explained(folder):
+        top = folder_at(folder)
+        inside = [top.below(name) for name in sorted(top.names()) if not name.startswith(_UNFINISHED)]
+        there = [each.where for each in inside if each.has(NAME)]
+    return sorted(((path, read(path)) for path in there), key=lambda each: each[1].created_at)
 
 
-def verify(path: Path) -> Manifest:
+def verify(path: Where) -> Manifest:
     """Compare all of a savepoint's files with its manifest.
 
     Raises:
         CheckpointCorruptError: Naming what is missing, changed or added.
         ConfigurationError: There is no savepoint.
     """
-    manifest = read(path)
+    manifest, root = read(path), folder_at(path)
     with explained(path):
-        wrong = differences(manifest, {name: held_of(path / FILES / name) for name in _names(path / FILES)})
-        wrong += [f"{each.name} was added" for each in path.iterdir() if each.name not in (NAME, FILES)]
+        files = root.below(FILES)
+        wrong = differences(manifest, held_of(files, files.files()))
+        wrong += [f"{name} was added" for name in sorted(root.names()) if name not in (NAME, FILES)]
     if wrong:
         more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
         raise CheckpointCorruptError(
@@ -200,33 +242,32 @@ def verify(path: Path) -> Manifest:
     return manifest
 
 
-def export(path: Path, to: Path) -> Manifest:
+def export(path: Where, to: Where) -> Manifest:
     """Copy a savepoint, all of it, so that nothing of it is shared with a checkpoint; verified on the way.
 
     Raises:
-        ConfigurationError: There is no savepoint, or something is where it is to go.
+        ConfigurationError: There is no savepoint, or something is where it is to go, or that is elsewhere.
         CheckpointCorruptError: It is not what it was.
     """
+    source, target = folder_at(path), require_free(to)
+    if type(target) is not type(source):
+        raise refused_between(source, target)
     manifest = verify(path)
-    to = require_free(to)
-    with beside(to) as unfinished:
-        root = LocalStore(unfinished)
-        root.make()
-        with explained(to):
-            for name in manifest.files:
-                (unfinished / FILES / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(path / FILES / name, unfinished / FILES / name)
-            copied = {name: held_of(unfinished / FILES / name, sync=True) for name in manifest.files}
-            sync_folders(unfinished / FILES)
+    names = list(manifest.files)
+    with beside(target) as unfinished:
+        with explained(target.where):
+            unfinished.below(FILES).copy(source.below(FILES), names)
+            unfinished.sync()
+            copied = held_of(unfinished.below(FILES), names)
         wrong = differences(manifest, copied)
         if wrong:
             raise _spoiled(path, "; ".join(wrong))
-        root.replace(NAME, manifest.dumps())
-        publish(unfinished, to)
+        unfinished.store.replace(NAME, manifest.dumps())
+        publish(unfinished, target)
     return manifest
 
 
-def dispose(path: Path) -> list[str]:
+def dispose(path: Where) -> list[str]:
     """Delete a savepoint; what else is in its folder stays, and is returned.
 
     Its manifest goes first: whoever dies on the way leaves no savepoint that lacks a file.
@@ -234,105 +275,82 @@ def dispose(path: Path) -> list[str]:
     Raises:
         ConfigurationError: There is no savepoint.
     """
-    manifest = read(path)
-    root = LocalStore(path)
-    root.remove(NAME)
-    root.sync()
+    manifest, root = read(path), folder_at(path)
+    root.store.remove(NAME)
+    root.store.sync()
+    names = [f"{FILES}/{name}" for name in manifest.files]
+    above = {name[:at] for name in names for at, letter in enumerate(name) if letter == "/"}
     with explained(path):
-        for name in manifest.files:
-            (path / FILES / name).unlink(missing_ok=True)
-        for folder, _, _ in os.walk(path, topdown=False):
-            with contextlib.suppress(OSError):  # something else is in it
-                Path(folder).rmdir()
-    return sorted(_names(path)) if path.exists() else []
+        root.remove(names)
+        root.remove_empty([*sorted(above, key=lambda folder: -folder.count("/")), ""])
+        return sorted(root.files())
 
 
-def link_or_copy(source: Path, to: Path) -> None:
-    """A second name for a file, or a copy of it where its file system is another one, or knows no links."""
-    to.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        os.link(source, to)
-    except FileNotFoundError:
-        raise
-    except OSError:
-        shutil.copyfile(source, to)
-
-
-def held_of(path: Path, *, sync: bool = False) -> Held:
-    """A file's size and SHA-256; with ``sync``, once it is durable."""
-    with path.open("rb") as file:
-        if sync:
-            os.fsync(file.fileno())
-        return Held(os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest())
-
-
-def sync_folders(root: Path) -> None:
-    """Make the entries of a folder, and of all below it, durable."""
-    for folder, _, _ in os.walk(root):
-        LocalStore(Path(folder)).sync()
+def held_of(folder: Folder, paths: Sequence[str]) -> dict[str, Held]:
+    """The files' sizes and SHA-256, for a manifest."""
+    return {path: Held(*held) for path, held in folder.held(paths).items()}
 
 
 @contextlib.contextmanager
-def beside(to: Path) -> Iterator[Path]:
-    """A folder's name beside a place, for what ``publish`` puts there: of whoever fails on the way nothing is left."""
-    unfinished = to.with_name(f"{_UNFINISHED}{to.name}-{secrets.token_hex(4)}")
+def beside(to: Folder) -> Iterator[Folder]:
+    """A folder beside a place, for what ``publish`` puts there: of whoever fails on the way nothing is left."""
+    unfinished = to.beside(_UNFINISHED, f"-{secrets.token_hex(4)}")
     try:
         yield unfinished
     finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+        _remove_all(unfinished)
 
 
-def publish(unfinished: Path, to: Path) -> None:
+def _remove_all(folder: Folder) -> None:
+    """Best effort: hiding the first error behind this one would be worse than what is left."""
+    with contextlib.suppress(OSError):
+        folder.remove_all()
+
+
+def publish(unfinished: Folder, to: Folder) -> None:
     """Give a folder that is whole and durable its name.
 
     Raises:
         ConfigurationError: Somebody else has made something there meanwhile.
     """
-    LocalStore(unfinished).sync()
+    unfinished.store.sync()
     try:
-        unfinished.rename(to)  # over an empty folder only
+        unfinished.become(to)  # over an empty folder at most
     except OSError as error:
-        require_free(to)
+        require_free(to.where)
         raise CheckpointStoreError(
-            f"could not rename {unfinished} to {to}: {error.strerror or error}",
+            f"could not rename {unfinished.where} to {to.where}: {error.strerror or error}",
             harmless="always for the data: nothing is at its place",
             cause="the disk is full, read-only or gone, or this user may not write there",
             action="mend the file system and ask again",
-            file=str(to),
+            file=str(to.where),
         ) from error
-    LocalStore(to.parent).sync()
 
 
-def _second_name(source: Path, to: Path) -> None:
-    to.parent.mkdir(parents=True, exist_ok=True)
+@contextlib.contextmanager
+def _still_there() -> Iterator[None]:
     try:
-        os.link(source, to)
-    except FileNotFoundError:
+        yield
+    except FileNotFoundError as error:
         raise CheckpointConflictError(
-            f"{source} was removed while the savepoint was taken",
+            f"{error.filename or error} was removed while the savepoint was taken",
             harmless="always: no savepoint was made, and the job goes on",
-            cause="a job runs on this checkpoint that was not held, and has purged an old epoch",
-            action="ask again; for an older epoch, name a newer one",
-            file=str(source),
+            cause="a job runs on this checkpoint that was not held, or, on HDFS, has gone on while the state was "
+            "copied, and has purged an old epoch",
+            action="ask again; for an older epoch, name a newer one; for much state on HDFS keep more epochs "
+            "(Checkpointing(retain=...)), or stop the job for it",
+            file=str(error.filename or ""),
         ) from None
-
-
-def _names(root: Path) -> Iterator[str]:
-    for folder, _, files in os.walk(root):
-        yield from (str(Path(folder, name).relative_to(root)) for name in files)
 
 
 def _clear(place: Place) -> None:
     """Remove what a savepoint that was killed has left in the checkpoint, an hour later."""
-    for left in _left(place.ours.names()):
-        folder = place.checkpoint.folder / OURS / left
-        with contextlib.suppress(OSError):
-            if time.time() - folder.stat().st_mtime > 3_600:
-                shutil.rmtree(folder, ignore_errors=True)
-
-
-def _left(names: Iterable[str]) -> Iterator[str]:
-    return (name for name in names if name.startswith(_STAGED))
+    for left in place.ours.names():
+        folder = folder_of(place.ours.below(left))
+        if left.startswith(_STAGED) and isinstance(folder, LocalFolder):
+            with contextlib.suppress(OSError):
+                if time.time() - folder.path.stat().st_mtime > _LEFT_AFTER_S:
+                    folder.remove_all()
 
 
 def _spoiled(path: Where, why: str) -> CheckpointCorruptError:
@@ -346,7 +364,7 @@ def _spoiled(path: Where, why: str) -> CheckpointCorruptError:
 
 
 @contextlib.contextmanager
-def explained(path: Path) -> Iterator[None]:
+def explained(path: Where) -> Iterator[None]:
     """What a file system refuses inside is told as our error; of a file that is not named, this one."""
     try:
         yield

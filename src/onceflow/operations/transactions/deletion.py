@@ -6,18 +6,18 @@ long as the journal is there the next start either goes on or is refused, and an
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
-from onceflow.checkpoint.place import OURS
+from onceflow.checkpoint.folders import Folder, folder_of
+from onceflow.checkpoint.place import OURS, Place
 from onceflow.connectors.contract import Sink
 from onceflow.connectors.inspection import Phase
 from onceflow.errors import CheckpointStoreError, ConfigurationError, OnceflowError
 from onceflow.execution.ownership import forget_name
+from onceflow.execution.surroundings import Opened
 from onceflow.operations.transactions.aborting import abort
 from onceflow.operations.transactions.access import Operator
 from onceflow.operations.transactions.inventory import OwnTransaction, Standing, own_transactions
@@ -25,7 +25,8 @@ from onceflow.options.checkpointing import Checkpointing
 
 log = logging.getLogger(__name__)
 
-_SPARKS = ("metadata", "offsets", "commits", "sources", "state")
+_OF_THE_JOB = ("metadata", "offsets", "commits", "sources", "state", OURS)
+"""What is the job's in its checkpoint's folder: other things may lie there."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +62,12 @@ def look(operator: Operator) -> Deletion:
     history, _ = operator.journal.history()
     undone = operator.undone(history)
     seen = tuple(t for t in _ours(operator) if t.seen.phase is Phase.OPEN)
-    sizes = [path.stat().st_size for path in _files(operator.checkpoint.folder)]
+    folder = folder_of(operator.checkpoint.store)
+    with _explained(folder, "looked through"):
+        sizes = [folder.size(name) for name in _OF_THE_JOB]
     epoch = None if undone is None else undone.epoch
-    found = operator.identity.job_id, operator.uri, len(sizes), sum(sizes), seen, epoch
+    files, size = sum(count for count, _ in sizes), sum(bytes_ for _, bytes_ in sizes)
+    found = operator.identity.job_id, operator.uri, files, size, seen, epoch
     return Deletion(*found, tuple(operator.committers))
 
 
@@ -92,14 +96,16 @@ def delete(operator: Operator, *, undecided_only: bool = True) -> Deletion:
     forget_name(operator.committers.values(), operator.name, operator.identity.job_id)
     for committer in operator.committers.values():
         committer.forget()
-    _remove(operator.checkpoint.folder)
+    _remove(folder_of(operator.checkpoint.store))
     return found
 
 
-def delete_cancelled(checkpointing: Checkpointing, prefix: str, sinks: Sequence[Sink], name: str) -> None:
+def delete_cancelled(
+    checkpointing: Checkpointing, prefix: str, sinks: Sequence[Sink], name: str, opened: Opened = Place.at
+) -> None:
     """Delete a job that was cancelled and is not to be kept; where that cannot be, it is kept, and the log says why."""
     try:
-        with Operator(checkpointing, prefix, sinks, name) as operator:
+        with Operator(checkpointing, prefix, sinks, name, opened=opened) as operator:
             found = delete(operator)
     except OnceflowError as error:
         log.warning("%s was cancelled, and its checkpoint is kept all the same: %s", name, error)
@@ -124,29 +130,24 @@ def _ours(operator: Operator) -> list[OwnTransaction]:
     return [t for system in operator.systems for t in own_transactions(operator, system, history)[0]]
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    """What is the job's in the folder: other things may lie there."""
-    for name in (*_SPARKS, OURS):
-        top = folder / name
-        yield from (path for path in (top, *top.rglob("*")) if path.is_file())
-
-
-def _remove(folder: Path) -> None:
+def _remove(folder: Folder) -> None:
     """Spark's part first: without it the rest is no checkpoint, and with the rest this can be tried again."""
+    with _explained(folder, "removed"):
+        folder.remove([".metadata.crc"])  # of what goes next
+        for name in _OF_THE_JOB:
+            folder.remove_all(name)
+        folder.remove_empty([""])  # somebody's file may lie there
+
+
+@contextmanager
+def _explained(folder: Folder, doing: str) -> Iterator[None]:
     try:
-        for name in (*_SPARKS, OURS):
-            top = folder / name
-            if top.is_dir():
-                shutil.rmtree(top)
-            for path in (top, folder / f".{name}.crc"):
-                path.unlink(missing_ok=True)
+        yield
     except OSError as error:
         raise CheckpointStoreError(
-            f"the checkpoint could not be removed whole: {error}",
+            f"the checkpoint {folder.where} could not be {doing} whole: {error}",
             harmless="for the data: what is visible stays, and no start takes what is left for a job's checkpoint",
             cause="the file system failed, or this user may not write there",
             action="mend it, and delete the job again",
-            file=str(error.filename),
+            file=str(error.filename or folder.where),
         ) from None
-    with contextlib.suppress(OSError):
-        folder.rmdir()  # somebody's file may lie there
