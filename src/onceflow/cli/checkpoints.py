@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from onceflow.checkpoint.hdfs import hdfs_uri
-from onceflow.checkpoint.place import Place
+from onceflow.checkpoint.place import Place, is_elsewhere
 from onceflow.cli.job_file import find_job
 from onceflow.cli.output import Output, OutputOption, tell_json
 from onceflow.control.client import find
@@ -46,7 +45,7 @@ def place_of(of: str, job: str | None) -> str:
 
 def _way_to(location: str) -> Opened:
     """What opens the checkpoint there; on HDFS it takes Java."""
-    if hdfs_uri(location) is None:
+    if not is_elsewhere(location):
         return Place.at
     from onceflow.spark.hadoop import opened  # noqa: PLC0415 - it loads Spark
 
