@@ -19,6 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from onceflow import program
 from onceflow.checkpoint.place import Place
+from onceflow.checkpoint.spark_files import StateBefore
 from onceflow.connectors.contract import Sink, Source, limited
 from onceflow.connectors.kafka.sink import KafkaSink
 from onceflow.connectors.kafka.source import CONNECTOR
@@ -365,17 +366,18 @@ class Job:
                     made.stop()
 
     @checked
-    def recompute(self, receipts: Sequence[Mapping[str, Any]]) -> list[Recomputed]:
+    def recompute(self, receipts: Sequence[Mapping[str, Any]], before: StateBefore | None = None) -> list[Recomputed]:
         """Run the plan again over what these epochs have read, and write nothing (docs/audit.md).
 
         Args:
             receipts: Of the epochs, as ``onceflow audit`` reads them.
+            before: The state that a plan begins with which keeps some.
 
         Returns:
             Rows and digest of each sink and epoch, as decided and as they are now.
 
         Raises:
-            OnceflowError: The plan keeps state, or cannot be run over these ranges.
+            OnceflowError: The plan keeps state, and none was given; or it cannot be run over these ranges.
         """
         self._require_function()
         theirs = SparkSession.getActiveSession()
@@ -385,7 +387,7 @@ class Job:
         try:
             result = self._stream_of(session, plan, phases)
             phases.begin(f"{len(receipts)} epochs, run again")
-            return recompute(session, result, self._sinks, plan, receipts)
+            return recompute(session, result, self._sinks, plan, receipts, before)
         finally:
             made = SparkSession.getActiveSession() if theirs is None else None
             if made is not None:

@@ -2,24 +2,25 @@
 
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
 
 import pytest
 
-from tests.integration.harness import JOBS, Pipeline, wait_until
+from tests.integration.harness import JOBS, Pipeline, rows_of, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 RECORDS = 6_000
 
 
-def audited(pipeline, *options):
+def audited(pipeline, *options, file=None):
     """What the command says: its exit code, and its report."""
-    file = str(JOBS / f"{pipeline.job}_job.py")
+    file = file or JOBS / f"{pipeline.job}_job.py"
     ran = subprocess.run(
-        [sys.executable, "-m", "onceflow", "audit", file, "--output", "json", *options],
+        [sys.executable, "-m", "onceflow", "audit", str(file), "--output", "json", *options],
         env=os.environ | pipeline.settings(),
         capture_output=True,
         text=True,
@@ -82,18 +83,76 @@ def test_each_digest_comes_out_again_when_the_plan_is_run_again(cluster, new_top
     assert report["rows"] == sum(rows for p in later for _, rows, _, _ in p["parts"])
 
 
+def files_of(folder):
+    """Each file, and when it was written."""
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+
+
+def decided(pipeline, first=0):
+    """Epochs and rows that were decided, from an epoch on."""
+    later = [decision for decision in pipeline.decisions() if decision["epoch"] >= first]
+    return len(later), sum(rows_of(decision) for decision in later)
+
+
 @pytest.mark.faults
-def test_a_plan_that_keeps_state_is_audited_and_not_run_again(cluster, new_topic, tmp_path):
-    """Its rows are proven as any others; to run it again is refused by name, since its state is nowhere."""
-    pipeline = Pipeline(cluster, new_topic(4), new_topic(4), tmp_path / "checkpoint", job="count")
-    pipeline.send(RECORDS)
+def test_state_is_made_again_epoch_by_epoch(cluster, new_topic, tmp_path):
+    """Of a job that died in and behind a commit: from its beginning, from an epoch it retains, and from a savepoint.
+
+    Each decided epoch gives the same rows again, and the checkpoint is left as it was. What does not hold the state is
+    refused by name.
+    """
+    pipeline = Pipeline(cluster, new_topic(4), new_topic(4), tmp_path / "checkpoint", job="count", per_epoch=500)
+    pipeline.send(2_000)
+    pipeline.die_at("D5@1")
+    pipeline.die_at("D7@2")
     pipeline.run_well()
-    code, report = audited(pipeline)
-    assert (code, report["findings"], report["good"]) == (0, [], True)
-    assert report["rows"] > 0
-    code, refused = audited(pipeline, "--recompute", "0..")
+    saved = tmp_path / "saved"
+    create = [sys.executable, "-m", "onceflow", "savepoint", "create", f"{pipeline.checkpoint}", str(saved)]
+    subprocess.run(create, check=True, env=os.environ | pipeline.settings(), capture_output=True)
+    taken = pipeline.decisions()[-1]["epoch"]
+    pipeline.send(1_500)
+    pipeline.run_well()
+    before = files_of(pipeline.checkpoint)
+    for options in (["0.."], ["3.."], [f"{taken + 2}..", "--from", str(saved)]):
+        code, report = audited(pipeline, "--recompute", *options)
+        assert (code, report["findings"]) == (0, [])
+        assert (report["epochs"], report["rows"]) == decided(pipeline, int(options[0][:-2])), options
+    assert files_of(pipeline.checkpoint) == before
+
+    code, refused = audited(pipeline, "--recompute", f"{taken}..", "--from", str(saved))
     assert (code, refused["error"]) == (1, "ConfigurationError")
-    assert "the plan keeps state" in refused["what"]
+    assert f"it is of epoch {taken}, which is not before epoch {taken}" in refused["cause"]
+    shutil.rmtree(pipeline.checkpoint / "state")
+    code, refused = audited(pipeline, "--recompute", "3..")
+    assert (code, refused["error"]) == (1, "ConfigurationError")
+    assert "count" not in refused["what"] or "keeps state" in refused["what"]
+
+
+@pytest.mark.faults
+def test_epochs_without_rows_move_state_and_watermark_when_they_are_run_again(cluster, new_topic, tmp_path):
+    """Windows that close in later epochs, of records of which some came too late, give the rows that were decided."""
+    pipeline = Pipeline(cluster, new_topic(2), new_topic(2), tmp_path / "checkpoint", job="window", per_epoch=60)
+    pipeline.send(400, value=lambda i: json.dumps({"user": f"u{i % 7}", "at": 1_000_000 + i * 2 - i % 5 * 17}).encode())
+    pipeline.die_at("D6@4")
+    pipeline.run_well()
+    epochs, rows = decided(pipeline)
+    assert epochs <= int(max(path.name for path in (pipeline.checkpoint / "commits").iterdir() if path.name.isdigit()))
+    code, report = audited(pipeline, "--recompute", "0..")
+    assert (code, report["findings"], report["epochs"], report["rows"]) == (0, [], epochs, rows)
+    assert rows > 0
+
+
+@pytest.mark.faults
+def test_another_plan_over_the_same_state_does_not_pass(cluster, new_topic, tmp_path):
+    """A job that counts otherwise gives other rows from the state that the decided ones began with: told by epoch."""
+    pipeline = Pipeline(cluster, new_topic(4), new_topic(4), tmp_path / "checkpoint", job="count", per_epoch=500)
+    pipeline.send(1_500)
+    pipeline.run_well()
+    edited = tmp_path / "count_job.py"
+    edited.write_text((JOBS / "count_job.py").read_text().replace('F.count("*")', '(F.count("*") * 2)'))
+    code, report = audited(pipeline, "--recompute", "1..", file=edited)
+    epochs = [each["epoch"] for each in report["findings"] if "run again it gives" in each["what"]]
+    assert (code, epochs) == (1, [d["epoch"] for d in pipeline.decisions() if d["epoch"] >= 1])
 
 
 @pytest.mark.faults

@@ -9,6 +9,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import BooleanType, StructField, StructType
 
+from onceflow.connectors.database.held import HELD_S
+from onceflow.connectors.database.urls import LOCK_TIMEOUT_S
 from onceflow.errors import (
     ConfigurationError,
     DatabaseRightsError,
@@ -18,7 +20,7 @@ from onceflow.errors import (
     RowRefusedError,
     WriterFencedError,
 )
-from onceflow.testing.trial import Trial
+from onceflow.testing.trial import Start, Trial
 from onceflow.twophase.messages import Outcome, Reply
 from tests.integration.harness import wait_until
 from tests.integration.postgres import PostgresWorld, Proxy, running
@@ -56,6 +58,14 @@ def checked(start, *shards, epoch=0):
     return prepared
 
 
+def decided(server, start, *shards, epoch=0):
+    """Checked, and decided; what the check kept is lost, as with a driver that was killed: staging has it."""
+    prepared = checked(start, *shards, epoch=epoch)
+    assert server.execute("select pg_terminate_backend(pid) from pg_stat_activity where state = 'idle in transaction'")
+    assert answer(start, prepared) is Reply.RETRY
+    return prepared
+
+
 def committing(start, prepared, replies):
     """A thread that commits; its answer comes into the list."""
     thread = threading.Thread(target=lambda: replies.append(answer(start, prepared)))
@@ -83,7 +93,7 @@ def test_a_connection_that_is_lost_at_the_commit(server, world, when, outcome):
 def test_a_deadlock_is_tried_again(server, trial):
     """The transaction that PostgreSQL ends as the deadlock's victim leaves nothing, and the next one commits."""
     start, keys = trial.start(), trial.keys()
-    prepared = checked(start, keys)
+    prepared = decided(server, start, keys)
     server.execute("alter system set deadlock_timeout = '10s'", "select pg_reload_conf()")
     with psycopg.connect(server.url()) as other:
         other.execute("lock table payments in exclusive mode")  # the merge waits for it, holding its attempt's row
@@ -106,7 +116,7 @@ def test_a_lock_that_does_not_come_is_tried_again(server, trial, monkeypatch):
     """A commit waits for a lock for a while only; what is decided stays, and is committed when the lock is free."""
     monkeypatch.setattr("onceflow.connectors.database.urls.LOCK_TIMEOUT_S", 1)
     start, keys = trial.start(), trial.keys()
-    prepared = checked(start, keys)
+    prepared = decided(server, start, keys)
     with psycopg.connect(server.url()) as other:
         other.execute("lock table payments in access exclusive mode")
         assert answer(start, prepared) is Reply.RETRY
@@ -114,10 +124,10 @@ def test_a_lock_that_does_not_come_is_tried_again(server, trial, monkeypatch):
     trial.all_visible_once(keys, "after the lock was free")
 
 
-def test_a_row_of_somebody_elses_between_check_and_commit(server, trial):
+def test_a_row_of_somebody_elses_before_a_commit_from_staging(server, trial):
     """It is refused and told without a value; when the other row is away, the decision is carried out."""
     start, keys = trial.start(), trial.keys()
-    prepared = checked(start, keys)
+    prepared = decided(server, start, keys)
     server.execute("alter table payments add constraint one_each unique (key)")
     server.execute("insert into payments values (%(key)s, 7)", key=keys[0])
     assert answer(start, prepared) is Reply.REFUSED
@@ -130,6 +140,58 @@ def test_a_row_of_somebody_elses_between_check_and_commit(server, trial):
     server.execute("delete from payments where key = %(key)s", key=keys[0])
     assert answer(start, prepared) is Reply.COMMITTED
     trial.all_visible_once(keys, "after the other row was removed")
+
+
+def test_what_is_checked_is_committed_as_it_was(server, trial):
+    """Somebody's row, and somebody's change of the table, wait for the commit: nothing can refuse it any more."""
+    start, keys = trial.start(), trial.keys()
+    server.execute("alter table payments add constraint one_each unique (key)")
+    prepared = checked(start, keys)
+    with psycopg.connect(server.url(), autocommit=True) as other:
+        other.execute("set lock_timeout = '100ms'")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            other.execute("insert into payments values (%s, 7)", [keys[0]])
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            other.execute("alter table payments alter amount type numeric(22, 2)")
+        trial.none_visible(keys, "after the check")
+        assert answer(start, prepared) is Reply.COMMITTED
+        with pytest.raises(psycopg.errors.UniqueViolation):
+            other.execute("insert into payments values (%s, 7)", [keys[0]])
+    trial.all_visible_once(keys, "after the commit")
+    trial.outcomes_are(Outcome.COMMITTED, trial.start(2, attach=True), prepared, "after the commit")
+
+
+def test_what_the_check_keeps_is_given_up_in_time(server, trial, monkeypatch):
+    """A driver that is stopped after its check holds up the next one for less than that waits; each row is there once.
+
+    With the answer of its own commit it learns what the other one has done.
+    """
+    monkeypatch.setattr("onceflow.connectors.database.held.HELD_S", 1)
+    stopped, later, keys = trial.start(), trial.start(2, attach=True), trial.keys()
+    prepared = checked(stopped, keys)
+    replies = []
+    committing(later, prepared, replies).join()
+    assert replies == [Reply.COMMITTED]
+    assert answer(stopped, prepared) is Reply.RETRY
+    assert answer(stopped, prepared) is Reply.COMMITTED
+    trial.all_visible_once(keys, "after both commits")
+
+
+def test_the_check_keeps_a_transaction_for_less_than_others_wait():
+    assert 0 < HELD_S < LOCK_TIMEOUT_S
+
+
+@pytest.mark.parametrize("how", ["abort", "abort_run", "outcomes", "check", "close"])
+def test_what_is_not_decided_is_let_go_of_at_once(server, trial, how):
+    """No lock is left behind an abort, a look, the next check or the end of a start; and nothing of it is visible."""
+    start, keys = trial.start(), trial.keys()
+    prepared = checked(start, keys)
+    kept = "select count(*) from pg_stat_activity where state = 'idle in transaction'"
+    assert server.execute(kept) == [(1,)]
+    asked = {"abort": [prepared], "abort_run": [start.run()], "outcomes": [prepared], "check": [[], start.run(), 0.0]}
+    getattr(start.committer, how)(*asked.get(how, []))
+    wait_until(lambda: server.execute(kept) == [(0,)], what="the end of what was kept")
+    trial.none_visible(keys, f"after {how}")
 
 
 def test_a_constraint_that_is_there_at_the_check(server, trial):
@@ -189,14 +251,14 @@ def test_a_target_that_drops_rows_is_told(server, trial, caplog):
         ("revoke all on payments from clerk", "grant insert on payments to clerk", "InsufficientPrivilege"),
     ],
 )
-def test_a_target_that_is_altered_between_check_and_commit(server, world, alter, back, said):
+def test_a_target_that_is_altered_before_a_commit_from_staging(server, world, alter, back, said):
     """Nothing is rounded and nothing lost: refused, told, and committed when it was put right."""
     server.execute("drop role if exists clerk", "create role clerk login", "grant all on schema public to clerk")
     server.execute("create table payments (key text, amount bigint)", "grant insert on payments to clerk")
     clerk = PostgresWorld(server.url("clerk"), server.url())
     with Trial(clerk) as t:
         start, keys = t.start(), t.keys()
-        prepared = checked(start, keys)
+        prepared = decided(server, start, keys)
         server.execute(alter)
         assert answer(start, prepared) is Reply.REFUSED
         assert said in start.committer.refusal(prepared).what
@@ -223,7 +285,7 @@ def test_a_target_that_is_altered_before_the_check(server, trial):
 def test_a_staging_table_of_another_shape_stays_while_it_holds_rows(server, trial):
     """What is staged may be decided: a start that needs another shape is refused until it is merged or ended."""
     start, keys = trial.start(), trial.keys()
-    prepared = checked(start, keys)
+    prepared = decided(server, start, keys)
     server.execute("alter table payments alter amount type numeric(22, 2)")
     with pytest.raises(ConfigurationError, match=r"payments_onceflow_staged has another shape .* amount"):
         trial.start(2)
@@ -315,7 +377,7 @@ def test_a_ledger_that_was_emptied_proves_nothing(server, trial):
 def test_tables_that_were_all_made_again_are_another_system(server, trial):
     """A start compares the system's id with its checkpoint's; what was staged before is neither lost nor written."""
     start = trial.start()
-    before, prepared = start.connection.system_id, checked(start, trial.keys())
+    before, prepared = start.connection.system_id, decided(server, start, trial.keys())
     server.execute("drop table onceflow_ledger, onceflow_attempts, onceflow_marks, onceflow_identity")
     later = trial.start(2)
     assert later.connection.system_id != before
@@ -329,7 +391,7 @@ def test_the_look_at_the_types_is_of_now(server, world):
     server.execute("alter role strict set default_transaction_isolation = 'repeatable read'")
     with Trial(PostgresWorld(server.url("strict"), server.url())) as t:
         start, keys, replies = t.start(), t.keys(), []
-        prepared = checked(start, keys)
+        prepared = decided(server, start, keys)
         with psycopg.connect(server.url()) as other:
             other.execute("alter table payments alter amount type smallint")  # the merge waits for it
             waiting = committing(start, prepared, replies)
@@ -400,7 +462,8 @@ def test_a_commit_and_an_abort_at_once(trial):
     """One of them wins, and the outcome says which; never a part of the rows."""
     for epoch in range(8):
         start, other, keys = trial.start(), trial.start(2, attach=True), trial.keys(10)
-        prepared = checked(start, keys[:5], keys[5:], epoch=epoch)
+        # What a check keeps wins; what is only staged may be ended.
+        prepared = (checked if epoch % 2 else Start.prepare)(start, keys[:5], keys[5:], epoch=epoch)
         replies = []
         aborting = threading.Thread(target=other.committer.abort, args=(prepared,))
         aborting.start()

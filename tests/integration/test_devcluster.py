@@ -233,6 +233,7 @@ def test_no_broker_outlives_a_killed_parent(tmp_path):
     cluster._free_lock()
 
 
+@pytest.mark.faults
 def test_three_brokers_form_a_cluster_that_survives_the_loss_of_one():
     """With one of three killed, transactions still commit and are read; the killed one comes back."""
     with DevCluster(brokers=3) as cluster:

@@ -58,6 +58,7 @@ def without_takeover(text):
     return edited
 
 
+@pytest.mark.faults
 def test_the_page_from_its_top_to_its_end(run, cluster, new_topic, produce):
     """The old program, the new one on its checkpoint, refused with the word left in, and again without it.
 

@@ -76,6 +76,7 @@ def test_part_lost_is_written_again_by_parts(pipeline, job):
     check_replayed(p)
 
 
+@pytest.mark.faults
 def test_a_death_during_a_replay_is_recovered_from(pipeline):
     """The start that follows a half-done replay goes on with it, and aborts what its predecessor had written."""
     p = pipeline("copy")
@@ -96,6 +97,7 @@ def test_all_lost_of_a_plan_that_is_not_deterministic_is_written_once(pipeline):
     assert p.open_transactions() == []
 
 
+@pytest.mark.faults
 def test_part_lost_of_a_plan_that_is_not_deterministic_stops(pipeline):
     """E6: some of the epoch is visible and cannot be made again: stop, say which transactions, write nothing."""
     p = pipeline("random")
@@ -109,6 +111,7 @@ def test_part_lost_of_a_plan_that_is_not_deterministic_stops(pipeline):
     assert p.open_transactions() == []
 
 
+@pytest.mark.faults
 def test_a_loss_that_cannot_be_proven_stops(pipeline, short_lived):
     """E4: the witness's records are gone by retention, then the whole topic is made again: unknown, never "aborted"."""
     p = pipeline("copy")

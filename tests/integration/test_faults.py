@@ -31,6 +31,7 @@ def limit_record_size(admin, topic: str, size: int) -> None:
     admin.alter_configs([resource])
 
 
+@pytest.mark.faults
 def test_a_record_that_the_broker_refuses_fails_its_epoch(pipeline, admin):
     """T0: produce() took it and flush() left nothing, but the broker refused it: the epoch never becomes visible."""
     limit_record_size(admin, pipeline.sink, 2_000)
@@ -100,6 +101,7 @@ def test_of_two_drivers_on_one_checkpoint_the_older_ends(pipeline, processes):
     pipeline.check()
 
 
+@pytest.mark.faults
 def test_a_driver_that_slept_between_list_and_abort_aborts_nothing_of_a_newer_one(pipeline, processes):
     """Z3: stopped in its first sweep, it wakes up beside a newer driver's open transactions, and only ends."""
     pipeline.send(10_000)

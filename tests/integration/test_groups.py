@@ -64,6 +64,7 @@ def test_a_death_with_groups(pipeline, point):
     assert {len(d["participants"]) for d in pipeline.decisions() if d["epoch"] > EPOCH} == {3}
 
 
+@pytest.mark.faults
 def test_part_of_the_transactions_is_lost_and_found_in_other_groups(short_lived, tmp_path):
     """One of two transactions expires; its six parts are written again by three tasks that take four partitions each.
 

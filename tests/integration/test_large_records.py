@@ -68,6 +68,7 @@ def large(cluster, admin):
     admin.delete_topics([topic])
 
 
+@pytest.mark.faults
 def test_records_of_hundreds_of_kilobytes_pass(cluster, admin, new_topic, large, tmp_path):
     """A task that gets more than a gigabyte hands it to its worker in parts that fit."""
     p = Pipeline(cluster, large, new_topic(1), tmp_path / "checkpoint", per_epoch=MANY)

@@ -33,6 +33,7 @@ NAMES = [
 ]
 
 
+@pytest.mark.faults
 def test_a_checkpoint_of_every_name(spark, cluster, new_topic, produce, tmp_path):
     """Spark and the journal use one folder, whatever it is called: state, a second start, and an operator's look."""
     source = new_topic(1)

@@ -180,6 +180,7 @@ def test_what_moves_no_position_may_change(pipeline):
     assert Counter(p.read()) - found == Counter((key, value.upper()) for key, value in p.sent[-500:])
 
 
+@pytest.mark.faults
 def test_a_sink_may_be_added_to_an_output_and_taken_from_it(pipeline, new_topic):
     """A new sink begins at the present position, behind an epoch decided without it; the others miss nothing."""
     p = pipeline("outputs")
@@ -235,6 +236,7 @@ def test_an_edit_while_a_decided_epoch_must_be_read_again_is_compared_with_it(pi
     assert set(Counter(p.read()).values()) == {1}
 
 
+@pytest.mark.faults
 def test_two_clusters_with_one_topic_name_are_two_sources(pipeline, tmp_path):
     """Topics are told by cluster and id: starts in a row go on, and each record of both is there once."""
     p = pipeline("outputs")
@@ -260,6 +262,7 @@ def test_two_clusters_with_one_topic_name_are_two_sources(pipeline, tmp_path):
         assert f"source 1 (topic {p.source}, output b) was on cluster" in ended.log
 
 
+@pytest.mark.faults
 def test_sources_that_share_a_group_publish_the_one_that_is_behind(spark, cluster, pipeline, new_topic):
     """Invariant 7 for two sources of one topic and group: whoever goes on from the group's offsets misses nothing."""
     import onceflow as of

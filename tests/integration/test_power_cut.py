@@ -53,6 +53,7 @@ def test_a_plan_that_is_empty_and_not_decided_is_made_again(p):
     p.check()
 
 
+@pytest.mark.faults
 def test_an_epoch_without_output_whose_range_is_gone_has_a_way_out(p):
     """Each start names the file, and none is told as passing; what the message says leads on, and nothing is lost."""
     p.send(200)

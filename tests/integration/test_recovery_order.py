@@ -157,6 +157,7 @@ def test_one_listed_sink_is_enough_to_finish_an_epoch_of_two_before_the_stream_f
     assert Counter(p.read()) == Counter(q.read()) == Counter(p.sent)
 
 
+@pytest.mark.faults
 def test_a_choice_for_other_rows_loses_and_doubles_no_input(pipeline):
     """A plan that gives other rows in every run, a part of its epoch visible, the rest expired, and accepted.
 

@@ -139,6 +139,7 @@ def test_a_new_partition_is_read_from_its_first_record_though_the_start_was_late
     assert sorted(v for _, v in read_topic(cluster, sink)) == [b"a", b"b", b"c"]
 
 
+@pytest.mark.faults
 def test_a_partition_that_was_added_and_has_lost_its_first_records_has_a_way_out(pipeline, client):
     """Spark reads it from record 0 or stops, at every start: the start says what is lost, and give-up-rows leads on."""
     p = pipeline()

@@ -89,6 +89,7 @@ def test_a_start_beside_a_driver_that_is_just_recording_its_epoch_goes_on(pipeli
     p.check()
 
 
+@pytest.mark.faults
 def test_a_start_as_new_that_fails_behind_its_job_json_forgets_nothing(pipeline, processes):
     """--as-new left the job beside its living driver and got no further: that driver decides nothing any more.
 
@@ -132,6 +133,7 @@ def run_as_a_supervisor_does(p: Pipeline, most: int = 6) -> list[Ended]:
     return ended
 
 
+@pytest.mark.faults
 def test_an_epoch_that_outlives_its_transactions_is_cut_smaller(slow):
     """Written until its transactions expired: the error says so, not "a refused record"; the next start drains it."""
     slow.per_epoch = 60_000

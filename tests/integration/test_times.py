@@ -38,6 +38,7 @@ def counts(p):
 
 
 @pytest.mark.parametrize("point", [pytest.param("D4", marks=pytest.mark.faults), "D5"])
+@pytest.mark.faults
 def test_an_epoch_that_is_run_again_later_finds_the_same_records_malformed(pipeline, processes, point):
     """A record's time has come when the epoch is run again, undecided or for its state; by its epoch's time it has not.
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -399,6 +400,21 @@ class SparkCheckpoint:
             file=str(path),
             epoch=epoch,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class StateBefore:
+    """What a plan that keeps state needs to be run again.
+
+    Attributes:
+        folder: Spark's files as of an epoch, in a folder that is nobody's: it is written to.
+        epoch: That epoch, -1 for none.
+        planned: ``offsets/N`` of each epoch behind it, up to the last one that is run again.
+    """
+
+    folder: Path
+    epoch: int
+    planned: Mapping[int, str]
 
 
 def positions(text: str) -> list[str]:

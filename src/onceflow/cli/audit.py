@@ -5,6 +5,8 @@ Must not know: how that is proven. It tells the auditor, which knows nothing of 
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +19,7 @@ from onceflow.cli.output import Output, OutputOption, tell_json
 if TYPE_CHECKING:
     from onceflow.audit.findings import Findings
     from onceflow.audit.verify import Asked
+    from onceflow.checkpoint.spark_files import StateBefore
     from onceflow.connectors.contract import Sink
     from onceflow.job import Job
 
@@ -35,6 +38,10 @@ def audit(
     recompute: Annotated[
         str | None, typer.Option(metavar="A..B", help="Run the plan again over what these epochs read.")
     ] = None,
+    begin: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="SAVEPOINT", help="The state to begin with; else the checkpoint's own."),
+    ] = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Prove from outside that what consumers can see is what was decided; end with 1 where it is not.
@@ -48,6 +55,8 @@ def audit(
 
     if recompute is not None and epochs is not None:
         raise typer.BadParameter("--recompute names its epochs itself; leave --epochs away")
+    if begin is not None and recompute is None:
+        raise typer.BadParameter("--from names the state for --recompute", param_hint="--from")
     first, last = read_range(epochs if recompute is None else recompute)
     found = find_job(file, job)
     kept, place = Auditing.told(), local_path(found.checkpointing.location)
@@ -55,7 +64,7 @@ def audit(
         sinks = [plain(sink) for sink in found.sinks if sink.participates]
         findings = run(Asked(place, sinks, first, last, kept.key, kept.retention))
     else:
-        findings = run_again(found, Asked(place, [], first, last, kept.key, kept.retention))
+        findings = run_again(found, Asked(place, [], first, last, kept.key, kept.retention), begin)
     if output is Output.JSON:
         tell_json(findings.report(shared=shared))
     else:
@@ -65,7 +74,7 @@ def audit(
         raise typer.Exit(1)
 
 
-def run_again(job: Job, asked: Asked) -> Findings:
+def run_again(job: Job, asked: Asked, begin: Path | None) -> Findings:
     """Compare what the plan gives when it is run again with what was decided, by the receipts of the epochs."""
     from onceflow.audit.findings import Findings  # noqa: PLC0415 - as above
     from onceflow.audit.verify import receipts_of  # noqa: PLC0415 - likewise
@@ -73,7 +82,10 @@ def run_again(job: Job, asked: Asked) -> Findings:
     findings = Findings()
     receipts = receipts_of(asked, findings)
     findings.epochs = len(receipts)
-    for each in job.recompute(receipts) if receipts else ():
+    with tempfile.TemporaryDirectory(prefix="onceflow-recompute-") as folder:
+        before = state_before(asked, receipts, Path(folder) / "checkpoint", begin) if receipts else None
+        results = job.recompute(receipts, before) if receipts else []
+    for each in results:
         if each.decided == each.now:
             findings.rows += each.now[0]
             continue
@@ -83,6 +95,23 @@ def run_again(job: Job, asked: Asked) -> Findings:
         )
         findings.add("changed", told, max(each.decided[0], each.now[0]), each.sink, each.epoch)
     return findings
+
+
+def state_before(
+    asked: Asked, receipts: Sequence[Mapping[str, Any]], folder: Path, begin: Path | None
+) -> StateBefore | None:
+    """The state that the first of these epochs began with, or an older one; None where the job keeps none."""
+    from onceflow.checkpoint.place import Place  # noqa: PLC0415 - as above
+    from onceflow.operations.savepoints.rerunning import lay_out  # noqa: PLC0415 - likewise
+
+    place = Place.at(asked.checkpoint, retain=1)
+    if begin is None and not place.checkpoint.is_stateful():
+        return None
+    epochs = [receipt["epoch"] for receipt in receipts]
+    # An open end is where it can begin: nothing is known of what the checkpoint does not retain.
+    first = asked.first if asked.first is not None else min(epochs)
+    folder.mkdir()
+    return lay_out(place, first, max(epochs), folder, begin)
 
 
 def read_range(text: str | None) -> tuple[int | None, int | None]:

@@ -1,11 +1,15 @@
 """Running the plan again over what decided epochs have read, by their receipts, without writing anything.
 
-Must not know: the journal, how an audit is told. Spark is given a checkpoint that says: this epoch is planned, over
-exactly this range, at this time, and is not done. So it runs it again, as it does after a crash.
+Must not know: the journal, how an audit is told, where state was kept. Spark is given a checkpoint that says: this
+epoch is planned, over exactly this range, at this time, and is not done. So it runs it again, as it does after a crash.
+
+A plan without state is run for each epoch alone. One that keeps state begins with that of an older epoch, and runs each
+epoch behind it, also those without rows: they have moved state and watermark.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import tempfile
 import threading
@@ -15,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onceflow.checkpoint.spark_files import SparkCheckpoint
+from onceflow.checkpoint.spark_files import SparkCheckpoint, StateBefore, canonical, positions
 from onceflow.connectors.contract import Run, Shard, Sink, Writer
-from onceflow.errors import ConfigurationError
+from onceflow.errors import CheckpointCorruptError, ConfigurationError
 from onceflow.execution.launch import Plan, check_query
 from onceflow.execution.outputs import Outputs
 from onceflow.execution.task import RESULT_SCHEMA, Output, Task
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _EPOCH = 1
+_LOOK_S = 0.1
 _PARTITIONS = "spark.sql.shuffle.partitions"
 
 
@@ -49,7 +54,12 @@ class Recomputed:
 
 
 def recompute(
-    session: SparkSession, result: object, sinks: Sequence[Sink], plan: Plan, receipts: Sequence[Mapping[str, Any]]
+    session: SparkSession,
+    result: object,
+    sinks: Sequence[Sink],
+    plan: Plan,
+    receipts: Sequence[Mapping[str, Any]],
+    before: StateBefore | None = None,
 ) -> list[Recomputed]:
     """Run the plan again for each of these receipts.
 
@@ -59,33 +69,45 @@ def recompute(
         sinks: The sinks that get the rows of one DataFrame.
         plan: The rest.
         receipts: Of the epochs.
+        before: The state to begin with, of a plan that keeps some.
 
     Raises:
-        ConfigurationError: The plan keeps state, or is not one that has made them.
+        ConfigurationError: The plan keeps state, and none was given; or it is not one that has made them.
+        CheckpointCorruptError: An epoch was planned otherwise than its receipt says.
         Exception: Spark could not read what was read: the source has lost it, for one.
     """
     outputs = Outputs(result, sinks, plan.connectors, plan.output_mode)
     check_query(outputs.query, plan.output_mode, read_again=False)
-    _refuse(outputs, receipts)
+    _refuse(outputs, receipts, before)
     pin(session, {"spark.sql.streaming.minBatchesToRetain": str(plan.checkpointing.retain)})
-    found = []
-    for receipt in receipts:
-        now = _run(session, outputs, plan, receipt)
-        for sink, told in receipt["sinks"].items():
-            decided = (told["rows"], int(told["digest"], 16))
-            found.append(Recomputed(receipt["epoch"], sink, decided, now.get(sink, (0, 0))))
+    if not outputs.states():
+        return [each for receipt in receipts for each in _compared(receipt, _alone(session, outputs, plan, receipt))]
+    if before is None:
+        raise AssertionError("a plan that keeps state was refused without it")
+    told, found = {receipt["epoch"]: receipt for receipt in receipts}, []
+    for epoch, planned in sorted(before.planned.items()):
+        _plan_next(before.folder, epoch, planned)
+        now = _run(session, outputs, plan, before.folder, epoch)
+        found += _compared(told[epoch], now) if epoch in told else []
     return found
 
 
-def _refuse(outputs: Outputs, receipts: Sequence[Mapping[str, Any]]) -> None:
-    if outputs.states():
+def _compared(receipt: Mapping[str, Any], now: Mapping[str, tuple[int, int]]) -> list[Recomputed]:
+    return [
+        Recomputed(receipt["epoch"], sink, (told["rows"], int(told["digest"], 16)), now.get(sink, (0, 0)))
+        for sink, told in receipt["sinks"].items()
+    ]
+
+
+def _refuse(outputs: Outputs, receipts: Sequence[Mapping[str, Any]], before: StateBefore | None) -> None:
+    if outputs.states() and before is None:
         raise ConfigurationError(
-            f"the plan keeps state ({', '.join(dict.fromkeys(state.shape for state in outputs.states()))}): its epochs "
-            "cannot be run again from their receipts alone",
+            f"the plan keeps state ({', '.join(dict.fromkeys(state.shape for state in outputs.states()))}), and the "
+            "job's checkpoint has none",
             harmless="always: nothing was looked at or changed",
-            cause="what an epoch gives depends on the state that it began with, which only a savepoint of the epoch "
-            "before it has; running from one is not there in this version",
-            action="leave --recompute away: what is visible is then compared with what was decided",
+            cause="what an epoch gives depends on the state that it began with; these epochs were written by a plan "
+            "without state, or the checkpoint was deleted",
+            action="give the file as it was then; or name a savepoint of this job to begin with (--from)",
         )
     here = len(outputs.leaves())
     for receipt in receipts:
@@ -97,7 +119,9 @@ def _refuse(outputs: Outputs, receipts: Sequence[Mapping[str, Any]]) -> None:
                 cause="the job was edited since",
                 action="give the file as it was then: its receipt has the hash of it (code)",
             )
-        if None in starts:
+        if outputs.states() and before is not None:
+            _require_range(receipt, before.planned[receipt["epoch"]])
+        elif None in starts:
             raise ConfigurationError(
                 f"where epoch {receipt['epoch']} began is not known",
                 harmless="always: nothing was looked at or changed",
@@ -106,39 +130,63 @@ def _refuse(outputs: Outputs, receipts: Sequence[Mapping[str, Any]]) -> None:
             )
 
 
-def _run(session: SparkSession, outputs: Outputs, plan: Plan, receipt: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
-    """Rows and digest of each sink."""
-    task = Task(
-        tuple(Output(sink.name, _never) for sink in outputs.sinks), Run("", "", 0, receipt["epoch"]), write=False
-    )
-    found: list[dict[str, tuple[int, int]]] = []
-    done = threading.Event()
+def _require_range(receipt: Mapping[str, Any], planned: str) -> None:
+    """The receipt is what was decided, and chained; the file of Spark's is only where its watermark is kept whole."""
+    ends = [canonical(str(source["end"])) for source in receipt["sources"]]
+    if [canonical(line) for line in positions(planned)] != ends:
+        raise CheckpointCorruptError(
+            f"epoch {receipt['epoch']} was planned over another range than its receipt says",
+            harmless="never: one of the two is not what it was",
+            cause="the checkpoint's offsets were edited, or the receipt",
+            action="audit without --recompute: it says whether the receipts are whole; then start the job, which puts "
+            "Spark's files right by the journal",
+            epoch=receipt["epoch"],
+        )
 
-    def take(batch: DataFrame, number: int) -> None:
-        if number == _EPOCH:
-            rows = batch.mapInArrow(task, RESULT_SCHEMA).collect()
-            found.append(totals(parts_of(TaskReport.loads(row[0]) for row in rows)))
-            done.set()
 
+def _alone(
+    session: SparkSession, outputs: Outputs, plan: Plan, receipt: Mapping[str, Any]
+) -> dict[str, tuple[int, int]]:
+    """Rows and digest of each sink, of one epoch without what came before."""
     with tempfile.TemporaryDirectory(prefix="onceflow-recompute-") as folder:
         _plant(Path(folder), receipt, str(session.conf.get(_PARTITIONS)))
-        query = (
-            outputs.query.writeStream.outputMode(plan.output_mode)
-            .option("checkpointLocation", spark_path(session, SparkCheckpoint.at(Path(folder))))
-            .foreachBatch(take)
-            .trigger(availableNow=True)
-            .start()
-        )
-        try:
-            while not done.wait(0.1) and query.isActive:
-                pass  # behind it Spark would go on with what came since
-            if not done.is_set():
-                query.awaitTermination()  # raises what ended it
-        finally:
-            query.stop()
+        return _run(session, outputs, plan, Path(folder), _EPOCH)
+
+
+def _run(session: SparkSession, outputs: Outputs, plan: Plan, folder: Path, epoch: int) -> dict[str, tuple[int, int]]:
+    """Run the epoch that is planned in a folder, until Spark has recorded it; rows and digest of each sink."""
+    task = Task(tuple(Output(sink.name, _never) for sink in outputs.sinks), Run("", "", 0, epoch), write=False)
+    found: list[dict[str, tuple[int, int]]] = []
+
+    def take(batch: DataFrame, number: int) -> None:
+        if number != epoch:
+            raise _EnoughError  # Spark would go on with what came since, and keep state of it
+        rows = batch.mapInArrow(task, RESULT_SCHEMA).collect()
+        found.append(totals(parts_of(TaskReport.loads(row[0]) for row in rows)))
+
+    checkpoint = SparkCheckpoint.at(folder)
+    query = (
+        outputs.query.writeStream.outputMode(plan.output_mode)
+        .option("checkpointLocation", spark_path(session, checkpoint))
+        .foreachBatch(take)
+        .trigger(availableNow=True)
+        .start()
+    )
+    pause = threading.Event()
+    try:
+        while query.isActive and not checkpoint.is_done(epoch):
+            pause.wait(_LOOK_S)
+        if not checkpoint.is_done(epoch):
+            query.awaitTermination()  # raises what ended it
+    finally:
+        query.stop()
     if not found:
         raise AssertionError("Spark has not run the epoch that its checkpoint had planned")
     return found[0]
+
+
+class _EnoughError(Exception):
+    """The epoch that was asked for is done."""
 
 
 def _never(shard: Shard) -> Writer:
@@ -160,6 +208,14 @@ def _plant(folder: Path, receipt: Mapping[str, Any], partitions: str) -> None:
     # In the second form, as ``session.PINNED`` has Spark write it: it takes no other, also where there is no state.
     _write(folder / "commits" / str(_EPOCH - 1), 'v2\n{"nextBatchWatermarkMs":0,"stateUniqueIds":{}}')
     _write(folder / "metadata", json.dumps({"id": str(uuid.uuid4())}))
+
+
+def _plan_next(folder: Path, epoch: int, planned: str) -> None:
+    """Plan the next epoch as it was; what Spark has planned by itself, behind the last one, is taken away."""
+    for name in (str(epoch), f".{epoch}.crc"):
+        with contextlib.suppress(FileNotFoundError):
+            (folder / "offsets" / name).unlink()
+    _write(folder / "offsets" / str(epoch), planned)
 
 
 def _write(path: Path, text: str) -> None:

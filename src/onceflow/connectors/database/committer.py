@@ -7,6 +7,10 @@ A participant covers all tasks of an epoch. Its commit is one local transaction:
 ends any more from there on, rows and hashes of what is staged against what was decided, the merge (unless its tasks
 have merged: ``direct``), and the end of what was staged. So a row in the ledger is the proof of a commit, and its
 absence is one of the opposite as soon as one of the attempts can never be merged.
+
+The check writes this very transaction: what the target does not take must be told before the decision. Where it can
+be kept until then (``held``), the commit is its end; else, and wherever it was lost, it is written again from what is
+staged, which is gone only with it.
 """
 
 from __future__ import annotations
@@ -36,6 +40,7 @@ from onceflow.connectors.contract import Committer, Run
 from onceflow.connectors.database import marks
 from onceflow.connectors.database import tables as own
 from onceflow.connectors.database.attempts import end
+from onceflow.connectors.database.held import HeldCommit
 from onceflow.connectors.database.inspection import DatabaseInspection
 from onceflow.connectors.database.keys import require_keys
 from onceflow.connectors.database.merge import Target, TargetError, merge_whole
@@ -60,6 +65,10 @@ LEDGER_EPOCHS = 100_000
 
 class _UnfitError(Exception):
     """What is staged is not what was decided: the transaction of a commit must end without a trace."""
+
+
+class _InLedgerError(Exception):
+    """The ledger has a row for this job, sink and epoch, or for this handle."""
 
 
 class DatabaseCommitter(Committer, Inspectable):
@@ -97,6 +106,7 @@ class DatabaseCommitter(Committer, Inspectable):
         self._mark = marks.job_key(job_id, table)
         self._refused = ""
         self._newest: tuple[int, str] | None = None
+        self._held = HeldCommit()
 
     # -- at a start -------------------------------------------------------------------------------
 
@@ -161,7 +171,8 @@ class DatabaseCommitter(Committer, Inspectable):
         marks.write(self._engine, self._own.marks, marks.name_id(self._prefix, name), mark)
 
     def close(self) -> None:
-        """Let go of the engine."""
+        """Let go of the engine, and of what was not decided."""
+        self._held.release()
         self._engine.dispose()
 
     # -- an epoch ---------------------------------------------------------------------------------
@@ -179,11 +190,12 @@ class DatabaseCommitter(Committer, Inspectable):
         return [Participant(self._sink, staged.handle, parts, staged.to_json())]
 
     def check(self, participants: Sequence[Participant], run: Run, age_s: float) -> str | None:  # noqa: ARG002
-        """Look at what is staged, end the run's other attempts, and try the merge: it must fail now or never.
+        """Look at what is staged, end the run's other attempts, and try the commit: it must fail now or never.
 
         Raises:
             RowRefusedError: The target does not take a row.
         """
+        self._held.release()
         mine, schema = [(p, Staged.of(p)) for p in participants], self._own.attempts.schema
         with self._telling("look at what is staged"), self._engine.begin() as connection:
             if self._newest is not None and not self._knows(connection, self._newest[1]):
@@ -194,7 +206,7 @@ class DatabaseCommitter(Committer, Inspectable):
             for p, staged in mine:
                 if staged is None or staged.sealed is None:
                     return f"{p.handle} is not of this sink"
-                wrong = self._unfit(connection, staged)
+                wrong = self._unfit(connection, staged) if staged.sealed.target.direct else None
                 if wrong:
                     return wrong
                 require_keys(connection, schema, staged.sealed.target, staged.ids, self._sink, run.epoch)
@@ -202,30 +214,59 @@ class DatabaseCommitter(Committer, Inspectable):
                 connection.execute(update(attempts).where(attempts.c.id.in_(staged.ids)).values(sealed=p.handle))
             ids = {i for _, staged in mine if staged is not None for i in staged.ids}
             end(connection, self._own, self._of_run(connection, run, but=ids))
-        for _, staged in mine:
+        for p, staged in mine:
             if staged is not None and staged.sealed is not None and not staged.sealed.target.direct:
-                wrong = self._try(staged, staged.sealed, run.epoch)
+                wrong = self._try(p, staged, staged.sealed)
                 if wrong:
                     return wrong
         return None
 
-    def _try(self, staged: Staged, sealed: Sealed, epoch: int) -> str | None:
-        """What the target would not keep, or None."""
+    def _try(self, participant: Participant, staged: Staged, sealed: Sealed) -> str | None:
+        """What the target would not keep, or None; then the transaction is kept for the commit, where that is offered.
+
+        A merge that was rolled back shows what is refused now. Kept, nobody can write or alter what refuses it later.
+        """
+        with self._telling("try the commit"):
+            connection = self._engine.connect()
+        kept = False
         try:
-            with self._engine.connect() as connection, connection.begin() as trial:
-                try:
-                    merge_whole(connection, self._own.attempts.schema, sealed.target, staged.ids, staged.rows)
-                    if connection.dialect.name == "postgresql":
-                        connection.execute(text("set constraints all immediate"))
-                finally:
-                    trial.rollback()
-        except TargetError as error:
+            connection.begin()
+            self._write(connection, participant, staged, sealed)
+            if connection.dialect.name == "postgresql":
+                connection.execute(text("set constraints all immediate"))
+            if HeldCommit.is_offered(connection):
+                self._clear(connection, staged.ids, sealed.target.staged)
+                self._held.keep(participant.handle, connection)
+                kept = True
+        except (TargetError, _UnfitError) as error:
             return str(error)
+        except _InLedgerError:
+            # After a resume from an older checkpoint: the commit finds it as well, and a person then says what counts.
+            return None
         except DBAPIError as error:
             if refusal(error) is Refusal.ROW:
-                raise self._row_refused(error, epoch) from None
-            raise self._passing("try the merge", error) from None
+                raise self._row_refused(error, sealed.epoch) from None
+            raise self._passing("try the commit", error) from None
+        finally:
+            if not kept:
+                with suppress(DBAPIError):
+                    connection.close()
         return None
+
+    def _write(self, connection: Connection, participant: Participant, staged: Staged, sealed: Sealed) -> None:
+        """All that a commit writes, but for the end of what is staged, in the connection's transaction."""
+        row = _ledger_row(self._job_id, participant.sink, participant.handle, sealed, staged.rows, staged.hash)
+        if sealed.target.direct:
+            self._replace_older(connection, participant.sink, sealed)
+        try:
+            connection.execute(insert(self._own.ledger), row)
+        except IntegrityError:
+            raise _InLedgerError from None
+        if wrong := self._unfit(connection, staged):
+            raise _UnfitError(wrong)
+        if not sealed.target.direct:  # else its tasks have done it
+            merge_whole(connection, self._own.attempts.schema, sealed.target, staged.ids, staged.rows)
+        self._forget(connection, participant.sink, sealed.epoch)
 
     def commit(self, participants: Sequence[Participant]) -> Mapping[ParticipantId, Reply]:
         """Merge each, in a transaction of its own."""
@@ -236,25 +277,18 @@ class DatabaseCommitter(Committer, Inspectable):
         if staged is None or staged.sealed is None or staged.system != self._system:
             return Reply.SUSPECT
         sealed = staged.sealed
-        row = _ledger_row(self._job_id, participant.sink, participant.handle, sealed, staged.rows, staged.hash)
         try:
-            with self._engine.begin() as connection:
-                if sealed.target.direct:
-                    self._replace_older(connection, participant.sink, sealed)
-                connection.execute(insert(self._own.ledger), row)
-                if self._unfit(connection, staged):
-                    raise _UnfitError  # which takes the ledger's row back
-                if not sealed.target.direct:  # else its tasks have done it
-                    merge_whole(connection, self._own.attempts.schema, sealed.target, staged.ids, staged.rows)
-                self._clear(connection, staged.ids, sealed.target.staged)
-                self._forget(connection, participant.sink, sealed.epoch)
+            if not self._held.end(participant.handle):
+                with self._engine.begin() as connection:
+                    self._write(connection, participant, staged, sealed)
+                    self._clear(connection, staged.ids, sealed.target.staged)
         except _UnfitError:
             return Reply.SUSPECT
+        except _InLedgerError:
+            return self._found(participant)
         except TargetError as error:
             self._refused = str(error)
             return Reply.REFUSED
-        except IntegrityError as error:
-            return self._collided(participant, error)
         except DBAPIError as error:
             self._refused = words(error)
             if refusal(error) is Refusal.PASSING:
@@ -273,16 +307,15 @@ class DatabaseCommitter(Committer, Inspectable):
         older = (ledger.c.epoch == sealed.epoch, ledger.c.incarnation < sealed.incarnation)
         connection.execute(delete(ledger).where(ledger.c.job == self._job_id, ledger.c.sink == sink, *older))
 
-    def _collided(self, participant: Participant, error: IntegrityError) -> Reply:
-        """Either the ledger has the epoch already, or the target does not take a row that it took at the trial."""
+    def _found(self, participant: Participant) -> Reply:
+        """What the ledger's row says that was there already."""
         try:
             with self._engine.begin() as connection:
                 held = self._in_ledger(connection, participant)
         except DBAPIError:
             return Reply.RETRY
-        if held is None:
-            self._refused = words(error)
-            return Reply.REFUSED
+        if held is None:  # whose it was has taken it back
+            return Reply.RETRY
         return Reply.COMMITTED if held == participant.handle else Reply.SUSPECT
 
     def refusal(self, participants: Sequence[Participant]) -> OnceflowError:
@@ -301,6 +334,7 @@ class DatabaseCommitter(Committer, Inspectable):
 
     def abort(self, participants: Sequence[Participant]) -> None:
         """End exactly these attempts, and remove what they have staged. Best effort."""
+        self._held.release_of(participants)
         for p in participants:
             staged = Staged.of(p)
             if staged is None or staged.system != self._system:
@@ -310,6 +344,7 @@ class DatabaseCommitter(Committer, Inspectable):
 
     def abort_run(self, run: Run) -> None:
         """End all attempts of a run."""
+        self._held.release()
         with suppress(DBAPIError), self._engine.begin() as connection:
             end(connection, self._own, self._of_run(connection, run, but=set()))
 
@@ -322,6 +357,7 @@ class DatabaseCommitter(Committer, Inspectable):
 
     def outcomes(self, participants: Sequence[Participant]) -> Mapping[ParticipantId, Evidence]:
         """What the ledger says, and then what is staged."""
+        self._held.release_of(participants)
         with self._telling("ask the ledger"), self._engine.begin() as connection:
             return {p.id: self._outcome(connection, p) for p in participants}
 

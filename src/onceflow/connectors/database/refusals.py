@@ -26,7 +26,7 @@ class Refusal(Enum):
 # PostgreSQL's SQLSTATEs; classes are two characters.
 _RIGHT = {"42501", "42P01", "42703", "3F000", "42883", "42804", "25006", "28000", "28P01", "3D000"}
 _ROW_CLASSES = {"21", "22", "23"}
-_PASSING = {"55P03", "57014", "57P01", "57P02", "57P03"}
+_PASSING = {"25P03", "55P03", "57014", "57P01", "57P02", "57P03"}
 _PASSING_CLASSES = {"08", "40", "53", "58"}
 # A login that is refused has no SQLSTATE: the server's words, which a server of another language says otherwise.
 _NO_LOGIN = ("authentication failed", "no pg_hba.conf entry", "does not exist", "no password supplied", "not permitted")
