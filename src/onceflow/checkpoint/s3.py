@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 from onceflow.errors import ConfigurationError, SetupError
 
 if TYPE_CHECKING:
+    from obstore.store import S3Config
+
     from onceflow.checkpoint.objects import Bucket, BucketStore
 
 _LOCATION = re.compile(r"s3a?:/", re.IGNORECASE)
@@ -102,15 +104,16 @@ def _bucket(name: str) -> Bucket:
             "~/.aws), nor a role of the machine, the container or a web identity gives any",
             action="give the process one of them, as for AWS's own tools",
         )
+    # Not every service has the deletion of many at once.
+    told: S3Config = {"region": at.region, "conditional_put": "etag", "disable_bulk_delete": True}
+    if at.endpoint:
+        told["endpoint"] = at.endpoint
     client = S3Store(
         name,
-        region=at.region,
-        conditional_put="etag",
-        disable_bulk_delete=True,  # not every service has it
+        config=told,
         credential_provider=Boto3CredentialProvider(session, ttl=timedelta(minutes=1)),
         client_options={"allow_http": at.endpoint.lower().startswith("http:")},
         retry_config={"retry_timeout": _PATIENCE, "backoff": {"max_backoff": timedelta(seconds=2)}},
-        **({"endpoint": at.endpoint} if at.endpoint else {}),
     )
     return Bucket(client, f"s3a://{name}")
 

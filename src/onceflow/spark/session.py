@@ -201,7 +201,7 @@ def _make_context(settings: Mapping[str, str]) -> None:
         raise failure[0]
 
 
-def _local_defaults(settings: dict[str, str], *, s3: bool) -> None:
+def _local_defaults(settings: dict[str, str], *, s3: bool = False) -> None:
     """What `python job.py` needs and `spark-submit` brings itself."""
     java_executable()
     master = settings.setdefault("spark.master", os.environ.get("SPARK_MASTER", "local[*]"))
