@@ -43,7 +43,7 @@ from onceflow.options.arguments import check_argument, checked, checked_but
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.options.job_options import JobOptions
 from onceflow.options.restarting import ExponentialDelay, NoRestart, RestartStrategy
-from onceflow.spark import hadoop
+from onceflow.spark import hadoop, s3a
 from onceflow.spark.session import make_session, require_session
 from onceflow.supervision.attempts import Attempts, counting
 from onceflow.supervision.child import parent
@@ -232,7 +232,7 @@ class Job:
         hadoop.begin(plan.checkpointing.location, self.name, {**self._spark, **options.spark})
         place = place_of(plan)
         above = parent()
-        _refuse_supervised_on_hdfs(place, supervised=above is not None)
+        _refuse_elsewhere(place, options, supervised=above is not None)
         standing = Standing(self.name, place.uri, supervisor=None if above is None else above.pid)
         if takeover != "as-new":
             standing.writes_as = ids_of(place, plan.prefix)
@@ -303,7 +303,7 @@ class Job:
             if SparkSession.getActiveSession() is None:  # else there is no Java to be spared
                 known = (self.sinks, self._sources, place, plan.prefix, plan.name)
                 foreseen = foresee(*known, phases.begin, taken_over=plan.takeover is not None)
-            session = make_session(self.name, {**self._spark, **spark}, phases.begin)
+            session = self._session(plan, spark, phases)
             signals.look()
             result = self._stream_of(session, plan, phases)
             signals.look()
@@ -313,6 +313,11 @@ class Job:
             return running
         finally:
             foreseen.close()
+
+    def _session(self, plan: Plan, spark: Mapping[str, str], phases: Phases) -> SparkSession:
+        """The active session, or a new one that reaches the checkpoint."""
+        theirs = s3a.settings(plan.checkpointing.location)
+        return make_session(self.name, {**theirs, **self._spark, **spark}, phases.begin, s3=bool(theirs))
 
     def _require_function(self) -> Callable[[SparkSession], Result]:
         if self._function is None:
@@ -350,7 +355,7 @@ class Job:
                 phases.begin(f"the checkpoint {plan.checkpointing.location}")
                 known = (self.sinks, self._sources, place, plan.prefix, plan.name)
                 foreseen = foresee(*known, phases.begin, taken_over=False)
-                session = make_session(self.name, {**self._spark, **self.options.under({}).spark}, phases.begin)
+                session = self._session(plan, self.options.under({}).spark, phases)
                 result = self._stream_of(session, plan, phases)
                 phases.begin("checks of the plan")
                 rehearse(session, result, self._sinks, plan, foreseen)
@@ -378,7 +383,7 @@ class Job:
         theirs = SparkSession.getActiveSession()
         phases = Phases(JobLog(log, self.name))
         plan = replace(self._plan, checkpointing=self.checkpointing)
-        session = make_session(self.name, {**self._spark, **self.options.under({}).spark}, phases.begin)
+        session = self._session(plan, self.options.under({}).spark, phases)
         try:
             result = self._stream_of(session, plan, phases)
             phases.begin(f"{len(receipts)} epochs, run again")
@@ -389,16 +394,27 @@ class Job:
                 made.stop()
 
 
-def _refuse_supervised_on_hdfs(place: Place, *, supervised: bool) -> None:
-    """Refuse a parent that reads the checkpoint by itself: that it cannot would be noticed when it is too late."""
-    if place.checkpoint.is_on_hdfs and supervised:
+def _refuse_elsewhere(place: Place, options: JobOptions, *, supervised: bool) -> None:
+    """Refuse what works on a checkpoint's files by itself, and which would be noticed when it is too late."""
+    if place.checkpoint.is_local:
+        return
+    where = "on HDFS" if place.checkpoint.is_on_hdfs else "in S3"
+    if supervised:
         raise ConfigurationError(
-            "run --supervise, and run --detached, are refused for a checkpoint on HDFS",
+            f"run --supervise, and run --detached, are refused for a checkpoint {where}",
             harmless="always: nothing was started",
-            cause=f"the checkpoint is {place.uri}, which is read through Spark's Java; the process that starts the job "
-            "again counts its failures there, and has no Java",
+            cause=f"the checkpoint is {place.uri}, and the process that starts the job again keeps its count of "
+            "failures in files of a POSIX file system",
             action="run the job without it, under a supervisor of the system's (docs/operating.md): restarts in one "
             "process are counted and kept as ever",
+            checkpoint=place.uri,
+        )
+    if not place.checkpoint.is_on_hdfs and options.checkpointing.retention == "DELETE_ON_CANCELLATION":
+        raise ConfigurationError(
+            f'retention="DELETE_ON_CANCELLATION" is refused for a checkpoint {where}',
+            harmless="always: nothing was started",
+            cause=f"the checkpoint is {place.uri}, and this version deletes on a POSIX file system and on HDFS only",
+            action="take RETAIN_ON_CANCELLATION, the default, and remove the folder yourself: docs/stores.md",
             checkpoint=place.uri,
         )
 

@@ -223,7 +223,7 @@ def test_a_copied_checkpoint_is_refused_unless_it_is_taken_over(tmp_path):
 def run(folder, monkeypatch, sinks=(), sources=()):
     """A job with its real start, up to where Java would be started."""
 
-    def no_java(*_):
+    def no_java(*_, **__):
         raise JavaStartedError
 
     monkeypatch.setattr(job_module, "make_session", no_java)

@@ -85,6 +85,9 @@ LIBRARIES = {
     "sqlalchemy": {"audit", "connectors.database"},
     "pyiceberg": {"audit", "connectors.lake"},
     "deltalake": {"audit", "connectors.lake"},
+    "obstore": {"checkpoint"},
+    "boto3": {"checkpoint"},
+    "botocore": {"checkpoint"},
     "pyspark": {
         "operations.savepoints",
         "job",

@@ -188,7 +188,7 @@ def test_what_an_operator_sets_of_spark_goes_before_the_author(options, monkeypa
     """The session that is made for a job gets both, and of one key the operator's."""
     given = {}
 
-    def made(name, spark, begin):
+    def made(name, spark, begin, *, s3):
         given.update(spark)
         raise ConfigurationError("no Spark here")
 

@@ -179,13 +179,13 @@ def test_what_names_no_file_is_refused(text):
         local_path(text)
 
 
-@pytest.mark.parametrize("uri", ["s3a://bucket/x", "gs://bucket/x", "abfs://x@y/z", "dbfs://x", "dbfs:/x"])
+@pytest.mark.parametrize("uri", ["s3n://bucket/x", "gs://bucket/x", "abfs://x@y/z", "dbfs://x", "dbfs:/x"])
 def test_other_schemes_are_refused(uri):
     """A store without proven exclusive creation is refused by its scheme, an object store with the reason."""
     with pytest.raises(ConfigurationError, match="is refused") as caught:
         local_path(uri)
     assert uri.partition(":")[0] in caught.value.what
-    assert ("object store" in (caught.value.cause or "")) == (uri[:3] in ("s3a", "gs:", "abf"))
+    assert ("object store" in (caught.value.cause or "")) == (uri[:3] in ("s3n", "gs:", "abf"))
 
 
 def test_what_works_on_files_alone_refuses_hdfs():

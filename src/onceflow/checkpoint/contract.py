@@ -24,7 +24,11 @@ class Store(Protocol):
     """
 
     def make(self) -> None:
-        """Make the folder and those above it, durable; clear away what writers left that died long ago."""
+        """Make the folder and those above it, durable; clear away what writers left that died long ago.
+
+        Raises:
+            ConfigurationError: What is promised here is not kept there.
+        """
         ...
 
     def untouched(self) -> AbstractContextManager[None]:
@@ -32,7 +36,7 @@ class Store(Protocol):
         ...
 
     def exists(self) -> bool:
-        """Whether the folder is there."""
+        """Whether the folder is there; in an object store, whether anything is in it."""
         ...
 
     def below(self, name: str) -> Store:
@@ -65,7 +69,7 @@ class Store(Protocol):
         ...
 
     def rename(self, name: str, to: str) -> None:
-        """Give a file another name, of which there may be one already; perhaps not durable."""
+        """Give a file another name, of which there may be one already; perhaps not durable, and not in one step."""
         ...
 
     def read(self, name: str) -> bytes:

@@ -21,7 +21,7 @@ from typing import Protocol
 
 from onceflow.checkpoint.contract import Store, Where
 from onceflow.checkpoint.hdfs import Files, HdfsStore
-from onceflow.checkpoint.store import LocalStore
+from onceflow.checkpoint.store import LocalStore, not_here
 from onceflow.errors import ConfigurationError
 
 Held = tuple[int, str]
@@ -355,12 +355,16 @@ class HdfsFolder:
 
 
 def folder_of(store: Store) -> Folder:
-    """The folder of a store."""
+    """The folder of a store.
+
+    Raises:
+        ConfigurationError: It is one of objects, which nothing puts in place in one step.
+    """
     if isinstance(store, HdfsStore):
         return HdfsFolder(store.files, str(store.path()))
     if isinstance(store, LocalStore):
         return LocalFolder(store.folder)
-    raise TypeError(f"there is no folder at {store.path()}")
+    raise not_here(str(store.path()))
 
 
 def refused_between(of: Folder, to: Folder) -> ConfigurationError:

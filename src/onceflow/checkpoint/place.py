@@ -11,8 +11,10 @@ from typing import Self
 
 from onceflow.checkpoint.contract import Store
 from onceflow.checkpoint.failures import Failures
+from onceflow.checkpoint.hdfs import hdfs_uri
 from onceflow.checkpoint.identity import FILE as IDENTITY_FILE
 from onceflow.checkpoint.journal import Journal
+from onceflow.checkpoint.s3 import s3_uri
 from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.checkpoint.statistics import Statistics
 from onceflow.checkpoint.store import LocalStore, file_uri, local_path
@@ -23,6 +25,15 @@ OURS = "onceflow"
 
 TRAIL = "audit"
 """The folder in ours that has the audit's receipts."""
+
+
+def is_elsewhere(location: str | os.PathLike[str]) -> bool:
+    """Whether a location is on HDFS or in S3, and on no POSIX file system.
+
+    Raises:
+        ConfigurationError: It is refused.
+    """
+    return hdfs_uri(location) is not None or s3_uri(location) is not None
 
 
 @dataclass(frozen=True, slots=True)

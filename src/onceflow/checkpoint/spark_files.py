@@ -50,9 +50,19 @@ class SparkCheckpoint:
         return self.store.path()
 
     @property
+    def is_local(self) -> bool:
+        """Whether it is on a POSIX file system."""
+        return isinstance(self.store, LocalStore)
+
+    @property
     def is_on_hdfs(self) -> bool:
-        """Whether it is on HDFS, and not on a POSIX file system."""
-        return not isinstance(self.store, LocalStore)
+        """Whether it is on HDFS."""
+        return str(self.where).startswith("hdfs:")
+
+    @property
+    def is_in_s3(self) -> bool:
+        """Whether it is in S3."""
+        return str(self.where).startswith("s3a:")
 
     @property
     def folder(self) -> Path:

@@ -21,7 +21,8 @@ from onceflow.checkpoint.contract import Store
 from onceflow.errors import CheckpointStoreError, ConfigurationError
 
 _URI = re.compile(r"(file|[a-z][a-z0-9+.-]*(?=:/)):", re.IGNORECASE)
-_OBJECT_STORES = ("s3", "s3a", "s3n", "gs", "abfs", "abfss", "wasb", "wasbs", "oss", "cosn", "obs")
+_ELSEWHERE = {"hdfs": "on HDFS", "s3": "in S3", "s3a": "in S3"}
+_OBJECT_STORES = ("s3n", "gs", "abfs", "abfss", "wasb", "wasbs", "oss", "cosn", "obs")
 _TEMPORARY = ".tmp-"
 _LEFT_AFTER_S = 3600.0  # a write takes milliseconds; a clock that is wrong by less does no harm
 
@@ -38,7 +39,7 @@ def local_path(checkpoint: str | os.PathLike[str]) -> Path:
     text = path = os.fspath(checkpoint)
     uri = _URI.match(text)
     if uri is not None:
-        if uri[1].lower() == "hdfs":
+        if uri[1].lower() in _ELSEWHERE:
             raise not_here(text)
         if uri[1].lower() != "file":
             raise _untested(text, uri[1])
@@ -57,15 +58,15 @@ def local_path(checkpoint: str | os.PathLike[str]) -> Path:
 
 
 def _untested(text: str, scheme: str) -> ConfigurationError:
-    why = "it is none of those that this version was tested on: file and hdfs"
+    why = "it is none of those that this version was tested on: file, hdfs and s3"
     if scheme.lower() in _OBJECT_STORES:
-        why = "Hadoop's client has no exclusive create for this object store: its rename looks, and then copies"
+        why = "of object stores only S3 was tested, with Hadoop's connector to it"
     return ConfigurationError(
         f"a checkpoint at {scheme}:// is refused",
         cause="the journal needs a store in which exactly one of two writers can create a file. The checkpoint is "
         f"{text!r}, and {why}",
         action="give a path on a local or a shared POSIX file system that the driver sees on every host it may "
-        "start on, or a folder on HDFS: hdfs://nn:8020/checkpoints/alerts",
+        "start on, a folder on HDFS (hdfs://nn:8020/checkpoints/alerts) or in S3 (s3://bucket/checkpoints/alerts)",
         checkpoint=text,
     )
 
@@ -241,13 +242,14 @@ def local_folder(store: Store) -> Path:
 
 
 def not_here(checkpoint: str) -> ConfigurationError:
-    """The refusal of a checkpoint on HDFS by what works on files of a POSIX file system alone."""
+    """The refusal of a checkpoint on HDFS or in S3 by what works on files of a POSIX file system alone."""
+    where = _ELSEWHERE[checkpoint.partition(":")[0].lower()]
     return ConfigurationError(
-        f"this cannot be done with the checkpoint {checkpoint}: it is on HDFS",
+        f"this cannot be done with the checkpoint {checkpoint}: it is {where}",
         harmless="always: nothing was changed",
-        cause="doctor, run --supervise, and audit --recompute of a plan that keeps state, work on files of a POSIX "
-        "file system in this version; run, check, txn, checkpoints, exceptions, list, stop, cancel, savepoints, "
-        "run -s, job delete and the rest of audit work on HDFS as well",
+        cause="in this version doctor, run --supervise, and audit --recompute of a plan that keeps state, work on files "
+        "of a POSIX file system; savepoints, run -s, job delete and the rest of audit on HDFS as well; and in S3 what "
+        "runs a job and brings it out of trouble: run, check, txn, checkpoints, exceptions, list, stop, cancel",
         action="see docs/stores.md for what to do instead of each",
         checkpoint=checkpoint,
     )

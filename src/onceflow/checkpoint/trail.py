@@ -46,8 +46,8 @@ from onceflow.twophase.records import (
 log = logging.getLogger(__name__)
 
 FORMAT = 1
-_FULL = 1_000
-"""So many receipts end a file. What retention lets go is whole files."""
+_FULL, _LARGE = 1_000, 1_000_000
+"""So many receipts, or bytes, end a file: an object store writes it anew for each. Retention lets go of whole files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,7 +337,7 @@ class Trail:
         self._first_position = begins
         self._now = now
         self._file: _File | None = None
-        self._lines = 0
+        self._lines = self._size = 0
         self._newest: dict[str, Any] | None = None
         self._joined = self._waits = False
         self._unsynced: list[str] = []
@@ -371,17 +371,19 @@ class Trail:
         self._waits = False
 
     def _append(self, line: str, incarnation: int, nonce: str) -> None:
-        if self._file is None or self._lines >= _FULL:
+        if self._file is None or self._lines >= _FULL or self._size >= _LARGE:
             full = self._file
             self._store.make()
             mine = [f.part for f in self._files() if (f.incarnation, f.nonce) == (incarnation, nonce[:8])]
-            self._file, self._lines = _File(incarnation, 1 + max(mine, default=0), nonce[:8]), 0
+            self._file = _File(incarnation, 1 + max(mine, default=0), nonce[:8])
+            self._lines = self._size = 0
             if full is not None:
                 self._pack(full)
             self._let_go()
         self._unsynced = list(dict.fromkeys([*self._unsynced, self._file.name]))
         self._store.append(self._file.name, line.encode() + b"\n")
         self._lines += 1
+        self._size += len(line)
         self._newest = json.loads(line)
 
     def _pack(self, file: _File) -> None:

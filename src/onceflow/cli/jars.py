@@ -6,16 +6,21 @@ Must not know: jobs.
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
 from onceflow.cli.output import Output, OutputOption, tell_json
-from onceflow.local.jars import on_one_line, spark_jars
+from onceflow.local.jars import on_one_line, s3_jars, spark_jars
 
 
-def jars(output: OutputOption = Output.TEXT) -> None:
+def jars(
+    s3: Annotated[bool, typer.Option("--s3", help="And of Hadoop's S3A, for a checkpoint in S3.")] = False,
+    output: OutputOption = Output.TEXT,
+) -> None:
     """Print the paths of Spark's Kafka connector, for spark-submit --jars "$(onceflow jars)"."""
-    paths = [str(path) for path in spark_jars(on_one_line(sys.stderr))]
+    show = on_one_line(sys.stderr)
+    paths = [str(path) for path in [*spark_jars(show), *(s3_jars(show) if s3 else [])]]
     if output is Output.JSON:
         tell_json({"jars": paths})
     else:

@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from onceflow.checkpoint.hdfs import hdfs_uri
-from onceflow.checkpoint.place import Place
+from onceflow.checkpoint.place import Place, is_elsewhere
 
 if TYPE_CHECKING:
     from onceflow.job import Job
@@ -21,7 +20,7 @@ Opened = Callable[[str | os.PathLike[str], int], Place]
 
 def way_to(location: str) -> Opened:
     """What opens the checkpoint there."""
-    if hdfs_uri(location) is None:
+    if not is_elsewhere(location):
         return Place.at
     from onceflow.spark.hadoop import opened  # noqa: PLC0415 - it loads Spark
 
@@ -32,7 +31,7 @@ def way_of(job: Job, settings: Mapping[str, str] = MappingProxyType({})) -> Open
     """What opens a job's checkpoint; on HDFS by Java with the job's settings, those of a session behind this, too."""
     options = job.options.under(settings)
     location = options.checkpointing.location
-    if hdfs_uri(location) is not None:
+    if is_elsewhere(location):
         from onceflow.spark.hadoop import begin  # noqa: PLC0415 - it loads Spark
 
         begin(location, job.name, {**job.spark_settings, **options.spark})

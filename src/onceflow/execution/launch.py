@@ -67,7 +67,8 @@ from onceflow.spark.plan import (
     unrepeatable,
     warn_of_unrepeatable,
 )
-from onceflow.spark.session import ON_HDFS, pin, spark_path
+from onceflow.spark.s3a import require_reached
+from onceflow.spark.session import IN_S3, ON_HDFS, pin, spark_path
 from onceflow.twophase.coordinator import objection
 from onceflow.twophase.layout import Layout
 from onceflow.twophase.names import PREFIX
@@ -206,7 +207,7 @@ def launch(
                 keys_repeat=keys_repeat(unrepeatable(outputs.query)),
                 stateful=lambda: bool(states) or place.checkpoint.is_stateful(),
                 together=outputs.together,
-                metadata=None if place.checkpoint.is_on_hdfs else place.checkpoint.folder / "metadata",
+                metadata=place.checkpoint.folder / "metadata" if place.checkpoint.is_local else None,
             )
             _audit(place, plan, outputs)
             driver.settle(runner, sources, cuts=plan.limits)
@@ -273,7 +274,9 @@ def outputs_of(session: SparkSession, result: object, sinks: Sequence[Sink], pla
     outputs = Outputs(result, sinks, plan.connectors, plan.output_mode)
     settle_guarantees(outputs.sinks, plan.checkpointing)
     check_query(outputs.query, plan.output_mode, read_again=any(map(must_come_again, outputs.sinks)))
-    set_up(session, place_of(plan).checkpoint, plan)
+    checkpoint = place_of(plan).checkpoint
+    require_reached(session, checkpoint)
+    set_up(session, checkpoint, plan)
     return outputs
 
 
@@ -304,7 +307,7 @@ def set_up(session: SparkSession, checkpoint: SparkCheckpoint, plan: Plan) -> No
     }
     if plan.parallelism is not None:
         settings["spark.sql.shuffle.partitions"] = str(plan.parallelism)
-    pin(session, {**settings, **ON_HDFS} if checkpoint.is_on_hdfs else settings)
+    pin(session, {**settings, **(ON_HDFS if checkpoint.is_on_hdfs else IN_S3 if checkpoint.is_in_s3 else {})})
     kept, wanted = checkpoint.shuffle_partitions(), session.conf.get("spark.sql.shuffle.partitions")
     if checkpoint.is_stateful() and kept is not None and str(kept) != wanted:
         JobLog(log, plan.name).warning(

@@ -22,8 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
 from pyspark.sql.types import DataType
 
-from onceflow.checkpoint.hdfs import hdfs_uri
-from onceflow.checkpoint.place import Place
+from onceflow.checkpoint.place import Place, is_elsewhere
 from onceflow.connectors.contract import Sink
 from onceflow.connectors.kafka.source import KafkaSource
 from onceflow.errors import ConfigurationError
@@ -118,7 +117,7 @@ class _Options(JobOptions):
         found = super().layers({**self.__dict__["flags"], **flags}, {**self.__dict__["script"], **script})
         place = found["checkpointing.location"]
         folder, name = str(place.value).removeprefix("file://"), self.__dict__["name"]
-        at = str(Path(folder) / name) if hdfs_uri(folder) is None else f"{folder}/{name}"
+        at = f"{folder}/{name}" if is_elsewhere(folder) else str(Path(folder) / name)
         return found | {"checkpointing.location": replace(place, value=at)}
 
 
@@ -483,8 +482,8 @@ def standing(of: Pipeline) -> tuple[str, ...]:
     """Who a job is, and where it goes on: what a start says first."""
     checkpointing = of.job.checkpointing
     location = checkpointing.location
-    where = "runs"  # on HDFS it takes the job's own Java to know more
-    if hdfs_uri(location) is None:
+    where = "runs"  # elsewhere it takes the job's own Java, or the store's answer, to know more
+    if not is_elsewhere(location):
         newest = Place.at(location, checkpointing.retain).checkpoint.newest_commit()
         where = "begins, where its tables say" if newest is None else f"goes on behind epoch {newest}"
     told = [f"{where}: checkpoint {location}"]

@@ -115,6 +115,15 @@ def tools_jars() -> list[Path]:
     return [*_pinned("tools", None), *broker_jars()]
 
 
+def s3_jars(progress: Progress | None = None) -> list[Path]:
+    """The jars of Hadoop's S3A, of the version of PySpark's Hadoop client; none where ``ONCEFLOW_JARS`` names all.
+
+    Raises:
+        SetupError: As of ``spark_jars``.
+    """
+    return [] if os.environ.get("ONCEFLOW_JARS", "") else _pinned("s3", progress)
+
+
 def hdfs_jars() -> list[Path]:
     """The class path of a small HDFS, of the version of PySpark's Hadoop client, and beside PySpark's own jars.
 

@@ -65,7 +65,8 @@ SETTINGS = (
         name="checkpointing.location",
         type="path",
         default=None,
-        doc="Where the checkpoint is: a path on a local or shared POSIX file system, or ``hdfs://nn:8020/folder``.",
+        doc="Where the checkpoint is: a path on a local or shared POSIX file system, ``hdfs://nn:8020/folder`` or "
+        "``s3://bucket/folder``.",
         flink="execution.checkpointing.dir",
         becomes="checkpointLocation",
     ),

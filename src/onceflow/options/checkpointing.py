@@ -43,9 +43,9 @@ class Checkpointing(BaseModel):
     """Where a job's checkpoint is and how often one is made (docs/settings.md).
 
     Attributes:
-        location: Where the checkpoint is: a path on a local or shared POSIX file system, or ``hdfs://nn:8020/folder``.
-            docs/stores.md says what each rests on. A relative path is looked for in the folder in which the program was
-            started: from another one it is a checkpoint that is not there.
+        location: Where the checkpoint is: a path on a local or shared POSIX file system, ``hdfs://nn:8020/folder`` or
+            ``s3://bucket/folder``. docs/stores.md says what each rests on. A relative path is looked for in the folder
+            in which the program was started: from another one it is a checkpoint that is not there.
         interval_ms: Time between the beginnings of two epochs; 0 is one after the other without a pause. Given as
             ``interval``: ``"5s"``, ``"200 ms"``, or seconds.
         timeout_ms: An epoch that is not ready for its decision after so long is cancelled and counts as failed.

@@ -21,6 +21,8 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 from onceflow.checkpoint.hdfs import HdfsStore, hdfs_uri
 from onceflow.checkpoint.place import Place
+from onceflow.checkpoint.s3 import s3_uri
+from onceflow.checkpoint.s3 import store_at as s3_store_at
 from onceflow.spark.internals import gateway, hadoop_settings, java_runs_already
 from onceflow.spark.session import begin_java
 
@@ -40,15 +42,17 @@ def opened(location: str | os.PathLike[str], retain: int) -> Place:
     """The checkpoint at a location of any kind; on HDFS this process's Java is started for it, if it is not there.
 
     Args:
-        location: A path, a ``file:`` URI or an ``hdfs:`` URI.
+        location: A path, or a URI: ``file:``, ``hdfs:`` or ``s3:``.
         retain: As of ``Place.at``.
 
     Raises:
         ConfigurationError: The location is refused.
-        SetupError: Java is missing.
+        SetupError: Java, or a library, is missing.
     """
-    uri = hdfs_uri(location)
-    return Place.at(location, retain) if uri is None else Place.on(store_at(uri), uri, retain)
+    hdfs, s3 = hdfs_uri(location), s3_uri(location)
+    if s3 is not None:
+        return Place.on(s3_store_at(s3), s3, retain)
+    return Place.at(location, retain) if hdfs is None else Place.on(store_at(hdfs), hdfs, retain)
 
 
 def begin(location: str, name: str, spark: Mapping[str, str]) -> None:

@@ -15,7 +15,7 @@ from pathlib import PurePath
 from typing import Any
 
 import pyspark
-from py4j.protocol import Py4JError, Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -161,6 +161,17 @@ def hadoop_settings() -> dict[str, str]:
     told = SparkConf() if context is None else context.getConf()
     mine = "spark.hadoop."
     return {name.removeprefix(mine): value for name, value in told.getAll() if name.startswith(mine)}
+
+
+def is_there(session: Any, uri: str) -> str:
+    """Why Hadoop's client does not find a file there, with the session's settings; "" where it does."""
+    jvm = java(session)
+    try:
+        path = jvm.org.apache.hadoop.fs.Path(uri)
+        settings = session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
+        return "" if path.getFileSystem(settings).exists(path) else "it finds nothing there"
+    except Py4JJavaError as error:
+        return str(error.java_exception.toString()).partition("\n")[0]
 
 
 def start_java(settings: Mapping[str, str]) -> None:

@@ -24,7 +24,7 @@ from onceflow import crash_points as crash
 from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.errors import ConfigurationError, RefusedSettingError
 from onceflow.local import class_archive
-from onceflow.local.jars import java_executable, spark_jars
+from onceflow.local.jars import java_executable, s3_jars, spark_jars
 from onceflow.spark.internals import is_classic, jar_of, java, java_runs_already, quiet, require, start_java
 
 log = logging.getLogger(__name__)
@@ -82,6 +82,9 @@ JAVA_IS_TOLD_BY = (
 ON_HDFS: Mapping[str, str] = {_FILE_MANAGER: _FILE_MANAGERS + "FileContextBasedCheckpointFileManager"}
 """What a query runs with besides where its checkpoint is on HDFS: of two drivers that plan one epoch, one fails."""
 
+IN_S3: Mapping[str, str] = {_FILE_MANAGER: _FILE_MANAGERS + "FileSystemBasedCheckpointFileManager"}
+"""The same where it is in S3: of the managers that say so when a file was not written, the one with a single client."""
+
 _WAITS = "spark.hadoop.dfs.client.block.write.locateFollowingBlock."
 HDFS_CLIENT: Mapping[str, str] = {
     # A writer asks whether its file is complete, and again after 0.4 s, Hadoop's default: most of what a small file
@@ -118,7 +121,7 @@ def _is_submitted() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
-def _settings(name: str, spark: Mapping[str, str]) -> dict[str, str]:
+def _settings(name: str, spark: Mapping[str, str], *, s3: bool = False) -> dict[str, str]:
     """Of a session that is made, and of its Java."""
     # Workers run another interpreter than this one unless they are told.
     os.environ["PYSPARK_PYTHON"] = spark.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON", sys.executable)
@@ -127,17 +130,20 @@ def _settings(name: str, spark: Mapping[str, str]) -> dict[str, str]:
     if _begun and settings == {key: _begun.get(key) for key in settings}:
         return dict(_begun)
     if not _is_submitted():
-        _local_defaults(settings)
+        _local_defaults(settings, s3=s3)
     return settings
 
 
-def make_session(name: str, spark: Mapping[str, str], begin: Callable[[str], None]) -> SparkSession:
+def make_session(
+    name: str, spark: Mapping[str, str], begin: Callable[[str], None], *, s3: bool = False
+) -> SparkSession:
     """The active session, or a new one with the connector's jars.
 
     Args:
         name: The application's name.
         spark: The user's Spark settings, for a new session.
         begin: Told of each phase of it that takes its time.
+        s3: It needs the jars of Hadoop's S3A as well.
 
     Raises:
         SetupError: Java or a jar is missing.
@@ -150,7 +156,7 @@ def make_session(name: str, spark: Mapping[str, str], begin: Callable[[str], Non
     submitted = _is_submitted()
     if not submitted:
         begin("jars")
-    settings = _settings(name, spark)
+    settings = _settings(name, spark, s3=s3)
     begin("Spark" if submitted or java_runs_already() else "Java and Spark")
     if not submitted and not java_runs_already():
         start_java(settings)
@@ -195,14 +201,14 @@ def _make_context(settings: Mapping[str, str]) -> None:
         raise failure[0]
 
 
-def _local_defaults(settings: dict[str, str]) -> None:
+def _local_defaults(settings: dict[str, str], *, s3: bool = False) -> None:
     """What `python job.py` needs and `spark-submit` brings itself."""
     java_executable()
     master = settings.setdefault("spark.master", os.environ.get("SPARK_MASTER", "local[*]"))
     settings.setdefault("spark.ui.showConsoleProgress", "false")
     on_class_path: Sequence[Path] = ()
     if "spark.jars" not in settings and "spark.jars.packages" not in settings:
-        jars = spark_jars()
+        jars = [*spark_jars(), *(s3_jars() if s3 else [])]
         if not java_runs_already() and may_start_java_with(jars, settings):
             on_class_path = jars
             settings["spark.driver.extraClassPath"] = ":".join(map(str, jars))
@@ -348,7 +354,7 @@ def spark_path(session: SparkSession, checkpoint: SparkCheckpoint) -> str:
     Raises:
         ConfigurationError: Java cannot have a file of this name.
     """
-    if checkpoint.is_on_hdfs:
+    if not checkpoint.is_local:
         return str(checkpoint.where)
     folder, jvm = checkpoint.folder, java(session)
     text = f"file:{folder}"
