@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 
 import psycopg
@@ -10,6 +11,7 @@ import pytest
 from pyspark.sql.types import BooleanType, StructField, StructType
 
 from onceflow.connectors.database.held import HELD_S
+from onceflow.connectors.database.merge import merge_whole
 from onceflow.connectors.database.urls import LOCK_TIMEOUT_S
 from onceflow.errors import (
     ConfigurationError,
@@ -175,6 +177,66 @@ def test_what_the_check_keeps_is_given_up_in_time(server, trial, monkeypatch):
     assert answer(stopped, prepared) is Reply.RETRY
     assert answer(stopped, prepared) is Reply.COMMITTED
     trial.all_visible_once(keys, "after both commits")
+
+
+def test_a_driver_that_is_stopped_in_the_middle_of_its_check(server, trial, monkeypatch):
+    """The server ends its transaction as well, whatever it had done of it; the next start writes the epoch."""
+    monkeypatch.setattr("onceflow.connectors.database.held.HELD_S", 1)
+    stopped, keys, merged, goes_on = trial.start(), trial.keys(), threading.Event(), threading.Event()
+    prepared = stopped.prepare(keys)
+
+    def merge_and_stop(*args):
+        merge_whole(*args)
+        merged.set()
+        goes_on.wait(60)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("onceflow.connectors.database.committer.merge_whole", merge_and_stop)
+        failed = []
+
+        def check():
+            try:
+                stopped.committer.check(prepared, stopped.run(), 0.0)
+            except DatabaseUnavailableError as error:
+                failed.append(error)
+
+        checking = threading.Thread(target=check)
+        checking.start()
+        assert merged.wait(60)
+    later = trial.start(2)
+    later.committer.abort(later.committer.lingering(2, []))
+    fresh = checked(later, keys)
+    goes_on.set()
+    checking.join()
+    assert len(failed) == 1
+    trial.commit(later, fresh)
+    trial.all_visible_once(keys, "after the next start's commit")
+
+
+def test_two_sinks_of_a_job_that_write_one_row_do_not_wait_for_each_other(server, monkeypatch):
+    """The second one's check would wait for the first one's commit, which waits for the decision."""
+    monkeypatch.setattr("onceflow.connectors.database.urls.LOCK_TIMEOUT_S", 1)
+    server.execute("drop schema public cascade", "create schema public")
+    server.execute("create table payments (key text primary key, amount bigint)")
+    worlds = [PostgresWorld(server.url(), create_table=False, key="key", name=name) for name in ("one", "two")]
+    with Trial(worlds[0]) as t:
+        starts = [t.start(sink=world.sink()) for world in worlds]
+        prepared = [start.prepare(["same"]) for start in starts]
+        for start, of in zip(starts, prepared, strict=True):
+            assert start.committer.check(of, start.run(), 0.0) is None
+        for start, of in zip(reversed(starts), reversed(prepared), strict=True):
+            assert answer(start, of) is Reply.COMMITTED
+        assert server.execute("select key from payments") == [("same",)]
+
+
+def test_what_was_hung_up_is_not_taken_for_committed(server, trial):
+    """A kept transaction that is not there any more is written again."""
+    start, keys = trial.start(), trial.keys()
+    prepared = checked(start, keys)
+    start.committer.abort_run(dataclasses.replace(start.run(), epoch=7))
+    trial.none_visible(keys, "after what was kept is let go of")
+    assert answer(start, prepared) is Reply.COMMITTED
+    trial.all_visible_once(keys, "after the commit")
 
 
 def test_the_check_keeps_a_transaction_for_less_than_others_wait():

@@ -40,7 +40,7 @@ from onceflow.connectors.contract import Committer, Run
 from onceflow.connectors.database import marks
 from onceflow.connectors.database import tables as own
 from onceflow.connectors.database.attempts import end
-from onceflow.connectors.database.held import HeldCommit
+from onceflow.connectors.database.held import HeldCommit, bound, is_offered
 from onceflow.connectors.database.inspection import DatabaseInspection
 from onceflow.connectors.database.keys import require_keys
 from onceflow.connectors.database.merge import Target, TargetError, merge_whole
@@ -106,7 +106,7 @@ class DatabaseCommitter(Committer, Inspectable):
         self._mark = marks.job_key(job_id, table)
         self._refused = ""
         self._newest: tuple[int, str] | None = None
-        self._held = HeldCommit()
+        self._held = HeldCommit(job_id, system)
 
     # -- at a start -------------------------------------------------------------------------------
 
@@ -206,7 +206,9 @@ class DatabaseCommitter(Committer, Inspectable):
             for p, staged in mine:
                 if staged is None or staged.sealed is None:
                     return f"{p.handle} is not of this sink"
-                wrong = self._unfit(connection, staged) if staged.sealed.target.direct else None
+                # Where nothing is kept, the trial takes no lock but the target's: a driver that sleeps in it keeps it.
+                looks = staged.sealed.target.direct or not is_offered(connection)
+                wrong = self._unfit(connection, staged) if looks else None
                 if wrong:
                     return wrong
                 require_keys(connection, schema, staged.sealed.target, staged.ids, self._sink, run.epoch)
@@ -231,18 +233,22 @@ class DatabaseCommitter(Committer, Inspectable):
         kept = False
         try:
             connection.begin()
-            self._write(connection, participant, staged, sealed)
-            if connection.dialect.name == "postgresql":
+            if is_offered(connection):
+                self._held.release_others()
+                bound(connection)
+                self._write(connection, participant, staged, sealed)
                 connection.execute(text("set constraints all immediate"))
-            if HeldCommit.is_offered(connection):
                 self._clear(connection, staged.ids, sealed.target.staged)
                 self._held.keep(participant.handle, connection)
                 kept = True
+            else:
+                merge_whole(connection, self._own.attempts.schema, sealed.target, staged.ids, staged.rows)
         except (TargetError, _UnfitError) as error:
             return str(error)
         except _InLedgerError:
             # After a resume from an older checkpoint: the commit finds it as well, and a person then says what counts.
-            return None
+            with self._telling("look at what is staged"), self._engine.begin() as looking:
+                return self._unfit(looking, staged)
         except DBAPIError as error:
             if refusal(error) is Refusal.ROW:
                 raise self._row_refused(error, sealed.epoch) from None
@@ -280,6 +286,7 @@ class DatabaseCommitter(Committer, Inspectable):
         try:
             if not self._held.end(participant.handle):
                 with self._engine.begin() as connection:
+                    bound(connection)
                     self._write(connection, participant, staged, sealed)
                     self._clear(connection, staged.ids, sealed.target.staged)
         except _UnfitError:

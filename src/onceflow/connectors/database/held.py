@@ -7,10 +7,15 @@ in between may refuse the second one. PostgreSQL can be asked to end an idle tra
 (``idle_in_transaction_session_timeout``), so there it is kept: a driver that is stopped or cut off holds its locks for
 that long at most, and whoever waits for one of them is more patient than that. Nothing hangs on it: what is staged is
 there until the transaction has committed, and a transaction that is gone is one that was not kept.
+
+Of one job in one database one is kept: two sinks may write the same row (a key, a counter of a trigger), and the second
+would wait for the first, which waits for the decision. No database sees that as a deadlock.
 """
 
 from __future__ import annotations
 
+import threading
+import weakref
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -23,31 +28,44 @@ from onceflow.twophase.participants import Participant
 HELD_S = LOCK_TIMEOUT_S // 2
 """How long the server keeps it for a driver that says nothing, in seconds: less than others wait for a lock."""
 
+_lock = threading.Lock()
+_all = weakref.WeakSet["HeldCommit"]()
+
+
+def is_offered(connection: Connection) -> bool:
+    """Whether the database ends a transaction by itself whose driver says nothing more."""
+    return connection.dialect.name == "postgresql"
+
+
+def bound(connection: Connection) -> None:
+    """Let the server end the connection's transaction where its driver says nothing more, before it takes a lock."""
+    if is_offered(connection):
+        connection.execute(text(f"set local idle_in_transaction_session_timeout = '{HELD_S}s'"))
+
 
 class HeldCommit:
-    """At most one transaction, of one participant. The epoch's thread keeps and releases it; another may end it."""
+    """At most one transaction, of one participant. The epoch's thread keeps and releases it; another may end it.
 
-    def __init__(self) -> None:
+    Attributes:
+        of: The job, and the tables' lasting id.
+    """
+
+    def __init__(self, *of: str) -> None:
+        self.of = of
         self._held: tuple[str, Connection] | None = None
-
-    @staticmethod
-    def is_offered(connection: Connection) -> bool:
-        """Whether the database ends a transaction by itself whose driver says nothing more."""
-        return connection.dialect.name == "postgresql"
+        with _lock:
+            _all.add(self)
 
     def keep(self, handle: str, connection: Connection) -> None:
-        """Keep a connection with its transaction.
+        """Keep a connection with its transaction, which is bound.
 
         Args:
             handle: Of the participant that it commits.
             connection: In the transaction. It is this one's from here on.
-
-        Raises:
-            DBAPIError: The database did not take the bound; nothing is kept.
         """
         self.release()
-        connection.execute(text(f"set local idle_in_transaction_session_timeout = '{HELD_S}s'"))
-        self._held = handle, connection
+        with _lock:
+            self._held = handle, connection
 
     def end(self, handle: str) -> bool:
         """Commit what is kept of a participant; False where nothing is.
@@ -55,21 +73,23 @@ class HeldCommit:
         Raises:
             DBAPIError: No answer, or it is gone. Whether it has committed says the ledger.
         """
-        held, self._held = self._held, None
+        held = self._taken()
         if held is None:
             return False
-        if held[0] != handle:
+        # Without a transaction a commit would say that all is well, and have done nothing.
+        if held[0] != handle or not held[1].in_transaction():
             _undo(held[1])
             return False
         try:
             held[1].commit()
         finally:
-            _undo(held[1])  # closes: there is nothing to undo where it has committed
+            with suppress(DBAPIError):
+                held[1].close()
         return True
 
     def release(self) -> None:
         """Undo what is kept."""
-        held, self._held = self._held, None
+        held = self._taken()
         if held is not None:
             _undo(held[1])
 
@@ -79,7 +99,22 @@ class HeldCommit:
         if held is not None and held[0] in {p.handle for p in participants}:
             self.release()
 
+    def release_others(self) -> None:
+        """Undo what other sinks of the job keep in this database."""
+        with _lock:
+            others = [each for each in _all if each is not self and each.of == self.of]
+        for each in others:
+            each.release()
+
+    def _taken(self) -> tuple[str, Connection] | None:
+        with _lock:
+            held, self._held = self._held, None
+        return held
+
 
 def _undo(connection: Connection) -> None:
+    """Hang up: the server then takes it back. An answer to a ROLLBACK may not come, and nobody needs it."""
+    with suppress(DBAPIError):
+        connection.invalidate()
     with suppress(DBAPIError):
         connection.close()

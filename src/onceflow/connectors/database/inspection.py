@@ -109,7 +109,10 @@ class DatabaseInspection(Inspection):
             try:
                 with self._engine.begin() as connection:
                     end(connection, self._own, ids)
-                answers[each.handle] = own.ABORTED
+                    # It may have waited for a commit, behind which there is nothing to end.
+                    known = select(self._own.ledger.c.handle).where(self._own.ledger.c.handle == each.handle)
+                    merged = connection.execute(known).first() is not None
+                answers[each.handle] = _COMMITTED if merged else own.ABORTED
             except DBAPIError as error:
                 answers[each.handle] = words(error)
         return answers

@@ -40,14 +40,14 @@ def refusal(error: DBAPIError) -> Refusal:
     """What would help against an error of a statement or a connection."""
     if error.connection_invalidated:
         return Refusal.PASSING
+    number = error.orig.args[0] if error.orig is not None and error.orig.args else None
     state = getattr(error.orig, "sqlstate", None)
-    if isinstance(state, str):
+    if isinstance(state, str) and not isinstance(number, int):  # MySQL's errors have both, and the number says more
         if state in _RIGHT:
             return Refusal.RIGHT
         if state in _PASSING or state[:2] in _PASSING_CLASSES:
             return Refusal.PASSING
         return Refusal.ROW if state[:2] in _ROW_CLASSES else Refusal.RIGHT
-    number = error.orig.args[0] if error.orig is not None and error.orig.args else None
     if isinstance(number, int):
         if number in _MYSQL_PASSING:
             return Refusal.PASSING
