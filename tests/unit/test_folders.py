@@ -41,7 +41,7 @@ def test_a_savepoints_place_is_a_path_or_a_uri(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert places.folder_at("s").where == tmp_path / "s" == places.folder_at(tmp_path / "s").where
     assert places.folder_at(f"file://{tmp_path}/s").where == (tmp_path / "s").resolve()
-    with pytest.raises(ConfigurationError, match="is refused"):
+    with pytest.raises(ConfigurationError, match="it is in S3"):
         places.folder_at("s3a://bucket/s")
     with pytest.raises(ConfigurationError, match="is refused"):
         places.folder_at("hdfs:///s")

@@ -247,9 +247,9 @@ def not_here(checkpoint: str) -> ConfigurationError:
     return ConfigurationError(
         f"this cannot be done with the checkpoint {checkpoint}: it is {where}",
         harmless="always: nothing was changed",
-        cause="in this version doctor, run --supervise, and audit --recompute of a plan that keeps state, work on files "
-        "of a POSIX file system; savepoints, run -s, job delete and the rest of audit on HDFS as well; and in S3 what "
-        "runs a job and brings it out of trouble: run, check, txn, checkpoints, exceptions, list, stop, cancel",
+        cause="in this version doctor, run --supervise, and audit --recompute of a plan that keeps state, work on a "
+        "POSIX file system only; savepoints, run -s, job delete and the rest of audit on HDFS as well. In S3 there is "
+        "what runs a job and brings it out of trouble: run, check, txn, checkpoints, exceptions, list, stop, cancel",
         action="see docs/stores.md for what to do instead of each",
         checkpoint=checkpoint,
     )
