@@ -11,7 +11,7 @@ CHECK = command -v $(or $(PYTHON),python3) >/dev/null || { echo "onceflow needs 
 .DEFAULT_GOAL := help
 SEED ?=
 SEEDS ?=
-.PHONY: help setup java jars demo test test-fast test-lowest faults faults-state test-brokers test-three test-clusters example example-postgres example-offsets walk simulate bench bench-before bench-databases bench-restart \
+.PHONY: help setup java jars demo test test-fast test-lowest faults faults-state test-brokers test-three test-clusters example example-postgres example-offsets walk simulate bench bench-before bench-databases bench-executors bench-restart \
 	bench-page peer-expiry lint types format \
 	diagram settings reference sql-options sql-oracle sql-rows peers-sql lock clean
 
@@ -147,6 +147,9 @@ sql-rows: jars .venv-flink/.ready ## Ask Flink for the rows that tests/sql/rows_
 
 bench-databases: jars ## Rows a second into PostgreSQL, beside Spark's JDBC writer, and into PostgreSQL and Kafka in one commit; 15 minutes
 	@$(BIN)/python -m bench.databases $(ARGS)
+
+bench-executors: jars ## A copy on a standalone cluster of one executor and of two; 6 minutes
+	@$(BIN)/python -m bench.executors $(ARGS)
 
 bench-before: jars ## Epochs of few records by the code before tasks took groups of partitions, and by this one, in turns; 20 minutes
 	@$(BIN)/python -m bench.before $(or $(ARGS),9084581)
