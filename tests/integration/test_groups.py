@@ -97,7 +97,8 @@ def content(participants):
     return Counter((rows, digest) for each in participants for _, rows, digest, _ in each["parts"])
 
 
-@pytest.mark.parametrize("point", ["D4", pytest.param("D6", marks=pytest.mark.faults)])
+@pytest.mark.faults
+@pytest.mark.parametrize("point", ["D4", "D6"])
 def test_two_outputs_in_one_union(pipeline, new_topic, point):
     """Each output's partitions have numbers of their own, though both begin at the same source's first one."""
     p, upper = pipeline, new_topic(2)

@@ -84,7 +84,8 @@ def test_decided_rows_become_visible_although_the_topic_was_made_again(pipeline)
     assert max(found.values()) == 1
 
 
-@pytest.mark.parametrize("job", ["copy", pytest.param("count", marks=pytest.mark.faults)])
+@pytest.mark.faults
+@pytest.mark.parametrize("job", ["copy", "count"])
 def test_an_epoch_that_neither_sink_nor_source_has_can_be_given_up(pipeline, job):
     """Decided, expired, and the records gone: refused with the number of rows, and the command that goes on without."""
     p = pipeline(job, environment={"TIMEOUT": "30 s"})
@@ -140,7 +141,8 @@ def test_a_renamed_sink_does_not_keep_decided_rows_from_becoming_visible(pipelin
     p.check_output()
 
 
-@pytest.mark.parametrize("listed", ["a", pytest.param("b", marks=pytest.mark.faults)])
+@pytest.mark.faults
+@pytest.mark.parametrize("listed", ["a", "b"])
 def test_one_listed_sink_is_enough_to_finish_an_epoch_of_two_before_the_stream_function_runs(pipeline, listed):
     """D5: both sinks' rows become visible although the function fails; mended, the job goes on without a gap."""
     p, q = pipeline("outputs"), pipeline("outputs")
