@@ -226,7 +226,7 @@ SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_en
 (SELECT * FROM bids) LIMIT 5;
 -- refused: ORDER BY
 (SELECT auction FROM bids) ORDER BY auction;
--- refused: LIMIT
+-- rejected
 SELECT * FROM ((SELECT auction FROM bids) LIMIT 5) AS x;
 -- refused: LIMIT
 SELECT auction FROM bids UNION ALL ((SELECT auction FROM asks) LIMIT 5);
