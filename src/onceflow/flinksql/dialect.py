@@ -43,7 +43,7 @@ class Flink(Dialect):
         ARRAY_CONSTRUCTORS: ClassVar = {"ARRAY": exp.Array}
         FUNCTION_PARSERS: ClassVar = {
             key: value for key, value in parser.Parser.FUNCTION_PARSERS.items() if key in _WITH_GRAMMAR
-        }
+        } | {"CEILING": parser.Parser.FUNCTION_PARSERS["CEIL"]}
         NO_PAREN_FUNCTION_PARSERS: ClassVar = {
             key: value for key, value in parser.Parser.NO_PAREN_FUNCTION_PARSERS.items() if key == "CASE"
         }

@@ -905,11 +905,6 @@ class Expressions:
         millis = Kind("TIMESTAMP", 3)  # Flink looks at no more digits
         return Piece(f"CAST(timestampdiff({unit}, {cut(first.sql, millis)}, {cut(second.sql, millis)}) AS INT)", INT)
 
-    def _ceiling(self, node: exp.Expr) -> Piece:
-        if len(node.expressions) != 1:
-            raise wrong(self._text.place(node), f"CEILING takes one argument, and {len(node.expressions)} are given")
-        return self._rounded(exp.Ceil(this=node.expressions[0]))
-
     def _proctime(self, _: exp.Expr) -> Piece:
         return Piece("current_timestamp()", TIMESTAMP_LTZ, role="proctime")
 
@@ -920,7 +915,6 @@ _WITH_RULES: Mapping[str, Callable[[Expressions, exp.Expr], Piece]] = {
     "TIMESTAMPADD": Expressions._timestamp_moved,  # noqa: SLF001
     "TIMESTAMPDIFF": Expressions._timestamp_moved,  # noqa: SLF001
     "PROCTIME": Expressions._proctime,  # noqa: SLF001
-    "CEILING": Expressions._ceiling,  # noqa: SLF001
 }
 
 

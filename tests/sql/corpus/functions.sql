@@ -205,6 +205,8 @@ SELECT CURRENT_TIME FROM things;
 -- runs
 SELECT CEIL(moment TO HOUR) FROM things;
 -- runs
+SELECT CEILING(moment TO DAY), CEILING(money) FROM things;
+-- runs
 SELECT CEIL(born TO MONTH) FROM things;
 -- refused: CEIL TO WEEK
 SELECT CEIL(moment TO WEEK) FROM things;

@@ -5,7 +5,7 @@ Must not know: the journal, how epochs run, other sinks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from onceflow.connectors.contract import Committer, Guarantee, SinkConnection
@@ -30,20 +30,18 @@ _QUEUE_KBYTES = 65_536
 
 def connect(sink: KafkaSink) -> KafkaSinkConnection:
     """Connect, and check the topic and the time-out."""
-    connection = KafkaSinkConnection(sink, KafkaClient(sink.cluster))
-    try:
-        connection.check()
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+    return _looked_at(sink, KafkaSinkConnection.check)
 
 
 def attach(sink: KafkaSink) -> KafkaSinkConnection:
     """Connect, and look how long transactions may live: what is lost of a decision is written again in new ones."""
+    return _looked_at(sink, KafkaSinkConnection.look_at_timeout)
+
+
+def _looked_at(sink: KafkaSink, look: Callable[[KafkaSinkConnection], None]) -> KafkaSinkConnection:
     connection = KafkaSinkConnection(sink, KafkaClient(sink.cluster))
     try:
-        connection.look_at_timeout()
+        look(connection)
     except BaseException:
         connection.close()
         raise

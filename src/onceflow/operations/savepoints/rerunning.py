@@ -63,14 +63,15 @@ def lay_out(place: Place, first: int, last: int, folder: Path, savepoint: Path |
                     action=f"name a savepoint of this job, of epoch {first - 1} or an older one",
                 )
             copied(path, manifest, LocalFolder(folder))
-    return StateBefore(folder, epoch, {n: _planned(place, n, epoch) for n in range(epoch + 1, last + 1)})
+    moved = place.journal.decided_offsets()
+    planned = {n: moved[n] if n in moved else _planned(place, n, epoch) for n in range(epoch + 1, last + 1)}
+    return StateBefore(folder, epoch, planned)
 
 
 def _planned(place: Place, epoch: int, begun: int) -> str:
     """How Spark planned an epoch: its range, its watermark and its time."""
     try:
-        moved = place.journal.decided_offsets()
-        return moved[epoch] if epoch in moved else place.checkpoint.offsets(epoch)
+        return place.checkpoint.offsets(epoch)
     except CheckpointCorruptError as error:
         raise ConfigurationError(
             f"epoch {epoch} cannot be run again: how it was planned is not known any more",
