@@ -5,7 +5,8 @@
 Each example has inputs of its own. *First epoch*, *second epoch*, *last epoch*: killed at each point of the epoch,
 one death after the other, so a roll forward is killed as well, and D7 comes twice in a row; the first only changes
 state, the last no record brings but time alone. *Expired*: decided transactions expire before the next start, all of
-them, then a part. *No empty epochs*: ``noDataMicroBatches`` off, so that only records move anything.
+them, then a part. *No empty epochs*: ``noDataMicroBatches`` off, so that only records move anything. *Resumed*: a
+savepoint of what a death has left begins a new job, which is killed in its turn; what both wrote must be there once.
 Results go to ``bench/results/faults-state.json`` as they come;
 ``tests.examples.page`` makes a page of them.
 """
@@ -72,6 +73,16 @@ def without_empty_epochs(run: Run) -> None:
     run.start()
 
 
+def resumed(run: Run) -> None:
+    """Killed, saved, begun as a new job from that, which is killed around its decisions: in its first epoch, too."""
+    run.start("D8@1")
+    run.resume("D4@2")
+    run.start("D7@2")
+    run.start("D5@3")
+    run.start()
+    run.settle()
+
+
 def one(name: str, what: str, how: Callable[[Run], object], *, records: int, seed: int, **more: Any) -> Verdict:
     """One input of an example, and its verdict."""
     folder = Path(tempfile.mkdtemp(prefix=f"onceflow-{name}-"))
@@ -103,7 +114,13 @@ INPUTS: Mapping[str, Callable[[str, int, int], Verdict]] = {
     "last epoch": _last,
     "expired": _input("expired", expired, broker=_EXPIRING),
     "no empty epochs": _input("no empty epochs", without_empty_epochs, settings=_NO_EMPTY),
+    "resumed": _input("resumed", resumed),
 }
+
+
+def inputs_of(name: str) -> list[str]:
+    """The inputs of an example. A program with a session of its own has no start from a savepoint."""
+    return [what for what in INPUTS if what != "resumed" or not CASES[name].session]
 
 
 def keep(name: str, what: str, verdict: Verdict) -> None:
@@ -129,9 +146,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     good = True
     for name in asked.only.split(","):
         for what in asked.inputs.split(","):
-            verdict = INPUTS[what](name, asked.records, asked.seed)
-            keep(name, what, verdict)
-            good = good and verdict.good
+            look = INPUTS[what]
+            if what in inputs_of(name):
+                verdict = look(name, asked.records, asked.seed)
+                keep(name, what, verdict)
+                good = good and verdict.good
     return 0 if good else 1
 
 

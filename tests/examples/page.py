@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.examples.deaths import INPUTS
+from tests.examples.deaths import INPUTS, inputs_of
 from tests.examples.stateful import CASES
 
 ROOT = Path(__file__).parents[2]
@@ -58,7 +58,7 @@ def main() -> int:
 def page(results: Mapping[str, Any]) -> str:
     """The page."""
     runs = {name: results["runs"][name] for name in CASES if name in results["runs"]}
-    missing = [name for name in CASES if set(runs.get(name, {})) != set(INPUTS)]
+    missing = [name for name in CASES if set(runs.get(name, {})) != set(inputs_of(name))]
     machine, versions = results["machine"], results["versions"]
     made = (
         f"Made on {machine['cores']} cores, {machine.get('processor', 'unknown')}, {machine['system']}, "

@@ -279,10 +279,10 @@ class Run:
 
     # -- the job ----------------------------------------------------------------------------------
 
-    def start(self, point: str = "") -> Seen:
+    def start(self, point: str = "", *options: str) -> Seen:
         """Run the job over what is there: to a crash point, or to its end."""
         log = self.folder / f"job-{len(self.starts):02d}.log"
-        code = self._run(self.name, log, {"ONCEFLOW_CRASH": point} if point else {})
+        code = self._run(self.name, log, {"ONCEFLOW_CRASH": point} if point else {}, *options)
         text = log.read_text(errors="replace")
         died = code == -signal.SIGKILL and self._mark.exists()
         self._mark.unlink(missing_ok=True)
@@ -291,6 +291,16 @@ class Run:
         seen = Seen(point, died, found_in(text))
         self.starts.append(seen)
         return seen
+
+    def resume(self, point: str) -> Seen:
+        """From a savepoint of the checkpoint begin a new job in a folder of its own, and run that from now on."""
+        (checkpoint,) = (self.folder / "checkpoints").iterdir()
+        savepoint = self.folder / "savepoint"
+        taking = [sys.executable, "-m", "onceflow", "savepoint", "create", str(checkpoint), str(savepoint)]
+        subprocess.run(taking, env=os.environ | self.environment, check=True, stdout=subprocess.DEVNULL)
+        self.folder /= "resumed"
+        self.folder.mkdir()
+        return self.start(point, "-s", str(savepoint), "--yes")
 
     def settle(self) -> None:
         """Let every source move its watermark once more: a restart forgets those of sources without new records."""
@@ -305,11 +315,11 @@ class Run:
             if code != 0:
                 raise RuntimeError(f"{self.case.before} ended with {code}:\n{log.read_text(errors='replace')[-6_000:]}")
 
-    def _run(self, name: str, log: Path, environment: Mapping[str, str]) -> int:
+    def _run(self, name: str, log: Path, environment: Mapping[str, str], *options: str) -> int:
         file = str(ROOT / "examples" / f"{name}.py")
         command = [sys.executable, file] if self.case.session else [sys.executable, "-m", "onceflow", "run", file]
         if not self.case.session:
-            command.append("--bounded")
+            command += ["--bounded", *options]
         with log.open("w") as out:
             process = subprocess.Popen(
                 command,
