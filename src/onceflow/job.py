@@ -278,6 +278,8 @@ class Job:
             raise Stopped(signals.received, clean=tidy)
         if standing.ordered:
             said.info("ended by onceflow %s", standing.ordered)
+        elif plan.bounded:
+            said.info("ended: what was there is read")
 
     def _launched(
         self,

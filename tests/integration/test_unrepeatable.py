@@ -9,6 +9,8 @@ from pyspark.sql.streaming import StatefulProcessor
 from pyspark.sql.types import LongType
 
 import onceflow as of
+from onceflow.flinksql.keeping import keep_first
+from onceflow.flinksql.relations import KeepFirst
 from onceflow.spark.plan import is_stateful, unrepeatable, warn_of_unrepeatable
 
 pytestmark = pytest.mark.spark
@@ -76,6 +78,8 @@ PLANS = [
      "NoTimeout"), True, ["Python function kept"]),
     ("state class", lambda s: s.groupBy("value").transformWithState(Counting(), "v long", "append", "none"), True,
      ["Python function transformWithStateUDF"]),
+    ("first row of SQL", lambda s: keep_first(s.withWatermark("timestamp", "1 hour"), KeepFirst("v", "", ("value",),
+     "timestamp", ())), True, []),
 ]  # fmt: skip
 
 

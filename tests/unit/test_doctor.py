@@ -93,8 +93,10 @@ def test_compaction_of_what_is_written_and_of_what_is_read():
     """Either takes away what a start may need."""
     assert told(broker_checks.compacted_sink("t", "s", {"cleanup.policy": "delete"})) == []
     assert told(broker_checks.compacted_sink("t", "s", {"cleanup.policy": "compact,delete"})) == [
-        ("warning", "cleanup.policy=compact,delete")
+        ("warning", "cleanup.policy=compact,delete, min.compaction.lag.ms=0")
     ]
+    week = {"cleanup.policy": "compact", "min.compaction.lag.ms": "604800000"}
+    assert told(broker_checks.compacted_sink("t", "s", week)) == []
     assert told(broker_checks.read_topic("t", 2, {"cleanup.policy": "compact"}, EXPECTED)) == [
         ("warning", "cleanup.policy=compact of the topic")
     ]

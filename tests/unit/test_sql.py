@@ -37,6 +37,50 @@ def sql_of(query):
 
 
 @pytest.mark.parametrize(
+    ("more", "word"),
+    [
+        (", 'csv.field-delimiter' = ';'", "'csv.field-delimiter' is of a format"),
+        (", 'csv.ignore-parse-errors' = 'true'", "'csv.ignore-parse-errors' is of a format"),
+        (", 'value.json.ignore-parse-errors' = 'true'", "'value.json.ignore-parse-errors' is of a format"),
+        (", 'key.json.ignore-parse-errors' = 'true'", "'key.json.ignore-parse-errors' is of a format"),
+        (", 'json.ignore-parse-errors' = 'true', 'json.fail-on-missing-field' = 'true'", "contradict each other"),
+        (", 'value.format' = 'json'", "both 'format' and 'value.format'"),
+        (", 'topic-pattern' = 't.*'", "both 'topic' and 'topic-pattern'"),
+        (
+            """, 'key.fields' = 'k', 'key.format' = 'json', 'value.fields-include' = 'EXCEPT_KEY',
+            'json.ignore-parse-errors' = 'true'""",
+            "without that of values",
+        ),
+    ],
+)
+def test_an_option_of_a_format_that_a_table_does_not_have_is_refused(more, word):
+    """It would have no effect, or leave out records of a format that was not meant."""
+    with pytest.raises(ConfigurationError) as raised:
+        run(table(more=more, columns="a INT, k INT"))
+    assert word in raised.value.what
+
+
+@pytest.mark.parametrize(
+    ("on", "kept"),
+    [
+        ("a.ts BETWEEN b.ts - INTERVAL '1' HOUR AND b.ts", False),
+        ("b.ts >= a.ts AND b.ts <= a.ts + INTERVAL '1' HOUR", False),
+        ("a.ts >= b.ts AND b.ts >= a.ts - INTERVAL '1' HOUR", False),
+        ("a.ts = b.ts", False),
+        ("a.ts >= b.ts", True),
+        ("a.ts >= b.ts AND b.ts <= a.ts + INTERVAL '1' HOUR", True),
+        ("a.ts BETWEEN b.ts AND a.ts", True),
+    ],
+)
+def test_a_join_that_bounds_times_from_one_side_alone_says_what_it_keeps(on, kept):
+    """Flink's interval has two ends; with one of them the rows of a table are kept for ever."""
+    columns = "id INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts"
+    text = table("a", columns=columns) + table("b", columns=columns) + table("pairs", columns="id INT")
+    _, answers = run(text + f"INSERT INTO pairs SELECT a.id FROM a JOIN b ON a.id = b.id AND {on}")
+    assert any("keeps rows for ever" in note for note in answers[-1].pipeline.notes) == kept
+
+
+@pytest.mark.parametrize(
     ("text", "place", "word"),
     [
         ("CRAETE TABLE t (a INT)", "line 1, column 1", "CREATE"),

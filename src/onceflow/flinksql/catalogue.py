@@ -5,6 +5,7 @@ Must not know: Spark sessions, what is made of a table's options.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -27,6 +28,8 @@ _METADATA: Mapping[str, str] = {
     "headers": "MAP",
 }
 _WRITTEN = ("timestamp", "headers")
+_FORMATS = ("format", "key.format", "value.format")
+_FORMAT_OPTION = re.compile(r"(key\.|value\.)?(json|csv|raw)\.")
 _NO_METADATA: Mapping[str, str] = {
     "leader-epoch": "Spark's connector does not tell it",
     "timestamp-type": "Spark's connector does not tell it in words",
@@ -286,9 +289,10 @@ def _check_form(table: DefinedTable) -> None:
     if connector == "kafka":
         _check_kafka(table)
     if connector in ("kafka", "upsert-kafka"):
-        for key in ("format", "key.format", "value.format"):
+        for key in _FORMATS:
             if key in values:
                 connectors.checked_format(key, values[key], places[key])
+        _check_format_options(table)
         _check_raw(table)
         _check_csv(table)
     needed = {"kafka": (), "upsert-kafka": ("topic",), "jdbc": ("url", "table-name"), "iceberg": ("catalog-name",)}
@@ -316,12 +320,13 @@ def _check_kafka(table: DefinedTable) -> None:
             f"table {table.name} of kafka has a PRIMARY KEY, and its records replace none",
             action="remove it and name 'key.fields', or take 'connector' = 'upsert-kafka'",
         )
-    if ("topic" in values) == ("topic-pattern" in values):
-        raise wrong(at, f"table {table.name} names one of 'topic' and 'topic-pattern'", action="write 'topic' = '…'")
-    if ("format" in values) == ("value.format" in values):
-        raise wrong(
-            at, f"table {table.name} names one of 'format' and 'value.format'", action="write 'format' = 'json'"
-        )
+    for one, other, action in (
+        ("topic", "topic-pattern", "write 'topic' = '…' alone"),
+        ("format", "value.format", "write 'format' = 'json' alone"),
+    ):
+        if (one in values) == (other in values):
+            both = f"both '{one}' and '{other}'" if one in values else f"neither '{one}' nor '{other}'"
+            raise wrong(at, f"table {table.name} has {both}", action=action)
     if ("key.fields" in values) != ("key.format" in values):
         raise wrong(at, f"table {table.name} has one of 'key.fields' and 'key.format'", action="write both, or none")
     for name in filter(None, values.get("key.fields", "").split(";")):
@@ -344,6 +349,41 @@ def _check_kafka(table: DefinedTable) -> None:
             raise wrong(at, f"'scan.startup.mode' = '{needed}' and '{key}' go together", action="write both, or none")
     if mode == "group-offsets" and "properties.group.id" not in values:
         raise wrong(places["scan.startup.mode"], "'group-offsets' needs 'properties.group.id'", action="write it")
+
+
+def _check_format_options(table: DefinedTable) -> None:
+    """Each is of a format that the table has, under that one's name, as Flink asks it; and they do not contradict."""
+    values, places = table.options.values, table.options.places
+    has = {f"{key.removesuffix('format')}{values[key]}." for key in _FORMATS if key in values}
+    for key, at in places.items():
+        if _FORMAT_OPTION.match(key) and not key.startswith(tuple(has)):
+            formats = ", ".join(f"'{each}' = '{values[each]}'" for each in _FORMATS if each in values)
+            raise wrong(
+                at,
+                f"the option '{key}' is of a format that table {table.name} does not have: {formats}",
+                action=f"remove it; options of this table's formats begin with {' or '.join(sorted(has))}",
+            )
+
+    def is_on(key: str) -> bool:
+        return values.get(key, "false").lower() == "true"
+
+    for part in sorted(has):
+        skips, fails = f"{part}ignore-parse-errors", f"{part}fail-on-missing-field"
+        if is_on(skips) and is_on(fails):
+            raise wrong(places[fails], f"'{fails}' and '{skips}' contradict each other", action="set one of them")
+    read = {part for part in has if not part.endswith("raw.") and (_reads_keys(table) or not part.startswith("key."))}
+    if len({is_on(f"{part}ignore-parse-errors") for part in read}) > 1:
+        raise refused(
+            table.definition.at,
+            "'ignore-parse-errors' of keys without that of values, or the other way round",
+            "a record is left out as a whole, or stops the job",
+            "set both, or none",
+        )
+
+
+def _reads_keys(table: DefinedTable) -> bool:
+    """Whether a reader takes columns from the records' keys."""
+    return bool(key_fields(table)) and table.options.values.get("value.fields-include") == "EXCEPT_KEY"
 
 
 def _check_raw(table: DefinedTable) -> None:

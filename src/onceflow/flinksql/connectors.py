@@ -424,7 +424,7 @@ def _rule(option: Option, rules: Sequence[Rule]) -> Rule:
             return rule
     known = [rule.key for rule in rules if "*" not in rule.key]
     raise wrong(
-        option.at, f"there is no option {option.key!r}", action=meant(option.key, known, "docs/sql.md has all options")
+        option.at, f"there is no option {option.key!r}", action=meant(option.key, known, "docs/sql-options.md has all")
     )
 
 

@@ -725,7 +725,7 @@ class Expressions:
             )
         if word not in FUNCTIONS:
             known = [*FUNCTIONS, *AGGREGATES, *self._own, *REFUSED, *functions.ELSEWHERE]
-            action = meant(name, known, "docs/sql.md has all; CREATE TEMPORARY FUNCTION makes one of your own")
+            action = meant(name, known, "docs/sql-options.md has all; CREATE TEMPORARY FUNCTION makes one of your own")
             raise wrong(self._text.place(node), f"there is no function {name}", action=action)
         return self._known(node, word)
 

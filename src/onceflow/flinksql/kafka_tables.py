@@ -117,11 +117,8 @@ def source_of(table: DefinedTable, servers: str | None, max_ahead: str | None) -
         wanted = {name.removeprefix(prefix): kinds[name] for name in keys}
         key = reader(values["key.format"], wanted, options_of(table, "key."))
     metadata = [name for name in dict.fromkeys(each.metadata for each in table.metadata) if name is not None]
-    skipping = any(
-        values.get(f"{part}{name}.ignore-parse-errors", "false").lower() == "true"
-        for part in ("", "key.", "value.")
-        for name in ("json", "csv")
-    )
+    # Those of keys, where they are read, are the same: a table with others is refused.
+    skipping = options_of(table, "value.").get(f"{form}.ignore-parse-errors", "false").lower() == "true"
     topics: Any = re.compile(values["topic-pattern"]) if "topic-pattern" in values else values["topic"].split(";")
     options = {f"kafka.{name}": given[name] for name in _CONSUMERS if name in given}
     return KafkaSource(

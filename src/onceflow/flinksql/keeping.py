@@ -14,6 +14,7 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from onceflow.flinksql.relations import KeepFirst
+from onceflow.spark.plan import OWN
 
 _ROW = "$row"
 _TIMES = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}  # Spark's own form cuts off what is below a millisecond
@@ -66,4 +67,5 @@ def _first() -> Callable[[tuple[Any, ...], Iterator[pd.DataFrame], GroupState], 
         # It is to be given when the watermark has reached its time; Spark calls behind that.
         state.setTimeoutTimestamp(at // 1000)
 
+    first.__name__ = f"{OWN}first"  # it gives the same for the same rows, in whichever order they come
     return first

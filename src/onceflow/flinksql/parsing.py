@@ -292,6 +292,8 @@ class _Parser:
         watermark: WatermarkDefinition | None = None
         key: tuple[str, ...] = ()
         if not self._token.says("("):
+            if self._has("WITH"):
+                self._options()
             self._refuse_other_tables()
             self._unexpected("(")
         self._take()
@@ -321,7 +323,13 @@ class _Parser:
             raise refused(
                 self._token.at, "DISTRIBUTED", "a topic has its own partitions", "set sink.partitioner, or remove it"
             )
-        partitioned = self._list(self._name) if self._has("PARTITIONED", "BY") else ()
+        if self._token.says("PARTITIONED"):
+            raise refused(
+                self._token.at,
+                "PARTITIONED BY",
+                "a topic or a table is there already, with its own partitions",
+                "remove it",
+            )
         options = self._options() if self._has("WITH") else ()
         self._refuse_other_tables()
         self._refuse_double(columns)
@@ -333,7 +341,6 @@ class _Parser:
             watermark=watermark,
             primary_key=key,
             options=options,
-            partitioned_by=partitioned,
             comment=comment,
             temporary=temporary,
             if_not_exists=unless,
@@ -343,7 +350,7 @@ class _Parser:
         token = self._token
         if token.says("LIKE"):
             raise refused(token.at, "CREATE TABLE … LIKE", "a table is told in one place", "write its columns")
-        if token.says("AS", "WITH"):
+        if token.says("AS"):
             raise refused(
                 token.at,
                 "CREATE TABLE … AS",

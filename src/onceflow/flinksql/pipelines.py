@@ -256,7 +256,7 @@ def pipeline(inserts: Sequence[Insert], at: Position, names: Names, settings: Se
         ConfigurationError: They cannot.
     """
     parts = tuple(understood(insert, names) for insert in inserts)
-    _require_one_mode(parts, at)
+    _require_one_mode(parts)
     name = job_name(inserts, settings)
     prefixes = _prefixes(parts)
     updating = any(part.query.updating for part in parts)
@@ -296,12 +296,12 @@ def _prefixes(parts: Sequence[Written]) -> list[str]:
     return list(dict.fromkeys(prefix for prefix in named if prefix is not None))
 
 
-def _require_one_mode(parts: Sequence[Written], at: Position) -> None:
+def _require_one_mode(parts: Sequence[Written]) -> None:
     updating = [part for part in parts if part.query.updating]
     waiting = [part for part in parts if not part.query.updating and (part.query.window or part.query.steps)]
     if updating and waiting:
         raise refused(
-            at,
+            updating[0].insert.at,
             f"INSERT INTO {updating[0].insert.table}, which updates, with INSERT INTO {waiting[0].insert.table}, which "
             "waits for windows,",
             "one job of Spark's has one output mode",

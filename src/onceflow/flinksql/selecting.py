@@ -176,7 +176,9 @@ class Selection:
                     "a row that comes later would take one back",
                     "bound it: AND a.ts BETWEEN b.ts - INTERVAL '1' HOUR AND b.ts",
                 )
-            self._notes.append("a join without times keeps all rows of both sides for ever")
+            self._notes.append(
+                "a join that does not bound the time of one table by the other's from both sides keeps rows for ever"
+            )
         if right.query.static and side in ("RIGHT", "FULL"):
             raise refuse(on, f"a {side} JOIN with a table", "a stream has no end", "write LEFT JOIN")
         self._after_join(windows=windows, timed=timed, streams=streams)
@@ -185,14 +187,14 @@ class Selection:
 
     def _conditions(self, on: exp.Expr, left: Entry | None, right: Entry) -> tuple[bool, str, bool]:
         """Whether it joins windows; its text; whether it bounds times."""
-        texts, parts, timed = [], set(), False
+        texts, parts, bounds = [], set(), set[str]()
         for each in conjuncts(on):
             pair = self._pair_of_windows(each)
             if pair is not None and left is not None and left.query.window and right.query.window:
                 parts.add(pair)
                 continue
             texts.append(self._where(each))
-            timed = timed or self._bounds_times(each)
+            bounds |= self._bounds_of_times(each)
         if parts and parts != {"window_start", "window_end"}:
             raise self._of.refused(
                 on, "a join by a part of a window", "windows are joined whole", "write window_start and window_end"
@@ -201,7 +203,7 @@ class Selection:
             if left.query.window != right.query.window:
                 raise self._of.wrong(on, f"windows of two kinds: {left.query.window} and {right.query.window}")
             texts.insert(0, f"{quoted(left.alias)}.{WINDOW_COLUMN} = {quoted(right.alias)}.{WINDOW_COLUMN}")
-        return bool(parts), " AND ".join(texts) or "true", timed
+        return bool(parts), " AND ".join(texts) or "true", len(bounds) == 2
 
     def _pair_of_windows(self, node: exp.Expr) -> str | None:
         if (
@@ -213,10 +215,28 @@ class Selection:
         one, other = self._column(node.this), self._column(node.expression)
         return one.role if one.role == other.role and one.role in PARTS[:2] and one.window != other.window else None
 
-    def _bounds_times(self, node: exp.Expr) -> bool:
+    def _bounds_of_times(self, node: exp.Expr) -> set[str]:
+        """From which sides a condition bounds the time of one table by that of another: both make an interval."""
+        if isinstance(node, exp.Between):
+            low, high = node.args["low"], node.args["high"]
+            return self._bound(node.this, low, above=True) | self._bound(node.this, high, above=False)
+        if isinstance(node, exp.EQ):
+            bound = self._bound(node.this, node.expression, above=True)
+            return {"from", "to"} if bound else bound
+        if isinstance(node, exp.GT | exp.GTE | exp.LT | exp.LTE):
+            return self._bound(node.this, node.expression, above=isinstance(node, exp.GT | exp.GTE))
+        return set()
+
+    def _bound(self, one: exp.Expr, other: exp.Expr, *, above: bool) -> set[str]:
+        """The bound that one expression of a table's time is to another of another's, as of the table first in name."""
+        of, by = self._whose_times(one), self._whose_times(other)
+        if len(of) != 1 or len(by) != 1 or of == by:
+            return set()
+        return {"from" if above == (min(of) < min(by)) else "to"}
+
+    def _whose_times(self, node: exp.Expr) -> set[str]:
         columns = [each for each in node.find_all(exp.Column) if not isinstance(each.this, exp.Star)]
-        times = {piece.sql.partition(".")[0] for each in columns if (piece := self._rows.piece(each)).role == "rowtime"}
-        return len(times) > 1 and isinstance(node, exp.Between | exp.GT | exp.GTE | exp.LT | exp.LTE | exp.EQ)
+        return {piece.sql.partition(".")[0] for each in columns if (piece := self._rows.piece(each)).role == "rowtime"}
 
     def _after_join(self, *, windows: bool, timed: bool, streams: bool) -> None:
         """Behind a join of streams without times Flink knows no event time, and of two windows the first is told."""

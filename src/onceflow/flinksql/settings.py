@@ -140,7 +140,7 @@ class Settings:
                 return value
         if not any(fnmatchcase(key, pattern) for pattern in OF_SQL):
             known = [*OF_SQL, *_OF_JOBS, *SAID, *REFUSED]
-            raise wrong(at, f"there is no setting {key!r}", action=meant(key, known, "docs/sql.md has all"))
+            raise wrong(at, f"there is no setting {key!r}", action=meant(key, known, "docs/sql-options.md has all"))
         return _value(at, key, value)
 
 

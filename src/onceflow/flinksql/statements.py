@@ -88,7 +88,6 @@ class CreateTable(Statement):
     watermark: WatermarkDefinition | None
     primary_key: tuple[str, ...]
     options: tuple[Option, ...]
-    partitioned_by: tuple[str, ...] = ()
     comment: str | None = None
     temporary: bool = False
     if_not_exists: bool = False

@@ -60,6 +60,9 @@ _BY_THE_CLOCK = "ProcessingTime"
 _CHECKED_BY_SPARK = "spark.sql.streaming.unsupportedOperationCheck"
 _REFERENCE = "CTERelationRef"
 _PYTHON = "Python"
+OWN = "onceflow$"
+"""Functions of ours whose names begin so give the same in every run. No ``def`` of a user's makes such a name."""
+
 # Their result depends on the order of rows after a shuffle, though Spark calls most of them deterministic.
 _ORDERED = frozenset({
     "First", "Last", "CollectList", "CollectSet", "ListAgg", "MaxBy", "MinBy", "Mode", "ApproximatePercentile",
@@ -466,7 +469,8 @@ def _blamed(expression: Any, children: Sequence[Any]) -> str:
     """What an expression is blamed for, by itself; "" for nothing."""
     kind = kind_of(expression)
     if kind.startswith(_PYTHON):
-        return f"Python function {expression.name()}"
+        name = str(expression.name())
+        return "" if name.startswith(OWN) else f"Python function {name}"
     name = f"{str(expression.prettyName()).lower()}()"
     if kind in _ORDERED:
         return f"{name} {_BY_ORDER}"

@@ -218,3 +218,9 @@ CREATE TABLE t (a STRING, b ROW<a INT>) WITH ('connector' = 'kafka', 'topic' = '
 CREATE TABLE t (a STRING, b BYTES) WITH ('connector' = 'kafka', 'topic' = 't', 'properties.bootstrap.servers' = 'k:9092', 'format' = 'csv');
 -- unknown
 INSERT INTO counts (auction, auction) SELECT auction, 1 FROM bids;
+-- refused: PARTITIONED BY
+CREATE TABLE t (a INT, b INT) PARTITIONED BY (b) WITH ('connector' = 'print');
+-- refused: CREATE TABLE … LIKE
+CREATE TABLE t WITH ('connector' = 'print') LIKE bids;
+-- refused: an outer join without times
+INSERT INTO counts SELECT a.auction, 1 FROM bids a LEFT JOIN bids b ON a.auction = b.auction AND a.bid_time >= b.bid_time;

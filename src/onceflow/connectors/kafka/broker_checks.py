@@ -15,6 +15,7 @@ from onceflow.findings import Finding, Level
 
 CLOCKS_MAY_DIFFER_S = 5.0
 _NEWEST_TRANSACTIONS = 2
+_KEPT_FOR_MS = 7 * 24 * 3_600_000  # what a broker keeps of a group that is gone, by default: no less is expected here
 
 
 def weak(name: str, copies: int, settings: Mapping[str, str], lost: str) -> Iterator[Finding]:
@@ -74,15 +75,15 @@ def require_copies(name: str, copies: int, settings: Mapping[str, str]) -> None:
 
 def compacted_sink(topic: str, sink: str, settings: Mapping[str, str]) -> Iterator[Finding]:
     """Compaction of what a sink writes takes away evidence."""
-    policy = settings.get("cleanup.policy", "")
-    if "compact" in policy:
+    policy, lag = settings.get("cleanup.policy", ""), settings.get("min.compaction.lag.ms", "0")
+    if "compact" in policy and not (lag.isdigit() and int(lag) >= _KEPT_FOR_MS):
         yield Finding(
             Level.WARNING,
-            f"topic {topic} of sink {sink} has cleanup.policy={policy}",
+            f"topic {topic} of sink {sink} has cleanup.policy={policy}, and min.compaction.lag.ms={lag}",
             "compaction may remove the record by which a lost transaction is told from a committed one; then recovery "
             "stops and asks",
-            f"cleanup.policy={policy}",
-            "raise min.compaction.lag.ms above the longest time that the job may be down",
+            f"cleanup.policy={policy}, min.compaction.lag.ms={lag}",
+            "raise min.compaction.lag.ms above the longest time that the job may be down, and to a week at least",
         )
 
 
