@@ -12,7 +12,6 @@ import json
 import sys
 import tempfile
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -41,13 +40,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.executors", description=__doc__)
     parser.add_argument("--rounds", type=int, default=2)
     asked = parser.parse_args()
-    results: dict[str, Any] = {
-        "made": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": machine.machine(),
-        "versions": machine.versions(),
-        "load_before": machine.load(),
-        "runs": [],
-    }
+    results: dict[str, Any] = machine.head() | {"runs": []}
     with stage() as here, tempfile.TemporaryDirectory(prefix="onceflow-executors-") as folder:
         topics = {}
         for work, (records, epochs) in WORKS.items():
