@@ -15,8 +15,7 @@ import pytest
 
 from tests.integration.harness import JOBS, rows_of, wait_until
 from tests.integration.hdfs import MiniHdfs, OnHdfs
-from tests.integration.standalone import Standalone
-from tests.integration.test_clusters import config, settings
+from tests.integration.standalone import Standalone, config, settings
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.clusters]
 
