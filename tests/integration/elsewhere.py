@@ -103,7 +103,7 @@ def a_second_start_takes_over(p: Elsewhere, processes: list[subprocess.Popen[str
     """A second start on the checkpoint ends the first one's power, and every record is there once."""
     first = p.start(UNTIL="stopped")
     processes.append(first)
-    wait_until(lambda: len(p.read()) > 0, what="the first rows")
+    wait_until(lambda: len(p.read()) > 0, 120, "the first rows")
     p.run_well()
     p.send(RECORDS)
     ended = p.end(first, 90)

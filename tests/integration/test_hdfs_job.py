@@ -49,7 +49,7 @@ def test_hdfs_dies_and_comes_back(cluster, new_topic, tmp_path, processes):
     try:
         running = p.start(UNTIL="stopped")
         processes.append(running)
-        wait_until(lambda: len(p.read()) > 0, what="the first rows")
+        wait_until(lambda: len(p.read()) > 0, 120, "the first rows")
         own.kill()
         p.send(RECORDS)
         ended = p.end(running, 180)

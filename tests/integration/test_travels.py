@@ -86,7 +86,7 @@ class Person:
         assert (report["missing"], report["changed"], report["unknown"]) == (0, 0, 0), report
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_the_fraud_job_travels(cluster, new_topic, tmp_path, processes, produce):
     """Through all of it alerts are there twice only where that was said, and exactly those; the audit proves each run.
 
