@@ -76,7 +76,7 @@ def test_what_works_on_it_and_what_is_refused(pipeline, tmp_path):
         p,
         [
             (["savepoint", "create", p.file, to], "in S3"),
-            (["run", p.file, "-s", to, "--yes"], "in S3"),
+            (["run", p.file, "-s", to, "--yes"], "is no savepoint"),
             (["run", p.file, "--supervise", "--bounded"], "in S3"),
             (["job", "delete", p.file, "--yes"], "in S3"),
             (["audit", p.file], "in S3"),
