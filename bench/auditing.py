@@ -11,7 +11,6 @@ import random
 import sys
 import tempfile
 import uuid
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +36,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
+    head = machine.head()
     draw = random.Random(asked.seed)
     with DevCluster() as broker, tempfile.TemporaryDirectory() as folder:
         cluster, topic = KafkaCluster(broker.bootstrap_servers), f"audited-{uuid.uuid4().hex[:8]}"
@@ -64,10 +64,7 @@ def main() -> int:
                 print(report["findings"], file=sys.stderr)
                 return 1
         world.close()
-    results: dict[str, Any] = {
-        "made": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": machine.machine(),
-        "versions": machine.versions(),
+    results = head | {
         "seed": asked.seed,
         "records": asked.records,
         "value_bytes": _VALUE_BYTES,

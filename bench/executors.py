@@ -12,7 +12,6 @@ import json
 import sys
 import tempfile
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -20,7 +19,7 @@ from typing import Any
 from bench import machine
 from bench.stage import ALL, ROOT, Stage, stage
 from bench.workload import Numbers, fill
-from tests.integration.standalone import Standalone
+from tests.integration.standalone import Standalone, reached
 
 from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.statistics import EpochStatistics
@@ -41,13 +40,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.executors", description=__doc__)
     parser.add_argument("--rounds", type=int, default=2)
     asked = parser.parse_args()
-    results: dict[str, Any] = {
-        "made": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": machine.machine(),
-        "versions": machine.versions(),
-        "load_before": machine.load(),
-        "runs": [],
-    }
+    results: dict[str, Any] = machine.head() | {"runs": []}
     with stage() as here, tempfile.TemporaryDirectory(prefix="onceflow-executors-") as folder:
         topics = {}
         for work, (records, epochs) in WORKS.items():
@@ -69,14 +62,7 @@ def main() -> int:
 def run(here: Stage, master: str, work: str, topic: str) -> dict[str, Any]:
     """One run of the job; what its epochs took."""
     records, epochs = WORKS[work]
-    spark = {
-        "spark.master": master,
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.executor.memory": "900m",
-        "spark.executor.cores": "1",
-        "spark.executorEnv.PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
-    }
+    spark = reached(master, memory="900m")
     told = here.assignment(_JOB, "copy", topic, per_epoch=records, interval_ms=0, spark=spark)
     with here.run(_JOB, told, {"SPARK_LOCAL_IP": "127.0.0.1"}) as process:
         code = process.wait(_PATIENCE_S)

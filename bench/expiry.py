@@ -19,7 +19,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -54,10 +53,7 @@ def main() -> int:
     if absent := [why for name in asked.systems if (why := missing(ALL[name]))]:
         print("\n".join(absent), file=sys.stderr)
         return 2
-    results: dict[str, Any] = {
-        "made": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": machine.machine(),
-        "versions": machine.versions(),
+    results: dict[str, Any] = machine.head() | {
         "seed": asked.seed,
         "payments": RECORDS,
         "transaction_timeout_ms": TIMEOUT_MS,

@@ -1,4 +1,4 @@
-"""What the figures were made on: the machine and the versions.
+"""What the figures were made on: the machine, how busy it was, and the versions.
 
 Must not know: what is measured.
 """
@@ -10,6 +10,7 @@ import os
 import platform
 import re
 import subprocess
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,16 @@ from bench.stage import ALL
 from onceflow.local.jars import java_executable
 
 _OURS = ("onceflow", "pyspark", "confluent-kafka", "kafka-python", "pyarrow")
+
+
+def head() -> dict[str, Any]:
+    """What each file of results begins with, asked for before anything is measured: when, on what, how busy it was."""
+    return {
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": machine(),
+        "versions": versions(),
+        "load_before": load(),
+    }
 
 
 def machine() -> dict[str, Any]:

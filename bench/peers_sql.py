@@ -45,6 +45,7 @@ def main() -> int:
     if not FLINK.exists():
         print("Flink's environment is not there: make peers-sql makes it", file=sys.stderr)
         return 2
+    head = machine.head()
     found: dict[str, dict[str, Counter[str]]] = {}
     with tempfile.TemporaryDirectory(prefix="onceflow-peers-") as name:
         folder = Path(name)
@@ -56,10 +57,7 @@ def main() -> int:
                 print(f"== {system}", flush=True)
                 _run(system, servers, folder / system)
                 found[system] = {topic: _rows(servers, topic) for topic in OUTPUTS}
-    results: dict[str, Any] = {
-        "made": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": machine.machine(),
-        "versions": machine.versions(),
+    results = head | {
         "seed": asked.seed,
         "records": asked.records,
         "outputs": {topic: _compared(found["flink"][topic], found["onceflow"][topic]) for topic in OUTPUTS},

@@ -12,7 +12,7 @@ import json
 import re
 import statistics
 import sys
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -48,11 +48,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--points", nargs="+", choices=tuple(POINTS), default=list(POINTS))
     asked = parser.parse_args()
-    results: dict[str, Any] = {
-        "made": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": machine.machine(),
-        "versions": machine.versions(),
-        "load_before": machine.load(),
+    results: dict[str, Any] = machine.head() | {
         "seed": asked.seed,
         "payments": RECORDS,
         "rounds": asked.rounds,

@@ -17,7 +17,6 @@ import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +74,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
     random.seed(asked.seed)
-    load = machine.load()
+    head = machine.head()
     with tempfile.TemporaryDirectory() as folder, DevCluster() as broker, running() as server:
         sinks = [
             of.KafkaSink(of.KafkaCluster(broker.bootstrap_servers), "seen", create_topic=of.NewTopic(partitions=2)),
@@ -93,11 +92,7 @@ def main() -> int:
             epochs = [_epoch(starts, threads, epoch, asked.rows) for epoch in range(asked.epochs)]
         for start in starts:
             start.close()
-    results = {
-        "made": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": machine.machine(),
-        "versions": machine.versions(),
-        "load_before": load,
+    results = head | {
         "seed": asked.seed,
         "epochs": asked.epochs,
         "rows": asked.rows,

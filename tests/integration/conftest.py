@@ -20,6 +20,7 @@ from onceflow.local.devcluster import FAST_EXPIRY, DevCluster
 from onceflow.local.jars import spark_jars
 from onceflow.processes import kill_tree
 from tests.integration.harness import kafka_asked_for
+from tests.integration.hdfs import MiniHdfs
 from tests.integration.logins import Files, Tokens
 
 ASKED_FOR = ("faults", "three", "clusters")
@@ -67,6 +68,16 @@ def client(short_lived: KafkaCluster) -> Iterator[KafkaClient]:
     """An open client of ``short_lived``."""
     with KafkaClient(short_lived) as opened:
         yield opened
+
+
+@pytest.fixture(scope="module")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MiniHdfs]:
+    """A real HDFS of the file's own."""
+    made = MiniHdfs(tmp_path_factory.mktemp("hdfs") / "files")
+    try:
+        yield made.start()
+    finally:
+        made.kill()
 
 
 @pytest.fixture

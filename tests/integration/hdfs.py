@@ -5,19 +5,20 @@ Must not know: what is tested.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import uuid
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from onceflow.checkpoint.hdfs import HdfsStore
 from onceflow.local.jars import hdfs_jars, java_executable
 from onceflow.spark.hadoop import store_at
-from tests.integration.harness import Pipeline, wait_until
+from tests.integration.elsewhere import Elsewhere
+from tests.integration.harness import wait_until
 from tests.integration.postgres import free_port
 
 _SERVERS = "org.apache.hadoop.mapreduce.MiniHadoopClusterManager"
@@ -74,30 +75,18 @@ class MiniHdfs:
         return store_at(f"{self.root}/{name or uuid.uuid4().hex}")
 
 
-class OnHdfs(Pipeline):
-    """A pipeline whose checkpoint is on HDFS; what a job leaves beside it is where it ever was."""
+@dataclass
+class OnHdfs(Elsewhere):
+    """A pipeline whose checkpoint is on HDFS."""
 
-    hdfs: MiniHdfs
+    hdfs: MiniHdfs = field(kw_only=True)
 
     @property
     def uri(self) -> str:
         """The checkpoint's."""
-        return f"{self.hdfs.root}/checkpoints/{self.checkpoint.name}"
+        return f"{self.hdfs.root}/{self.folder}"
 
     @property
     def store(self) -> HdfsStore:
         """The checkpoint's folder, as this process sees it."""
-        return self.hdfs.store(f"checkpoints/{self.checkpoint.name}")
-
-    def settings(self) -> dict[str, str]:
-        """What the job's file asks of the environment."""
-        return super().settings() | {"CHECKPOINT": self.uri}
-
-    def records(self) -> list[dict[str, Any]]:
-        """The journal's records, oldest first."""
-        journal = self.store.below("onceflow").below("journal")
-        return [json.loads(journal.read(name)) for name in sorted(journal.names()) if name.endswith(".json")]
-
-    def job_id(self) -> str:
-        """The job's, as its checkpoint says."""
-        return str(json.loads(self.store.below("onceflow").read("job.json"))["job_id"])
+        return self.hdfs.store(self.folder)

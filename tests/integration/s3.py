@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import http.client
-import json
 import os
 import socket
 import subprocess
@@ -18,7 +17,7 @@ import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from unittest.mock import patch
 
 from onceflow.checkpoint import s3
 from onceflow.checkpoint.objects import Bucket, BucketStore
-from tests.integration.harness import Pipeline
+from tests.integration.elsewhere import Elsewhere
 
 ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": "onceflow-tests",
@@ -189,30 +188,22 @@ def between(server: S3, meddle: Meddle) -> Iterator[S3]:
             proxy.shutdown()
 
 
-class InS3(Pipeline):
-    """A pipeline whose checkpoint is in S3; what a job leaves beside it is where it ever was."""
+@dataclass
+class InS3(Elsewhere):
+    """A pipeline whose checkpoint is in S3."""
 
-    s3: S3
+    s3: S3 = field(kw_only=True)
 
     @property
     def uri(self) -> str:
         """The checkpoint's."""
-        return f"s3a://{self.s3.bucket}/checkpoints/{self.checkpoint.parent.name}-{self.checkpoint.name}"
+        return f"s3a://{self.s3.bucket}/{self.folder}"
 
     @property
     def store(self) -> BucketStore:
         """The checkpoint's folder, as this process sees it."""
-        return self.s3.store(self.uri.removeprefix(f"s3a://{self.s3.bucket}/"))
+        return self.s3.store(self.folder)
 
     def settings(self) -> dict[str, str]:
-        """What the job's file asks of the environment."""
+        """What the job's file asks of the environment; the location in its other spelling."""
         return super().settings() | self.s3.environment | {"CHECKPOINT": self.uri.replace("s3a:", "s3:")}
-
-    def records(self) -> list[dict[str, Any]]:
-        """The journal's records, oldest first."""
-        journal = self.store.below("onceflow").below("journal")
-        return [json.loads(journal.read(name)) for name in sorted(journal.names()) if name.endswith(".json")]
-
-    def job_id(self) -> str:
-        """The job's, as its checkpoint says."""
-        return str(json.loads(self.store.below("onceflow").read("job.json"))["job_id"])

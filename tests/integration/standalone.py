@@ -1,7 +1,8 @@
 """A standalone Spark cluster for tests: a master and workers, each a process of its own, from PySpark's own jars.
 
 The daemons get nothing of the test's environment but where Java is, as on machines of their own: what an executor has
-of the driver's came to it by Spark. All of it listens on 127.0.0.1, on ports that are free.
+of the driver's came to it by Spark. All of it listens on 127.0.0.1, on ports that are free. And what a job is told to
+run there.
 """
 
 import os
@@ -16,14 +17,47 @@ from urllib.request import urlopen
 import psutil
 import pyspark
 
+import onceflow
 from onceflow.local.jars import java_executable
 from onceflow.processes import descendants, kill_tree
-from tests.integration.harness import wait_until
+from tests.integration.harness import JOBS, wait_until
 
 SPARK_HOME = Path(pyspark.__file__).parent
 SCALA = "2.13"
 """What Spark's scripts tell its daemons: they ask for it when they start an executor."""
 SUBMIT = SPARK_HOME / "bin" / "spark-submit"
+SOURCES = ":".join((str(Path(onceflow.__file__).parents[1]), str(JOBS.parents[2])))
+"""Where the executors' Python finds the code that is run: their interpreter is the driver's."""
+
+
+def reached(master: str, memory: str) -> dict[str, str]:
+    """Spark's settings for a job on a master of this machine, with executors of one core and so much memory each."""
+    return {
+        "spark.master": master,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.executor.memory": memory,
+        "spark.executor.cores": "1",
+        "spark.executorEnv.PYTHONPATH": SOURCES,
+    }
+
+
+def settings(master: str, **more: str) -> dict[str, str]:
+    """The same for a test's job, which is small and lives for seconds; and more, with ``__`` for each dot of a name."""
+    return {
+        **reached(master, "512m"),
+        "spark.ui.enabled": "false",
+        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.sql.shuffle.partitions": "2",
+    } | {name.replace("__", "."): value for name, value in more.items()}
+
+
+def config(folder: Path, spark: dict[str, str]) -> str:
+    """A file of settings that has them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "settings.toml"
+    file.write_text("".join(f'"{name}" = "{value}"\n' for name, value in spark.items()))
+    return str(file)
 
 
 class Daemon:

@@ -14,20 +14,16 @@ from pathlib import Path
 import psutil
 import pytest
 
-import onceflow
 from onceflow.local.jars import spark_jars
 from onceflow.processes import descendants
 from onceflow.processes import stopped as stands_still
 from tests.integration.harness import JOBS, Pipeline, wait_until
 from tests.integration.packed import pack
-from tests.integration.standalone import SUBMIT, Standalone
+from tests.integration.standalone import SUBMIT, Standalone, config, settings
 
 PATIENCE_S = 150.0
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.clusters]
-
-SOURCES = ":".join((str(Path(onceflow.__file__).parents[1]), str(JOBS.parents[2])))
-"""Where the executors' Python finds the code that is tested: their interpreter is the driver's."""
 
 
 @pytest.fixture(scope="module")
@@ -35,29 +31,6 @@ def standalone(tmp_path_factory):
     """A master and two workers; who kills one of them makes another."""
     with Standalone(tmp_path_factory.mktemp("standalone")) as running:
         yield running
-
-
-def settings(master: str, **more: str) -> dict[str, str]:
-    """Spark's settings for a job on a master."""
-    return {
-        "spark.master": master,
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.ui.enabled": "false",
-        "spark.executor.memory": "512m",
-        "spark.executor.cores": "1",
-        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        "spark.executorEnv.PYTHONPATH": SOURCES,
-        "spark.sql.shuffle.partitions": "2",
-    } | {name.replace("__", "."): value for name, value in more.items()}
-
-
-def config(folder: Path, spark: dict[str, str]) -> str:
-    """A file of settings that has them."""
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / "settings.toml"
-    file.write_text("".join(f'"{name}" = "{value}"\n' for name, value in spark.items()))
-    return str(file)
 
 
 @pytest.fixture

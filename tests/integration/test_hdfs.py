@@ -1,38 +1,23 @@
 """The store on a real HDFS: a name has one winner, a file is whole, and what is answered is there after a crash."""
 
 import contextlib
+import functools
 import json
-import subprocess
-import sys
 import threading
 import time
 
 import pytest
 
 from onceflow.checkpoint.hdfs import HdfsStore
-from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.lines import Lines
 from onceflow.checkpoint.place import Place
-from onceflow.checkpoint.spark_files import SparkCheckpoint
-from onceflow.errors import CheckpointCorruptError, CheckpointStoreError
+from onceflow.errors import CheckpointStoreError
 from onceflow.spark.hadoop import opened
-from onceflow.twophase.messages import Appended, Superseded, Unanswered, Voided
-from onceflow.twophase.records import Decide, Void
+from tests.integration import stores
 from tests.integration.harness import wait_until
 from tests.integration.hdfs import MiniHdfs
 
 pytestmark = [pytest.mark.spark, pytest.mark.faults]
-
-JOB = "0123456789ab"
-
-
-@pytest.fixture(scope="module")
-def hdfs(tmp_path_factory):
-    made = MiniHdfs(tmp_path_factory.mktemp("hdfs") / "files")
-    try:
-        yield made.start()
-    finally:
-        made.kill()
 
 
 @pytest.fixture
@@ -68,108 +53,24 @@ def lost():
 def test_the_contract_of_a_store(store):
     """Each method of the contract does on HDFS what it says, in one walk through all of them."""
     below = store.below("a").below("b")
-    assert (below.exists(), below.names(), below.count("*")) == (False, [], 0)
     with below.untouched():
         below.make()
         assert below.exists()
-    assert not store.below("a").exists()
-    below.make()
-    below.create("x", b"\0first\xff\n")
-    with pytest.raises(FileExistsError):
-        below.create("x", b"second")
-    assert below.read("x") == b"\0first\xff\n"
-    below.replace("x", b"third")
-    below.put("y", b"fourth")
-    below.append("lines", b"1\n")
-    below.append("lines", b"2\n")
-    assert (below.read("x"), below.read("y"), below.read("lines")) == (b"third", b"fourth", b"1\n2\n")
-    assert below.contents(["lines", "nowhere", "x"]) == [b"1\n2\n", None, b"third"]
-    below.rename("lines", "y")
-    assert below.read("y") == b"1\n2\n"
-    assert sorted(below.names()) == ["x", "y"]
-    assert store.count("a/*/x") == 1
-    below.sync()
-    below.remove("x")
-    below.remove("x")
-    with pytest.raises(FileNotFoundError):
-        below.read("x")
+    stores.the_contract(store)
     with pytest.raises(CheckpointStoreError, match=below.path("y/z")):
         below.below("y").create("z", b"")
-    store.below("nowhere").sync()
-
-
-CREATES = """
-import sys
-from onceflow.spark.hadoop import store_at
-store = store_at(sys.argv[1])
-print("ready", flush=True)
-for line in sys.stdin:
-    try:
-        store.create(line.strip(), sys.argv[2].encode() * 100)
-        print("won", flush=True)
-    except FileExistsError:
-        print("lost", flush=True)
-"""
 
 
 @pytest.mark.parametrize("rounds", [10, pytest.param(1_000, marks=pytest.mark.timeout(900))])
 def test_one_of_many_wins(store, rounds):
     """Of eight writers that create one name, threads of two processes, exactly one wins, and what it wrote is read."""
-    other = subprocess.Popen(
-        [sys.executable, "-c", CREATES, store.path(), "H"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert other.stdout.readline() == "ready\n"
-    try:
-        for number in range(rounds):
-            won, gate = [], threading.Barrier(8)
-
-            def contend(who, name=str(number), won=won, gate=gate):
-                gate.wait()
-                if who == b"H":
-                    other.stdin.write(f"{name}\n")
-                    other.stdin.flush()
-                    if other.stdout.readline() == "won\n":
-                        won.append(who * 100)
-                    return
-                with contextlib.suppress(FileExistsError):
-                    store.create(name, who * 100)
-                    won.append(who * 100)
-
-            threads = [threading.Thread(target=contend, args=(bytes([65 + n]),)) for n in range(8)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-            assert won == [store.read(str(number))]
-        assert len(store.names()) == rounds
-    finally:
-        other.stdin.close()
-        other.wait()
+    stores.one_of_many_wins(store, "onceflow.spark.hadoop", rounds)
 
 
 def test_a_writer_that_stalls_before_its_rename_stands_in_nobodys_way(store):
     """While one sleeps between its write and its rename another creates the name; the sleeper is told that it lost."""
-    asleep, go_on, told = threading.Event(), threading.Event(), []
-
-    def sleep():
-        asleep.set()
-        go_on.wait(60)
-
-    def slow():
-        try:
-            meddled(store, before=sleep).create("x", b"slow")
-        except FileExistsError as error:
-            told.append(error)
-
-    sleeper = threading.Thread(target=slow)
-    sleeper.start()
-    assert asleep.wait(60)
-    assert store.names() == []
-    store.create("x", b"quick")
-    go_on.set()
-    sleeper.join()
-    assert len(told) == 1
-    assert store.read("x") == b"quick"
+    held = stores.Held()
+    stores.a_sleeper_has_lost(store, meddled(store, before=held.sleep), held)
     assert hidden(store) == []
 
 
@@ -179,14 +80,15 @@ def hidden(store):
 
 
 def test_an_answer_that_is_lost_is_found_by_the_files_number(store):
-    """A rename is done and its answer lost: it has won. Where it was not done, nobody is told that it was."""
-    meddled(store, after=lost).create("x", b"same")
-    assert store.read("x") == b"same"
-    with pytest.raises(FileExistsError):
-        store.create("x", b"same")
-    with pytest.raises(CheckpointStoreError, match="the answer is lost"):
-        meddled(store, before=lost).create("y", b"never")
-    assert store.names() == ["x"]
+    """A rename is done and its answer lost: it has won. Where another made the file, the same content, it has lost."""
+    stores.a_lost_answer_is_found(store, meddled(store, after=lost))
+    assert hidden(store) == []
+
+
+def test_a_request_that_is_lost_is_told_as_such(store):
+    """Where the rename was not done nobody is told that it was, and nothing is left of what was written beside."""
+    error = stores.a_lost_request_is_told(store, meddled(store, before=lost))
+    assert "the answer is lost" in str(error)
     assert hidden(store) == []
 
 
@@ -217,38 +119,19 @@ def test_lines_go_on_where_another_holds_the_file(store):
     assert list(lines.read()) == ["before", "after", "and on"]
 
 
-def decide(epoch, incarnation):
-    return Decide(incarnation, epoch, f"offsets of {epoch}", ("alerts",), ())
-
-
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_decision_whose_answer_is_lost(store, when):
     """It is there and counts, or it is not there and a void takes its place: never both."""
-    fails = False
-    store.below("journal").make()
-    torn = Journal(meddled(store.below("journal"), **{when: lambda: lost() if fails else None}))
-    start = torn.start(JOB).incarnation
-    fails = True
-    answer = torn.append(decide(0, start))
-    fails = False
-    if when == "after":
-        assert isinstance(answer, Appended)
-    else:
-        assert isinstance(answer, Unanswered)
-        assert isinstance(torn.append_void(Void(start, 0)), Voided)
-    kinds = [type(entry.record).__name__ for entry in Journal(store.below("journal")).read()]
-    assert kinds == ["Start", "Decide" if when == "after" else "Void"]
+    is_lost, journal = threading.Event(), store.below("journal")
+    journal.make()
+    torn = meddled(journal, **{when: lambda: lost() if is_lost.is_set() else None})
+    stores.a_decision_counts_or_is_voided(journal, torn, is_lost, was_made=when == "after")
 
 
 def test_two_drivers_of_one_journal(store):
     """A second start ends the first one's power to append, also where both write at one moment."""
     store.below("journal").make()
-    first, second = (Journal(store.below("journal")) for _ in range(2))
-    one = first.start(JOB).incarnation
-    assert isinstance(first.append(decide(0, one)), Appended)
-    two = second.start(JOB).incarnation
-    assert isinstance(first.append(decide(1, one)), Superseded)
-    assert isinstance(second.append(decide(1, two)), Appended)
+    stores.a_second_start_ends_the_firsts_power(store.below("journal"), store.below("journal"))
 
 
 def test_what_was_answered_is_there_when_hdfs_was_killed(tmp_path):
@@ -278,41 +161,14 @@ def _is_back(store):
 
 def test_sparks_files_there(store):
     """What a start looks for among Spark's files, and what it puts right of them, is so on HDFS."""
-    checkpoint, text = SparkCheckpoint(store), 'v1\n{"batchTimestampMs":1}\n{"t":{"0":%d}}'
-    assert (checkpoint.has_run(), checkpoint.newest_commit(), checkpoint.beginning()) == (False, None, None)
-    for name, files in {
-        "offsets": {"0": text % 5, "1": text % 7, "2": "", "3": text % 9},
-        "commits": {"0": "v1\n{}", "1": 'v2\n{"stateUniqueIds":{"0":[["a"]]}}'},
-        "sources/0": {"0": '\0v1\n{"t":{"0":2}}'},
-        "state/0/1": {"1_a.changelog": "-"},
-    }.items():
-        folder = store
-        for part in name.split("/"):
-            folder = folder.below(part)
+
+    def write(path, content):
+        *folders, name = path.split("/")
+        folder = functools.reduce(lambda above, part: above.below(part), folders, store)
         folder.make()
-        for file, content in files.items():
-            folder.replace(file, content.encode())
-    store.replace("metadata", b'{"id":"the-id"}')
-    assert checkpoint.query_id() == "the-id"
-    assert checkpoint.is_stateful()
-    assert checkpoint.changelogs() == 1
-    assert checkpoint.initial_offsets(0) == '{"t":{"0":2}}'
-    assert checkpoint.beginning() == store.path("sources/0/0")
-    checkpoint.refuse_incomplete(dict)
-    checkpoint.mend(lambda: {2: text % 8})
-    assert checkpoint.offsets(2) == text % 8
-    checkpoint.sync(0)
-    checkpoint.sync(2)
-    checkpoint.take_back(2, [2, 3])
-    assert checkpoint.newest_offsets() == 1
-    checkpoint.set_start(2, text % 6)
-    assert checkpoint.offsets(1) == text % 6
-    assert checkpoint.restore_offsets(2, text % 8)
-    assert not checkpoint.restore_offsets(2, text % 9)
-    store.below("state").below("0").below("1").remove("1_a.changelog")
-    store.below("state").below("0").remove("1")
-    with pytest.raises(CheckpointCorruptError, match=store.path("state/0")):
-        checkpoint.refuse_incomplete(dict)
+        folder.replace(name, content)
+
+    stores.sparks_files(store, write)
 
 
 def test_a_place_on_hdfs(hdfs):

@@ -1,31 +1,17 @@
 """A job whose checkpoint is on a real HDFS: it dies at every crash point, HDFS dies, and every record is there once."""
 
-import dataclasses
 import json
-import os
-import subprocess
-import sys
 import uuid
 from collections import Counter
 
 import pytest
 
-from tests.integration.harness import JOBS, rows_of, wait_until
+from tests.integration import elsewhere
+from tests.integration.elsewhere import EPOCH, RECORDS
+from tests.integration.harness import rows_of, wait_until
 from tests.integration.hdfs import MiniHdfs, OnHdfs
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.faults]
-
-EPOCH = 1
-RECORDS = 6_000
-
-
-@pytest.fixture(scope="module")
-def hdfs(tmp_path_factory):
-    made = MiniHdfs(tmp_path_factory.mktemp("hdfs") / "files")
-    try:
-        yield made.start()
-    finally:
-        made.kill()
 
 
 @pytest.fixture
@@ -33,8 +19,7 @@ def pipeline(cluster, hdfs, new_topic, tmp_path):
     """Three epochs' worth of input and a job over it."""
 
     def make(job: str, records: int = RECORDS) -> OnHdfs:
-        made = OnHdfs(cluster, new_topic(4), new_topic(4), tmp_path / uuid.uuid4().hex, job=job)
-        made.hdfs = hdfs
+        made = OnHdfs(cluster, new_topic(4), new_topic(4), tmp_path / uuid.uuid4().hex / "checkpoint", job, hdfs=hdfs)
         made.send(records)
         return made
 
@@ -45,26 +30,12 @@ def pipeline(cluster, hdfs, new_topic, tmp_path):
 @pytest.mark.parametrize("point", ["D1", "D2", "D3", "D4", "D5", "D6", "D6a", "D7", "D8"])
 def test_a_death_at_each_crash_point(pipeline, job, point):
     """Wherever the driver dies, the next start on HDFS finishes or undoes it; what is decided is written once."""
-    p = pipeline(job)
-    p.die_at(f"{point}@{EPOCH}")
-    decided = [0, EPOCH] if point >= "D5" else [0]
-    assert [d["epoch"] for d in p.decisions()] == decided
-    p.run_well()
-    p.check()
-    assert point < "D5" or p.aborted() == 0, "a decided epoch was written again"
-    assert not p.checkpoint.exists(), "something of the checkpoint is on this machine's own files"
+    elsewhere.a_death_is_survived(pipeline(job), point)
 
 
 def test_a_death_with_the_offsets_lost(pipeline):
-    """D7o: offsets/N is gone or empty; the decision restores it byte for byte."""
-    p = pipeline("count")
-    p.die_at(f"D7@{EPOCH}")
-    offsets = p.store.below("offsets")
-    before = offsets.read(str(EPOCH))
-    offsets.remove(str(EPOCH))
-    p.run_well()
-    assert offsets.read(str(EPOCH)) == before
-    p.check()
+    """D7o: offsets/N is gone; the decision restores it byte for byte."""
+    elsewhere.lost_offsets_are_restored(pipeline("count"))
 
 
 def test_hdfs_dies_and_comes_back(cluster, new_topic, tmp_path, processes):
@@ -73,13 +44,12 @@ def test_hdfs_dies_and_comes_back(cluster, new_topic, tmp_path, processes):
     Each start while they are gone ends the same way, and the first one after they are back goes on.
     """
     own = MiniHdfs(tmp_path / "hdfs").start()
-    p = OnHdfs(cluster, new_topic(4), new_topic(4), tmp_path / "checkpoint", job="count")
-    p.hdfs = own
+    p = OnHdfs(cluster, new_topic(4), new_topic(4), tmp_path / "checkpoint", "count", hdfs=own)
     p.send(RECORDS)
     try:
         running = p.start(UNTIL="stopped")
         processes.append(running)
-        wait_until(lambda: len(p.read()) > 0, what="the first rows")
+        wait_until(lambda: len(p.read()) > 0, 120, "the first rows")
         own.kill()
         p.send(RECORDS)
         ended = p.end(running, 180)
@@ -98,64 +68,30 @@ def test_hdfs_dies_and_comes_back(cluster, new_topic, tmp_path, processes):
 
 def test_a_second_start_takes_over(pipeline, processes):
     """A second start on the checkpoint ends the first one's power, and every record is there once."""
-    p = pipeline("copy")
-    first = p.start(UNTIL="stopped")
-    processes.append(first)
-    wait_until(lambda: len(p.read()) > 0, what="the first rows")
-    p.run_well()
-    p.send(RECORDS)
-    ended = p.end(first, 90)
-    assert ended.code == 1, ended.log
-    assert f"a newer start of this job has taken over the checkpoint {p.uri}" in ended.log, ended.log
-    p.run_well()
-    p.check()
-
-
-def command(p, *words):
-    """An ``onceflow`` command on the pipeline's job."""
-    return subprocess.run(
-        [sys.executable, "-m", "onceflow", *words],
-        env=os.environ | p.settings(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=150,
-    )
+    elsewhere.a_second_start_takes_over(pipeline("copy"), processes)
 
 
 def test_what_works_on_it_and_what_is_refused(pipeline, tmp_path):
     """check, txn and checkpoints see the checkpoint; what works on files by itself is refused, and does nothing."""
     p = pipeline("copy")
-    file = str(JOBS / "copy_job.py")
-    looked = command(p, "check", file)
-    assert looked.returncode == 0, looked.stderr
-    assert not p.store.exists(), "a check has left a folder"
-    p.die_at(f"D5@{EPOCH}")
-    listed = command(p, "txn", "list", file)
-    assert listed.returncode == 0, listed.stderr
-    assert f"onceflow-{p.job_id()}" in listed.stdout
-    p.run_well()
-    shown = command(p, "checkpoints", p.uri)
-    assert shown.returncode == 0, shown.stderr
-    assert p.uri in shown.stdout
-    assert "COMPLETED" in shown.stdout
-    for words, told in (
-        (["run", file, "--supervise", "--bounded"], "are refused for a checkpoint on HDFS"),
-        (["doctor", file], "it is on HDFS"),
-        (["savepoint", "create", file, str(tmp_path / "s")], "are on two kinds of file system"),
-        (["savepoint", "create", file, "s3a://bucket/s"], "a checkpoint at s3a:// is refused"),
-        (["run", file, "-s", f"{p.uri}@1", "--yes"], "the job's checkpoint"),
-    ):
-        refused = command(p, *words)
-        assert refused.returncode == 1, (words, refused.stdout, refused.stderr)
-        assert told in refused.stdout + refused.stderr, (words, refused.stdout, refused.stderr)
+    elsewhere.operators_see_it(p)
+    to = str(tmp_path / "s")
+    elsewhere.are_refused(
+        p,
+        [
+            (["run", p.file, "--supervise", "--bounded"], "are refused for a checkpoint on HDFS"),
+            (["doctor", p.file], "it is on HDFS"),
+            (["savepoint", "create", p.file, to], "are on two kinds of file system"),
+            (["savepoint", "create", p.file, "s3a://bucket/s"], "s3a://bucket/s"),
+            (["run", p.file, "-s", f"{p.uri}@1", "--yes"], "the job's checkpoint"),
+        ],
+    )
     assert not (tmp_path / "s").exists()
-    p.check()
 
 
 def audited(p, *options):
     """What the audit of the pipeline's job says: its exit code, and its report."""
-    ran = command(p, "audit", str(JOBS / f"{p.job}_job.py"), "--output", "json", *options)
+    ran = p.command("audit", p.file, "--output", "json", *options)
     assert ran.stdout, ran.stderr
     return ran.returncode, json.loads(ran.stdout.splitlines()[-1])
 
@@ -191,9 +127,8 @@ def test_the_audit_of_a_job_there(pipeline, produce):
 
 def resumed(p, name, *words, **environment):
     """Another run of the pipeline's job, at another place: it, and what was said."""
-    q = dataclasses.replace(p, checkpoint=p.checkpoint.with_name(f"{p.checkpoint.name}-{name}"), sent=list(p.sent))
-    q.hdfs, q.environment = p.hdfs, p.environment | environment
-    done = command(q, "run", str(JOBS / f"{p.job}_job.py"), "--bounded", "--yes", *words)
+    q = p.moved(f"{p.checkpoint.name}-{name}", **environment)
+    done = q.command("run", q.file, "--bounded", "--yes", *words)
     assert done.returncode == 0, done.stdout + done.stderr
     return q, done.stderr
 
@@ -218,18 +153,18 @@ def test_a_running_job_is_saved_and_a_new_one_goes_on_from_it(pipeline, processe
     processes.append(running)
     wait_until(lambda: len(p.read()) > 0, 120, "the first rows")
     savepoint = f"{p.uri}-s"
-    made = command(p, "savepoint", "create", job, savepoint, "--output", "json")
+    made = p.command("savepoint", "create", job, savepoint, "--output", "json")
     assert made.returncode == 0, made.stderr
     epoch = json.loads(made.stdout.splitlines()[-1])["epoch"]
     p.send(3_000)
     wait_until(lambda: newest(p.read()) == Counter(key for key, _ in p.sent), 120, "all of it")
-    stopped = command(p, "stop", job, "--savepoint", f"{p.uri}-s2")
+    stopped = p.command("stop", job, "--savepoint", f"{p.uri}-s2")
     assert stopped.returncode == 0, stopped.stderr
     assert p.end(running).code == 0
     counts = [(key, json.loads(value)["n"]) for key, value in p.read()]
     assert len(counts) == len(set(counts)), "the job that was saved has written a count twice"
-    assert command(p, "savepoint", "verify", savepoint).returncode == 0
-    listed = command(p, "savepoint", "list", p.uri.rpartition("/")[0])
+    assert p.command("savepoint", "verify", savepoint).returncode == 0
+    listed = p.command("savepoint", "list", p.uri.rpartition("/")[0])
     assert listed.stdout.count(p.job_id()) == 2, listed.stdout
     behind = sum(rows_of(d) for d in p.decisions() if d["epoch"] > epoch)
 
@@ -239,13 +174,13 @@ def test_a_running_job_is_saved_and_a_new_one_goes_on_from_it(pipeline, processe
     written = Counter(p.read()) - before
     assert sum(written.values()) == sum(rows_of(d) for d in q.decisions())
     assert newest(p.read()) == Counter(key for key, _ in p.sent)
-    refused = command(p, "audit", str(JOBS / f"{job}_job.py"), "--recompute", "0..")
+    refused = p.command("audit", p.file, "--recompute", "0..")
     assert (refused.returncode, "it is on HDFS" in refused.stderr) == (1, True), refused.stdout + refused.stderr
-    deleted = command(p, "job", "delete", str(JOBS / f"{job}_job.py"), "--yes")
+    deleted = p.command("job", "delete", p.file, "--yes")
     assert deleted.returncode == 0, deleted.stderr
     assert not p.store.exists()
 
-    rescaled = command(p, "savepoint", "rescale", f"{p.uri}-s2", f"{p.uri}-s4", "4")
+    rescaled = p.command("savepoint", "rescale", f"{p.uri}-s2", f"{p.uri}-s4", "4")
     assert rescaled.returncode == 0, rescaled.stderr
     p.send(1_000)
     before = Counter(p.read())
@@ -259,7 +194,7 @@ def test_a_claim_goes_on_there_and_the_old_place_does_not(pipeline):
     """A savepoint of the newest epoch is claimed: no row twice; the old checkpoint is refused from then on."""
     p = pipeline("copy")
     p.run_well()
-    made = command(p, "savepoint", "create", p.uri, f"{p.uri}-s")
+    made = p.command("savepoint", "create", p.uri, f"{p.uri}-s")
     assert made.returncode == 0, made.stderr
     p.send(RECORDS)
     q, said = resumed(p, "claimed", "-s", f"{p.uri}-s", "--claim")
@@ -279,12 +214,12 @@ def test_a_job_is_deleted_there(pipeline, processes, tmp_path):
     p = pipeline("copy")
     p.die_at(f"D4@{EPOCH}")
     assert p.open_transactions() != []
-    job_id, file = p.job_id(), str(JOBS / "copy_job.py")
-    told = command(p, "job", "delete", file)
+    job_id = p.job_id()
+    told = p.command("job", "delete", p.file)
     assert (told.returncode, "would be deleted" in told.stdout) == (0, True), told.stderr
     assert p.job_id() == job_id
     visible = Counter(p.read())
-    done = command(p, "job", "delete", file, "--yes", "--output", "json")
+    done = p.command("job", "delete", p.file, "--yes", "--output", "json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert (found["job_id"], found["deleted"], found["files"] > 10, found["bytes"] > 1_000) == (
@@ -303,7 +238,7 @@ def test_a_job_is_deleted_there(pipeline, processes, tmp_path):
     processes.append(running)
     wait_until(lambda: len(p.read()) == visible.total() + RECORDS, 120, "all of it")
     assert p.job_id() != job_id
-    cancelled = command(p, "cancel", "copy")
+    cancelled = p.command("cancel", "copy")
     assert cancelled.returncode == 0, cancelled.stderr
     ended = p.end(running)
     assert "is deleted, as it was to be" in ended.log
@@ -313,9 +248,5 @@ def test_a_job_is_deleted_there(pipeline, processes, tmp_path):
 def test_what_a_job_leaves_there(pipeline):
     """A job that ends well leaves Spark's files and ours on HDFS, a receipt for each epoch, nothing half written."""
     p = pipeline("copy")
-    p.run_well()
-    trail = p.store.below("onceflow").below("audit")
-    receipts = [json.loads(line) for name in trail.names() for line in trail.read(name).splitlines()]
-    assert [receipt["epoch"] for receipt in receipts] == [0, 1, 2]
-    assert sorted(n for n in p.store.below("commits").names() if n.isdigit()) == ["0", "1", "2"]
+    elsewhere.all_is_there_when_it_ended(p)
     assert [n for n in p.store.below("offsets").names() if n.endswith(".crc")] == []

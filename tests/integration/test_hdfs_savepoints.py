@@ -22,19 +22,9 @@ from onceflow.execution.ownership import identify, refuse_incomplete
 from onceflow.operations.savepoints import restoring, resuming, writing
 from onceflow.spark.hadoop import opened
 from onceflow.twophase.records import Decide, Planned
-from tests.integration.hdfs import MiniHdfs
 from tests.unit import checkpoints
 
 pytestmark = [pytest.mark.spark, pytest.mark.faults]
-
-
-@pytest.fixture(scope="module")
-def hdfs(tmp_path_factory):
-    made = MiniHdfs(tmp_path_factory.mktemp("hdfs") / "files")
-    try:
-        yield made.start()
-    finally:
-        made.kill()
 
 
 @pytest.fixture

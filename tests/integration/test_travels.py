@@ -3,20 +3,15 @@
 What must be in the output is recomputed from the payments by plain Python after each step, and the audit has its say.
 """
 
-import dataclasses
 import json
-import os
 import random
-import subprocess
-import sys
 from collections import Counter
 
 import pytest
 
 from tests.integration.harness import JOBS, rows_of, wait_until
 from tests.integration.hdfs import MiniHdfs, OnHdfs
-from tests.integration.standalone import Standalone
-from tests.integration.test_clusters import config, settings
+from tests.integration.standalone import Standalone, config, settings
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.clusters]
 
@@ -65,17 +60,13 @@ class Person:
 
     def types(self, *words: str, code: int = 0, **environment: str) -> tuple[dict, str]:
         """A command: its object, and what it said."""
-        command = [sys.executable, "-m", "onceflow", *words, "--output", "json"]
-        around = os.environ | self.p.settings() | environment
-        done = subprocess.run(command, env=around, capture_output=True, text=True, check=False, timeout=240)
+        done = self.p.command(*words, "--output", "json", **environment)
         assert done.returncode == code, done.stdout + done.stderr
         return json.loads(done.stdout.splitlines()[-1]), done.stderr
 
     def moves(self, name: str, **environment: str) -> "Person":
         """The same job file, with another place for its checkpoint."""
-        q = dataclasses.replace(self.p, checkpoint=self.p.checkpoint.with_name(name))
-        q.hdfs, q.environment = self.p.hdfs, self.p.environment | environment
-        return Person(q)
+        return Person(self.p.moved(name, **environment))
 
     def sees(self, expected: Counter[Alert]) -> None:
         """These alerts, each as often, and no other."""
@@ -95,7 +86,7 @@ class Person:
         assert (report["missing"], report["changed"], report["unknown"]) == (0, 0, 0), report
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_the_fraud_job_travels(cluster, new_topic, tmp_path, processes, produce):
     """Through all of it alerts are there twice only where that was said, and exactly those; the audit proves each run.
 
@@ -105,8 +96,7 @@ def test_the_fraud_job_travels(cluster, new_topic, tmp_path, processes, produce)
     with Standalone(tmp_path / "standalone") as standalone:
         hdfs = MiniHdfs(tmp_path / "hdfs").start()
         try:
-            p = OnHdfs(cluster, new_topic(4), new_topic(4), tmp_path / "first", "fraud", per_epoch=600)
-            p.hdfs = hdfs
+            p = OnHdfs(cluster, new_topic(4), new_topic(4), tmp_path / "first", "fraud", 600, hdfs=hdfs)
             p.environment = {
                 "ONCEFLOW_CONFIG": config(tmp_path, settings(standalone.url)),
                 "ONCEFLOW_RUNTIME_DIR": str(tmp_path / "run"),
@@ -158,9 +148,7 @@ def _resumed(first: Person, before: Counter[Alert], since_ms: int) -> tuple[Pers
     second = first.moves("second", MORE_THAN="60")
     p.send(WAVE, value=payment)
     resume = ("run", FILE, "--bounded", "--yes", "-s", f"{p.uri}-s4")
-    command = [sys.executable, "-m", "onceflow", *resume]
-    around = os.environ | second.p.settings() | {"ONCEFLOW_CRASH": "D5"}
-    died = subprocess.run(command, env=around, capture_output=True, text=True, check=False, timeout=240)
+    died = second.p.command(*resume, ONCEFLOW_CRASH="D5")
     assert died.returncode == -9, died.stderr
     assert second.p.mark.exists()
     again = alerts(2 * WAVE, 55, since_ms)
