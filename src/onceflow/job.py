@@ -20,6 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from onceflow import program
 from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.spark_files import StateBefore
+from onceflow.checkpoint.store import whereabouts
 from onceflow.connectors.contract import Sink, Source, limited
 from onceflow.connectors.kafka.sink import KafkaSink
 from onceflow.connectors.kafka.source import CONNECTOR
@@ -44,6 +45,7 @@ from onceflow.options.checkpointing import Checkpointing
 from onceflow.options.job_options import JobOptions
 from onceflow.options.restarting import ExponentialDelay, NoRestart, RestartStrategy
 from onceflow.spark import hadoop, s3a
+from onceflow.spark.places import place_at
 from onceflow.spark.session import make_session, require_session
 from onceflow.supervision.attempts import Attempts, counting
 from onceflow.supervision.child import parent
@@ -272,7 +274,7 @@ class Job:
                 if made is not None:
                     made.stop()
             if standing.ordered == "cancel" and options.checkpointing.retention == "DELETE_ON_CANCELLATION":
-                delete_cancelled(options.checkpointing, plan.prefix, self.sinks, self.name, hadoop.opened)
+                delete_cancelled(options.checkpointing, plan.prefix, self.sinks, self.name, place_at)
         if signals.received is not None:
             said.info("stopped by %s", signals.received.name)
             raise Stopped(signals.received, clean=tidy)
@@ -398,7 +400,7 @@ def _refuse_elsewhere(place: Place, options: JobOptions, *, supervised: bool) ->
     """Refuse what works on a checkpoint's files by itself, and which would be noticed when it is too late."""
     if place.checkpoint.is_local:
         return
-    where = "on HDFS" if place.checkpoint.is_on_hdfs else "in S3"
+    where = whereabouts(place.uri)
     if supervised:
         raise ConfigurationError(
             f"run --supervise, and run --detached, are refused for a checkpoint {where}",

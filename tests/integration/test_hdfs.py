@@ -15,7 +15,7 @@ from onceflow.checkpoint.lines import Lines
 from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.errors import CheckpointCorruptError, CheckpointStoreError
-from onceflow.spark.hadoop import opened
+from onceflow.spark.places import place_at
 from onceflow.twophase.messages import Appended, Superseded, Unanswered, Voided
 from onceflow.twophase.records import Decide, Void
 from tests.integration.harness import wait_until
@@ -318,7 +318,7 @@ def test_sparks_files_there(store):
 def test_a_place_on_hdfs(hdfs):
     """A checkpoint's location with and without a slash at its end is one place, which is empty before a job."""
     uri = f"{hdfs.root}/checkpoints/new"
-    place = opened(f"{hdfs.root}//checkpoints/new/", 100)
+    place = place_at(f"{hdfs.root}//checkpoints/new/", 100)
     assert place.uri == uri
     assert place.is_empty()
     assert not place.has_undone()

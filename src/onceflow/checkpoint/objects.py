@@ -21,7 +21,8 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import ObjectStore
 
-from onceflow.errors import CheckpointStoreError, ConfigurationError
+from onceflow.checkpoint.contract import content_of, failed
+from onceflow.errors import ConfigurationError
 
 _TEMPORARY = ".tmp-"
 _WRITER = "writer"
@@ -210,17 +211,10 @@ class BucketStore:
 
     def contents(self, names: Sequence[str]) -> list[bytes | None]:
         """The files' contents, in the order of the names; None for one that is not there."""
-
-        def content(name: str) -> bytes | None:
-            try:
-                return self.read(name)
-            except FileNotFoundError:
-                return None
-
         if len(names) < 2:
-            return [content(name) for name in names]
+            return [content_of(self, name) for name in names]
         with ThreadPoolExecutor(_AT_ONCE, "onceflow-objects") as threads:
-            return list(threads.map(content, names))
+            return list(threads.map(functools.partial(content_of, self), names))
 
     def names(self) -> list[str]:
         """Names of files and folders; empty when there is no folder."""
@@ -261,14 +255,12 @@ def _explained(path: str, doing: str, passing: type[OSError] | tuple[type[OSErro
     except passing:
         raise
     except (BaseError, OSError) as error:
-        raise CheckpointStoreError(
-            f"could not {doing} {path}: {_told(error)}",
-            harmless="for the data: what is decided stays decided, and nothing else was",
-            cause="the object store does not answer, the credentials have expired or are not this bucket's, or they "
-            "lack a right: s3:ListBucket of the bucket; s3:GetObject, s3:PutObject, s3:DeleteObject below the folder",
-            action="mend the access and start the job again; the checkpoint is as it was",
-            file=path,
-        ) from None  # the client's own error holds what was sent
+        cause = (
+            "the object store does not answer, the credentials have expired or are not this bucket's, or they lack a "
+            "right: s3:ListBucket of the bucket; s3:GetObject, s3:PutObject, s3:DeleteObject below the folder"
+        )
+        # Its own error holds what was sent.
+        raise failed(path, doing, _told(error), cause=cause, mend="the access") from None
 
 
 def _told(error: Exception) -> str:

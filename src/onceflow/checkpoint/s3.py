@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from onceflow.checkpoint.contract import uri_at
 from onceflow.errors import ConfigurationError, SetupError
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from onceflow.checkpoint.objects import Bucket, BucketStore
 
 _LOCATION = re.compile(r"s3a?:/", re.IGNORECASE)
-_FORM = re.compile(r"s3a?://([a-z0-9][a-z0-9.-]+[a-z0-9])((?:/+[A-Za-z0-9._@+=,-]+)+)/*", re.IGNORECASE)
+_FORM = re.compile(r"(?i:s3a?)://([a-z0-9][a-z0-9.-]+[a-z0-9])((?:/+[A-Za-z0-9._@+=,-]+)+)/*")
 _REGION = "us-east-1"
 _PATIENCE = timedelta(seconds=30)
 
@@ -50,17 +51,11 @@ def s3_uri(location: str | os.PathLike[str]) -> str | None:
     text = os.fspath(location)
     if not _LOCATION.match(text):
         return None
-    found = _FORM.fullmatch(text)
-    parts = found[2].split("/") if found else []
-    if found is None or found[1] != found[1].lower() or {".", ".."} & set(parts):
-        raise ConfigurationError(
-            f"the checkpoint {text!r} is refused",
-            cause="in S3 a checkpoint is s3://BUCKET/FOLDER (s3a:// is the same place). A bucket's name has small "
-            "letters, digits, dots and hyphens; a name in the path has letters, digits and . _ @ + = , - alone",
-            action='write for example Checkpointing("s3://bucket/checkpoints/alerts")',
-            checkpoint=text,
-        )
-    return f"s3a://{found[1]}/{'/'.join(filter(None, parts))}"
+    told = (
+        "in S3 a checkpoint is s3://BUCKET/FOLDER (s3a:// is the same place). A bucket's name has small letters, "
+        "digits, dots and hyphens; a name in the path has letters, digits and . _ @ + = , - alone"
+    )
+    return uri_at(text, _FORM, "s3a", told, "s3://bucket/checkpoints/alerts")
 
 
 def store_at(uri: str) -> BucketStore:

@@ -18,8 +18,9 @@ import typer
 from onceflow.cli.help import PLAIN, Group
 from onceflow.cli.job_file import find_job
 from onceflow.cli.output import Output, OutputOption, tell_json
-from onceflow.cli.places import place_of, way_to
+from onceflow.cli.places import place_of
 from onceflow.control.client import RunningJob, find, held, running
+from onceflow.spark.places import place_at
 
 if TYPE_CHECKING:
     from onceflow.checkpoint.contract import Where
@@ -168,10 +169,10 @@ def checkpoint_of(job: str) -> tuple[str, Place, RunningJob | None]:
         found = find_job(Path(job))
         name, place = found.name, place_of(found)
     elif Path(job).is_dir() or "://" in job:
-        place = way_to(job)(job, 1)
+        place = place_at(job, 1)
     else:
         runs = find(job)
-        return job, way_to(runs.checkpoint)(runs.checkpoint, 1), runs
+        return job, place_at(runs.checkpoint, 1), runs
     here = next((each for each in running() if each.checkpoint == place.uri), None)
     return name or (here.name if here else ""), place, here
 

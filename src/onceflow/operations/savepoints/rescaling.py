@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 from onceflow.checkpoint.contract import Where
 from onceflow.checkpoint.folders import refused_between
 from onceflow.errors import ConfigurationError
-from onceflow.operations.savepoints.places import folder_at, place_at
 from onceflow.operations.savepoints.restoring import copied, refuse_newer
 from onceflow.operations.savepoints.writing import Taken, beside, create, require_free, verify
+from onceflow.spark.places import folder_at, place_at
 from onceflow.spark.repartition import repartition
 
 _ALL = 1 << 31

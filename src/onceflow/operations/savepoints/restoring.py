@@ -29,8 +29,8 @@ from onceflow.checkpoint.restored import Restored, read_restored
 from onceflow.checkpoint.spark_files import positions
 from onceflow.errors import CheckpointConflictError, ConfigurationError
 from onceflow.operations.savepoints.manifest import Manifest
-from onceflow.operations.savepoints.places import folder_at, place_at
 from onceflow.operations.savepoints.writing import FILES, beside, explained, publish, refuse_apart
+from onceflow.spark.places import folder_at, place_at
 from onceflow.twophase.layout import Layout, folders
 from onceflow.twophase.records import Planned
 

@@ -27,8 +27,8 @@ from onceflow.checkpoint.place import OURS, Place
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, CheckpointStoreError, ConfigurationError
 from onceflow.operations.savepoints.contents import Contents, contents
 from onceflow.operations.savepoints.manifest import NAME, Held, Manifest, differences, shuffle_partitions
-from onceflow.operations.savepoints.places import folder_at
 from onceflow.operations.savepoints.state_files import ids_of
+from onceflow.spark.places import folder_at
 
 FILES = "files"
 _STAGED = "savepoint-"
