@@ -234,7 +234,7 @@ class Job:
         hadoop.begin(plan.checkpointing.location, self.name, {**self._spark, **options.spark})
         place = place_of(plan)
         above = parent()
-        _refuse_elsewhere(place, options, supervised=above is not None)
+        _refuse_elsewhere(place, supervised=above is not None)
         standing = Standing(self.name, place.uri, supervisor=None if above is None else above.pid)
         if takeover != "as-new":
             standing.writes_as = ids_of(place, plan.prefix)
@@ -396,27 +396,16 @@ class Job:
                 made.stop()
 
 
-def _refuse_elsewhere(place: Place, options: JobOptions, *, supervised: bool) -> None:
+def _refuse_elsewhere(place: Place, *, supervised: bool) -> None:
     """Refuse what works on a checkpoint's files by itself, and which would be noticed when it is too late."""
-    if place.checkpoint.is_local:
-        return
-    where = whereabouts(place.uri)
-    if supervised:
+    if supervised and not place.checkpoint.is_local:
         raise ConfigurationError(
-            f"run --supervise, and run --detached, are refused for a checkpoint {where}",
+            f"run --supervise, and run --detached, are refused for a checkpoint {whereabouts(place.uri)}",
             harmless="always: nothing was started",
             cause=f"the checkpoint is {place.uri}, and the process that starts the job again keeps its count of "
             "failures in files of a POSIX file system",
             action="run the job without it, under a supervisor of the system's (docs/operating.md): restarts in one "
             "process are counted and kept as ever",
-            checkpoint=place.uri,
-        )
-    if not place.checkpoint.is_on_hdfs and options.checkpointing.retention == "DELETE_ON_CANCELLATION":
-        raise ConfigurationError(
-            f'retention="DELETE_ON_CANCELLATION" is refused for a checkpoint {where}',
-            harmless="always: nothing was started",
-            cause=f"the checkpoint is {place.uri}, and this version deletes on a POSIX file system and on HDFS only",
-            action="take RETAIN_ON_CANCELLATION, the default, and remove the folder yourself: docs/stores.md",
             checkpoint=place.uri,
         )
 

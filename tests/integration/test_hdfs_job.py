@@ -143,7 +143,7 @@ def test_what_works_on_it_and_what_is_refused(pipeline, tmp_path):
         (["run", file, "--supervise", "--bounded"], "are refused for a checkpoint on HDFS"),
         (["doctor", file], "it is on HDFS"),
         (["savepoint", "create", file, str(tmp_path / "s")], "are on two kinds of file system"),
-        (["savepoint", "create", file, "s3a://bucket/s"], "a checkpoint at s3a:// is refused"),
+        (["savepoint", "create", file, "gs://bucket/s"], "a checkpoint at gs:// is refused"),
         (["run", file, "-s", f"{p.uri}@1", "--yes"], "the job's checkpoint"),
     ):
         refused = command(p, *words)

@@ -110,7 +110,20 @@ def _bucket(name: str) -> Bucket:
         client_options={"allow_http": at.endpoint.lower().startswith("http:")},
         retry_config={"retry_timeout": _PATIENCE, "backoff": {"max_backoff": timedelta(seconds=2)}},
     )
-    return Bucket(client, f"s3a://{name}")
+    return Bucket(client, f"s3a://{name}", functools.partial(_remove_folder, session, at, name))
+
+
+def _remove_folder(session: Any, at: Service, bucket: str, key: str) -> None:
+    """Remove the object that Hadoop's S3A makes for a folder: its key ends with a slash, which obstore takes away."""
+    import botocore.exceptions  # noqa: PLC0415 - an extra
+    from botocore.config import Config  # noqa: PLC0415 - the same
+
+    style = Config(s3={"addressing_style": "path"}) if at.endpoint else None
+    client = session.client("s3", endpoint_url=at.endpoint or None, region_name=at.region, config=style)
+    try:
+        client.delete_object(Bucket=bucket, Key=f"{key}/")
+    except (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError) as error:
+        raise OSError(str(error)) from None
 
 
 @functools.cache

@@ -245,8 +245,8 @@ def not_here(checkpoint: str) -> ConfigurationError:
         f"this cannot be done with the checkpoint {checkpoint}: it is {whereabouts(checkpoint)}",
         harmless="always: nothing was changed",
         cause="in this version doctor, run --supervise, and audit --recompute of a plan that keeps state, work on a "
-        "POSIX file system only; savepoints, run -s, job delete and the rest of audit on HDFS as well. In S3 there is "
-        "what runs a job and brings it out of trouble: run, check, txn, checkpoints, exceptions, list, stop, cancel",
+        "POSIX file system only. On HDFS and in S3 there is all else: run, check, txn, checkpoints, exceptions, list, "
+        "stop, cancel, savepoint, run -s, job delete and the rest of audit",
         action="see docs/stores.md for what to do instead of each",
         checkpoint=checkpoint,
     )
