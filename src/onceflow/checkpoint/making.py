@@ -2,9 +2,9 @@
 
 Must not know: what the folder is to be, which object store it is.
 
-Its files come one by one there. So a maker first says that it is at work, in a file of this name: of those that say so
-in one place exactly one succeeds. The file that makes the folder what it is comes last, and names its maker. A folder
-is whole where both name the same one.
+Its files come one by one there. So a maker first says that it is at work, in a file beside the one that comes last: of
+those that say so in one place exactly one succeeds. The last file makes the folder what it is, and names its maker. A
+folder is whole where both name the same one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,17 @@ from onceflow.checkpoint.contract import Store, Where
 from onceflow.errors import CheckpointCorruptError
 
 FORMAT = 1
-FILE = "making.json"
+_ENDING = ".making"
+
+
+def making_of(last: str) -> str:
+    """The file in which the maker says that it is at work, of the one that comes last."""
+    return last + _ENDING
+
+
+def is_making(name: str) -> bool:
+    """Whether a file is one in which a maker says so."""
+    return name.endswith(_ENDING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +65,22 @@ class Making:
         return envelope.seal({"format": FORMAT} | asdict(self))
 
 
-def read_making(store: Store) -> Making | None:
+def read_making(store: Store, last: str) -> Making | None:
     """Who makes a folder, or has made it; None where none has said so.
+
+    Args:
+        store: What the last file is in.
+        last: Its name.
 
     Raises:
         CheckpointCorruptError: The file was changed.
         CheckpointConflictError: A newer version wrote it.
     """
     try:
-        data = store.read(FILE)
+        data = store.read(making_of(last))
     except FileNotFoundError:
         return None
-    with envelope.named(store.path(FILE), _spoiled):
+    with envelope.named(store.path(making_of(last)), _spoiled):
         body = envelope.unseal(data, FORMAT)
         return Making(str(body["id"]), str(body["host"]), int(body["process"]), str(body["began_at"]))
 

@@ -24,8 +24,7 @@ import obstore
 from obstore.exceptions import BaseError
 
 from onceflow.checkpoint.folders import Draft, Folder, Held, refused_between
-from onceflow.checkpoint.making import FILE as MAKING_FILE
-from onceflow.checkpoint.making import Making, read_making
+from onceflow.checkpoint.making import Making, is_making, making_of, read_making
 from onceflow.checkpoint.objects import BucketStore, told_by
 from onceflow.errors import OnceflowError
 
@@ -75,12 +74,12 @@ class ObjectFolder:
     def names(self, path: str = "") -> list[str]:
         """What is in a folder."""
         with self._told(path):
-            return [name for name in self.below(path).store.names() if name != MAKING_FILE]
+            return [name for name in self.below(path).store.names() if not is_making(name)]
 
     def files(self) -> list[str]:
         """The paths of all files."""
         with self._told(""):
-            return [path for path, _ in self._found("") if path.rpartition("/")[2] != MAKING_FILE]
+            return [path for path, _ in self._found("") if not is_making(path)]
 
     def _found(self, path: str) -> Iterator[tuple[str, int]]:
         """All files below a folder of this one: paths in this one, and sizes."""
@@ -192,19 +191,19 @@ class ObjectFolder:
                 raise self._taken(last)
             mine = Making.begin()
             try:
-                store.create(MAKING_FILE, mine.dumps())
+                store.create(making_of(name), mine.dumps())
             except FileExistsError:
                 raise self._taken(last) from None
 
         # Whoever begins a job here writes its name and then looks for a maker: one of the two sees the other.
         if self.files():
-            store.remove(MAKING_FILE)
+            store.remove(making_of(name))
             raise self._taken(last)
         is_whole = False
 
         def finish(data: bytes) -> None:
             nonlocal is_whole
-            found = read_making(store)
+            found = read_making(store, name)
             if found is None or found.id != mine.id:
                 raise FileExistsError(errno.EEXIST, "somebody has removed what was made here so far", self.where)
             try:
@@ -219,8 +218,8 @@ class ObjectFolder:
             if not is_whole:
                 with contextlib.suppress(OSError, OnceflowError):  # it would hide the first error
                     with contextlib.suppress(FileExistsError):  # where it was taken away, and nobody else has come
-                        store.create(MAKING_FILE, mine.dumps())
-                    found = read_making(store)
+                        store.create(making_of(name), mine.dumps())
+                    found = read_making(store, name)
                     if found is not None and found.id == mine.id:
                         self.discard(last, parts)
 
@@ -237,7 +236,7 @@ class ObjectFolder:
         """Who makes it, or has died or given up in that, in words; "" where nobody, or where it is whole."""
         store, name = self._of(last)
         with self._told(last):
-            making, maker = read_making(store), store.maker(name)
+            making, maker = read_making(store, name), store.maker(name)
         if making is None:
             # Its maker was ended by one who has removed what it had made, and has written the last file even so.
             return "somebody who has ended" if maker else ""
@@ -248,11 +247,11 @@ class ObjectFolder:
         """Remove what one has left who has not finished. If he lives, what he writes from here on is not whole."""
         store, name = self._of(last)
         with self._told(""):
-            store.replace(MAKING_FILE, Making.begin().dumps())  # from here on it has another maker
+            store.replace(making_of(name), Making.begin().dumps())  # from here on it has another maker
             store.remove(name)
-            mine = f"{store.key}/{MAKING_FILE}"
+            mine = f"{store.key}/{making_of(name)}"
             self._remove([each for part in parts for each in self._of_part(part) if each[0] != mine])
-            store.remove(MAKING_FILE)
+            store.remove(making_of(name))
 
     def remove(self, paths: Iterable[str]) -> None:
         """Remove files."""

@@ -67,8 +67,8 @@ def refuse_unfinished(place: Place) -> None:
     Raises:
         CheckpointConflictError: It is.
     """
-    who = "" if place.has_begun() else who_makes(place)
-    if who:
+    who = who_makes(place)
+    if who and not place.has_begun():
         raise being_made(place, who)
 
 

@@ -25,7 +25,7 @@ from onceflow.checkpoint.contract import Where
 from onceflow.checkpoint.folders import UNFINISHED, Draft, Folder, LocalFolder, folder_of, refused_between
 from onceflow.checkpoint.identity import FILE as IDENTITY_FILE
 from onceflow.checkpoint.journal_codec import FORMAT as JOURNAL_FORMAT
-from onceflow.checkpoint.making import FILE as MAKING_FILE
+from onceflow.checkpoint.making import making_of
 from onceflow.checkpoint.place import OURS, Place
 from onceflow.checkpoint.place import PARTS as CHECKPOINT_PARTS
 from onceflow.checkpoint.restored import FILE as RESTORED_FILE
@@ -275,7 +275,7 @@ def verify(path: Where) -> Manifest:
     with explained(path):
         files = root.below(FILES)
         wrong = differences(manifest, held_of(files, files.files()))
-        wrong += [f"{name} was added" for name in sorted(root.names()) if name not in (NAME, FILES, MAKING_FILE)]
+        wrong += [f"{name} was added" for name in sorted(root.names()) if name not in (NAME, FILES, making_of(NAME))]
     if wrong:
         more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
         raise CheckpointCorruptError(
@@ -336,7 +336,7 @@ def dispose(path: Where) -> list[str]:
     above = {name[:at] for name in names for at, letter in enumerate(name) if letter == "/"}
     with explained(path):
         root.remove(names)
-        root.remove([MAKING_FILE])
+        root.remove([making_of(NAME)])
         root.remove_empty([*sorted(above, key=lambda folder: -folder.count("/")), ""])
         return sorted(root.files())
 
