@@ -1,6 +1,6 @@
 """A checkpoint made of a savepoint, for a new run that goes on from there.
 
-Must not know: Spark, any particular sink, how a command line looks.
+Must not know: Spark sessions, any particular sink, how a command line looks.
 
 The new run is a new job: of the old one it takes Spark's files and what stands at their positions, and neither its
 identity nor its journal, so no transaction, mark or ledger row of the old one is met again. A claim takes both: it *is*

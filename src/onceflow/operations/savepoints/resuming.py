@@ -1,6 +1,6 @@
 """What a resume takes, and which output it will write again.
 
-Must not know: Spark, any particular sink, how it is asked.
+Must not know: Spark sessions, any particular sink, how it is asked.
 """
 
 from __future__ import annotations
