@@ -102,6 +102,23 @@ def test_a_maker_whose_work_was_removed_is_told_so(folder):
     assert not folder.is_taken()
 
 
+def test_what_is_finished_at_the_moment_of_its_removal_stays(folder, monkeypatch):
+    """Between the look and the removal its maker has finished, and a job may go on from it: it is as it was."""
+    with folder.making("last", ["a"]) as draft:
+        draft.folder.write("a/b", b"0123")
+
+        def and_then(*given):
+            found = read_making(*given)
+            monkeypatch.undo()
+            draft.finish(b"it")
+            return found
+
+        monkeypatch.setattr("onceflow.checkpoint.object_folders.read_making", and_then)
+        with pytest.raises(FileExistsError, match="finished at this moment"):
+            folder.discard("last", ["a"])
+    assert (folder.unfinished("last"), sorted(folder.files())) == ("", ["a/b", "last"])
+
+
 def test_a_maker_whose_place_another_has_taken_leaves_that_alone(folder):
     """It stalled; its work was removed, and another has made the folder meanwhile."""
 

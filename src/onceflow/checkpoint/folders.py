@@ -103,7 +103,11 @@ class Folder(Protocol):
         """Who makes it and has not finished, perhaps because he is dead, in words; "" where nobody."""
 
     def discard(self, last: str, parts: Sequence[str]) -> None:
-        """Remove what one has left who has not finished. If he lives, he is told so."""
+        """Remove what one has left who has not finished. If he lives, he is told so.
+
+        Raises:
+            FileExistsError: He has finished at this moment; it is whole, and stays.
+        """
 
     def remove(self, paths: Iterable[str]) -> None:
         """Remove files; those that are not there are passed over."""

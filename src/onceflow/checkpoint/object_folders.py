@@ -247,7 +247,11 @@ class ObjectFolder:
         """Remove what one has left who has not finished. If he lives, what he writes from here on is not whole."""
         store, name = self._of(last)
         with self._told(""):
+            before = read_making(store, name)
             store.replace(making_of(name), Making.begin().dumps())  # from here on it has another maker
+            if before is not None and store.maker(name) == before.id:
+                store.replace(making_of(name), before.dumps())
+                raise FileExistsError(errno.EEXIST, "it was finished at this moment", self.where)
             store.remove(name)
             mine = f"{store.key}/{making_of(name)}"
             self._remove([each for part in parts for each in self._of_part(part) if each[0] != mine])
@@ -260,12 +264,12 @@ class ObjectFolder:
 
     def remove_empty(self, paths: Iterable[str]) -> None:
         """Remove what Hadoop has made for folders in which nothing is."""
-        self._at_once(self._remove_empty, list(paths))
+        for objects in self._at_once(self._empty, list(paths)):
+            self._remove(objects)
 
-    def _remove_empty(self, path: str) -> None:
+    def _empty(self, path: str) -> list[tuple[str, int]]:
         with self._told(path):
-            if not self.below(path).files():
-                self._remove([(key, 0) for key, size in self._objects(path) if not size])
+            return [] if self.below(path).files() else [each for each in self._objects(path) if not each[1]]
 
     def remove_all(self, path: str = "") -> None:
         """Remove a file, or a folder with all that is in it."""
@@ -276,13 +280,14 @@ class ObjectFolder:
         return [*self._objects(path), (self._key(path), 1)]
 
     def _remove(self, objects: Sequence[tuple[str, int]]) -> None:
-        def one(key: str, size: int) -> None:
-            with self._told(""), contextlib.suppress(FileNotFoundError):
-                obstore.delete(self._client, key)
+        self._at_once(self._delete, [key for key, _ in objects])
+        for key, size in objects:  # one after the other: this client is for one thread, and they are few
             if not size:
                 self._bucket.remove_folder(key)
 
-        self._at_once(lambda each: one(*each), objects)
+    def _delete(self, key: str) -> None:
+        with self._told(""), contextlib.suppress(FileNotFoundError):
+            obstore.delete(self._client, key)
 
     def _at_once(self, call: Callable[[T], R], of: Sequence[T]) -> list[R]:
         with ThreadPoolExecutor(_AT_ONCE, "onceflow-objects") as threads:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -110,20 +110,26 @@ def _bucket(name: str) -> Bucket:
         client_options={"allow_http": at.endpoint.lower().startswith("http:")},
         retry_config={"retry_timeout": _PATIENCE, "backoff": {"max_backoff": timedelta(seconds=2)}},
     )
-    return Bucket(client, f"s3a://{name}", functools.partial(_remove_folder, session, at, name))
+    return Bucket(client, f"s3a://{name}", _remover(session, at, name))
 
 
-def _remove_folder(session: Any, at: Service, bucket: str, key: str) -> None:
-    """Remove the object that Hadoop's S3A makes for a folder: its key ends with a slash, which obstore takes away."""
+def _remover(session: Any, at: Service, bucket: str) -> Callable[[str], None]:
+    """What removes the object that Hadoop's S3A makes for a folder: obstore takes the slash at the key's end away."""
     import botocore.exceptions  # noqa: PLC0415 - an extra
     from botocore.config import Config  # noqa: PLC0415 - the same
 
-    style = Config(s3={"addressing_style": "path"}) if at.endpoint else None
-    client = session.client("s3", endpoint_url=at.endpoint or None, region_name=at.region, config=style)
-    try:
-        client.delete_object(Bucket=bucket, Key=f"{key}/")
-    except (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError) as error:
-        raise OSError(str(error)) from None
+    @functools.cache
+    def client() -> Any:
+        style = Config(s3={"addressing_style": "path"}) if at.endpoint else None
+        return session.client("s3", endpoint_url=at.endpoint or None, region_name=at.region, config=style)
+
+    def remove(key: str) -> None:
+        try:
+            client().delete_object(Bucket=bucket, Key=f"{key}/")
+        except (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError) as error:
+            raise OSError(str(error)) from None
+
+    return remove
 
 
 @functools.cache
