@@ -750,24 +750,6 @@ def test_a_running_job_is_saved_and_a_new_one_goes_on_from_it(pipeline, processe
 
 @pytest.mark.spark
 @pytest.mark.kafka
-def test_a_savepoint_there_in_other_partitions(pipeline):
-    """State goes on exactly from a savepoint that was made of one in S3, with four partitions."""
-    p = pipeline("count", 3_000)
-    p.run_well()
-    made = command(p, "savepoint", "create", p.uri, f"{p.uri}-s2")
-    assert made.returncode == 0, made.stderr
-    rescaled = command(p, "savepoint", "rescale", f"{p.uri}-s2", f"{p.uri}-s4", "4")
-    assert rescaled.returncode == 0, rescaled.stderr
-    p.send(1_000)
-    q, _ = resumed(p, "four", "-s", f"{p.uri}-s4")
-    assert newest(p.read()) == Counter(key for key, _ in p.sent)
-    assert sorted(n for n in q.store.below("state").below("0").names() if n.isdigit()) == list("0123")
-    assert q.open_transactions() == []
-    assert not [name for name in p.s3.store("checkpoints").names() if name.startswith(".unfinished-")]
-
-
-@pytest.mark.spark
-@pytest.mark.kafka
 def test_a_claim_goes_on_there_and_an_older_epoch_as_well(pipeline):
     """A savepoint of the newest epoch is claimed: no row twice; the old checkpoint is refused from then on.
 

@@ -15,6 +15,7 @@ from onceflow.checkpoint.restored import read_restored
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, ConfigurationError
 from onceflow.execution.ownership import identify
 from onceflow.operations.savepoints import restoring, writing
+from onceflow.operations.savepoints.rescaling import refuse_in_s3
 from onceflow.spark.places import folder_at, place_at
 from tests.unit import checkpoints
 from tests.unit.advice import parts_of
@@ -277,6 +278,15 @@ def test_where_a_job_has_begun_no_checkpoint_is_made(bucket, tmp_path):
         with pytest.raises(CheckpointConflictError, match="a job has begun there meanwhile"):
             restoring.restore("s3://bucket/s", manifest, other)
     assert not folder_of(other.checkpoint.store).is_taken()
+
+
+def test_a_savepoint_there_is_not_rescaled():
+    """Refused by name, with the way over a disk, before Spark is started."""
+    with pytest.raises(ConfigurationError, match="it is in S3") as caught:
+        refuse_in_s3("s3://bucket/s")
+    parts_of(caught.value, ConfigurationError)
+    refuse_in_s3("hdfs://nn:8020/s")
+    refuse_in_s3("/data/s")
 
 
 def test_places_in_s3_take_no_java(bucket):

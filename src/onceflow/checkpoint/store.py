@@ -246,7 +246,7 @@ def not_here(checkpoint: str) -> ConfigurationError:
         harmless="always: nothing was changed",
         cause="in this version doctor, run --supervise, and audit --recompute of a plan that keeps state, work on a "
         "POSIX file system only. On HDFS and in S3 there is all else: run, check, txn, checkpoints, exceptions, list, "
-        "stop, cancel, savepoint, run -s, job delete and the rest of audit",
+        "stop, cancel, savepoint (in S3 without rescale), run -s, job delete and the rest of audit",
         action="see docs/stores.md for what to do instead of each",
         checkpoint=checkpoint,
     )

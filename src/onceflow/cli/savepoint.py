@@ -148,13 +148,14 @@ def rescale(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Make a savepoint with the same state in another number of shuffle partitions. It starts Spark."""
-    from onceflow.operations.savepoints.rescaling import rescale as remake  # noqa: PLC0415 - it loads Spark
-    from onceflow.spark import hadoop, s3a  # noqa: PLC0415 - likewise
+    from onceflow.operations.savepoints.rescaling import refuse_in_s3  # noqa: PLC0415 - it loads Spark
+    from onceflow.operations.savepoints.rescaling import rescale as remake  # noqa: PLC0415 - likewise
+    from onceflow.spark import hadoop  # noqa: PLC0415 - likewise
     from onceflow.spark.session import make_session  # noqa: PLC0415 - likewise
 
+    refuse_in_s3(path)  # before Spark is started for it
     hadoop.begin(path, _RESCALE, {})
-    theirs = s3a.settings(path)
-    session = make_session(_RESCALE, theirs, lambda _: None, s3=bool(theirs))
+    session = make_session(_RESCALE, {}, lambda _: None)
     try:
         told(to, remake(session, path, to, partitions), output)
     finally:
