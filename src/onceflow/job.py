@@ -20,6 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from onceflow import program
 from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.spark_files import StateBefore
+from onceflow.checkpoint.store import whereabouts
 from onceflow.connectors.contract import Sink, Source, limited
 from onceflow.connectors.kafka.sink import KafkaSink
 from onceflow.connectors.kafka.source import CONNECTOR
@@ -44,6 +45,7 @@ from onceflow.options.checkpointing import Checkpointing
 from onceflow.options.job_options import JobOptions
 from onceflow.options.restarting import ExponentialDelay, NoRestart, RestartStrategy
 from onceflow.spark import hadoop, s3a
+from onceflow.spark.places import place_at
 from onceflow.spark.session import make_session, require_session
 from onceflow.supervision.attempts import Attempts, counting
 from onceflow.supervision.child import parent
@@ -232,7 +234,7 @@ class Job:
         hadoop.begin(plan.checkpointing.location, self.name, {**self._spark, **options.spark})
         place = place_of(plan)
         above = parent()
-        _refuse_elsewhere(place, options, supervised=above is not None)
+        _refuse_elsewhere(place, supervised=above is not None)
         standing = Standing(self.name, place.uri, supervisor=None if above is None else above.pid)
         if takeover != "as-new":
             standing.writes_as = ids_of(place, plan.prefix)
@@ -272,7 +274,7 @@ class Job:
                 if made is not None:
                     made.stop()
             if standing.ordered == "cancel" and options.checkpointing.retention == "DELETE_ON_CANCELLATION":
-                delete_cancelled(options.checkpointing, plan.prefix, self.sinks, self.name, hadoop.opened)
+                delete_cancelled(options.checkpointing, plan.prefix, self.sinks, self.name, place_at)
         if signals.received is not None:
             said.info("stopped by %s", signals.received.name)
             raise Stopped(signals.received, clean=tidy)
@@ -396,27 +398,16 @@ class Job:
                 made.stop()
 
 
-def _refuse_elsewhere(place: Place, options: JobOptions, *, supervised: bool) -> None:
+def _refuse_elsewhere(place: Place, *, supervised: bool) -> None:
     """Refuse what works on a checkpoint's files by itself, and which would be noticed when it is too late."""
-    if place.checkpoint.is_local:
-        return
-    where = "on HDFS" if place.checkpoint.is_on_hdfs else "in S3"
-    if supervised:
+    if supervised and not place.checkpoint.is_local:
         raise ConfigurationError(
-            f"run --supervise, and run --detached, are refused for a checkpoint {where}",
+            f"run --supervise, and run --detached, are refused for a checkpoint {whereabouts(place.uri)}",
             harmless="always: nothing was started",
             cause=f"the checkpoint is {place.uri}, and the process that starts the job again keeps its count of "
             "failures in files of a POSIX file system",
             action="run the job without it, under a supervisor of the system's (docs/operating.md): restarts in one "
             "process are counted and kept as ever",
-            checkpoint=place.uri,
-        )
-    if not place.checkpoint.is_on_hdfs and options.checkpointing.retention == "DELETE_ON_CANCELLATION":
-        raise ConfigurationError(
-            f'retention="DELETE_ON_CANCELLATION" is refused for a checkpoint {where}',
-            harmless="always: nothing was started",
-            cause=f"the checkpoint is {place.uri}, and this version deletes on a POSIX file system and on HDFS only",
-            action="take RETAIN_ON_CANCELLATION, the default, and remove the folder yourself: docs/stores.md",
             checkpoint=place.uri,
         )
 

@@ -12,7 +12,7 @@ from onceflow.checkpoint.hdfs import HdfsStore
 from onceflow.checkpoint.lines import Lines
 from onceflow.checkpoint.place import Place
 from onceflow.errors import CheckpointStoreError
-from onceflow.spark.hadoop import opened
+from onceflow.spark.places import place_at
 from tests.integration import stores
 from tests.integration.harness import wait_until
 from tests.integration.hdfs import MiniHdfs
@@ -174,7 +174,7 @@ def test_sparks_files_there(store):
 def test_a_place_on_hdfs(hdfs):
     """A checkpoint's location with and without a slash at its end is one place, which is empty before a job."""
     uri = f"{hdfs.root}/checkpoints/new"
-    place = opened(f"{hdfs.root}//checkpoints/new/", 100)
+    place = place_at(f"{hdfs.root}//checkpoints/new/", 100)
     assert place.uri == uri
     assert place.is_empty()
     assert not place.has_undone()

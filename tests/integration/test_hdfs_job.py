@@ -82,7 +82,7 @@ def test_what_works_on_it_and_what_is_refused(pipeline, tmp_path):
             (["run", p.file, "--supervise", "--bounded"], "are refused for a checkpoint on HDFS"),
             (["doctor", p.file], "it is on HDFS"),
             (["savepoint", "create", p.file, to], "are on two kinds of file system"),
-            (["savepoint", "create", p.file, "s3a://bucket/s"], "s3a://bucket/s"),
+            (["savepoint", "create", p.file, "gs://bucket/s"], "a checkpoint at gs:// is refused"),
             (["run", p.file, "-s", f"{p.uri}@1", "--yes"], "the job's checkpoint"),
         ],
     )

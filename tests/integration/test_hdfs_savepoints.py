@@ -20,7 +20,7 @@ from onceflow.errors import (
 )
 from onceflow.execution.ownership import identify, refuse_incomplete
 from onceflow.operations.savepoints import restoring, resuming, writing
-from onceflow.spark.hadoop import opened
+from onceflow.spark.places import place_at
 from onceflow.twophase.records import Decide, Planned
 from tests.unit import checkpoints
 
@@ -36,7 +36,7 @@ def top(hdfs):
 def on_hdfs(top, local, epochs):
     """A checkpoint with so many epochs done: Spark's files of one on a disk, and a journal of its own."""
     checkpoints.make(local, epochs)
-    place = opened(f"{top.where}/c", 100)
+    place = place_at(f"{top.where}/c", 100)
     source, to = LocalFolder(local), folder_of(place.checkpoint.store)
     for path in source.files():
         if not path.startswith("onceflow/"):
@@ -141,7 +141,7 @@ def test_a_resumed_run_and_a_claim_and_an_older_epoch(place, top):
     """A new job with nothing decided; the old job with its journal, its driver fenced; an epoch that is retained."""
     savepoint = f"{top.where}/s"
     manifest = writing.create(place, savepoint, "fraud").manifest
-    new = opened(f"{top.where}/new", 100)
+    new = place_at(f"{top.where}/new", 100)
     new.records.make()  # as a check of the job leaves it
     assert not restoring.already(new, resuming.id_of(savepoint), claim=False)
     with resuming.opened(savepoint, new.checkpoint.where) as (path, found):
@@ -156,16 +156,16 @@ def test_a_resumed_run_and_a_claim_and_an_older_epoch(place, top):
     refuse_incomplete(new)
 
     with resuming.opened(f"{place.uri}@1", f"{top.where}/older") as (path, found):
-        restoring.restore(path, found, opened(f"{top.where}/older", 100))
-    older = opened(f"{top.where}/older", 100)
+        restoring.restore(path, found, place_at(f"{top.where}/older", 100))
+    older = place_at(f"{top.where}/older", 100)
     assert (older.checkpoint.newest_offsets(), older.checkpoint.newest_commit()) == (1, 1)
     assert read_restored(older.ours).savepoint == f"{checkpoints.JOB}@1" == resuming.id_of(f"{place.uri}@1")
     error = refused(ConfigurationError, resuming.id_of, place.uri)
     assert "@EPOCH" in error.action
 
-    driver = opened(place.uri, 100).journal
+    driver = place_at(place.uri, 100).journal
     driver.start(checkpoints.JOB)
-    claimed = opened(f"{top.where}/claimed", 100)
+    claimed = place_at(f"{top.where}/claimed", 100)
     restoring.restore(savepoint, manifest, claimed, claim=True)
     assert driver.is_replaced()
     assert identify(claimed, "cluster", "onceflow", None).job_id == checkpoints.JOB
@@ -176,7 +176,7 @@ def test_a_resumed_run_and_a_claim_and_an_older_epoch(place, top):
 
 def test_positions_alone(place, top):
     """No state, no epoch: where each source begins."""
-    savepoint, new = f"{top.where}/s", opened(f"{top.where}/new", 100)
+    savepoint, new = f"{top.where}/s", place_at(f"{top.where}/new", 100)
     restoring.restore(savepoint, writing.create(place, savepoint).manifest, new, with_state=False)
     assert not new.checkpoint.has_run()
     assert json.loads(new.checkpoint.initial_offsets(0)) == {"payments": {"0": 40, "1": 40}}
@@ -188,7 +188,7 @@ def test_schemas_of_state_are_named_in_the_new_place(place, top):
     to.write(schema, b"a schema")
     store = {"storeName": "default", "stateSchemaFilePaths": [f"{place.uri}/{schema}"]}
     to.write("state/0/_metadata/v2/0", b"v2\n" + json.dumps({"stateStoreInfo": [store]}).encode())
-    savepoint, new = f"{top.where}/s", opened(f"{top.where}/new", 100)
+    savepoint, new = f"{top.where}/s", place_at(f"{top.where}/new", 100)
     restoring.restore(savepoint, writing.create(place, savepoint).manifest, new)
     told = json.loads(folder_of(new.checkpoint.store).read("state/0/_metadata/v2/0").partition(b"\n")[2])
     assert told["stateStoreInfo"][0]["stateSchemaFilePaths"] == [f"{new.uri}/{schema}"]
@@ -286,7 +286,7 @@ def test_between_two_kinds_of_file_system_it_is_refused(place, top, tmp_path):
         lambda: writing.export(savepoint, tmp_path / "no"),
         lambda: writing.export(tmp_path / "s", f"{top.where}/no"),
         lambda: restoring.restore(savepoint, manifest, Place.at(tmp_path / "no", 1)),
-        lambda: restoring.restore(tmp_path / "s", writing.read(tmp_path / "s"), opened(f"{top.where}/no", 1)),
+        lambda: restoring.restore(tmp_path / "s", writing.read(tmp_path / "s"), place_at(f"{top.where}/no", 1)),
         lambda: resuming.opened(savepoint, tmp_path / "no").__enter__(),
         lambda: resuming.opened(f"{place.uri}@1", tmp_path / "no").__enter__(),
     ):

@@ -10,7 +10,8 @@ from onceflow.checkpoint.hdfs import HdfsStore
 from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.store import LocalStore
 from onceflow.errors import ConfigurationError
-from onceflow.operations.savepoints import places, restoring, resuming, writing
+from onceflow.operations.savepoints import restoring, resuming, writing
+from onceflow.spark import places
 from tests.unit import checkpoints
 from tests.unit.advice import parts_of
 
@@ -41,8 +42,6 @@ def test_a_savepoints_place_is_a_path_or_a_uri(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert places.folder_at("s").where == tmp_path / "s" == places.folder_at(tmp_path / "s").where
     assert places.folder_at(f"file://{tmp_path}/s").where == (tmp_path / "s").resolve()
-    with pytest.raises(ConfigurationError, match="it is in S3"):
-        places.folder_at("s3a://bucket/s")
     with pytest.raises(ConfigurationError, match="is refused"):
         places.folder_at("hdfs:///s")
 

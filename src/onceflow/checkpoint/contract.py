@@ -1,5 +1,7 @@
 """What a checkpoint's files stand on: the contract of a store, one folder of it, whatever file system it is on.
 
+With it what all stores say in one way: where one is, and that a file system has failed.
+
 Must not know: which stores there are, what the files hold.
 
 What is promised rests on these words and on nothing else of a file system; docs/stores.md says for each store why it
@@ -8,10 +10,13 @@ keeps them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
+
+from onceflow.errors import CheckpointStoreError, ConfigurationError
 
 Where = Path | str
 """Where a file is, for messages."""
@@ -99,3 +104,55 @@ class Store(Protocol):
     def sync(self, name: str | None = None) -> None:
         """Make a file that somebody else wrote, or the folder's entries, durable. A missing one is passed over."""
         ...
+
+
+def content_of(store: Store, name: str) -> bytes | None:
+    """A file's content; None where it is not there."""
+    try:
+        return store.read(name)
+    except FileNotFoundError:
+        return None
+
+
+def uri_at(text: str, form: re.Pattern[str], scheme: str, told: str, example: str) -> str:
+    """The one URI of a checkpoint, of a text that begins with a scheme.
+
+    Args:
+        text: The location as it is given.
+        form: What it must be, with two groups: host, and path.
+        scheme: The URI's.
+        told: The form in words.
+        example: A location of this form.
+
+    Raises:
+        ConfigurationError: It has not that form.
+    """
+    found = form.fullmatch(text)
+    parts = found[2].split("/") if found else []
+    if found is None or {".", ".."} & set(parts):
+        raise ConfigurationError(
+            f"the checkpoint {text!r} is refused",
+            cause=told,
+            action=f'write for example Checkpointing("{example}")',
+            checkpoint=text,
+        )
+    return f"{scheme}://{found[1]}/{'/'.join(filter(None, parts))}"
+
+
+def failed(path: Where, doing: str, said: object, *, cause: str, mend: str) -> CheckpointStoreError:
+    """The error of a file system that fails.
+
+    Args:
+        path: The file, or the folder.
+        doing: What could not be done to it.
+        said: What the file system says.
+        cause: What may be behind it.
+        mend: What is to be mended.
+    """
+    return CheckpointStoreError(
+        f"could not {doing} {path}: {said}",
+        harmless="for the data: what is decided stays decided, and nothing else was",
+        cause=cause,
+        action=f"mend {mend} and start the job again; the checkpoint is as it was",
+        file=str(path),
+    )

@@ -1,10 +1,11 @@
-"""A folder with all that is below it, as one thing: copied, compared, put in its place in one step, taken away.
+"""A folder with all that is below it, as one thing: made whole or not at all, copied, compared, taken away.
 
 Must not know: what the files hold, who runs the job.
 
 What a savepoint, a checkpoint made of one, and a deletion need of a file system beyond one folder's store. Files of a
 checkpoint are never written in place, so on POSIX a second name (a hard link) is as good as a copy. HDFS has no links:
-there each file is copied, by Java and without coming through Python.
+there each file is copied, by Java and without coming through Python. On both it is made beside its place and renamed.
+An object store has neither: `object_folders`.
 
 Every method raises ``OSError``, and ``FileNotFoundError`` for what is not there; whoever calls says what it means.
 """
@@ -12,17 +13,24 @@ Every method raises ``OSError``, and ``FileNotFoundError`` for what is not there
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
+import secrets
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from onceflow.checkpoint.contract import Store, Where
 from onceflow.checkpoint.hdfs import Files, HdfsStore
-from onceflow.checkpoint.store import LocalStore, not_here
+from onceflow.checkpoint.store import LocalStore
 from onceflow.errors import ConfigurationError
+
+UNFINISHED = ".unfinished-"
+"""How the name of a folder begins that is put together beside its place."""
 
 Held = tuple[int, str]
 """A file's size and its SHA-256."""
@@ -78,8 +86,28 @@ class Folder(Protocol):
     def sync(self) -> None:
         """Make all of it durable."""
 
-    def become(self, to: Folder) -> None:
-        """Get another's name, in one step and only where nothing, or nothing but an empty folder, has it; durable."""
+    def making(self, last: str, parts: Sequence[str]) -> AbstractContextManager[Draft]:
+        """Make it, whole or not at all, and only where nothing, or nothing but an empty folder, is.
+
+        Of what was not finished nothing is left behind, as far as that can be done.
+
+        Args:
+            last: The file without which nobody takes the folder for what it is.
+            parts: Names of all that is put there besides.
+
+        Raises:
+            FileExistsError: Something is there, or somebody else makes it.
+        """
+
+    def unfinished(self, last: str) -> str:
+        """Who makes it and has not finished, perhaps because he is dead, in words; "" where nobody."""
+
+    def discard(self, last: str, parts: Sequence[str]) -> None:
+        """Remove what one has left who has not finished. If he lives, he is told so.
+
+        Raises:
+            FileExistsError: He has finished at this moment; it is whole, and stays.
+        """
 
     def remove(self, paths: Iterable[str]) -> None:
         """Remove files; those that are not there are passed over."""
@@ -89,6 +117,20 @@ class Folder(Protocol):
 
     def remove_all(self, path: str = "") -> None:
         """Remove a file, or a folder with all that is in it; nothing where none is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A folder that is being made.
+
+    Attributes:
+        folder: Where its files are put.
+        finish: Writes the last file, and makes all of it the folder, durable. Raises ``FileExistsError`` where somebody
+            else has come there meanwhile.
+    """
+
+    folder: Folder
+    finish: Callable[[bytes], None]
 
 
 class LocalFolder:
@@ -201,8 +243,19 @@ class LocalFolder:
                 store.sync(name)
             store.sync()
 
+    def making(self, last: str, parts: Sequence[str]) -> AbstractContextManager[Draft]:  # noqa: ARG002 - the rename is all
+        """One beside it, which gets its name."""
+        return _made_beside(self, last)
+
+    def unfinished(self, last: str) -> str:  # noqa: ARG002 - the same
+        """Nobody: it gets its name when it is whole."""
+        return ""
+
+    def discard(self, last: str, parts: Sequence[str]) -> None:
+        """Nothing is left here."""
+
     def become(self, to: Folder) -> None:
-        """Get another's name, over nothing or an empty folder."""
+        """Get another's name, over nothing or an empty folder, in one step; durable."""
         self.path.rename(self._same(to).path)
         LocalStore(self._same(to).path.parent).sync()
 
@@ -326,8 +379,22 @@ class HdfsFolder:
     def sync(self) -> None:
         """Nothing is left to be done: what was written is on disks, and a name is durable with those behind it."""
 
+    def making(self, last: str, parts: Sequence[str]) -> AbstractContextManager[Draft]:  # noqa: ARG002 - the rename is all
+        """One beside it, which gets its name."""
+        return _made_beside(self, last)
+
+    def unfinished(self, last: str) -> str:  # noqa: ARG002 - the same
+        """Nobody: it gets its name when it is whole."""
+        return ""
+
+    def discard(self, last: str, parts: Sequence[str]) -> None:
+        """Nothing is left here."""
+
     def become(self, to: Folder) -> None:
-        """Get another's name, where nothing has it. The folder's number tells whose it is where the answer is lost."""
+        """Get another's name, where nothing has it, in one step.
+
+        The folder's number tells whose it is where the answer is lost.
+        """
         number = self._hdfs.number(self.uri)
         target = self._same(to)
         target.remove_empty([""])
@@ -354,17 +421,40 @@ class HdfsFolder:
         self._hdfs.remove_all(self._at(path))
 
 
-def folder_of(store: Store) -> Folder:
-    """The folder of a store.
+@contextlib.contextmanager
+def _made_beside(to: LocalFolder | HdfsFolder, last: str) -> Iterator[Draft]:
+    unfinished = to.beside(UNFINISHED, f"-{secrets.token_hex(4)}")
 
-    Raises:
-        ConfigurationError: It is one of objects, which nothing puts in place in one step.
-    """
+    def finish(data: bytes) -> None:
+        folder, _, name = last.rpartition("/")
+        unfinished.below(folder).store.replace(name, data)
+        unfinished.store.sync()
+        try:
+            unfinished.become(to)
+        except OSError:
+            if to.is_taken():
+                raise FileExistsError(errno.EEXIST, "something has come there meanwhile", str(to.where)) from None
+            raise
+
+    try:
+        yield Draft(unfinished, finish)
+    finally:
+        with contextlib.suppress(OSError):  # it would hide the first error
+            unfinished.remove_all()
+
+
+def folder_of(store: Store) -> Folder:
+    """The folder of a store."""
     if isinstance(store, HdfsStore):
         return HdfsFolder(store.files, str(store.path()))
     if isinstance(store, LocalStore):
         return LocalFolder(store.folder)
-    raise not_here(str(store.path()))
+    from onceflow.checkpoint.object_folders import ObjectFolder  # noqa: PLC0415 - its library is an extra
+    from onceflow.checkpoint.objects import BucketStore  # noqa: PLC0415 - the same
+
+    if isinstance(store, BucketStore):
+        return ObjectFolder(store)
+    raise TypeError(f"{store} has no folder")
 
 
 def refused_between(of: Folder, to: Folder) -> ConfigurationError:
@@ -372,8 +462,8 @@ def refused_between(of: Folder, to: Folder) -> ConfigurationError:
     return ConfigurationError(
         f"{of.where} and {to.where} are on two kinds of file system",
         harmless="always: nothing was made",
-        cause="a savepoint of a checkpoint on HDFS is on HDFS, and goes back to HDFS; one on a POSIX file system stays "
-        "on such. Nothing here copies from the one to the other",
-        action="name a folder on the same file system. To take a savepoint elsewhere copy its whole folder "
-        "(hadoop fs -get, -put): onceflow savepoint verify tells whether the copy is whole",
+        cause="a savepoint is where its checkpoint is: on a POSIX file system, on HDFS or in S3, and goes back there. "
+        "Nothing here copies from the one to the other",
+        action="name a folder on the same kind of file system. To take a savepoint elsewhere copy its whole folder "
+        "(hadoop fs -get, -put; aws s3 cp --recursive): onceflow savepoint verify tells whether the copy is whole",
     )

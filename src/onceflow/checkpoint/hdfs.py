@@ -18,7 +18,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from onceflow.errors import CheckpointStoreError, ConfigurationError
+from onceflow.checkpoint.contract import failed, uri_at
 
 _TEMPORARY = ".tmp-"
 _LEFT_AFTER_S = 3600.0  # as in the local store: a write takes milliseconds
@@ -114,18 +114,12 @@ def hdfs_uri(location: str | os.PathLike[str]) -> str | None:
     text = os.fspath(location)
     if not _LOCATION.match(text):
         return None
-    found = _FORM.fullmatch(text)
-    parts = found[2].split("/") if found else []
-    if found is None or {".", ".."} & set(parts):
-        raise ConfigurationError(
-            f"the checkpoint {text!r} is refused",
-            cause="on HDFS a checkpoint is hdfs://NAMENODE:PORT/FOLDER, or with the name of a name service in their "
-            "place. Which NameNode must be said: without it, it would be a setting of the cluster's. A name in the "
-            "path has letters, digits and . _ ~ @ + = , - alone",
-            action='write for example Checkpointing("hdfs://nn:8020/checkpoints/alerts")',
-            checkpoint=text,
-        )
-    return f"hdfs://{found[1]}/{'/'.join(filter(None, parts))}"
+    told = (
+        "on HDFS a checkpoint is hdfs://NAMENODE:PORT/FOLDER, or with the name of a name service in their place. Which "
+        "NameNode must be said: without it, it would be a setting of the cluster's. A name in the path has letters, "
+        "digits and . _ ~ @ + = , - alone"
+    )
+    return uri_at(text, _FORM, "hdfs", told, "hdfs://nn:8020/checkpoints/alerts")
 
 
 class HdfsStore:
@@ -303,11 +297,8 @@ def _explained(path: str, doing: str, passing: type[OSError] | tuple[type[OSErro
     except passing:
         raise
     except OSError as error:
-        raise CheckpointStoreError(
-            f"could not {doing} {path}: {error}",
-            harmless="for the data: what is decided stays decided, and nothing else was",
-            cause="the NameNode does not answer or is in safe mode, a DataNode is gone or full, or this user may not "
-            "write there",
-            action="mend HDFS and start the job again; the checkpoint is as it was",
-            file=path,
-        ) from error
+        cause = (
+            "the NameNode does not answer or is in safe mode, a DataNode is gone or full, or this user may not write "
+            "there"
+        )
+        raise failed(path, doing, error, cause=cause, mend="HDFS") from error

@@ -21,10 +21,12 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import ObjectStore
 
-from onceflow.errors import CheckpointStoreError, ConfigurationError
+from onceflow.checkpoint.contract import content_of, failed
+from onceflow.errors import ConfigurationError
 
 _TEMPORARY = ".tmp-"
 _WRITER = "writer"
+_MAKER = "maker"
 _AT_ONCE = 16
 _TRIED_AT_ONCE = 8
 _TRIES = 4
@@ -39,11 +41,14 @@ class Bucket:
     Args:
         client: The way there.
         root: Its URI.
+        remove_folder: Removes the empty object that Hadoop makes for a folder: its key ends with a slash, which the
+            client has no word for.
     """
 
-    def __init__(self, client: ObjectStore, root: str) -> None:
+    def __init__(self, client: ObjectStore, root: str, remove_folder: Callable[[str], None] = lambda _: None) -> None:
         self.client = client
         self.root = root
+        self.remove_folder = remove_folder
         self.tried = False
 
 
@@ -56,7 +61,7 @@ class BucketStore:
     """
 
     def __init__(self, bucket: Bucket, folder: str) -> None:
-        self._bucket = bucket
+        self.bucket = bucket
         self._client = bucket.client
         self._folder = folder
 
@@ -66,9 +71,9 @@ class BucketStore:
         Raises:
             ConfigurationError: There is no such bucket, or it lets two make one key.
         """
-        if not self._bucket.tried:
+        if not self.bucket.tried:
             self._try()
-            self._bucket.tried = True
+            self.bucket.tried = True
 
     def _try(self) -> None:
         """Make objects twice, one after the other and at one moment; they are gone afterwards.
@@ -101,7 +106,7 @@ class BucketStore:
         except BaseError as error:
             if _UNKNOWN.search(str(error)) is None:
                 raise
-            raise self._refused(f"it does not know a conditional create: {_told(error)}") from None
+            raise self._refused(f"it does not know a conditional create: {told_by(error)}") from None
         finally:
             with contextlib.suppress(BaseError, OSError):
                 obstore.delete(self._client, key)
@@ -129,34 +134,45 @@ class BucketStore:
 
     def below(self, name: str) -> BucketStore:
         """A folder in this one; nothing is made."""
-        return BucketStore(self._bucket, self._key(name))
+        return BucketStore(self.bucket, self._key(name))
 
     def path(self, name: str = "") -> str:
         """The file's URI, or the folder's own."""
-        return f"{self._bucket.root}/{self._key(name) if name else self._folder}"
+        return f"{self.bucket.root}/{self._key(name) if name else self._folder}"
+
+    @property
+    def key(self) -> str:
+        """The folder's key."""
+        return self._folder
 
     def _key(self, name: str) -> str:
         return f"{self._folder}/{name}"
 
-    def create(self, name: str, data: bytes) -> None:
+    def create(self, name: str, data: bytes, maker: str = "") -> None:
         """Create the file, whole and durable: of those that create one name exactly one returns.
+
+        Args:
+            name: The file's.
+            data: Its content.
+            maker: Who makes the folder that the file completes; ``maker`` gives it back.
 
         Raises:
             FileExistsError: The name is taken.
             CheckpointStoreError: The store failed; the file may exist or not, now or later.
         """
         with _explained(self.path(name), "create the file", passing=FileExistsError):
-            self._create(self._key(name), data)
+            self._create(self._key(name), data, maker)
 
-    def _create(self, key: str, data: bytes) -> None:
+    def _create(self, key: str, data: bytes, maker: str = "") -> None:
         mine = uuid.uuid4().hex
+        told = {_WRITER: mine} | ({_MAKER: maker} if maker else {})
         try:
             # In one piece: the parts of a large one would be put together by another call.
-            obstore.put(self._client, key, data, attributes={_WRITER: mine}, mode="create", use_multipart=False)
+            obstore.put(self._client, key, data, attributes=told, mode="create", use_multipart=False)
         except (BaseError, OSError):
             # It may have been made and the answer lost; or a second try of the client's was refused because the first
             # had made it. What the object says of its writer tells.
-            found = self._writer(key)
+            found = self._attribute(key, _WRITER)
             if found is None:
                 raise
             if found != mine:
@@ -165,10 +181,15 @@ class BucketStore:
     def _put(self, key: str, data: bytes) -> None:
         obstore.put(self._client, key, data, use_multipart=False)
 
-    def _writer(self, key: str) -> str | None:
-        """Who made an object, "" where it does not say; None where there is none."""
+    def maker(self, name: str) -> str | None:
+        """Who has made the folder that a file completes, "" where it does not say; None where there is none."""
+        with _explained(self.path(name), "read the file"):
+            return self._attribute(self._key(name), _MAKER)
+
+    def _attribute(self, key: str, name: str) -> str | None:
+        """What an object says of itself, "" where it does not say; None where there is none."""
         try:
-            return obstore.get(self._client, key).attributes.get(_WRITER, "")
+            return obstore.get(self._client, key).attributes.get(name, "")
         except FileNotFoundError:
             return None
 
@@ -210,17 +231,10 @@ class BucketStore:
 
     def contents(self, names: Sequence[str]) -> list[bytes | None]:
         """The files' contents, in the order of the names; None for one that is not there."""
-
-        def content(name: str) -> bytes | None:
-            try:
-                return self.read(name)
-            except FileNotFoundError:
-                return None
-
         if len(names) < 2:
-            return [content(name) for name in names]
+            return [content_of(self, name) for name in names]
         with ThreadPoolExecutor(_AT_ONCE, "onceflow-objects") as threads:
-            return list(threads.map(content, names))
+            return list(threads.map(functools.partial(content_of, self), names))
 
     def names(self) -> list[str]:
         """Names of files and folders; empty when there is no folder."""
@@ -261,17 +275,15 @@ def _explained(path: str, doing: str, passing: type[OSError] | tuple[type[OSErro
     except passing:
         raise
     except (BaseError, OSError) as error:
-        raise CheckpointStoreError(
-            f"could not {doing} {path}: {_told(error)}",
-            harmless="for the data: what is decided stays decided, and nothing else was",
-            cause="the object store does not answer, the credentials have expired or are not this bucket's, or they "
-            "lack a right: s3:ListBucket of the bucket; s3:GetObject, s3:PutObject, s3:DeleteObject below the folder",
-            action="mend the access and start the job again; the checkpoint is as it was",
-            file=path,
-        ) from None  # the client's own error holds what was sent
+        cause = (
+            "the object store does not answer, the credentials have expired or are not this bucket's, or they lack a "
+            "right: s3:ListBucket of the bucket; s3:GetObject, s3:PutObject, s3:DeleteObject below the folder"
+        )
+        # Its own error holds what was sent.
+        raise failed(path, doing, told_by(error), cause=cause, mend="the access") from None
 
 
-def _told(error: Exception) -> str:
+def told_by(error: Exception) -> str:
     """What an error says, without what the client sent, and without the answer's XML around its reason."""
     text = str(error).partition("\n\nDebug source")[0]
     found = _CODE.search(text)

@@ -23,6 +23,9 @@ from onceflow.twophase.records import HistoryError
 OURS = "onceflow"
 """The folder inside the checkpoint that is ours; the rest is Spark's."""
 
+PARTS = (".metadata.crc", "metadata", "offsets", "commits", "sources", "state", OURS)
+"""What is a job's in the folder of its checkpoint: other things may lie there."""
+
 TRAIL = "audit"
 """The folder in ours that has the audit's receipts."""
 

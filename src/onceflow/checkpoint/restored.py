@@ -2,8 +2,8 @@
 
 Must not know: savepoints' files, who runs the job, sinks.
 
-A checkpoint that is made of a savepoint gets its name when all of it is there, and this file with it. Whose it is
-stands here until its first start writes ``job.json``: only that knows the systems of the sinks.
+A checkpoint that is made of a savepoint gets its name when all of it is there, and this file with it; in S3 this file
+comes last. Whose it is stands here until its first start writes ``job.json``: only that knows the systems of the sinks.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from dataclasses import asdict, dataclass
 
 from onceflow.checkpoint import envelope
 from onceflow.checkpoint.contract import Store, Where
-from onceflow.errors import CheckpointCorruptError
+from onceflow.checkpoint.folders import folder_of
+from onceflow.checkpoint.place import OURS, Place
+from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, CheckpointStoreError
 
 FORMAT = 1
 FILE = "restored.json"
@@ -41,6 +43,45 @@ class Restored:
     def dumps(self) -> bytes:
         """The bytes of its file."""
         return envelope.seal({"format": FORMAT} | asdict(self))
+
+
+def who_makes(place: Place) -> str:
+    """Who makes a checkpoint of a savepoint there and has not finished, in words; "" where nobody."""
+    if not place.checkpoint.is_in_s3:  # elsewhere it has its name when it is whole
+        return ""
+    try:
+        return folder_of(place.checkpoint.store).unfinished(f"{OURS}/{FILE}")
+    except OSError as error:
+        raise CheckpointStoreError(
+            f"could not read {error.filename or place.uri}: {error.strerror or error}",
+            harmless="always: nothing was changed",
+            cause="the object store does not answer, or this user may not read there",
+            action="mend the access and start again",
+            file=str(error.filename or place.uri),
+        ) from None
+
+
+def refuse_unfinished(place: Place) -> None:
+    """Refuse a checkpoint that is being made of a savepoint, or was not finished: a part of it is none.
+
+    Raises:
+        CheckpointConflictError: It is.
+    """
+    who = who_makes(place)
+    if who and not place.has_begun():
+        raise being_made(place, who)
+
+
+def being_made(place: Place, who: str) -> CheckpointConflictError:
+    """The refusal of a checkpoint that somebody makes."""
+    return CheckpointConflictError(
+        f"the checkpoint {place.uri} is not whole: it is being made of a savepoint, or was not finished, by {who}",
+        harmless="always: nothing was started",
+        cause="that process is at work, or has died in it",
+        action="wait for it; or, where that process is dead, remove what it has left, and begin again from the "
+        f"savepoint: onceflow savepoint dispose {place.uri}",
+        checkpoint=place.uri,
+    )
 
 
 def read_restored(store: Store) -> Restored | None:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from onceflow.checkpoint.contract import uri_at
 from onceflow.errors import ConfigurationError, SetupError
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from onceflow.checkpoint.objects import Bucket, BucketStore
 
 _LOCATION = re.compile(r"s3a?:/", re.IGNORECASE)
-_FORM = re.compile(r"s3a?://([a-z0-9][a-z0-9.-]+[a-z0-9])((?:/+[A-Za-z0-9._@+=,-]+)+)/*", re.IGNORECASE)
+_FORM = re.compile(r"(?i:s3a?)://([a-z0-9][a-z0-9.-]+[a-z0-9])((?:/+[A-Za-z0-9._@+=,-]+)+)/*")
 _REGION = "us-east-1"
 _PATIENCE = timedelta(seconds=30)
 
@@ -50,17 +51,11 @@ def s3_uri(location: str | os.PathLike[str]) -> str | None:
     text = os.fspath(location)
     if not _LOCATION.match(text):
         return None
-    found = _FORM.fullmatch(text)
-    parts = found[2].split("/") if found else []
-    if found is None or found[1] != found[1].lower() or {".", ".."} & set(parts):
-        raise ConfigurationError(
-            f"the checkpoint {text!r} is refused",
-            cause="in S3 a checkpoint is s3://BUCKET/FOLDER (s3a:// is the same place). A bucket's name has small "
-            "letters, digits, dots and hyphens; a name in the path has letters, digits and . _ @ + = , - alone",
-            action='write for example Checkpointing("s3://bucket/checkpoints/alerts")',
-            checkpoint=text,
-        )
-    return f"s3a://{found[1]}/{'/'.join(filter(None, parts))}"
+    told = (
+        "in S3 a checkpoint is s3://BUCKET/FOLDER (s3a:// is the same place). A bucket's name has small letters, "
+        "digits, dots and hyphens; a name in the path has letters, digits and . _ @ + = , - alone"
+    )
+    return uri_at(text, _FORM, "s3a", told, "s3://bucket/checkpoints/alerts")
 
 
 def store_at(uri: str) -> BucketStore:
@@ -115,7 +110,26 @@ def _bucket(name: str) -> Bucket:
         client_options={"allow_http": at.endpoint.lower().startswith("http:")},
         retry_config={"retry_timeout": _PATIENCE, "backoff": {"max_backoff": timedelta(seconds=2)}},
     )
-    return Bucket(client, f"s3a://{name}")
+    return Bucket(client, f"s3a://{name}", _remover(session, at, name))
+
+
+def _remover(session: Any, at: Service, bucket: str) -> Callable[[str], None]:
+    """What removes the object that Hadoop's S3A makes for a folder: obstore takes the slash at the key's end away."""
+    import botocore.exceptions  # noqa: PLC0415 - an extra
+    from botocore.config import Config  # noqa: PLC0415 - the same
+
+    @functools.cache
+    def client() -> Any:
+        style = Config(s3={"addressing_style": "path"}) if at.endpoint else None
+        return session.client("s3", endpoint_url=at.endpoint or None, region_name=at.region, config=style)
+
+    def remove(key: str) -> None:
+        try:
+            client().delete_object(Bucket=bucket, Key=f"{key}/")
+        except (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError) as error:
+            raise OSError(str(error)) from None
+
+    return remove
 
 
 @functools.cache

@@ -17,8 +17,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote, unquote_to_bytes
 
-from onceflow.checkpoint.contract import Store
-from onceflow.errors import CheckpointStoreError, ConfigurationError
+from onceflow.checkpoint.contract import Store, content_of, failed
+from onceflow.errors import ConfigurationError
 
 _URI = re.compile(r"(file|[a-z][a-z0-9+.-]*(?=:/)):", re.IGNORECASE)
 _ELSEWHERE = {"hdfs": "on HDFS", "s3": "in S3", "s3a": "in S3"}
@@ -55,6 +55,11 @@ def local_path(checkpoint: str | os.PathLike[str]) -> Path:
     if "\0" in path:
         raise _no_path(text, "no file system takes a zero byte in a name")
     return Path(os.path.realpath(path))
+
+
+def whereabouts(uri: str) -> str:
+    """On which kind of file system a checkpoint is, in words."""
+    return _ELSEWHERE.get(uri.partition(":")[0].lower(), "on a POSIX file system")
 
 
 def _untested(text: str, scheme: str) -> ConfigurationError:
@@ -179,14 +184,7 @@ class LocalStore:
 
     def contents(self, names: Sequence[str]) -> list[bytes | None]:
         """The files' contents, in the order of the names; None for one that is not there."""
-
-        def content(name: str) -> bytes | None:
-            try:
-                return self.read(name)
-            except FileNotFoundError:
-                return None
-
-        return [content(name) for name in names]
+        return [content_of(self, name) for name in names]
 
     def names(self) -> list[str]:
         """Names of files and folders, without files being written; empty when there is no folder."""
@@ -243,13 +241,12 @@ def local_folder(store: Store) -> Path:
 
 def not_here(checkpoint: str) -> ConfigurationError:
     """The refusal of a checkpoint on HDFS or in S3 by what works on files of a POSIX file system alone."""
-    where = _ELSEWHERE[checkpoint.partition(":")[0].lower()]
     return ConfigurationError(
-        f"this cannot be done with the checkpoint {checkpoint}: it is {where}",
+        f"this cannot be done with the checkpoint {checkpoint}: it is {whereabouts(checkpoint)}",
         harmless="always: nothing was changed",
         cause="in this version doctor, run --supervise, and audit --recompute of a plan that keeps state, work on a "
-        "POSIX file system only; savepoints, run -s, job delete and the rest of audit on HDFS as well. In S3 there is "
-        "what runs a job and brings it out of trouble: run, check, txn, checkpoints, exceptions, list, stop, cancel",
+        "POSIX file system only. On HDFS and in S3 there is all else: run, check, txn, checkpoints, exceptions, list, "
+        "stop, cancel, savepoint (in S3 without rescale), run -s, job delete and the rest of audit",
         action="see docs/stores.md for what to do instead of each",
         checkpoint=checkpoint,
     )
@@ -276,10 +273,5 @@ def _explained(path: Path, doing: str, passing: type[OSError] | tuple[type[OSErr
     except passing:
         raise
     except OSError as error:
-        raise CheckpointStoreError(
-            f"could not {doing} {path}: {error.strerror or error}",
-            harmless="for the data: what is decided stays decided, and nothing else was",
-            cause="the disk under the checkpoint is full, read-only or gone, or this user may not write there",
-            action="mend the file system and start the job again; the checkpoint is as it was",
-            file=str(path),
-        ) from error
+        cause = "the disk under the checkpoint is full, read-only or gone, or this user may not write there"
+        raise failed(path, doing, error.strerror or error, cause=cause, mend="the file system") from error

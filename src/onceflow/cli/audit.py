@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from onceflow.checkpoint.hdfs import hdfs_uri
+from onceflow.checkpoint.place import is_elsewhere
 from onceflow.checkpoint.store import local_path
 from onceflow.cli.job_file import find_job
 from onceflow.cli.output import Output, OutputOption, tell_json
@@ -80,9 +80,9 @@ def audit(
 
 
 def files_of(job: Job) -> Path | Files:
-    """A job's checkpoint for the auditor: its folder; on HDFS, which takes Java, who reads there."""
+    """A job's checkpoint for the auditor: its folder; on HDFS, which takes Java, and in S3, who reads there."""
     location = job.checkpointing.location
-    return local_path(location) if hdfs_uri(location) is None else Elsewhere(place_of(job).checkpoint.store)
+    return Elsewhere(place_of(job).checkpoint.store) if is_elsewhere(location) else local_path(location)
 
 
 class Elsewhere:

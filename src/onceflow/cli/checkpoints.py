@@ -15,8 +15,8 @@ import typer
 
 from onceflow.cli.job_file import find_job
 from onceflow.cli.output import Output, OutputOption, tell_json
-from onceflow.cli.places import way_to
 from onceflow.control.client import find
+from onceflow.spark.places import place_at
 
 if TYPE_CHECKING:
     from onceflow.checkpoint.statistics import EpochStatistics
@@ -54,8 +54,7 @@ def checkpoints(
     from onceflow.operations.checkpoints.overview import overview  # noqa: PLC0415 - it takes its time to load
 
     location = place_of(of, job)
-    opened = way_to(location)
-    found = overview(location, opened)
+    found = overview(location, place_at)
     shown = dataclasses.replace(found, history=found.history[-last:])
     if output is Output.JSON:
         tell_json(dataclasses.asdict(shown))
@@ -66,7 +65,7 @@ def checkpoints(
         seen = found.history
         while watch:
             time.sleep(_LOOK_EVERY_S)
-            now = overview(location, opened).history
+            now = overview(location, place_at).history
             for each in now[now.index(seen[-1]) + 1 if seen and seen[-1] in now else 0 :]:
                 if output is Output.JSON:
                     tell_json(dataclasses.asdict(each))
@@ -85,7 +84,7 @@ def exceptions(
     from onceflow.operations.checkpoints.overview import failures  # noqa: PLC0415 - it takes its time to load
 
     location = place_of(of, job)
-    found = failures(location, way_to(location))[-last:]
+    found = failures(location, place_at)[-last:]
     if output is Output.JSON:
         tell_json({"exceptions": [dataclasses.asdict(each) for each in found]})
     for each in found if output is Output.TEXT else ():

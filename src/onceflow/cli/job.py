@@ -13,9 +13,10 @@ import typer
 from onceflow.cli.help import PLAIN, Group
 from onceflow.cli.job_file import find_job
 from onceflow.cli.output import Output, OutputOption, tell_json
-from onceflow.cli.places import way_of
+from onceflow.cli.places import begin_java
 from onceflow.control.client import running
 from onceflow.errors import ConfigurationError
+from onceflow.spark.places import place_at
 
 if TYPE_CHECKING:
     from onceflow.operations.transactions.deletion import Deletion
@@ -51,7 +52,8 @@ def delete(
 
     found = find_job(file, job)
     about = (found.checkpointing, found.transactional_id_prefix, found.sinks, found.name)
-    with Operator(*about, opened=way_of(found)) as operator:
+    begin_java(found)
+    with Operator(*about, opened=place_at) as operator:
         runs = next((each for each in running() if each.checkpoint == operator.uri), None)
         if runs is not None:
             raise ConfigurationError(

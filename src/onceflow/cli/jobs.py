@@ -13,9 +13,9 @@ import typer
 
 from onceflow.cli.job_file import find_job
 from onceflow.cli.output import Output, OutputOption, tell_json
-from onceflow.cli.places import way_to
 from onceflow.cli.savepoint import told
 from onceflow.control.client import RunningJob, find, order, running
+from onceflow.spark.places import place_at
 
 JobArgument = Annotated[
     str, typer.Argument(metavar="JOB", help="The job's name, or the Python file that makes it.", show_default=False)
@@ -59,7 +59,7 @@ def stop(
 
     require_free(to)  # before the job is ended for it
     found = find(_named(job))
-    place = way_to(found.checkpoint)(found.checkpoint, 1)
+    place = place_at(found.checkpoint, 1)
     refuse_apart(place, to)  # likewise
     order(found, "stop", within)
     told(to, create(place, to, found.name), output)

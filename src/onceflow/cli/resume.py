@@ -22,7 +22,7 @@ def resume(job: Job, savepoint: str, settings: Mapping[str, str], *, claim: bool
 
     Args:
         job: The job that is to run.
-        savepoint: A savepoint's folder, a path or a URI on HDFS; or ``CHECKPOINT@EPOCH``.
+        savepoint: A savepoint's folder, a path or a URI on HDFS or in S3; or ``CHECKPOINT@EPOCH``.
         settings: Given with the command: they may name the checkpoint.
         claim: The old job goes on.
         with_state: Its state is restored.

@@ -18,8 +18,9 @@ import typer
 from onceflow.cli.help import PLAIN, Group
 from onceflow.cli.job_file import find_job
 from onceflow.cli.output import Output, OutputOption, tell_json
-from onceflow.cli.places import place_of, way_to
+from onceflow.cli.places import place_of
 from onceflow.control.client import RunningJob, find, held, running
+from onceflow.spark.places import place_at
 
 if TYPE_CHECKING:
     from onceflow.checkpoint.contract import Where
@@ -40,7 +41,7 @@ JobArgument = Annotated[
     ),
 ]
 PathArgument = Annotated[
-    str, typer.Argument(metavar="PATH", help="The savepoint's folder, a path or hdfs://….", show_default=False)
+    str, typer.Argument(metavar="PATH", help="The savepoint's folder, a path, hdfs://… or s3://….", show_default=False)
 ]
 
 
@@ -68,14 +69,18 @@ def list_(
     ],
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """List the savepoints in a folder, the oldest first. What was not finished is none."""
-    from onceflow.operations.savepoints.writing import found  # noqa: PLC0415 - it takes its time to load
+    """List the savepoints in a folder, the oldest first; then, in S3, what is being made or was not finished."""
+    from onceflow.operations.savepoints.writing import found, unfinished  # noqa: PLC0415 - it takes its time to load
 
-    savepoints = found(path)
+    savepoints, parts = found(path), unfinished(path)
     if output is Output.JSON:
-        tell_json({"savepoints": [_as_json(at, manifest) for at, manifest in savepoints]})
-    for at, manifest in savepoints if output is Output.TEXT else ():
+        told_parts = [{"path": str(at), "by": who} for at, who in parts]
+        tell_json({"savepoints": [_as_json(at, manifest) for at, manifest in savepoints], "unfinished": told_parts})
+        return
+    for at, manifest in savepoints:
         typer.echo(_line(at, manifest))
+    for at, who in parts:
+        typer.echo(f"{at}  is being made, or was not finished, by {who}; dispose removes what a dead process has left")
 
 
 @app.command()
@@ -122,7 +127,10 @@ def export(
 
 @app.command()
 def dispose(path: PathArgument, output: OutputOption = Output.TEXT) -> None:
-    """Delete a savepoint. Checkpoints, also those that went on from it, keep all that they need."""
+    """Delete a savepoint. Checkpoints, also those that went on from it, keep all that they need.
+
+    In S3 it also removes what a dead process has left of a savepoint, or of a checkpoint that it made of one.
+    """
     from onceflow.operations.savepoints.writing import dispose as delete  # noqa: PLC0415 - as in list
 
     left = delete(path)
@@ -140,10 +148,12 @@ def rescale(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Make a savepoint with the same state in another number of shuffle partitions. It starts Spark."""
-    from onceflow.operations.savepoints.rescaling import rescale as remake  # noqa: PLC0415 - it loads Spark
+    from onceflow.operations.savepoints.rescaling import refuse_in_s3  # noqa: PLC0415 - it loads Spark
+    from onceflow.operations.savepoints.rescaling import rescale as remake  # noqa: PLC0415 - likewise
     from onceflow.spark import hadoop  # noqa: PLC0415 - likewise
     from onceflow.spark.session import make_session  # noqa: PLC0415 - likewise
 
+    refuse_in_s3(path)  # before Spark is started for it
     hadoop.begin(path, _RESCALE, {})
     session = make_session(_RESCALE, {}, lambda _: None)
     try:
@@ -168,10 +178,10 @@ def checkpoint_of(job: str) -> tuple[str, Place, RunningJob | None]:
         found = find_job(Path(job))
         name, place = found.name, place_of(found)
     elif Path(job).is_dir() or "://" in job:
-        place = way_to(job)(job, 1)
+        place = place_at(job, 1)
     else:
         runs = find(job)
-        return job, way_to(runs.checkpoint)(runs.checkpoint, 1), runs
+        return job, place_at(runs.checkpoint, 1), runs
     here = next((each for each in running() if each.checkpoint == place.uri), None)
     return name or (here.name if here else ""), place, here
 

@@ -19,8 +19,9 @@ import typer
 from onceflow.cli.help import PLAIN, Group
 from onceflow.cli.job_file import find_job
 from onceflow.cli.output import Output, OutputOption, tell_json
-from onceflow.cli.places import way_of
+from onceflow.cli.places import begin_java
 from onceflow.connectors.inspection import Held, Origin, Phase, Place, Seen
+from onceflow.spark.places import place_at
 from onceflow.twophase.messages import Outcome
 from onceflow.twophase.participants import ParticipantId
 from onceflow.twophase.records import Choice
@@ -193,7 +194,8 @@ def _operator(file: Path, job: str | None, *, partial: bool = False) -> Iterator
 
     found = find_job(file, job)
     about = (found.checkpointing, found.transactional_id_prefix, found.sinks, found.name)
-    with Operator(*about, partial=partial, opened=way_of(found)) as operator:
+    begin_java(found)
+    with Operator(*about, partial=partial, opened=place_at) as operator:
         yield operator
 
 

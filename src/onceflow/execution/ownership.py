@@ -27,7 +27,7 @@ from onceflow.checkpoint.identity import (
 )
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.place import OURS, Place
-from onceflow.checkpoint.restored import Restored, read_restored
+from onceflow.checkpoint.restored import Restored, being_made, read_restored, refuse_unfinished, who_makes
 from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.connectors.contract import Committer, SinkConnection, evidence_of
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, OnceflowError, advised
@@ -59,6 +59,7 @@ def identify(
     """
     ours, uri = place.ours, place.uri
     ours.make()
+    refuse_unfinished(place)
     # Looked at before job.json: another first start at this moment writes that before it makes either of the two.
     was_used = place.checkpoint.has_run() or place.records.exists()
     if takeover == "as-new":
@@ -88,8 +89,21 @@ def identify(
             checkpoint=uri,
         )
     identity = create_identity(ours, JobIdentity.new(uri, systems or "", prefix))
+    _refuse_made_meanwhile(place)
     same_place(identity, uri, systems or "", prefix)
     return identity
+
+
+def _refuse_made_meanwhile(place: Place) -> None:
+    """Refuse to begin a job where somebody makes a checkpoint of a savepoint at this moment.
+
+    Whoever makes one says so and then looks for a job; this one has named the job and then looks for a maker. So one of
+    the two, or both, see the other. Where a checkpoint gets its name in one step, this one's folder is in its way.
+    """
+    who = who_makes(place)
+    if who or (place.checkpoint.is_in_s3 and read_restored(place.ours) is not None):
+        place.ours.remove(IDENTITY_FILE)
+        raise being_made(place, who or "a process that has finished just now")
 
 
 def claimed(place: Place) -> JobIdentity:

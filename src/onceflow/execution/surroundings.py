@@ -14,7 +14,7 @@ from typing import Self
 
 from onceflow.checkpoint.place import Place
 from onceflow.execution.stop import Stop
-from onceflow.spark.hadoop import opened
+from onceflow.spark.places import place_at
 from onceflow.twophase.coordinator import Coordinator
 
 Opened = Callable[[str | os.PathLike[str], int], Place]
@@ -54,7 +54,7 @@ class Means:
         around: Makes what a driver has of its process, for so many sinks.
     """
 
-    opened: Opened = opened
+    opened: Opened = place_at
     rules: Callable[[Collection[str]], Coordinator] = Coordinator
     around: Callable[[int], Surroundings] = Surroundings.of_process
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 import functools
 import json
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,9 +19,6 @@ from typing import Any, ParamSpec, TypeVar
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from onceflow.checkpoint.hdfs import HdfsStore, hdfs_uri
-from onceflow.checkpoint.place import Place
-from onceflow.checkpoint.s3 import s3_uri
-from onceflow.checkpoint.s3 import store_at as s3_store_at
 from onceflow.spark.internals import gateway, hadoop_settings, java_runs_already
 from onceflow.spark.session import begin_java
 
@@ -36,23 +32,6 @@ _AT_ONCE = 8
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-def opened(location: str | os.PathLike[str], retain: int) -> Place:
-    """The checkpoint at a location of any kind; on HDFS this process's Java is started for it, if it is not there.
-
-    Args:
-        location: A path, or a URI: ``file:``, ``hdfs:`` or ``s3:``.
-        retain: As of ``Place.at``.
-
-    Raises:
-        ConfigurationError: The location is refused.
-        SetupError: Java, or a library, is missing.
-    """
-    hdfs, s3 = hdfs_uri(location), s3_uri(location)
-    if s3 is not None:
-        return Place.on(s3_store_at(s3), s3, retain)
-    return Place.at(location, retain) if hdfs is None else Place.on(store_at(hdfs), hdfs, retain)
 
 
 def begin(location: str, name: str, spark: Mapping[str, str]) -> None:
@@ -72,7 +51,7 @@ def begin(location: str, name: str, spark: Mapping[str, str]) -> None:
 
 
 def store_at(uri: str) -> HdfsStore:
-    """The store of a folder on HDFS."""
+    """The store of a folder on HDFS; this process's Java is started for it, if it is not there."""
     if not java_runs_already():
         begin_java("onceflow", {})
     return HdfsStore(_files("/".join(uri.split("/")[:3])), uri)

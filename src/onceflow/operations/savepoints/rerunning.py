@@ -32,11 +32,11 @@ def lay_out(place: Place, first: int, last: int, folder: Path, savepoint: Path |
         What is there.
 
     Raises:
-        ConfigurationError: The checkpoint does not retain them, or is on HDFS; or the savepoint is another job's, or
-            too new.
+        ConfigurationError: The checkpoint does not retain them, or is on no POSIX file system; or the savepoint is
+            another job's, or too new.
         CheckpointError: A file cannot be read, or is not what it was.
     """
-    theirs = place.checkpoint.folder  # refused on HDFS: Spark works on a folder of this machine's
+    theirs = place.checkpoint.folder  # refused elsewhere: Spark works on a folder of this machine's
     if savepoint is None and first == 0:
         _beginning(theirs, folder)
         epoch = -1

@@ -9,13 +9,31 @@ from pyspark.sql import SparkSession
 
 from onceflow.checkpoint.contract import Where
 from onceflow.checkpoint.folders import refused_between
+from onceflow.checkpoint.s3 import s3_uri
 from onceflow.errors import ConfigurationError
-from onceflow.operations.savepoints.places import folder_at, place_at
 from onceflow.operations.savepoints.restoring import copied, refuse_newer
 from onceflow.operations.savepoints.writing import Taken, beside, create, require_free, verify
+from onceflow.spark.places import folder_at, place_at
 from onceflow.spark.repartition import repartition
 
 _ALL = 1 << 31
+
+
+def refuse_in_s3(path: Where) -> None:
+    """Refuse a savepoint in S3: Spark's repartition of state was not seen to end there.
+
+    Raises:
+        ConfigurationError: It is one.
+    """
+    uri = s3_uri(path)
+    if uri is not None:
+        raise ConfigurationError(
+            f"the savepoint {uri} is not rescaled: it is in S3",
+            harmless="always: nothing was changed",
+            cause="in this version rescale works on a POSIX file system and on HDFS",
+            action="copy its whole folder to a disk (aws s3 cp --recursive), rescale it there, and copy what was made "
+            "back: onceflow savepoint verify tells whether a copy is whole",
+        )
 
 
 def rescale(session: SparkSession, path: Where, to: Where, partitions: int) -> Taken:
@@ -28,10 +46,11 @@ def rescale(session: SparkSession, path: Where, to: Where, partitions: int) -> T
         partitions: Shuffle partitions.
 
     Raises:
-        ConfigurationError: It keeps no state, has that many, or Spark cannot repartition what it keeps.
+        ConfigurationError: It keeps no state, has that many, or is in S3; or Spark cannot repartition what it keeps.
         EpochFailedError: Spark did, and not rightly.
         CheckpointError: The savepoint is not what it was, or a file system failed.
     """
+    refuse_in_s3(path)
     target = require_free(to)
     if type(target) is not type(folder_at(path)):
         raise refused_between(folder_at(path), target)

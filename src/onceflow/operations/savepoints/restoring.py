@@ -1,13 +1,15 @@
 """A checkpoint made of a savepoint, for a new run that goes on from there.
 
-Must not know: Spark, any particular sink, how a command line looks.
+Must not know: Spark sessions, any particular sink, how a command line looks.
 
 The new run is a new job: of the old one it takes Spark's files and what stands at their positions, and neither its
 identity nor its journal, so no transaction, mark or ledger row of the old one is met again. A claim takes both: it *is*
 the old job, and nothing may have been decided behind the savepoint.
 
 The checkpoint is put together beside its place and renamed when it is whole and durable. Whoever dies on the way leaves
-nothing in its place, and does it again.
+nothing in its place, and does it again. In S3 nothing can be renamed: there it is put together in its place, and
+``restored.json`` comes last. What whoever dies on the way leaves is refused by every start, and removed by ``onceflow
+savepoint dispose``.
 """
 
 from __future__ import annotations
@@ -16,21 +18,22 @@ import contextlib
 import json
 import secrets
 import uuid
+from collections.abc import Iterator
 from importlib.metadata import version
 
 from onceflow.checkpoint import state_schemas
 from onceflow.checkpoint.contract import Store, Where
-from onceflow.checkpoint.folders import Folder, folder_of
+from onceflow.checkpoint.folders import Draft, Folder, folder_of
 from onceflow.checkpoint.identity import read_identity
 from onceflow.checkpoint.journal import Journal, above_all
 from onceflow.checkpoint.place import OURS, Place
 from onceflow.checkpoint.restored import FILE as RESTORED_FILE
-from onceflow.checkpoint.restored import Restored, read_restored
+from onceflow.checkpoint.restored import Restored, read_restored, refuse_unfinished
 from onceflow.checkpoint.spark_files import positions
 from onceflow.errors import CheckpointConflictError, ConfigurationError
 from onceflow.operations.savepoints.manifest import Manifest
-from onceflow.operations.savepoints.places import folder_at, place_at
-from onceflow.operations.savepoints.writing import FILES, beside, explained, publish, refuse_apart
+from onceflow.operations.savepoints.writing import FILES, PARTS, explained, publish, refuse_apart
+from onceflow.spark.places import folder_at, place_at
 from onceflow.twophase.layout import Layout, folders
 from onceflow.twophase.records import Planned
 
@@ -50,6 +53,7 @@ def already(place: Place, savepoint: str, *, claim: bool, with_state: bool = Tru
     Raises:
         CheckpointConflictError: Something else is there.
     """
+    refuse_unfinished(place)
     found = read_restored(place.ours)
     if found is not None:
         if (found.savepoint, found.claimed, found.with_state) == (savepoint, claim, with_state):
@@ -92,8 +96,9 @@ def restore(path: Where, manifest: Manifest, place: Place, *, claim: bool = Fals
         with_state,
         manifest.job_id,
     )
-    with beside(target) as unfinished:
+    with _being_made(place, target) as draft:
         with explained(target.where):
+            unfinished = draft.folder
             ours = unfinished.store.below(OURS)
             ours.make()
             layout, files = layout_of(path), source.below(FILES)
@@ -105,17 +110,27 @@ def restore(path: Where, manifest: Manifest, place: Place, *, claim: bool = Fals
                 unfinished.take(files, [name for name in manifest.files if name.startswith(_JOURNAL)])
             else:
                 _begin_journal(ours.below("journal"), restored.job_id, layout if with_state else Layout(layout.sources))
-            ours.create(RESTORED_FILE, restored.dumps())
             unfinished.sync()
         if claim:  # as late as can be: whatever fails before leaves a running driver alone
             _fence(manifest)
         # Folders in which nothing is, as a check of the job leaves them: only an empty one is renamed over.
-        target.remove_empty([f"{OURS}/journal", OURS])
-        try:
-            publish(unfinished, target)
-        except ConfigurationError:
-            raise _taken(place, "something has come there meanwhile") from None
+        with explained(target.where):
+            target.remove_empty([f"{OURS}/journal", OURS])
+        if place.has_begun():  # where it is made in its place, a job may have begun there in that moment, and have died
+            raise _taken(place, "a job has begun there meanwhile")
+        publish(draft, target, restored.dumps())
     return restored
+
+
+@contextlib.contextmanager
+def _being_made(place: Place, target: Folder) -> Iterator[Draft]:
+    last = f"{OURS}/{RESTORED_FILE}"
+    try:
+        with target.making(last, PARTS[last]) as draft:
+            yield draft
+    except FileExistsError:
+        refuse_unfinished(place)
+        raise _taken(place, "something has come there meanwhile") from None
 
 
 def layout_of(path: Where) -> Layout:

@@ -1,6 +1,6 @@
 """What a resume takes, and which output it will write again.
 
-Must not know: Spark, any particular sink, how it is asked.
+Must not know: Spark sessions, any particular sink, how it is asked.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from onceflow.checkpoint.identity import read_identity
 from onceflow.checkpoint.spark_files import positions, records_between
 from onceflow.errors import CheckpointError, ConfigurationError
 from onceflow.operations.savepoints.manifest import Manifest
-from onceflow.operations.savepoints.places import folder_at, place_at
 from onceflow.operations.savepoints.restoring import layout_of
 from onceflow.operations.savepoints.writing import create, dispose, is_savepoint, read, verify
+from onceflow.spark.places import folder_at, place_at
 from onceflow.twophase.layout import Layout
 
 _EPOCH = re.compile(r"(.+)@(\d+)", re.DOTALL)

@@ -2,10 +2,11 @@
 
 Must not know: what a checkpoint's files mean, a running job, how a command line looks.
 
-A savepoint is a folder: ``manifest.json``, and ``files/`` with what it names. It is made in a temporary folder beside
-its place and renamed, and the manifest is written last of all files: what has none is no savepoint. Files of a
-checkpoint are never written in place, by Spark or by us, so on a POSIX file system they are linked where it is the
-same: a savepoint then costs no room until the checkpoint forgets them. Else they are copied.
+A savepoint is a folder: ``manifest.json``, and ``files/`` with what it names. The manifest is written last of all
+files: what has none is no savepoint. The folder is put together beside its place and renamed; in S3, where nothing can
+be renamed, in its place, by one at a time. Files of a checkpoint are never written in place, by Spark or by us, so on a
+POSIX file system they are linked where it is the same: a savepoint then costs no room until the checkpoint forgets
+them. Else they are copied.
 """
 
 from __future__ import annotations
@@ -21,18 +22,24 @@ from importlib.metadata import version
 
 from onceflow.checkpoint import envelope
 from onceflow.checkpoint.contract import Where
-from onceflow.checkpoint.folders import Folder, LocalFolder, folder_of, refused_between
+from onceflow.checkpoint.folders import UNFINISHED, Draft, Folder, LocalFolder, folder_of, refused_between
+from onceflow.checkpoint.identity import FILE as IDENTITY_FILE
 from onceflow.checkpoint.journal_codec import FORMAT as JOURNAL_FORMAT
+from onceflow.checkpoint.making import making_of
 from onceflow.checkpoint.place import OURS, Place
+from onceflow.checkpoint.place import PARTS as CHECKPOINT_PARTS
+from onceflow.checkpoint.restored import FILE as RESTORED_FILE
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, CheckpointStoreError, ConfigurationError
 from onceflow.operations.savepoints.contents import Contents, contents
 from onceflow.operations.savepoints.manifest import NAME, Held, Manifest, differences, shuffle_partitions
-from onceflow.operations.savepoints.places import folder_at
 from onceflow.operations.savepoints.state_files import ids_of
+from onceflow.spark.places import folder_at
 
 FILES = "files"
+PARTS = {NAME: (FILES,), f"{OURS}/{RESTORED_FILE}": CHECKPOINT_PARTS}
+"""What is made as a whole here, by the file that comes last, and the names of all else in it."""
+
 _STAGED = "savepoint-"
-_UNFINISHED = ".unfinished-"
 _LEFT_AFTER_S = 3_600
 
 
@@ -67,7 +74,7 @@ def create(
         to: The savepoint's folder, on the same kind of file system; it must not be there.
         job: The job's name.
         held: Holds the running job at an epoch's boundary inside. What is done there: its files are linked. On HDFS
-            they are listed, and all but the state's are copied.
+            and in S3 they are listed, and all but the state's are copied.
         epoch: An older epoch that is retained; None for the newest.
         job_epoch: The newest epoch of the job in it, where that is another one.
 
@@ -78,24 +85,24 @@ def create(
     began = time.monotonic()
     target, source = require_free(to), folder_of(place.checkpoint.store)
     refuse_apart(place, to)
-    with beside(target) as unfinished, _staged(source) as stage:
-        files = unfinished.below(FILES)
+    with being_made(target) as draft, _staged(source) as stage:
+        files = draft.folder.below(FILES)
         with held():
             held_at = time.monotonic()
             with explained(source.where):
                 of = contents(place, epoch)
-            with explained(unfinished.where), _still_there():
+            with explained(target.where), _still_there():
                 if stage is not None:
                     stage.link(source, of.files)
                 else:  # what is not the state's is small, and the journal forgets some of it with any epoch
                     files.take(source, [path for path in of.files if not _is_state(path)])
             held_s = time.monotonic() - held_at
-        with explained(unfinished.where), _still_there():
+        with explained(target.where), _still_there():
             if stage is not None:
                 files.take(stage, of.files)
             else:
                 files.take(source, [path for path in of.files if _is_state(path)])
-        manifest = _finish(unfinished, target, of, job, of.epoch if job_epoch is None else job_epoch)
+        manifest = _finish(draft, target, of, job, of.epoch if job_epoch is None else job_epoch)
     _clear(place)
     return Taken(manifest, held_s, time.monotonic() - began)
 
@@ -110,13 +117,24 @@ def require_free(to: Where) -> Folder:
     with explained(folder.where):
         taken = folder.is_taken()
     if taken:
-        raise ConfigurationError(
-            f"{folder.where} is there already",
-            harmless="always: nothing was changed",
-            cause="a savepoint gets a folder of its own",
-            action="name a folder that is not there",
-        )
+        raise _taken(folder)
     return folder
+
+
+def _taken(folder: Folder) -> ConfigurationError:
+    with explained(folder.where):
+        who = folder.unfinished(NAME)
+    return ConfigurationError(
+        f"{folder.where} is there already",
+        harmless="always: nothing was changed",
+        cause=f"a savepoint is being made there, or was not finished, by {who}"
+        if who
+        else "a savepoint gets a folder of its own",
+        action="name another folder; or, where that process is dead, remove what it has left: onceflow savepoint "
+        f"dispose {folder.where}"
+        if who
+        else "name a folder that is not there",
+    )
 
 
 def refuse_apart(place: Place, savepoint: Where) -> None:
@@ -147,11 +165,11 @@ def _is_state(path: str) -> bool:
     return path.startswith("state/")
 
 
-def _finish(unfinished: Folder, to: Folder, of: Contents, job: str, job_epoch: int) -> Manifest:
+def _finish(draft: Draft, to: Folder, of: Contents, job: str, job_epoch: int) -> Manifest:
     """Of files that nobody changes any more, a savepoint."""
     with explained(to.where):
-        unfinished.sync()
-        files = held_of(unfinished.below(FILES), of.files)
+        draft.folder.sync()
+        files = held_of(draft.folder.below(FILES), of.files)
     manifest = Manifest(
         id=secrets.token_hex(8),
         created_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -173,8 +191,7 @@ def _finish(unfinished: Folder, to: Folder, of: Contents, job: str, job_epoch: i
         partitions=shuffle_partitions(of.offsets) if ids_of(of.commit) else None,
         files=files,
     )
-    unfinished.store.replace(NAME, manifest.dumps())
-    publish(unfinished, to)
+    publish(draft, to, manifest.dumps())
     return manifest
 
 
@@ -186,7 +203,12 @@ def read(path: Where) -> Manifest:
         CheckpointCorruptError: Its manifest is torn or was changed.
         CheckpointConflictError: A newer version made it.
     """
-    root = folder_at(path).store
+    folder = folder_at(path)
+    root = folder.store
+    with explained(path):
+        who = folder.unfinished(NAME)
+    if who:
+        raise _not_finished(path, who)
     try:
         data = root.read(NAME)
     except FileNotFoundError:
@@ -200,10 +222,24 @@ def read(path: Where) -> Manifest:
         return Manifest.loads(data)
 
 
+def _not_finished(path: Where, who: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"{path} is no savepoint yet: it is being made, or was not finished, by {who}",
+        harmless="always: nothing was changed",
+        cause="that process is at work, or has died in it",
+        action="wait for it; or, where that process is dead, remove what it has left: onceflow savepoint dispose "
+        f"{path}",
+    )
+
+
 def is_savepoint(path: Where) -> bool:
     """Whether there is a savepoint, finished once."""
     with explained(path):
-        return folder_at(path).has(NAME)
+        return _is_savepoint(folder_at(path))
+
+
+def _is_savepoint(folder: Folder) -> bool:
+    return folder.has(NAME) and not folder.unfinished(NAME)
 
 
 def found(folder: Where) -> list[tuple[Where, Manifest]]:
@@ -212,9 +248,20 @@ def found(folder: Where) -> list[tuple[Where, Manifest]]:
         return [(folder, read(folder))]
     with explained(folder):
         top = folder_at(folder)
-        inside = [top.below(name) for name in sorted(top.names()) if not name.startswith(_UNFINISHED)]
-        there = [each.where for each in inside if each.has(NAME)]
+        inside = [top.below(name) for name in sorted(top.names()) if not name.startswith(UNFINISHED)]
+        there = [each.where for each in inside if _is_savepoint(each)]
     return sorted(((path, read(path)) for path in there), key=lambda each: each[1].created_at)
+
+
+def unfinished(folder: Where) -> list[tuple[Where, str]]:
+    """What is being made in a folder, or was not finished there, and by whom: savepoints, and checkpoints of such.
+
+    On POSIX file systems and on HDFS nobody is told: what is put together there has no name of its own yet.
+    """
+    with explained(folder):
+        top = folder_at(folder)
+        inside = [top, *(top.below(name) for name in sorted(top.names()))]
+        return [(each.where, who) for each in inside for last in PARTS if (who := each.unfinished(last))]
 
 
 def verify(path: Where) -> Manifest:
@@ -228,7 +275,7 @@ def verify(path: Where) -> Manifest:
     with explained(path):
         files = root.below(FILES)
         wrong = differences(manifest, held_of(files, files.files()))
-        wrong += [f"{name} was added" for name in sorted(root.names()) if name not in (NAME, FILES)]
+        wrong += [f"{name} was added" for name in sorted(root.names()) if name not in (NAME, FILES, making_of(NAME))]
     if wrong:
         more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
         raise CheckpointCorruptError(
@@ -254,34 +301,42 @@ def export(path: Where, to: Where) -> Manifest:
         raise refused_between(source, target)
     manifest = verify(path)
     names = list(manifest.files)
-    with beside(target) as unfinished:
+    with being_made(target) as draft:
+        files = draft.folder.below(FILES)
         with explained(target.where):
-            unfinished.below(FILES).copy(source.below(FILES), names)
-            unfinished.sync()
-            copied = held_of(unfinished.below(FILES), names)
+            files.copy(source.below(FILES), names)
+            draft.folder.sync()
+            copied = held_of(files, names)
         wrong = differences(manifest, copied)
         if wrong:
             raise _spoiled(path, "; ".join(wrong))
-        unfinished.store.replace(NAME, manifest.dumps())
-        publish(unfinished, target)
+        publish(draft, target, manifest.dumps())
     return manifest
 
 
 def dispose(path: Where) -> list[str]:
-    """Delete a savepoint; what else is in its folder stays, and is returned.
+    """Delete a savepoint, or what one who is dead has left of one, or of a checkpoint that was made of one.
 
-    Its manifest goes first: whoever dies on the way leaves no savepoint that lacks a file.
+    What else is in its folder stays, and is returned. Its manifest goes first: whoever dies on the way leaves no
+    savepoint that lacks a file.
 
     Raises:
         ConfigurationError: There is no savepoint.
     """
-    manifest, root = read(path), folder_at(path)
+    root = folder_at(path)
+    for last, parts in PARTS.items():
+        with explained(path):
+            if root.unfinished(last) and not root.has(f"{OURS}/{IDENTITY_FILE}"):  # in a checkpoint no job has begun
+                root.discard(last, parts)
+                return sorted(root.files())
+    manifest = read(path)
     root.store.remove(NAME)
     root.store.sync()
     names = [f"{FILES}/{name}" for name in manifest.files]
     above = {name[:at] for name in names for at, letter in enumerate(name) if letter == "/"}
     with explained(path):
         root.remove(names)
+        root.remove([making_of(NAME)])
         root.remove_empty([*sorted(above, key=lambda folder: -folder.count("/")), ""])
         return sorted(root.files())
 
@@ -292,13 +347,27 @@ def held_of(folder: Folder, paths: Sequence[str]) -> dict[str, Held]:
 
 
 @contextlib.contextmanager
-def beside(to: Folder) -> Iterator[Folder]:
-    """A folder beside a place, for what ``publish`` puts there: of whoever fails on the way nothing is left."""
-    unfinished = to.beside(_UNFINISHED, f"-{secrets.token_hex(4)}")
+def being_made(to: Folder) -> Iterator[Draft]:
+    """Make a savepoint in its place; of whoever fails on the way nothing is left.
+
+    Raises:
+        ConfigurationError: Something is there, or somebody else makes one there.
+    """
     try:
-        yield unfinished
+        with to.making(NAME, PARTS[NAME]) as draft:
+            yield draft
+    except FileExistsError:
+        raise _taken(to) from None
+
+
+@contextlib.contextmanager
+def beside(to: Folder) -> Iterator[Folder]:
+    """A folder beside a place, to work in: it is gone afterwards."""
+    work = to.beside(UNFINISHED, f"-{secrets.token_hex(4)}")
+    try:
+        yield work
     finally:
-        _remove_all(unfinished)
+        _remove_all(work)
 
 
 def _remove_all(folder: Folder) -> None:
@@ -307,19 +376,20 @@ def _remove_all(folder: Folder) -> None:
         folder.remove_all()
 
 
-def publish(unfinished: Folder, to: Folder) -> None:
-    """Give a folder that is whole and durable its name.
+def publish(draft: Draft, to: Folder, last: bytes) -> None:
+    """Finish what is being made, with its last file.
 
     Raises:
-        ConfigurationError: Somebody else has made something there meanwhile.
+        FileExistsError: Somebody else has made something there meanwhile.
+        CheckpointStoreError: The file system failed.
     """
-    unfinished.store.sync()
     try:
-        unfinished.become(to)  # over an empty folder at most
+        draft.finish(last)
+    except FileExistsError:
+        raise
     except OSError as error:
-        require_free(to.where)
         raise CheckpointStoreError(
-            f"could not rename {unfinished.where} to {to.where}: {error.strerror or error}",
+            f"could not put {draft.folder.where} in its place, {to.where}: {error.strerror or error}",
             harmless="always for the data: nothing is at its place",
             cause="the disk is full, read-only or gone, or this user may not write there",
             action="mend the file system and ask again",
@@ -335,9 +405,9 @@ def _still_there() -> Iterator[None]:
         raise CheckpointConflictError(
             f"{error.filename or error} was removed while the savepoint was taken",
             harmless="always: no savepoint was made, and the job goes on",
-            cause="a job runs on this checkpoint that was not held, or, on HDFS, has gone on while the state was "
-            "copied, and has purged an old epoch",
-            action="ask again; for an older epoch, name a newer one; for much state on HDFS keep more epochs "
+            cause="a job runs on this checkpoint that was not held, or, on HDFS or in S3, has gone on while the state "
+            "was copied, and has purged an old epoch",
+            action="ask again; for an older epoch, name a newer one; for much state on HDFS or in S3 keep more epochs "
             "(Checkpointing(retain=...)), or stop the job for it",
             file=str(error.filename or ""),
         ) from None

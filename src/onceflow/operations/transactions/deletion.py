@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from onceflow.checkpoint.folders import Folder, folder_of
-from onceflow.checkpoint.place import OURS, Place
+from onceflow.checkpoint.place import PARTS, Place
 from onceflow.connectors.contract import Sink
 from onceflow.connectors.inspection import Phase
 from onceflow.errors import CheckpointStoreError, ConfigurationError, OnceflowError
@@ -24,9 +24,6 @@ from onceflow.operations.transactions.inventory import OwnTransaction, Standing,
 from onceflow.options.checkpointing import Checkpointing
 
 log = logging.getLogger(__name__)
-
-_OF_THE_JOB = ("metadata", "offsets", "commits", "sources", "state", OURS)
-"""What is the job's in its checkpoint's folder: other things may lie there."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +61,7 @@ def look(operator: Operator) -> Deletion:
     seen = tuple(t for t in _ours(operator) if t.seen.phase is Phase.OPEN)
     folder = folder_of(operator.checkpoint.store)
     with _explained(folder, "looked through"):
-        sizes = [folder.size(name) for name in _OF_THE_JOB]
+        sizes = [folder.size(name) for name in PARTS]
     epoch = None if undone is None else undone.epoch
     files, size = sum(count for count, _ in sizes), sum(bytes_ for _, bytes_ in sizes)
     found = operator.identity.job_id, operator.uri, files, size, seen, epoch
@@ -133,8 +130,7 @@ def _ours(operator: Operator) -> list[OwnTransaction]:
 def _remove(folder: Folder) -> None:
     """Spark's part first: without it the rest is no checkpoint, and with the rest this can be tried again."""
     with _explained(folder, "removed"):
-        folder.remove([".metadata.crc"])  # of what goes next
-        for name in _OF_THE_JOB:
+        for name in PARTS:
             folder.remove_all(name)
         folder.remove_empty([""])  # somebody's file may lie there
 
