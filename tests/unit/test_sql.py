@@ -85,6 +85,7 @@ def test_a_join_that_bounds_times_from_one_side_alone_says_what_it_keeps(on, kep
     [
         ("CRAETE TABLE t (a INT)", "line 1, column 1", "CREATE"),
         ("SELECT auction,\n  prise\nFROM bids", "line 2, column 3", "price"),
+        ("SET 'a.b' = '1'\nCREATE TABLE t (a INT)", "line 2, column 1", "write ; before CREATE"),
         ("SELECT *\nFROM bidz", "line 2, column 6", "bids"),
         ("SELECT CAST(auction AS STRING), UPER(item) FROM bids", "line 1, column 33", "UPPER"),
         ("SELECT * FROM\n HOP(TABLE bids, DESCRIPTOR(tim), INTERVAL '1' DAY)", "line 2, column 2", "SIZE"),

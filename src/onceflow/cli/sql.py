@@ -19,6 +19,7 @@ from onceflow import __version__, program
 from onceflow.cli.config import ConfigOption, SettingsOption, read_settings
 from onceflow.cli.starting import AsNewOption, BoundedOption, ClaimOption, takeover_of
 from onceflow.errors import ConfigurationError
+from onceflow.findings import Checks
 
 if TYPE_CHECKING:
     from onceflow.flinksql.pipelines import Pipeline
@@ -110,10 +111,13 @@ def run_here(pipeline: Pipeline, *, bounded: bool, takeover: Takeover | None, en
 
 
 def _check(pipelines: Sequence[Pipeline]) -> None:
+    checks = Checks()
     for each in pipelines:
-        tell(each)
-        each.job.check()
-        typer.echo(f"job {each.job.name} would start; nothing was started, made or changed")
+        with checks.one():
+            tell(each)
+            each.job.check()
+            typer.echo(f"job {each.job.name} would start; nothing was started, made or changed")
+    checks.end()
 
 
 def _again(arguments: Sequence[str]) -> list[str]:

@@ -32,6 +32,7 @@ from onceflow.flinksql.statements import (
     WatermarkDefinition,
 )
 
+_END = "the end of the statement"
 _QUERY = ("SELECT", "WITH", "VALUES", "(")
 _CATALOGUES = "there is one catalogue, of the script's own tables"
 _NOT_TAKEN: Mapping[str, tuple[str, str]] = {
@@ -140,6 +141,8 @@ class _Parser:
         found = "the statement ends" if token.kind == "end" else f"there is {_shown(token)}"
         words = ", ".join(wanted[:-1]) + (" or " if len(wanted) > 1 else "") + wanted[-1]
         likely = meant(token.value, wanted) if token.kind == "word" else ""
+        if wanted == (_END,) and token.says(*(each.split()[0] for each in STATEMENTS)):
+            likely = f"write ; before {token.value}"
         raise wrong(token.at, f"{found} where {words} was expected", action=likely or "correct the statement")
 
     def _name(self) -> Token:
@@ -175,7 +178,7 @@ class _Parser:
 
     def _end(self) -> None:
         if self._token.kind != "end":
-            self._unexpected("the end of the statement")
+            self._unexpected(_END)
 
     def _rest(self) -> Source:
         """Everything to the end of the statement."""
@@ -576,9 +579,11 @@ class _Parser:
                 )
             return Show(at=at, text=self._texts(), what=what)
         if token.says(*_NOT_SHOWN):
-            raise refused(
-                token.at, f"SHOW {token.value.upper()}", _CATALOGUES, "write SHOW TABLES; jobs: onceflow list"
-            )
+            why, instead = {
+                "JOBS": ("jobs are processes, and not of this script alone", "use onceflow list"),
+                "COLUMNS": ("DESCRIBE tells them", "write DESCRIBE and the table's name"),
+            }.get(token.value.upper(), (_CATALOGUES, "write SHOW TABLES"))
+            raise refused(token.at, f"SHOW {token.value.upper()}", why, instead)
         return self._unexpected("TABLES", "VIEWS", "FUNCTIONS", "CREATE TABLE", "CREATE VIEW")
 
     def _describe(self) -> Statement:
