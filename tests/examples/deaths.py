@@ -69,6 +69,7 @@ def without_empty_epochs(run: Run) -> None:
     run.start("D5@2")
     run.start()
     run.close(3)
+    run.before()
     run.start("D7")
     run.start()
 

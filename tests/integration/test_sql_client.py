@@ -80,6 +80,36 @@ def test_a_select_prints_its_rows_and_a_check_writes_nothing(onceflow, cluster, 
     assert not read(cluster, loud)
 
 
+def test_a_select_says_what_it_leaves_out_what_it_keeps_and_why_it_fails(onceflow, new_topic, produce, tmp_path):
+    """Malformed records are counted with the first one's place; rows behind the watermark too; an error is ours."""
+    source = new_topic(1)
+    values = [{"word": "a", "n": 1}, None, {"word": "b", "n": 120}]
+    produce(source, ["{" if value is None else json.dumps(value) for value in values])
+    script = SCRIPT.replace("{IN}", source).replace("{LOUD}", "loud")
+    timed = "n INT, ts AS TO_TIMESTAMP_LTZ(n, 0), WATERMARK FOR ts AS ts)"
+    skipping = script.replace("n INT)", timed, 1).replace("'format' = 'json',", "'format' = 'json', {SKIP}", 1)
+    file = tmp_path / "words.sql"
+    file.write_text(skipping.replace("{SKIP}", "'json.ignore-parse-errors' = 'true',"))
+    counts = "SELECT window_start, COUNT(*) FROM TUMBLE(TABLE words, DESCRIPTOR(ts), INTERVAL '1' MINUTE)"
+    shown = onceflow("sql", str(file), "-e", f"{counts} GROUP BY window_start, window_end")
+    assert shown.returncode == 0, shown.stderr
+    assert "-- 1 malformed records" in shown.stdout
+    assert f"topic {source}, partition 0, offset 1" in shown.stdout
+    assert "+I[1970-01-01 00:00:00, 1]" in shown.stdout
+    assert "-- the watermark is at 1970-01-01T00:02:00.000Z" in shown.stdout
+    assert "(1 rows are in the state)" in shown.stdout
+
+    refused = onceflow("sql", str(file), "-e", "SELECT CAST(word AS INT) FROM words")
+    assert refused.returncode == 1, refused.stdout
+    assert "the query ended: [CAST_INVALID_INPUT]" in refused.stderr
+    file.write_text(script)
+    stopped = onceflow("sql", str(file), "-e", "SELECT word FROM words")
+    assert stopped.returncode == 1, stopped.stdout
+    assert f"topic {source}, partition 0, offset 1" in stopped.stderr.partition("error: ")[2]
+    for ended in (refused, stopped):
+        assert "ScanRelation" not in ended.stderr.partition("error: ")[2]
+
+
 def test_a_missing_topic_and_a_misspelt_option_end_a_check_with_1(onceflow, cluster, new_topic, tmp_path):
     """What is wrong is told by line and column, or by the topic's name, and the exit code is 1."""
     file = tmp_path / "wrong.sql"

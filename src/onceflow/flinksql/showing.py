@@ -14,8 +14,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from onceflow.connectors.kafka.source import KafkaSource, explain
-from onceflow.errors import EpochFailedError
+from onceflow.connectors.kafka.source import explain, malformed_in
+from onceflow.errors import ConfigurationError
 from onceflow.flinksql.pipelines import SESSION, Reading
 from onceflow.flinksql.relations import KEEP, WINDOW, Query
 from onceflow.flinksql.script import Script
@@ -37,7 +37,7 @@ def show(script: Script, query: Query, say: Callable[[str], None]) -> None:
     say(f"-- {', '.join(column.name for column in query.columns)}")
     streams = [table for table in tables.values() if not table.seen.static]
     bounded = bool(streams) and all(table.is_bounded for table in streams)
-    _rows_to(query, session, say, list(reading.sources.values()), bounded=bounded)
+    _rows_to(query, session, say, bounded=bounded)
 
 
 def _lines(rows: Sequence[Sequence[Any]], *, updating: bool) -> list[str]:
@@ -45,9 +45,7 @@ def _lines(rows: Sequence[Sequence[Any]], *, updating: bool) -> list[str]:
     return [f"{mark}[{', '.join('NULL' if value is None else str(value) for value in row)}]" for row in rows]
 
 
-def _rows_to(
-    query: Query, session: SparkSession, say: Callable[[str], None], sources: Sequence[KafkaSource], *, bounded: bool
-) -> None:
+def _rows_to(query: Query, session: SparkSession, say: Callable[[str], None], *, bounded: bool) -> None:
     rows = session.sql(query.sql)
     if query.keep:
         rows = rows.where(f"`{KEEP}`")
@@ -68,7 +66,7 @@ def _rows_to(
         running = (
             writing.trigger(availableNow=True) if bounded else writing.trigger(processingTime="1 second")
         ).start()
-        malformed = _Malformed(sources, say)
+        malformed = _Malformed(say)
         try:
             while not running.awaitTermination(0.5):  # type: ignore[arg-type]  # it takes fractions of a second
                 malformed.look(running)
@@ -85,19 +83,17 @@ def _rows_to(
 class _Malformed:
     """Says of each epoch what was left out of it, since it could not be read."""
 
-    def __init__(self, sources: Sequence[KafkaSource], say: Callable[[str], None]) -> None:
-        self._sources, self._say, self._told = sources, say, -1
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say, self._told = say, -1
 
     def look(self, query: StreamingQuery) -> None:
         for progress in query.recentProgress:
             if progress.batchId <= self._told:
                 continue
             self._told = progress.batchId
-            for source in self._sources:
-                found = source.malformed(progress.observedMetrics)
-                if found.records:
-                    first = "".join(f", the first: {place}" for place in found.first)
-                    self._say(f"-- {found.records} malformed records of {source.describe()} are left out{first}")
+            for source, found in malformed_in(progress.observedMetrics):
+                first = "".join(f", the first: {place}" for place in found.first[:1])
+                self._say(f"-- {found.records} malformed records of {source.describe()} are left out{first}")
 
 
 def _tell_of_waiting(query: StreamingQuery, say: Callable[[str], None]) -> None:
@@ -109,10 +105,10 @@ def _tell_of_waiting(query: StreamingQuery, say: Callable[[str], None]) -> None:
         say(f"-- the watermark is at {watermark}: what it has not passed is not shown ({kept} rows are in the state)")
 
 
-def _failed(text: str) -> EpochFailedError:
+def _failed(text: str) -> ConfigurationError:
     # Around what has failed Spark puts what failed by that, and behind it Java's stack and the plan.
     said = next((each[0] for each in _CONDITION.finditer(text) if each[1] != "STREAM_FAILED"), text.partition("\n")[0])
-    return EpochFailedError(
+    return ConfigurationError(
         f"the query ended: {said}",
         harmless="always: a SELECT writes nothing",
         cause="a value that an expression does not take, a function of yours, or a table that cannot be read",

@@ -12,7 +12,7 @@ import json
 import operator
 import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from datetime import datetime
 from functools import reduce
@@ -374,6 +374,18 @@ def find(kind: str, options: Mapping[str, str]) -> KafkaSource | None:
     """
     source_id = options.get(SOURCE_OPTION, "")
     return next((of[source_id] for of in _loaded.values() if source_id in of), None) if kind == "kafka" else None
+
+
+def malformed_in(observed: Mapping[str, Any]) -> Iterator[tuple[KafkaSource, Malformed]]:
+    """What an epoch has left out, by the sources of its plan that were loaded in this process.
+
+    Args:
+        observed: As of ``KafkaSource.malformed``.
+    """
+    for source in (each for of in _loaded.values() for each in of.values()):
+        found = source.malformed(observed)
+        if found.records:
+            yield source, found
 
 
 def malformed_from(message: str) -> MalformedRecordError | None:
