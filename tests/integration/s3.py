@@ -62,16 +62,19 @@ class S3:
 
     def make_bucket(self) -> None:
         """Make its bucket."""
+        self.client().create_bucket(Bucket=self.bucket)
+
+    def client(self) -> Any:
+        """AWS's own client, for what a test sees and does beside the product."""
         import boto3
 
-        client = boto3.client(
+        return boto3.client(
             "s3",
             endpoint_url=self.endpoint,
             region_name=ENVIRONMENT["AWS_REGION"],
             aws_access_key_id=ENVIRONMENT["AWS_ACCESS_KEY_ID"],
             aws_secret_access_key=ENVIRONMENT["AWS_SECRET_ACCESS_KEY"],
         )
-        client.create_bucket(Bucket=self.bucket)
 
     def reached(self, *, bucket: str = "") -> Bucket:
         """Its bucket, or another one, by a client of its own."""

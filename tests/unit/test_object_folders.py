@@ -12,10 +12,14 @@ from onceflow.checkpoint.objects import Bucket, BucketStore
 from onceflow.checkpoint.place import OURS, PARTS, Place
 from onceflow.checkpoint.restored import FILE as RESTORED_FILE
 from onceflow.checkpoint.restored import read_restored
-from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, ConfigurationError
-from onceflow.execution.ownership import identify
-from onceflow.operations.savepoints import restoring, writing
-from onceflow.operations.savepoints.rescaling import refuse_in_s3
+from onceflow.errors import (
+    CheckpointConflictError,
+    CheckpointCorruptError,
+    CheckpointStoreError,
+    ConfigurationError,
+)
+from onceflow.execution.ownership import identify, refuse_incomplete
+from onceflow.operations.savepoints import reading, restoring, writing
 from onceflow.spark.places import folder_at, place_at
 from tests.unit import checkpoints
 from tests.unit.advice import parts_of
@@ -167,7 +171,7 @@ def in_bucket(local, epochs):
     source, to = LocalFolder(local / "s"), folder_at("s3://bucket/s")
     for path in source.files():
         to.write(path, source.read(path))
-    return writing.verify("s3://bucket/s")
+    return reading.verify("s3://bucket/s")
 
 
 def test_a_part_of_a_checkpoint_is_none_to_any_start(bucket, tmp_path):
@@ -189,7 +193,7 @@ def test_a_part_of_a_checkpoint_is_none_to_any_start(bucket, tmp_path):
                 attempt()
             parts_of(caught.value, CheckpointConflictError)
         assert sorted(folder.files()) == ["sources/0/0"]
-        assert [str(where) for where, _ in writing.unfinished("s3://bucket/new")] == [place.uri]
+        assert [str(where) for where, _ in reading.unfinished("s3://bucket/new")] == [place.uri]
         assert writing.dispose(place.uri) == []
         assert not folder.is_taken()
     made = restoring.restore("s3://bucket/s", manifest, place)
@@ -218,13 +222,13 @@ def test_a_jobs_checkpoint_is_never_taken_for_what_a_dead_maker_has_left(bucket,
 def test_a_savepoint_that_is_not_finished_is_none(bucket, tmp_path):
     """It is listed as such, refused by what reads one, and its place by what makes one, with what to do."""
     in_bucket(tmp_path, 2)
-    with folder_at("s3://bucket/t/half").making(writing.NAME, [writing.FILES]) as draft:
+    with folder_at("s3://bucket/t/half").making(writing.NAME, [reading.FILES]) as draft:
         draft.folder.write("files/offsets/1", b"")
-        assert (writing.found("s3://bucket/t"), writing.is_savepoint("s3://bucket/t/half")) == ([], False)
-        assert [str(where) for where, _ in writing.unfinished("s3://bucket/t")] == ["s3a://bucket/t/half"]
+        assert (reading.found("s3://bucket/t"), reading.is_savepoint("s3://bucket/t/half")) == ([], False)
+        assert [str(where) for where, _ in reading.unfinished("s3://bucket/t")] == ["s3a://bucket/t/half"]
         for attempt in (
-            lambda: writing.read("s3://bucket/t/half"),
-            lambda: writing.verify("s3://bucket/t/half"),
+            lambda: reading.read("s3://bucket/t/half"),
+            lambda: reading.verify("s3://bucket/t/half"),
             lambda: writing.require_free("s3://bucket/t/half"),
             lambda: writing.export("s3://bucket/s", "s3://bucket/t/half"),
         ):
@@ -280,13 +284,85 @@ def test_where_a_job_has_begun_no_checkpoint_is_made(bucket, tmp_path):
     assert not folder_of(other.checkpoint.store).is_taken()
 
 
-def test_a_savepoint_there_is_not_rescaled():
-    """Refused by name, with the way over a disk, before Spark is started."""
-    with pytest.raises(ConfigurationError, match="it is in S3") as caught:
-        refuse_in_s3("s3://bucket/s")
-    parts_of(caught.value, ConfigurationError)
-    refuse_in_s3("hdfs://nn:8020/s")
-    refuse_in_s3("/data/s")
+def locations(tmp_path):
+    return {"a disk": str(tmp_path / "at"), "a bucket": "s3://bucket/at"}
+
+
+@pytest.mark.parametrize("of", ["a disk", "a bucket"])
+@pytest.mark.parametrize("to", ["a disk", "a bucket"])
+def test_a_savepoint_travels(bucket, tmp_path, of, to):
+    """Taken of a checkpoint here and there, exported, and gone on from on either: the same files, and all of them."""
+    at = locations(tmp_path)
+    place = checkpoints.make(tmp_path / "local", 3)
+    if of == "a bucket":
+        place = checkpoints.copied(place_at("s3://bucket/c", 100), tmp_path / "again", 3)
+    checkpoints.it_travels(place, at[to], at[of])
+
+
+@pytest.mark.parametrize("to", ["a disk", "a bucket"])
+def test_of_a_copy_that_fails_on_the_way_nothing_is_there(bucket, tmp_path, monkeypatch, to):
+    """A file that is gone, or that comes as another one: no savepoint, and nothing of one."""
+    at = locations(tmp_path)
+    of = "a disk" if to == "a bucket" else "a bucket"
+    place = checkpoints.make(tmp_path / "local", 3)
+    manifest = writing.create(place, f"{at[of]}/s").manifest
+    kind, read = type(folder_at(at[of])), type(folder_at(at[of])).read
+    torn = next(path for path in manifest.files if path.startswith("offsets/"))
+
+    def badly(self, path, most=-1):
+        data = read(self, path, most)
+        return data[:-1] + b"#" if path == torn and at_it else data
+
+    at_it = False
+    monkeypatch.setattr(kind, "read", badly)
+    at_it = True
+    with pytest.raises(CheckpointCorruptError, match=torn):
+        writing.export(f"{at[of]}/s", f"{at[to]}/s")
+    with pytest.raises(CheckpointCorruptError, match=f"{torn} came as another file"):
+        restoring.restore(f"{at[of]}/s", manifest, place_at(f"{at[to]}/new", 100))
+    assert not folder_at(f"{at[to]}/new").is_taken()
+    at_it = False
+    folder_at(f"{at[of]}/s/files").remove([torn])
+    with pytest.raises(CheckpointCorruptError, match="is missing"):
+        writing.export(f"{at[of]}/s", f"{at[to]}/s")
+    with pytest.raises(FileNotFoundError):
+        folder_at(f"{at[to]}/x").take(folder_at(f"{at[of]}/s/files"), sorted(manifest.files))
+    assert not folder_at(f"{at[to]}/s").is_taken()
+
+
+@pytest.mark.parametrize("to", ["a disk", "a bucket"])
+def test_a_file_that_is_read_in_part_is_no_copy(bucket, tmp_path, monkeypatch, to):
+    """Its size is looked at: a savepoint's digests are those of what was written, and would not tell."""
+    at = locations(tmp_path)
+    place = checkpoints.make(tmp_path / "local", 3)
+    if to == "a disk":
+        place = checkpoints.copied(place_at("s3://bucket/c", 100), tmp_path / "again", 3)
+    kind = type(folder_of(place.checkpoint.store))
+    read = kind.read
+
+    def half(self, path, most=-1):
+        data = read(self, path, most)
+        return data[: len(data) // 2] if path.startswith("offsets/") else data
+
+    monkeypatch.setattr(kind, "read", half)
+    with pytest.raises(CheckpointStoreError, match=r"of its \d+ bytes were read"):
+        writing.create(place, f"{at[to]}/s")
+    monkeypatch.undo()
+    assert not (tmp_path / "at" / "s").exists()
+
+
+def test_checksums_of_a_disk_stay_there(bucket, tmp_path):
+    """Hadoop's, which elsewhere Spark would list and not understand: in no checkpoint there, and in one on a disk."""
+    place = checkpoints.make(tmp_path / "local", 3)
+    hidden = "offsets/.2.crc"
+    checkpoints.write(place.checkpoint.folder / hidden, b"crc")
+    manifest = writing.create(place, "s3://bucket/s").manifest
+    assert hidden in manifest.files
+    for at, kept in (("s3://bucket/n", False), (str(tmp_path / "n"), True)):
+        new = place_at(at, 100)
+        restoring.restore("s3://bucket/s", manifest, new)
+        refuse_incomplete(new)
+        assert (hidden in folder_of(new.checkpoint.store).files()) is kept
 
 
 def test_places_in_s3_take_no_java(bucket):

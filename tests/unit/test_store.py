@@ -15,6 +15,7 @@ from onceflow.checkpoint import store as store_module
 from onceflow.checkpoint.hdfs import HdfsStore, hdfs_uri
 from onceflow.checkpoint.store import LocalStore, file_uri, local_folder, local_path
 from onceflow.errors import CheckpointStoreError, ConfigurationError
+from tests.unit.advice import parts_of
 
 
 @pytest.fixture
@@ -69,6 +70,21 @@ def test_a_missing_file_is_told_as_such(store):
         store.read("x")
     store.remove("x")
     store.sync("x")
+
+
+@pytest.mark.parametrize("made", ["a/b", "a/b/c", "a/b/.probe"])
+def test_what_is_made_in_untouched_is_taken_away_wherever_it_was(store, made):
+    """In the folder itself, beside it, or only above it; a file that somebody has put there stays, with its folders."""
+    below = store.below("a").below("b").below("c")
+    with below.untouched():
+        (store.folder / made).mkdir(parents=True)
+        if made.endswith(".probe"):
+            (store.folder / made).rmdir()
+    assert store.names() == []
+    with below.untouched():
+        LocalStore(store.folder / "a").make()
+        LocalStore(store.folder / "a").create("theirs", b"")
+    assert store.names() == ["a"]
 
 
 def test_a_leftover_is_not_listed_and_cleared_when_it_is_old(store):
@@ -189,10 +205,10 @@ def test_other_schemes_are_refused(uri):
 
 
 def test_what_works_on_files_alone_refuses_hdfs():
-    """A checkpoint on HDFS is refused by what takes its files as paths, with what works there instead."""
+    """A checkpoint on HDFS is refused by what takes its files as paths, by where it is."""
     with pytest.raises(ConfigurationError, match="it is on HDFS") as caught:
         local_path("hdfs://nn:8020/x")
-    assert "txn" in (caught.value.cause or "")
+    assert "docs/stores.md" in parts_of(caught.value, ConfigurationError, "hdfs://nn:8020/x").action
     with pytest.raises(ConfigurationError, match="it is on HDFS"):
         local_folder(HdfsStore(Unreached(), "hdfs://nn:8020/x"))
 

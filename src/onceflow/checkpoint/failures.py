@@ -29,7 +29,7 @@ class Failure(Line):
         followed_by: What the restart strategy did.
         pid: The process that failed.
         epoch: The epoch that it speaks of, or None.
-        recorded: The newest epoch that was recorded by then, or None.
+        recorded: The newest epoch that was finished by then, or None.
     """
 
     at: str

@@ -5,7 +5,7 @@ Must not know: what the files hold, who runs the job.
 What a savepoint, a checkpoint made of one, and a deletion need of a file system beyond one folder's store. Files of a
 checkpoint are never written in place, so on POSIX a second name (a hard link) is as good as a copy. HDFS has no links:
 there each file is copied, by Java and without coming through Python. On both it is made beside its place and renamed.
-An object store has neither: `object_folders`.
+An object store has neither: `object_folders`. From one kind to another files come through Python, each as a whole.
 
 Every method raises ``OSError``, and ``FileNotFoundError`` for what is not there; whoever calls says what it means.
 """
@@ -19,15 +19,21 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self, TypeVar
 
 from onceflow.checkpoint.contract import Store, Where
 from onceflow.checkpoint.hdfs import Files, HdfsStore
 from onceflow.checkpoint.store import LocalStore
-from onceflow.errors import ConfigurationError
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_CARRIED_AT_ONCE = 4
+"""So many whole files are in memory."""
 
 UNFINISHED = ".unfinished-"
 """How the name of a folder begins that is put together beside its place."""
@@ -196,35 +202,33 @@ class LocalFolder:
         (self.path / path).parent.mkdir(parents=True, exist_ok=True)
         (self.path / path).write_bytes(data)
 
-    def link(self, of: Folder, paths: Iterable[str]) -> None:
+    def link(self, of: LocalFolder, paths: Iterable[str]) -> None:
         """Give another folder's files a second name each; never a copy."""
-        source = self._same(of)
         for path in paths:
             (self.path / path).parent.mkdir(parents=True, exist_ok=True)
-            os.link(source.path / path, self.path / path)
+            os.link(of.path / path, self.path / path)
 
     def take(self, of: Folder, paths: Sequence[str]) -> None:
         """A second name for each file, or a copy where its file system is another one, or knows no links."""
-        source = self._same(of)
+        if not isinstance(of, LocalFolder):
+            carry(of, self, paths)
+            return
         for path in paths:
             try:
-                self.link(source, [path])
+                self.link(of, [path])
             except FileNotFoundError:
                 raise
             except OSError:
-                shutil.copyfile(source.path / path, self.path / path)
+                shutil.copyfile(of.path / path, self.path / path)
 
     def copy(self, of: Folder, paths: Sequence[str]) -> None:
         """Copy files of another folder."""
-        source = self._same(of)
+        if not isinstance(of, LocalFolder):
+            carry(of, self, paths)
+            return
         for path in paths:
             (self.path / path).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source.path / path, self.path / path)
-
-    def _same(self, of: Folder) -> LocalFolder:
-        if not isinstance(of, LocalFolder):
-            raise refused_between(of, self)
-        return of
+            shutil.copyfile(of.path / path, self.path / path)
 
     def held(self, paths: Sequence[str]) -> Mapping[str, Held]:
         """The files' sizes and digests."""
@@ -254,10 +258,10 @@ class LocalFolder:
     def discard(self, last: str, parts: Sequence[str]) -> None:
         """Nothing is left here."""
 
-    def become(self, to: Folder) -> None:
+    def become(self, to: Self) -> None:
         """Get another's name, over nothing or an empty folder, in one step; durable."""
-        self.path.rename(self._same(to).path)
-        LocalStore(self._same(to).path.parent).sync()
+        self.path.rename(to.path)
+        LocalStore(to.path.parent).sync()
 
     def remove(self, paths: Iterable[str]) -> None:
         """Remove files."""
@@ -362,15 +366,12 @@ class HdfsFolder:
 
     def copy(self, of: Folder, paths: Sequence[str]) -> None:
         """Copy files of another folder, several at a time."""
-        source = self._same(of)
+        if not isinstance(of, HdfsFolder):
+            carry(of, self, paths)
+            return
         for folder in sorted({path.rpartition("/")[0] for path in paths}):
             self._hdfs.make(self._at(folder))
-        self._hdfs.copy([(source.below(path).uri, self._at(path)) for path in paths])
-
-    def _same(self, of: Folder) -> HdfsFolder:
-        if not isinstance(of, HdfsFolder):
-            raise refused_between(of, self)
-        return of
+        self._hdfs.copy([(of.below(path).uri, self._at(path)) for path in paths])
 
     def held(self, paths: Sequence[str]) -> Mapping[str, Held]:
         """The files' sizes and digests."""
@@ -390,20 +391,19 @@ class HdfsFolder:
     def discard(self, last: str, parts: Sequence[str]) -> None:
         """Nothing is left here."""
 
-    def become(self, to: Folder) -> None:
+    def become(self, to: Self) -> None:
         """Get another's name, where nothing has it, in one step.
 
         The folder's number tells whose it is where the answer is lost.
         """
         number = self._hdfs.number(self.uri)
-        target = self._same(to)
-        target.remove_empty([""])
+        to.remove_empty([""])
         try:
-            self._hdfs.rename(self.uri, target.uri, over=False)
+            self._hdfs.rename(self.uri, to.uri, over=False)
         except OSError:
-            if not target.is_taken() or self._hdfs.number(target.uri) != number:
+            if not to.is_taken() or self._hdfs.number(to.uri) != number:
                 raise
-            self._hdfs.note(target.uri)  # what is seen is durable behind a change
+            self._hdfs.note(to.uri)  # what is seen is durable behind a change
 
     def remove(self, paths: Iterable[str]) -> None:
         """Remove files."""
@@ -421,8 +421,11 @@ class HdfsFolder:
         self._hdfs.remove_all(self._at(path))
 
 
+Kind = TypeVar("Kind", LocalFolder, HdfsFolder)
+
+
 @contextlib.contextmanager
-def _made_beside(to: LocalFolder | HdfsFolder, last: str) -> Iterator[Draft]:
+def _made_beside(to: Kind, last: str) -> Iterator[Draft]:
     unfinished = to.beside(UNFINISHED, f"-{secrets.token_hex(4)}")
 
     def finish(data: bytes) -> None:
@@ -457,13 +460,25 @@ def folder_of(store: Store) -> Folder:
     raise TypeError(f"{store} has no folder")
 
 
-def refused_between(of: Folder, to: Folder) -> ConfigurationError:
-    """The refusal of a copy from one kind of file system to the other."""
-    return ConfigurationError(
-        f"{of.where} and {to.where} are on two kinds of file system",
-        harmless="always: nothing was made",
-        cause="a savepoint is where its checkpoint is: on a POSIX file system, on HDFS or in S3, and goes back there. "
-        "Nothing here copies from the one to the other",
-        action="name a folder on the same kind of file system. To take a savepoint elsewhere copy its whole folder "
-        "(hadoop fs -get, -put; aws s3 cp --recursive): onceflow savepoint verify tells whether the copy is whole",
-    )
+def carry(of: Folder, to: Folder, paths: Sequence[str]) -> None:
+    """Copy files to a folder on another kind of file system: each is read as a whole and written, a few at a time."""
+
+    def one(path: str) -> None:
+        data = of.read(path)
+        _, size = of.size(path)
+        if len(data) != size:
+            raise OSError(errno.EIO, f"{len(data)} of its {size} bytes were read", f"{of.where}/{path}")
+        to.write(path, data)
+
+    at_once(_CARRIED_AT_ONCE, one, paths)
+
+
+def at_once(most: int, call: Callable[[T], R], of: Sequence[T]) -> list[R]:
+    """Call it of each, so many at a time; the first that fails ends those that have not begun."""
+    with ThreadPoolExecutor(most, "onceflow-files") as threads:
+        done = [threads.submit(call, each) for each in of]
+        try:
+            return [each.result() for each in done]
+        except BaseException:
+            threads.shutdown(cancel_futures=True)
+            raise

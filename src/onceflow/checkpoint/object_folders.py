@@ -16,14 +16,12 @@ import errno
 import functools
 import hashlib
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import ParamSpec, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import obstore
 from obstore.exceptions import BaseError
 
-from onceflow.checkpoint.folders import Draft, Folder, Held, refused_between
+from onceflow.checkpoint.folders import Draft, Folder, Held, at_once, carry
 from onceflow.checkpoint.making import Making, is_making, making_of, read_making
 from onceflow.checkpoint.objects import BucketStore, told_by
 from onceflow.errors import OnceflowError
@@ -31,10 +29,6 @@ from onceflow.errors import OnceflowError
 _AT_ONCE = 16
 _CHUNK = 1 << 20
 _NO_SUCH_RANGE = "InvalidRange"
-
-P = ParamSpec("P")
-R = TypeVar("R")
-T = TypeVar("T")
 
 
 class ObjectFolder:
@@ -141,8 +135,10 @@ class ObjectFolder:
 
         Each is looked for afterwards: a service may begin its answer before the copy is done.
         """
-        source = self._same(of)
-        self._at_once(functools.partial(self._copy, source), paths)
+        if not isinstance(of, ObjectFolder):
+            carry(of, self, paths)
+            return
+        at_once(_AT_ONCE, functools.partial(self._copy, of), paths)
 
     def _copy(self, source: ObjectFolder, path: str) -> None:
         with source._told(path):
@@ -161,14 +157,9 @@ class ObjectFolder:
             file.seek(0)
             obstore.put(self._client, self._key(path), file)
 
-    def _same(self, of: Folder) -> ObjectFolder:
-        if not isinstance(of, ObjectFolder):
-            raise refused_between(of, self)
-        return of
-
     def held(self, paths: Sequence[str]) -> Mapping[str, Held]:
         """The files' sizes and digests."""
-        return dict(zip(paths, self._at_once(self._held, paths), strict=True))
+        return dict(zip(paths, at_once(_AT_ONCE, self._held, paths), strict=True))
 
     def _held(self, path: str) -> Held:
         size, digest = 0, hashlib.sha256()
@@ -264,7 +255,7 @@ class ObjectFolder:
 
     def remove_empty(self, paths: Iterable[str]) -> None:
         """Remove what Hadoop has made for folders in which nothing is."""
-        for objects in self._at_once(self._empty, list(paths)):
+        for objects in at_once(_AT_ONCE, self._empty, list(paths)):
             self._remove(objects)
 
     def _empty(self, path: str) -> list[tuple[str, int]]:
@@ -280,7 +271,7 @@ class ObjectFolder:
         return [*self._objects(path), (self._key(path), 1)]
 
     def _remove(self, objects: Sequence[tuple[str, int]]) -> None:
-        self._at_once(self._delete, [key for key, _ in objects])
+        at_once(_AT_ONCE, self._delete, [key for key, _ in objects])
         for key, size in objects:  # one after the other: this client is for one thread, and they are few
             if not size:
                 self._bucket.remove_folder(key)
@@ -288,15 +279,6 @@ class ObjectFolder:
     def _delete(self, key: str) -> None:
         with self._told(""), contextlib.suppress(FileNotFoundError):
             obstore.delete(self._client, key)
-
-    def _at_once(self, call: Callable[[T], R], of: Sequence[T]) -> list[R]:
-        with ThreadPoolExecutor(_AT_ONCE, "onceflow-objects") as threads:
-            done = [threads.submit(call, each) for each in of]
-            try:
-                return [each.result() for each in done]
-            except BaseException:
-                threads.shutdown(cancel_futures=True)
-                raise
 
     @contextlib.contextmanager
     def _told(self, path: str) -> Iterator[None]:

@@ -115,7 +115,8 @@ class LocalStore:
         finally:
             with contextlib.suppress(OSError):  # somebody has begun a job there meanwhile
                 for folder in made:
-                    folder.rmdir()
+                    with contextlib.suppress(FileNotFoundError):  # only one above it was made
+                        folder.rmdir()
 
     def exists(self) -> bool:
         """Whether the folder is there."""
@@ -244,10 +245,8 @@ def not_here(checkpoint: str) -> ConfigurationError:
     return ConfigurationError(
         f"this cannot be done with the checkpoint {checkpoint}: it is {whereabouts(checkpoint)}",
         harmless="always: nothing was changed",
-        cause="in this version doctor, run --supervise, and audit --recompute of a plan that keeps state, work on a "
-        "POSIX file system only. On HDFS and in S3 there is all else: run, check, txn, checkpoints, exceptions, list, "
-        "stop, cancel, savepoint (in S3 without rescale), run -s, job delete and the rest of audit",
-        action="see docs/stores.md for what to do instead of each",
+        cause="what was asked for takes a folder of this machine's",
+        action="name one on a POSIX file system; docs/stores.md says what is different on HDFS and in S3",
         checkpoint=checkpoint,
     )
 

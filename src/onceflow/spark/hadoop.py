@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import functools
 import json
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
+from onceflow.checkpoint.contract import failed
 from onceflow.checkpoint.hdfs import HdfsStore, hdfs_uri
 from onceflow.spark.internals import gateway, hadoop_settings, java_runs_already
 from onceflow.spark.session import begin_java
@@ -29,6 +31,7 @@ _ERRORS: dict[str, Callable[[str], OSError]] = {
     "org.apache.hadoop.fs.PathIsNotEmptyDirectoryException": functools.partial(OSError, errno.ENOTEMPTY),
 }
 _AT_ONCE = 8
+_PART = 4 << 20
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -51,10 +54,26 @@ def begin(location: str, name: str, spark: Mapping[str, str]) -> None:
 
 
 def store_at(uri: str) -> HdfsStore:
-    """The store of a folder on HDFS; this process's Java is started for it, if it is not there."""
+    """The store of a folder on HDFS; this process's Java is started for it, if it is not there.
+
+    Raises:
+        SetupError: Java or a jar is missing.
+        CheckpointStoreError: The NameNode, or the name service, is not known here.
+    """
     if not java_runs_already():
         begin_java("onceflow", {})
-    return HdfsStore(_files("/".join(uri.split("/")[:3])), uri)
+    root = "/".join(uri.split("/")[:3])
+    try:
+        return HdfsStore(_files(root), uri)
+    except OSError as error:
+        raise failed(
+            uri,
+            "reach",
+            error,
+            cause=f"no host or name service of the name in {root} is known here: DNS, or hdfs-site.xml in the folder "
+            f"that HADOOP_CONF_DIR names (now {os.environ.get('HADOOP_CONF_DIR', 'not set')!r})",
+            mend="that",
+        ) from error
 
 
 def _apart(call: Callable[P, R]) -> Callable[P, R]:
@@ -144,7 +163,8 @@ class HadoopFiles:
     def _written(self, path: str, how: Any, data: bytes, *, sync: bool) -> None:
         out = self._context.create(self._path(path), how, self._options)
         try:
-            out.write(bytes(data))
+            for begins in range(0, len(data), _PART):  # as in reading
+                out.write(bytes(data[begins : begins + _PART]))
             if sync:
                 out.hsync()
         finally:
@@ -173,7 +193,10 @@ class HadoopFiles:
     def _read(self, path: str, most: int = -1) -> bytes:
         file = self._context.open(self._path(path))
         try:
-            return bytes(file.readAllBytes() if most < 0 else file.readNBytes(most))
+            if most >= 0:
+                return bytes(file.readNBytes(most))
+            # In parts: on its way here Java has what it hands over several times in memory.
+            return b"".join(iter(lambda: bytes(file.readNBytes(_PART)), b""))
         finally:
             file.close()
 

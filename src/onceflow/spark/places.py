@@ -16,7 +16,7 @@ from onceflow.checkpoint.hdfs import hdfs_uri
 from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.store import local_path
 
-_URI = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_URI = re.compile(r"file:|[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
 
 def place_at(location: str | os.PathLike[str], retain: int) -> Place:

@@ -42,6 +42,10 @@ def settings(location: str | os.PathLike[str]) -> dict[str, str]:
         _S3A + "endpoint.region": at.region,
         # Hadoop's default reads ahead by another library, which small files have no use for.
         _S3A + "input.stream.type": "classic",
+        # Snapshots of state are files that Hadoop would bring there by a client of its own, asynchronous and with
+        # another way to say what is sent; where a service does not understand that one, they wait without end, and
+        # nothing tells. So they go the way of all other files.
+        _S3A + "optimized.copy.from.local.enabled": "false",
     }
     if at.endpoint:
         found |= {
