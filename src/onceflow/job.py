@@ -18,9 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from onceflow import program
-from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.spark_files import StateBefore
-from onceflow.checkpoint.store import whereabouts
 from onceflow.connectors.contract import Sink, Source, limited
 from onceflow.connectors.kafka.sink import KafkaSink
 from onceflow.connectors.kafka.source import CONNECTOR
@@ -231,10 +229,9 @@ class Job:
         plan = replace(plan, bounded=until == "caught-up", takeover=takeover)
         theirs = SparkSession.getActiveSession()
         said = JobLog(log, self.name)
+        above = parent()
         hadoop.begin(plan.checkpointing.location, self.name, {**self._spark, **options.spark})
         place = place_of(plan)
-        above = parent()
-        _refuse_elsewhere(place, supervised=above is not None)
         standing = Standing(self.name, place.uri, supervisor=None if above is None else above.pid)
         if takeover != "as-new":
             standing.writes_as = ids_of(place, plan.prefix)
@@ -396,20 +393,6 @@ class Job:
             made = SparkSession.getActiveSession() if theirs is None else None
             if made is not None:
                 made.stop()
-
-
-def _refuse_elsewhere(place: Place, *, supervised: bool) -> None:
-    """Refuse what works on a checkpoint's files by itself, and which would be noticed when it is too late."""
-    if supervised and not place.checkpoint.is_local:
-        raise ConfigurationError(
-            f"run --supervise, and run --detached, are refused for a checkpoint {whereabouts(place.uri)}",
-            harmless="always: nothing was started",
-            cause=f"the checkpoint is {place.uri}, and the process that starts the job again keeps its count of "
-            "failures in files of a POSIX file system",
-            action="run the job without it, under a supervisor of the system's (docs/operating.md): restarts in one "
-            "process are counted and kept as ever",
-            checkpoint=place.uri,
-        )
 
 
 def _require_result(function: Callable[..., object], result: object) -> None:

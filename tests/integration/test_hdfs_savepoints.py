@@ -9,8 +9,6 @@ import json
 import pytest
 
 from onceflow.checkpoint.folders import HdfsFolder, LocalFolder, folder_of
-from onceflow.checkpoint.identity import JobIdentity, create_identity
-from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.restored import read_restored
 from onceflow.errors import (
     CheckpointConflictError,
@@ -19,9 +17,8 @@ from onceflow.errors import (
     ConfigurationError,
 )
 from onceflow.execution.ownership import identify, refuse_incomplete
-from onceflow.operations.savepoints import restoring, resuming, writing
+from onceflow.operations.savepoints import reading, restoring, resuming, writing
 from onceflow.spark.places import place_at
-from onceflow.twophase.records import Decide, Planned
 from tests.unit import checkpoints
 
 pytestmark = [pytest.mark.spark, pytest.mark.faults]
@@ -34,21 +31,8 @@ def top(hdfs):
 
 
 def on_hdfs(top, local, epochs):
-    """A checkpoint with so many epochs done: Spark's files of one on a disk, and a journal of its own."""
-    checkpoints.make(local, epochs)
-    place = place_at(f"{top.where}/c", 100)
-    source, to = LocalFolder(local), folder_of(place.checkpoint.store)
-    for path in source.files():
-        if not path.startswith("onceflow/"):
-            to.write(path, source.read(path))
-    place.ours.make()
-    place.records.make()
-    create_identity(place.ours, JobIdentity(checkpoints.JOB, place.uri, "cluster", "onceflow"))
-    place.journal.start(checkpoints.JOB)
-    place.journal.append(Planned(1, checkpoints.LAYOUT))
-    for epoch in range(epochs):
-        place.journal.append(Decide(1, epoch, checkpoints.offsets(epoch), ("alerts",), ()))
-    return place
+    """A checkpoint with so many epochs done."""
+    return checkpoints.copied(place_at(f"{top.where}/c", 100), local, epochs)
 
 
 @pytest.fixture
@@ -109,12 +93,12 @@ def test_a_savepoint_is_whole_and_what_was_changed_is_named(place, top):
     to = f"{top.where}/s/one"
     manifest = writing.create(place, to, "fraud").manifest
     assert (manifest.epoch, manifest.checkpoint, manifest.partitions) == (3, place.uri, 2)
-    assert writing.verify(to) == manifest == writing.read(to)
+    assert reading.verify(to) == manifest == reading.read(to)
     assert folder_of(place.ours).names() == ["job.json", "journal"]
     copy = f"{top.where}/s/two"
     assert writing.export(to, copy) == manifest
     top.write("s/notes", b"mine")
-    assert [path for path, _ in writing.found(f"{top.where}/s")] == [to, copy]
+    assert [path for path, _ in reading.found(f"{top.where}/s")] == [to, copy]
     assert "is there already" in str(refused(ConfigurationError, writing.create, place, to))
 
     files = top.below("s/two/files")
@@ -122,7 +106,7 @@ def test_a_savepoint_is_whole_and_what_was_changed_is_named(place, top):
     files.write("commits/4", b"v2\n{}")
     files.store.below("state").below("0").below("0").below("SSTs").replace("000008-a.sst", b"tss")
     top.write("s/two/notes.txt", b"mine")
-    wrong = str(refused(CheckpointCorruptError, writing.verify, copy))
+    wrong = str(refused(CheckpointCorruptError, reading.verify, copy))
     for told in (
         "commits/3 is missing",
         "commits/4 was added",
@@ -225,7 +209,7 @@ def test_whatever_fails_leaves_nothing_in_its_place(place, top, monkeypatch, nam
         patched.setattr(writing, "folder_at", lambda _: failing)
         refused(CheckpointStoreError, writing.create, place, to)
     assert top.names() == ["c"]
-    assert writing.create(place, to).manifest == writing.verify(to)
+    assert writing.create(place, to).manifest == reading.verify(to)
 
 
 def test_a_rename_whose_answer_is_lost_is_found(top):
@@ -271,27 +255,11 @@ def test_what_the_journal_forgets_is_copied_while_the_job_is_held(place, top):
             folder_of(place.checkpoint.store).remove_all(name)
 
     writing.create(place, f"{top.where}/s", held=held)
-    assert writing.verify(f"{top.where}/s").epoch == 3
+    assert reading.verify(f"{top.where}/s").epoch == 3
 
 
-def test_between_two_kinds_of_file_system_it_is_refused(place, top, tmp_path):
-    """A savepoint on a disk of a checkpoint on HDFS, and the other way: refused by name, before anything is made."""
+def test_a_savepoint_travels(place, top, tmp_path):
+    """Taken of a checkpoint on HDFS to a disk and back, and of one on a disk: the same files, gone on from on both."""
     local = checkpoints.make(tmp_path / "local", 2)
-    writing.create(local, tmp_path / "s")
-    savepoint = f"{top.where}/s"
-    manifest = writing.create(place, savepoint).manifest
-    for refuse in (
-        lambda: writing.create(place, tmp_path / "no"),
-        lambda: writing.create(local, f"{top.where}/no"),
-        lambda: writing.export(savepoint, tmp_path / "no"),
-        lambda: writing.export(tmp_path / "s", f"{top.where}/no"),
-        lambda: restoring.restore(savepoint, manifest, Place.at(tmp_path / "no", 1)),
-        lambda: restoring.restore(tmp_path / "s", writing.read(tmp_path / "s"), place_at(f"{top.where}/no", 1)),
-        lambda: resuming.opened(savepoint, tmp_path / "no").__enter__(),
-        lambda: resuming.opened(f"{place.uri}@1", tmp_path / "no").__enter__(),
-    ):
-        error = refused(ConfigurationError, refuse)
-        assert "are on two kinds of file system" in str(error)
-        assert "hadoop fs -get" in error.action
-    assert not (tmp_path / "no").exists()
-    assert sorted(top.names()) == ["c", "s"]
+    for of, to, back in ((place, tmp_path, top.where), (local, top.where, tmp_path)):
+        checkpoints.it_travels(of, str(to), str(back))

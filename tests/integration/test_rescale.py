@@ -13,9 +13,10 @@ from pyspark.sql.streaming import StatefulProcessor
 from onceflow.checkpoint.identity import JobIdentity, create_identity
 from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.spark_files import positions
+from onceflow.operations.savepoints.reading import verify
 from onceflow.operations.savepoints.rescaling import rescale
 from onceflow.operations.savepoints.restoring import restore
-from onceflow.operations.savepoints.writing import create, verify
+from onceflow.operations.savepoints.writing import create
 from onceflow.spark.session import PINNED
 from onceflow.twophase.layout import Layout, Source
 from onceflow.twophase.records import Planned

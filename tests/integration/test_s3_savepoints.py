@@ -4,7 +4,6 @@ The checkpoints are made of the same parts as those of the unit tests; at the en
 """
 
 import contextlib
-import dataclasses
 import json
 import os
 import subprocess
@@ -14,12 +13,11 @@ import uuid
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
-import boto3
 import pytest
 
 from onceflow.checkpoint import object_folders, s3
 from onceflow.checkpoint.folders import LocalFolder, folder_of
-from onceflow.checkpoint.identity import JobIdentity, create_identity, read_identity
+from onceflow.checkpoint.identity import create_identity, read_identity
 from onceflow.checkpoint.making import Making, making_of
 from onceflow.checkpoint.place import OURS, PARTS, Place
 from onceflow.checkpoint.restored import FILE as RESTORED_FILE
@@ -31,17 +29,17 @@ from onceflow.errors import (
     ConfigurationError,
 )
 from onceflow.execution.ownership import identify, refuse_incomplete
-from onceflow.operations.savepoints import restoring, resuming, writing
+from onceflow.operations.savepoints import reading, restoring, resuming, writing
 from onceflow.spark.places import folder_at, place_at
-from onceflow.twophase.records import Decide, Planned
-from tests.integration.harness import JOBS, rows_of, wait_until
-from tests.integration.s3 import ENVIRONMENT, InS3, a_server
+from tests.integration import elsewhere
+from tests.integration.elsewhere import RECORDS, newest, resumed
+from tests.integration.harness import rows_of, wait_until
+from tests.integration.s3 import InS3, a_server
 from tests.unit import checkpoints
 
 pytestmark = [pytest.mark.faults]
 
 RESTORED = f"{OURS}/{RESTORED_FILE}"
-RECORDS = 6_000
 
 
 @pytest.fixture(scope="module")
@@ -69,20 +67,8 @@ def top(reached):
 
 
 def in_s3(top, local, epochs):
-    """A checkpoint with so many epochs done: Spark's files of one on a disk, and a journal of its own."""
-    checkpoints.make(local, epochs)
-    place = place_at(f"{top.where}/c", 100)
-    source, to = LocalFolder(local), folder_of(place.checkpoint.store)
-    for path in source.files():
-        if not path.startswith("onceflow/"):
-            to.write(path, source.read(path))
-    place.ours.make()
-    create_identity(place.ours, JobIdentity(checkpoints.JOB, place.uri, "cluster", "onceflow"))
-    place.journal.start(checkpoints.JOB)
-    place.journal.append(Planned(1, checkpoints.LAYOUT))
-    for epoch in range(epochs):
-        place.journal.append(Decide(1, epoch, checkpoints.offsets(epoch), ("alerts",), ()))
-    return place
+    """A checkpoint with so many epochs done."""
+    return checkpoints.copied(place_at(f"{top.where}/c", 100), local, epochs)
 
 
 @pytest.fixture
@@ -99,13 +85,7 @@ def refused(kind, function, *arguments, **keywords):
 
 def keys(server, top):
     """All that is below a folder, as the service has it."""
-    client = boto3.client(
-        "s3",
-        endpoint_url=server.endpoint,
-        region_name=ENVIRONMENT["AWS_REGION"],
-        aws_access_key_id=ENVIRONMENT["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=ENVIRONMENT["AWS_SECRET_ACCESS_KEY"],
-    )
+    client = server.client()
     prefix = top.store.key + "/"
     pages = client.get_paginator("list_objects_v2").paginate(Bucket=server.bucket, Prefix=prefix)
     return client, [each["Key"].removeprefix(prefix) for page in pages for each in page.get("Contents", ())]
@@ -201,13 +181,13 @@ def test_a_savepoint_is_whole_and_what_was_changed_is_named(reached, place, top)
     to = f"{top.where}/s/one"
     manifest = writing.create(place, to, "fraud").manifest
     assert (manifest.epoch, manifest.checkpoint, manifest.partitions) == (3, place.uri, 2)
-    assert writing.verify(to) == manifest == writing.read(to)
+    assert reading.verify(to) == manifest == reading.read(to)
     assert sorted(folder_of(place.ours).names()) == ["job.json", "journal"]
     copy = f"{top.where}/s/two"
     assert writing.export(to, copy) == manifest
     top.write("s/notes", b"mine")
-    assert [path for path, _ in writing.found(f"{top.where}/s")] == [to, copy]
-    assert writing.unfinished(f"{top.where}/s") == []
+    assert [path for path, _ in reading.found(f"{top.where}/s")] == [to, copy]
+    assert reading.unfinished(f"{top.where}/s") == []
     assert "is there already" in str(refused(ConfigurationError, writing.create, place, to))
 
     files = top.below("s/two/files")
@@ -215,7 +195,7 @@ def test_a_savepoint_is_whole_and_what_was_changed_is_named(reached, place, top)
     files.write("commits/4", b"v2\n{}")
     files.write("state/0/0/SSTs/000008-a.sst", b"tss")
     top.write("s/two/notes.txt", b"mine")
-    wrong = str(refused(CheckpointCorruptError, writing.verify, copy))
+    wrong = str(refused(CheckpointCorruptError, reading.verify, copy))
     for told in (
         "commits/3 is missing",
         "commits/4 was added",
@@ -239,7 +219,7 @@ def test_a_savepoint_in_another_bucket(reached, place, top):
     folder_of(place.checkpoint.store).write("state/0/0/_metadata/schema", b"")
     to = f"s3a://{other}/backup/one"
     manifest = writing.create(place, to).manifest
-    assert writing.verify(to) == manifest
+    assert reading.verify(to) == manifest
     assert folder_at(to).read("files/state/0/0/SSTs/000008-a.sst") == large
     restoring.restore(to, manifest, place_at(f"{top.where}/new", 100))
     refuse_incomplete(place_at(f"{top.where}/new", 100))
@@ -318,7 +298,7 @@ def deadly(call):
         return call(*given, **named)
     return counted
 
-from onceflow.operations.savepoints import restoring, writing
+from onceflow.operations.savepoints import reading, restoring, writing
 from onceflow.spark.places import place_at
 place = place_at(sys.argv[2], 100)
 place.checkpoint.store.make()  # the bucket is tried, which is not counted
@@ -326,7 +306,7 @@ obstore.put, obstore.copy = deadly(obstore.put), deadly(obstore.copy)
 if sys.argv[4] == "savepoint":
     writing.create(place, sys.argv[3])
 else:
-    manifest = writing.verify(sys.argv[3])
+    manifest = reading.verify(sys.argv[3])
     restoring.restore(sys.argv[3], manifest, place, with_state=sys.argv[4] != "positions", claim=sys.argv[4] == "claim")
 print("done")
 """
@@ -353,15 +333,15 @@ def test_who_dies_in_a_savepoint_leaves_none(reached, place, top):
     made = files + 2  # who makes it, and the manifest
     for at in moments(made):
         assert dies(at, place.uri, to, "savepoint"), at
-        assert not writing.is_savepoint(to), at
-        assert [path for path, _ in writing.found(str(top.where))] == [f"{top.where}/whole"]
-        refused(ConfigurationError, writing.verify, to)
+        assert not reading.is_savepoint(to), at
+        assert [path for path, _ in reading.found(str(top.where))] == [f"{top.where}/whole"]
+        refused(ConfigurationError, reading.verify, to)
         refused(ConfigurationError, resuming.id_of, to)
         left = keys(reached, top.below("s"))[1]
         assert making_of(writing.NAME) in left or not left, "something was left without a word of who has made it"
         if not left:
             continue
-        [(where, who)] = writing.unfinished(str(top.where))
+        [(where, who)] = reading.unfinished(str(top.where))
         assert where == to
         assert who.startswith("process ")
         error = refused(ConfigurationError, writing.create, place, to)
@@ -370,7 +350,7 @@ def test_who_dies_in_a_savepoint_leaves_none(reached, place, top):
         assert writing.dispose(to) == []
         assert keys(reached, top.below("s"))[1] == []
     assert not dies(made + 1, place.uri, to, "savepoint")
-    writing.verify(to)
+    reading.verify(to)
 
 
 @pytest.mark.parametrize("what", ["state", "positions", "claim"])
@@ -402,7 +382,7 @@ def test_who_dies_in_a_restore_leaves_no_checkpoint(reached, place, top, what):
         now = keys(reached, top.below("new"))[1]  # what was on its way when it was killed may have come
         assert set(left) <= set(now), "a refusal has taken something away"
         assert not {RESTORED, f"{OURS}/job.json"} & set(now)
-        assert [str(where) for where, _ in writing.unfinished(str(top.where))] == [uri]
+        assert [str(where) for where, _ in reading.unfinished(str(top.where))] == [uri]
         assert writing.dispose(uri) == []
         assert keys(reached, top.below("new"))[1] == []
     assert told >= 3
@@ -442,7 +422,7 @@ def test_of_two_savepoints_for_one_place_one_is_made(place, top):
         made = [each for each in answers if isinstance(each, writing.Taken)]
         lost = [each for each in answers if isinstance(each, ConfigurationError)]
         assert (len(made), len(lost)) == (1, 1), answers
-        assert writing.verify(to) == made[0].manifest
+        assert reading.verify(to) == made[0].manifest
         assert "is there already" in str(lost[0])
 
     @contextlib.contextmanager
@@ -452,7 +432,7 @@ def test_of_two_savepoints_for_one_place_one_is_made(place, top):
         yield
 
     manifest = writing.create(place, f"{top.where}/t", held=held).manifest
-    assert writing.verify(f"{top.where}/t") == manifest
+    assert reading.verify(f"{top.where}/t") == manifest
 
 
 def test_of_two_restores_to_one_place_one_is_made(place, top):
@@ -470,7 +450,7 @@ def test_of_two_restores_to_one_place_one_is_made(place, top):
         new = place_at(uri, 100)
         manifest = next(m for _, m in savepoints if m.id == made[0].savepoint)
         theirs = {path: held for path, held in manifest.files.items() if not path.startswith((OURS, "metadata"))}
-        assert writing.held_of(folder_at(uri), list(theirs)) == theirs
+        assert reading.held_of(folder_at(uri), list(theirs)) == theirs
         assert {path for path in folder_at(uri).files() if not path.startswith((OURS, "metadata"))} == set(theirs)
         assert identify(new, "cluster", "onceflow", None).job_id == made[0].job_id
 
@@ -615,7 +595,7 @@ def test_what_the_journal_forgets_is_copied_while_the_job_is_held(place, top):
             folder_of(place.checkpoint.store).remove_all(name)
 
     writing.create(place, f"{top.where}/s", held=held)
-    assert writing.verify(f"{top.where}/s").epoch == 3
+    assert reading.verify(f"{top.where}/s").epoch == 3
 
 
 def test_a_copy_through_a_disk_is_whole(place, top, tmp_path):
@@ -628,35 +608,19 @@ def test_a_copy_through_a_disk_is_whole(place, top, tmp_path):
             to.write(path, of.read(path))
 
     by_hand(folder_at(savepoint), LocalFolder(tmp_path / "s"))
-    assert writing.verify(tmp_path / "s") == manifest
+    assert reading.verify(tmp_path / "s") == manifest
     by_hand(LocalFolder(tmp_path / "s"), top.below("back"))
-    assert writing.verify(f"{top.where}/back") == manifest
+    assert reading.verify(f"{top.where}/back") == manifest
     restoring.restore(tmp_path / "s", manifest, Place.at(tmp_path / "new", 100))
     refuse_incomplete(Place.at(tmp_path / "new", 100))
     assert writing.dispose(tmp_path / "s") == []
 
 
-def test_between_two_kinds_of_file_system_it_is_refused(place, top, tmp_path):
-    """A savepoint on a disk of a checkpoint in S3, and the other way: refused by name, before anything is made."""
+def test_a_savepoint_travels(place, top, tmp_path):
+    """Taken of a checkpoint in S3 to a disk and back, and of one on a disk: the same files, gone on from on both."""
     local = checkpoints.make(tmp_path / "local", 2)
-    writing.create(local, tmp_path / "s")
-    savepoint = f"{top.where}/s"
-    manifest = writing.create(place, savepoint).manifest
-    for refuse in (
-        lambda: writing.create(place, tmp_path / "no"),
-        lambda: writing.create(local, f"{top.where}/no"),
-        lambda: writing.export(savepoint, tmp_path / "no"),
-        lambda: writing.export(tmp_path / "s", f"{top.where}/no"),
-        lambda: restoring.restore(savepoint, manifest, Place.at(tmp_path / "no", 1)),
-        lambda: restoring.restore(tmp_path / "s", writing.read(tmp_path / "s"), place_at(f"{top.where}/no", 1)),
-        lambda: resuming.opened(savepoint, tmp_path / "no").__enter__(),
-        lambda: resuming.opened(f"{place.uri}@1", tmp_path / "no").__enter__(),
-    ):
-        error = refused(ConfigurationError, refuse)
-        assert "are on two kinds of file system" in str(error)
-        assert "aws s3 cp" in error.action
-    assert not (tmp_path / "no").exists()
-    assert sorted(top.names()) == ["c", "s"]
+    for of, to, back in ((place, tmp_path, top.where), (local, top.where, tmp_path)):
+        checkpoints.it_travels(of, str(to), str(back))
 
 
 # -- jobs -----------------------------------------------------------------------------------------------------------
@@ -667,85 +631,32 @@ def pipeline(cluster, server, new_topic, tmp_path):
     """Three epochs' worth of input and a job over it."""
 
     def make(job: str, records: int = RECORDS) -> InS3:
-        made = InS3(cluster, new_topic(4), new_topic(4), tmp_path / uuid.uuid4().hex / "checkpoint", job=job)
-        made.s3 = server
-        made.environment = {"ONCEFLOW_RUNTIME_DIR": str(tmp_path / "run")}
+        at, told = tmp_path / uuid.uuid4().hex / "checkpoint", {"ONCEFLOW_RUNTIME_DIR": str(tmp_path / "run")}
+        made = InS3(cluster, new_topic(4), new_topic(4), at, job, environment=told, s3=server)
         made.send(records)
         return made
 
     return make
 
 
-def command(p, *words):
-    """An ``onceflow`` command on the pipeline's job."""
-    return subprocess.run(
-        [sys.executable, "-m", "onceflow", *words],
-        env=os.environ | p.settings(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=150,
-    )
-
-
-def resumed(p, name, *words):
-    """Another run of the pipeline's job, at another place: it, and what was said."""
-    q = dataclasses.replace(p, checkpoint=p.checkpoint.with_name(f"{p.checkpoint.name}-{name}"), sent=list(p.sent))
-    q.s3, q.environment = p.s3, p.environment
-    done = command(q, "run", str(JOBS / f"{p.job}_job.py"), "--bounded", "--yes", *words)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return q, done.stderr
-
-
-def newest(rows):
-    """The newest count of each key."""
-    found = {}
-    for key, value in rows:
-        found[key] = max(json.loads(value)["n"], found.get(key, 0))
-    return found
-
-
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.parametrize("job", ["count", "tally"])
-def test_a_running_job_is_saved_and_a_new_one_goes_on_from_it(pipeline, processes, job):
-    """State goes on exactly from a savepoint in S3; the job is not harmed. What is written again is what was said.
+def test_a_running_job_is_saved_and_a_new_one_goes_on_from_it(pipeline, processes, tmp_path, job):
+    """State goes on exactly from a savepoint in S3, from one with four partitions, and on a disk.
+
+    The job is not harmed. What is written again is what was said.
 
     The old job is deleted then: nothing of its checkpoint is left in the bucket, Hadoop's folders neither.
     """
     p = pipeline(job, 5_000)
-    file = str(JOBS / f"{job}_job.py")
-    running = p.start(UNTIL="stopped")
-    processes.append(running)
-    wait_until(lambda: len(p.read()) > 0, 120, "the first rows")
-    savepoint = f"{p.uri}-s"
-    made = command(p, "savepoint", "create", job, savepoint, "--output", "json")
-    assert made.returncode == 0, made.stderr
-    epoch = json.loads(made.stdout.splitlines()[-1])["epoch"]
-    p.send(3_000)
-    wait_until(lambda: newest(p.read()) == Counter(key for key, _ in p.sent), 120, "all of it")
-    stopped = command(p, "stop", job, "--savepoint", f"{p.uri}-s2")
-    assert stopped.returncode == 0, stopped.stderr
-    assert p.end(running).code == 0
-    counts = [(key, json.loads(value)["n"]) for key, value in p.read()]
-    assert len(counts) == len(set(counts)), "the job that was saved has written a count twice"
-    assert command(p, "savepoint", "verify", savepoint).returncode == 0
-    listed = command(p, "savepoint", "list", p.uri.rpartition("/")[0])
-    assert listed.stdout.count(p.job_id()) == 2, listed.stdout
-    behind = sum(rows_of(d) for d in p.decisions() if d["epoch"] > epoch)
-
-    before = Counter(p.read())
-    q, said = resumed(p, "new", "-s", savepoint)
-    assert f"sink {p.sink}: {behind} rows" in said if behind else "no decided row is written again" in said
-    written = Counter(p.read()) - before
-    assert sum(written.values()) == sum(rows_of(d) for d in q.decisions())
-    assert newest(p.read()) == Counter(key for key, _ in p.sent)
-    refused_ = command(p, "audit", file, "--recompute", "0..")
-    assert (refused_.returncode, "it is in S3" in refused_.stderr) == (1, True), refused_.stdout + refused_.stderr
-    deleted = command(p, "job", "delete", file, "--yes")
+    q = elsewhere.a_new_job_goes_on_from_a_savepoint(p, processes)
+    deleted = p.command("job", "delete", p.file, "--yes")
     assert deleted.returncode == 0, deleted.stderr
     assert keys(p.s3, folder_of(p.store))[1] == []
     assert q.open_transactions() == []
+    elsewhere.it_goes_on_in_four_partitions(p)
+    elsewhere.it_goes_on_on_a_disk(p, tmp_path)
 
 
 @pytest.mark.spark
@@ -761,7 +672,7 @@ def test_a_claim_goes_on_there_and_an_older_epoch_as_well(pipeline):
     assert "WRITTEN AGAIN" in said
     assert sum(rows_of(d) for d in older.decisions()) == sum(rows_of(d) for d in p.decisions() if d["epoch"] > 1)
     again = Counter(older.read())
-    made = command(p, "savepoint", "create", p.uri, f"{p.uri}-s")
+    made = p.command("savepoint", "create", p.uri, f"{p.uri}-s")
     assert made.returncode == 0, made.stderr
     p.send(RECORDS)
     q, said = resumed(p, "claimed", "-s", f"{p.uri}-s", "--claim")
@@ -780,34 +691,7 @@ def test_the_audit_of_a_job_there(pipeline, produce):
 
     What the plan gives when it is run again is compared as well.
     """
-    p = pipeline("copy")
-    p.die_at("D5@1")
-    p.run_well()
-
-    def audited(*options):
-        ran = command(p, "audit", str(JOBS / "copy_job.py"), "--output", "json", *options)
-        assert ran.stdout, ran.stderr
-        return ran.returncode, json.loads(ran.stdout.splitlines()[-1])
-
-    code, report = audited()
-    assert (code, report["findings"], report["epochs"], report["rows"]) == (0, [], 3, RECORDS)
-    code, report = audited("--recompute", "1..")
-    assert (code, report["findings"], report["epochs"]) == (0, [], 2)
-
-    trail = p.store.below("onceflow").below("audit")
-    name = min(trail.names())
-    held = trail.read(name)
-    first = json.loads(held.splitlines()[0])
-    first["sinks"][p.sink]["rows"] += 1
-    trail.replace(name, b"\n".join([json.dumps(first).encode(), *held.splitlines()[1:]]) + b"\n")
-    produce(p.sink, ["stranger"])
-    code, report = audited()
-    told = {each["kind"]: each["what"] for each in report["findings"]}
-    assert (code, sorted(told), report["foreign"]) == (1, ["foreign", "receipt"], 1)
-    assert "does not have its hash" in told["receipt"]
-    trail.replace(name, held)
-    code, report = audited("--shared")
-    assert (code, report["receipts"], report["foreign"]) == (0, 0, 1)
+    elsewhere.an_audit_finds_tampering(pipeline("copy"), produce)
 
 
 @pytest.mark.spark
@@ -820,12 +704,12 @@ def test_a_job_is_deleted_there(pipeline, processes):
     p = pipeline("count")
     p.die_at("D4@1")
     assert p.open_transactions() != []
-    job_id, file = p.job_id(), str(JOBS / "count_job.py")
-    told = command(p, "job", "delete", file)
+    job_id = p.job_id()
+    told = p.command("job", "delete", p.file)
     assert (told.returncode, "would be deleted" in told.stdout) == (0, True), told.stderr
     assert p.job_id() == job_id
     visible = Counter(p.read())
-    done = command(p, "job", "delete", file, "--yes", "--output", "json")
+    done = p.command("job", "delete", p.file, "--yes", "--output", "json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert (found["job_id"], found["deleted"], found["files"] > 10, found["bytes"] > 1_000) == (
@@ -843,7 +727,7 @@ def test_a_job_is_deleted_there(pipeline, processes):
     processes.append(running)
     wait_until(lambda: newest(Counter(p.read()) - visible) == Counter(key for key, _ in p.sent), 120, "all of it")
     assert p.job_id() != job_id
-    cancelled = command(p, "cancel", "count")
+    cancelled = p.command("cancel", "count")
     assert cancelled.returncode == 0, cancelled.stderr
     ended = p.end(running)
     assert "is deleted, as it was to be" in ended.log

@@ -12,7 +12,7 @@ from collections import Counter
 import pytest
 
 from onceflow.checkpoint.place import Place
-from onceflow.operations.savepoints import restoring, writing
+from onceflow.operations.savepoints import reading, restoring
 from tests.integration.harness import JOBS, Pipeline, rows_of, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -102,7 +102,7 @@ def test_a_new_job_reads_nothing_of_the_old_ones_checkpoint(cluster, new_topic, 
     code, _, said = onceflow("savepoint", "create", p.checkpoint, tmp_path / "s")
     assert code == 0, said
     q = dataclasses.replace(p, checkpoint=tmp_path / "new", sent=list(p.sent))
-    restoring.restore(tmp_path / "s", writing.verify(tmp_path / "s"), Place.at(q.checkpoint, retain=100))
+    restoring.restore(tmp_path / "s", reading.verify(tmp_path / "s"), Place.at(q.checkpoint, retain=100))
     shutil.rmtree(p.checkpoint)
     q.send(200)
     q.die_at("D7")
@@ -223,7 +223,7 @@ def test_a_death_while_the_checkpoint_is_made_is_gone_on_with(cluster, new_topic
     assert code == 0, said
     q = dataclasses.replace(p, checkpoint=tmp_path / "new", sent=list(p.sent))
     q.send(100)
-    restoring.restore(tmp_path / "s", writing.verify(tmp_path / "s"), Place.at(q.checkpoint, retain=100))
+    restoring.restore(tmp_path / "s", reading.verify(tmp_path / "s"), Place.at(q.checkpoint, retain=100))
     resume(q, "-s", tmp_path / "s", ONCEFLOW_DEBUG="")
     assert newest(p.read()) == Counter(key for key, _ in q.sent)
     q.send(100)

@@ -11,8 +11,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from onceflow.checkpoint.folders import LocalFolder, folder_of
 from onceflow.checkpoint.identity import JobIdentity, create_identity
 from onceflow.checkpoint.place import Place
+from onceflow.checkpoint.restored import read_restored
+from onceflow.execution.ownership import refuse_incomplete
+from onceflow.operations.savepoints import reading, restoring, resuming, writing
+from onceflow.spark.places import folder_at, place_at
 from onceflow.twophase.layout import Layout, Source, State, Topic
 from onceflow.twophase.participants import Part, Participant
 from onceflow.twophase.records import Decide, Planned
@@ -102,3 +107,50 @@ def write(path: Path, data: str | bytes) -> None:
     """A file, with its folders."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data if isinstance(data, bytes) else data.encode())
+
+
+def copied(place: Place, local: Path, epochs: int) -> Place:
+    """A checkpoint elsewhere with so many epochs done: Spark's files of one on a disk, and a journal of its own."""
+    make(local, epochs)
+    source, to = LocalFolder(local), folder_of(place.checkpoint.store)
+    for path in source.files():
+        if not path.startswith("onceflow/"):
+            to.write(path, source.read(path))
+    place.ours.make()
+    place.records.make()
+    create_identity(place.ours, JobIdentity(JOB, place.uri, "cluster", "onceflow"))
+    place.journal.start(JOB)
+    place.journal.append(Planned(1, LAYOUT))
+    for epoch in range(epochs):
+        place.journal.append(Decide(1, epoch, offsets(epoch), ("alerts",), ()))
+    return place
+
+
+def it_travels(of: Place, to: str, back: str) -> None:
+    """A savepoint of a checkpoint, at one place and exported to another: the same files, and gone on from on both."""
+    source = folder_of(of.checkpoint.store)
+    savepoint = f"{to}/{of.checkpoint.newest_commit()}-s"
+    manifest = writing.create(of, savepoint).manifest
+    assert reading.verify(savepoint) == manifest
+    files = folder_at(savepoint).below(reading.FILES)
+    assert sorted(files.files()) == sorted(manifest.files)
+    for path in manifest.files:
+        assert files.read(path) == source.read(path)
+    assert [name for name in of.ours.names() if name.startswith("savepoint-")] == []
+    writing.export(savepoint, f"{back}/{manifest.id}")
+    assert reading.verify(f"{back}/{manifest.id}") == manifest
+    for at in (to, back):
+        for number, taken in enumerate((savepoint, f"{back}/{manifest.id}")):
+            new = place_at(f"{at}/n-{number}-{manifest.id}", 100)
+            restored = restoring.restore(taken, manifest, new)
+            refuse_incomplete(new)
+            assert read_restored(new.ours) == restored
+            assert new.checkpoint.newest_commit() == manifest.epoch
+            assert new.checkpoint.offsets(manifest.epoch) == of.checkpoint.offsets(manifest.epoch)
+        if to == back:
+            break
+    with resuming.opened(f"{of.uri}@1", f"{to}/new") as (temporary, older):
+        assert (older.epoch, reading.verify(temporary).epoch) == (1, 1)
+    assert not folder_at(temporary).is_taken()
+    assert writing.dispose(savepoint) == []
+    assert not folder_at(savepoint).is_taken()

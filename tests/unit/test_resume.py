@@ -22,10 +22,16 @@ from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.restored import read_restored
 from onceflow.cli.resume import resume
 from onceflow.connectors.contract import Committer, Run, Shard
-from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, CheckpointStoreError, ConfigurationError
+from onceflow.errors import (
+    CheckpointConflictError,
+    CheckpointCorruptError,
+    CheckpointStoreError,
+    ConfigurationError,
+    SetupError,
+)
 from onceflow.execution import launch
 from onceflow.execution.ownership import claimed, identify, refuse_incomplete, refuse_lost, refuse_rewound
-from onceflow.operations.savepoints import restoring, resuming, writing
+from onceflow.operations.savepoints import reading, restoring, resuming, writing
 from onceflow.operations.savepoints.contents import contents
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.options.job_options import JobOptions
@@ -66,7 +72,7 @@ def refused(kind, function, *arguments, **keywords):
 
 def restored(savepoint, place, **how):
     """A checkpoint made of a savepoint."""
-    return restoring.restore(savepoint, writing.verify(savepoint), place, **how)
+    return restoring.restore(savepoint, reading.verify(savepoint), place, **how)
 
 
 def test_a_resumed_run_is_a_new_job(old, savepoint, new):
@@ -104,7 +110,7 @@ def test_nothing_of_a_later_epoch_comes_along(old, tmp_path, new):
 
 def test_a_death_on_the_way_leaves_nothing_in_the_place(savepoint, new, tmp_path, monkeypatch):
     """Wherever it comes: the next try makes it whole, and a start in between finds no checkpoint that lacks files."""
-    real, files = os.link, len(writing.read(savepoint).files)
+    real, files = os.link, len(reading.read(savepoint).files)
 
     class Death(BaseException):
         pass
@@ -125,13 +131,13 @@ def test_a_death_on_the_way_leaves_nothing_in_the_place(savepoint, new, tmp_path
         assert new.is_empty()
         assert not new.checkpoint.folder.exists()
     restored(savepoint, new)
-    assert restoring.already(new, writing.read(savepoint).id, claim=False)
+    assert restoring.already(new, reading.read(savepoint).id, claim=False)
 
 
 def test_a_death_before_the_first_start_is_gone_on_with(savepoint, new):
     """The folder has its name and no job.json yet: the next start is the new job's, whatever flag it has."""
     made = restored(savepoint, new)
-    manifest = writing.read(savepoint)
+    manifest = reading.read(savepoint)
     assert restoring.already(new, manifest.id, claim=False)
     assert claimed(new).job_id == made.job_id  # not the old job's
     assert (
@@ -163,12 +169,12 @@ def test_a_checkpoint_that_is_there_is_not_written_over(savepoint, old, new, tmp
     """Neither another savepoint's, nor that of a job that began there, the old job's own among them."""
     restored(savepoint, new)
     writing.create(old, tmp_path / "second")
-    another = writing.read(tmp_path / "second").id
+    another = reading.read(tmp_path / "second").id
     refused(CheckpointConflictError, restoring.already, new, another, claim=False)
-    refused(CheckpointConflictError, restoring.already, new, writing.read(savepoint).id, claim=True)
+    refused(CheckpointConflictError, restoring.already, new, reading.read(savepoint).id, claim=True)
     refused(CheckpointConflictError, restoring.already, old, another, claim=False)
     refused(CheckpointConflictError, restored, tmp_path / "second", new)
-    assert read_restored(new.ours).savepoint == writing.read(savepoint).id
+    assert read_restored(new.ours).savepoint == reading.read(savepoint).id
     assert not restoring.already(Place.at(tmp_path / "third", retain=100), another, claim=False)
 
 
@@ -250,7 +256,7 @@ def test_where_the_old_checkpoint_is_gone_the_mark_tells(savepoint, old, new, ep
 
 def test_what_is_written_again_is_told_by_sink_and_source(savepoint, old):
     """From the old job's journal: rows of each sink behind the savepoint, and which records are read for them."""
-    manifest = writing.read(savepoint)
+    manifest = reading.read(savepoint)
     assert resuming.written_again(savepoint, manifest).epochs is None
     checkpoints.run(old, 4)
     checkpoints.run(old, 5)
@@ -264,13 +270,26 @@ def test_what_is_written_again_is_told_by_sink_and_source(savepoint, old):
 
 def test_what_is_not_known_of_the_old_job_is_said(savepoint, old):
     """Its checkpoint is gone, or another job's stands there: nothing is passed off as nothing."""
-    manifest = writing.read(savepoint)
+    manifest = reading.read(savepoint)
     shutil.rmtree(old.checkpoint.folder)
     told = resuming.lines(manifest, resuming.written_again(savepoint, manifest), claim=False, with_state=True)
     assert "is not known here" in "\n".join(told)
     checkpoints.make(old.checkpoint.folder, 0)
     (old.ours.folder / "job.json").unlink()
     assert not resuming.written_again(savepoint, manifest).known
+
+
+@pytest.mark.parametrize("error", [SetupError("no library"), ConfigurationError("no credentials")])
+def test_an_old_job_that_cannot_be_reached_from_here_is_not_known(savepoint, monkeypatch, error):
+    """A savepoint that has travelled to a machine without its store's libraries or credentials can be gone on from."""
+
+    def refused(*_, **__):
+        raise error
+
+    manifest = reading.read(savepoint)
+    monkeypatch.setattr(resuming, "place_at", refused)
+    told = resuming.lines(manifest, resuming.written_again(savepoint, manifest), claim=False, with_state=True)
+    assert "is not known here" in "\n".join(told)
 
 
 def test_it_asks_before_it_writes(savepoint, new, monkeypatch):
@@ -311,7 +330,7 @@ def test_a_checkpoint_needs_an_epoch(old, savepoint):
 
 def test_a_newer_spark_is_refused(savepoint, new, monkeypatch):
     """An older one may find out late that it cannot read the files."""
-    manifest = writing.read(savepoint)
+    manifest = reading.read(savepoint)
     monkeypatch.setattr(restoring, "version", lambda _: "4.1.9")
     refused(ConfigurationError, restoring.restore, savepoint, manifest, new)
     monkeypatch.undo()
@@ -438,6 +457,6 @@ def test_a_command_with_a_savepoint_in_it_does_not_begin_its_job_twice(tmp_path,
 def test_epochs_that_no_decision_names_are_told(savepoint, old):
     """Of a job whose sinks take no part in decisions nothing is known but how far it went."""
     checkpoints.run(old, 4, decide=False)
-    manifest = writing.verify(savepoint)
+    manifest = reading.verify(savepoint)
     told = resuming.lines(manifest, resuming.written_again(savepoint, manifest), claim=False, with_state=True)
     assert any("has done epochs up to 4" in line for line in told)

@@ -15,7 +15,7 @@ from onceflow.errors import (
     CheckpointStoreError,
     ConfigurationError,
 )
-from onceflow.operations.savepoints import rescaling, restoring, resuming, writing
+from onceflow.operations.savepoints import reading, rescaling, restoring, resuming, writing
 from onceflow.operations.savepoints.contents import contents
 from onceflow.operations.savepoints.manifest import Manifest
 from onceflow.twophase.records import Skip
@@ -127,7 +127,7 @@ def test_a_manifest_that_was_edited_is_noticed(tmp_path):
     onceflow("savepoint", "create", tmp_path / "c", tmp_path / "s")
     manifest = tmp_path / "s" / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"epoch": 1', '"epoch": 0'))
-    parts_of(refused(CheckpointCorruptError, writing.verify, tmp_path / "s"), CheckpointCorruptError)
+    parts_of(refused(CheckpointCorruptError, reading.verify, tmp_path / "s"), CheckpointCorruptError)
 
 
 def test_an_unfinished_savepoint_is_none(tmp_path, monkeypatch):
@@ -154,7 +154,7 @@ def test_an_unfinished_savepoint_is_none(tmp_path, monkeypatch):
         assert [name for name in place.ours.names() if name.startswith("savepoint")] == []
     assert writing.create(place, tmp_path / "s").manifest.epoch == 2
     (tmp_path / "s" / "manifest.json").unlink()
-    parts_of(refused(ConfigurationError, writing.read, tmp_path / "s"), ConfigurationError, "no savepoint")
+    parts_of(refused(ConfigurationError, reading.read, tmp_path / "s"), ConfigurationError, "no savepoint")
 
 
 def test_without_links_files_are_copied(tmp_path, monkeypatch):
@@ -169,7 +169,7 @@ def test_without_links_files_are_copied(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "link", link)
     manifest = writing.create(place, tmp_path / "s").manifest
-    assert writing.verify(tmp_path / "s") == manifest
+    assert reading.verify(tmp_path / "s") == manifest
     assert not (tmp_path / "c" / "offsets" / "2").samefile(tmp_path / "s" / "files" / "offsets" / "2")
 
 
@@ -262,7 +262,7 @@ def test_a_job_is_held_while_its_files_are_linked_and_no_longer(tmp_path):
     taken = writing.create(place, tmp_path / "s", held=held)
     assert seen == [[], []]
     assert taken.manifest.epoch == 2
-    assert writing.verify(tmp_path / "s") == taken.manifest
+    assert reading.verify(tmp_path / "s") == taken.manifest
 
 
 def test_nothing_is_written_over(tmp_path):

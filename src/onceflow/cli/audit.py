@@ -16,7 +16,7 @@ from onceflow.checkpoint.place import is_elsewhere
 from onceflow.checkpoint.store import local_path
 from onceflow.cli.job_file import find_job
 from onceflow.cli.output import Output, OutputOption, tell_json
-from onceflow.cli.places import place_of
+from onceflow.cli.places import begin_java, place_of
 
 if TYPE_CHECKING:
     from onceflow.audit.files import Files
@@ -44,7 +44,7 @@ def audit(
         str | None, typer.Option(metavar="A..B", help="Run the plan again over what these epochs read.")
     ] = None,
     begin: Annotated[
-        Path | None,
+        str | None,
         typer.Option("--from", metavar="SAVEPOINT", help="The state to begin with; else the checkpoint's own."),
     ] = None,
     output: OutputOption = Output.TEXT,
@@ -69,6 +69,8 @@ def audit(
         sinks = [plain(sink) for sink in found.sinks if sink.participates]
         findings = run(Asked(place, sinks, first, last, kept.key, kept.retention))
     else:
+        if begin is not None:
+            begin_java(found, location=begin)
         findings = run_again(found, Asked(place, [], first, last, kept.key, kept.retention), begin)
     if output is Output.JSON:
         tell_json(findings.report(shared=shared))
@@ -114,7 +116,7 @@ class Elsewhere:
         return found
 
 
-def run_again(job: Job, asked: Asked, begin: Path | None) -> Findings:
+def run_again(job: Job, asked: Asked, begin: str | None) -> Findings:
     """Compare what the plan gives when it is run again with what was decided, by the receipts of the epochs."""
     from onceflow.audit.findings import Findings  # noqa: PLC0415 - as above
     from onceflow.audit.verify import receipts_of  # noqa: PLC0415 - likewise
@@ -138,7 +140,7 @@ def run_again(job: Job, asked: Asked, begin: Path | None) -> Findings:
 
 
 def state_before(
-    place: Place, asked: Asked, receipts: Sequence[Mapping[str, Any]], folder: Path, begin: Path | None
+    place: Place, asked: Asked, receipts: Sequence[Mapping[str, Any]], folder: Path, begin: str | None
 ) -> StateBefore | None:
     """The state that the first of these epochs began with, or an older one; None where the job keeps none."""
     from onceflow.operations.savepoints.rerunning import lay_out  # noqa: PLC0415 - as above

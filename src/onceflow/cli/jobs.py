@@ -55,14 +55,12 @@ def stop(
     if to is None:
         _order(job, "stop", within, output)
         return
-    from onceflow.operations.savepoints.writing import create, refuse_apart, require_free  # noqa: PLC0415 - it takes its time to load
+    from onceflow.operations.savepoints.writing import create, require_free  # noqa: PLC0415 - it takes its time to load
 
     require_free(to)  # before the job is ended for it
     found = find(_named(job))
-    place = place_at(found.checkpoint, 1)
-    refuse_apart(place, to)  # likewise
     order(found, "stop", within)
-    told(to, create(place, to, found.name), output)
+    told(to, create(place_at(found.checkpoint, 1), to, found.name), output)
 
 
 def cancel(

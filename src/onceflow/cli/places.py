@@ -17,10 +17,18 @@ if TYPE_CHECKING:
     from onceflow.job import Job
 
 
-def begin_java(job: Job, settings: Mapping[str, str] = MappingProxyType({})) -> None:
-    """Start the Java by which a checkpoint on HDFS is reached, with the job's settings, and those of a session."""
+def begin_java(job: Job, settings: Mapping[str, str] = MappingProxyType({}), location: str = "") -> None:
+    """Start the Java by which a place on HDFS is reached, with the job's settings, and those of a session.
+
+    Started otherwise it would stay as it is: with another memory than the job's, say.
+
+    Args:
+        job: The job whose session this Java will be, if one is made.
+        settings: As of ``Job.run``.
+        location: The place; that of the job's checkpoint if none is named.
+    """
     options = job.options.under(settings)
-    location = options.checkpointing.location
+    location = location or options.checkpointing.location
     if hdfs_uri(location) is not None:
         from onceflow.spark.hadoop import begin  # noqa: PLC0415 - it loads Spark
 

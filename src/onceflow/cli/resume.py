@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from onceflow.cli.places import place_of
+from onceflow.cli.places import begin_java, place_of
 
 if TYPE_CHECKING:
     from onceflow.job import Job
@@ -31,10 +31,12 @@ def resume(job: Job, savepoint: str, settings: Mapping[str, str], *, claim: bool
     from onceflow.operations.savepoints import restoring, resuming  # noqa: PLC0415 - they take their time to load
 
     place = place_of(job, settings)
+    begin_java(job, settings, savepoint)
     if restoring.already(place, resuming.id_of(savepoint), claim=claim, with_state=with_state):
         typer.echo(f"{place.uri} was made of it before: the job goes on there", err=True)
         return
     with resuming.opened(savepoint, place.checkpoint.where) as (path, manifest):
+        begin_java(job, settings, manifest.checkpoint)
         again = resuming.written_again(path, manifest)
         for line in resuming.lines(manifest, again, claim=claim, with_state=with_state):
             typer.echo(line, err=True)

@@ -52,7 +52,7 @@ def create(
         str,
         typer.Argument(
             metavar="PATH",
-            help="The savepoint's folder, on the checkpoint's kind of file system; it must not be there.",
+            help="The savepoint's folder: a path, or a URI on HDFS or in S3; it must not be there.",
             show_default=False,
         ),
     ],
@@ -70,7 +70,7 @@ def list_(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """List the savepoints in a folder, the oldest first; then, in S3, what is being made or was not finished."""
-    from onceflow.operations.savepoints.writing import found, unfinished  # noqa: PLC0415 - it takes its time to load
+    from onceflow.operations.savepoints.reading import found, unfinished  # noqa: PLC0415 - it takes its time to load
 
     savepoints, parts = found(path), unfinished(path)
     if output is Output.JSON:
@@ -86,7 +86,7 @@ def list_(
 @app.command()
 def show(path: PathArgument, output: OutputOption = Output.TEXT) -> None:
     """Show what a savepoint says of itself. Its files are not read: that is verify."""
-    from onceflow.operations.savepoints.writing import read  # noqa: PLC0415 - as in list
+    from onceflow.operations.savepoints.reading import read  # noqa: PLC0415 - as in list
 
     manifest = read(path)
     if output is Output.JSON:
@@ -100,7 +100,7 @@ def show(path: PathArgument, output: OutputOption = Output.TEXT) -> None:
 @app.command()
 def verify(path: PathArgument, output: OutputOption = Output.TEXT) -> None:
     """Compare all of a savepoint's files with what they were."""
-    from onceflow.operations.savepoints.writing import verify as compare  # noqa: PLC0415 - as in list
+    from onceflow.operations.savepoints.reading import verify as compare  # noqa: PLC0415 - as in list
 
     manifest = compare(path)
     if output is Output.JSON:
@@ -115,7 +115,7 @@ def export(
     to: Annotated[str, typer.Argument(metavar="TO", help="The copy's folder.", show_default=False)],
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Copy a savepoint, so that the copy shares no file with a checkpoint: to take it elsewhere."""
+    """Copy a savepoint, so that the copy shares no file with a checkpoint: to take it elsewhere, S3 and HDFS too."""
     from onceflow.operations.savepoints.writing import export as copy  # noqa: PLC0415 - as in list
 
     manifest = copy(path, to)
@@ -148,13 +148,12 @@ def rescale(
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Make a savepoint with the same state in another number of shuffle partitions. It starts Spark."""
-    from onceflow.operations.savepoints.rescaling import refuse_in_s3  # noqa: PLC0415 - it loads Spark
-    from onceflow.operations.savepoints.rescaling import rescale as remake  # noqa: PLC0415 - likewise
+    from onceflow.operations.savepoints.rescaling import rescale as remake  # noqa: PLC0415 - it loads Spark
     from onceflow.spark import hadoop  # noqa: PLC0415 - likewise
     from onceflow.spark.session import make_session  # noqa: PLC0415 - likewise
 
-    refuse_in_s3(path)  # before Spark is started for it
-    hadoop.begin(path, _RESCALE, {})
+    for location in (path, to):
+        hadoop.begin(location, _RESCALE, {})
     session = make_session(_RESCALE, {}, lambda _: None)
     try:
         told(to, remake(session, path, to, partitions), output)

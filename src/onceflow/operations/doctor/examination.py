@@ -8,16 +8,17 @@ meanwhile: it is not disturbed.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from onceflow.checkpoint.folders import folder_of
 from onceflow.checkpoint.identity import read_identity
 from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.statistics import EpochStatistics
-from onceflow.checkpoint.store import LocalStore
 from onceflow.connectors.contract import Sink, Source
 from onceflow.connectors.examination import ExaminableSink, ExaminableSource, Expected
 from onceflow.control.client import running
@@ -32,7 +33,8 @@ from onceflow.operations.doctor.machine import examine_machine, existing
 from onceflow.operations.transactions.access import Operator
 from onceflow.operations.transactions.inventory import Standing, take_inventory
 from onceflow.options.checkpointing import Checkpointing
-from onceflow.spark import java_client
+from onceflow.spark import hadoop, java_client
+from onceflow.spark.places import place_at
 
 _OPEN = "open"
 
@@ -70,7 +72,8 @@ def examine(job: Examined, timeout_s: float, downtime_s: float) -> list[Finding]
     with _told_in(found):
         with _told_in(found):
             settle_guarantees(job.sinks, job.checkpointing)
-        place = Place.at(job.checkpointing.location, job.checkpointing.retain)
+        hadoop.begin(job.checkpointing.location, job.name, job.spark)
+        place = place_at(job.checkpointing.location, job.checkpointing.retain)
         history: list[EpochStatistics] = []
         with _told_in(found):
             history = place.statistics.read()
@@ -85,11 +88,12 @@ def examine(job: Examined, timeout_s: float, downtime_s: float) -> list[Finding]
 
 
 def _checkpoint(job: Examined, place: Place, history: Sequence[EpochStatistics], found: list[Finding]) -> None:
-    folder = existing(place.checkpoint.folder)
-    found += rules.disk("the checkpoint", str(folder), shutil.disk_usage(folder).free, rules.state_bytes(history))
+    if place.checkpoint.is_local:
+        folder = existing(place.checkpoint.folder)
+        found += rules.disk("the checkpoint", str(folder), shutil.disk_usage(folder).free, rules.state_bytes(history))
     with _told_in(found):
-        refused = _second_create_is_refused(LocalStore(folder))
-        found += rules.exclusive_create(str(folder), second_was_refused=refused)
+        refused = _second_create_is_refused(place)
+        found += rules.exclusive_create(place.uri, second_was_refused=refused)
     with _told_in(found):
         read_identity(place.ours)
     with _told_in(found):
@@ -100,11 +104,11 @@ def _checkpoint(job: Examined, place: Place, history: Sequence[EpochStatistics],
     found += rules.epochs(history, job.checkpointing.interval_ms)
 
 
-def _second_create_is_refused(beside: LocalStore) -> bool:
-    """Create a file twice, in a folder of our own, which is gone afterwards."""
-    store = beside.below(f".onceflow-doctor-{uuid.uuid4().hex}")
-    store.make()
+def _second_create_is_refused(place: Place) -> bool:
+    """Create a file twice, in a folder of our own in the checkpoint, which is gone afterwards."""
+    store = place.checkpoint.store.below(f".onceflow-doctor-{uuid.uuid4().hex}")
     try:
+        store.make()
         store.create("once", b"1")
         try:
             store.create("once", b"2")
@@ -112,7 +116,8 @@ def _second_create_is_refused(beside: LocalStore) -> bool:
             return True
         return False
     finally:
-        shutil.rmtree(store.folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            folder_of(store).remove_all()
 
 
 def _systems(job: Examined, place: Place, expected: Expected, found: list[Finding]) -> bool:

@@ -9,7 +9,7 @@ import json
 import uuid
 from pathlib import Path
 
-from onceflow.checkpoint.folders import LocalFolder
+from onceflow.checkpoint.folders import Folder, LocalFolder, folder_of
 from onceflow.checkpoint.identity import read_identity
 from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.spark_files import StateBefore
@@ -18,30 +18,28 @@ from onceflow.operations.savepoints.restoring import copied, refuse_newer
 from onceflow.operations.savepoints.resuming import opened
 
 
-def lay_out(place: Place, first: int, last: int, folder: Path, savepoint: Path | None = None) -> StateBefore:
+def lay_out(place: Place, first: int, last: int, folder: Path, savepoint: str | None = None) -> StateBefore:
     """Lay out the newest state before an epoch, and tell how each epoch behind it was planned.
 
     Args:
         place: The job's checkpoint.
         first: The first epoch that is run again.
         last: The last one.
-        folder: An empty folder, for Spark to work in.
+        folder: An empty folder on this machine's disk, for Spark to work in, wherever the checkpoint is.
         savepoint: Where to begin; None for the epoch before the first, which the checkpoint must retain.
 
     Returns:
         What is there.
 
     Raises:
-        ConfigurationError: The checkpoint does not retain them, or is on no POSIX file system; or the savepoint is
-            another job's, or too new.
+        ConfigurationError: The checkpoint does not retain them; or the savepoint is another job's, or too new.
         CheckpointError: A file cannot be read, or is not what it was.
     """
-    theirs = place.checkpoint.folder  # refused elsewhere: Spark works on a folder of this machine's
     if savepoint is None and first == 0:
-        _beginning(theirs, folder)
+        _beginning(folder_of(place.checkpoint.store), folder)
         epoch = -1
     else:
-        given = f"{theirs}@{first - 1}" if savepoint is None else str(savepoint)
+        given = f"{place.uri}@{first - 1}" if savepoint is None else savepoint
         with opened(given, folder) as (path, manifest):
             refuse_newer(manifest)
             epoch = manifest.epoch
@@ -83,10 +81,10 @@ def _planned(place: Place, epoch: int, begun: int) -> str:
         ) from None
 
 
-def _beginning(checkpoint: Path, folder: Path) -> None:
+def _beginning(checkpoint: Folder, folder: Path) -> None:
     """A query that has done nothing yet: where its sources began."""
-    for path in sorted((checkpoint / "sources").glob("*/0")):
-        to = folder / "sources" / path.parent.name
-        to.mkdir(parents=True)
-        (to / "0").write_bytes(path.read_bytes())
+    for source in checkpoint.names("sources"):
+        path = f"sources/{source}/0"
+        if checkpoint.has(path):
+            LocalFolder(folder).write(path, checkpoint.read(path))
     (folder / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}))  # a query of its own

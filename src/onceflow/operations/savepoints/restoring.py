@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import secrets
 import uuid
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ from importlib.metadata import version
 
 from onceflow.checkpoint import state_schemas
 from onceflow.checkpoint.contract import Store, Where
-from onceflow.checkpoint.folders import Draft, Folder, folder_of
+from onceflow.checkpoint.folders import Draft, Folder, LocalFolder, folder_of
 from onceflow.checkpoint.identity import read_identity
 from onceflow.checkpoint.journal import Journal, above_all
 from onceflow.checkpoint.place import OURS, Place
@@ -32,13 +33,15 @@ from onceflow.checkpoint.restored import Restored, read_restored, refuse_unfinis
 from onceflow.checkpoint.spark_files import positions
 from onceflow.errors import CheckpointConflictError, ConfigurationError
 from onceflow.operations.savepoints.manifest import Manifest
-from onceflow.operations.savepoints.writing import FILES, PARTS, explained, publish, refuse_apart
+from onceflow.operations.savepoints.reading import FILES, PARTS, explained, held_of, spoiled
+from onceflow.operations.savepoints.writing import publish
 from onceflow.spark.places import folder_at, place_at
 from onceflow.twophase.layout import Layout, folders
 from onceflow.twophase.records import Planned
 
 _JOURNAL = f"{OURS}/journal/"
 _ALL = 1 << 31
+_HIDDEN = re.compile(r"(^|/)\.[^/]*\.crc$")
 
 
 def already(place: Place, savepoint: str, *, claim: bool, with_state: bool = True) -> bool:
@@ -72,8 +75,7 @@ def restore(path: Where, manifest: Manifest, place: Place, *, claim: bool = Fals
     Args:
         path: The savepoint.
         manifest: Its manifest.
-        place: Where the checkpoint is to be, on the same kind of file system; ``already`` has said that nothing is
-            there.
+        place: Where the checkpoint is to be; ``already`` has said that nothing is there.
         claim: The old job goes on: its driver, if one still runs on the old checkpoint, is fenced when all is ready.
         with_state: False: the positions alone; whatever state the plan keeps begins empty, at epoch 0.
 
@@ -82,7 +84,6 @@ def restore(path: Where, manifest: Manifest, place: Place, *, claim: bool = Fals
         ConfigurationError: A newer version of Spark wrote it, or its positions cannot be had alone.
         CheckpointStoreError: A file system failed.
     """
-    refuse_apart(place, path)
     source, target = folder_at(path), folder_of(place.checkpoint.store)
     refuse_newer(manifest)
     if claim:
@@ -107,7 +108,7 @@ def restore(path: Where, manifest: Manifest, place: Place, *, claim: bool = Fals
             else:
                 _beginnings(unfinished, layout, manifest)
             if claim:
-                unfinished.take(files, [name for name in manifest.files if name.startswith(_JOURNAL)])
+                _take(unfinished, files, [name for name in manifest.files if name.startswith(_JOURNAL)], manifest)
             else:
                 _begin_journal(ours.below("journal"), restored.job_id, layout if with_state else Layout(layout.sources))
             unfinished.sync()
@@ -162,8 +163,12 @@ def _numbers(text: str) -> tuple[int, ...]:
 def _spark_files(files: Folder, to: Folder, target: Where, manifest: Manifest, *, same_query: bool) -> None:
     left_out = set() if same_query else {"metadata", ".metadata.crc"}
     rewritten = {name for name in manifest.files if "/_metadata/v2/" in name}
-    as_they_are = set(manifest.files) - left_out - rewritten
-    to.take(files, [name for name in manifest.files if name in as_they_are and not name.startswith(f"{OURS}/")])
+    if not isinstance(to, LocalFolder):
+        # Hadoop's, of a disk, where it alone sees them. Elsewhere Spark lists them too: of their names, which begin
+        # with a dot, its purge of old checksums understands none, and ends at the first.
+        left_out |= {name for name in manifest.files if _HIDDEN.search(name)}
+    theirs = [name for name in manifest.files if not name.startswith(f"{OURS}/")]
+    _take(to, files, [name for name in theirs if name not in left_out | rewritten], manifest)
     for name in rewritten:
         if not name.endswith(".crc"):  # the checksum of what is rewritten is of what it was
             # Left as they are, the new checkpoint would read the old one's schemas, until that is gone.
@@ -171,6 +176,15 @@ def _spark_files(files: Folder, to: Folder, target: Where, manifest: Manifest, *
     if not same_query:
         # Spark ends, or refuses, a query whose id runs already: the old one's must not be taken for this one.
         to.write("metadata", json.dumps({"id": str(uuid.uuid4())}).encode())
+
+
+def _take(to: Folder, files: Folder, names: list[str], manifest: Manifest) -> None:
+    """Have files of a savepoint that was verified; what came from another kind of file system is compared again."""
+    to.take(files, names)
+    if type(to) is not type(files):
+        wrong = [name for name, held in held_of(to, names).items() if held != manifest.files[name]]
+        if wrong:
+            raise spoiled(files.where, f"{', '.join(wrong[:5])} came as another file to {to.where}")
 
 
 def _beginnings(to: Folder, layout: Layout, manifest: Manifest) -> None:
@@ -229,7 +243,7 @@ def copied(path: Where, manifest: Manifest, to: Folder) -> None:
     """
     files = folder_at(path).below(FILES)
     _spark_files(files, to, to.where, manifest, same_query=True)
-    to.take(files, [name for name in manifest.files if name.startswith(f"{OURS}/")])
+    _take(to, files, [name for name in manifest.files if name.startswith(f"{OURS}/")], manifest)
 
 
 def _fence(manifest: Manifest, *, only_look: bool = False) -> None:

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from onceflow.checkpoint.contract import Where
-from onceflow.checkpoint.folders import refused_between
 from onceflow.checkpoint.identity import read_identity
 from onceflow.checkpoint.spark_files import positions, records_between
-from onceflow.errors import CheckpointError, ConfigurationError
+from onceflow.errors import ConfigurationError, OnceflowError
 from onceflow.operations.savepoints.manifest import Manifest
+from onceflow.operations.savepoints.reading import is_savepoint, read, verify
 from onceflow.operations.savepoints.restoring import layout_of
-from onceflow.operations.savepoints.writing import create, dispose, is_savepoint, read, verify
+from onceflow.operations.savepoints.writing import create, dispose
 from onceflow.spark.places import folder_at, place_at
 from onceflow.twophase.layout import Layout
 
@@ -74,13 +74,11 @@ def opened(given: str, beside: Where) -> Iterator[tuple[Where, Manifest]]:
         beside: Where the new checkpoint is to be: a savepoint of a retained epoch is beside it meanwhile.
 
     Raises:
-        ConfigurationError: That epoch is not retained, or it is on another kind of file system.
+        ConfigurationError: That epoch is not retained.
         CheckpointError: It cannot be used.
     """
     at = _EPOCH.fullmatch(given)
     if at is None or is_savepoint(given):
-        if type(folder_at(given)) is not type(folder_at(beside)):
-            raise refused_between(folder_at(given), folder_at(beside))
         yield given, verify(given)
         return
     place, epoch = place_at(at[1], retain=1), int(at[2])
@@ -99,15 +97,15 @@ def written_again(path: Where, manifest: Manifest) -> WrittenAgain:
         path: The savepoint.
         manifest: Its manifest.
     """
-    old = place_at(manifest.checkpoint, retain=1)
     try:
+        old = place_at(manifest.checkpoint, retain=1)
         identity = read_identity(old.ours)
         if identity is None or identity.job_id != manifest.job_id:
             return WrittenAgain(known=False)
         decided = {each.epoch: each for each in old.journal.decided_epochs(manifest.job_id)}
         receipts = [receipt for receipt in old.journal.receipts() if receipt.kind == "decide"]
         newest = old.checkpoint.newest_commit()
-    except CheckpointError:
+    except OnceflowError:  # it is gone, or in a store that cannot be reached from here: the savepoint has travelled
         return WrittenAgain(known=False)
     rows: dict[str, int] = {}
     for epoch, each in decided.items():

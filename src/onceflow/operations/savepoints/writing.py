@@ -1,12 +1,11 @@
-"""Savepoints: taken of a checkpoint, read, verified, exported and disposed of.
+"""Savepoints: taken of a checkpoint, exported and disposed of.
 
 Must not know: what a checkpoint's files mean, a running job, how a command line looks.
 
-A savepoint is a folder: ``manifest.json``, and ``files/`` with what it names. The manifest is written last of all
-files: what has none is no savepoint. The folder is put together beside its place and renamed; in S3, where nothing can
-be renamed, in its place, by one at a time. Files of a checkpoint are never written in place, by Spark or by us, so on a
-POSIX file system they are linked where it is the same: a savepoint then costs no room until the checkpoint forgets
-them. Else they are copied.
+The folder of a savepoint (``reading`` has what is in it) is put together beside its place and renamed; in S3, where
+nothing can be renamed, in its place, by one at a time. Files of a checkpoint are never written in place, by Spark or by
+us, so on a POSIX file system they are linked where it is the same: a savepoint then costs no room until the checkpoint
+forgets them. Else they are copied.
 """
 
 from __future__ import annotations
@@ -14,30 +13,24 @@ from __future__ import annotations
 import contextlib
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 
-from onceflow.checkpoint import envelope
 from onceflow.checkpoint.contract import Where
-from onceflow.checkpoint.folders import UNFINISHED, Draft, Folder, LocalFolder, folder_of, refused_between
+from onceflow.checkpoint.folders import UNFINISHED, Draft, Folder, LocalFolder, folder_of
 from onceflow.checkpoint.identity import FILE as IDENTITY_FILE
 from onceflow.checkpoint.journal_codec import FORMAT as JOURNAL_FORMAT
 from onceflow.checkpoint.making import making_of
 from onceflow.checkpoint.place import OURS, Place
-from onceflow.checkpoint.place import PARTS as CHECKPOINT_PARTS
-from onceflow.checkpoint.restored import FILE as RESTORED_FILE
-from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, CheckpointStoreError, ConfigurationError
+from onceflow.errors import CheckpointConflictError, CheckpointStoreError, ConfigurationError
 from onceflow.operations.savepoints.contents import Contents, contents
-from onceflow.operations.savepoints.manifest import NAME, Held, Manifest, differences, shuffle_partitions
+from onceflow.operations.savepoints.manifest import NAME, Manifest, differences, shuffle_partitions
+from onceflow.operations.savepoints.reading import FILES, PARTS, explained, held_of, read, spoiled, verify
 from onceflow.operations.savepoints.state_files import ids_of
 from onceflow.spark.places import folder_at
-
-FILES = "files"
-PARTS = {NAME: (FILES,), f"{OURS}/{RESTORED_FILE}": CHECKPOINT_PARTS}
-"""What is made as a whole here, by the file that comes last, and the names of all else in it."""
 
 _STAGED = "savepoint-"
 _LEFT_AFTER_S = 3_600
@@ -71,7 +64,7 @@ def create(
 
     Args:
         place: The checkpoint.
-        to: The savepoint's folder, on the same kind of file system; it must not be there.
+        to: The savepoint's folder, on whichever kind of file system; it must not be there.
         job: The job's name.
         held: Holds the running job at an epoch's boundary inside. What is done there: its files are linked. On HDFS
             and in S3 they are listed, and all but the state's are copied.
@@ -84,7 +77,6 @@ def create(
     """
     began = time.monotonic()
     target, source = require_free(to), folder_of(place.checkpoint.store)
-    refuse_apart(place, to)
     with being_made(target) as draft, _staged(source) as stage:
         files = draft.folder.below(FILES)
         with held():
@@ -92,7 +84,7 @@ def create(
             with explained(source.where):
                 of = contents(place, epoch)
             with explained(target.where), _still_there():
-                if stage is not None:
+                if stage is not None and isinstance(source, LocalFolder):
                     stage.link(source, of.files)
                 else:  # what is not the state's is small, and the journal forgets some of it with any epoch
                     files.take(source, [path for path in of.files if not _is_state(path)])
@@ -135,17 +127,6 @@ def _taken(folder: Folder) -> ConfigurationError:
         if who
         else "name a folder that is not there",
     )
-
-
-def refuse_apart(place: Place, savepoint: Where) -> None:
-    """Refuse a savepoint on another kind of file system than its checkpoint.
-
-    Raises:
-        ConfigurationError: It is.
-    """
-    source, target = folder_of(place.checkpoint.store), folder_at(savepoint)
-    if type(target) is not type(source):
-        raise refused_between(source, target)
 
 
 @contextlib.contextmanager
@@ -195,110 +176,16 @@ def _finish(draft: Draft, to: Folder, of: Contents, job: str, job_epoch: int) ->
     return manifest
 
 
-def read(path: Where) -> Manifest:
-    """A savepoint's manifest.
-
-    Raises:
-        ConfigurationError: There is no savepoint.
-        CheckpointCorruptError: Its manifest is torn or was changed.
-        CheckpointConflictError: A newer version made it.
-    """
-    folder = folder_at(path)
-    root = folder.store
-    with explained(path):
-        who = folder.unfinished(NAME)
-    if who:
-        raise _not_finished(path, who)
-    try:
-        data = root.read(NAME)
-    except FileNotFoundError:
-        raise ConfigurationError(
-            f"{path} is no savepoint: it has no {NAME}",
-            harmless="always: nothing was changed",
-            cause="it is another folder, or a savepoint that was not finished",
-            action="name a savepoint's folder: `onceflow savepoint list` shows those in a folder",
-        ) from None
-    with envelope.named(root.path(NAME), _spoiled):
-        return Manifest.loads(data)
-
-
-def _not_finished(path: Where, who: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"{path} is no savepoint yet: it is being made, or was not finished, by {who}",
-        harmless="always: nothing was changed",
-        cause="that process is at work, or has died in it",
-        action="wait for it; or, where that process is dead, remove what it has left: onceflow savepoint dispose "
-        f"{path}",
-    )
-
-
-def is_savepoint(path: Where) -> bool:
-    """Whether there is a savepoint, finished once."""
-    with explained(path):
-        return _is_savepoint(folder_at(path))
-
-
-def _is_savepoint(folder: Folder) -> bool:
-    return folder.has(NAME) and not folder.unfinished(NAME)
-
-
-def found(folder: Where) -> list[tuple[Where, Manifest]]:
-    """The savepoints in a folder, or the one that it is, the oldest first."""
-    if is_savepoint(folder):
-        return [(folder, read(folder))]
-    with explained(folder):
-        top = folder_at(folder)
-        inside = [top.below(name) for name in sorted(top.names()) if not name.startswith(UNFINISHED)]
-        there = [each.where for each in inside if _is_savepoint(each)]
-    return sorted(((path, read(path)) for path in there), key=lambda each: each[1].created_at)
-
-
-def unfinished(folder: Where) -> list[tuple[Where, str]]:
-    """What is being made in a folder, or was not finished there, and by whom: savepoints, and checkpoints of such.
-
-    On POSIX file systems and on HDFS nobody is told: what is put together there has no name of its own yet.
-    """
-    with explained(folder):
-        top = folder_at(folder)
-        inside = [top, *(top.below(name) for name in sorted(top.names()))]
-        return [(each.where, who) for each in inside for last in PARTS if (who := each.unfinished(last))]
-
-
-def verify(path: Where) -> Manifest:
-    """Compare all of a savepoint's files with its manifest.
-
-    Raises:
-        CheckpointCorruptError: Naming what is missing, changed or added.
-        ConfigurationError: There is no savepoint.
-    """
-    manifest, root = read(path), folder_at(path)
-    with explained(path):
-        files = root.below(FILES)
-        wrong = differences(manifest, held_of(files, files.files()))
-        wrong += [f"{name} was added" for name in sorted(root.names()) if name not in (NAME, FILES, making_of(NAME))]
-    if wrong:
-        more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
-        raise CheckpointCorruptError(
-            f"the savepoint {path} is not what it was: {'; '.join(wrong[:5])}{more}",
-            harmless="never: a job that went on from it could lose or double rows",
-            cause="files were edited, copied in part or lost; or the disk failed",
-            action="take another copy of it, or another savepoint",
-            file=str(path),
-            wrong=wrong,
-        )
-    return manifest
-
-
 def export(path: Where, to: Where) -> Manifest:
     """Copy a savepoint, all of it, so that nothing of it is shared with a checkpoint; verified on the way.
 
+    It may go to another kind of file system.
+
     Raises:
-        ConfigurationError: There is no savepoint, or something is where it is to go, or that is elsewhere.
+        ConfigurationError: There is no savepoint, or something is where it is to go.
         CheckpointCorruptError: It is not what it was.
     """
     source, target = folder_at(path), require_free(to)
-    if type(target) is not type(source):
-        raise refused_between(source, target)
     manifest = verify(path)
     names = list(manifest.files)
     with being_made(target) as draft:
@@ -309,7 +196,7 @@ def export(path: Where, to: Where) -> Manifest:
             copied = held_of(files, names)
         wrong = differences(manifest, copied)
         if wrong:
-            raise _spoiled(path, "; ".join(wrong))
+            raise spoiled(path, "; ".join(wrong))
         publish(draft, target, manifest.dumps())
     return manifest
 
@@ -339,11 +226,6 @@ def dispose(path: Where) -> list[str]:
         root.remove([making_of(NAME)])
         root.remove_empty([*sorted(above, key=lambda folder: -folder.count("/")), ""])
         return sorted(root.files())
-
-
-def held_of(folder: Folder, paths: Sequence[str]) -> dict[str, Held]:
-    """The files' sizes and SHA-256, for a manifest."""
-    return {path: Held(*held) for path, held in folder.held(paths).items()}
 
 
 @contextlib.contextmanager
@@ -421,28 +303,3 @@ def _clear(place: Place) -> None:
             with contextlib.suppress(OSError):
                 if time.time() - folder.path.stat().st_mtime > _LEFT_AFTER_S:
                     folder.remove_all()
-
-
-def _spoiled(path: Where, why: str) -> CheckpointCorruptError:
-    return CheckpointCorruptError(
-        f"{path} cannot be used: {why}",
-        harmless="never: what the savepoint held cannot be told without it",
-        cause="the file was edited or cut, or the disk lost it",
-        action="take another copy of the savepoint, or another savepoint",
-        file=str(path),
-    )
-
-
-@contextlib.contextmanager
-def explained(path: Where) -> Iterator[None]:
-    """What a file system refuses inside is told as our error; of a file that is not named, this one."""
-    try:
-        yield
-    except OSError as error:
-        raise CheckpointStoreError(
-            f"could not read or write {error.filename or path}: {error.strerror or error}",
-            harmless="always for the data: nothing was made, and nothing of a job was changed",
-            cause="the disk is full, read-only or gone, or this user may not read or write there",
-            action="mend the file system and ask again",
-            file=str(path),
-        ) from error
