@@ -8,11 +8,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, Self
 
 from onceflow.checkpoint.contract import Store
-from tests.integration.harness import JOBS, Pipeline, wait_until
+from onceflow.checkpoint.failures import Failures
+from tests.integration.harness import JOBS, Pipeline, rows_of, wait_until
 
 EPOCH = 1
 RECORDS = 6_000
@@ -113,12 +116,36 @@ def a_second_start_takes_over(p: Elsewhere, processes: list[subprocess.Popen[str
     p.check()
 
 
+def a_parent_starts_it_again(p: Elsewhere) -> None:
+    """A driver that dies behind a decision is started again by its parent, with no command in between; it is kept."""
+    p.mark.parent.mkdir(parents=True, exist_ok=True)
+    done = p.command(
+        "run",
+        p.file,
+        "--bounded",
+        "--supervise",
+        ONCEFLOW_CRASH=f"D5@{EPOCH}",
+        ONCEFLOW__RESTART_STRATEGY__TYPE="fixed-delay",
+    )
+    assert done.returncode == 0, done.stderr
+    assert p.mark.exists(), "it did not die"
+    assert "ended with SIGKILL, and is started again" in done.stderr
+    p.check()
+    (kept,) = Failures(p.store.below("onceflow").below("failures")).read()
+    assert (kept.error, kept.recorded) == ("Died", EPOCH - 1)
+    assert kept.followed_by.startswith("restart after")
+
+
 def operators_see_it(p: Elsewhere) -> None:
-    """Check leaves nothing; txn names what a death left, and checkpoints its epochs when a run has ended well."""
-    looked = p.command("check", p.file)
-    assert looked.returncode == 0, looked.stderr
-    assert not p.store.exists(), "a check has left something"
+    """Check and doctor leave nothing; txn and doctor name what a death left, and checkpoints a good run's epochs."""
+    for words in (("check", p.file), ("doctor", p.file)):
+        looked = p.command(*words)
+        assert looked.returncode == 0, looked.stdout + looked.stderr
+        assert not p.store.exists(), f"{words} has left something"
     p.die_at(f"D5@{EPOCH}")
+    examined = p.command("doctor", p.file)
+    assert f"epoch {EPOCH} is decided and not done, and the job does not run" in examined.stdout, examined.stdout
+    assert [name for name in p.store.names() if "doctor" in name] == []
     listed = p.command("txn", "list", p.file)
     assert listed.returncode == 0, listed.stderr
     assert f"onceflow-{p.job_id()}" in listed.stdout
@@ -143,3 +170,119 @@ def all_is_there_when_it_ended(p: Elsewhere) -> None:
     p.run_well()
     assert [receipt["epoch"] for receipt in p.receipts()] == [0, 1, 2]
     assert sorted(n for n in p.store.below("commits").names() if n.isdigit()) == ["0", "1", "2"]
+
+
+def resumed(p: Elsewhere, name: str, *words: str, **environment: str) -> tuple[Elsewhere, str]:
+    """Another run of the pipeline's job, at another place: it, and what was said."""
+    q = p.moved(f"{p.checkpoint.name}-{name}", **environment)
+    done = q.command("run", q.file, "--bounded", "--yes", *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return q, done.stderr
+
+
+def newest(rows: Iterable[tuple[bytes | None, bytes | None]]) -> dict[bytes | None, int]:
+    """The newest count of each key."""
+    found: dict[bytes | None, int] = {}
+    for key, value in rows:
+        found[key] = max(json.loads(value)["n"], found.get(key, 0))
+    return found
+
+
+def a_new_job_goes_on_from_a_savepoint(p: Elsewhere, processes: list[subprocess.Popen[str]]) -> Elsewhere:
+    """A running job is saved, and once more when it is stopped (``-s2``), and is not harmed; state goes on exactly.
+
+    What is written again is what was said. Each of its epochs, run again, gives what was decided.
+
+    Args:
+        p: The running job's.
+        processes: Those that a test ends.
+
+    Returns:
+        The new job's.
+    """
+    running = p.start(UNTIL="stopped")
+    processes.append(running)
+    wait_until(lambda: len(p.read()) > 0, 120, "the first rows")
+    savepoint = f"{p.uri}-s"
+    made = p.command("savepoint", "create", p.job, savepoint, "--output", "json")
+    assert made.returncode == 0, made.stderr
+    epoch = json.loads(made.stdout.splitlines()[-1])["epoch"]
+    p.send(3_000)
+    wait_until(lambda: newest(p.read()) == Counter(key for key, _ in p.sent), 120, "all of it")
+    stopped = p.command("stop", p.job, "--savepoint", f"{p.uri}-s2")
+    assert stopped.returncode == 0, stopped.stderr
+    assert p.end(running).code == 0
+    counts = [(key, json.loads(value)["n"]) for key, value in p.read()]
+    assert len(counts) == len(set(counts)), "the job that was saved has written a count twice"
+    assert p.command("savepoint", "verify", savepoint).returncode == 0
+    listed = p.command("savepoint", "list", p.uri.rpartition("/")[0])
+    assert listed.stdout.count(p.job_id()) == 2, listed.stdout
+    behind = sum(rows_of(d) for d in p.decisions() if d["epoch"] > epoch)
+
+    before = Counter(p.read())
+    q, said = resumed(p, "new", "-s", savepoint)
+    assert f"sink {p.sink}: {behind} rows" in said if behind else "no decided row is written again" in said
+    written = Counter(p.read()) - before
+    assert sum(written.values()) == sum(rows_of(d) for d in q.decisions())
+    assert newest(p.read()) == Counter(key for key, _ in p.sent)
+    code, report = audited(p, "--recompute", "0..")
+    assert (code, report["findings"]) == (0, []), report
+    assert report["rows"] == sum(rows_of(d) for d in p.decisions())
+    return q
+
+
+def it_goes_on_in_four_partitions(p: Elsewhere) -> None:
+    """The state of the savepoint ``-s2`` in four partitions, and a new job that goes on from there."""
+    rescaled = p.command("savepoint", "rescale", f"{p.uri}-s2", f"{p.uri}-s4", "4")
+    assert rescaled.returncode == 0, rescaled.stderr
+    p.send(1_000)
+    before = Counter(p.read())
+    q, _ = resumed(p, "four", "-s", f"{p.uri}-s4")
+    assert newest(Counter(p.read()) - before) == newest(p.read()) == Counter(key for key, _ in p.sent)
+    assert sorted(n for n in q.store.below("state").below("0").names() if n.isdigit()) == list("0123")
+    assert q.open_transactions() == []
+
+
+def it_goes_on_on_a_disk(p: Elsewhere, folder: Path) -> None:
+    """The savepoint ``-s2``, brought to a disk, and a new job that goes on from there with its checkpoint on it."""
+    exported = p.command("savepoint", "export", f"{p.uri}-s2", f"{folder}/s")
+    assert exported.returncode == 0, exported.stderr
+    p.send(1_000)
+    before = Counter(p.read())
+    home = {"CHECKPOINT": f"{folder}/home"}
+    done = p.command("run", p.file, "--bounded", "--yes", "-s", f"{folder}/s", **home)
+    assert done.returncode == 0, done.stderr
+    assert newest(Counter(p.read()) - before) == newest(p.read()) == Counter(key for key, _ in p.sent)
+    assert p.command("audit", p.file, "--shared", **home).returncode == 0
+
+
+def audited(p: Elsewhere, *options: str) -> tuple[int, dict[str, Any]]:
+    """What the audit of the pipeline's job says: its exit code, and its report."""
+    ran = p.command("audit", p.file, "--output", "json", *options)
+    assert ran.stdout, ran.stderr
+    return ran.returncode, json.loads(ran.stdout.splitlines()[-1])
+
+
+def an_audit_finds_tampering(p: Elsewhere, produce: Callable[[str, list[str]], object]) -> None:
+    """A job that died is proven; a receipt that is changed in its store, and a record of a stranger, are found."""
+    p.die_at(f"D5@{EPOCH}")
+    p.run_well()
+    code, report = audited(p)
+    assert (code, report["findings"], report["epochs"], report["rows"]) == (0, [], 3, RECORDS)
+    code, report = audited(p, "--recompute", "1..")
+    assert (code, report["findings"], report["epochs"]) == (0, [], 2)
+
+    trail = p.store.below("onceflow").below("audit")
+    name = min(trail.names())
+    held = trail.read(name)
+    first = json.loads(held.splitlines()[0])
+    first["sinks"][p.sink]["rows"] += 1
+    trail.replace(name, b"\n".join([json.dumps(first).encode(), *held.splitlines()[1:]]) + b"\n")
+    produce(p.sink, ["stranger"])
+    code, report = audited(p)
+    told = {each["kind"]: each["what"] for each in report["findings"]}
+    assert (code, sorted(told), report["foreign"]) == (1, ["foreign", "receipt"], 1)
+    assert "does not have its hash" in told["receipt"]
+    trail.replace(name, held)
+    code, report = audited(p, "--shared")
+    assert (code, report["receipts"], report["foreign"]) == (0, 0, 1)

@@ -38,6 +38,9 @@ def the_contract(store: Store) -> None:
     with below.untouched():
         below.make()
     assert not store.below("a").exists()
+    with below.untouched():
+        store.below("a").make()
+    assert not store.below("a").exists()
     below.make()
     below.create("x", b"\0first\xff\n")
     for other in (b"\0first\xff\n", b"second"):

@@ -34,7 +34,9 @@ def test_death_outside_of_a_transaction_leaves_no_trace(pipeline, point):
     assert p.aborted() == 0
 
 
-@pytest.mark.parametrize("point", ["D2", pytest.param("D3", marks=pytest.mark.faults), "D4"])
+@pytest.mark.parametrize(
+    "point", [pytest.param("D2", marks=pytest.mark.faults), pytest.param("D3", marks=pytest.mark.faults), "D4"]
+)
 def test_death_before_the_decision_aborts_what_was_written(pipeline, point):
     """D2, D3, D4: written or prepared, but not decided: the next start aborts it at once and runs the epoch again.
 
@@ -53,7 +55,7 @@ def test_death_before_the_decision_aborts_what_was_written(pipeline, point):
     ("job", "point"),
     [
         ("copy", "D5"),
-        ("count", "D6"),
+        pytest.param("count", "D6", marks=pytest.mark.faults),
         pytest.param("copy", "D6a", marks=pytest.mark.faults),
         pytest.param("count", "D7", marks=pytest.mark.faults),
     ],

@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from tests.integration import elsewhere
-from tests.integration.elsewhere import EPOCH, RECORDS
-from tests.integration.harness import rows_of, wait_until
+from tests.integration.elsewhere import EPOCH, RECORDS, resumed
+from tests.integration.harness import wait_until
 from tests.integration.hdfs import MiniHdfs, OnHdfs
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.faults]
@@ -71,6 +71,11 @@ def test_a_second_start_takes_over(pipeline, processes):
     elsewhere.a_second_start_takes_over(pipeline("copy"), processes)
 
 
+def test_a_supervised_job_dies_and_its_parent_starts_another(pipeline):
+    """The parent loads no Java; what the first process has died by is among the job's failures on HDFS."""
+    elsewhere.a_parent_starts_it_again(pipeline("count"))
+
+
 def test_what_works_on_it_and_what_is_refused(pipeline, tmp_path):
     """check, txn and checkpoints see the checkpoint; what works on files by itself is refused, and does nothing."""
     p = pipeline("copy")
@@ -79,9 +84,7 @@ def test_what_works_on_it_and_what_is_refused(pipeline, tmp_path):
     elsewhere.are_refused(
         p,
         [
-            (["run", p.file, "--supervise", "--bounded"], "are refused for a checkpoint on HDFS"),
-            (["doctor", p.file], "it is on HDFS"),
-            (["savepoint", "create", p.file, to], "are on two kinds of file system"),
+            (["run", p.file, "-s", to, "--yes"], "is no savepoint"),
             (["savepoint", "create", p.file, "gs://bucket/s"], "a checkpoint at gs:// is refused"),
             (["run", p.file, "-s", f"{p.uri}@1", "--yes"], "the job's checkpoint"),
         ],
@@ -89,105 +92,30 @@ def test_what_works_on_it_and_what_is_refused(pipeline, tmp_path):
     assert not (tmp_path / "s").exists()
 
 
-def audited(p, *options):
-    """What the audit of the pipeline's job says: its exit code, and its report."""
-    ran = p.command("audit", p.file, "--output", "json", *options)
-    assert ran.stdout, ran.stderr
-    return ran.returncode, json.loads(ran.stdout.splitlines()[-1])
-
-
 def test_the_audit_of_a_job_there(pipeline, produce):
     """A job that died is proven; a receipt that is changed on HDFS, and a record of a stranger, are found and named.
 
     What the plan gives when it is run again is compared as well.
     """
-    p = pipeline("copy")
-    p.die_at(f"D5@{EPOCH}")
-    p.run_well()
-    code, report = audited(p)
-    assert (code, report["findings"], report["epochs"], report["rows"]) == (0, [], 3, RECORDS)
-    code, report = audited(p, "--recompute", "1..")
-    assert (code, report["findings"], report["epochs"]) == (0, [], 2)
-
-    trail = p.store.below("onceflow").below("audit")
-    name = min(trail.names())
-    held = trail.read(name)
-    first = json.loads(held.splitlines()[0])
-    first["sinks"][p.sink]["rows"] += 1
-    trail.replace(name, b"\n".join([json.dumps(first).encode(), *held.splitlines()[1:]]) + b"\n")
-    produce(p.sink, ["stranger"])
-    code, report = audited(p)
-    told = {each["kind"]: each["what"] for each in report["findings"]}
-    assert (code, sorted(told), report["foreign"]) == (1, ["foreign", "receipt"], 1)
-    assert "does not have its hash" in told["receipt"]
-    trail.replace(name, held)
-    code, report = audited(p, "--shared")
-    assert (code, report["receipts"], report["foreign"]) == (0, 0, 1)
-
-
-def resumed(p, name, *words, **environment):
-    """Another run of the pipeline's job, at another place: it, and what was said."""
-    q = p.moved(f"{p.checkpoint.name}-{name}", **environment)
-    done = q.command("run", q.file, "--bounded", "--yes", *words)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return q, done.stderr
-
-
-def newest(rows):
-    """The newest count of each key."""
-    found = {}
-    for key, value in rows:
-        found[key] = max(json.loads(value)["n"], found.get(key, 0))
-    return found
+    elsewhere.an_audit_finds_tampering(pipeline("copy"), produce)
 
 
 @pytest.mark.parametrize("job", ["count", "tally"])
 def test_a_running_job_is_saved_and_a_new_one_goes_on_from_it(pipeline, processes, tmp_path, job):
-    """State goes on exactly from a savepoint on HDFS, and again from one with four partitions; the job is not harmed.
+    """State goes on exactly from a savepoint on HDFS, from one with four partitions, and on a disk.
 
-    What is written again is what was said. The old checkpoint is deleted in between: nothing of it is read.
+    The job is not harmed. What is written again is what was said. The old checkpoint is deleted in between: nothing of
+    it is read.
     """
     p = pipeline(job, 5_000)
     p.environment = {"ONCEFLOW_RUNTIME_DIR": str(tmp_path / "run")}
-    running = p.start(UNTIL="stopped")
-    processes.append(running)
-    wait_until(lambda: len(p.read()) > 0, 120, "the first rows")
-    savepoint = f"{p.uri}-s"
-    made = p.command("savepoint", "create", job, savepoint, "--output", "json")
-    assert made.returncode == 0, made.stderr
-    epoch = json.loads(made.stdout.splitlines()[-1])["epoch"]
-    p.send(3_000)
-    wait_until(lambda: newest(p.read()) == Counter(key for key, _ in p.sent), 120, "all of it")
-    stopped = p.command("stop", job, "--savepoint", f"{p.uri}-s2")
-    assert stopped.returncode == 0, stopped.stderr
-    assert p.end(running).code == 0
-    counts = [(key, json.loads(value)["n"]) for key, value in p.read()]
-    assert len(counts) == len(set(counts)), "the job that was saved has written a count twice"
-    assert p.command("savepoint", "verify", savepoint).returncode == 0
-    listed = p.command("savepoint", "list", p.uri.rpartition("/")[0])
-    assert listed.stdout.count(p.job_id()) == 2, listed.stdout
-    behind = sum(rows_of(d) for d in p.decisions() if d["epoch"] > epoch)
-
-    before = Counter(p.read())
-    q, said = resumed(p, "new", "-s", savepoint)
-    assert f"sink {p.sink}: {behind} rows" in said if behind else "no decided row is written again" in said
-    written = Counter(p.read()) - before
-    assert sum(written.values()) == sum(rows_of(d) for d in q.decisions())
-    assert newest(p.read()) == Counter(key for key, _ in p.sent)
-    refused = p.command("audit", p.file, "--recompute", "0..")
-    assert (refused.returncode, "it is on HDFS" in refused.stderr) == (1, True), refused.stdout + refused.stderr
+    q = elsewhere.a_new_job_goes_on_from_a_savepoint(p, processes)
+    assert q.open_transactions() == []
     deleted = p.command("job", "delete", p.file, "--yes")
     assert deleted.returncode == 0, deleted.stderr
     assert not p.store.exists()
-
-    rescaled = p.command("savepoint", "rescale", f"{p.uri}-s2", f"{p.uri}-s4", "4")
-    assert rescaled.returncode == 0, rescaled.stderr
-    p.send(1_000)
-    before = Counter(p.read())
-    r, said = resumed(p, "four", "-s", f"{p.uri}-s4")
-    assert newest(Counter(p.read()) - before) == newest(p.read()) == Counter(key for key, _ in p.sent)
-    assert sorted(n for n in r.store.below("state").below("0").names() if n.isdigit()) == list("0123")
-    assert (q.open_transactions(), r.open_transactions()) == ([], [])
+    elsewhere.it_goes_on_in_four_partitions(p)
+    elsewhere.it_goes_on_on_a_disk(p, tmp_path)
 
 
 def test_a_claim_goes_on_there_and_the_old_place_does_not(pipeline):

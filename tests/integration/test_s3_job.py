@@ -67,6 +67,11 @@ def test_the_store_dies_and_comes_back(pipeline, server, processes):
         p.check()
 
 
+def test_a_supervised_job_dies_and_its_parent_starts_another(pipeline):
+    """What the first process has died by is among the job's failures in S3."""
+    elsewhere.a_parent_starts_it_again(pipeline("count"))
+
+
 def test_what_works_on_it_and_what_is_refused(pipeline, tmp_path):
     """check, txn and checkpoints see the checkpoint; what works on files by itself is refused, and does nothing."""
     p = pipeline("copy")
@@ -75,10 +80,7 @@ def test_what_works_on_it_and_what_is_refused(pipeline, tmp_path):
     elsewhere.are_refused(
         p,
         [
-            (["savepoint", "create", p.file, to], "are on two kinds of file system"),
             (["run", p.file, "-s", to, "--yes"], "is no savepoint"),
-            (["run", p.file, "--supervise", "--bounded"], "are refused for a checkpoint in S3"),
-            (["doctor", p.file], "it is in S3"),
         ],
     )
 

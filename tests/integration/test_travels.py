@@ -9,6 +9,7 @@ from collections import Counter
 
 import pytest
 
+from tests.integration import elsewhere
 from tests.integration.harness import JOBS, rows_of, wait_until
 from tests.integration.hdfs import MiniHdfs, OnHdfs
 from tests.integration.standalone import Standalone, config, settings
@@ -86,6 +87,29 @@ class Person:
         assert (report["missing"], report["changed"], report["unknown"]) == (0, 0, 0), report
 
 
+def on_cluster(standalone: Standalone, folder) -> dict[str, str]:
+    """What a job's process is told to run there."""
+    return {
+        "ONCEFLOW_CONFIG": config(folder, settings(standalone.url)),
+        "ONCEFLOW_RUNTIME_DIR": str(folder / "run"),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+
+
+@pytest.mark.timeout(600)
+def test_a_driver_on_a_cluster_is_killed_and_its_parent_starts_another(cluster, new_topic, tmp_path):
+    """With its checkpoint on HDFS, which the parent does not read; each row is there once, and the death is kept."""
+    with Standalone(tmp_path / "standalone") as standalone:
+        hdfs = MiniHdfs(tmp_path / "hdfs").start()
+        try:
+            p = OnHdfs(cluster, new_topic(4), new_topic(4), tmp_path / "first", "count", hdfs=hdfs)
+            p.environment = on_cluster(standalone, tmp_path)
+            p.send(elsewhere.RECORDS)
+            elsewhere.a_parent_starts_it_again(p)
+        finally:
+            hdfs.kill()
+
+
 @pytest.mark.timeout(900)
 def test_the_fraud_job_travels(cluster, new_topic, tmp_path, processes, produce):
     """Through all of it alerts are there twice only where that was said, and exactly those; the audit proves each run.
@@ -97,12 +121,7 @@ def test_the_fraud_job_travels(cluster, new_topic, tmp_path, processes, produce)
         hdfs = MiniHdfs(tmp_path / "hdfs").start()
         try:
             p = OnHdfs(cluster, new_topic(4), new_topic(4), tmp_path / "first", "fraud", 600, hdfs=hdfs)
-            p.environment = {
-                "ONCEFLOW_CONFIG": config(tmp_path, settings(standalone.url)),
-                "ONCEFLOW_RUNTIME_DIR": str(tmp_path / "run"),
-                "SPARK_LOCAL_IP": "127.0.0.1",
-                "MORE_THAN": "55",
-            }
+            p.environment = {"MORE_THAN": "55", **on_cluster(standalone, tmp_path)}
             first = Person(p)
             of_first, since_ms = _saved_and_stopped(first, standalone, processes)
             second, of_second = _resumed(first, of_first, since_ms)

@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 import time
+from functools import partial
 
 import pytest
 
@@ -19,17 +20,19 @@ from onceflow.errors import ConfigurationError, FencedError, PreCommitError, Set
 from onceflow.options import restarting
 from onceflow.options.restarting import Restarts
 from onceflow.supervision import child, detached, log_file
-from onceflow.supervision.counting import Counting, Reported
+from onceflow.supervision.counting import Counting, Reported, keep_in, recorded_in
 from onceflow.supervision.others import look_for_others
 from tests.unit.advice import parts_of
 
 JOB = """
 import json, os, signal, sys, time
+from functools import partial
 from pathlib import Path
+from onceflow.checkpoint.place import Place
 from onceflow.control.server import Server
 from onceflow.control.standing import Standing
 from onceflow.supervision.child import parent
-from onceflow.supervision.counting import Reported
+from onceflow.supervision.counting import Reported, keep_in
 
 place = Path({place!r})
 above = parent()
@@ -39,9 +42,12 @@ with tries.open("a") as file:
     file.write(f"{{os.getpid()}} {{sys.argv[1]}}\\n")
 standing = Standing("kept", place.as_uri(), supervisor=above.pid)
 
+def newest():
+    return max((int(each.name) for each in (place / "commits").glob("*")), default=None)
+
 def begin():
-    job = dict(name="kept", checkpoint=str(place), retain=100, strategy={strategy}, tolerable={tolerable})
-    told = above.begin(job)
+    job = dict(name="kept", retain=100, strategy={strategy}, tolerable={tolerable}, recorded=newest())
+    told = above.begin(job | dict(checkpoint={checkpoint!r}), partial(keep_in, Place.at(str(place), 100)))
     standing.restarts = told["restarts"]
     standing.begin(lambda: number)
     return told
@@ -49,6 +55,7 @@ def begin():
 def epoch(n):
     (place / "commits").mkdir(exist_ok=True)
     (place / "commits" / str(n)).write_text("v1\\n{{}}")
+    above.reached(n)
 
 def die(by=signal.SIGKILL):
     os.kill(os.getpid(), by)
@@ -63,7 +70,8 @@ from pathlib import Path
 from onceflow import program
 from onceflow.supervision.parent import Supervision
 program.show_log()
-code = Supervision([sys.executable, "-c", sys.argv[1], "first"], [sys.executable, "-c", sys.argv[1], "again"]).run()
+commands = ([sys.executable, "-c", sys.argv[1], number] for number in ("first", "again"))
+code = Supervision(*commands).run()
 loaded = {"pyspark", "kafka", "confluent_kafka", "pyarrow"} & set(sys.modules)
 print("loaded", sorted(loaded))
 sys.exit(code)
@@ -80,19 +88,24 @@ def place(tmp_path, monkeypatch):
     return path
 
 
-def script(place, body, strategy, tolerable=0):
+ON_HDFS = "hdfs://namenode:8020/checkpoint"
+"""A checkpoint that the parent cannot read; what the job's process keeps is in a folder of the test's."""
+
+
+def script(place, body, strategy, tolerable=0, checkpoint=""):
     indented = "\n".join(f"    {line}" for line in body.strip().splitlines())
     told = repr(restarting.dumps(strategy))
-    return JOB.format(place=str(place), strategy=told, tolerable=tolerable, body=indented)
+    checkpoint = checkpoint or str(place)
+    return JOB.format(place=str(place), checkpoint=checkpoint, strategy=told, tolerable=tolerable, body=indented)
 
 
 def environment():
     return os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
 
 
-def supervised(place, body, strategy, tolerable=0):
+def supervised(place, body, strategy, tolerable=0, checkpoint=""):
     """A parent that runs."""
-    command = [sys.executable, "-c", PARENT, script(place, body, strategy, tolerable)]
+    command = [sys.executable, "-c", PARENT, script(place, body, strategy, tolerable, checkpoint)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen(command, env=environment(), **pipes)
 
@@ -132,13 +145,52 @@ def test_a_killed_process_is_started_again_until_the_strategy_ends_it(place):
     assert [(each.error, each.recorded) for each in kept] == [("Died", 0), ("Died", 1), ("Died", 2)]
 
 
+def test_on_hdfs_a_process_keeps_what_the_one_before_has_died_by(place):
+    """Its parent has no Java to write it; the death that ends the job is in the parent's log alone."""
+    code, out, err = ended(supervised(place, "begin(); epoch(number); die()", TWICE, checkpoint=ON_HDFS))
+    assert (code, tries(place)) == (75, ["first", "again", "again"])
+    assert "loaded []" in out
+    assert "ended with SIGKILL, and is not started again" in err
+    kept = history(place)
+    assert [(each.error, each.recorded) for each in kept] == [("Died", 0), ("Died", 1)]
+    assert [each.followed_by for each in kept] == ["restart after 0.0 s"] * 2
+    assert len({each.pid for each in kept}) == 2
+
+
+@pytest.mark.parametrize("how", ["die()", "sys.exit(75)"])
+def test_what_ends_before_its_job_begins_is_one_more_failure(place, how):
+    """Also behind a process that had run: each is counted, so that the strategy comes to its end."""
+    body = f"if number: {how}\nbegin(); epoch(number); die()"
+    code, _, err = ended(supervised(place, body, TWICE))
+    assert (code, tries(place)) == (75, ["first", "again", "again"])
+    assert "is not started again" in err
+    assert [each.recorded for each in history(place)] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("checkpoint", [ON_HDFS, "s3a://bucket/checkpoint"])
+def test_what_a_process_cannot_keep_any_more_the_next_one_keeps(place, checkpoint):
+    """Of a checkpoint elsewhere: its Java is gone, by which it would have been kept."""
+    body = """
+begin()
+epoch(number)
+if number:
+    sys.exit(0)
+assert above.failed(Reported("EpochFailedError", "Java is gone", here=False)) is None
+assert Place.at(str(place), 100).failures.read() == []
+sys.exit(75)
+"""
+    assert ended(supervised(place, body, TWICE, checkpoint=checkpoint))[0] == 0
+    assert [each.what for each in history(place)] == ["Java is gone"]
+
+
 def test_what_dies_before_its_first_epoch_is_not_started_again(place):
     """A person has to see it, as of a failure in the process."""
     assert ended(supervised(place, "begin(); die()", TWICE))[0] == 75
     assert tries(place) == ["first"]
 
 
-def test_restarts_in_the_process_and_by_the_parent_are_one_count(place):
+@pytest.mark.parametrize("checkpoint", ["", ON_HDFS])
+def test_restarts_in_the_process_and_by_the_parent_are_one_count(place, checkpoint):
     """Two restarts in all: one in the process, one by its death; then neither is there."""
     body = """
 told = begin()
@@ -150,7 +202,7 @@ assert told["restarts"] == 2
 assert above.failed(Reported("EpochFailedError", "three", 7, True)) is None
 sys.exit(75)
 """
-    assert ended(supervised(place, body, TWICE))[0] == 75
+    assert ended(supervised(place, body, TWICE, checkpoint=checkpoint))[0] == 75
     assert tries(place) == ["first", "again"]
     assert [each.what for each in history(place)] == ["one", "the job's process ended with SIGKILL", "three"]
     assert [each.epoch for each in history(place)] == [0, None, 7]
@@ -410,25 +462,27 @@ class TestCountingAlone:
     """A process that nobody supervises counts by itself."""
 
     def counting(self, place, strategy=TWICE, tolerable=0):
-        return Counting(Restarts(strategy, tolerable, time.monotonic), Place.at(str(place), 2))
+        checkpoint = Place.at(str(place), 2)
+        return Counting(
+            Restarts(strategy, tolerable, time.monotonic), partial(keep_in, checkpoint), recorded_in(checkpoint)
+        )
 
-    def recorded(self, place, epoch):
-        (place / "commits").mkdir(exist_ok=True)
-        (place / "commits" / str(epoch)).write_text("v1\n{}")
-
-    def test_an_epoch_that_is_recorded_since_is_a_success(self, place):
-        """What was recorded before this process is none: a job that fails at once ends."""
-        self.recorded(place, 7)
+    def test_an_epoch_that_is_reached_since_is_a_success(self, place):
+        """What was recorded before this process is none, nor is it when it is told again: the job ends."""
+        (place / "commits").mkdir()
+        (place / "commits" / "7").write_text("v1\n{}")
         counts = self.counting(place)
+        for epoch in (None, 6, 7):
+            counts.reached(epoch)
         assert counts.failed(Reported("KafkaUnavailableError", "away")) is None
-        self.recorded(place, 8)
+        counts.reached(8)
         assert [counts.failed(Reported("KafkaUnavailableError", "away")) for _ in range(3)] == [0.0, 0.0, None]
         assert [each.recorded for each in history(place)] == [7, 8, 8, 8]
 
     def test_what_a_new_process_is_for_is_no_restart_here(self, place):
         """It is kept, and takes nothing from the number."""
         counts = self.counting(place)
-        self.recorded(place, 0)
+        counts.reached(0)
         assert counts.failed(Reported("EpochFailedError", "Java is gone", here=False)) is None
         assert counts.failed(Reported("EpochFailedError", "x")) == 0.0
         assert [each.followed_by for each in history(place)] == ["the job ended", "restart after 0.0 s"]

@@ -186,6 +186,8 @@ class Driver:
         self.failure: BaseException | None = None
         self.failed: EpochReport | None = None
         self.observer = NOBODY
+        self.done: Callable[[int], None] = lambda _: None
+        """Told of each epoch that is finished, in Spark's thread: it neither waits nor raises."""
         self.is_watched = True
         """Whoever started the job waits for its end, and is told ``failure``; else the log tells it."""
         self.timeout_s = math.inf
@@ -270,6 +272,7 @@ class Driver:
                 self._journal.purge()
                 self._last_epoch, self._ended_at = epoch, self._now()
                 self.reports[epoch] = self._report
+                self.done(epoch)
         except BaseException as error:
             self.failure, self.failed = error, self._report
             if self.stop.asked:

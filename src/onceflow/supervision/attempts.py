@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from onceflow.checkpoint.place import Place
 from onceflow.control.standing import Standing
@@ -19,7 +20,7 @@ from onceflow.options import restarting
 from onceflow.options.job_options import JobOptions
 from onceflow.options.restarting import Restarts
 from onceflow.supervision.child import Parent
-from onceflow.supervision.counting import Counting, Counts, Reported
+from onceflow.supervision.counting import Counting, Counts, Reported, keep_in, recorded_in
 from onceflow.supervision.signals import Signals
 
 log = logging.getLogger(__name__)
@@ -29,7 +30,7 @@ def counting(options: JobOptions, place: Place, standing: Standing, above: Paren
     """Who counts the failures of a job that begins: its parent, where it has one that supervises, or this process."""
     if above is None:
         restarts = Restarts(options.restart, options.checkpointing.tolerable_failures, time.monotonic)
-        return Counting(restarts, place)
+        return Counting(restarts, partial(keep_in, place), recorded_in(place))
     told = above.begin(
         {
             "name": standing.name,
@@ -37,7 +38,9 @@ def counting(options: JobOptions, place: Place, standing: Standing, above: Paren
             "retain": options.checkpointing.retain,
             "strategy": restarting.dumps(options.restart),
             "tolerable": options.checkpointing.tolerable_failures,
-        }
+            "recorded": recorded_in(place),
+        },
+        partial(keep_in, place),
     )
     standing.restarts, standing.failure = told.get("restarts", 0), told.get("failure", "")
     return above
@@ -76,6 +79,8 @@ class Attempts:
         while True:
             try:
                 running = start(first)
+                running.driver.done = self.counts.reached
+                self.counts.reached(running.driver.newest_epoch())  # one may have been done in that moment
                 self.standing.begin(running.driver.newest_epoch, running.driver)
                 return self._wait(running)
             except OnceflowError as error:

@@ -1,6 +1,6 @@
 """A supervised job's end of the line to its parent: it tells its failures, and is told what follows.
 
-One line of JSON each way, over a socket that the parent leaves open for this process alone. Must not know: Spark, what
+Lines of JSON, over a socket that the parent leaves open for this process alone. Must not know: Spark, what
 the parent does.
 """
 
@@ -14,10 +14,11 @@ import queue
 import signal
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from onceflow.checkpoint.failures import Failure
 from onceflow.supervision.counting import Reported
 
 log = logging.getLogger(__name__)
@@ -52,12 +53,24 @@ class Parent:
     def __init__(self, line: socket.socket) -> None:
         self.pid = os.getppid()
         self._line = line
+        self._keep: Callable[[Failure], None] = lambda _: None
         self._answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         threading.Thread(target=self._listen, name="onceflow-parent", daemon=True).start()
 
-    def begin(self, job: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Say which job this is; what the parent knows of the starts before."""
+    def begin(self, job: Mapping[str, Any], keep: Callable[[Failure], None]) -> Mapping[str, Any]:
+        """Say which job this is; what the parent knows of the starts before.
+
+        Args:
+            job: What the parent is to know.
+            keep: Keeps a failure that the parent cannot keep by itself.
+        """
+        self._keep = keep
         return self._ask({"begin": dict(job)})
+
+    def reached(self, epoch: int | None) -> None:
+        """As ``Counts.reached``. It waits for nothing: an epoch must not hang on its parent."""
+        with contextlib.suppress(OSError):
+            self._line.send(json.dumps({"reached": epoch}).encode() + b"\n", socket.MSG_DONTWAIT)
 
     def failed(self, failure: Reported) -> float | None:
         """As ``Counts.failed``."""
@@ -67,7 +80,10 @@ class Parent:
     def _ask(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
         with contextlib.suppress(OSError):
             self._line.sendall(json.dumps(message).encode() + b"\n")
-            return self._answers.get() or {}
+            answer = self._answers.get() or {}
+            for failure in answer.get("keep", ()):
+                self._keep(Failure(**failure))
+            return answer
         return {}
 
     def _listen(self) -> None:

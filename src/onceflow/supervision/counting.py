@@ -1,12 +1,13 @@
-"""One count of a job's failures: what follows each is asked of the restart strategy, and kept in the checkpoint.
+"""One count of a job's failures: what follows each is asked of the restart strategy, and kept.
 
-Must not know: Spark, how a job is started again.
+Must not know: Spark, how a job is started again, where failures are kept.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Protocol
@@ -54,7 +55,11 @@ class Reported:
 
 
 class Counts(Protocol):
-    """Who is told of each failure."""
+    """Who is told of each failure, and of each epoch between them."""
+
+    def reached(self, epoch: int | None) -> None:
+        """The newest epoch that the job has finished; None for none yet."""
+        ...
 
     def failed(self, failure: Reported) -> float | None:
         """How many seconds to wait before the restart in this process; None: the process ends."""
@@ -66,13 +71,20 @@ class Counting:
 
     Args:
         restarts: The strategy.
-        place: The checkpoint.
+        keep: Keeps a failure.
+        recorded: The newest epoch that is recorded as it begins, or None.
     """
 
-    def __init__(self, restarts: Restarts, place: Place) -> None:
+    def __init__(self, restarts: Restarts, keep: Callable[[Failure], None], recorded: int | None) -> None:
         self._restarts = restarts
-        self._place = place
-        self._done = self._newest()
+        self._keep = keep
+        self._recorded = recorded
+
+    def reached(self, epoch: int | None) -> None:
+        """As ``Counts.reached``: failures on both sides of an epoch are not failures in a row."""
+        if epoch is not None and (self._recorded is None or epoch > self._recorded):
+            self._recorded = epoch
+            self._restarts.succeeded()
 
     def failed(self, failure: Reported) -> float | None:
         """What the strategy says, and keep it. As ``Counts.failed``."""
@@ -80,17 +92,13 @@ class Counting:
 
     def judged(self, failure: Reported) -> float | None:
         """As ``failed``, by one who can start the job again in another process."""
-        newest = self._newest()
-        if newest != self._done:
-            self._done = newest
-            self._restarts.succeeded()
         return self._noted(failure, self._restarts.failed(undecided=failure.undecided) if failure.retriable else None)
 
     def _noted(self, failure: Reported, wait_s: float | None) -> float | None:
         # A start that was refused before anything ran has touched nothing, and leaves nothing behind.
-        if (self._restarts.has_run or failure.retriable) and self._place.has_begun():
+        if self._restarts.has_run or failure.retriable:
             borne = " (tolerable)" if wait_s is not None and self._restarts.tolerated else ""
-            self._place.failures.add(
+            self._keep(
                 Failure(
                     datetime.now(UTC).isoformat(timespec="milliseconds"),
                     failure.error,
@@ -98,12 +106,21 @@ class Counting:
                     "the job ended" if wait_s is None else f"restart after {wait_s:.1f} s{borne}",
                     failure.pid,
                     failure.epoch,
-                    self._done,
+                    self._recorded,
                 )
             )
         return wait_s
 
-    def _newest(self) -> int | None:
-        with contextlib.suppress(CheckpointStoreError):  # whoever failed by it has told it
-            return self._place.checkpoint.newest_commit()
-        return None
+
+def keep_in(place: Place, failure: Failure) -> None:
+    """Keep a failure in the job's checkpoint; where no job has begun there, or it cannot be reached, nowhere."""
+    with contextlib.suppress(CheckpointStoreError):  # whoever failed by it has told it
+        if place.has_begun():
+            place.failures.add(failure)
+
+
+def recorded_in(place: Place) -> int | None:
+    """The newest epoch that a checkpoint has recorded, None for none, or where it cannot be reached."""
+    with contextlib.suppress(CheckpointStoreError):
+        return place.checkpoint.newest_commit()
+    return None

@@ -1,7 +1,9 @@
 """The parent of a job's process: it starts the process again when that has died, or has ended by what passes.
 
 Must not know: Spark, which it does not load; what a job is made of. There is one count of failures: a supervised job
-asks its parent what follows a failure in its process, and its death is one more failure of the same count.
+asks its parent what follows a failure in its process, and its death is one more failure of the same count. A checkpoint
+on HDFS or in S3 takes Java, or what the job's file says of credentials: there the job's process keeps the failures, the
+next one those that have ended the one before; a death that no start follows is told in the log alone.
 """
 
 from __future__ import annotations
@@ -16,18 +18,21 @@ import socket
 import subprocess
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
-from onceflow.checkpoint.place import Place
+from onceflow.checkpoint.failures import Failure
+from onceflow.checkpoint.place import Place, is_elsewhere
 from onceflow.control.server import Server
 from onceflow.control.standing import Standing
 from onceflow.options import restarting
 from onceflow.options.restarting import Restarts
 from onceflow.program import TRY_AGAIN
 from onceflow.supervision.child import LINE
-from onceflow.supervision.counting import Counting, Reported
+from onceflow.supervision.counting import Counting, Reported, keep_in
 from onceflow.supervision.log_file import bound
 
 log = logging.getLogger(__name__)
@@ -47,7 +52,11 @@ class Supervision:
     """
 
     def __init__(
-        self, first: Sequence[str], again: Sequence[str], to: IO[bytes] | None = None, log_file: Path | None = None
+        self,
+        first: Sequence[str],
+        again: Sequence[str],
+        to: IO[bytes] | None = None,
+        log_file: Path | None = None,
     ) -> None:
         self._first, self._again = first, again
         self._to, self._log_file = to, log_file
@@ -57,6 +66,7 @@ class Supervision:
         self._standing = Standing("", "")
         self._server: Server | None = None
         self._judged: list[float | None] = []
+        self._to_keep: list[Failure] = []
         self._told_to_end = False
 
     def run(self) -> int:
@@ -77,6 +87,7 @@ class Supervision:
 
     def _live(self, command: Sequence[str]) -> int:
         """One process of the job, from its start to its end: what it ended with."""
+        self._judged = []
         ours, theirs = socket.socketpair()
         with ours, theirs:
             self._process = subprocess.Popen(
@@ -104,15 +115,29 @@ class Supervision:
                 ended = not found
                 *lines, heard = (heard + found).split(b"\n")
                 for each in lines:
-                    with contextlib.suppress(OSError):
-                        line.sendall(json.dumps(self._answer(json.loads(each))).encode() + b"\n")
+                    answer = self._answer(json.loads(each))
+                    if answer is not None:
+                        with contextlib.suppress(OSError):
+                            line.sendall(json.dumps(answer).encode() + b"\n")
             if self._log_file is not None:
                 bound(self._log_file)
             if self._standing.ordered and not self._told_to_end:  # before it had said that it is there
                 self._told_to_end = True
                 process.send_signal(signal.SIGTERM)
 
-    def _answer(self, message: dict[str, Any]) -> dict[str, Any]:
+    def _answer(self, message: dict[str, Any]) -> dict[str, Any] | None:
+        """What is answered; None for what asks nothing."""
+        if "reached" in message:
+            if self._counting is not None:
+                self._counting.reached(message["reached"])
+            return None
+        answer = self._answer_to(message)
+        if message.get("failed", {}).get("here", True):  # else it can keep nothing any more: its Java is gone
+            answer["keep"] = [asdict(failure) for failure in self._to_keep]
+            self._to_keep.clear()
+        return answer
+
+    def _answer_to(self, message: dict[str, Any]) -> dict[str, Any]:
         match message:
             case {"begin": job}:
                 self._begin(job)
@@ -130,10 +155,11 @@ class Supervision:
     def _begin(self, job: dict[str, Any]) -> None:
         if self._counting is None:
             restarts = Restarts(restarting.loads(job["strategy"]), job["tolerable"], time.monotonic)
-            place = Place.at(job["checkpoint"], job["retain"])
-            self._counting = Counting(restarts, place)
-            self._standing = Standing(job["name"], place.uri)
-        self._judged = []
+            uri = job["checkpoint"]
+            keep = self._to_keep.append if is_elsewhere(uri) else partial(keep_in, Place.at(uri, job["retain"]))
+            self._counting = Counting(restarts, keep, job["recorded"])
+            self._standing = Standing(job["name"], uri)
+        self._counting.reached(job["recorded"])
         if self._standing.ordered is None:
             self._answer_for_it(None)  # it does so by itself
 
