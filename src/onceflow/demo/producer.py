@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from onceflow.demo.board import Board
 from onceflow.demo.payments import Payments, Transaction
@@ -45,17 +45,16 @@ class PaymentProducer(threading.Thread):
         self._topic, self._payments, self._board = topic, payments, board
         self._stopping = threading.Event()
         self._steps = 0
-        self._producer = Producer(
-            {
-                "bootstrap.servers": servers,
-                "transactional.id": TRANSACTIONAL_ID,
-                "partitioner": "murmur2_random",
-                "linger.ms": 5,
-                "reconnect.backoff.max.ms": 500,
-                "logger": log,
-                "log_level": 0,
-            }
-        )
+        self._settings = {
+            "bootstrap.servers": servers,
+            "transactional.id": TRANSACTIONAL_ID,
+            "partitioner": "murmur2_random",
+            "linger.ms": 5,
+            "reconnect.backoff.max.ms": 500,
+            "logger": log,
+            "log_level": 0,
+        }
+        self._producer = Producer(self._settings)
 
     @property
     def progress(self) -> float:
@@ -97,13 +96,24 @@ class PaymentProducer(threading.Thread):
             else:
                 # Aborting drops what is still in the queue; it must be in the log for somebody to read by mistake.
                 self._producer.flush(_TRY_S)
-                self._persist(lambda: self._producer.abort_transaction(_TRY_S))
+                self._abort()
         except KafkaException as error:
             if not error.args[0].txn_requires_abort():
                 raise
-            self._persist(lambda: self._producer.abort_transaction(_TRY_S))
+            self._abort()
             return False
         return True
+
+    def _abort(self) -> None:
+        try:
+            self._persist(lambda: self._producer.abort_transaction(_TRY_S))
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.INVALID_TXN_STATE:
+                raise
+            # librdkafka also asks for the end of a transaction of which a killed broker has never heard, and takes the
+            # refusal for its own end (librdkafka issue 4849). Whatever is open is aborted as the next one begins.
+            self._producer = Producer(self._settings)
+            self._persist(lambda: self._producer.init_transactions(_TRY_S))
 
     def _produce(self, key: str | None, value: bytes) -> None:
         while not self._stopping.is_set():
