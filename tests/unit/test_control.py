@@ -57,6 +57,21 @@ def test_what_a_killed_job_has_left_is_removed(runtime):
     assert list(runtime.iterdir()) == []
 
 
+def test_a_job_that_is_asked_before_it_listens_is_found_behind_that(monkeypatch):
+    """Its socket is bound before it listens: who asks in between must not take it for one of a killed job."""
+    asked = []
+
+    class AskedBeforeItListens(socket.socket):
+        def listen(self, *backlog):
+            asked.append(client.running())
+            super().listen(*backlog)
+
+    monkeypatch.setattr(socket, "socket", AskedBeforeItListens)
+    with Server(job()):
+        assert asked == [[]]
+        assert [each.name for each in client.running()] == ["orders"]
+
+
 @pytest.mark.parametrize("asked", [b"", b"restart\n", b"\xff\xfe\n", b"x" * 10_000 + b"\n", b'{"a": 1}\n'])
 def test_what_is_no_order_changes_nothing(asked):
     """It is answered by an error, or not at all; the job goes on, and answers the next one."""

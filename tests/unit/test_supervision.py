@@ -183,6 +183,21 @@ sys.exit(75)
     assert [each.what for each in history(place)] == ["Java is gone"]
 
 
+def test_a_process_that_dies_with_an_answer_unread_has_died(place):
+    """By that its end of the line is reset, and not closed: one death like others, and not the parent's own end."""
+    body = """
+import os, select, signal, socket
+line = socket.socket(fileno=int(os.environ["ONCEFLOW_SUPERVISOR"]))
+line.sendall(b'{"asked": 1}' + bytes([10]))
+select.select([line], [], [])
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    code, _, err = ended(subprocess.Popen([sys.executable, "-c", PARENT, body], env=environment(), **pipes))
+    assert code == 75, err
+    assert "ended with SIGKILL before its job began" in err
+
+
 def test_what_dies_before_its_first_epoch_is_not_started_again(place):
     """A person has to see it, as of a failure in the process."""
     assert ended(supervised(place, "begin(); die()", TWICE))[0] == 75

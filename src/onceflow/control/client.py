@@ -153,7 +153,7 @@ def _told(path: Path, what: str) -> RunningJob | None:
             connection.sendall(what.encode() + b"\n")
             told: dict[str, Any] = json.loads(connection.makefile("rb").readline())
         return RunningJob(path, **told)
-    except (ConnectionRefusedError, FileNotFoundError):
+    except ConnectionRefusedError:
         with contextlib.suppress(OSError):
             path.unlink()  # of a job that was killed
     except (OSError, ValueError, TypeError):

@@ -45,15 +45,19 @@ class Server:
             log.warning("onceflow list will not show this job: %s", getattr(error, "what", error))
 
     def _listen(self) -> None:
-        path = str(new_socket())
+        path = new_socket()
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        # Between bind and listen nobody answers: under its own name it would be removed as one of a job that was killed.
+        unheard = path.with_suffix(".new")
         try:
-            listening.bind(path)
+            unheard.unlink(missing_ok=True)
+            listening.bind(str(unheard))
             listening.listen()
+            unheard.rename(path)
         except OSError:
             listening.close()
             raise
-        self._path, self._socket = path, listening
+        self._path, self._socket = str(path), listening
         threading.Thread(target=self._serve, args=(listening,), name="onceflow-control", daemon=True).start()
 
     def __enter__(self) -> Self:

@@ -111,7 +111,10 @@ class Supervision:
         while not ended:
             readable, _, _ = select.select([line], [], [], _LOOK_EVERY_S)
             if readable:
-                found = line.recv(65_536)
+                try:
+                    found = line.recv(65_536)
+                except ConnectionResetError:  # it died with an answer unread
+                    found = b""
                 ended = not found
                 *lines, heard = (heard + found).split(b"\n")
                 for each in lines:
