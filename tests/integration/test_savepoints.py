@@ -233,3 +233,34 @@ def test_a_death_while_the_checkpoint_is_made_is_gone_on_with(cluster, new_topic
         json.loads((q.ours / "job.json").read_text())["job_id"]
         != json.loads((p.ours / "job.json").read_text())["job_id"]
     )
+
+
+@pytest.mark.faults
+def test_another_delay_of_the_watermark_holds_from_the_savepoint_on(cluster, new_topic, tmp_path):
+    """A longer one opens no window again that is closed; by each a window comes out once, when it says."""
+    p = Pipeline(cluster, new_topic(1), new_topic(2), tmp_path / "old", "window", per_epoch=100)
+
+    def send(*times):
+        first = len(p.sent)
+        p.send(len(times), value=lambda i: json.dumps({"user": "ann", "at": times[i - first]}).encode())
+
+    def windows():
+        """The ends of the windows that have come out, with their counts."""
+        return sorted((json.loads(value)["end"], json.loads(value)["n"]) for _, value in p.read())
+
+    send(5, 100)
+    p.run_well()
+    assert windows() == [(60, 1)], "the watermark stands at 90"
+    code, _, said = onceflow("savepoint", "create", p.checkpoint, tmp_path / "s")
+    assert code == 0, said
+
+    send(30, 175)
+    longer = dataclasses.replace(p, checkpoint=tmp_path / "longer")
+    resume(longer, "-s", tmp_path / "s", DELAY="5 minutes")
+    assert windows() == [(60, 1)], "30 is late, as it was; by the old delay 120 would be closed now"
+    shorter = dataclasses.replace(p, checkpoint=tmp_path / "shorter")
+    resume(shorter, "-s", tmp_path / "s", DELAY="1 second")
+    assert windows() == [(60, 1), (120, 1)]
+    send(500)
+    longer.run_well(DELAY="5 minutes")
+    assert windows() == [(60, 1), (120, 1), (120, 1), (180, 1)], "200: of the longer one two windows are closed"

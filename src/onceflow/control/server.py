@@ -47,7 +47,7 @@ class Server:
     def _listen(self) -> None:
         path = new_socket()
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        # Between bind and listen nobody answers: under its own name it would be removed as one of a job that was killed.
+        # Between bind and listen nobody answers: by its own name it would be removed as one of a killed job.
         unheard = path.with_suffix(".new")
         try:
             unheard.unlink(missing_ok=True)

@@ -22,7 +22,8 @@ def counted(spark):
         value=of.Json("user string, at long"),
         max_records_per_epoch=int(os.environ["PER_EPOCH"]),
     ).load(spark)
-    counts = events.withColumn("time", F.timestamp_seconds("at")).withWatermark("time", "10 seconds")
+    delay = os.environ.get("DELAY", "10 seconds")
+    counts = events.withColumn("time", F.timestamp_seconds("at")).withWatermark("time", delay)
     return (
         counts.groupBy(F.window("time", "1 minute"), "user")
         .agg(F.count("*").alias("n"))
