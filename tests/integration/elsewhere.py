@@ -256,6 +256,54 @@ def it_goes_on_on_a_disk(p: Elsewhere, folder: Path) -> None:
     assert p.command("audit", p.file, "--shared", **home).returncode == 0
 
 
+def snapshots_come_along(p: Elsewhere, processes: list[subprocess.Popen[str]], folder: Path) -> None:
+    """State of which Spark's maintenance uploads snapshots, and deletes what is old, goes on exactly.
+
+    Behind a death, from a savepoint, and from the oldest epoch that is retained. Spark does so each minute, behind ten
+    epochs, and other tests end before. Here it does at once, behind two, and keeps four.
+
+    Args:
+        p: The job's pipeline.
+        processes: Those that a test ends.
+        folder: On a disk.
+    """
+    soon = {"minDeltasForSnapshot": "2", "maintenanceInterval": "100ms"}
+    (folder / "conf").mkdir()
+    lines = (f"spark.sql.streaming.stateStore.{key} {value}\n" for key, value in soon.items())
+    (folder / "conf" / "spark-defaults.conf").write_text("".join(lines))
+    retained = 4
+    p.environment = p.environment | {
+        "SPARK_CONF_DIR": str(folder / "conf"),
+        "PER_EPOCH": "200",
+        "ONCEFLOW__EXECUTION__CHECKPOINTING__NUM_RETAINED": str(retained),
+    }
+
+    def snapshots() -> int:
+        return p.store.count("state/0/*/*.zip")
+
+    p.die_at("D7@8")
+    died_with = snapshots()
+    assert died_with > 0
+    running = p.start(UNTIL="stopped")
+    processes.append(running)
+    wait_until(lambda: snapshots() > died_with, 120, "a snapshot")
+    wait_until(lambda: newest(p.read()) == Counter(key for key, _ in p.sent), 120, "all of it")
+    wait_until(lambda: p.store.count("state/0/*/1_*") == 0, 120, "the end of the first version")
+    stopped = p.command("stop", p.job, "--savepoint", f"{p.uri}-s2")
+    assert stopped.returncode == 0, stopped.stderr
+    assert p.end(running).code == 0
+    before = Counter(p.read())
+    oldest = max(int(n) for n in p.store.below("commits").names() if n.isdigit()) - retained + 1
+    resumed(p, "back", "-s", f"{p.uri}@{oldest}")
+    assert newest(Counter(p.read()) - before) == newest(p.read()) == Counter(key for key, _ in p.sent)
+    deleted = p.command("job", "delete", p.file, "--yes")
+    assert deleted.returncode == 0, deleted.stderr
+    it_goes_on_in_four_partitions(p)
+    it_goes_on_on_a_disk(p, folder)
+    brought = [path.name for path in folder.glob("s/files/state/0/*/*.zip")]
+    assert len(brought) == 2, "the newest one of each partition, whatever is behind it"
+
+
 def audited(p: Elsewhere, *options: str) -> tuple[int, dict[str, Any]]:
     """What the audit of the pipeline's job says: its exit code, and its report."""
     ran = p.command("audit", p.file, "--output", "json", *options)

@@ -118,6 +118,15 @@ def test_a_running_job_is_saved_and_a_new_one_goes_on_from_it(pipeline, processe
     elsewhere.it_goes_on_on_a_disk(p, tmp_path)
 
 
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("job", ["count", "tally"])
+def test_snapshots_of_the_state_come_along(pipeline, processes, tmp_path, job):
+    """Those that Spark's maintenance writes to HDFS: behind a death, in a savepoint, in other partitions, on a disk."""
+    p = pipeline(job, 3_000)
+    p.environment = {"ONCEFLOW_RUNTIME_DIR": str(tmp_path / "run")}
+    elsewhere.snapshots_come_along(p, processes, tmp_path)
+
+
 def test_a_claim_goes_on_there_and_the_old_place_does_not(pipeline):
     """A savepoint of the newest epoch is claimed: no row twice; the old checkpoint is refused from then on."""
     p = pipeline("copy")

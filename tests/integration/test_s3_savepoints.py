@@ -661,6 +661,15 @@ def test_a_running_job_is_saved_and_a_new_one_goes_on_from_it(pipeline, processe
 
 @pytest.mark.spark
 @pytest.mark.kafka
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("job", ["count", "tally"])
+def test_snapshots_of_the_state_come_along(pipeline, processes, tmp_path, job):
+    """Those that Spark's maintenance uploads to S3: behind a death, in a savepoint, in other partitions, on a disk."""
+    elsewhere.snapshots_come_along(pipeline(job, 3_000), processes, tmp_path)
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
 def test_a_claim_goes_on_there_and_an_older_epoch_as_well(pipeline):
     """A savepoint of the newest epoch is claimed: no row twice; the old checkpoint is refused from then on.
 

@@ -12,7 +12,10 @@ from collections import Counter
 import pytest
 
 from onceflow.checkpoint.place import Place
+from onceflow.checkpoint.store import LocalStore
 from onceflow.operations.savepoints import reading, restoring
+from tests.integration import elsewhere
+from tests.integration.elsewhere import Elsewhere, newest
 from tests.integration.harness import JOBS, Pipeline, rows_of, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -34,12 +37,18 @@ def resume(p, *arguments, **environment):
     return said
 
 
-def newest(rows):
-    """The newest count of each key."""
-    found = {}
-    for key, value in rows:
-        found[key] = max(json.loads(value)["n"], found.get(key, 0))
-    return found
+class OnADisk(Elsewhere):
+    """A pipeline whose checkpoint is on this machine, as those are that are not."""
+
+    @property
+    def uri(self):
+        """The checkpoint's."""
+        return str(self.checkpoint)
+
+    @property
+    def store(self):
+        """The checkpoint's folder."""
+        return LocalStore(self.checkpoint)
 
 
 def test_a_running_job_is_saved_and_a_new_job_goes_on_from_it(cluster, new_topic, tmp_path):
@@ -264,3 +273,14 @@ def test_another_delay_of_the_watermark_holds_from_the_savepoint_on(cluster, new
     send(500)
     longer.run_well(DELAY="5 minutes")
     assert windows() == [(60, 1), (120, 1), (120, 1), (180, 1)], "200: of the longer one two windows are closed"
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("job", ["count", "tally"])
+def test_snapshots_of_the_state_come_along(cluster, new_topic, processes, tmp_path, job):
+    """Those that Spark's maintenance writes: behind a death, in a savepoint, in other partitions."""
+    runtime = {"ONCEFLOW_RUNTIME_DIR": str(tmp_path / "run")}
+    p = OnADisk(cluster, new_topic(2), new_topic(2), tmp_path / "checkpoint", job, environment=runtime)
+    p.send(3_000)
+    elsewhere.snapshots_come_along(p, processes, tmp_path)
