@@ -61,13 +61,21 @@ def make(folder: Path, epochs: int, *, state: bool = True, decide: bool = True, 
     return place
 
 
-def run(place: Place, epoch: int, *, state: bool = True, decide: bool = True, recorded: bool = True) -> None:
+def run(
+    place: Place,
+    epoch: int,
+    *,
+    state: bool = True,
+    decide: bool = True,
+    recorded: bool = True,
+    incarnation: int = 1,
+) -> None:
     """One more epoch: planned, decided and recorded as done."""
     folder = place.checkpoint.folder
     write(folder / "offsets" / str(epoch), offsets(epoch))
     if decide:
         of = Participant("alerts", f"handle-{epoch}", (Part("alerts", 0, 5, epoch, ""),), {"id": f"handle-{epoch}"})
-        place.journal.append(Decide(1, epoch, offsets(epoch), ("alerts",), (of,)))
+        place.journal.append(Decide(incarnation, epoch, offsets(epoch), ("alerts",), (of,)))
     if state:
         for partition in (0, 1):
             _version(folder / "state" / "0" / str(partition), epoch + 1, partition)

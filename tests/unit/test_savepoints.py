@@ -8,6 +8,7 @@ import shutil
 import pytest
 from typer.testing import CliRunner
 
+from onceflow.checkpoint.place import Place
 from onceflow.cli.app import app
 from onceflow.errors import (
     CheckpointConflictError,
@@ -81,6 +82,20 @@ def test_of_the_journal_it_has_what_was_decided_up_to_its_epoch(tmp_path):
     assert [p for p in older.files if "journal" in p] == [f"onceflow/journal/{n:020d}.json" for n in range(1, 6)]
     assert [p for p in newest.files if "journal" in p] == [f"onceflow/journal/{n:020d}.json" for n in range(1, 8)]
     assert (older.is_newest, newest.is_newest) == (False, True)
+
+
+def test_an_epoch_that_is_retained_is_gone_on_from_when_the_journal_has_purged_others(tmp_path):
+    """Its newest record says that more is kept than later ones have left: the layout is there all the same."""
+    checkpoints.make(tmp_path / "c", 8)
+    purging = Place.at(tmp_path / "c", retain=3)
+    purging.journal.start(checkpoints.JOB)
+    for epoch in range(8, 12):
+        checkpoints.run(purging, epoch, incarnation=2)
+        purging.journal.purge()
+    assert next(e.epoch for e in purging.journal.decided_epochs(checkpoints.JOB)) > 3
+    with resuming.opened(f"{tmp_path / 'c'}@9", tmp_path / "new") as (path, manifest):
+        assert manifest.epoch == 9
+        assert restoring.layout_of(path) == checkpoints.LAYOUT
 
 
 def test_a_savepoint_is_whole_verifies_and_says_what_it_is(tmp_path):

@@ -106,6 +106,17 @@ class Journal:
                 raise _corrupt(self._store.path(_name(expected)), "the file is missing")
         return entries
 
+    def kept(self) -> list[Entry]:
+        """The records that are there, oldest first: of an older epoch's part of a journal, as a savepoint has it.
+
+        Whether a file is missing the manifest tells there. The part's newest record cannot: what it says is kept was
+        purged by those behind it, which are no part of it.
+
+        Raises:
+            CheckpointCorruptError, CheckpointConflictError: As ``read``, but for a file that is missing.
+        """
+        return self._read_all()[1]
+
     def _read_all(self) -> tuple[list[int], list[Entry]]:
         """The places, and what stands in them. A driver that still runs may purge between the list and a read."""
         while True:

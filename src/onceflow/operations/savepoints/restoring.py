@@ -136,7 +136,7 @@ def _being_made(place: Place, target: Folder) -> Iterator[Draft]:
 
 def layout_of(path: Where) -> Layout:
     """What stands at the positions of a savepoint, as its journal says."""
-    entries = Journal(folder_at(path).below(f"{FILES}/{OURS}/journal").store).read()
+    entries = Journal(folder_at(path).below(f"{FILES}/{OURS}/journal").store).kept()
     return next(entry.record.layout for entry in reversed(entries) if isinstance(entry.record, Planned))
 
 
