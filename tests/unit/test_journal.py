@@ -693,6 +693,26 @@ def test_job_and_layout_survive_every_purge(store, retain):
     assert (history.job_id, history.layout, history.incarnation) == (JOB, LAYOUT, 2)
 
 
+def test_a_layout_is_kept_as_long_as_its_epochs(store):
+    """A source grew: what stood before goes with the last of the epochs that it was for, and none before it."""
+    journal, history = started(store, retain=4)
+    grown = replace(LAYOUT, states=())
+    journal.append(Planned(1, LAYOUT))
+    for epoch in range(6):
+        finish(journal, decide(history, epoch))
+    journal.append(Planned(1, grown))
+    told = []
+    for epoch in range(6, 14):
+        finish(journal, decide(history, epoch))
+        oldest = Journal(store).decided_epochs(JOB)[0].epoch
+        layouts = [e.record.layout for e in Journal(store).up_to(oldest)[0] if isinstance(e.record, Planned)]
+        told.append((oldest, layouts[-1]))
+    assert told[0] == (2, LAYOUT)
+    assert told[-1] == (9, grown)
+    # Behind epoch 5 stands the layout that the job went on with, behind those before it their own.
+    assert all(layout == (LAYOUT if oldest < 5 else grown) for oldest, layout in told)
+
+
 def test_only_the_newest_layout_is_kept(store):
     """A source grew: what stood before goes with the epochs that it was for."""
     journal, history = started(store, retain=1)

@@ -419,7 +419,7 @@ class Journal:
             self._trail.keep(self._index, incarnation, self.start_nonce)
 
     def purge(self) -> None:
-        """Remove what the durable tail has declared as purged, some at a time. Starts and the newest layout stay.
+        """Remove what the durable tail has declared as purged, some at a time; no start, nor the oldest epoch's layout.
 
         For whoever has finished an epoch: nobody who waits for a commit waits for this. Whatever fails in here, and
         wherever its driver dies, more is left than is needed, and the next purge takes it: a record goes only when its
@@ -427,7 +427,8 @@ class Journal:
 
         The place that a stale driver would take next is the one behind its last record, and a newer start stands
         there: if that could be purged, the stale driver could append. Without the layout a topic that was made again
-        would be read on in silence, and so would another output's position.
+        would be read on in silence, and so would another output's position. What stays of the layouts is the one that
+        the oldest epoch that is kept was run with: whoever goes back behind an upgrade finds what stood there then.
         """
         with self._lock, contextlib.suppress(CheckpointStoreError):
             self._keep_receipts()
@@ -435,7 +436,7 @@ class Journal:
 
     def _purge(self) -> None:
         kept_from = self._tail_kept_from
-        stays = max((p for p, r in self._index.items() if isinstance(r, Planned)), default=0)
+        stays = max((p for p, r in self._index.items() if p < kept_from and isinstance(r, Planned)), default=0)
         old = {p: r for p, r in self._index.items() if p < kept_from and p != stays and not isinstance(r, Start)}
         if len(old) < max(1, self._retain // 2):
             return  # receipts are written for many at once
