@@ -241,6 +241,7 @@ def test_a_job_file_is_submitted(pipeline, standalone, tmp_path):
     made.check()
 
 
+@pytest.mark.timeout(600)
 def test_the_fraud_job_on_a_cluster_through_kills_of_its_driver(standalone, tmp_path):
     """The demo as it is, told of a cluster by a file of settings: its judge recomputes every alert."""
     standalone.refill()
@@ -252,7 +253,7 @@ def test_the_fraud_job_on_a_cluster_through_kills_of_its_driver(standalone, tmp_
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
     told = subprocess.run(
-        [*command, "--output", "json"], capture_output=True, text=True, check=False, timeout=280, env=environment
+        [*command, "--output", "json"], capture_output=True, text=True, check=False, timeout=580, env=environment
     )
     assert told.returncode == 0, told.stdout + told.stderr
     report = json.loads(told.stdout.splitlines()[-1])
