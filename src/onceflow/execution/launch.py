@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from onceflow.checkpoint import state_schemas
-from onceflow.checkpoint.identity import Mark, read_identity, write_identity
+from onceflow.checkpoint.identity import JobIdentity, Mark, read_identity, write_identity
 from onceflow.checkpoint.journal import above_all
 from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.restored import read_restored
@@ -41,12 +41,12 @@ from onceflow.execution.ownership import (
     refuse_incomplete,
     refuse_left,
     refuse_lost,
-    refuse_put_back,
     refuse_rewound,
     tell_of_moved,
 )
 from onceflow.execution.phases import Phases
 from onceflow.execution.progress import Progress, lag_group
+from onceflow.execution.put_back import lost_commits, refuse_put_back, told
 from onceflow.execution.running import RunningJob
 from onceflow.execution.source_check import Sources
 from onceflow.execution.surroundings import REAL, Means
@@ -542,11 +542,13 @@ def _driver(
             refuse_put_back(committers, place.journal, identity, place.checkpoint)
             kept = {sink: mark for sink, mark in marks.items() if committers[sink].keeps_mark}
             tell_of_moved(kept, place.journal.history()[0], identity.job_id, plan.name)
+        given_up: tuple[str, ...] | None = None
         if plan.takeover == "claim":
             above = max(above, _claimed_incarnation(committers.values()))
+            given_up = _given_up(place, committers, identity, plan.name)
         rules, around = means.rules(committers), means.around(len(committers))
         files = (place.journal, place.checkpoint)
-        driver = Driver(identity, *files, committers, place.uri, rules, around, above, plan.name)
+        driver = Driver(identity, *files, committers, place.uri, rules, around, above, plan.name, given_up)
         if plan.takeover == "claim":
             # Behind all that may refuse it: a claim that fails leaves the checkpoint as it was. Whoever dies between
             # this and the start that follows says the same again.
@@ -560,6 +562,20 @@ def _driver(
     driver.min_pause_s = plan.checkpointing.min_pause_ms / 1000
     driver.observer = plan.observer
     return driver
+
+
+def _given_up(place: Place, committers: Mapping[str, Committer], identity: JobIdentity, name: str) -> tuple[str, ...]:
+    """The sinks that do not know any more what the job has committed to them: a claim gives that up, and says what."""
+    lost = lost_commits(committers, place.journal, identity, place.checkpoint)
+    for sink, epochs in lost.items():
+        JobLog(log, name).warning(
+            "sink %s does not know epoch %d to %d of this job any more: the claim gives up %s there",
+            sink,
+            epochs[-1][0],
+            epochs[0][0],
+            told(epochs),
+        )
+    return tuple(sorted(lost))
 
 
 def _claimed_incarnation(committers: Iterable[Committer]) -> int:
