@@ -50,7 +50,7 @@ from pyspark.sql.types import (
 )
 
 from onceflow.connectors.lake import delta_fit, iceberg_fit
-from onceflow.errors import ConfigurationError, RowRefusedError
+from onceflow.errors import ConfigurationError, PreCommitError, RowRefusedError
 from onceflow.testing import conformance
 from onceflow.testing.trial import Trial
 from onceflow.twophase.messages import Outcome, Reply
@@ -372,7 +372,8 @@ def test_a_table_that_is_altered_after_the_decision(tmp_path):
         prepared = start.prepare(keys)
         with world.table().update_spec() as spec:
             spec.remove_field("p1")
-        assert "partition spec" in start.committer.check(prepared, start.run(), 0.0)
+        with pytest.raises(PreCommitError, match="partition spec"):
+            start.committer.check(prepared, start.run(), 0.0)
         assert start.committer.commit(prepared)[prepared[0].id] is Reply.REFUSED
         assert "partition spec" in str(start.committer.refusal(prepared))
         assert start.committer.outcomes(prepared)[prepared[0].id].outcome is Outcome.OPEN
@@ -386,7 +387,8 @@ def test_a_table_that_is_altered_after_the_decision(tmp_path):
         assert start.committer.check(later, start.run(1), 0.0) is None  # a column is known by its id
         with world.table().update_schema() as schema:
             schema.delete_column("total")
-        assert "columns of the table are gone: amount" in start.committer.check(later, start.run(1), 0.0)
+        with pytest.raises(PreCommitError, match="columns of the table are gone: amount"):
+            start.committer.check(later, start.run(1), 0.0)
     assert sorted(world.visible()) == sorted(keys)
 
 
@@ -412,7 +414,9 @@ def test_a_table_that_is_altered_while_a_start_runs(what, tmp_path):
                 schema.update_column("amount", required=True)
         told = {"spec": "partition spec is 1 now", "column": "are gone: amount", "null": "may have one: amount"}
         told["place"] = f"belong into file://{tmp_path}/elsewhere now"
-        assert told[what] in start.committer.check(start.prepare(t.keys()), start.run(), 0.0)
+        prepared = start.prepare(t.keys())
+        with pytest.raises(PreCommitError, match=told[what]):
+            start.committer.check(prepared, start.run(), 0.0)
 
 
 STRANGE = StructType([StructField("a-b", LongType()), StructField("c", LongType())])
@@ -534,9 +538,11 @@ def test_a_delta_table_that_is_altered_while_a_start_runs(what, tmp_path):
             strict = StructType([StructField("key", StringType(), nullable=False), *BY.fields[1:]])
             world.drop()
             DeltaTable.create(world.path, Schema.from_json(strict.json()), partition_by=BY.names[1:])
-        told = start.committer.check(start.prepare(t.keys()), start.run(), 0.0)
-        assert told is not None
-        assert ("partitioned by ['n'] now" if what == "partition" else "may have one: key") in told
+        prepared = start.prepare(t.keys())
+        with pytest.raises(PreCommitError) as told:
+            start.committer.check(prepared, start.run(), 0.0)
+        assert ("partitioned by ['n'] now" if what == "partition" else "may have one: key") in told.value.what
+        assert told.value.retriable, "the next start looks at the table as it is"
 
 
 def test_a_text_that_is_empty_is_no_partition(tmp_path):

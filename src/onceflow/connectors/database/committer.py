@@ -43,9 +43,10 @@ from onceflow.connectors.database.attempts import end
 from onceflow.connectors.database.held import HeldCommit, bound, is_offered
 from onceflow.connectors.database.inspection import DatabaseInspection
 from onceflow.connectors.database.keys import require_keys
-from onceflow.connectors.database.merge import Target, TargetError, merge_whole
+from onceflow.connectors.database.merge import merge_whole
 from onceflow.connectors.database.refusals import Refusal, refusal, told_of, words
 from onceflow.connectors.database.staged import Attempt, Sealed, Staged
+from onceflow.connectors.database.target import Target, TargetError, objection
 from onceflow.connectors.database.writer import HASH_MASK
 from onceflow.connectors.inspection import Inspectable, Inspection
 from onceflow.errors import OnceflowError, RecoveryError, RowRefusedError
@@ -193,7 +194,8 @@ class DatabaseCommitter(Committer, Inspectable):
         """Look at what is staged, end the run's other attempts, and try the commit: it must fail now or never.
 
         Raises:
-            RowRefusedError: The target does not take a row.
+            RowRefusedError: The target does not take a row, or would not keep it as it is.
+            PreCommitError: The target was altered since the start.
         """
         self._held.release()
         mine, schema = [(p, Staged.of(p)) for p in participants], self._own.attempts.schema
@@ -224,9 +226,12 @@ class DatabaseCommitter(Committer, Inspectable):
         return None
 
     def _try(self, participant: Participant, staged: Staged, sealed: Sealed) -> str | None:
-        """What the target would not keep, or None; then the transaction is kept for the commit, where that is offered.
+        """Why what is staged is not fit, or None; then the transaction is kept for the commit, where that is offered.
 
         A merge that was rolled back shows what is refused now. Kept, nobody can write or alter what refuses it later.
+
+        Raises:
+            EpochFailedError: The target does not take or keep the rows: of a class that tells whether a start mends it.
         """
         with self._telling("try the commit"):
             connection = self._engine.connect()
@@ -243,7 +248,9 @@ class DatabaseCommitter(Committer, Inspectable):
                 kept = True
             else:
                 merge_whole(connection, self._own.attempts.schema, sealed.target, staged.ids, staged.rows)
-        except (TargetError, _UnfitError) as error:
+        except TargetError as error:
+            raise objection(error, self._sink, sealed.epoch) from None
+        except _UnfitError as error:
             return str(error)
         except _InLedgerError:
             # After a resume from an older checkpoint: the commit finds it as well, and a person then says what counts.

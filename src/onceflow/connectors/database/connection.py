@@ -20,7 +20,7 @@ from onceflow.connectors.database import tables as own
 from onceflow.connectors.database.columns import written
 from onceflow.connectors.database.committer import DatabaseCommitter
 from onceflow.connectors.database.fit import for_new, for_new_key, misfit, not_a_key
-from onceflow.connectors.database.merge import Target, merge
+from onceflow.connectors.database.merge import merge
 from onceflow.connectors.database.refusals import told_of
 from onceflow.connectors.database.shapes import (
     collation,
@@ -32,6 +32,7 @@ from onceflow.connectors.database.shapes import (
     skipping,
     triggers,
 )
+from onceflow.connectors.database.target import Target
 from onceflow.connectors.database.urls import engine_of
 from onceflow.connectors.database.writer import DatabaseWriterFactory
 from onceflow.errors import ConfigurationError

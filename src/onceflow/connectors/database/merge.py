@@ -7,8 +7,7 @@ Rows of a staging table that mean deletes have a mark in a column of its own; wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, TableClause, and_, column, delete, exists, func, select, table
@@ -16,73 +15,7 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from onceflow.connectors.database import tables as own
 from onceflow.connectors.database.shapes import column_types, skipping
-
-
-class TargetError(Exception):
-    """The target would not keep the rows as they are, until somebody puts it right."""
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where staged rows go.
-
-    Attributes:
-        schema: The target's schema, None for the connection's own.
-        table: The target's name.
-        staged: The staging table's name, in the schema of onceflow's own tables.
-        columns: The columns that are written.
-        key: Of an upsert: the columns that a row is known by; empty for append.
-        deletes: Rows may be marked: then they delete the row of their key.
-        direct: Tasks merge what they have staged themselves, before the decision.
-    """
-
-    schema: str | None
-    table: str
-    staged: str
-    columns: tuple[str, ...]
-    key: tuple[str, ...] = ()
-    deletes: bool = False
-    direct: bool = False
-
-    @property
-    def name(self) -> str:
-        """The target's name, with its schema."""
-        return ".".join(part for part in (self.schema, self.table) if part)
-
-    @property
-    def held(self) -> tuple[str, ...]:
-        """The columns of the staging table that a task is given."""
-        return (*self.columns, own.DELETE) if self.deletes else self.columns
-
-    def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {
-            "schema": self.schema,
-            "table": self.table,
-            "staged": self.staged,
-            "columns": list(self.columns),
-            "key": list(self.key),
-            "deletes": self.deletes,
-            "direct": self.direct,
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Target:
-        """Read what ``to_json`` wrote.
-
-        Raises:
-            KeyError, TypeError, ValueError: The value is no target.
-        """
-        schema = value["schema"]
-        return cls(
-            None if schema is None else str(schema),
-            str(value["table"]),
-            str(value["staged"]),
-            tuple(str(name) for name in value["columns"]),
-            tuple(str(name) for name in value["key"]),
-            bool(value.get("deletes")),
-            bool(value.get("direct")),
-        )
+from onceflow.connectors.database.target import AlteredError, Target, TargetError
 
 
 def merge(connection: Connection, schema: str | None, target: Target, attempts: Sequence[str]) -> int | None:
@@ -192,6 +125,6 @@ def merge_whole(connection: Connection, schema: str | None, target: Target, atte
     held = column_types(connection, schema, target.staged)
     for name in target.columns:
         if now.get(name) != held.get(name):
-            raise TargetError(
+            raise AlteredError(
                 f"column {name} of the target is {now.get(name, 'gone')} now, and what is staged has {held.get(name)}"
             )
