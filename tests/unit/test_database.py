@@ -364,10 +364,10 @@ def test_a_trigger_that_skips_rows(tmp_path, delivery):
         writer.write(world.rows_saying(keys, "eight"))
         if delivery == "exactly-once":
             sealed = start.seal([start.report(writer.prepare(), keys)])
-            with pytest.raises(RowRefusedError, match="trigger skipping of the target may skip rows"):
+            with pytest.raises(PreCommitError, match="trigger skipping may skip rows"):
                 start.committer.check(sealed, start.run(), 0.0)
         else:
-            with pytest.raises(RowRefusedError, match="trigger skipping of the target may skip rows"):
+            with pytest.raises(PreCommitError, match="trigger skipping may skip rows"):
                 writer.prepare()
         with pytest.raises(ConfigurationError, match=r"trigger skipping of table payments may skip a row"):
             t.start()

@@ -43,7 +43,7 @@ from onceflow.connectors.database.attempts import end
 from onceflow.connectors.database.held import HeldCommit, bound, is_offered
 from onceflow.connectors.database.inspection import DatabaseInspection
 from onceflow.connectors.database.keys import require_keys
-from onceflow.connectors.database.merge import merge_whole
+from onceflow.connectors.database.merge import merge_whole, take_back
 from onceflow.connectors.database.refusals import Refusal, refusal, told_of, words
 from onceflow.connectors.database.staged import Attempt, Sealed, Staged
 from onceflow.connectors.database.target import Target, TargetError, objection
@@ -105,6 +105,7 @@ class DatabaseCommitter(Committer, Inspectable):
         self._job_id = job_id
         self._sink = sink
         self._mark = marks.job_key(job_id, table)
+        self._kept = [self._mark, job_id, marks.target_key(job_id, table)]
         self._refused = ""
         self._newest: tuple[int, str] | None = None
         self._held = HeldCommit(job_id, system)
@@ -160,7 +161,7 @@ class DatabaseCommitter(Committer, Inspectable):
                 self._clear(connection, ids, name)
             for table in (attempts, ledger):
                 connection.execute(delete(table).where(table.c.job == self._job_id))
-            connection.execute(delete(kept).where(kept.c.id.in_([self._mark, self._job_id])))
+            connection.execute(delete(kept).where(kept.c.id.in_(self._kept)))
 
     def read_name_mark(self, name: str) -> str | None:
         """What is kept under the job's name, or None."""
@@ -248,6 +249,7 @@ class DatabaseCommitter(Committer, Inspectable):
                 kept = True
             else:
                 merge_whole(connection, self._own.attempts.schema, sealed.target, staged.ids, staged.rows)
+                take_back(connection)
         except TargetError as error:
             raise objection(error, self._sink, sealed.epoch) from None
         except _UnfitError as error:

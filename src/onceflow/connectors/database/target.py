@@ -1,6 +1,9 @@
 """What the target of a sink is: where its rows go, as a start has found it; and what is said when it is another one.
 
 Must not know: the ledger, who stages rows, when they are merged.
+
+What a start has found it keeps: the schema in which a table's name was found is part of the target from then on. What
+somebody may change is looked at again in each transaction that writes.
 """
 
 from __future__ import annotations
@@ -9,7 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sqlalchemy import Connection
+
 from onceflow.connectors.database import tables as own
+from onceflow.connectors.database.shapes import hiding, passing, replacing_rules, skipping
 from onceflow.errors import EpochFailedError, PreCommitError, RowRefusedError
 
 
@@ -82,6 +88,25 @@ class Target:
             bool(value.get("deletes")),
             bool(value.get("direct")),
         )
+
+
+def trouble(connection: Connection, target: Target) -> str | None:
+    """Why the target would not hold all that is written to it, though each count is right; None where it would.
+
+    Args:
+        connection: Within a transaction.
+        target: The target.
+    """
+    schema, table = target.schema, target.table
+    if why := passing(connection, schema, table):
+        return f"it does not hold what a transaction has written: {why}"
+    if rules := replacing_rules(connection, schema, table):
+        return f"rule {', '.join(rules)} does something else instead of what is written"
+    if skips := skipping(connection, schema, table):
+        return f"trigger {', '.join(skips)} may skip rows by RAISE(IGNORE), and no count tells it"
+    if target.deletes and hiding(connection, schema, table):
+        return "its row security may hide rows from this user, which then are not deleted"
+    return None
 
 
 def objection(error: TargetError, sink: str, epoch: int) -> EpochFailedError:
