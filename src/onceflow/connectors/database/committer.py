@@ -105,7 +105,7 @@ class DatabaseCommitter(Committer, Inspectable):
         self._job_id = job_id
         self._sink = sink
         self._mark = marks.job_key(job_id, table)
-        self._kept = [self._mark, job_id, marks.target_key(job_id, table)]
+        self._of_job = [self._mark, job_id, marks.target_key(job_id, table)]
         self._refused = ""
         self._newest: tuple[int, str] | None = None
         self._held = HeldCommit(job_id, system)
@@ -161,7 +161,7 @@ class DatabaseCommitter(Committer, Inspectable):
                 self._clear(connection, ids, name)
             for table in (attempts, ledger):
                 connection.execute(delete(table).where(table.c.job == self._job_id))
-            connection.execute(delete(kept).where(kept.c.id.in_(self._kept)))
+            connection.execute(delete(kept).where(kept.c.id.in_(self._of_job)))
 
     def read_name_mark(self, name: str) -> str | None:
         """What is kept under the job's name, or None."""
