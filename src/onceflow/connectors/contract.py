@@ -224,8 +224,15 @@ class Committer(ABC):
             run: The run that wrote them.
             age_s: Seconds since the run began, by a monotonic clock.
 
+        Returns:
+            What is wrong with this run's pre-commits, so that another run of the epoch mends it: it was ended, or is
+            not whole. The user is told of it by a ``PreCommitError``, which is retriable.
+
         Raises:
             EpochTooLongError: The transactions may expire before they are committed, now and at every retry.
+            OnceflowError: Anything else, in the words and the class that the user gets. Its class is ``retriable``
+                only where the next start, of the job as it is, goes on: no answer. A row, a target or a bookkeeping
+                that somebody has to put right is not.
         """
 
     @abstractmethod

@@ -43,9 +43,10 @@ from onceflow.connectors.database.attempts import end
 from onceflow.connectors.database.held import HeldCommit, bound, is_offered
 from onceflow.connectors.database.inspection import DatabaseInspection
 from onceflow.connectors.database.keys import require_keys
-from onceflow.connectors.database.merge import Target, TargetError, merge_whole
+from onceflow.connectors.database.merge import merge_whole, take_back
 from onceflow.connectors.database.refusals import Refusal, refusal, told_of, words
 from onceflow.connectors.database.staged import Attempt, Sealed, Staged
+from onceflow.connectors.database.target import Target, TargetError, objection
 from onceflow.connectors.database.writer import HASH_MASK
 from onceflow.connectors.inspection import Inspectable, Inspection
 from onceflow.connectors.older import checkpoint_is_older, put_back
@@ -109,6 +110,7 @@ class DatabaseCommitter(Committer, Inspectable):
         self._job_id = job_id
         self._sink = sink
         self._mark = marks.job_key(job_id, table)
+        self._of_job = [self._mark, job_id, marks.target_key(job_id, table)]
         self._refused = ""
         self._held = HeldCommit(job_id, system)
 
@@ -164,7 +166,7 @@ class DatabaseCommitter(Committer, Inspectable):
                 self._clear(connection, ids, name)
             for table in (attempts, ledger):
                 connection.execute(delete(table).where(table.c.job == self._job_id))
-            connection.execute(delete(kept).where(kept.c.id.in_([self._mark, self._job_id])))
+            connection.execute(delete(kept).where(kept.c.id.in_(self._of_job)))
 
     def read_name_mark(self, name: str) -> str | None:
         """What is kept under the job's name, or None."""
@@ -199,7 +201,8 @@ class DatabaseCommitter(Committer, Inspectable):
         """Look at what is staged, end the run's other attempts, and try the commit: it must fail now or never.
 
         Raises:
-            RowRefusedError: The target does not take a row.
+            RowRefusedError: The target does not take a row, or would not keep it as it is.
+            PreCommitError: The target was altered since the start.
             CheckpointConflictError: The database is older than the checkpoint, or the checkpoint than the database.
         """
         self._held.release()
@@ -251,9 +254,12 @@ class DatabaseCommitter(Committer, Inspectable):
         return connection.execute(select(func.max(self._own.ledger.c.epoch)).where(*self._mine())).scalar()
 
     def _try(self, participant: Participant, staged: Staged, sealed: Sealed, run: Run) -> str | None:
-        """What the target would not keep, or None; then the transaction is kept for the commit, where that is offered.
+        """Why what is staged is not fit, or None; then the transaction is kept for the commit, where that is offered.
 
         A merge that was rolled back shows what is refused now. Kept, nobody can write or alter what refuses it later.
+
+        Raises:
+            EpochFailedError: The target does not take or keep the rows: of a class that tells whether a start mends it.
         """
         with self._telling("try the commit"):
             connection = self._engine.connect()
@@ -270,7 +276,10 @@ class DatabaseCommitter(Committer, Inspectable):
                 kept = True
             else:
                 merge_whole(connection, self._own.attempts.schema, sealed.target, staged.ids, staged.rows)
-        except (TargetError, _UnfitError) as error:
+                take_back(connection)
+        except TargetError as error:
+            raise objection(error, self._sink, sealed.epoch) from None
+        except _UnfitError as error:
             return str(error)
         except _InLedgerError:
             return f"the ledger has got epoch {sealed.epoch} of this job from another start in this moment"

@@ -7,82 +7,18 @@ Rows of a staging table that mean deletes have a mark in a column of its own; wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, TableClause, and_, column, delete, exists, func, select, table
+from sqlalchemy import ColumnElement, Connection, TableClause, and_, column, delete, exists, false, func, select, table
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from onceflow.connectors.database import tables as own
-from onceflow.connectors.database.shapes import column_types, skipping
+from onceflow.connectors.database.shapes import column_types
+from onceflow.connectors.database.target import AlteredError, Target, TargetError, trouble
 
-
-class TargetError(Exception):
-    """The target would not keep the rows as they are, until somebody puts it right."""
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where staged rows go.
-
-    Attributes:
-        schema: The target's schema, None for the connection's own.
-        table: The target's name.
-        staged: The staging table's name, in the schema of onceflow's own tables.
-        columns: The columns that are written.
-        key: Of an upsert: the columns that a row is known by; empty for append.
-        deletes: Rows may be marked: then they delete the row of their key.
-        direct: Tasks merge what they have staged themselves, before the decision.
-    """
-
-    schema: str | None
-    table: str
-    staged: str
-    columns: tuple[str, ...]
-    key: tuple[str, ...] = ()
-    deletes: bool = False
-    direct: bool = False
-
-    @property
-    def name(self) -> str:
-        """The target's name, with its schema."""
-        return ".".join(part for part in (self.schema, self.table) if part)
-
-    @property
-    def held(self) -> tuple[str, ...]:
-        """The columns of the staging table that a task is given."""
-        return (*self.columns, own.DELETE) if self.deletes else self.columns
-
-    def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {
-            "schema": self.schema,
-            "table": self.table,
-            "staged": self.staged,
-            "columns": list(self.columns),
-            "key": list(self.key),
-            "deletes": self.deletes,
-            "direct": self.direct,
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Target:
-        """Read what ``to_json`` wrote.
-
-        Raises:
-            KeyError, TypeError, ValueError: The value is no target.
-        """
-        schema = value["schema"]
-        return cls(
-            None if schema is None else str(schema),
-            str(value["table"]),
-            str(value["staged"]),
-            tuple(str(name) for name in value["columns"]),
-            tuple(str(name) for name in value["key"]),
-            bool(value.get("deletes")),
-            bool(value.get("direct")),
-        )
+_NOT_TAKEN_BACK = 1196
+"""MySQL's and MariaDB's warning of a rollback: tables that keep no transactions have kept what was written."""
 
 
 def merge(connection: Connection, schema: str | None, target: Target, attempts: Sequence[str]) -> int | None:
@@ -101,8 +37,7 @@ def merge(connection: Connection, schema: str | None, target: Target, attempts: 
         DBAPIError: The target does not take them.
         TargetError: It keeps rows that were to be deleted.
     """
-    into = table(target.table, *(column(name) for name in target.columns), schema=target.schema)
-    held = staging(target, schema)
+    into, held = _into(target), staging(target, schema)
     of: ColumnElement[bool] = held.c[own.ID].in_(attempts)
     deleted = 0
     if target.deletes:
@@ -178,20 +113,56 @@ def merge_whole(connection: Connection, schema: str | None, target: Target, atte
         DBAPIError: The target does not take them.
         TargetError: It did not take all, or not as they are.
     """
+    # Another engine than InnoDB could not take back what it was given. PostgreSQL holds the table behind the merge, and
+    # then no partition is unseen that rows went to.
+    first = connection.dialect.name in ("mysql", "mariadb")
+    if first:
+        _hold(connection, schema, target)
+        _require_unaltered(connection, target)
     taken = merge(connection, schema, target, attempts)
+    if not first:
+        _require_unaltered(connection, target)
     if taken is not None and taken != rows:
         raise TargetError(
             f"the target took {taken} of {rows} rows: a trigger or a rule of it drops some"
             + (", or their keys are equal to it" if target.key else "")
         )
-    if skips := skipping(connection, target.schema, target.table):
-        raise TargetError(
-            f"trigger {', '.join(skips)} of the target may skip rows by RAISE(IGNORE), and no count tells it"
-        )
     now = column_types(connection, target.schema, target.table)
     held = column_types(connection, schema, target.staged)
     for name in target.columns:
         if now.get(name) != held.get(name):
-            raise TargetError(
+            raise AlteredError(
                 f"column {name} of the target is {now.get(name, 'gone')} now, and what is staged has {held.get(name)}"
             )
+
+
+def take_back(connection: Connection) -> None:
+    """Undo what was only tried, in the connection's transaction.
+
+    Raises:
+        TargetError: Something of it stays: a trigger has written to a table that keeps no transactions.
+    """
+    connection.exec_driver_sql("rollback")
+    if connection.dialect.name in ("mysql", "mariadb"):
+        said = {code for _, code, _ in connection.exec_driver_sql("show warnings")}
+        if _NOT_TAKEN_BACK in said:
+            raise TargetError(
+                "a trigger of the target writes to a table whose engine keeps no transactions: what it has written "
+                "there in this trial stays, and the commit would write it again"
+            )
+
+
+def _into(target: Target) -> TableClause:
+    return table(target.table, *map(column, target.columns), schema=target.schema)
+
+
+def _hold(connection: Connection, schema: str | None, target: Target) -> None:
+    """Keep the target from being altered until the end of the transaction, with no more rights than a merge needs."""
+    held = staging(target, schema)
+    nothing = select(*(held.c[name] for name in target.columns)).where(false())
+    connection.execute(_into(target).insert().from_select(list(target.columns), nothing))
+
+
+def _require_unaltered(connection: Connection, target: Target) -> None:
+    if why := trouble(connection, target):
+        raise AlteredError(f"the target was altered: {why}")

@@ -13,8 +13,16 @@ _KINDS = {
     "f": "it is a foreign table, or has one as a partition: what is written there is not of the same transaction",
     "v": "it is a view, and nobody sees here where its rows go",
 }
+# A partitioned table and its partitions, each of which is a table of its own kind.
+_WHOLE = (
+    "with recursive whole as (select oid, relkind, relpersistence from pg_catalog.pg_class "
+    "where oid = to_regclass(:table) union all "
+    "select p.oid, p.relkind, p.relpersistence from whole join pg_catalog.pg_inherits i on i.inhparent = whole.oid "
+    "join pg_catalog.pg_class p on p.oid = i.inhrelid where whole.relkind = 'p') "
+)
 _TRIGGERS = {
-    "postgresql": "select tgname from pg_catalog.pg_trigger where tgrelid = to_regclass(:table) "
+    "postgresql": f"{_WHOLE} select distinct tgname from pg_catalog.pg_trigger "  # noqa: S608 - two constants
+    "where tgrelid in (select oid from whole) "
     "and not tgisinternal and tgenabled <> 'D' order by tgname",
     # Who may not see them is told of none.
     "mysql": "select trigger_name from information_schema.triggers where event_object_table = :name "
@@ -47,6 +55,32 @@ def _quoted(connection: Connection, schema: str | None, table: str) -> str:
     """A table's name as a statement takes it. Without a schema it is the one that is found, not the first schema's."""
     quote = connection.dialect.identifier_preparer.quote_identifier
     return ".".join(quote(part) for part in (schema, table) if part)
+
+
+def schema_of(connection: Connection, schema: str | None, table: str) -> str | None:
+    """The schema of a table: where none is named, the one in which it is found now; None where there is but one.
+
+    What a name finds may change with every schema and table that somebody makes: PostgreSQL looks through a list.
+    """
+    if schema is not None or connection.dialect.name != "postgresql":
+        return schema
+    query = (
+        "select n.nspname from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace "
+        "where c.oid = to_regclass(:table)"
+    )
+    found = connection.execute(text(query), {"table": _quoted(connection, None, table)}).scalar()
+    return None if found is None else str(found)
+
+
+def replacing_rules(connection: Connection, schema: str | None, table: str) -> list[str]:
+    """The rules by which PostgreSQL does something else than what a statement says; no count tells it."""
+    if connection.dialect.name != "postgresql":
+        return []
+    query = (
+        "select rulename from pg_catalog.pg_rewrite where ev_class = to_regclass(:table) and is_instead "
+        "and ev_type in ('2', '3', '4') and ev_enabled <> 'D' order by rulename"
+    )
+    return [str(name) for (name,) in connection.execute(text(query), {"table": _quoted(connection, schema, table)})]
 
 
 def collation(connection: Connection, schema: str | None, table: str, name: str) -> str | None:
@@ -145,14 +179,7 @@ def passing(connection: Connection, schema: str | None, table: str) -> str | Non
     """Why a table's rows are gone after a crash, or a transaction does not hold them; None when they last."""
     database = connection.dialect.name
     if database == "postgresql":
-        # A partitioned table holds nothing itself; each of its partitions is a table of its own kind.
-        query = (
-            "with recursive c as (select oid, relkind, relpersistence from pg_catalog.pg_class "
-            "where oid = to_regclass(:table) union all "
-            "select p.oid, p.relkind, p.relpersistence from c join pg_catalog.pg_inherits i on i.inhparent = c.oid "
-            "join pg_catalog.pg_class p on p.oid = i.inhrelid where c.relkind = 'p') "
-            "select relkind::text, relpersistence::text from c"
-        )
+        query = f"{_WHOLE} select relkind::text, relpersistence::text from whole"  # noqa: S608 - two constants
         found = connection.execute(text(query), {"table": _quoted(connection, schema, table)}).all()
         whys = (_KINDS.get(kind) or _PERSISTENCES.get(persistence) for kind, persistence in found)
         return next((why for why in whys if why), None)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from onceflow.connectors.database.merge import Target
+from onceflow.connectors.database.target import Target
 from onceflow.connectors.database.writer import HASH_MASK
 from onceflow.twophase.participants import Participant
 

@@ -23,8 +23,8 @@ from onceflow.connectors.contract import Shard, Writer
 from onceflow.connectors.database import tables as own
 from onceflow.connectors.database.attempts import newest_run
 from onceflow.connectors.database.loading import NoFormError, load
-from onceflow.connectors.database.merge import Target
 from onceflow.connectors.database.refusals import Refusal, refusal, words
+from onceflow.connectors.database.target import Target
 from onceflow.connectors.database.urls import engine_of
 from onceflow.errors import PreCommitError, RowRefusedError, WriterFencedError
 

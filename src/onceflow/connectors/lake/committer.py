@@ -24,7 +24,7 @@ from onceflow.connectors.lake.staged import Attempt, AttemptName, Moment, Sealed
 from onceflow.connectors.lake.staging import job_key, name_key
 from onceflow.connectors.lake.table import BeatenError, Committed, Entry, Ledger, Table, View
 from onceflow.connectors.older import checkpoint_is_older, put_back
-from onceflow.errors import LakeRightsError, LakeUnavailableError, OnceflowError, RecoveryError
+from onceflow.errors import LakeRightsError, LakeUnavailableError, OnceflowError, PreCommitError, RecoveryError
 from onceflow.twophase.messages import Evidence, Outcome, Reply
 from onceflow.twophase.participants import Participant, ParticipantId, TaskReport
 
@@ -133,6 +133,7 @@ class LakeCommitter(Committer, Inspectable):
         """Look at what was written and at the table, and end the run's other attempts.
 
         Raises:
+            PreCommitError: The table was altered since the start.
             CheckpointConflictError: The table is older than the checkpoint, or the checkpoint than the table.
         """
         after = run.newest.get(self._sink)
@@ -164,9 +165,19 @@ class LakeCommitter(Committer, Inspectable):
                 return f"{self._table.where} was made again, or its ledger was, while the epoch ran"
             if staged.rows != p.rows:
                 return f"the tasks told of {p.rows} rows and wrote {staged.rows}"
-            wrong = self._written(staged)[1] or view.objection(staged.sealed.shape)
+            wrong = self._written(staged)[1]
             if wrong is not None:
                 return wrong
+            altered = view.objection(staged.sealed.shape)
+            if altered is not None:
+                raise PreCommitError(
+                    f"sink {self._sink}: epoch {run.epoch} was not decided, since {self._table.where} was altered: "
+                    f"{altered}",
+                    harmless="always: nothing of the epoch is visible, and it is run again",
+                    cause="the start looked at the table as it was before",
+                    action="start the job again: it looks at the table as it is now, and says what does not fit",
+                    epoch=run.epoch,
+                )
         self._end_others(run, frozenset(a.name for p in participants for a in _attempts(p)))
         return None
 
