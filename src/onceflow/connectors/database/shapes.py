@@ -14,8 +14,14 @@ _KINDS = {
     "v": "it is a view, and nobody sees here where its rows go",
 }
 _TRIGGERS = {
-    "postgresql": "select tgname from pg_catalog.pg_trigger where tgrelid = to_regclass(:table) "
-    "and not tgisinternal and tgenabled <> 'D' order by tgname",
+    # A row goes to a partition, whose triggers see it as the table's own do.
+    "postgresql": "with recursive c as (select to_regclass(:table)::oid as oid union all "
+    "select i.inhrelid from c join pg_catalog.pg_inherits i on i.inhparent = c.oid "
+    "join pg_catalog.pg_class p on p.oid = c.oid where p.relkind = 'p') "
+    "select tgname || case when c.oid = to_regclass(:table) then '' else ' (of ' || c.oid::regclass || ')' end "
+    "from c join pg_catalog.pg_trigger t on t.tgrelid = c.oid "
+    "where not tgisinternal and tgenabled <> 'D' "
+    "and (c.oid = to_regclass(:table) or coalesce(to_jsonb(t) ->> 'tgparentid', '0') = '0') order by 1",
     # Who may not see them is told of none.
     "mysql": "select trigger_name from information_schema.triggers where event_object_table = :name "
     "and event_object_schema = coalesce(:schema, database()) order by trigger_name",
@@ -29,6 +35,17 @@ def column_types(connection: Connection, schema: str | None, table: str) -> dict
     """Each column's type, as two tables can be compared by."""
     found = inspect(connection).get_columns(table, schema=schema)
     return {c["name"]: c["type"].compile(connection.dialect) for c in found} | cutting(connection, schema, table)
+
+
+def required_columns(connection: Connection, schema: str | None, table: str) -> set[str]:
+    """Columns that take no null; also SQLite's number of a row, which it would make of one."""
+    looking = inspect(connection)
+    columns = looking.get_columns(table, schema=schema)
+    found = {c["name"] for c in columns if not c["nullable"]}
+    if connection.dialect.name == "sqlite":
+        key = looking.get_pk_constraint(table, schema=schema)["constrained_columns"]
+        found |= {c["name"] for c in columns if key == [c["name"]] and str(c["type"]).upper() == "INTEGER"}
+    return found
 
 
 def cutting(connection: Connection, schema: str | None, table: str) -> dict[str, str]:
@@ -155,7 +172,7 @@ def passing(connection: Connection, schema: str | None, table: str) -> str | Non
         )
         found = connection.execute(text(query), {"table": _quoted(connection, schema, table)}).all()
         whys = (_KINDS.get(kind) or _PERSISTENCES.get(persistence) for kind, persistence in found)
-        return next((why for why in whys if why), None)
+        return next((why for why in whys if why), None) or _elsewhere(connection, schema, table)
     if database in ("mysql", "mariadb"):
         query = (
             "select engine from information_schema.tables where table_name = :table "
@@ -164,3 +181,13 @@ def passing(connection: Connection, schema: str | None, table: str) -> str | Non
         engine = connection.execute(text(query), {"schema": schema, "table": table}).scalar()
         return None if str(engine).lower() == "innodb" else f"its engine is {engine}, which keeps no transactions"
     return None
+
+
+def _elsewhere(connection: Connection, schema: str | None, table: str) -> str | None:
+    """PostgreSQL: the rule by which a table's rows are written elsewhere, counted as if they were there."""
+    query = (
+        "select rulename from pg_catalog.pg_rewrite where ev_class = to_regclass(:table) and ev_type = '3' "
+        "and is_instead and ev_enabled <> 'D' order by rulename limit 1"
+    )
+    found = connection.execute(text(query), {"table": _quoted(connection, schema, table)}).scalar()
+    return found and f"its rule {found} does something else instead of an insert"
