@@ -10,11 +10,14 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import (
     ArrayType,
+    BinaryType,
     BooleanType,
+    DateType,
     DecimalType,
     DoubleType,
     FloatType,
     LongType,
+    MapType,
     StringType,
     StructField,
     StructType,
@@ -24,7 +27,7 @@ from pyspark.sql.types import (
 from sqlalchemy import types as sql
 from sqlalchemy.dialects import mysql, postgresql
 
-from onceflow.connectors.database.fit import misfit, not_a_key
+from onceflow.connectors.database.fit import for_new, misfit, not_a_key
 from onceflow.connectors.database.sink import DatabaseSink
 from onceflow.errors import CheckpointConflictError, ConfigurationError, PreCommitError, RowRefusedError
 from onceflow.testing import World, conformance
@@ -276,7 +279,7 @@ def test_a_delete_without_a_key(tmp_path, delivery):
         def prepared_and_checked():
             start.committer.check(start.seal([start.report(writer.prepare(), [""])]), start.run(), 0.0)
 
-        with pytest.raises(RowRefusedError, match=r"1 rows whose key .* is null"):
+        with pytest.raises(RowRefusedError, match="column key takes no null, and 1 rows have one"):
             prepared_and_checked()
 
 
@@ -491,6 +494,23 @@ def test_a_ledger_that_has_lost_a_commit(tmp_path):
 def test_a_column_that_would_change_values(kind, column, database):
     """Each of these rounds, cuts off or rewrites without a word."""
     assert misfit(kind, column, database)
+
+
+@pytest.mark.parametrize("column", [postgresql.JSONB(), sql.JSON(), sql.Text()], ids=str)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        MapType(BinaryType(), LongType()),
+        ArrayType(MapType(DateType(), LongType())),
+        StructType([StructField("a", MapType(FIELDS, LongType()))]),
+    ],
+    ids=lambda kind: kind.simpleString(),
+)
+def test_a_nested_value_without_a_form_in_json(kind, column):
+    """Its keys would be texts that mean nothing, and others in each run."""
+    assert "its keys are" in misfit(kind, column, "postgresql")
+    with pytest.raises(ConfigurationError, match="its keys are"):
+        for_new(kind, "postgresql")
 
 
 @pytest.mark.parametrize(
