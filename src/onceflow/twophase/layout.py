@@ -155,12 +155,12 @@ def _exchanged(then: Sequence[Source | State], now: Sequence[Source | State], wh
                 if set(old.outputs) & set(new.outputs):
                     return _takes(old, new, what)
                 took.setdefault(i, j)
-    for i in took:
-        end = took[i]
+    for i, first in took.items():
+        end = first
         for _ in took:
             end = took.get(end, end)
             if end == i:
-                return _takes(then[took[i]], now[i], what)
+                return _takes(then[first], now[i], what)
     return None
 
 
