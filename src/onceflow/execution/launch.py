@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from onceflow.checkpoint import state_schemas
+from onceflow.checkpoint.deleting import refuse_deleting
 from onceflow.checkpoint.identity import Mark, read_identity, write_identity
 from onceflow.checkpoint.journal import above_all
 from onceflow.checkpoint.place import Place
@@ -422,8 +423,14 @@ def _start(outputs: Outputs, driver: Driver, where: str, plan: Plan) -> Streamin
 
 
 def place_of(plan: Plan, means: Means = REAL) -> Place:
-    """The job's checkpoint."""
-    return means.opened(plan.checkpointing.location, plan.checkpointing.retain)
+    """The job's checkpoint.
+
+    Raises:
+        CheckpointConflictError: It is being deleted.
+    """
+    place = means.opened(plan.checkpointing.location, plan.checkpointing.retain)
+    refuse_deleting(place)
+    return place
 
 
 def take_over(
