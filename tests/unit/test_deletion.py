@@ -130,7 +130,7 @@ PARTS = 13
 @pytest.mark.parametrize("error", [DeathError(), PermissionError(13, "of another user", "state/0")])
 @pytest.mark.parametrize("at", range(PARTS - 1))
 def test_a_deletion_that_dies_on_its_way_goes_on_when_it_is_done_again(job, monkeypatch, at, error):
-    """Before each part, by a kill and by a file that cannot be removed: starts and tools name it; the next one ends it."""
+    """Before each part, by a kill and by a file that stays: starts and tools name it, and the next one ends it."""
     finished(job)
     with monkeypatch.context() as patched, job.operator(deletes=True) as operator:
         cut_off(patched, at, error)
