@@ -121,6 +121,22 @@ def test_a_way_that_is_new_takes_nobodys_place():
     assert what_moved(Layout((left, right)), Layout((source("a", path="edited"), right))) is None
 
 
+@pytest.mark.parametrize("kind", [source, state])
+def test_filters_of_two_outputs_may_shift(kind):
+    """A gets B's filter and B a new one: their names tell them apart, and nothing has changed places."""
+    then, now = (kind("a", path="> 1"), kind("b", path="> 2")), (kind("a", path="> 2"), kind("b", path="> 3"))
+    sources = (then, now) if kind is source else ((A, B), (A, B))
+    states = (then, now) if kind is state else ((), ())
+    assert what_moved(Layout(sources[0], states[0]), Layout(sources[1], states[1])) is None
+
+
+def test_three_outputs_that_change_places_are_told():
+    """Each gets the way of the next: as with two, that is no edit of filters."""
+    then = tuple(source(name, path=name) for name in "abc")
+    now = tuple(source(name, path=path) for name, path in zip("abc", "bca", strict=True))
+    assert what_moved(Layout(then), Layout(now)) == "the position of output b would become that of output a"
+
+
 def test_a_way_may_become_like_another_one_that_stays():
     """The filter of one of two is edited away: the other still stands where it stood, so nothing has changed places."""
     left, right = source("a", path="left"), source("a", path="right")

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from onceflow.checkpoint import state_schemas
+from onceflow.checkpoint.deleting import refuse_deleting
 from onceflow.checkpoint.identity import JobIdentity, Mark, read_identity, write_identity
 from onceflow.checkpoint.journal import above_all
 from onceflow.checkpoint.place import Place
@@ -26,7 +27,7 @@ from onceflow.checkpoint.statistics import EpochStatistics
 from onceflow.checkpoint.trail import Trail
 from onceflow.connectors.contract import Committer, Connector, EpochLimit, Guarantee, Sink, SinkConnection
 from onceflow.errors import ConfigurationError, advised
-from onceflow.execution import pace
+from onceflow.execution import pace, relatives
 from onceflow.execution.active import require_free
 from onceflow.execution.collect import Collector
 from onceflow.execution.driver import Driver
@@ -47,6 +48,7 @@ from onceflow.execution.ownership import (
 from onceflow.execution.phases import Phases
 from onceflow.execution.progress import Progress, lag_group
 from onceflow.execution.put_back import lost_commits, refuse_put_back, told
+from onceflow.execution.relatives import targets_of
 from onceflow.execution.running import RunningJob
 from onceflow.execution.source_check import Sources
 from onceflow.execution.surroundings import REAL, Means
@@ -177,6 +179,7 @@ def launch(
         for sink in outputs.sinks:
             connections[sink.name].check_output(outputs.fields(sink))  # it may make a topic: the plan is accepted
         is_new = place.is_empty()
+        begin = relatives.look(place, targets_of(outputs.sinks, connections), plan.name, plan.takeover)
         planned = max(place.checkpoint.plans_from(0), default=-1)
         phases.begin("taking over the checkpoint")
         driver = take_over(
@@ -197,6 +200,7 @@ def launch(
             observer=plan.observer,
         )
         try:
+            begin()
             if is_new:
                 _tell_of_new_job(leaves, place, plan)
             layout = place.journal.history()[0].layout
@@ -419,8 +423,14 @@ def _start(outputs: Outputs, driver: Driver, where: str, plan: Plan) -> Streamin
 
 
 def place_of(plan: Plan, means: Means = REAL) -> Place:
-    """The job's checkpoint."""
-    return means.opened(plan.checkpointing.location, plan.checkpointing.retain)
+    """The job's checkpoint.
+
+    Raises:
+        CheckpointConflictError: It is being deleted.
+    """
+    place = means.opened(plan.checkpointing.location, plan.checkpointing.retain)
+    refuse_deleting(place)
+    return place
 
 
 def take_over(

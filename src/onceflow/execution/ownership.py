@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from onceflow.checkpoint import state_schemas
+from onceflow.checkpoint.deleting import refuse_deleting
 from onceflow.checkpoint.identity import FILE as IDENTITY_FILE
 from onceflow.checkpoint.identity import (
     JobIdentity,
@@ -185,11 +186,12 @@ def _take_back_job_json(place: Place, found: JobIdentity | None) -> None:
 
 
 def refuse_left(place: Place, driver: Driver) -> None:
-    """End a start whose job was left by ``--as-new`` at the same moment: it read ``job.json`` before.
+    """End a start whose job was left by ``--as-new``, or is being deleted, since a moment: it had looked before.
 
     Whoever leaves a job writes the file and then looks for a newer start; this one appends its start and then looks at
     the file. So one of the two, or both, see the other.
     """
+    refuse_deleting(place)
     now = read_identity(place.ours)
     if now is not None and now.job_id != place.journal.history()[0].job_id:
         raise driver.fenced()

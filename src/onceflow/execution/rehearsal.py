@@ -14,6 +14,7 @@ from onceflow.connectors.contract import Sink
 from onceflow.execution.foresight import Foreseen, connected
 from onceflow.execution.launch import Plan, outputs_of, place_of, refuse_early
 from onceflow.execution.ownership import refuse_incomplete
+from onceflow.execution.relatives import refuse_written, targets_of
 from onceflow.execution.source_check import Sources
 
 
@@ -45,6 +46,8 @@ def rehearse(session: SparkSession, result: object, sinks: Sequence[Sink], plan:
             sources.refuse_to_read({sink: connections[sink.name].system_id for sink in outputs.dead_letter_sinks})
             for sink in outputs.sinks:
                 connections[sink.name].compare_output(outputs.fields(sink))
+            if plan.takeover is None and not place.has_undone():
+                refuse_written(place, targets_of(outputs.sinks, connections))
         finally:
             for connection in connections.values():
                 connection.close()

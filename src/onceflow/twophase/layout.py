@@ -143,14 +143,29 @@ def _states_moved(then: Sequence[State], now: Sequence[State]) -> str | None:
 
 
 def _exchanged(then: Sequence[Source | State], now: Sequence[Source | State], what: str) -> str | None:
-    """One that stands where another stood before: two that look alike from outside have changed places."""
+    """One that stands where another stood before: those that look alike from outside have changed places.
+
+    Of one output, only their ways tell two of them apart. Of two outputs their names do: there a way that becomes like
+    that of another is an edit, unless all that take part go round.
+    """
+    took: dict[int, int] = {}
     for i, new in enumerate(now):
-        if new.path == then[i].path:
-            continue
         for j, old in enumerate(then):
-            if j != i and old.path == new.path and now[j].path != old.path:
-                return f"{what} of output {_outputs(old)} would become that of output {_outputs(new)}"
+            if j != i and then[i].path != new.path == old.path != now[j].path:
+                if set(old.outputs) & set(new.outputs):
+                    return _takes(old, new, what)
+                took.setdefault(i, j)
+    for i, first in took.items():
+        end = first
+        for _ in took:
+            end = took.get(end, end)
+            if end == i:
+                return _takes(then[first], now[i], what)
     return None
+
+
+def _takes(old: Source | State, new: Source | State, what: str) -> str:
+    return f"{what} of output {_outputs(old)} would become that of output {_outputs(new)}"
 
 
 def remade(then: Layout, now: Layout) -> Iterator[Remade]:
