@@ -154,11 +154,11 @@ def _layout(value: Any) -> Layout:
             for v in value["sources"]
         ),
         tuple(State(_texts(v["outputs"]), str(v["shape"]), str(v["path"])) for v in value["states"]),
-        _kept(value.get("kept")),  # of before it was written down
+        _kept_states(value.get("kept")),  # of before it was written down
     )
 
 
-def _kept(value: Any) -> tuple[Kept, ...] | None:
+def _kept_states(value: Any) -> tuple[Kept, ...] | None:
     if value is None:
         return None
     return tuple(

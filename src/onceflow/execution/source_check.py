@@ -48,7 +48,7 @@ class Sources:
         connections: Mapping[Hashable, SourceConnection] = MappingProxyType({}),
     ) -> None:
         self._leaves = tuple(leaves)
-        self._states, self._kept = tuple(states), tuple(kept)
+        self._states, self._columns = tuple(states), tuple(kept)
         self._connectors = tuple(connectors)
         self._sources = tuple(self._found(leaf) for leaf in leaves)
         self._connections = dict(connections)
@@ -92,7 +92,7 @@ class Sources:
         if (known is not None and known.kept is not None) or place.checkpoint.newest_commit() is None:
             return
         names = names_in(place.checkpoint.store)
-        moved = None if names is None else named_otherwise(names, self._kept)
+        moved = None if names is None else named_otherwise(names, self._columns)
         if moved is not None:
             raise CheckpointConflictError(
                 f"the plan does not fit the checkpoint {place.uri}: {moved}",
@@ -161,7 +161,7 @@ class Sources:
             starts = [checkpoint.initial_offsets(folder) for folder in self._folders()]
         needed = starts if undone is None or again else ends
         found = [self._look(i, needed[i], ends[i], known) for i in self._numbers]
-        layout = Layout(tuple(place for place, _ in found), self._states, self._kept)
+        layout = Layout(tuple(place for place, _ in found), self._states, self._columns)
         losses = {  # a source that stands at several positions has lost it once
             (self._first_of(i), error.what): error
             for i, (_, standing) in enumerate(found)
