@@ -21,7 +21,7 @@ from onceflow.spark.plan import in_sql, is_stateful, keeps_state, kind_of
 from onceflow.spark.variables import variables_of
 from onceflow.twophase.layout import Kept
 
-_LONGEST = 200
+_LONGEST = 2_000
 _OURS = "_onceflow_barrier"
 _REFERENCE = "CTERelationRef"
 _OF_LAMBDA = "NamedLambdaVariable"
