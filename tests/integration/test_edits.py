@@ -407,6 +407,9 @@ EDITS = [
     edit("class's key", CLASS, update(lambda t: classed(t, "count", "p")), "by key.*by p", NEEDS_PROTOBUF, FAULTS),
     edit("class without an edit", CLASS, CLASS, None, NEEDS_PROTOBUF, FAULTS),
     # outputs
+    edit("a sink more", TOTAL, update(lambda t: dict.fromkeys(("out", "out2"), TOTAL.frame(t))), None, FAULTS),
+    edit("an output more", TOTAL, update(lambda t: {"out": TOTAL.frame(t), "out2": sums(t)}), "now reads 2", FAULTS),
+    edit("an output renamed", TOTAL, update(lambda t: {"other": TOTAL.frame(t)}), "now belong to output other", FAULTS),
     edit(
         "order of outputs",
         update(lambda t: {"a": t.left().select("id"), "b": sums(t).select("key", "total")}),
