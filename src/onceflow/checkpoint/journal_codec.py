@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from onceflow.checkpoint import envelope
-from onceflow.twophase.layout import Layout, Source, State, Topic
+from onceflow.twophase.layout import Kept, Layout, Source, State, Topic
 from onceflow.twophase.participants import Participant, ParticipantId
 from onceflow.twophase.records import (
     Decide,
@@ -157,6 +157,15 @@ def _layout(value: Any) -> Layout:
             for v in value["sources"]
         ),
         tuple(State(_texts(v["outputs"]), str(v["shape"]), str(v["path"])) for v in value["states"]),
+        _kept_states(value.get("kept")),  # of before it was written down
+    )
+
+
+def _kept_states(value: Any) -> tuple[Kept, ...] | None:
+    if value is None:
+        return None
+    return tuple(
+        Kept(_texts(v["outputs"]), str(v["operator"]), _texts(v["columns"]), _texts(v["names"])) for v in value
     )
 
 

@@ -167,12 +167,13 @@ def launch(
     taking_part = [sink for sink in outputs.sinks if sink.participates]
     where = spark_path(session, place.checkpoint)
     leaves, states, ends = outputs.leaves(), outputs.states(), _never_caught_up(outputs, plan)
-    sources = Sources(leaves, states, plan.connectors, foreseen.take_sources())
+    sources = Sources(leaves, states, outputs.kept(), plan.connectors, foreseen.take_sources())
     connections: dict[str, SinkConnection] = {}
     try:
         if not foreseen.allows(outputs.sinks):
             phases.begin(f"checks of {described(outputs.sinks, filter(None, sources.distinct))}")
         sources.refuse_other_number(place)
+        sources.refuse_other_names(place)
         refuse_early(place, sources, plan)
         connections = connected(outputs.sinks, foreseen.connect)
         sources.refuse_to_read({sink: connections[sink.name].system_id for sink in outputs.dead_letter_sinks})
