@@ -205,9 +205,8 @@ def launch(
             if is_new:
                 _tell_of_new_job(leaves, place, plan)
             layout = place.journal.history()[0].layout
-            writers = [Output(sink.name, connections[sink.name].writer_factory()) for sink in outputs.sinks]
             runner = Collector(
-                writers,
+                [Output(sink.name, connections[sink.name].writer_factory()) for sink in outputs.sinks],
                 outputs.query.sparkSession,
                 keys_repeat=keys_repeat(unrepeatable(outputs.query)),
                 stateful=lambda: bool(states) or place.checkpoint.is_stateful(),
