@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from onceflow.errors import ConfigurationError, PreCommitError
 from onceflow.testing.trial import PREFIX, Trial
@@ -170,3 +172,56 @@ def test_a_partitions_triggers_are_named(empty, caplog):
     with Trial(PostgresWorld(empty.url(), create_table=False)) as t:
         t.start()
     assert "payments has triggers: changing." in caplog.text
+
+
+class Named(PostgresWorld):
+    """A table whose name, and whose second column's name, a test chooses."""
+
+    def __init__(self, server, table, column, **more):
+        super().__init__(server.url(), table=table, name="named", **more)
+        self.server, self.column = server, column
+
+    def output(self):
+        return StructType([StructField("key", StringType()), StructField(self.column, LongType())])
+
+    def rows(self, keys):
+        columns = {"key": list(keys), self.column: [1] * len(keys), "onceflow_hash": [hash(key) for key in keys]}
+        return pa.RecordBatch.from_pydict(columns)
+
+    def visible(self):
+        table = self.more["table"].replace('"', '""')
+        return [key for (key,) in self.server.execute(f'select key from "{table}"')]
+
+
+@pytest.mark.parametrize("delivery", ["exactly-once", "idempotent-upsert"])
+@pytest.mark.parametrize("name", ["sel%ect", "%s", "100%%", 'quo"te', "a :b", "ä" * 30, "ä" * 31])
+def test_a_name_of_a_table_and_a_column(empty, name, delivery):
+    """Percent signs are placeholders to a driver, and PostgreSQL counts a name's bytes."""
+    with Trial(Named(empty, name, name, key="key", delivery=delivery)) as t:
+        for incarnation in (1, 2):
+            start, keys = t.start(incarnation), t.keys()
+            t.commit(start, checked(start, keys, epoch=incarnation))
+            t.all_visible_once(keys, "after the commit")
+        start.committer.abort(start.prepare(t.keys(), epoch=3))
+    staged = empty.execute("select relname from pg_class where relname like '%%onceflow_staged'")
+    assert len(staged) == 1, "nothing is left behind"
+
+
+@pytest.mark.parametrize("name", ["sel%ect", 'quo"te'])
+def test_what_a_table_of_any_name_is_is_looked_at(empty, name):
+    """A look that does not find the table sees nothing amiss; and a table of another shape is made anew."""
+    quoted = '"' + name.replace('"', '""') + '"'
+    world = Named(empty, name, "amount")
+    with Trial(world) as t:
+        start = t.start()
+        prepared = start.prepare(t.keys())
+        empty.execute(f"alter table {quoted} set unlogged")
+        with pytest.raises(PreCommitError, match="UNLOGGED"):
+            start.committer.check(prepared, start.run(), 0.0)
+        start.committer.abort(prepared)
+        with pytest.raises(ConfigurationError, match="UNLOGGED"):
+            t.start(2)
+        empty.execute(f"alter table {quoted} set logged", f"alter table {quoted} alter amount type numeric(22, 2)")
+        later, keys = t.start(2), t.keys()
+        t.commit(later, checked(later, keys, epoch=1))
+        t.all_visible_once(keys, "after it was made anew")

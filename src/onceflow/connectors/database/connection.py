@@ -29,6 +29,7 @@ from onceflow.connectors.database.shapes import (
     forgetful,
     hiding,
     passing,
+    quoted,
     replacing_rules,
     schema_of,
     skipping,
@@ -360,10 +361,11 @@ class DatabaseConnection(SinkConnection):
             if not strange:
                 return
             # Nobody stages rows between the look and the end of the table.
+            name = quoted(connection, table.schema, table.name).replace(":", "\\:")  # else a value's place
             if connection.dialect.name == "postgresql":
-                connection.execute(text(f"lock table {own.quoted(connection, table)} in access exclusive mode"))
+                connection.execute(text(f"lock table {name} in access exclusive mode"))
             elif connection.dialect.name != "sqlite":
-                connection.execute(text(f"lock tables {own.quoted(connection, table)} write"))
+                connection.execute(text(f"lock tables {name} write"))
             held = connection.execute(select(table.c[own.ID]).limit(1)).first() is not None
             if not held:
                 table.drop(connection)

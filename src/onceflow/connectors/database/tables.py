@@ -152,11 +152,6 @@ def _has_identity(engine: Engine, mine: Tables) -> bool:
         return connection.execute(select(mine.identity.c.id)).first() is not None
 
 
-def quoted(connection: Connection, table: Table) -> str:
-    """A table's name as a statement takes it."""
-    return connection.dialect.identifier_preparer.format_table(table)
-
-
 def _create(engine: Engine, table: Table) -> None:
     try:
         table.create(engine, checkfirst=True)
@@ -175,10 +170,11 @@ def _insert_identity(connection: Connection, mine: Tables) -> None:
 
 
 def staging_name(target: str) -> str:
-    """What the staging table of a target is called; short enough for every database."""
-    if len(target) + len(_SUFFIX) <= _NAME_LIMIT:
+    """What the staging table of a target is called; short enough for every database: PostgreSQL counts bytes."""
+    if len((target + _SUFFIX).encode()) <= _NAME_LIMIT:
         return target + _SUFFIX
-    return target[: _NAME_LIMIT - len(_SUFFIX) - 9] + "_" + uuid.uuid5(uuid.NAMESPACE_OID, target).hex[:8] + _SUFFIX
+    told = f"_{uuid.uuid5(uuid.NAMESPACE_OID, target).hex[:8]}{_SUFFIX}"
+    return target.encode()[: _NAME_LIMIT - len(told)].decode(errors="ignore") + told
 
 
 def staging_table(name: str, schema: str | None, columns: Sequence[tuple[str, TypeEngine[Any]]]) -> Table:

@@ -44,6 +44,10 @@ _PARAMETERS: Mapping[str, frozenset[str]] = MappingProxyType(
 )
 
 
+_UNICODE = {"utf8mb4", "utf8mb3", "utf8"}
+"""What MySQL calls UTF-8; the older two refuse some texts, loudly."""
+
+
 def checked_url(text: str) -> URL:
     """A URL that may be connected to, with the driver that is used for its database.
 
@@ -77,6 +81,13 @@ def checked_url(text: str) -> URL:
             f"the URL's parameter {', '.join(strange)} is refused: only what says where and as whom is taken",
             cause="parameters of drivers can read files, run statements, or loosen what a commit rests on",
             action=f"leave it out; taken are: {', '.join(sorted(_PARAMETERS[database])) or 'none'}",
+        )
+    charset = str(url.query.get("charset", "utf8mb4"))
+    if charset.lower() not in _UNICODE:
+        raise RefusedSettingError(
+            f"the URL's charset={charset} is refused: not every text of a row has a form in it",
+            cause="it is what the connection speaks, not what the table keeps",
+            action="leave it out: utf8mb4 is used",
         )
     if importlib.util.find_spec(module) is None:
         raise ConfigurationError(
@@ -149,7 +160,9 @@ def _postgresql_session(connection: Any, _record: object) -> None:
 
 def _mysql_session(connection: Any, _record: object) -> None:
     with connection.cursor() as cursor:
-        cursor.execute("set session sql_mode = concat(@@sql_mode, ',STRICT_ALL_TABLES')")
+        cursor.execute(
+            "set session sql_mode = concat(replace(@@sql_mode, 'EMPTY_STRING_IS_NULL', ''), ',STRICT_ALL_TABLES')"
+        )
         cursor.execute(f"set session innodb_lock_wait_timeout = {LOCK_TIMEOUT_S}")
         cursor.execute("set session time_zone = '+00:00'")
         cursor.execute("set session transaction isolation level read committed")
