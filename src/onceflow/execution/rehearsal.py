@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 
 from onceflow.connectors.contract import Sink
-from onceflow.execution.foresight import Foreseen, connected
+from onceflow.execution.foresight import Foreseen, connected, require_beside
 from onceflow.execution.launch import Plan, outputs_of, place_of, refuse_early
 from onceflow.execution.ownership import refuse_incomplete
 from onceflow.execution.source_check import Sources
@@ -45,6 +45,7 @@ def rehearse(session: SparkSession, result: object, sinks: Sequence[Sink], plan:
             sources.refuse_to_read({sink: connections[sink.name].system_id for sink in outputs.dead_letter_sinks})
             for sink in outputs.sinks:
                 connections[sink.name].compare_output(outputs.fields(sink))
+            require_beside(connections)
         finally:
             for connection in connections.values():
                 connection.close()

@@ -99,7 +99,7 @@ class DatabaseWriter(Writer):
         if not self._of.target.key:
             return
         run, sink = self._shard.run, self._of.sink
-        newest = newest_run(connection, self._own, run, self._of.target.staged)
+        newest = newest_run(connection, self._own, run, self._of.target.ordered or self._of.target.staged)
         if newest <= (run.incarnation, run.epoch):
             return
         raise WriterFencedError(
