@@ -9,10 +9,13 @@ import psycopg
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import BooleanType, StructField, StructType
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 
 from onceflow.connectors.database.held import HELD_S
 from onceflow.connectors.database.merge import merge_whole
-from onceflow.connectors.database.urls import LOCK_TIMEOUT_S
+from onceflow.connectors.database.refusals import told_of
+from onceflow.connectors.database.urls import LOCK_TIMEOUT_S, checked_url, engine_of
 from onceflow.errors import (
     ConfigurationError,
     DatabaseRightsError,
@@ -294,6 +297,82 @@ def test_a_target_that_drops_rows_is_told(server, trial, caplog):
     assert not told.value.retriable, "each start would meet the trigger again"
     trial.start()
     assert "payments has triggers: skipping." in caplog.text
+
+
+RAISES = "create function deny() returns trigger language plpgsql as 'begin raise exception ''no {}'' {}; end'"
+DENYING = "create trigger denying before insert on payments for each row execute function deny()"
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        ([RAISES.format("%", ", new.key"), DENYING], r"RaiseException \(P0001\): function deny"),
+        ([RAISES.format("row", "using errcode = ''U0815''"), DENYING], r"U0815\): function deny"),
+        (["create index long on payments (key)"], r"ProgramLimitExceeded \(54000\)"),
+        (
+            [
+                "alter table payments rename to behind",
+                "create view payments as select * from behind where amount > 5 with check option",
+            ],
+            "WithCheckOptionViolation",
+        ),
+    ],
+    ids=["raise", "its own code", "an index", "a view's check option"],
+)
+def test_a_row_that_is_refused_by_other_than_a_constraint(server, trial, made, why):
+    """It is the row, and no right that is missing: told by the function's or the index's name, and without a value."""
+    start, keys = trial.start(), ["geheim" + "".join(map(str, range(100_000)))]
+    server.execute(*made)
+    prepared = start.prepare(keys)
+    with pytest.raises(RowRefusedError, match=why) as told:
+        start.committer.check(prepared, start.run(), 0.0)
+    assert not told.value.retriable
+    assert "geheim" not in str(told.value)
+
+
+def test_a_foreign_key_to_the_table_of_another_sink(server, trial):
+    """Each sink's commit is a transaction of its own, so no row of the same epoch is there: it is said."""
+    start = trial.start()
+    server.execute("create table orders (key text primary key)")
+    server.execute("alter table payments add foreign key (key) references orders deferrable initially deferred")
+    prepared = start.prepare(trial.keys())
+    with pytest.raises(RowRefusedError, match="payments_key_fkey") as told:
+        start.committer.check(prepared, start.run(), 0.0)
+    assert "another sink" in told.value.cause
+    assert "drop the foreign key" in told.value.action
+
+
+def test_a_pooler_of_transactions_is_told(server):
+    """It gives a transaction another connection, where what was prepared on the one before is not there."""
+    engine = engine_of(checked_url(server.url()), lasting=True)
+    with engine.connect() as connection:
+        for _ in range(6):  # then the driver has prepared it
+            connection.execute(text("select 1 + 1"))
+        connection.exec_driver_sql("do $$ begin execute 'deallocate all'; end $$")
+        with pytest.raises(DBAPIError) as raised:
+            connection.execute(text("select 1 + 1"))
+    engine.dispose()
+    told = told_of(raised.value, "sink payments: the database", "look at what is staged")
+    assert isinstance(told, ConfigurationError)
+    assert not told.retriable
+    assert "pooler" in told.cause
+
+
+def test_a_right_that_is_taken_away_from_a_task(server, world):
+    """Somebody has to give it back: a job that is started again as it is would meet it again."""
+    server.execute("drop role if exists clerk", "create role clerk login", "grant all on schema public to clerk")
+    server.execute("create table payments (key text, amount bigint)", "grant insert on payments to clerk")
+    with Trial(PostgresWorld(server.url("clerk"), server.url())) as t:
+        start = t.start()
+        server.execute("revoke insert on payments_onceflow_staged from clerk")
+        with pytest.raises(DatabaseRightsError, match="InsufficientPrivilege") as told:
+            start.prepare(t.keys())
+        assert not told.value.retriable
+        server.execute("drop table payments_onceflow_staged")
+        with pytest.raises(PreCommitError, match="UndefinedTable") as gone:
+            start.prepare(t.keys(), epoch=1)
+        assert gone.value.retriable, "the next start makes it again"
+    server.execute("drop owned by clerk", "drop role clerk")
 
 
 @pytest.mark.parametrize(

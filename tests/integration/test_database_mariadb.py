@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 
+import pyarrow as pa
 import pytest
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from onceflow.errors import ConfigurationError, DatabaseUnavailableError, PreCommitError, RowRefusedError
 from onceflow.testing import conformance
@@ -164,6 +166,52 @@ def test_a_trigger_that_writes_to_a_table_without_transactions(world):
         t.all_visible_once(keys, "when the log is of the same transactions")
         assert len(world.ask("select * from journal")) == 2 * len(keys), "those of the refused trial, and the rows'"
     world.ask("drop table payments, payments_onceflow_staged, journal")
+
+
+def test_a_trigger_that_raises(world):
+    """It is the row that is refused, and no right that is missing."""
+    world.ask("drop table if exists payments, payments_onceflow_staged")
+    with Trial(world) as t:
+        start = t.start()
+        world.ask("create trigger no before insert on payments for each row signal sqlstate '45000'")
+        prepared = start.prepare(t.keys())
+        with pytest.raises(RowRefusedError, match="1644"):
+            start.committer.check(prepared, start.run(), 0.0)
+    world.ask("drop table payments, payments_onceflow_staged")
+
+
+def test_an_empty_text_stays_one(world):
+    """Also on a server that makes null of it unless a session says otherwise."""
+    world.ask("drop table if exists payments, payments_onceflow_staged")
+    world.ask("set global sql_mode = concat(@@global.sql_mode, ',EMPTY_STRING_IS_NULL')")
+    try:
+        with Trial(world) as t:
+            start = t.start()
+            prepared = start.prepare([""])
+            assert start.committer.check(prepared, start.run(), 0.0) is None
+            t.commit(start, prepared)
+    finally:
+        world.ask("set global sql_mode = replace(@@global.sql_mode, 'EMPTY_STRING_IS_NULL', '')")
+    assert world.ask("select `key` from payments") == (("",),)
+    world.ask("drop table payments, payments_onceflow_staged")
+
+
+@pytest.mark.parametrize("name", ["sel%ect", "%s", "ä" * 30])
+def test_a_name_of_a_table_and_a_column(server, name):
+    """Percent signs are placeholders to the driver."""
+    world = MariaDbWorld(server.port, table=name, name="named")
+    world.output = lambda: StructType([StructField("key", StringType()), StructField(name, LongType())])
+    world.rows = lambda keys: pa.RecordBatch.from_pydict(
+        {"key": list(keys), name: [1] * len(keys), "onceflow_hash": [hash(key) for key in keys]}
+    )
+    with Trial(world) as t:
+        start, keys = t.start(), t.keys()
+        prepared = start.prepare(keys)
+        assert start.committer.check(prepared, start.run(), 0.0) is None
+        t.commit(start, prepared)
+        doubled = name.replace("%", "%%")
+        assert sorted(key for (key,) in world.ask(f"select `key` from `{doubled}`")) == sorted(keys)
+        world.ask(f"drop table `{doubled}`")
 
 
 def test_an_upsert(server):

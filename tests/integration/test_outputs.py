@@ -322,6 +322,7 @@ def test_columns_of_a_sink_may_have_any_names(spark, cluster, filled):
     names = ["a", "a.b", "`c`", DIGEST]
     assert query.columns[:4] == [output_column(0, name) for name in names]
     assert [field.dataType.typeName() for field in query.schema.fields[:4]] == ["struct", "string", "integer", "long"]
+    assert query.mapInArrow(list, "any string").columns == ["any"], "as an epoch's run does it: each is found"
 
 
 def test_a_topic_is_made_if_asked(spark, cluster, filled, checkpoint):

@@ -29,7 +29,13 @@ from sqlalchemy.dialects import mysql, postgresql
 
 from onceflow.connectors.database.fit import for_new, misfit, not_a_key
 from onceflow.connectors.database.sink import DatabaseSink
-from onceflow.errors import CheckpointConflictError, ConfigurationError, PreCommitError, RowRefusedError
+from onceflow.errors import (
+    CheckpointConflictError,
+    ConfigurationError,
+    PreCommitError,
+    RefusedSettingError,
+    RowRefusedError,
+)
 from onceflow.testing import World, conformance
 from onceflow.testing.trial import Trial
 from onceflow.twophase.messages import Outcome, Reply
@@ -391,6 +397,16 @@ def test_triggers_are_named(tmp_path, caplog):
             file.execute("create trigger noting after insert on payments begin update payments set amount = 0; end")
         t.start()
     assert "table payments has triggers: noting." in caplog.text
+
+
+@pytest.mark.parametrize("scheme", ["mysql", "mariadb"])
+def test_a_connection_that_does_not_speak_unicode_is_refused(scheme):
+    """A text that has no form in it would end each epoch that has one; those that are of Unicode are taken."""
+    where = f"{scheme}://job@localhost/bank?charset="
+    with pytest.raises(RefusedSettingError, match="charset=latin1"):
+        DatabaseSink(f"{where}latin1", "payments")
+    for charset in ("utf8mb4", "UTF8", "utf8mb3"):
+        DatabaseSink(f"{where}{charset}", "payments")
 
 
 @pytest.mark.parametrize(

@@ -668,3 +668,25 @@ def test_a_stale_view_changes_nothing(trial):
     first.change(entry, ())
     with pytest.raises(BeatenError):
         second.change(entry, ())
+
+
+@pytest.mark.parametrize("name", ["c%20d", "c%2Fd", "c%2fd"])
+def test_a_path_that_deltalake_reads_as_another_one(tmp_path, name):
+    """It would write its log into one folder and look for it in the other: refused before anything is made."""
+    with pytest.raises(ConfigurationError, match="cannot write to"):
+        DeltaSink(tmp_path / name, create_table=True, name="one")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["c d", "100%", "50%zz", "c+d", "ä"])
+def test_a_path_of_other_signs(tmp_path, name):
+    """What is written there is read there."""
+    world = DeltaWorld(tmp_path)
+    world.path = tmp_path / name
+    world.sink = lambda: DeltaSink(world.path, create_table=True, name="one")
+    with Trial(world) as t:
+        start, keys = t.start(), t.keys()
+        prepared = start.prepare(keys)
+        assert start.committer.check(prepared, start.run(), 0.0) is None
+        t.commit(start, prepared)
+        t.all_visible_once(keys, "after the commit")

@@ -133,6 +133,7 @@ def test_a_sinks_columns_come_back_to_it_alone(mine, others, columns):
     assume(mine != others)
     given_to = {output_column(n, name): [n] for n in (mine, others) for name in columns}
     assert len(given_to) == 2 * len(columns)
+    assert not any(sign in name for name in given_to for sign in ".`"), "which Spark takes for a field's, or a quote"
     assert _columns_of(mine, pa.RecordBatch.from_pydict(given_to)).to_pydict() == {name: [mine] for name in columns}
 
 

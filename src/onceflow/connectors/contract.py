@@ -408,6 +408,18 @@ class SinkConnection(ABC):
             OnceflowError: It does not fit, and why.
         """
 
+    def check_beside(self, others: Sequence[SinkConnection]) -> None:  # noqa: B027 - few systems know of such a thing
+        """Look whether an epoch can be committed here beside the job's other sinks; each commits by itself.
+
+        Called behind ``check_output`` or ``compare_output`` of all.
+
+        Args:
+            others: The connections of the job's other sinks, of any kind.
+
+        Raises:
+            OnceflowError: What one has committed may refuse the other's commit, behind the decision.
+        """
+
     @abstractmethod
     def writer_factory(self) -> WriterFactory:
         """What opens this sink's writers in tasks."""

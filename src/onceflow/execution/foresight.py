@@ -6,7 +6,7 @@ at again, but for rights: so whatever is not known yet, as of a topic that is to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from operator import methodcaller
 
 from onceflow.checkpoint.identity import JobIdentity, read_identity
@@ -177,3 +177,13 @@ def connected(sinks: Iterable[Sink], how: Callable[[Sink], SinkConnection]) -> d
             connection.close()
         raise
     return connections
+
+
+def require_beside(connections: Mapping[str, SinkConnection]) -> None:
+    """Ask each sink whether an epoch can be committed there beside the others.
+
+    Raises:
+        OnceflowError: It cannot, and why.
+    """
+    for name, connection in connections.items():
+        connection.check_beside([other for whose, other in connections.items() if whose != name])

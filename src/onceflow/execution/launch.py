@@ -32,7 +32,7 @@ from onceflow.execution.active import require_free
 from onceflow.execution.collect import Collector
 from onceflow.execution.driver import Driver
 from onceflow.execution.failures import from_failure
-from onceflow.execution.foresight import Foreseen, connected, described
+from onceflow.execution.foresight import Foreseen, connected, described, require_beside
 from onceflow.execution.job_log import JobLog
 from onceflow.execution.observer import NOBODY, Observer
 from onceflow.execution.outputs import Outputs, settle_guarantees
@@ -179,6 +179,7 @@ def launch(
         sources.refuse_to_read({sink: connections[sink.name].system_id for sink in outputs.dead_letter_sinks})
         for sink in outputs.sinks:
             connections[sink.name].check_output(outputs.fields(sink))  # it may make a topic: the plan is accepted
+        require_beside(connections)
         is_new = place.is_empty()
         begin = relatives.look(place, targets_of(outputs.sinks, connections), plan.name, plan.takeover)
         planned = max(place.checkpoint.plans_from(0), default=-1)

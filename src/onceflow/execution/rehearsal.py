@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 
 from onceflow.connectors.contract import Sink
-from onceflow.execution.foresight import Foreseen, connected
+from onceflow.execution.foresight import Foreseen, connected, require_beside
 from onceflow.execution.launch import Plan, outputs_of, place_of, refuse_early
 from onceflow.execution.ownership import refuse_incomplete
 from onceflow.execution.relatives import refuse_written, targets_of
@@ -49,6 +49,7 @@ def rehearse(session: SparkSession, result: object, sinks: Sequence[Sink], plan:
                 connections[sink.name].compare_output(outputs.fields(sink))
             if plan.takeover is None and not place.has_undone():
                 refuse_written(place, targets_of(outputs.sinks, connections))
+            require_beside(connections)
         finally:
             for connection in connections.values():
                 connection.close()

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from onceflow import crash_points as crash
 from onceflow.connectors.contract import Run, Shard, Writer, WriterFactory
@@ -37,8 +38,13 @@ PARTITION = "_onceflow_partition"
 
 
 def output_column(output: int, name: str) -> str:
-    """What a sink's column is called among those of all sinks of the job."""
-    return f"output_{output}_{name}"
+    """What a sink's column is called among those of all sinks of the job.
+
+    Without a dot or a backtick, which mean something else in a bare name: Spark's ``mapInArrow`` looks for its columns
+    by these.
+    """
+    plain = name.replace("%", "%25").replace(".", "%2E").replace("`", "%60")
+    return f"output_{output}_{plain}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +272,7 @@ def _columns_of(output: int, batch: pa.RecordBatch) -> pa.RecordBatch:
     """One sink's columns, under the names that the sink gave them."""
     prefix = output_column(output, "")
     own = batch.select([name for name in batch.schema.names if name.startswith(prefix)])
-    return own.rename_columns([name.removeprefix(prefix) for name in own.schema.names])
+    return own.rename_columns([unquote(name.removeprefix(prefix)) for name in own.schema.names])
 
 
 def _as_batch(reports: Iterable[TaskReport]) -> pa.RecordBatch:

@@ -48,7 +48,7 @@ def newest_run(connection: Connection, mine: own.Tables, run: Run, staged: str) 
         connection: Within a transaction.
         mine: onceflow's tables.
         run: The run.
-        staged: The table's staging table: a sink that was renamed has the same.
+        staged: The table's first staging table: a sink that was renamed has the same, and one of other columns.
     """
     marks, now = mine.marks, (run.incarnation, run.epoch)
     key = hashlib.sha256(f"run\0{run.prefix}\0{run.job_id}\0{staged}".encode()).hexdigest()
@@ -80,11 +80,8 @@ def _end_older(connection: Connection, mine: own.Tables, run: Run, staged: str) 
         attempts.c.incarnation < run.incarnation,
         and_(attempts.c.incarnation == run.incarnation, attempts.c.epoch < run.epoch),
     )
-    query = select(attempts.c.id).where(
-        attempts.c.job == run.job_id,
-        attempts.c.prefix == run.prefix,
-        attempts.c.staged == staged,
-        attempts.c.state == own.OPEN,
-        older,
+    query = select(attempts.c.id, attempts.c.staged).where(
+        attempts.c.job == run.job_id, attempts.c.prefix == run.prefix, attempts.c.state == own.OPEN, older
     )
-    end(connection, mine, list(connection.execute(query).scalars()))
+    found = connection.execute(query).all()
+    end(connection, mine, [i for i, name in found if own.is_staging(name, staged)])

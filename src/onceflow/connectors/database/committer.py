@@ -44,7 +44,7 @@ from onceflow.connectors.database.held import HeldCommit, bound, is_offered
 from onceflow.connectors.database.inspection import DatabaseInspection
 from onceflow.connectors.database.keys import require_keys
 from onceflow.connectors.database.merge import merge_whole, take_back
-from onceflow.connectors.database.refusals import Refusal, refusal, told_of, words
+from onceflow.connectors.database.refusals import Refusal, by_foreign_key, refusal, told_of, words
 from onceflow.connectors.database.staged import Attempt, Sealed, Staged
 from onceflow.connectors.database.target import Target, TargetError, objection
 from onceflow.connectors.database.writer import HASH_MASK
@@ -566,8 +566,15 @@ class DatabaseCommitter(Committer, Inspectable):
         return RowRefusedError(
             f"sink {self._sink}: the target does not take a row of epoch {epoch}: {words(error)}",
             harmless="for the data: nothing of the epoch is visible",
-            cause="a constraint of the target",
-            action="change or filter such rows in the stream function, or change the table",
+            cause="a constraint or a trigger of the target"
+            + (
+                "; or another sink of the job writes the row that it names: each sink's commit is a transaction of its "
+                "own, so only rows of earlier epochs are there"
+                if by_foreign_key(error)
+                else ""
+            ),
+            action="change or filter such rows in the stream function, or change the table"
+            + (": drop the foreign key between tables of one job" if by_foreign_key(error) else ""),
             epoch=epoch,
         )
 

@@ -6,12 +6,14 @@ Must not know: epochs, decisions, how rows are staged and merged.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql.types import StringType
-from sqlalchemy import Column, MetaData, SmallInteger, Table, UniqueConstraint, func, inspect, select, text
+from sqlalchemy import Column, MetaData, SmallInteger, Table, UniqueConstraint, inspect, select, text
 from sqlalchemy.exc import DBAPIError
 
 from onceflow.connectors.contract import Committer, Guarantee, SinkConnection, WriterFactory
@@ -30,6 +32,7 @@ from onceflow.connectors.database.shapes import (
     forgetful,
     hiding,
     passing,
+    quoted,
     replacing_rules,
     required_columns,
     schema_of,
@@ -50,6 +53,16 @@ if TYPE_CHECKING:
     from onceflow.connectors.database.sink import DatabaseSink
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What other sinks may know of one: its name, its table, its key, the columns that it writes."""
+
+    name: str
+    place: tuple[object, ...]
+    key: tuple[str, ...]
+    columns: frozenset[str]
+
+
 class DatabaseConnection(SinkConnection):
     """One start's connection.
 
@@ -67,6 +80,7 @@ class DatabaseConnection(SinkConnection):
         self._own = own.tables(sink.schema)
         self._engine = engine_of(sink.url, lasting=True)
         self._schema = sink.table_schema
+        self._written: Sequence[str] = ()
         self._target: Target | None = None
         self._limits: dict[str, Limit] = {}
         try:
@@ -112,9 +126,10 @@ class DatabaseConnection(SinkConnection):
             # By its staging table a table's runs are ordered: it has one, whether its usual schema is named or not.
             usual = inspect(self._engine).default_schema_name
             elsewhere = (self._sink.table_schema or usual) != (self._sink.schema or usual)
-            staged = own.staging_name(self._sink.destination if elsewhere else self._sink.table)
+            first = own.staging_name(self._sink.destination if elsewhere else self._sink.table)
+            staged = self._staged_in(first, {*fields.names, *([own.DELETE] if self._sink.delete_when else [])})
             if not found:
-                waiting = self._waiting(staged)
+                waiting = self._waiting(first)
                 if not self._sink.create_table:
                     raise self._no_table(waiting)
                 if waiting:
@@ -149,6 +164,7 @@ class DatabaseConnection(SinkConnection):
             self._sink.key,
             deletes=self._sink.delete_when is not None,
             direct=self._sink.guarantee is Guarantee.IDEMPOTENT_UPSERT,
+            ordered=first,
         )
         with (
             self._telling("try the rights of a merge"),
@@ -165,17 +181,26 @@ class DatabaseConnection(SinkConnection):
                 self._sink.destination,
             )
 
+    def _staged_in(self, first: str, columns: set[str]) -> str:
+        """The staging table of rows with these columns: another sink or job may write the same target's other ones."""
+        looking, schema = inspect(self._engine), self._sink.schema
+        if not looking.has_table(first, schema=schema):
+            return first
+        held = {column["name"] for column in looking.get_columns(first, schema=schema)} - {own.ID, own.HASH}
+        return first if held == columns else own.staging_variant(first, columns)
+
     def _waiting(self, staged: str) -> list[tuple[int, int]]:
         """Epochs of which rows were checked for this target and not committed, with how many: one may be decided."""
         attempts = self._own.attempts
-        query = (
-            select(attempts.c.epoch, func.sum(attempts.c.rows))
-            .where(attempts.c.staged == staged, attempts.c.state == own.PREPARED, attempts.c.sealed.is_not(None))
-            .group_by(attempts.c.epoch)
-            .order_by(attempts.c.epoch)
+        query = select(attempts.c.staged, attempts.c.epoch, attempts.c.rows).where(
+            attempts.c.state == own.PREPARED, attempts.c.sealed.is_not(None)
         )
+        rows = Counter[int]()
         with self._engine.begin() as connection:
-            return [(int(epoch), int(rows)) for epoch, rows in connection.execute(query).all()]
+            for name, epoch, count in connection.execute(query):
+                if own.is_staging(name, staged):
+                    rows[int(epoch)] += int(count)
+        return sorted(rows.items())
 
     def _no_table(self, waiting: list[tuple[int, int]]) -> ConfigurationError:
         where = f"table {self._sink.destination} of sink {self._sink.name} does not exist"
@@ -272,6 +297,7 @@ class DatabaseConnection(SinkConnection):
         Table(self._sink.table, MetaData(schema=self._sink.table_schema), *columns, *unique).create(self._engine)
 
     def _compare(self, fields: StructType, found: dict[str, ReflectedColumn]) -> None:
+        self._written = fields.names
         wrong = [f"column {f.name} is not in the table" for f in fields.fields if f.name not in found]
         with self._engine.begin() as connection:
             cut = cutting(connection, self._schema, self._sink.table)
@@ -300,20 +326,59 @@ class DatabaseConnection(SinkConnection):
                 action="cast or select in the stream function, or alter the table",
             )
 
+    def check_beside(self, others: Sequence[SinkConnection]) -> None:
+        """Refuse two sinks whose rows may collide in one table: neither's check sees what the other has not committed.
+
+        Raises:
+            ConfigurationError: The table has a unique constraint, by which the later commit would be refused.
+        """
+        mine = self.told
+        for other in (each.told for each in others if isinstance(each, DatabaseConnection)):
+            if mine.place != other.place or (mine.key and mine.key == other.key):
+                continue  # of one key the later merge replaces the other's row
+            told = mine.columns | other.columns | {"an expression"}  # of other columns each row has a value of its own
+            with self._telling("look at the target"):
+                unique = [each for each in self._uniques() if each <= told]
+            if unique:
+                raise ConfigurationError(
+                    f"sinks {mine.name} and {other.name} write to one table, {self._sink.destination}, which has a "
+                    f"unique constraint on {', '.join(sorted(unique[0]))}",
+                    cause="each sink's commit is a transaction of its own: rows of both that collide are noticed by "
+                    "the later one's, when the epoch is decided and what the other has is visible",
+                    action="write both outputs by one sink (unionByName), which notices it before the decision; or "
+                    "drop the constraint; or let both upsert by it (key=)",
+                )
+
+    @property
+    def told(self) -> Told:
+        """What the job's other sinks may know, behind ``check_output`` or ``compare_output``."""
+        sink, url = self._sink, self._sink.url
+        place = (url.get_backend_name(), url.host, url.port, url.database, self._schema, sink.table)
+        return Told(sink.name, place, sink.key, frozenset(self._written))
+
+    def _uniques(self) -> list[set[str]]:
+        """The columns of each unique constraint and index, without those whose parts say more than columns."""
+        looking, schema, table = inspect(self._engine), self._schema, self._sink.table
+        if not looking.has_table(table, schema=schema):
+            return []
+        uniques = [set(looking.get_pk_constraint(table, schema=schema)["constrained_columns"])]
+        uniques += [set(u["column_names"]) for u in looking.get_unique_constraints(table, schema=schema)]
+        for index in looking.get_indexes(table, schema=schema):
+            options = index.get("dialect_options") or {}
+            partial = any(options.get(f"{name}_where") is not None for name in ("postgresql", "sqlite"))
+            if index["unique"] and not partial:
+                uniques.append({name or "an expression" for name in index["column_names"]})
+        return [unique for unique in uniques if unique]
+
     def _key_troubles(self, found: dict[str, ReflectedColumn]) -> list[str]:
         """Why an upsert by the key would not replace exactly the row that is meant."""
         key = set(self._sink.key)
         if not key:
             return []
         looking, schema, table = inspect(self._engine), self._schema, self._sink.table
-        uniques = [set(looking.get_pk_constraint(table, schema=schema)["constrained_columns"])]
-        uniques += [set(u["column_names"]) for u in looking.get_unique_constraints(table, schema=schema)]
-        troubles = []
+        uniques, troubles = self._uniques(), []
         for index in looking.get_indexes(table, schema=schema):
             options = index.get("dialect_options") or {}
-            partial = any(options.get(f"{name}_where") is not None for name in ("postgresql", "sqlite"))
-            if index["unique"] and not partial:
-                uniques.append({name or "an expression" for name in index["column_names"]})
             begins = options.get("mysql_length") or options.get("mariadb_length")
             if index["unique"] and begins:
                 troubles.append(f"the unique index {index['name']} looks at the beginnings of values only")
@@ -322,7 +387,7 @@ class DatabaseConnection(SinkConnection):
         # Two nulls are not equal: such a row would be added again and again.
         nullable = sorted(name for name in key if name in found and found[name]["nullable"])
         troubles += [f"column {name} is part of the key and takes null" for name in nullable]
-        others = [u for u in uniques if u and u != key]
+        others = [u for u in uniques if u != key]
         if others and self._sink.database in ("mysql", "mariadb"):
             troubles.append(
                 f"there is another unique constraint, on {', '.join(sorted(others[0]))}: ON DUPLICATE KEY UPDATE would "
@@ -354,9 +419,9 @@ class DatabaseConnection(SinkConnection):
         return ["its row security may hide rows from this user, which then are not deleted; give it BYPASSRLS"]
 
     def _same(self, table: Table) -> None:
-        """A staging table of another shape than the target's now stays as long as it holds rows.
+        """A staging table whose columns are of other types than the target's now stays as long as it holds rows.
 
-        Of other types, too: a number that is rounded when it is staged is right by every count and sum.
+        A number that is rounded when it is staged is right by every count and sum.
         """
         columns = [c for c in table.columns if c.name not in (own.ID, own.HASH, own.DELETE)]
         wanted = {c.name: c.type.compile(self._engine.dialect) for c in columns}
@@ -367,10 +432,11 @@ class DatabaseConnection(SinkConnection):
             if not strange:
                 return
             # Nobody stages rows between the look and the end of the table.
+            name = quoted(connection, table.schema, table.name).replace(":", "\\:")  # else a value's place
             if connection.dialect.name == "postgresql":
-                connection.execute(text(f"lock table {own.quoted(connection, table)} in access exclusive mode"))
+                connection.execute(text(f"lock table {name} in access exclusive mode"))
             elif connection.dialect.name != "sqlite":
-                connection.execute(text(f"lock tables {own.quoted(connection, table)} write"))
+                connection.execute(text(f"lock tables {name} write"))
             held = connection.execute(select(table.c[own.ID]).limit(1)).first() is not None
             if not held:
                 table.drop(connection)

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
+from onceflow.connectors.database.shapes import quoted
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -24,14 +26,16 @@ def load(connection: Connection, schema: str | None, table: str, rows: pa.Record
         DBAPIError: The database does not take them.
     """
     database = connection.dialect.name
-    quote = connection.dialect.identifier_preparer.quote_identifier
-    into = ".".join(quote(part) for part in (schema, table) if part)
-    columns = ", ".join(quote(name) for name in rows.schema.names)
+    into = quoted(connection, schema, table)
+    columns = ", ".join(quoted(connection, name) for name in rows.schema.names)
     if database == "postgresql":
         _copy(connection, f"COPY {into} ({columns}) FROM STDIN (FORMAT csv)", rows)
         return
     rows = _plain(rows, database)
-    mark = "?" if database == "sqlite" else "%s"
+    if database == "sqlite":
+        mark = "?"
+    else:  # this driver puts values into the statement
+        mark, into, columns = "%s", into.replace("%", "%%"), columns.replace("%", "%%")
     statement = f"INSERT INTO {into} ({columns}) VALUES ({', '.join([mark] * rows.num_columns)})"  # noqa: S608
     for first in range(0, len(rows), _ROWS_A_STATEMENT):
         piece = rows.slice(first, _ROWS_A_STATEMENT)

@@ -61,14 +61,18 @@ def cutting(connection: Connection, schema: str | None, table: str) -> dict[str,
         "select attname, pg_catalog.format_type(atttypid, atttypmod) from pg_catalog.pg_attribute "
         "where attrelid = to_regclass(:table) and attnum > 0 and atttypid in ('name'::regtype, '\"char\"'::regtype)"
     )
-    found = connection.execute(text(query), {"table": _quoted(connection, schema, table)})
+    found = connection.execute(text(query), {"table": quoted(connection, schema, table)})
     return {str(name): str(kind) for name, kind in found}
 
 
-def _quoted(connection: Connection, schema: str | None, table: str) -> str:
-    """A table's name as a statement takes it. Without a schema it is the one that is found, not the first schema's."""
-    quote = connection.dialect.identifier_preparer.quote_identifier
-    return ".".join(quote(part) for part in (schema, table) if part)
+def quoted(connection: Connection, *parts: str | None) -> str:
+    """A name of these parts as the server takes it. Without a schema it is the table that is found by it.
+
+    SQLAlchemy's own way writes percent signs twice, for a driver that puts values into a statement.
+    """
+    by = connection.dialect.identifier_preparer
+    each = (part.replace(by.escape_quote, by.escape_to_quote) for part in parts if part)
+    return ".".join(f"{by.initial_quote}{part}{by.final_quote}" for part in each)
 
 
 def schema_of(connection: Connection, schema: str | None, table: str) -> str | None:
@@ -82,7 +86,7 @@ def schema_of(connection: Connection, schema: str | None, table: str) -> str | N
         "select n.nspname from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace "
         "where c.oid = to_regclass(:table)"
     )
-    found = connection.execute(text(query), {"table": _quoted(connection, None, table)}).scalar()
+    found = connection.execute(text(query), {"table": quoted(connection, None, table)}).scalar()
     return None if found is None else str(found)
 
 
@@ -94,7 +98,7 @@ def replacing_rules(connection: Connection, schema: str | None, table: str) -> l
         "select rulename from pg_catalog.pg_rewrite where ev_class = to_regclass(:table) and is_instead "
         "and ev_type in ('2', '3', '4') and ev_enabled <> 'D' order by rulename"
     )
-    return [str(name) for (name,) in connection.execute(text(query), {"table": _quoted(connection, schema, table)})]
+    return [str(name) for (name,) in connection.execute(text(query), {"table": quoted(connection, schema, table)})]
 
 
 def collation(connection: Connection, schema: str | None, table: str, name: str) -> str | None:
@@ -113,7 +117,7 @@ def collation(connection: Connection, schema: str | None, table: str, name: str)
             "unnest(i.indkey::int2[], i.indcollation::oid[]) as k(number, of) "
             "where i.indrelid = to_regclass(:table) and i.indisunique and k.number = c.attnum)"
         )
-        found = connection.execute(text(query), {"table": _quoted(connection, schema, table), "name": name}).scalar()
+        found = connection.execute(text(query), {"table": quoted(connection, schema, table), "name": name}).scalar()
         return None if found is None else str(found)
     if database == "sqlite":
         return _collation_of_index(connection, schema, table, name)
@@ -145,7 +149,7 @@ def triggers(connection: Connection, schema: str | None, table: str) -> list[str
     if database == "sqlite":
         return sorted(_of_sqlite(connection, schema, table))
     query = _TRIGGERS["mysql" if database == "mariadb" else database]
-    asked = {"table": _quoted(connection, schema, table), "schema": schema, "name": table}
+    asked = {"table": quoted(connection, schema, table), "schema": schema, "name": table}
     return [str(name) for (name,) in connection.execute(text(query), asked)]
 
 
@@ -186,7 +190,7 @@ def hiding(connection: Connection, schema: str | None, table: str) -> bool:
     if connection.dialect.name != "postgresql":
         return False
     query = text("select row_security_active(to_regclass(:table))")
-    return bool(connection.execute(query, {"table": _quoted(connection, schema, table)}).scalar())
+    return bool(connection.execute(query, {"table": quoted(connection, schema, table)}).scalar())
 
 
 def passing(connection: Connection, schema: str | None, table: str) -> str | None:
@@ -194,7 +198,7 @@ def passing(connection: Connection, schema: str | None, table: str) -> str | Non
     database = connection.dialect.name
     if database == "postgresql":
         query = f"{_WHOLE} select relkind::text, relpersistence::text from whole"  # noqa: S608 - two constants
-        found = connection.execute(text(query), {"table": _quoted(connection, schema, table)}).all()
+        found = connection.execute(text(query), {"table": quoted(connection, schema, table)}).all()
         whys = (_KINDS.get(kind) or _PERSISTENCES.get(persistence) for kind, persistence in found)
         return next((why for why in whys if why), None)
     if database in ("mysql", "mariadb"):

@@ -6,6 +6,7 @@ Must not know: who writes into them and when.
   merged still, and from the last look before a decision on, by which participant. An end of an attempt and a write of
   it take the same row's lock, so one that was ended cannot go on.
 * ``<target>_onceflow_staged`` has the rows, under their attempt's id: the target's columns, and a hash of each row.
+  Rows of other columns of the same target have a table of their own, with letters of those before the ending.
 * ``onceflow_ledger`` has a row for each epoch that was merged: the proof of a commit. Its key is what keeps an epoch
   from being merged twice.
 * ``onceflow_marks`` and ``onceflow_identity``: marks of jobs and of names, the newest run that upserts into a
@@ -14,8 +15,10 @@ Must not know: who writes into them and when.
 
 from __future__ import annotations
 
+import json
+import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -152,11 +155,6 @@ def _has_identity(engine: Engine, mine: Tables) -> bool:
         return connection.execute(select(mine.identity.c.id)).first() is not None
 
 
-def quoted(connection: Connection, table: Table) -> str:
-    """A table's name as a statement takes it."""
-    return connection.dialect.identifier_preparer.format_table(table)
-
-
 def _create(engine: Engine, table: Table) -> None:
     try:
         table.create(engine, checkfirst=True)
@@ -175,10 +173,24 @@ def _insert_identity(connection: Connection, mine: Tables) -> None:
 
 
 def staging_name(target: str) -> str:
-    """What the staging table of a target is called; short enough for every database."""
-    if len(target) + len(_SUFFIX) <= _NAME_LIMIT:
+    """What the staging table of a target is called; short enough for every database: PostgreSQL counts bytes."""
+    if len((target + _SUFFIX).encode()) <= _NAME_LIMIT:
         return target + _SUFFIX
-    return target[: _NAME_LIMIT - len(_SUFFIX) - 9] + "_" + uuid.uuid5(uuid.NAMESPACE_OID, target).hex[:8] + _SUFFIX
+    told = f"_{uuid.uuid5(uuid.NAMESPACE_OID, target).hex[:8]}{_SUFFIX}"
+    return target.encode()[: _NAME_LIMIT - len(told)].decode(errors="ignore") + told
+
+
+def staging_variant(name: str, columns: Iterable[str]) -> str:
+    """Another staging table of the same target, for rows of these columns."""
+    stem = name.removesuffix(_SUFFIX).encode()[: _NAME_LIMIT - len(_SUFFIX) - 9].decode(errors="ignore")
+    told = json.dumps(sorted(columns))
+    return f"{stem}_{uuid.uuid5(uuid.NAMESPACE_OID, told).hex[:8]}{_SUFFIX}"
+
+
+def is_staging(found: str, name: str) -> bool:
+    """Whether a table has a target's staging table's name, or may be another one of the same target."""
+    stem = staging_variant(name, ()).removesuffix(_SUFFIX)[:-8]
+    return found == name or re.fullmatch(f"{re.escape(stem)}[0-9a-f]{{8}}{_SUFFIX}", found) is not None
 
 
 def staging_table(name: str, schema: str | None, columns: Sequence[tuple[str, TypeEngine[Any]]]) -> Table:

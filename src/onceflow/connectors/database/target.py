@@ -39,6 +39,7 @@ class Target:
         key: Of an upsert: the columns that a row is known by; empty for append.
         deletes: Rows may be marked: then they delete the row of their key.
         direct: Tasks merge what they have staged themselves, before the decision.
+        ordered: What runs of the target are ordered by: one name, whatever columns they write. "" is ``staged``.
     """
 
     schema: str | None
@@ -48,6 +49,7 @@ class Target:
     key: tuple[str, ...] = ()
     deletes: bool = False
     direct: bool = False
+    ordered: str = ""
 
     @property
     def name(self) -> str:
@@ -69,6 +71,7 @@ class Target:
             "key": list(self.key),
             "deletes": self.deletes,
             "direct": self.direct,
+            "ordered": self.ordered,
         }
 
     @classmethod
@@ -87,6 +90,7 @@ class Target:
             tuple(str(name) for name in value["key"]),
             bool(value.get("deletes")),
             bool(value.get("direct")),
+            str(value.get("ordered", "")),
         )
 
 

@@ -44,6 +44,10 @@ _PARAMETERS: Mapping[str, frozenset[str]] = MappingProxyType(
 )
 
 
+_UNICODE = {"utf8mb4", "utf8mb3", "utf8"}
+"""What MySQL calls UTF-8; the older two refuse some texts, loudly."""
+
+
 def checked_url(text: str) -> URL:
     """A URL that may be connected to, with the driver that is used for its database.
 
@@ -77,6 +81,13 @@ def checked_url(text: str) -> URL:
             f"the URL's parameter {', '.join(strange)} is refused: only what says where and as whom is taken",
             cause="parameters of drivers can read files, run statements, or loosen what a commit rests on",
             action=f"leave it out; taken are: {', '.join(sorted(_PARAMETERS[database])) or 'none'}",
+        )
+    charset = str(url.query.get("charset", "utf8mb4"))
+    if charset.lower() not in _UNICODE:
+        raise RefusedSettingError(
+            f"the URL's charset={charset} is refused: not every text of a row has a form in it",
+            cause="it is what the connection speaks, not what the table keeps",
+            action="leave it out: utf8mb4 is used",
         )
     if importlib.util.find_spec(module) is None:
         raise ConfigurationError(

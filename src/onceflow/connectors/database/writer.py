@@ -24,10 +24,10 @@ from onceflow.connectors.database import tables as own
 from onceflow.connectors.database.attempts import newest_run
 from onceflow.connectors.database.limits import Limit, NoFormError, require_forms
 from onceflow.connectors.database.loading import load
-from onceflow.connectors.database.refusals import Refusal, refusal, words
+from onceflow.connectors.database.refusals import Refusal, is_gone, refusal, told_of, words
 from onceflow.connectors.database.target import Target
 from onceflow.connectors.database.urls import engine_of
-from onceflow.errors import PreCommitError, RowRefusedError, WriterFencedError
+from onceflow.errors import OnceflowError, PreCommitError, RowRefusedError, WriterFencedError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -102,7 +102,7 @@ class DatabaseWriter(Writer):
         if not self._of.target.key:
             return
         run, sink = self._shard.run, self._of.sink
-        newest = newest_run(connection, self._own, run, self._of.target.staged)
+        newest = newest_run(connection, self._own, run, self._of.target.ordered or self._of.target.staged)
         if newest <= (run.incarnation, run.epoch):
             return
         raise WriterFencedError(
@@ -195,14 +195,19 @@ class DatabaseWriter(Writer):
         except NoFormError as error:
             raise self._row_refused(str(error)) from None
 
-    def _told(self, error: DBAPIError) -> PreCommitError | RowRefusedError:
+    def _told(self, error: DBAPIError) -> OnceflowError:
         epoch, shard, sink = self._shard.run.epoch, self._shard.number, self._of.sink
-        if refusal(error) is Refusal.ROW:
+        why = refusal(error)
+        if why is Refusal.ROW:
             return self._row_refused(words(error))
+        if why is Refusal.RIGHT and not is_gone(error):
+            return told_of(error, f"sink {sink}: the database", f"stage epoch {epoch}, shard {shard}")
         return PreCommitError(
             f"sink {sink}: epoch {epoch}, shard {shard} could not be staged: {words(error)}",
             harmless="for the data: nothing of the epoch is visible, and it is run again",
-            cause="the database did not answer, ran out of room, or refused",
+            cause="the database did not answer or ran out of room"
+            if why is Refusal.PASSING
+            else "somebody has dropped or altered a table since the start",
             action="see to the database, then start the job again",
             epoch=epoch,
         )

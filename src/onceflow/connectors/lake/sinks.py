@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -22,6 +23,9 @@ from onceflow.twophase.names import SINK_NAME
 if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import StructType
+
+
+_ENCODED = re.compile("%[0-9A-Fa-f]{2}")
 
 
 class _LakeSink(Sink):
@@ -143,6 +147,13 @@ class DeltaSink(_LakeSink):
             raise ConfigurationError(
                 "DeltaSink takes no login in its path: it would stand in messages and in the checkpoint",
                 action="pass it with storage_options=",
+            )
+        if _ENCODED.search(self.path):
+            raise ConfigurationError(
+                f"DeltaSink cannot write to {self.path}",
+                cause="deltalake takes a percent sign with two digits behind it for one character when it reads, and "
+                "as it stands when it writes: it would look into another folder than it writes to",
+                action="name the folder without such signs, or as it is called: with the blank itself for %20",
             )
         self.storage_options = dict(storage_options or {})
         _refuse_unsafe({**os.environ, **self.storage_options})
