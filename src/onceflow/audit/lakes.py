@@ -68,7 +68,7 @@ def check(
             why = "no receipt has them"
             if gone:  # what compaction has written takes the place of ours
                 kind, why = ("note", "they may be rows of epochs whose own files are gone, written anew")
-            elif chain.receipts and chain.receipts[0]["number"] > 1:
+            elif chain.receipts and not chain.is_whole:
                 kind, why = ("note", "they may be of before the first receipt that is kept")
             told = f"sink {name}: {rows} rows in {len(strange)} files, first {strange[0].path}: {why}"
             findings.add(kind, told, rows, name)
