@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from onceflow.errors import ConfigurationError, DatabaseUnavailableError, RowRefusedError
+from onceflow.errors import ConfigurationError, DatabaseUnavailableError, PreCommitError, RowRefusedError
 from onceflow.testing import conformance
 from onceflow.testing.trial import Trial
 from onceflow.twophase.messages import Outcome, Reply
@@ -113,6 +113,57 @@ def test_a_table_that_keeps_no_transactions(world):
     refused = pytest.raises(ConfigurationError, match=r"table others .* engine is MyISAM")
     with Trial(MariaDbWorld(world.port, table="others")) as t, refused:
         t.start()
+
+
+@pytest.mark.parametrize("engine", ["MyISAM", "Aria"])
+@pytest.mark.parametrize("delivery", ["exactly-once", "idempotent-upsert"])
+def test_a_table_that_stops_to_keep_transactions_while_a_job_runs(server, engine, delivery):
+    """What is tried there cannot be taken back, so it is looked at first: no row is written, neither twice nor once."""
+    world = SayingMariaDb(server.port, key="key", delivery=delivery)
+    world.ask("drop table if exists payments, payments_onceflow_staged")
+    with Trial(world) as t:
+        start, keys = t.start(), t.keys()
+        world.ask(f"alter table payments engine={engine}")
+
+        def epoch():
+            start.committer.check(start.prepare(keys), start.run(), 0.0)
+
+        with pytest.raises(PreCommitError, match=f"engine is {engine}"):
+            epoch()
+        assert world.pairs() == []
+        world.ask("alter table payments engine=InnoDB")
+        prepared = start.prepare(keys, epoch=1)
+        assert start.committer.check(prepared, start.run(1), 0.0) is None
+        if delivery == "exactly-once":
+            world.ask(f"alter table payments engine={engine}")
+            assert set(start.committer.commit(prepared).values()) == {Reply.REFUSED}
+            assert world.pairs() == []
+            world.ask("alter table payments engine=InnoDB")
+        t.commit(start, prepared)
+        t.all_visible_once(keys, "after it was put right")
+    world.ask("drop table payments, payments_onceflow_staged")
+
+
+def test_a_trigger_that_writes_to_a_table_without_transactions(world):
+    """What it wrote in the trial of the check stays there, and the commit would write it again: nothing is decided."""
+    world.ask("drop table if exists payments, payments_onceflow_staged")
+    world.ask("create or replace table journal (`key` text) engine=MyISAM")
+    with Trial(world) as t:
+        start, keys = t.start(), t.keys()
+        world.ask("create trigger noting after insert on payments for each row insert into journal values (new.`key`)")
+        prepared = start.prepare(keys)
+        with pytest.raises(
+            RowRefusedError, match=r"a trigger of the target writes to a table .* keeps no transactions"
+        ):
+            start.committer.check(prepared, start.run(), 0.0)
+        t.none_visible(keys, "after the check")
+        world.ask("alter table journal engine=InnoDB")
+        again = start.prepare(keys, epoch=1)
+        assert start.committer.check(again, start.run(1), 0.0) is None
+        t.commit(start, again)
+        t.all_visible_once(keys, "when the log is of the same transactions")
+        assert len(world.ask("select * from journal")) == 2 * len(keys), "those of the refused trial, and the rows'"
+    world.ask("drop table payments, payments_onceflow_staged, journal")
 
 
 def test_an_upsert(server):

@@ -6,6 +6,7 @@ Readers are not ours.
 from __future__ import annotations
 
 import datetime as dt
+import json
 import math
 from decimal import Decimal
 
@@ -50,10 +51,11 @@ from pyspark.sql.types import (
 )
 
 from onceflow.connectors.lake import delta_fit, iceberg_fit
-from onceflow.errors import ConfigurationError, RowRefusedError
+from onceflow.errors import ConfigurationError, PreCommitError, RowRefusedError
 from onceflow.testing import conformance
 from onceflow.testing.trial import Trial
 from onceflow.twophase.messages import Outcome, Reply
+from onceflow.twophase.participants import Participant
 from tests.unit.lakes import DeltaWorld, IcebergWorld
 
 WORLDS = {"iceberg": IcebergWorld, "delta": DeltaWorld}
@@ -132,6 +134,62 @@ def test_nan_stays_one(world, tmp_path):
         writer.write(pa.RecordBatch.from_pydict({"v": [math.nan, 1.0]}))
         t.commit(start, start.seal([start.report(writer.prepare(), ["a", "b"])]))
     assert [math.isnan(v) for v in world.read().column("v").to_pylist()] == [True, False]
+
+
+TEXT = pa.array([b"a", b"\xff"], pa.binary()).view(pa.string())
+NESTED_TEXT = {
+    "string": (StringType(), TEXT),
+    "struct": (StructType([StructField("t", StringType())]), pa.StructArray.from_arrays([TEXT], ["t"])),
+    "array": (ArrayType(StringType()), pa.ListArray.from_arrays([0, 1, 2], TEXT)),
+    "keys": (MapType(StringType(), LongType()), pa.MapArray.from_arrays([0, 1, 2], TEXT, pa.array([1, 2]))),
+    "values": (MapType(LongType(), StringType()), pa.MapArray.from_arrays([0, 1, 2], pa.array([1, 2]), TEXT)),
+}
+
+
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("where", NESTED_TEXT)
+def test_a_text_that_is_not_utf_8(where, world, tmp_path):
+    """Nobody could read its file: the row is refused by its column and type, at the top and inside."""
+    kind, column = NESTED_TEXT[where]
+    world = one_column(WORLDS[world](tmp_path), kind)
+    with Trial(world) as t:
+        writer = t.start().open()
+        why = r"column v \(.*string.*\) has a text that is not UTF-8"
+        with pytest.raises(RowRefusedError, match=why) as told:
+            writer.write(pa.RecordBatch.from_arrays([column], ["v"]))
+        writer.abort()
+    assert not told.value.retriable
+    assert world.data() == []
+
+
+def of_days(*days):
+    return pa.array(days, pa.int32()).cast(pa.date32())
+
+
+def of_seconds(*seconds, tz="UTC"):
+    return pa.array([each * 1_000_000 for each in seconds], pa.int64()).cast(pa.timestamp("us", tz))
+
+
+OUTSIDE = [
+    (DateType(), of_days(0, 2_932_897)),
+    (DateType(), of_days(-719_163)),
+    (TimestampType(), of_seconds(2_100_000_000_000)),
+    (TimestampType(), of_seconds(0, -62_135_596_801)),
+    (TimestampNTZType(), of_seconds(253_402_300_800, tz=None)),
+    (ArrayType(DateType()), pa.ListArray.from_arrays([0, 1], of_days(2_932_897))),
+]
+
+
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize(("kind", "column"), OUTSIDE, ids=[kind.simpleString() for kind, _ in OUTSIDE])
+def test_a_date_or_time_outside_of_the_years_1_to_9999(kind, column, world, tmp_path):
+    """The row is refused as a row, by its column and type, and not as a store that did not answer."""
+    world = one_column(WORLDS[world](tmp_path), kind)
+    with Trial(world) as t:
+        writer = t.start().open()
+        with pytest.raises(RowRefusedError, match=r"column v \(.*\) has a (date|time) outside of the years 1 to 9999"):
+            writer.write(pa.RecordBatch.from_arrays([column], ["v"]))
+        writer.abort()
 
 
 @pytest.mark.parametrize("world", WORLDS)
@@ -372,7 +430,8 @@ def test_a_table_that_is_altered_after_the_decision(tmp_path):
         prepared = start.prepare(keys)
         with world.table().update_spec() as spec:
             spec.remove_field("p1")
-        assert "partition spec" in start.committer.check(prepared, start.run(), 0.0)
+        with pytest.raises(PreCommitError, match="partition spec"):
+            start.committer.check(prepared, start.run(), 0.0)
         assert start.committer.commit(prepared)[prepared[0].id] is Reply.REFUSED
         assert "partition spec" in str(start.committer.refusal(prepared))
         assert start.committer.outcomes(prepared)[prepared[0].id].outcome is Outcome.OPEN
@@ -386,7 +445,8 @@ def test_a_table_that_is_altered_after_the_decision(tmp_path):
         assert start.committer.check(later, start.run(1), 0.0) is None  # a column is known by its id
         with world.table().update_schema() as schema:
             schema.delete_column("total")
-        assert "columns of the table are gone: amount" in start.committer.check(later, start.run(1), 0.0)
+        with pytest.raises(PreCommitError, match="columns of the table are gone: amount"):
+            start.committer.check(later, start.run(1), 0.0)
     assert sorted(world.visible()) == sorted(keys)
 
 
@@ -412,7 +472,121 @@ def test_a_table_that_is_altered_while_a_start_runs(what, tmp_path):
                 schema.update_column("amount", required=True)
         told = {"spec": "partition spec is 1 now", "column": "are gone: amount", "null": "may have one: amount"}
         told["place"] = f"belong into file://{tmp_path}/elsewhere now"
-        assert told[what] in start.committer.check(start.prepare(t.keys()), start.run(), 0.0)
+        prepared = start.prepare(t.keys())
+        with pytest.raises(PreCommitError, match=told[what]):
+            start.committer.check(prepared, start.run(), 0.0)
+
+
+IN = [StructField("a", LongType()), StructField("b", LongType())]
+
+
+class Nested(IcebergWorld):
+    """A table of columns with fields inside, and of a plain one."""
+
+    fields = StructType(
+        [
+            StructField("key", StringType()),
+            StructField("v", LongType()),
+            StructField("s", StructType(IN)),
+            StructField("l", ArrayType(StructType(IN))),
+            StructField("m", MapType(StringType(), StructType(IN))),
+        ]
+    )
+
+    def rows(self, keys):
+        inside = {"a": 1, "b": 2}
+        row = {"v": 3, "s": inside, "l": [inside], "m": [("x", inside)]}
+        kinds = pa.struct([("a", pa.int64()), ("b", pa.int64())])
+        kinds = {"v": pa.int64(), "s": kinds, "l": pa.list_(kinds), "m": pa.map_(pa.string(), kinds)}
+        columns = {name: pa.array([row[name]] * len(keys), kind) for name, kind in kinds.items()}
+        return pa.RecordBatch.from_pydict({"key": pa.array(keys, pa.string()), **columns})
+
+
+def renamed_and_made(path, to):
+    """A field gets another name, and its old one is another field's."""
+    return [lambda schema: schema.rename_column(path, to), add(path)]
+
+
+def add(path):
+    return lambda schema: schema.add_column(path, ice.LongType())
+
+
+def drop(path):
+    return lambda schema: schema.delete_column(path)
+
+
+INSIDE = {
+    "a field of a struct is another one": ([drop(("s", "b")), add(("s", "b"))], "are gone: s.b"),
+    "a field of a list's structs": ([drop(("l", "b")), add(("l", "b"))], "are gone: l.element.b"),
+    "a field of a map's structs": ([drop(("m", "b")), add(("m", "b"))], "are gone: m.value.b"),
+    "a column's name is another one's": (renamed_and_made("v", "v_old"), "another column is called: v"),
+    "a field's name is another one's": (renamed_and_made(("s", "b"), "b_old"), "another column is called: s.b"),
+    "and its struct has another name": (
+        [*renamed_and_made(("s", "b"), "b_old"), lambda schema: schema.rename_column("s", "t")],
+        "another column is called: s.b",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", INSIDE)
+def test_a_field_that_is_another_one_while_a_start_runs(what, tmp_path):
+    """Readers find values by a field's id: those of an epoch would be null, or stand under another name, for good."""
+    changes, why = INSIDE[what]
+    world = Nested(tmp_path)
+    with Trial(world) as t:
+        start, keys = t.start(), t.keys()
+        t.commit(start, start.prepare(keys))
+        waiting, prepared = start.prepare(t.keys(), epoch=1), start.prepare(t.keys(), epoch=2)
+        for change in changes:
+            with world.table().update_schema() as schema:
+                change(schema)
+        with pytest.raises(PreCommitError, match=why) as told:
+            start.committer.check(prepared, start.run(2), 0.0)
+        assert told.value.retriable, "the next start writes the fields that are there now"
+        assert start.committer.commit(waiting)[waiting[0].id] is Reply.REFUSED
+        assert why in str(start.committer.refusal(waiting))
+    assert sorted(world.visible()) == sorted(keys)
+
+
+def test_a_field_that_only_gets_another_name(tmp_path):
+    """It is known by its id, on each level; and so is one that is there beside it."""
+    world = Nested(tmp_path)
+    with Trial(world) as t:
+        start, keys = t.start(), t.keys()
+        prepared = start.prepare(keys)
+        for path in (("s", "b"), ("l", "b"), ("m", "b"), "v", "s"):
+            with world.table().update_schema() as schema:
+                schema.rename_column(path, "renamed" if path != "s" else "t")
+        with world.table().update_schema() as schema:
+            schema.add_column(("t", "more"), ice.LongType())
+        assert start.committer.check(prepared, start.run(), 0.0) is None
+        t.commit(start, prepared)
+    assert world.read().column("t").to_pylist() == [{"a": 1, "renamed": 2, "more": None}] * len(keys)
+
+
+def test_a_field_inside_that_takes_no_null_from_now_on(tmp_path):
+    """Files may have one there."""
+    world = Nested(tmp_path)
+    with Trial(world) as t:
+        start = t.start()
+        prepared = start.prepare(t.keys())
+        with world.table().update_schema(allow_incompatible_changes=True) as schema:
+            schema.update_column(("s", "b"), required=True)
+        with pytest.raises(PreCommitError, match=r"may have one: s\.b"):
+            start.committer.check(prepared, start.run(), 0.0)
+
+
+def test_what_an_older_version_has_decided_is_committed_by_its_columns_alone(tmp_path):
+    """It kept the ids of columns, and nothing of what is inside of them."""
+    world = Nested(tmp_path)
+    with Trial(world) as t:
+        start, keys = t.start(), t.keys()
+        (prepared,) = start.prepare(keys)
+        told = json.loads(json.dumps(prepared.to_json()))
+        shape = told["transaction"]["sealed"]["shape"]
+        shape["fields"] = [[name, i] for name, i, *_ in shape["fields"]]
+        t.commit(start, [Participant.from_json(told)])
+    assert sorted(world.visible()) == sorted(keys)
 
 
 STRANGE = StructType([StructField("a-b", LongType()), StructField("c", LongType())])
@@ -534,9 +708,11 @@ def test_a_delta_table_that_is_altered_while_a_start_runs(what, tmp_path):
             strict = StructType([StructField("key", StringType(), nullable=False), *BY.fields[1:]])
             world.drop()
             DeltaTable.create(world.path, Schema.from_json(strict.json()), partition_by=BY.names[1:])
-        told = start.committer.check(start.prepare(t.keys()), start.run(), 0.0)
-        assert told is not None
-        assert ("partitioned by ['n'] now" if what == "partition" else "may have one: key") in told
+        prepared = start.prepare(t.keys())
+        with pytest.raises(PreCommitError) as told:
+            start.committer.check(prepared, start.run(), 0.0)
+        assert ("partitioned by ['n'] now" if what == "partition" else "may have one: key") in told.value.what
+        assert told.value.retriable, "the next start looks at the table as it is"
 
 
 def test_a_text_that_is_empty_is_no_partition(tmp_path):

@@ -24,6 +24,7 @@ from onceflow.errors import (
     CheckpointCorruptError,
     CheckpointStoreError,
     ConfigurationError,
+    DatabaseRightsError,
     EpochFailedError,
     EpochTimedOutError,
     EpochTooLongError,
@@ -286,6 +287,23 @@ def test_a_plan_that_raises(shop):
     assert "mend the cause, then start the job again" in failed.action
     assert job.written() == []
     job.row = well
+    goes_on(job)
+
+
+@pytest.mark.parametrize("made", [PreCommitError, RowRefusedError, CheckpointConflictError, DatabaseRightsError])
+def test_an_objection_of_a_class_of_its_own(shop, made):
+    """What a sink's check raises is what the user gets, words and class: by it a supervisor starts the job, or not."""
+    job = shop()
+
+    def object_to_it():
+        raise made("the table was put back")
+
+    job.meanwhile["check"] = object_to_it
+    told = job.run()
+    assert type(told) is made
+    assert told.what == "the table was put back"
+    assert told.retriable is made.retriable
+    assert job.written() == []
     goes_on(job)
 
 

@@ -37,9 +37,10 @@ def rehearse(session: SparkSession, result: object, sinks: Sequence[Sink], plan:
     place = place_of(plan)
     refuse_incomplete(place)
     outputs = outputs_of(session, result, sinks, plan)
-    sources = Sources(outputs.leaves(), outputs.states(), plan.connectors, foreseen.take_sources())
+    sources = Sources(outputs.leaves(), outputs.states(), outputs.kept(), plan.connectors, foreseen.take_sources())
     with contextlib.closing(sources):
         sources.refuse_other_number(place)
+        sources.refuse_other_names(place)
         refuse_early(place, sources, plan)
         connections = connected(outputs.sinks, foreseen.connect)
         try:

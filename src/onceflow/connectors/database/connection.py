@@ -20,7 +20,8 @@ from onceflow.connectors.database import tables as own
 from onceflow.connectors.database.columns import written
 from onceflow.connectors.database.committer import DatabaseCommitter
 from onceflow.connectors.database.fit import for_new, for_new_key, misfit, not_a_key
-from onceflow.connectors.database.merge import Target, merge
+from onceflow.connectors.database.limits import Limit, limits
+from onceflow.connectors.database.merge import merge
 from onceflow.connectors.database.refusals import told_of
 from onceflow.connectors.database.shapes import (
     collation,
@@ -29,9 +30,13 @@ from onceflow.connectors.database.shapes import (
     forgetful,
     hiding,
     passing,
+    replacing_rules,
+    required_columns,
+    schema_of,
     skipping,
     triggers,
 )
+from onceflow.connectors.database.target import Target
 from onceflow.connectors.database.urls import engine_of
 from onceflow.connectors.database.writer import DatabaseWriterFactory
 from onceflow.errors import ConfigurationError
@@ -61,7 +66,9 @@ class DatabaseConnection(SinkConnection):
         self._sink = sink
         self._own = own.tables(sink.schema)
         self._engine = engine_of(sink.url, lasting=True)
+        self._schema = sink.table_schema
         self._target: Target | None = None
+        self._limits: dict[str, Limit] = {}
         try:
             with self._telling("look for onceflow's tables"):
                 if making:
@@ -121,6 +128,10 @@ class DatabaseConnection(SinkConnection):
                 self._create(fields)
                 found = self._found()
             self._compare(fields, found)
+            with self._engine.begin() as connection:
+                required = required_columns(connection, self._sink.table_schema, self._sink.table)
+            written_columns = {name: found[name] for name in fields.names}
+            self._limits = limits(written_columns, required, self._sink.database)
             types = [(name, found[name]["type"]) for name in fields.names]
             if self._sink.delete_when is not None:
                 types.append((own.DELETE, SmallInteger()))
@@ -131,7 +142,7 @@ class DatabaseConnection(SinkConnection):
             self._look_at_triggers()
             self._warn_of_forgetful()
         target = Target(
-            self._sink.table_schema,
+            self._schema,
             self._sink.table,
             staged,
             tuple(fields.names),
@@ -184,7 +195,7 @@ class DatabaseConnection(SinkConnection):
         )
 
     def _require_lasting(self, staged: str) -> None:
-        names = [(self._sink.table_schema, self._sink.table), (self._sink.schema, staged)]
+        names = [(self._schema, self._sink.table), (self._sink.schema, staged)]
         names += [(self._sink.schema, table.name) for table in self._own.all]
         with self._engine.begin() as connection:
             for schema, name in names:
@@ -198,9 +209,18 @@ class DatabaseConnection(SinkConnection):
                     )
 
     def _look_at_triggers(self) -> None:
-        schema, table = self._sink.table_schema, self._sink.table
+        schema, table = self._schema, self._sink.table
         with self._engine.begin() as connection:
             skips, all_there = skipping(connection, schema, table), triggers(connection, schema, table)
+            rules = replacing_rules(connection, schema, table)
+        if rules:
+            raise ConfigurationError(
+                f"sink {self._sink.name}: rule {', '.join(rules)} of table {self._sink.destination} does something "
+                "else instead of what is written",
+                harmless="never: rows that go elsewhere are counted as if they were there",
+                cause="it says DO INSTEAD",
+                action="drop it, and leave rows out in the stream function; or name the table that the rows go to",
+            )
         if skips:
             raise ConfigurationError(
                 f"sink {self._sink.name}: trigger {', '.join(skips)} of table {self._sink.destination} may skip a row",
@@ -230,10 +250,13 @@ class DatabaseConnection(SinkConnection):
             )
 
     def _found(self) -> dict[str, ReflectedColumn]:
+        """The target's columns, where it is found: from here on it is the one in that schema."""
+        with self._engine.begin() as connection:
+            self._schema = schema_of(connection, self._sink.table_schema, self._sink.table)
         looking = inspect(self._engine)
-        if not looking.has_table(self._sink.table, schema=self._sink.table_schema):
+        if not looking.has_table(self._sink.table, schema=self._schema):
             return {}
-        return {c["name"]: c for c in looking.get_columns(self._sink.table, schema=self._sink.table_schema)}
+        return {c["name"]: c for c in looking.get_columns(self._sink.table, schema=self._schema)}
 
     def _create(self, fields: StructType) -> None:
         key, database = self._sink.key, self._sink.database
@@ -251,7 +274,7 @@ class DatabaseConnection(SinkConnection):
     def _compare(self, fields: StructType, found: dict[str, ReflectedColumn]) -> None:
         wrong = [f"column {f.name} is not in the table" for f in fields.fields if f.name not in found]
         with self._engine.begin() as connection:
-            cut = cutting(connection, self._sink.table_schema, self._sink.table)
+            cut = cutting(connection, self._schema, self._sink.table)
         for f in fields.fields:
             if f.name in cut:
                 wrong.append(f"column {f.name}: {f.dataType.simpleString()} does not fit into {cut[f.name]}")
@@ -282,7 +305,7 @@ class DatabaseConnection(SinkConnection):
         key = set(self._sink.key)
         if not key:
             return []
-        looking, schema, table = inspect(self._engine), self._sink.table_schema, self._sink.table
+        looking, schema, table = inspect(self._engine), self._schema, self._sink.table
         uniques = [set(looking.get_pk_constraint(table, schema=schema)["constrained_columns"])]
         uniques += [set(u["column_names"]) for u in looking.get_unique_constraints(table, schema=schema)]
         troubles = []
@@ -316,7 +339,7 @@ class DatabaseConnection(SinkConnection):
                     continue
                 why = not_a_key(f.dataType, found[f.name]["type"], self._sink.database)
                 if why is None and isinstance(f.dataType, StringType):
-                    by = collation(connection, self._sink.table_schema, self._sink.table, f.name)
+                    by = collation(connection, self._schema, self._sink.table, f.name)
                     why = by and f"its collation {by} takes texts that differ for one"
                 troubles += [f"column {f.name} is part of the key, and {why}"] if why else []
         return troubles
@@ -326,7 +349,7 @@ class DatabaseConnection(SinkConnection):
         if self._sink.delete_when is None:
             return []
         with self._engine.begin() as connection:
-            if not hiding(connection, self._sink.table_schema, self._sink.table):
+            if not hiding(connection, self._schema, self._sink.table):
                 return []
         return ["its row security may hide rows from this user, which then are not deleted; give it BYPASSRLS"]
 
@@ -370,10 +393,13 @@ class DatabaseConnection(SinkConnection):
 
     def writer_factory(self) -> WriterFactory:
         """What opens writers in tasks."""
-        return DatabaseWriterFactory(self._sink.url, self._sink.schema, self._sink.name, self.target())
+        return DatabaseWriterFactory(self._sink.url, self._sink.schema, self._sink.name, self.target(), self._limits)
 
     def committer(self, prefix: str, job_id: str) -> Committer:
         """What commits."""
+        if self._target is not None:
+            with self._telling("look where the job's rows went before"):
+                self._require_same_table(job_id)
         self._given = True
         return DatabaseCommitter(
             self._engine,
@@ -385,6 +411,26 @@ class DatabaseConnection(SinkConnection):
             self._sink.name,
             self._sink.destination,
         )
+
+    def _require_same_table(self, job_id: str) -> None:
+        """What a name finds may have changed since the job's first start: then rows would go to another table."""
+        if self._schema == self._sink.table_schema:  # it is named, or there is but one
+            return
+        key = marks.target_key(job_id, self._sink.destination)
+        before = marks.read(self._engine, self._own.marks, key)
+        if before is None:
+            marks.write(self._engine, self._own.marks, key, str(self._schema))
+        elif before != self._schema:
+            table = self._sink.table
+            raise ConfigurationError(
+                f"sink {self._sink.name}: the job has written to {before}.{table}, and now its table={table!r} finds "
+                f"{self._schema}.{table}",
+                harmless="for the data: nothing was started",
+                cause=f"a schema or a table was made that comes before {before} in the login's search_path, or was "
+                "taken away, or the search_path was changed",
+                action="let the name find the first table again: rename or drop the other one, or set the search_path "
+                f"of this login; or, for rows in {self._schema}.{table} from now on, begin a new job",
+            )
 
     def read_name_mark(self, prefix: str, name: str) -> str | None:
         """What is kept under a prefix and a job's name, or None."""

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from onceflow.connectors.database.keys import require_keys
-from onceflow.connectors.database.merge import TargetError, merge_whole
+from onceflow.connectors.database.merge import merge_whole
+from onceflow.connectors.database.target import TargetError, objection
 from onceflow.connectors.database.writer import DatabaseWriter
-from onceflow.errors import PreCommitError
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -22,17 +22,10 @@ class DirectWriter(DatabaseWriter):
 
     def prepare(self) -> Mapping[str, Any]:
         """Merge, and say that this is all."""
-        epoch = self._shard.run.epoch
         try:
             return super().prepare()
         except TargetError as error:
-            raise PreCommitError(
-                f"sink {self._of.sink}: epoch {epoch}, shard {self._shard.number} was not merged: {error}",
-                harmless="for the data: nothing of this task is visible",
-                cause="the target was altered, or has a trigger or a rule",
-                action="put the table right, then start the job again",
-                epoch=epoch,
-            ) from None
+            raise objection(error, self._of.sink, self._shard.run.epoch) from None
 
     def _all_staged(self, connection: Connection, rows: int) -> None:
         target, ids, epoch = self._of.target, [self._id], self._shard.run.epoch

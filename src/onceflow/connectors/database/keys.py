@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, func, or_, select
 
 from onceflow.connectors.database import tables as own
-from onceflow.connectors.database.merge import Target, staging
+from onceflow.connectors.database.merge import staging
+from onceflow.connectors.database.target import Target
 from onceflow.errors import RowRefusedError
 
 

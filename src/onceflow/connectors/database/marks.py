@@ -20,6 +20,11 @@ def job_key(job_id: str, table: str) -> str:
     return hashlib.sha256(f"{job_id}\0{table}".encode()).hexdigest()
 
 
+def target_key(job_id: str, table: str) -> str:
+    """By what is found in which schema a job's table was when the job began."""
+    return hashlib.sha256(f"target\0{job_id}\0{table}".encode()).hexdigest()
+
+
 def name_id(prefix: str, name: str) -> str:
     """What the mark of a name is found by: of one length, whatever the name."""
     return hashlib.sha256(f"{prefix}\0{name}".encode()).hexdigest()

@@ -7,85 +7,21 @@ Rows of a staging table that mean deletes have a mark in a column of its own; wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, TableClause, and_, column, delete, exists, func, select, table
+from sqlalchemy import ColumnElement, Connection, TableClause, and_, column, delete, exists, false, func, select, table
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from onceflow.connectors.database import tables as own
-from onceflow.connectors.database.shapes import column_types, skipping
+from onceflow.connectors.database.shapes import column_types, required_columns
+from onceflow.connectors.database.target import AlteredError, Target, TargetError, trouble
+
+_NOT_TAKEN_BACK = 1196
+"""MySQL's and MariaDB's warning of a rollback: tables that keep no transactions have kept what was written."""
 
 
-class TargetError(Exception):
-    """The target would not keep the rows as they are, until somebody puts it right."""
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where staged rows go.
-
-    Attributes:
-        schema: The target's schema, None for the connection's own.
-        table: The target's name.
-        staged: The staging table's name, in the schema of onceflow's own tables.
-        columns: The columns that are written.
-        key: Of an upsert: the columns that a row is known by; empty for append.
-        deletes: Rows may be marked: then they delete the row of their key.
-        direct: Tasks merge what they have staged themselves, before the decision.
-    """
-
-    schema: str | None
-    table: str
-    staged: str
-    columns: tuple[str, ...]
-    key: tuple[str, ...] = ()
-    deletes: bool = False
-    direct: bool = False
-
-    @property
-    def name(self) -> str:
-        """The target's name, with its schema."""
-        return ".".join(part for part in (self.schema, self.table) if part)
-
-    @property
-    def held(self) -> tuple[str, ...]:
-        """The columns of the staging table that a task is given."""
-        return (*self.columns, own.DELETE) if self.deletes else self.columns
-
-    def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {
-            "schema": self.schema,
-            "table": self.table,
-            "staged": self.staged,
-            "columns": list(self.columns),
-            "key": list(self.key),
-            "deletes": self.deletes,
-            "direct": self.direct,
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Target:
-        """Read what ``to_json`` wrote.
-
-        Raises:
-            KeyError, TypeError, ValueError: The value is no target.
-        """
-        schema = value["schema"]
-        return cls(
-            None if schema is None else str(schema),
-            str(value["table"]),
-            str(value["staged"]),
-            tuple(str(name) for name in value["columns"]),
-            tuple(str(name) for name in value["key"]),
-            bool(value.get("deletes")),
-            bool(value.get("direct")),
-        )
-
-
-def merge(connection: Connection, schema: str | None, target: Target, attempts: Sequence[str]) -> int | None:
+def merge(connection: Connection, schema: str | None, target: Target, attempts: Sequence[str]) -> int:
     """Insert, upsert or delete what these attempts have staged, in the connection's transaction.
 
     Args:
@@ -95,14 +31,13 @@ def merge(connection: Connection, schema: str | None, target: Target, attempts: 
         attempts: Whose rows.
 
     Returns:
-        How many rows the target has of them, or has no more, or None where the database does not say that.
+        How many rows the target has of them, or has no more.
 
     Raises:
         DBAPIError: The target does not take them.
         TargetError: It keeps rows that were to be deleted.
     """
-    into = table(target.table, *(column(name) for name in target.columns), schema=target.schema)
-    held = staging(target, schema)
+    into, held = _into(target), staging(target, schema)
     of: ColumnElement[bool] = held.c[own.ID].in_(attempts)
     deleted = 0
     if target.deletes:
@@ -130,9 +65,10 @@ def merge(connection: Connection, schema: str | None, target: Target, attempts: 
         elif target.key:
             statement = statement.on_conflict_do_nothing(index_elements=list(target.key))
     taken = connection.execute(statement, execution_options={"preserve_rowcount": True}).rowcount
-    if target.key and database != "postgresql":
-        # These keep the last of two rows whose keys are equal by the target's collation, and say nothing; and MySQL
-        # adds rows where somebody has dropped the unique constraint since the start.
+    if target.key and (database != "postgresql" or not rest):
+        # The others keep the last of two rows whose keys are equal by the target's collation, and say nothing; and
+        # MySQL adds rows where somebody has dropped the unique constraint since the start. Of rows that are their key
+        # alone PostgreSQL counts those that were not there: one that a trigger has skipped looks like one that was.
         meant = and_(*(into.c[name] == held.c[name] for name in target.key))
         found = select(*(into.c[name] for name in target.key)).select_from(held.join(into, meant)).where(of)
         each, keys = (select(func.count()).select_from(q.subquery()) for q in (found, found.distinct()))
@@ -141,8 +77,7 @@ def merge(connection: Connection, schema: str | None, target: Target, attempts: 
             for query in (select(func.count()).select_from(held).where(of), each, keys)
         )
         return deleted + (rows_there if keys_there == staged else keys_there)
-    # PostgreSQL refuses such a pair; and a row that is its key alone changes nothing where it is there.
-    return None if target.key and not rest else deleted + int(taken)
+    return deleted + int(taken)  # PostgreSQL refuses such a pair
 
 
 def staging(target: Target, schema: str | None) -> TableClause:
@@ -178,20 +113,72 @@ def merge_whole(connection: Connection, schema: str | None, target: Target, atte
         DBAPIError: The target does not take them.
         TargetError: It did not take all, or not as they are.
     """
+    # Another engine than InnoDB could not take back what it was given. PostgreSQL holds the table behind the merge, and
+    # then no partition is unseen that rows went to.
+    first = connection.dialect.name in ("mysql", "mariadb")
+    if first:
+        _hold(connection, schema, target)
+        _require_unaltered(connection, target)
     taken = merge(connection, schema, target, attempts)
-    if taken is not None and taken != rows:
+    if not first:
+        _require_unaltered(connection, target)
+    if taken != rows:
         raise TargetError(
             f"the target took {taken} of {rows} rows: a trigger or a rule of it drops some"
             + (", or their keys are equal to it" if target.key else "")
         )
-    if skips := skipping(connection, target.schema, target.table):
-        raise TargetError(
-            f"trigger {', '.join(skips)} of the target may skip rows by RAISE(IGNORE), and no count tells it"
-        )
+    if connection.dialect.name in ("mysql", "mariadb"):
+        _require_no_filled(connection, schema, target, attempts)
     now = column_types(connection, target.schema, target.table)
     held = column_types(connection, schema, target.staged)
     for name in target.columns:
         if now.get(name) != held.get(name):
-            raise TargetError(
+            raise AlteredError(
                 f"column {name} of the target is {now.get(name, 'gone')} now, and what is staged has {held.get(name)}"
             )
+
+
+def take_back(connection: Connection) -> None:
+    """Undo what was only tried, in the connection's transaction.
+
+    Raises:
+        TargetError: Something of it stays: a trigger has written to a table that keeps no transactions.
+    """
+    connection.exec_driver_sql("rollback")
+    if connection.dialect.name in ("mysql", "mariadb"):
+        said = {code for _, code, _ in connection.exec_driver_sql("show warnings")}
+        if _NOT_TAKEN_BACK in said:
+            raise TargetError(
+                "a trigger of the target writes to a table whose engine keeps no transactions: what it has written "
+                "there in this trial stays, and the commit would write it again"
+            )
+
+
+def _into(target: Target) -> TableClause:
+    return table(target.table, *map(column, target.columns), schema=target.schema)
+
+
+def _hold(connection: Connection, schema: str | None, target: Target) -> None:
+    """Keep the target from being altered until the end of the transaction, with no more rights than a merge needs."""
+    held = staging(target, schema)
+    nothing = select(*(held.c[name] for name in target.columns)).where(false())
+    connection.execute(_into(target).insert().from_select(list(target.columns), nothing))
+
+
+def _require_unaltered(connection: Connection, target: Target) -> None:
+    if why := trouble(connection, target):
+        raise AlteredError(f"the target was altered: {why}")
+
+
+def _require_no_filled(connection: Connection, schema: str | None, target: Target, attempts: Sequence[str]) -> None:
+    """MySQL makes the time of now, or the next number, of a null in some columns that take none: a task looks, too.
+
+    It does so as the columns were when its start looked.
+    """
+    held = staging(target, schema)
+    for name in sorted(required_columns(connection, target.schema, target.table) & set(target.columns)):
+        empty = held.c[name].is_(None)
+        of = and_(held.c[own.ID].in_(attempts), empty, held.c[own.DELETE] == 0) if target.deletes else None
+        of = and_(held.c[own.ID].in_(attempts), empty) if of is None else of
+        if connection.execute(select(func.count()).select_from(held).where(of)).scalar_one():
+            raise TargetError(f"column {name} of the target takes no null now, and what is staged has some")

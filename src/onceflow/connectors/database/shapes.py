@@ -13,9 +13,20 @@ _KINDS = {
     "f": "it is a foreign table, or has one as a partition: what is written there is not of the same transaction",
     "v": "it is a view, and nobody sees here where its rows go",
 }
+# A partitioned table and its partitions, each of which is a table of its own kind.
+_WHOLE = (
+    "with recursive whole as (select oid, relkind, relpersistence from pg_catalog.pg_class "
+    "where oid = to_regclass(:table) union all "
+    "select p.oid, p.relkind, p.relpersistence from whole join pg_catalog.pg_inherits i on i.inhparent = whole.oid "
+    "join pg_catalog.pg_class p on p.oid = i.inhrelid where whole.relkind = 'p') "
+)
 _TRIGGERS = {
-    "postgresql": "select tgname from pg_catalog.pg_trigger where tgrelid = to_regclass(:table) "
-    "and not tgisinternal and tgenabled <> 'D' order by tgname",
+    # A row goes to a partition, whose triggers see it as the table's own do.
+    "postgresql": f"{_WHOLE} select tgname || "  # noqa: S608 - two constants
+    "case when w.oid = to_regclass(:table) then '' else ' (of ' || w.oid::regclass || ')' end "
+    "from whole w join pg_catalog.pg_trigger t on t.tgrelid = w.oid "
+    "where not tgisinternal and tgenabled <> 'D' "
+    "and (w.oid = to_regclass(:table) or coalesce(to_jsonb(t) ->> 'tgparentid', '0') = '0') order by 1",
     # Who may not see them is told of none.
     "mysql": "select trigger_name from information_schema.triggers where event_object_table = :name "
     "and event_object_schema = coalesce(:schema, database()) order by trigger_name",
@@ -29,6 +40,17 @@ def column_types(connection: Connection, schema: str | None, table: str) -> dict
     """Each column's type, as two tables can be compared by."""
     found = inspect(connection).get_columns(table, schema=schema)
     return {c["name"]: c["type"].compile(connection.dialect) for c in found} | cutting(connection, schema, table)
+
+
+def required_columns(connection: Connection, schema: str | None, table: str) -> set[str]:
+    """Columns that take no null; also SQLite's number of a row, which it would make of one."""
+    looking = inspect(connection)
+    columns = looking.get_columns(table, schema=schema)
+    found = {c["name"] for c in columns if not c["nullable"]}
+    if connection.dialect.name == "sqlite":
+        key = looking.get_pk_constraint(table, schema=schema)["constrained_columns"]
+        found |= {c["name"] for c in columns if key == [c["name"]] and str(c["type"]).upper() == "INTEGER"}
+    return found
 
 
 def cutting(connection: Connection, schema: str | None, table: str) -> dict[str, str]:
@@ -47,6 +69,32 @@ def _quoted(connection: Connection, schema: str | None, table: str) -> str:
     """A table's name as a statement takes it. Without a schema it is the one that is found, not the first schema's."""
     quote = connection.dialect.identifier_preparer.quote_identifier
     return ".".join(quote(part) for part in (schema, table) if part)
+
+
+def schema_of(connection: Connection, schema: str | None, table: str) -> str | None:
+    """The schema of a table: where none is named, the one in which it is found now; None where there is but one.
+
+    What a name finds may change with every schema and table that somebody makes: PostgreSQL looks through a list.
+    """
+    if schema is not None or connection.dialect.name != "postgresql":
+        return schema
+    query = (
+        "select n.nspname from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace "
+        "where c.oid = to_regclass(:table)"
+    )
+    found = connection.execute(text(query), {"table": _quoted(connection, None, table)}).scalar()
+    return None if found is None else str(found)
+
+
+def replacing_rules(connection: Connection, schema: str | None, table: str) -> list[str]:
+    """The rules by which PostgreSQL does something else than what a statement says; no count tells it."""
+    if connection.dialect.name != "postgresql":
+        return []
+    query = (
+        "select rulename from pg_catalog.pg_rewrite where ev_class = to_regclass(:table) and is_instead "
+        "and ev_type in ('2', '3', '4') and ev_enabled <> 'D' order by rulename"
+    )
+    return [str(name) for (name,) in connection.execute(text(query), {"table": _quoted(connection, schema, table)})]
 
 
 def collation(connection: Connection, schema: str | None, table: str, name: str) -> str | None:
@@ -145,14 +193,7 @@ def passing(connection: Connection, schema: str | None, table: str) -> str | Non
     """Why a table's rows are gone after a crash, or a transaction does not hold them; None when they last."""
     database = connection.dialect.name
     if database == "postgresql":
-        # A partitioned table holds nothing itself; each of its partitions is a table of its own kind.
-        query = (
-            "with recursive c as (select oid, relkind, relpersistence from pg_catalog.pg_class "
-            "where oid = to_regclass(:table) union all "
-            "select p.oid, p.relkind, p.relpersistence from c join pg_catalog.pg_inherits i on i.inhparent = c.oid "
-            "join pg_catalog.pg_class p on p.oid = i.inhrelid where c.relkind = 'p') "
-            "select relkind::text, relpersistence::text from c"
-        )
+        query = f"{_WHOLE} select relkind::text, relpersistence::text from whole"  # noqa: S608 - two constants
         found = connection.execute(text(query), {"table": _quoted(connection, schema, table)}).all()
         whys = (_KINDS.get(kind) or _PERSISTENCES.get(persistence) for kind, persistence in found)
         return next((why for why in whys if why), None)

@@ -29,6 +29,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table as Iceberg
 
 from onceflow.connectors.contract import SinkConnection
+from onceflow.connectors.lake import iceberg_fields
 from onceflow.connectors.lake.connection import LakeConnection
 from onceflow.connectors.lake.iceberg_files import IcebergForm, data_file, data_location, staging_of
 from onceflow.connectors.lake.iceberg_fit import misfit, type_for, unwritable
@@ -126,7 +127,7 @@ class IcebergTable(Table):
         return wrong + unwritable(table.metadata)
 
     def form(self, names: Sequence[str]) -> tuple[Form, Mapping[str, Any]]:
-        """As the contract says; the shape has the columns' ids, which outlive other names, and where files lie."""
+        """As the contract says; the shape has the fields' ids, which outlive other names, and where files lie."""
         table = self._load()
         columns = {field.name: field for field in table.schema().fields}
         required = tuple(name for name in names if columns[name].required)
@@ -140,10 +141,10 @@ class IcebergTable(Table):
             fields=Schema(*(columns[name] for name in names)).model_dump_json(),
             spec=table.spec().model_dump_json(),
         )
-        fields = [[name, columns[name].field_id] for name in names]
-        whole = [columns[name].field_id for name in required]
+        mine = [columns[name] for name in names]
         data = data_location(table.location(), table.properties)
-        return form, {"spec": table.spec().spec_id, "fields": fields, "required": whole, "data": data}
+        shape = {"fields": iceberg_fields.written(mine), "required": list(iceberg_fields.required(mine))}
+        return form, {"spec": table.spec().spec_id, **shape, "data": data}
 
     def words(self, error: BaseException) -> str:
         """As the contract says."""
@@ -249,12 +250,7 @@ class _IcebergView(View):
         spec = self._table.spec().spec_id
         if spec != shape["spec"]:
             return f"the table's partition spec is {spec} now, and its files were written for {shape['spec']}"
-        columns = {field.field_id: field for field in self._table.schema().fields}
-        gone = [name for name, i in shape["fields"] if i not in columns]
-        if gone:
-            return f"columns of the table are gone: {', '.join(gone)}"
-        needed = [field.name for i, field in columns.items() if field.required and i not in shape["required"]]
-        return f"columns of the table take no null, and its files may have one: {', '.join(needed)}" if needed else None
+        return iceberg_fields.objection(shape["fields"], shape["required"], self._table.schema().fields)
 
     def change(self, entry: Entry, files: Sequence[Mapping[str, Any]]) -> None:
         newest = entry.ledger.newest

@@ -1,0 +1,134 @@
+"""What the target of a sink is: where its rows go, as a start has found it; and what is said when it is another one.
+
+Must not know: the ledger, who stages rows, when they are merged.
+
+What a start has found it keeps: the schema in which a table's name was found is part of the target from then on. What
+somebody may change is looked at again in each transaction that writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection
+
+from onceflow.connectors.database import tables as own
+from onceflow.connectors.database.shapes import hiding, passing, replacing_rules, skipping
+from onceflow.errors import EpochFailedError, PreCommitError, RowRefusedError
+
+
+class TargetError(Exception):
+    """The target would not keep the rows as they are, until somebody puts it right."""
+
+
+class AlteredError(TargetError):
+    """The target is not what the start has looked at. The next start looks again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where staged rows go.
+
+    Attributes:
+        schema: The target's schema, None for the connection's own.
+        table: The target's name.
+        staged: The staging table's name, in the schema of onceflow's own tables.
+        columns: The columns that are written.
+        key: Of an upsert: the columns that a row is known by; empty for append.
+        deletes: Rows may be marked: then they delete the row of their key.
+        direct: Tasks merge what they have staged themselves, before the decision.
+    """
+
+    schema: str | None
+    table: str
+    staged: str
+    columns: tuple[str, ...]
+    key: tuple[str, ...] = ()
+    deletes: bool = False
+    direct: bool = False
+
+    @property
+    def name(self) -> str:
+        """The target's name, with its schema."""
+        return ".".join(part for part in (self.schema, self.table) if part)
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        """The columns of the staging table that a task is given."""
+        return (*self.columns, own.DELETE) if self.deletes else self.columns
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "schema": self.schema,
+            "table": self.table,
+            "staged": self.staged,
+            "columns": list(self.columns),
+            "key": list(self.key),
+            "deletes": self.deletes,
+            "direct": self.direct,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Target:
+        """Read what ``to_json`` wrote.
+
+        Raises:
+            KeyError, TypeError, ValueError: The value is no target.
+        """
+        schema = value["schema"]
+        return cls(
+            None if schema is None else str(schema),
+            str(value["table"]),
+            str(value["staged"]),
+            tuple(str(name) for name in value["columns"]),
+            tuple(str(name) for name in value["key"]),
+            bool(value.get("deletes")),
+            bool(value.get("direct")),
+        )
+
+
+def trouble(connection: Connection, target: Target) -> str | None:
+    """Why the target would not hold all that is written to it, though each count is right; None where it would.
+
+    Args:
+        connection: Within a transaction.
+        target: The target.
+    """
+    schema, table = target.schema, target.table
+    if why := passing(connection, schema, table):
+        return f"it does not hold what a transaction has written: {why}"
+    if rules := replacing_rules(connection, schema, table):
+        return f"rule {', '.join(rules)} does something else instead of what is written"
+    if skips := skipping(connection, schema, table):
+        return f"trigger {', '.join(skips)} may skip rows by RAISE(IGNORE), and no count tells it"
+    if target.deletes and hiding(connection, schema, table):
+        return "its row security may hide rows from this user, which then are not deleted"
+    return None
+
+
+def objection(error: TargetError, sink: str, epoch: int) -> EpochFailedError:
+    """What a target would not keep, as the error of its epoch before the decision.
+
+    Args:
+        error: What is wrong.
+        sink: The sink's name.
+        epoch: The epoch.
+    """
+    if isinstance(error, AlteredError):
+        return PreCommitError(
+            f"sink {sink}: epoch {epoch} was not decided: {error}",
+            harmless="always: nothing of the epoch is visible, and it is run again",
+            cause="the table was altered since the start has looked at it",
+            action="start the job again: it looks at the table as it is now, and says what does not fit",
+            epoch=epoch,
+        )
+    return RowRefusedError(
+        f"sink {sink}: epoch {epoch} was not decided: {error}",
+        harmless="for the data: nothing of the epoch is visible; but each start meets it again",
+        cause="a trigger or a rule of the table",
+        action="put the table right, or filter such rows in the stream function; then start the job again",
+        epoch=epoch,
+    )
