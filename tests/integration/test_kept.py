@@ -4,6 +4,7 @@ import re
 
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import LongType
 
 import onceflow as of
 from onceflow.flinksql.parsing import parse
@@ -24,7 +25,7 @@ def load(spark, schema=SCHEMA):
     return source.load(spark).withWatermark("at", "1 hour")
 
 
-@F.udf("bigint")
+@F.udf(LongType())
 def grown(n):
     return n + 1
 
@@ -101,6 +102,21 @@ def test_of_a_join_both_sides_are_kept(spark):
     (other,) = kept_of(joined("l.q", "l.p", "r.p", schema="q bigint, p bigint, key string, at timestamp"), (), "append")
     assert other.operator == kept.operator
     assert other.columns[:2] == kept.columns[2:0:-1]
+
+
+@pytest.mark.parametrize(
+    ("condition", "passed"),
+    [
+        ("k = 'x' and n > 3", ", of rows with (key = 'x')"),
+        ("n > 3 or k = 'x'", ""),
+        ("upper(k) = 'X'", ", of rows with (upper(key) = 'X')"),
+    ],
+)
+def test_a_filter_above_that_spark_moves_below_is_part_of_it(spark, condition, passed):
+    """What is kept already has passed there: of an aggregation, filters of keys alone."""
+    frame = load(spark).select(F.col("key").alias("k"), "p").groupBy("k").agg(F.sum("p").alias("m"))
+    (kept,) = kept_of(frame.select("k", (F.col("m") + 1).alias("n")).where(condition), ("a",), "update")
+    assert kept.operator == f"Aggregate{passed}, output mode update"
 
 
 def test_the_words_are_the_same_whenever_they_are_made(spark):
