@@ -119,6 +119,19 @@ def test_a_filter_above_that_spark_moves_below_is_part_of_it(spark, condition, p
     assert kept.operator == f"Aggregate{passed}, output mode update"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "with w as (select key k, sum(p) n from t group by key) select * from w where k = 'x'",
+        "select * from (select key k, sum(p) n from t group by key union all select 'a', 2L) where k = 'x'",
+    ],
+)
+def test_a_filter_above_is_found_wherever_the_state_stands(spark, text):
+    """In a common table expression, in a branch of a union."""
+    (kept,) = kept_of(view(load(spark), text), ("a",), "update")
+    assert re.search(r"of rows with \(key(?: of source 0)? = 'x'\)", kept.operator)
+
+
 def test_the_words_are_the_same_whenever_they_are_made(spark):
     """Each query of the SQL corpus, with its tables loaded twice: Spark's numbers of columns are no part of them."""
     made = script()

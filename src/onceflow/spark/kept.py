@@ -117,9 +117,13 @@ def _all(node: _Node) -> Iterator[_Node]:
             yield from _all(child)
 
 
+def _holds(node: _Node, operator: _Node) -> bool:
+    return node is operator or any(_holds(child, operator) for child in node.children)
+
+
 def _filters_above(operator: _Node, node: _Node) -> Iterator[_Node]:
     """The filters between the top of a plan and an operator; none where it is no part of the plan."""
-    if operator is node or not any(each is operator for each in _all(node)):
+    if operator is node or not _holds(node, operator):
         return
     if node.kind == "Filter":
         yield node
@@ -287,8 +291,8 @@ def _columns_of(expression: Any, node: _Node, operator: _Node) -> Iterator[int]:
         return
     key = expression.exprId().id()
     while node is not operator:
-        if node.kind == "Union":
-            below = next(child for child in node.children if any(each is operator for each in _all(child)))
+        if node.kind in ("Union", _REFERENCE):
+            below = next(child for child in node.children if _holds(child, operator))
             node, key = below, below.columns[node.columns.index(key)]
             continue
         if key in node.makes:
