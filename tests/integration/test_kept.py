@@ -129,7 +129,7 @@ def test_a_filter_above_that_spark_moves_below_is_part_of_it(spark, condition, p
 def test_a_filter_above_is_found_wherever_the_state_stands(spark, text):
     """In a common table expression, in a branch of a union."""
     (kept,) = kept_of(view(load(spark), text), ("a",), "update")
-    assert re.search(r"of rows with \(key(?: of source 0)? = 'x'\)", kept.operator)
+    assert re.search(r"of rows with \(key(?: of source 0 or 'a')? = 'x'\)", kept.operator)
 
 
 def test_the_words_are_the_same_whenever_they_are_made(spark):
@@ -154,7 +154,7 @@ def test_the_words_are_the_same_whenever_they_are_made(spark):
 
     first, second = list(said()), list(said())
     assert first == second
-    assert sum(map(bool, first)) > 40
+    assert sum(map(bool, first)) > 25
     texts = [text for kept in first for each in kept for text in (each.operator, *each.columns)]
     assert not [text for text in texts if re.search(r"#\d|@[0-9a-f]{6}", text)]
     assert max(map(len, texts)) < 10_000
