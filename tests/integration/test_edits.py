@@ -514,11 +514,12 @@ def test_over_the_checkpoint_of_an_older_onceflow(world, before, after, said):
     world.first()
     world.run(before, f"older-{number}", topic)
     journal = LocalStore(world.folder / f"older-{number}" / "onceflow" / "journal")
-    for name in (name for name in journal.names() if name.isdigit()):
-        entry = decode(journal.read(name), int(name))
-        if isinstance(entry.record, Planned):
-            older = replace(entry.record, layout=replace(entry.record.layout, kept=None))
-            journal.replace(name, encode(replace(entry, record=older)))
+    entries = [(name, decode(journal.read(name), int(name.partition(".")[0]))) for name in journal.names()]
+    layouts = [(name, entry, entry.record) for name, entry in entries if isinstance(entry.record, Planned)]
+    for name, entry, record in layouts:
+        older = replace(record, layout=replace(record.layout, kept=None))
+        journal.replace(name, encode(replace(entry, record=older)))
+    assert layouts
     world.then()
     if said is None:
         assert world.run(after, f"older-{number}", topic)
