@@ -80,6 +80,9 @@ _BY_ORDER = "(order of rows)"
 # source asks, and only compares the number with itself in the same task; its columns are told by their name.
 _TASKS_NUMBER = "spark_partition_id()"
 _OURS = "_onceflow_"
+EVERY_ROW = "spark_partition_id() >= 0"
+"""A condition that each row fulfils, and that Spark moves no filter past: it may hang on the task."""
+_EVERY_ROW = f"({EVERY_ROW})".lower()
 # Operators that keep nothing from one epoch to the next. Whatever is not here is taken for one that does: its place
 # and its keys are compared at the next start, and a plan that may give other rows is warned of. Not Except and
 # Intersect: Spark makes an aggregation of each, which remembers what it has seen.
@@ -385,7 +388,8 @@ def _suspects(frame: DataFrame) -> Iterator[tuple[str, str]]:
     for node in _nodes(analyzed_plan(frame)):
         kind = kind_of(node)
         for e in elements(node.expressions()):
-            yield from (each for each in _culprits(e) if each[0] != _TASKS_NUMBER or _OURS not in _sql(e))
+            ours = _OURS in _sql(e) or _sql(e).lower() == _EVERY_ROW
+            yield from (each for each in _culprits(e) if each[0] != _TASKS_NUMBER or not ours)
         if kind in _FIRST_OF_A_KEY:
             keys = {key.exprId().id(): str(key.name()) for key in elements(node.keys())}
             # Rows that are the same in all columns are one, whichever of them passes.

@@ -51,6 +51,9 @@ PINNED: Mapping[str, str] = {
     "spark.sql.streaming.queryEvolution.enableSourceEvolution": "false",
     # Spark looks for what its version 2 wrote, under the path's quoted name. Somebody's folder may have that name.
     "spark.sql.streaming.checkpoint.escapedPathCheck.enabled": "false",
+    # Of two parts of a plan that shuffle the same rows Spark would run one for both. Behind it, when it asks whether an
+    # epoch without records is due, it sees no watermark, keeps that for the next epoch, and the state below never ends.
+    "spark.sql.exchange.reuse": "false",
     # Plans are printed in errors, logs and Spark's UI; its own patterns let a PEM key and JAAS text pass.
     "spark.sql.redaction.options.regex": r"(?i)url|secret|password|token|jaas|keystore[.]key|key[.]password",
 }
