@@ -55,6 +55,7 @@ from onceflow.execution.told import about
 from onceflow.findings import Checks
 from onceflow.options.auditing import Auditing
 from onceflow.options.checkpointing import Checkpointing
+from onceflow.spark.interpreter import to_try, try_out
 from onceflow.spark.plan import (
     Leaf,
     goes_by_the_clock,
@@ -162,6 +163,9 @@ def launch(
     foreseen = foreseen or Foreseen()
     phases.begin("checks of the plan")
     outputs = outputs_of(session, result, sinks, plan)
+    for interpreter in to_try(session, outputs.query):
+        phases.begin(f"a task in {interpreter}")
+        try_out(session, interpreter)
     taking_part = [sink for sink in outputs.sinks if sink.participates]
     where = spark_path(session, place.checkpoint)
     leaves, states, ends = outputs.leaves(), outputs.states(), _never_caught_up(outputs, plan)
@@ -192,6 +196,8 @@ def launch(
             sources.distinct,
             phases.end,
             planned=planned,
+            newest=driver.newest_done(),
+            readings=sources.readings,
             keep=_keeping(place, plan),
             group=lag_group(plan.prefix, plan.name) if plan.checkpointing.publish_offsets else None,
             observer=plan.observer,

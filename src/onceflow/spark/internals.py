@@ -44,7 +44,7 @@ JAVA: Mapping[str, tuple[str, ...]] = {
     _CATALYST + "expressions.Alias": ("exprId", "child"),
     _CATALYST + "expressions.AttributeReference": ("exprId", "name"),
     _CATALYST + "expressions.Literal": (),
-    _CATALYST + "expressions.PythonUDF": ("name",),
+    _CATALYST + "expressions.PythonUDF": ("func", "name"),
     _CATALYST + "expressions.SparkPartitionID": (),
     _CATALYST + "expressions.aggregate.First": (),
     _CATALYST + "expressions.aggregate.Last": (),

@@ -108,12 +108,14 @@ class Leaf:
         kind: Spark's name of the source: ``kafka``, ``rate``, ...
         options: Its options, with lower-case names.
         path: A fingerprint of all that lies between it and its output.
+        is_read: Its output does not read along with another one.
     """
 
     outputs: tuple[str, ...]
     kind: str
     options: Mapping[str, str]
     path: str
+    is_read: bool = True
 
     @property
     def reads_where(self) -> str:
@@ -161,8 +163,8 @@ def leaves_of(frame: DataFrame, outputs: tuple[str, ...]) -> list[Leaf]:
 def states_of(frame: DataFrame, outputs: tuple[str, ...]) -> list[State]:
     """The state operators of one output's plan, in its order."""
     return [
-        State(outputs, _shape(node), _fingerprint([_said(each) for each in _nodes(node)]))
-        for node in _nodes(analyzed_plan(frame))
+        State(outputs, _shape(node), _fingerprint([_said(each) for each in nodes_of(node)]))
+        for node in nodes_of(analyzed_plan(frame))
         if node.isStreaming() and _keeps_state(node)
     ]
 
@@ -175,7 +177,7 @@ def kafka_sources(frame: DataFrame) -> Iterator[Mapping[str, str]]:
 
 
 def _leaves(frame: DataFrame) -> Iterator[Any]:
-    return (node for node in _nodes(analyzed_plan(frame)) if not node.children().size())
+    return (node for node in nodes_of(analyzed_plan(frame)) if not node.children().size())
 
 
 def _source_of(leaf: Any) -> tuple[str, dict[str, str]]:
@@ -268,7 +270,7 @@ def _sql(expression: Any) -> str:
 def _shape(node: Any) -> str:
     """What a state operator keeps: its kind, and its keys and functions, keys as they are made below it."""
     made: dict[int, str] = {}
-    for below in _nodes(node):
+    for below in nodes_of(node):
         if below.getClass().getSimpleName() == "Project":
             for named in elements(below.projectList()):
                 if named.getClass().getSimpleName() == "Alias":
@@ -332,7 +334,7 @@ def require_protobuf(frame: DataFrame) -> None:
     Raises:
         ConfigurationError: What is missing, and what to install.
     """
-    if not any(kind_of(node) == _STATE_CLASS for node in _nodes(analyzed_plan(frame))):
+    if not any(kind_of(node) == _STATE_CLASS for node in nodes_of(analyzed_plan(frame))):
         return
     try:
         importlib.import_module("pyspark.sql.streaming.proto.StateMessage_pb2")
@@ -348,7 +350,7 @@ def require_protobuf(frame: DataFrame) -> None:
 
 def goes_by_the_clock(frame: DataFrame) -> bool:
     """Whether the plan has timers, timeouts or a TTL by processing time: for them Spark runs epochs without records."""
-    for node in _nodes(analyzed_plan(frame)):
+    for node in nodes_of(analyzed_plan(frame)):
         kind = kind_of(node)
         if kind == _STATE_CLASS and _BY_THE_CLOCK in str(node.timeMode().toString()):
             return True
@@ -385,7 +387,7 @@ def unrepeatable(frame: DataFrame) -> list[str]:
 
 def _suspects(frame: DataFrame) -> Iterator[tuple[str, str]]:
     """Each of them with the line of the program that asks for it, "" where Spark does not know it."""
-    for node in _nodes(analyzed_plan(frame)):
+    for node in nodes_of(analyzed_plan(frame)):
         kind = kind_of(node)
         for e in elements(node.expressions()):
             ours = _OURS in _sql(e) or _sql(e).lower() == _EVERY_ROW
@@ -420,7 +422,7 @@ def is_stateful(frame: DataFrame) -> bool:
     here but of ``SparkCheckpoint.is_stateful``, which tells what Spark itself has kept and needs no plan: a start that
     finishes an epoch has none, nor has an operator. So where the two differ, recovery is right all the same.
     """
-    return any(node.isStreaming() and _keeps_state(node) for node in _nodes(analyzed_plan(frame)))
+    return any(node.isStreaming() and _keeps_state(node) for node in nodes_of(analyzed_plan(frame)))
 
 
 _OF_STATIC = (
@@ -492,10 +494,10 @@ def _keeps_state(node: Any) -> bool:
     return kind not in _STATELESS and bool(node.children().size())
 
 
-def _nodes(plan: Any) -> Iterator[Any]:
-    """Every node; the plans inside of subqueries' expressions as well."""
+def nodes_of(plan: Any) -> Iterator[Any]:
+    """Every node of a plan; the plans inside of subqueries' expressions as well."""
     yield plan
     for child in elements(plan.children()):
-        yield from _nodes(child)
+        yield from nodes_of(child)
     for inside in elements(plan.subqueries()):
-        yield from _nodes(inside)
+        yield from nodes_of(inside)

@@ -26,6 +26,7 @@ from onceflow.errors import ConfigurationError, RefusedSettingError
 from onceflow.local import class_archive
 from onceflow.local.jars import java_executable, s3_jars, spark_jars
 from onceflow.spark.internals import is_classic, jar_of, java, java_runs_already, quiet, require, start_java
+from onceflow.spark.interpreter import take_the_drivers
 
 log = logging.getLogger(__name__)
 
@@ -321,6 +322,7 @@ def require_session(session: Any) -> None:
             "onceflow make the session",
         ) from None
     require(session)
+    take_the_drivers(session)
     warning = untested(pyspark.__version__, session.version, jar_of(session, _CONNECTOR))
     if warning is not None:
         log.warning("%s", warning)
