@@ -9,6 +9,7 @@ import os
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
+from onceflow.checkpoint.place import Place
 from onceflow.spark.session import PINNED
 from tests.integration.test_sql import jobs_of, read
 from tests.unit import checkpoints
@@ -49,6 +50,9 @@ def found_by(query, records, cluster, new_topic, produce, folder):
     text = EVENTS.replace("{IN}", source).replace("{OUT}", sink).replace("{QUERY}", query)
     (pipeline,) = jobs_of(text, cluster, folder)
     pipeline.job.run(until="caught-up")
+    place = Place.at(pipeline.job.checkpointing.location, pipeline.job.checkpointing.retain)
+    counted = sum(sum(epoch.records_in.values()) for epoch in place.statistics.read())
+    assert counted == len(records), "each record once, though the plan reads it twice"
     return sorted((row["s"][11:], row["who"], row["n"]) for _, row in read(cluster, sink))
 
 

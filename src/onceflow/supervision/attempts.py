@@ -81,7 +81,7 @@ class Attempts:
                 running = start(first)
                 running.driver.done = self.counts.reached
                 self.counts.reached(running.driver.newest_epoch())  # one may have been done in that moment
-                self.standing.begin(running.driver.newest_epoch, running.driver)
+                self.standing.begin(running.driver.newest_done, running.driver)
                 return self._wait(running)
             except OnceflowError as error:
                 self._wait_for_restart(error)
