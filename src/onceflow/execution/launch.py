@@ -57,6 +57,7 @@ from onceflow.execution.told import about
 from onceflow.findings import Checks
 from onceflow.options.auditing import Auditing
 from onceflow.options.checkpointing import Checkpointing
+from onceflow.spark.interpreter import to_try, try_out
 from onceflow.spark.plan import (
     Leaf,
     goes_by_the_clock,
@@ -164,6 +165,9 @@ def launch(
     foreseen = foreseen or Foreseen()
     phases.begin("checks of the plan")
     outputs = outputs_of(session, result, sinks, plan)
+    for interpreter in to_try(session, outputs.query):
+        phases.begin(f"a task in {interpreter}")
+        try_out(session, interpreter)
     taking_part = [sink for sink in outputs.sinks if sink.participates]
     where = spark_path(session, place.checkpoint)
     leaves, states, ends = outputs.leaves(), outputs.states(), _never_caught_up(outputs, plan)
@@ -176,10 +180,7 @@ def launch(
         sources.refuse_other_names(place)
         refuse_early(place, sources, plan)
         connections = connected(outputs.sinks, foreseen.connect)
-        sources.refuse_to_read({sink: connections[sink.name].system_id for sink in outputs.dead_letter_sinks})
-        for sink in outputs.sinks:
-            connections[sink.name].check_output(outputs.fields(sink))  # it may make a topic: the plan is accepted
-        require_beside(connections)
+        _check_outputs(outputs, connections, sources)
         is_new = place.is_empty()
         begin = relatives.look(place, targets_of(outputs.sinks, connections), plan.name, plan.takeover)
         planned = max(place.checkpoint.plans_from(0), default=-1)
@@ -197,6 +198,8 @@ def launch(
             sources.distinct,
             phases.end,
             planned=planned,
+            newest=driver.newest_done(),
+            readings=sources.readings,
             keep=_keeping(place, plan),
             group=lag_group(plan.prefix, plan.name) if plan.checkpointing.publish_offsets else None,
             observer=plan.observer,
@@ -231,6 +234,14 @@ def launch(
             connection.close()
         raise
     return RunningJob(query, driver, tuple(connections.values()), sources, progress, ends_when_idle=ends)
+
+
+def _check_outputs(outputs: Outputs, connections: Mapping[str, SinkConnection], sources: Sources) -> None:
+    """Look whether each output fits what it goes to. That may make a topic or a table: the plan is accepted."""
+    sources.refuse_to_read({sink: connections[sink.name].system_id for sink in outputs.dead_letter_sinks})
+    for sink in outputs.sinks:
+        connections[sink.name].check_output(outputs.fields(sink))
+    require_beside(connections)
 
 
 def _never_caught_up(outputs: Outputs, plan: Plan) -> bool:

@@ -90,7 +90,7 @@ class Attempts:
                 job_id = _job_in(self.place)
                 running.driver.done = self.counts.reached
                 self.counts.reached(running.driver.newest_epoch())  # one may have been done in that moment
-                self.standing.begin(running.driver.newest_epoch, running.driver)
+                self.standing.begin(running.driver.newest_done, running.driver)
                 return self._wait(running)
             except OnceflowError as error:
                 if job_id and not _is_there(self.place, job_id):
