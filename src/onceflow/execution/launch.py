@@ -165,9 +165,7 @@ def launch(
     foreseen = foreseen or Foreseen()
     phases.begin("checks of the plan")
     outputs = outputs_of(session, result, sinks, plan)
-    for interpreter in to_try(session, outputs.query):
-        phases.begin(f"a task in {interpreter}")
-        try_out(session, interpreter)
+    _try_interpreters(session, outputs.query, phases)
     taking_part = [sink for sink in outputs.sinks if sink.participates]
     where = spark_path(session, place.checkpoint)
     leaves, states, ends = outputs.leaves(), outputs.states(), _never_caught_up(outputs, plan)
@@ -234,6 +232,13 @@ def launch(
             connection.close()
         raise
     return RunningJob(query, driver, tuple(connections.values()), sources, progress, ends_when_idle=ends)
+
+
+def _try_interpreters(session: SparkSession, query: DataFrame, phases: Phases) -> None:
+    """Look that tasks can run in each Python that the plan will ask for: else the first record would end the job."""
+    for interpreter in to_try(session, query):
+        phases.begin(f"a task in {interpreter}")
+        try_out(session, interpreter)
 
 
 def _check_outputs(outputs: Outputs, connections: Mapping[str, SinkConnection], sources: Sources) -> None:
