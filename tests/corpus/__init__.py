@@ -1,1 +1,1 @@
-"""What releases have left behind: checkpoints, savepoints, receipts, staged rows and ledgers, with their systems' data."""
+"""What releases have left behind: checkpoints, savepoints, receipts, staged rows, ledgers, with their systems' data."""
