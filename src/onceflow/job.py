@@ -186,6 +186,7 @@ class Job:
             until: As in ``run``.
             takeover: As in ``run``.
         """
+        program.bear_a_full_log()
         program.show_log()
         try:
             self.run(until=until, takeover=takeover)

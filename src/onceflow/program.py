@@ -9,12 +9,14 @@ Exit codes, which supervisors go by: 0 good, 1 failed and a person is needed, 2 
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import io
 import logging
 import os
 import signal
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from onceflow.errors import ConfigurationError, OnceflowError
 
@@ -90,7 +92,54 @@ def fail(error: OnceflowError) -> NoReturn:
     if os.environ.get(DEBUG):
         raise error
     sys.stderr.write(f"{last_words(error)}\n")
-    sys.exit(exit_code(error))
+    leave(exit_code(error))
+
+
+def bear_a_full_log() -> None:
+    """Let no line that cannot be written any more end the process, or change its exit code: the log's disk may be full.
+
+    It holds for standard error, where the log and all that is said on the way goes; for as long as nobody has put
+    something else in its place.
+    """
+    error = sys.__stderr__
+    if error is None or sys.stderr is not error:
+        return
+    with contextlib.suppress(OSError, ValueError):  # it is closed
+        raw = _Bearing(error.fileno())
+        sys.stderr = io.TextIOWrapper(
+            io.BufferedWriter(raw), encoding=error.encoding, errors="backslashreplace", line_buffering=True
+        )
+
+
+class _Bearing(io.RawIOBase):
+    """What is written to a descriptor, or is lost."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def isatty(self) -> bool:
+        return os.isatty(self._descriptor)
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        try:
+            return os.write(self._descriptor, data)
+        except OSError:
+            return len(data)
+
+
+def leave(code: int) -> NoReturn:
+    """End the process with this code, also where standard output takes no more: Python would make it 120."""
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115 - until the process has ended
+    sys.exit(code)
 
 
 def end(by: signal.Signals, *, clean: bool) -> NoReturn:
@@ -102,7 +151,8 @@ def end(by: signal.Signals, *, clean: bool) -> NoReturn:
             is made to be cut off.
     """
     if clean:
-        sys.exit(128 + by)
+        leave(128 + by)
     logging.shutdown()
-    sys.stdout.flush()
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
     os._exit(128 + by)

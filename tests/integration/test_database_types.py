@@ -118,6 +118,10 @@ class OneColumn(PostgresWorld):
     def output(self):
         return StructType([StructField("v", self.kind)])
 
+    def asked(self, query):
+        with psycopg.connect(self.url) as connection:
+            return connection.execute(query).fetchall()
+
     def read(self):
         with psycopg.connect(self.url) as connection:
             connection.execute("set timezone = 'UTC'")
@@ -136,6 +140,10 @@ class OneColumnOfSqlite(SqliteWorld):
 
     def output(self):
         return StructType([StructField("v", self.kind)])
+
+    def asked(self, query):
+        with sqlite3.connect(self.path) as file:
+            return file.execute(query).fetchall()
 
     def read(self):
         with sqlite3.connect(self.path) as file:
@@ -158,6 +166,9 @@ class OneColumnOfMariaDb(MariaDbWorld):
 
     def output(self):
         return StructType([StructField("v", self.kind)])
+
+    def asked(self, query):
+        return self.ask(query)
 
     def read(self):
         return [value for (value,) in self.ask("select v from one")]
@@ -339,6 +350,211 @@ def test_another_encoding(server, where):
     assert written(OneColumn(url, StringType()), pa.array(["gänse"])) == ["gänse"]
 
 
+# -- what a table would take, and change ------------------------------------------------------------------------------
+
+
+class MadeInSqlite(OneColumnOfSqlite):
+    """A table in a file that somebody made; its sink has other arguments."""
+
+    more: dict[str, object]
+
+    def sink(self):
+        return DatabaseSink(f"sqlite:///{self.path}", **self.more)
+
+
+@pytest.fixture
+def made(request, tmp_path):
+    """``made(database, kind, columns, **more)``: the world of a table ``one`` with these columns."""
+
+    def make(database, kind, columns, **more):
+        if database == "postgresql":
+            server = request.getfixturevalue("server")
+            server.execute("drop schema public cascade", "create schema public", f"create table one ({columns})")
+            here = OneColumn(server.url(), kind)
+        elif database == "mariadb":
+            here = OneColumnOfMariaDb(request.getfixturevalue("mariadb").port, kind)
+            here.ask(f"create table one ({columns})")
+        else:
+            here = MadeInSqlite(tmp_path, kind)
+            with sqlite3.connect(here.path) as file:
+                file.execute(f"create table one ({columns})")
+        here.more = {"table": "one", **more}
+        return here
+
+    return make
+
+
+EXACT_KEY = {
+    "postgresql": "v varchar(3) primary key",
+    "mariadb": "v varchar(3) character set utf8mb4 collate utf8mb4_nopad_bin primary key",
+}
+
+
+@pytest.mark.parametrize("database", EXACT_KEY)
+def test_a_key_that_a_column_would_cut_off_replaces_no_other_row(made, database):
+    """A text of more letters than varchar(n) has: the blanks at its end would be cut off, and it be another key."""
+    here = made(database, StringType(), EXACT_KEY[database], key="v")
+    assert written(here, pa.array(["abc", "ä 😀"])) == ["abc", "ä 😀"]
+    with pytest.raises(RowRefusedError, match=r"column v takes 3 letters, and a row's text has more") as told:
+        written(here, pa.array(["abc "]))
+    assert "abc" not in str(told.value)
+    assert sorted(here.read()) == ["abc", "ä 😀"]
+
+
+class Deleting(OneColumn):
+    """Its rows are deletes."""
+
+    def output(self):
+        return StructType([StructField("v", StringType()), StructField("gone", BooleanType())])
+
+
+def test_a_delete_by_a_key_that_would_be_cut_off(server):
+    """It deletes no other key's row."""
+    server.execute("drop schema public cascade", "create schema public", "create table one (v varchar(3) primary key)")
+    server.execute("insert into one values ('abc')")
+    here = Deleting(server.url(), StringType())
+    here.more = {"table": "one", "key": "v", "delete_when": "gone"}
+    with Trial(here) as t:
+        writer = t.start().open()
+        names = ["v", "onceflow_delete", "onceflow_hash"]
+        writer.write(pa.RecordBatch.from_arrays([pa.array(["abc "]), pa.array([1], pa.int16()), pa.array([7])], names))
+        with pytest.raises(RowRefusedError, match="column v takes 3 letters"):
+            writer.prepare()
+    assert here.read() == ["abc"]
+
+
+@pytest.mark.parametrize(
+    ("database", "column", "text", "why"),
+    [
+        ("postgresql", "varchar(3)", "abc  ", "takes 3 letters"),
+        ("postgresql", "char(5)", "ab ", "takes a text and the same with blanks behind it for one"),
+        ("mariadb", "varchar(3)", "abc  ", "takes 3 letters"),
+        ("mariadb", "char(5)", "ab ", "takes a text and the same with blanks behind it for one"),
+        ("mariadb", "tinytext", "ä" * 127 + "  ", "takes 255 bytes"),
+    ],
+)
+def test_blanks_that_a_column_would_cut_off(made, database, column, text, why):
+    """The row is refused; what fits is there as it was sent."""
+    here = made(database, StringType(), f"v {column}")
+    assert [read.rstrip() for read in written(here, pa.array([text.rstrip(), None]))[:1]] == [text.rstrip()]
+    with pytest.raises(RowRefusedError, match=f"column v {why}"):
+        written(here, pa.array([text]))
+
+
+def seconds(*of, tz="UTC"):
+    return pa.array([each * 1_000_000 for each in of], pa.int64()).cast(pa.timestamp("us", tz))
+
+
+@pytest.mark.parametrize("tz", ["UTC", None], ids=["timestamp", "timestamp_ntz"])
+@pytest.mark.parametrize("second", [253_402_300_800, 1_700_000_000_000, 2_100_000_000_000, -62_135_596_801])
+def test_a_time_outside_of_the_years_1_to_9999(world, tz, second):
+    """Its text would be another time's, or none: the row is refused, by its column and type."""
+    here = world(TimestampType() if tz else TimestampNTZType())
+    with pytest.raises(
+        RowRefusedError, match=r"column v \(timestamp\[us.*\]\) has a time outside of the years"
+    ) as told:
+        written(here, seconds(second, tz=tz))
+    assert not told.value.retriable
+    assert here.read() == []
+
+
+@pytest.mark.parametrize("day", [2_932_897, 12_000_000, -719_163])
+@pytest.mark.parametrize("database", ["postgresql", "mariadb"])
+def test_a_date_outside_of_the_years_1_to_9999(made, database, day):
+    """Likewise."""
+    here = made(database, DateType(), "v date")
+    with pytest.raises(RowRefusedError, match=r"column v \(date32\[day\]\) has a date outside of the years"):
+        written(here, pa.array([day], pa.int32()).cast(pa.date32()))
+
+
+@pytest.mark.parametrize(
+    ("database", "kind", "columns", "column"),
+    [
+        ("mariadb", TimestampType(), "v timestamp(6) not null", pa.array([None], pa.timestamp("us", "UTC"))),
+        ("mariadb", LongType(), "v bigint auto_increment primary key", pa.array([5, None])),
+        ("sqlite", LongType(), "v integer primary key", pa.array([5, None])),
+        ("postgresql", LongType(), "v bigint not null", pa.array([5, None])),
+    ],
+    ids=["timestamp of mariadb", "auto_increment", "rowid of sqlite", "postgresql"],
+)
+def test_a_null_where_a_column_takes_none(made, database, kind, columns, column):
+    """Some would make a value of it, the time of the commit or the next number: the row is refused by its name."""
+    here = made(database, kind, columns)
+    with pytest.raises(RowRefusedError, match="column v takes no null, and 1 rows have one"):
+        written(here, column)
+    assert here.read() == []
+
+
+@pytest.mark.parametrize("more", [{}, {"key": "v"}], ids=["append", "upsert"])
+def test_zero_in_a_column_that_counts_by_itself(made, more):
+    """MariaDB would make the next number of it."""
+    here = made("mariadb", LongType(), "v bigint auto_increment primary key", **more)
+    assert sorted(written(here, pa.array([0, 10, 20]))) == [0, 10, 20]
+
+
+def test_modes_of_the_server_change_no_value(made, mariadb):
+    """An empty text is one, whatever the server's sql_mode says of it."""
+    here = made("mariadb", StringType(), "v text")
+    here.ask("set global sql_mode = 'EMPTY_STRING_IS_NULL,NO_BACKSLASH_ESCAPES,ANSI_QUOTES'")
+    try:
+        assert sorted(written(here, pa.array(["", "a\\b"]))) == ["", "a\\b"]
+    finally:
+        here.ask("set global sql_mode = default")
+
+
+@pytest.mark.parametrize("which", ["a row's", "a later row's"])
+def test_a_text_that_is_not_utf_8(world, which):
+    """The row is refused by its column and type, in every database; it is no failure of the database."""
+    here = world(StringType())
+    texts = [b"\xff"] if which == "a row's" else [b"a", b"b", "ä".encode(), b"\xed\xa0\x80"]
+    with pytest.raises(RowRefusedError, match=r"column v \(string\) has a text that is not UTF-8"):
+        written(here, pa.array(texts, pa.binary()).view(pa.string()))
+    assert here.read() == []
+
+
+def test_an_upsert_of_a_key_alone_whose_rows_a_trigger_skips(made, server):
+    """No column is left to count the rows by: their keys are looked for."""
+    here = made("postgresql", LongType(), "v bigint primary key", key="v")
+    assert sorted(written(here, pa.array([1, 2]))) == [1, 2]
+    server.execute(
+        "create function skip() returns trigger language plpgsql as "
+        "'begin if new.v % 2 = 0 then return null; end if; return new; end'",
+        "create trigger skip before insert on one for each row execute function skip()",
+    )
+    with Trial(here) as t:
+        start = t.start()
+        writer = start.open()
+        writer.write(batch(pa.array([1, 3, 4])))
+        sealed = start.seal([start.report(writer.prepare(), [""] * 3)])
+        assert "the target took 2 of 3 rows" in start.committer.check(sealed, start.run(), 0.0)
+    assert sorted(here.read()) == [1, 2]
+
+
+def test_triggers_of_partitions_are_named(made, server, caplog):
+    """A trigger of a partition changes rows as one of the table does, and so does one of a partition's partition."""
+    here = made("postgresql", LongType(), "v bigint) partition by range (v")
+    server.execute(
+        "create table part partition of one for values from (0) to (9) partition by range (v)",
+        "create table inner_part partition of part for values from (0) to (9)",
+        "create function other() returns trigger language plpgsql as 'begin new.v := 7; return new; end'",
+        "create trigger changes before insert on inner_part for each row execute function other()",
+    )
+    with Trial(here) as t:
+        t.start()
+    assert "table one has triggers: changes (of inner_part)" in caplog.text
+
+
+def test_a_rule_that_sends_rows_elsewhere(made, server):
+    """Their number fits, and no row is in the table: refused at the start, by the rule's name."""
+    here = made("postgresql", LongType(), "v bigint")
+    server.execute(
+        "create table other (v bigint)",
+        "create rule elsewhere as on insert to one do instead insert into other values (new.v)",
+    )
+    with Trial(here) as t, pytest.raises(ConfigurationError, match="rule elsewhere"):
+        t.start()
+
+
 @pytest.mark.spark
 def test_what_spark_sends_is_what_is_loaded(spark, world):
     """The columns that Spark makes of each type are those of the tests above, also where clocks are set forward."""
@@ -374,3 +590,40 @@ def test_every_type_of_sparks_is_here():
             assert kind in covered or any(word in name for word in without), (
                 f"{name} is new: does a database have a form for it?"
             )
+
+
+LETTER = "reason string, topic string, partition int, offset bigint, timestamp timestamp, key binary, value binary, "
+LETTER += "headers array<struct<key: string, value: binary>>"
+TIMES = [1_767_225_600_000_000, 0, -1_000, 4_102_444_800_000_000, 2_100_000_000_000_000_000]
+HEADERS = [[{"key": "a\0\ufffd", "value": b"\0\xff"}], [{"key": "", "value": None}], [], None, None]
+
+
+@pytest.mark.spark
+def test_a_dead_letter_that_a_database_has_no_form_for(spark, world):
+    """It must not stop its job for good: a time that is none there is null, a header's NUL the sign for it."""
+    letter = StructType.fromDDL(LETTER)
+    here = world(StringType())
+    here.output, database = lambda: letter, here.sink().database
+    count = len(TIMES)
+    rows = {"reason": ["why"] * count, "topic": ["t"] * count, "partition": [0] * count, "offset": list(range(count))}
+    rows |= {"timestamp": pa.array(TIMES, pa.int64()).cast(pa.timestamp("us", "UTC")), "key": [b"\0\xff"] * count}
+    rows |= {"value": pa.array([None] * count, pa.binary()), "headers": HEADERS}
+    frame = spark.createDataFrame(pa.table(rows), letter)
+    with Trial(here) as t:
+        start = t.start()
+        writer = start.open()
+        for each in frame.select(*here.sink().dead_letter_columns(letter)).toArrow().to_batches():
+            writer.write(each)
+        sealed = start.seal([start.report(writer.prepare(), [""] * count)])
+        assert start.committer.check(sealed, start.run(), 0.0) is None
+        t.commit(start, sealed)
+    quote = "`" if database == "mariadb" else '"'
+    query = f"select {quote}offset{quote}, {quote}timestamp{quote}, headers, {quote}key{quote} from one order by 1"
+    found = here.asked(query)
+    assert [row[0] for row in found] == list(range(count))
+    assert {bytes(row[3]) for row in found} == {b"\0\xff"}
+    headers = [json.loads(row[2]) if isinstance(row[2], str) else row[2] for row in found]
+    name = "a\u2400\ufffd" if database == "postgresql" else "a\0\ufffd"
+    assert headers == [[{"key": name, "value": "AP8="}], [{"key": "", "value": None}], [], None, None]
+    times = [row[1] is not None for row in found]
+    assert times == ([True, False, False, False, False] if database == "mariadb" else [True, True, True, True, False])

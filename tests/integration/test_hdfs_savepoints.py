@@ -129,7 +129,7 @@ def test_a_resumed_run_and_a_claim_and_an_older_epoch(place, top):
     new.records.make()  # as a check of the job leaves it
     assert not restoring.already(new, resuming.id_of(savepoint), claim=False)
     with resuming.opened(savepoint, new.checkpoint.where) as (path, found):
-        told = resuming.lines(found, resuming.written_again(path, found), claim=False, with_state=True)
+        told = resuming.lines(found, resuming.written_again(path, found), claim=False)
         assert "that job has decided nothing behind it so far: no decided row is written again" in told
         made = restoring.restore(path, found, new)
     assert restoring.already(new, manifest.id, claim=False)

@@ -161,6 +161,42 @@ def test_a_job_is_stopped_with_a_savepoint_and_rescaled(cluster, new_topic, tmp_
 
 
 @pytest.mark.faults
+def test_who_goes_back_behind_an_upgrade_is_told_what_would_be_written_twice(cluster, new_topic, tmp_path):
+    """The old program on its old checkpoint, behind a newer one that wrote: refused with the number, by a check, too.
+
+    Said on purpose it doubles exactly so many rows; and the newer one, started again behind that, is asked in its turn.
+    """
+    p = Pipeline(cluster, new_topic(2), new_topic(2), tmp_path / "old", "copy", per_epoch=100)
+    file = JOBS / "copy_job.py"
+    p.send(200)
+    p.run_well()
+    code, _, said = onceflow("savepoint", "create", p.checkpoint, tmp_path / "s")
+    assert code == 0, said
+    q = dataclasses.replace(p, checkpoint=tmp_path / "new", sent=list(p.sent))
+    q.send(300)
+    resume(q, "-s", tmp_path / "s")
+    assert Counter(p.read()) == Counter(q.sent)
+
+    for command in (("run", file, "--bounded"), ("check", file)):
+        code, refused, said = onceflow(*command, **p.settings())
+        assert (code, refused["error"]) == (1, "CheckpointConflictError"), said
+        assert f"300 rows to sink {p.sink}" in refused["what"]
+        assert "docs/upgrade.md" in refused["action"]
+    assert Counter(p.read()) == Counter(q.sent)
+    code, _, said = onceflow("run", file, "--bounded", "--claim", **p.settings())
+    assert code == 0, said
+    twice = Counter(p.read()) - Counter(q.sent)
+    assert sum(twice.values()) == 300
+    assert set(twice.values()) == {1}
+    q.run_well()  # it has read all of it by itself
+    q.send(50)
+    p.run_well()
+    code, refused, said = onceflow("run", file, "--bounded", **q.settings())
+    assert (code, refused["error"]) == (1, "CheckpointConflictError"), said
+    assert f"50 rows to sink {p.sink}" in refused["what"]
+
+
+@pytest.mark.faults
 def test_a_retained_epoch_is_gone_back_to_and_a_claim_is_not(cluster, new_topic, tmp_path):
     """An older epoch as a new job, which doubles exactly what was said; as the old job only its newest epoch."""
     p = Pipeline(cluster, new_topic(2), new_topic(2), tmp_path / "old", "copy", per_epoch=100)
@@ -181,7 +217,7 @@ def test_a_retained_epoch_is_gone_back_to_and_a_claim_is_not(cluster, new_topic,
     assert set(twice.values()) == {1}
 
     p.send(100)
-    p.run_well()  # the old job goes on, untouched by the new one
+    p.run_well()  # the old job goes on, untouched by the new one, which has read nothing that it has not
     late = dataclasses.replace(p, checkpoint=tmp_path / "late")
     code, refused, said = onceflow(
         "run", JOBS / "copy_job.py", "--bounded", "-s", tmp_path / "s", "--claim", "--yes", **late.settings()

@@ -160,7 +160,7 @@ def test_columns_of_any_name_come_back(spark):
     names = [name for name in NAMES if name not in ("A", "_onceflow_corrupt")]
     kinds = StructType([StructField(name, StringType()) for name in names])
     frame = spark.createDataFrame([tuple(f"of {name}" for name in names), (None,) * len(names)], kinds)
-    encoded = frame.select(Json().encode(names).alias("value"))
+    encoded = frame.select(Json().encode(kinds.fields).alias("value"))
     form = Json(kinds)
     parsed = encoded.select(form.parsed(F.col("value")).alias("it"), F.col("value"))
     found = parsed.select(form.malformed(F.col("value"), F.col("it"), None).alias("malformed"), "it").collect()
@@ -532,10 +532,10 @@ def test_encoding(spark):
     """Json keeps null fields and the columns' order; Text and Raw take one column and keep null."""
     frame = spark.createDataFrame([(1, "ü", None)], "n int, `a.b` string, `no``ne` string")
     columns = {
-        "json": Json().encode(["a.b", "n", "no`ne"]),
-        "text": Text().encode(["n"]),
-        "raw": Raw().encode(["a.b"]),
-        "null": Text().encode(["no`ne"]),
+        "json": Json().encode([frame.schema[name] for name in ("a.b", "n", "no`ne")]),
+        "text": Text().encode([frame.schema["n"]]),
+        "raw": Raw().encode([frame.schema["a.b"]]),
+        "null": Text().encode([frame.schema["no`ne"]]),
     }
     encoded = frame.select(*(column.alias(name) for name, column in columns.items()))
     assert {kind for _, kind in encoded.dtypes} == {"binary"}
@@ -543,4 +543,4 @@ def test_encoding(spark):
     assert json.loads(row.json) == {"a.b": "ü", "n": 1, "no`ne": None}
     assert (bytes(row.text), bytes(row.raw), row.null) == (b"1", "ü".encode(), None)
     with pytest.raises(ConfigurationError, match="Text writes one column, but 2 are given"):
-        Text().encode(["a.b", "n"])
+        Text().encode([frame.schema[name] for name in ("a.b", "n")])

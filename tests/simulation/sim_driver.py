@@ -926,9 +926,10 @@ def sources_of(scene: Scene) -> Sources:
     outputs = in_positions(scene.job.outputs)
     leaves = [Leaf(o.sinks, str(n), {"subscribe": o.reads.topic}, o.path) for n, o in enumerate(outputs)]
     states = [layout_module.State(o.sinks, "counts", f"{o.reads.topic} {o.path}") for o in outputs]
+    kept = [layout_module.Kept(o.sinks, "counts", ("n",)) for o in outputs]
     made = {str(n): SimSource(scene, o.reads) for n, o in enumerate(outputs)}
     connector = Connector(lambda kind, _: made[kind], explain)  # type: ignore[arg-type,return-value]
-    return Sources(leaves, states if scene.plan.stateful else [], [connector])
+    return Sources(leaves, *((states, kept) if scene.plan.stateful else ([], [])), [connector])
 
 
 class CheckpointFolder(LocalStore):

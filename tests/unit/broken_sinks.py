@@ -171,6 +171,16 @@ class ReopeningWriter(LedgerWriter):
             file.execute("update ledger set state='open' where id=?", [self._id])
 
 
+class KnowingAll(LedgerCommitter):
+    def known(self, handles):
+        return handles
+
+
+@breaks("what_is_committed_is_known")
+class KnowsWhatWasAborted(sink_of(committer=KnowingAll)):
+    """It says of each handle that it has committed it."""
+
+
 class AskingForTheStateOnly(LedgerCommitter):
     def check(self, participants, run, age_s):
         with opened(self._path) as file:

@@ -141,7 +141,7 @@ class Shop:
         refuse_incomplete(place, whatever_is_undone=takeover == "as-new")
         finish_decided([self.sink], plan, means)
         connector = Connector(lambda *_: self.orders, lambda _: None)
-        sources = Sources([Leaf(("ledger",), "orders", {}, "path")], (), [connector])
+        sources = Sources([Leaf(("ledger",), "orders", {}, "path")], (), (), [connector])
         refuse_early(place, sources, plan)
         self._most = epoch_limit(plan, [self.sink], means).most
         connection = self.sink.connect()

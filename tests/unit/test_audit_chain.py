@@ -180,11 +180,12 @@ def test_what_retention_has_let_go_is_old(checkpoint):
 
 
 def test_without_any_receipt_nothing_is_good(checkpoint):
-    """A checkpoint of before there were receipts, or one whose folder is gone: unknown, and said."""
+    """A checkpoint of before there were receipts, or one whose folder is gone: its journal tells what is not there."""
     for path in (checkpoint / "onceflow" / "audit").iterdir():
         path.unlink()
     report = audit(Asked(checkpoint, [])).report(shared=False)
-    assert (report["epochs"], [each["kind"] for each in report["findings"]]) == (0, ["unknown"])
+    assert (report["epochs"], [each["kind"] for each in report["findings"]]) == (0, ["receipt"])
+    assert not report["good"]
 
 
 def test_a_checkpoint_on_no_disk_is_read_by_who_is_handed_in(checkpoint):

@@ -1,6 +1,7 @@
 """``onceflow audit``: what it hands to the auditor, how it answers, and with which exit code."""
 
 import json
+import shutil
 
 import pytest
 import typer
@@ -45,6 +46,60 @@ def test_it_ends_with_0_where_all_is_as_decided_and_with_1_where_it_is_not(fille
     assert capsys.readouterr().out.splitlines()[-1] == "no difference; not all could be looked at"
     assert call(monkeypatch, "audit", filled.job, "--epochs", "1..1", "--output", "json") == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["rows"] == 1
+
+
+def only_a_torn_line(folder):
+    (trail,) = (folder / "onceflow" / "audit").iterdir()
+    trail.write_text('{"format":1,"number":1')
+
+
+def no_receipts(folder):
+    shutil.rmtree(folder / "onceflow" / "audit")
+
+
+def one_epoch_alone(folder):
+    """As beside a job that has just decided its first epoch, and has not written its receipt."""
+    no_receipts(folder)
+    max((folder / "onceflow" / "journal").glob("0*.json")).unlink()
+
+
+def nothing_decided(folder):
+    no_receipts(folder)
+    for record in sorted((folder / "onceflow" / "journal").glob("0*.json"))[1:]:
+        record.unlink()
+
+
+@pytest.mark.parametrize(
+    ("harm", "options", "kind", "said"),
+    [
+        (shutil.rmtree, (), "nothing", "no job has run in"),
+        (no_receipts, (), "receipt", "epochs 0 to 1 are decided in the journal, and not one receipt is in"),
+        (only_a_torn_line, (), "receipt", "epochs 0 to 1 are decided in the journal, and not one receipt is in"),
+        (one_epoch_alone, (), "nothing", "epoch 0 is decided and has no receipt yet"),
+        (nothing_decided, (), "nothing", "has decided no epoch"),
+        (lambda _: None, ("--epochs", "50..60"), "nothing", "the receipts in"),
+        (lambda _: None, ("--recompute", "50..60"), "nothing", "are of epochs 0 to 1, and 50..60 was asked for"),
+    ],
+)
+def test_an_audit_that_has_compared_nothing_is_not_good(filled, monkeypatch, capsys, harm, options, kind, said):
+    """A checkpoint that is not there, receipts that are gone, epochs without one: 1, and why; also --shared."""
+    harm(filled.folder)
+    assert call(monkeypatch, "audit", filled.job, "--shared", *options) == 1
+    told = capsys.readouterr().out.splitlines()
+    assert [line for line in told if line.startswith(f"{kind}: ") and said in line], told
+    assert told[-1] == "NOTHING was compared" or kind == "receipt"
+    assert "good" not in told[-1]
+    assert call(monkeypatch, "audit", filled.job, "--output", "json", *options) == 1
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["good"] is False
+
+
+def test_an_audit_that_could_look_at_no_row_is_not_good(filled, monkeypatch, capsys, tmp_path):
+    """All is unknown: the database is gone."""
+    (tmp_path / "bank.db").unlink()
+    assert call(monkeypatch, "audit", filled.job) == 1
+    told = capsys.readouterr().out.splitlines()
+    assert told[-1] == "NOTHING was compared"
+    assert "not one of the 3 rows of 2 epochs could be looked at" in told[-3]
 
 
 def test_it_checks_signatures_where_it_has_the_key(filled, monkeypatch, capsys, tmp_path):

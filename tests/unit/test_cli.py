@@ -231,6 +231,33 @@ def test_a_passing_error_has_an_exit_code_of_its_own(monkeypatch, capsys):
     assert told.err == "error: no broker\n  KafkaUnavailableError, exit code 75: start it again as it is\n"
 
 
+PASSES = """
+import onceflow as of
+from onceflow.errors import KafkaUnavailableError
+
+class Away(of.Job):
+    def run(self, **_):
+        raise KafkaUnavailableError("no broker answers")
+
+job = Away("away", checkpointing=of.Checkpointing("checkpoints/away"))
+if __name__ == "__main__":
+    job.main()
+"""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["job.py"], ["-m", "onceflow", "run", "job.py"], ["-m", "onceflow", "run", "job.py", "--output", "json"]],
+)
+@pytest.mark.parametrize("log", ["/dev/null", "/dev/full"])
+def test_a_full_disk_of_logs_leaves_the_exit_code_as_it_is(tmp_path, command, log):
+    """What passes is told by 75 alone to whoever starts the job again, also where no line can be written any more."""
+    (tmp_path / "job.py").write_text(PASSES)
+    with open(log, "w") as full:  # noqa: PTH123 - a device
+        ran = subprocess.run([sys.executable, *command], stdout=full, stderr=full, cwd=tmp_path, check=False)
+    assert ran.returncode == 75
+
+
 def test_the_first_line_comes_before_what_takes_its_time(tmp_path):
     """``onceflow run`` says what it runs before the file, and with it Spark, is loaded."""
     file = tmp_path / "job.py"

@@ -1,5 +1,6 @@
 """``onceflow job delete``: what is told, what goes, what stays, and what is refused."""
 
+import dataclasses
 import json
 import sqlite3
 
@@ -10,10 +11,13 @@ from onceflow.checkpoint.identity import NameMark, read_identity
 from onceflow.cli.app import app
 from onceflow.control.server import Server
 from onceflow.control.standing import Standing
-from onceflow.errors import CheckpointConflictError, ConfigurationError
+from onceflow.errors import CheckpointConflictError, CheckpointStoreError, ConfigurationError, FencedError
+from onceflow.execution import launch
+from onceflow.operations.transactions import deletion
 from onceflow.operations.transactions.deletion import delete, delete_cancelled, look
 from onceflow.options.checkpointing import Checkpointing
 from tests.unit.test_database_txn import DatabaseJob
+from tests.unit.test_launch import place_of
 
 
 @pytest.fixture
@@ -53,7 +57,7 @@ def test_looking_changes_nothing(job):
     """It says what there is: files, what is open, the sinks."""
     finished(job)
     before = kept(job), sorted(job.folder.rglob("*"))
-    with job.operator() as operator:
+    with job.operator(deletes=True) as operator:
         seen = look(operator)
     assert (kept(job), sorted(job.folder.rglob("*"))) == before
     assert [each.seen.id for each in seen.open] == [job.late.transaction["attempt"]]
@@ -64,7 +68,7 @@ def test_looking_changes_nothing(job):
 def test_nothing_of_it_stays_but_what_is_visible(job):
     """Its rows stay, another job's name stays, somebody's file stays; of its own nothing does."""
     finished(job)
-    with job.operator() as operator:
+    with job.operator(deletes=True) as operator:
         delete(operator)
     assert job.visible() == ["a", "b"]
     rows, marks = kept(job)
@@ -77,7 +81,7 @@ def test_nothing_of_it_stays_but_what_is_visible(job):
 def test_what_is_decided_is_not_given_up_unasked(job):
     """Refused before anything is changed; told so, its rows are aborted, and nothing of it is visible."""
     before = kept(job)
-    with job.operator() as operator:
+    with job.operator(deletes=True) as operator:
         with pytest.raises(ConfigurationError, match="epoch 0 is decided and not finished") as told:
             delete(operator)
         assert "--give-up-decided" in told.value.action
@@ -93,9 +97,87 @@ def test_an_older_copy_is_refused(job):
     finished(job)
     mark = job.committer.read_mark()
     job.committer.write_mark(json.dumps(json.loads(mark) | {"epoch": 9}))
-    with job.operator() as operator, pytest.raises(CheckpointConflictError):
+    with job.operator(deletes=True) as operator, pytest.raises(CheckpointConflictError):
         delete(operator)
     assert (job.folder / "metadata").exists()
+
+
+class DeathError(BaseException):
+    """A kill: nobody cleans up behind it."""
+
+
+def cut_off(monkeypatch, at, error):
+    """Let the deletion end before one of its parts; how many there are."""
+    real, count = deletion._parts, []
+
+    def parts(operator):
+        for number, part in enumerate(real(operator)):
+            count.append(number)
+            if number == at:
+
+                def part():
+                    raise error
+
+            yield part
+
+    monkeypatch.setattr(deletion, "_parts", parts)
+    return count
+
+
+PARTS = 13
+
+
+@pytest.mark.parametrize("error", [DeathError(), PermissionError(13, "of another user", "state/0")])
+@pytest.mark.parametrize("at", range(PARTS - 1))
+def test_a_deletion_that_dies_on_its_way_goes_on_when_it_is_done_again(job, monkeypatch, at, error):
+    """Before each part, by a kill and by a file that stays: starts and tools name it, and the next one ends it."""
+    finished(job)
+    with monkeypatch.context() as patched, job.operator(deletes=True) as operator:
+        cut_off(patched, at, error)
+        with pytest.raises((DeathError, CheckpointStoreError)) as died:
+            delete(operator)
+    if isinstance(died.value, CheckpointStoreError):
+        assert "delete the job again" in died.value.action
+    plan = launch.Plan("payments", Checkpointing(job.folder))
+    for takeover in (None, "claim", "as-new"):
+        with pytest.raises(CheckpointConflictError, match="is being deleted") as told:
+            launch.place_of(dataclasses.replace(plan, takeover=takeover))
+        assert "onceflow job delete" in told.value.action
+    with pytest.raises(CheckpointConflictError, match="is being deleted"):
+        job.operator()  # as the other tools have it
+    with job.operator(deletes=True) as operator:
+        assert look(operator).job_id == job.job_id
+        delete(operator)
+    assert job.visible() == ["a", "b"]
+    rows, marks = kept(job)
+    assert rows == [0, 0, 0]
+    assert [NameMark.loads(mark).jobs for mark in marks.values()] == [{"another": "file:///x"}]
+    assert [path.name for path in job.folder.rglob("*")] == ["theirs.txt"]
+    assert launch.place_of(plan).is_empty()
+
+
+def test_a_deletion_has_as_many_parts_as_are_tried(job, monkeypatch):
+    """The test above kills before each but the last, which removes the folder if it is empty."""
+    finished(job)
+    count = cut_off(monkeypatch, -1, None)
+    with job.operator(deletes=True) as operator:
+        delete(operator)
+    assert len(count) == PARTS
+
+
+def test_a_start_that_comes_at_the_same_moment_is_not_deleted_under_its_feet(job, monkeypatch):
+    """It had looked before the word was there, and has begun behind the fence: the deletion is refused."""
+    finished(job)
+    real = deletion.begin_deleting
+
+    def begin(store, identity):
+        place_of(job.folder).journal.start(identity.job_id)
+        real(store, identity)
+
+    monkeypatch.setattr(deletion, "begin_deleting", begin)
+    with job.operator(deletes=True) as operator, pytest.raises(FencedError):
+        delete(operator)
+    assert launch.place_of(launch.Plan("payments", Checkpointing(job.folder))).has_begun()
 
 
 def test_the_command(job, tmp_path, monkeypatch):

@@ -130,6 +130,7 @@ LIBRARIES = {
 WORKERS = (
     "execution/task.py",
     "execution/carried.py",
+    "connectors/arrow_values.py",
     "connectors/contract.py",
     "connectors/kafka/plain_writer.py",
     "connectors/kafka/login_refused.py",

@@ -4,7 +4,18 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql.types import ArrayType, BinaryType, IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DateType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 import onceflow as of
 from onceflow.connectors.kafka.producer_names import OFTEN_SET, check_producer
@@ -224,3 +235,26 @@ class TestUnderAMode:
         with pytest.raises(ConfigurationError, match="two jobs with different modes"):
             sink.under(of.Guarantee.AT_LEAST_ONCE)
         assert sink.participates
+
+
+INNER = StructType([StructField("a", IntegerType())])
+BYTES = MapType(BinaryType(), IntegerType())
+WITHOUT_TEXT = [
+    (BYTES, "its keys are binary"),
+    (MapType(DateType(), IntegerType()), "its keys are date"),
+    (MapType(TimestampType(), IntegerType()), "its keys are timestamp"),
+    (MapType(INNER, IntegerType()), "its keys are struct<a:int>"),
+    (MapType(ArrayType(IntegerType()), IntegerType()), "its keys are array<int>"),
+    (ArrayType(StructType([StructField("b", BYTES)])), "its keys are binary"),
+    (MapType(StringType(), BYTES), "its keys are binary"),
+    (StructType(INNER.fields * 2), "it has two fields a"),
+]
+
+
+@pytest.mark.parametrize(("kind", "why"), WITHOUT_TEXT, ids=[kind.simpleString() for kind, _ in WITHOUT_TEXT])
+def test_what_has_no_form_in_json(kind, why):
+    """Of some maps' keys Spark would write what they are called in Java, or a count of days: refused by the column."""
+    fields = StructType([StructField("n", IntegerType()), StructField("m", kind)])
+    with pytest.raises(ConfigurationError, match="column m has no form in JSON") as told:
+        of.KafkaSink(of.KafkaCluster("localhost:1"), "t", value=of.Json()).columns(fields)
+    assert why in str(told.value)

@@ -19,7 +19,13 @@ from onceflow.connectors.lake.sinks import DeltaSink, IcebergSink
 from onceflow.connectors.lake.staging import OWN, Files, Staging
 from onceflow.connectors.lake.table import BeatenError, Entry
 from onceflow.connectors.lake.writer import LakeWriterFactory
-from onceflow.errors import ConfigurationError, LakeRightsError, LakeUnavailableError, RefusedSettingError
+from onceflow.errors import (
+    CheckpointConflictError,
+    ConfigurationError,
+    LakeRightsError,
+    LakeUnavailableError,
+    RefusedSettingError,
+)
 from onceflow.testing import conformance
 from onceflow.testing.trial import Trial
 from onceflow.twophase.messages import Outcome, Reply
@@ -246,7 +252,8 @@ def test_a_replay_while_the_first_commit_was_still_on_its_way(trial, world):
     trial.commit(old, first)
     assert reply(new, second) is Reply.SUSPECT
     assert outcome(new, second).outcome is Outcome.UNKNOWN
-    assert new.committer.check(second, new.run(), 0.0) is not None
+    with pytest.raises(CheckpointConflictError, match="holds epoch 0 of start 1"):
+        new.committer.check(second, new.run(), 0.0)
     assert len(world.visible()) == 4
 
 
@@ -348,7 +355,8 @@ def test_a_ledger_that_was_removed_proves_nothing(tmp_path):
             assert outcome(newer, undecided).outcome is Outcome.UNKNOWN
             assert reply(newer, undecided) is Reply.SUSPECT
             newer.committer.preflight()
-        assert start.committer.check(undecided, start.run(1), 0.0) is not None
+        with pytest.raises(CheckpointConflictError, match="does not know the newest epoch any more"):
+            start.committer.check(undecided, start.run(1), 0.0)
         assert sorted(world.visible()) == sorted(keys)
 
 
@@ -404,9 +412,10 @@ def test_a_table_that_was_put_back(trial, world):
     trial.commit(start, lost)
     world.put_back()
     assert len(world.visible()) == 4
-    assert "older state" in start.committer.check(start.prepare(trial.keys(), epoch=2), start.run(2), 0.0)
+    with pytest.raises(CheckpointConflictError, match=r"does not know the newest epoch any more .* epochs up to 0"):
+        start.committer.check(start.prepare(trial.keys(), epoch=2), start.run(2), 0.0)
     newer = trial.start(2)
-    assert newer.committer.remembers_commits
+    assert not newer.committer.known([lost[0].handle])
     assert outcome(newer, lost).outcome is not Outcome.COMMITTED
 
 
@@ -415,7 +424,8 @@ def test_a_checkpoint_that_is_older_than_its_table(trial, world):
     newer = trial.start(3)
     trial.commit(newer, newer.prepare(trial.keys(), epoch=9))
     older = trial.start(2)
-    assert "older than the table" in older.committer.check(older.prepare(trial.keys(), epoch=8), older.run(8), 0.0)
+    with pytest.raises(CheckpointConflictError, match=r"holds epoch 9 of start 3 .* older than its sinks"):
+        older.committer.check(older.prepare(trial.keys(), epoch=8), older.run(8), 0.0)
 
 
 # -- what the dead left -----------------------------------------------------------------------------------------------

@@ -136,6 +136,62 @@ def test_nan_stays_one(world, tmp_path):
     assert [math.isnan(v) for v in world.read().column("v").to_pylist()] == [True, False]
 
 
+TEXT = pa.array([b"a", b"\xff"], pa.binary()).view(pa.string())
+NESTED_TEXT = {
+    "string": (StringType(), TEXT),
+    "struct": (StructType([StructField("t", StringType())]), pa.StructArray.from_arrays([TEXT], ["t"])),
+    "array": (ArrayType(StringType()), pa.ListArray.from_arrays([0, 1, 2], TEXT)),
+    "keys": (MapType(StringType(), LongType()), pa.MapArray.from_arrays([0, 1, 2], TEXT, pa.array([1, 2]))),
+    "values": (MapType(LongType(), StringType()), pa.MapArray.from_arrays([0, 1, 2], pa.array([1, 2]), TEXT)),
+}
+
+
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("where", NESTED_TEXT)
+def test_a_text_that_is_not_utf_8(where, world, tmp_path):
+    """Nobody could read its file: the row is refused by its column and type, at the top and inside."""
+    kind, column = NESTED_TEXT[where]
+    world = one_column(WORLDS[world](tmp_path), kind)
+    with Trial(world) as t:
+        writer = t.start().open()
+        why = r"column v \(.*string.*\) has a text that is not UTF-8"
+        with pytest.raises(RowRefusedError, match=why) as told:
+            writer.write(pa.RecordBatch.from_arrays([column], ["v"]))
+        writer.abort()
+    assert not told.value.retriable
+    assert world.data() == []
+
+
+def of_days(*days):
+    return pa.array(days, pa.int32()).cast(pa.date32())
+
+
+def of_seconds(*seconds, tz="UTC"):
+    return pa.array([each * 1_000_000 for each in seconds], pa.int64()).cast(pa.timestamp("us", tz))
+
+
+OUTSIDE = [
+    (DateType(), of_days(0, 2_932_897)),
+    (DateType(), of_days(-719_163)),
+    (TimestampType(), of_seconds(2_100_000_000_000)),
+    (TimestampType(), of_seconds(0, -62_135_596_801)),
+    (TimestampNTZType(), of_seconds(253_402_300_800, tz=None)),
+    (ArrayType(DateType()), pa.ListArray.from_arrays([0, 1], of_days(2_932_897))),
+]
+
+
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize(("kind", "column"), OUTSIDE, ids=[kind.simpleString() for kind, _ in OUTSIDE])
+def test_a_date_or_time_outside_of_the_years_1_to_9999(kind, column, world, tmp_path):
+    """The row is refused as a row, by its column and type, and not as a store that did not answer."""
+    world = one_column(WORLDS[world](tmp_path), kind)
+    with Trial(world) as t:
+        writer = t.start().open()
+        with pytest.raises(RowRefusedError, match=r"column v \(.*\) has a (date|time) outside of the years 1 to 9999"):
+            writer.write(pa.RecordBatch.from_arrays([column], ["v"]))
+        writer.abort()
+
+
 @pytest.mark.parametrize("world", WORLDS)
 def test_a_type_that_no_column_has(world, tmp_path):
     """It is refused by the column's name before anything is made of it."""

@@ -32,10 +32,10 @@ from onceflow.execution.launch import (
 )
 from onceflow.execution.ownership import (
     refuse_incomplete,
-    refuse_put_back,
     refuse_rewound,
     tell_of_moved,
 )
+from onceflow.execution.put_back import refuse_put_back
 from onceflow.execution.surroundings import Surroundings
 from onceflow.job import Job, start
 from onceflow.options.checkpointing import Checkpointing
@@ -193,14 +193,12 @@ def test_a_sink_that_goes_elsewhere_is_told(tmp_path, caplog):
 
 @dataclass
 class Remembering:
-    """Only what is looked at of a committer whose system remembers commits: what it knows of its participants."""
+    """Only what is looked at of a committer: which handles its system knows; None where it keeps none."""
 
-    known: set[str]
-    remembers_commits: bool = True
+    committed: set[str] | None
 
-    def outcomes(self, participants):
-        told = {True: Outcome.COMMITTED, False: Outcome.UNKNOWN}
-        return {p.id: Evidence(told[p.handle in self.known], "") for p in participants}
+    def known(self, handles):
+        return None if self.committed is None else self.committed.intersection(handles)
 
 
 def decided_in(place, history, *epochs):
@@ -221,7 +219,7 @@ def test_a_system_that_was_put_back_is_refused(tmp_path):
         refuse_put_back({"s": Remembering({"h0"})}, place.journal, identity, place.checkpoint)
     assert caught.value.facts["epochs"] == [1, 2]
     assert 'takeover="claim"' in caught.value.action
-    refuse_put_back({"s": Remembering(set(), remembers_commits=False)}, place.journal, identity, place.checkpoint)
+    refuse_put_back({"s": Remembering(None)}, place.journal, identity, place.checkpoint)
     refuse_put_back({"another": Remembering(set())}, place.journal, identity, place.checkpoint)
 
 

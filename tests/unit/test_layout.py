@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from onceflow.twophase.layout import Layout, Remade, Source, State, Topic, remade, what_moved
+from onceflow.twophase.layout import Kept, Layout, Remade, Source, State, Topic, named_otherwise, remade, what_moved
 
 
 def source(outputs, path="p0", system="one", reads="topics t", topics=("t",), partitions=3):
@@ -121,6 +121,22 @@ def test_a_way_that_is_new_takes_nobodys_place():
     assert what_moved(Layout((left, right)), Layout((source("a", path="edited"), right))) is None
 
 
+@pytest.mark.parametrize("kind", [source, state])
+def test_filters_of_two_outputs_may_shift(kind):
+    """A gets B's filter and B a new one: their names tell them apart, and nothing has changed places."""
+    then, now = (kind("a", path="> 1"), kind("b", path="> 2")), (kind("a", path="> 2"), kind("b", path="> 3"))
+    sources = (then, now) if kind is source else ((A, B), (A, B))
+    states = (then, now) if kind is state else ((), ())
+    assert what_moved(Layout(sources[0], states[0]), Layout(sources[1], states[1])) is None
+
+
+def test_three_outputs_that_change_places_are_told():
+    """Each gets the way of the next: as with two, that is no edit of filters."""
+    then = tuple(source(name, path=name) for name in "abc")
+    now = tuple(source(name, path=path) for name, path in zip("abc", "bca", strict=True))
+    assert what_moved(Layout(then), Layout(now)) == "the position of output b would become that of output a"
+
+
 def test_a_way_may_become_like_another_one_that_stays():
     """The filter of one of two is edited away: the other still stands where it stood, so nothing has changed places."""
     left, right = source("a", path="left"), source("a", path="right")
@@ -157,6 +173,90 @@ def test_two_states_of_one_output_that_look_alike_are_told_by_their_ways():
 def test_what_lies_below_a_state_may_change():
     """A filter below an aggregation may be edited: Spark goes on with the state, as it says of itself."""
     assert moved(states=[replace(THEN.states[0], path="edited"), THEN.states[1]]) is None
+
+
+# -- what stands in the columns of a state -----------------------------------------------------------------------------
+
+SUM = Kept(("a",), "Aggregate, output mode update", ("key: STRING", "sum(p): BIGINT"))
+OLDER = Layout((A,), (state("a", "Aggregate(key, sum(p) AS total)"),))
+
+
+def read(kept, begun=True):
+    """What is said of an aggregation whose columns are others now."""
+    then, now = (replace(OLDER, kept=(each,)) for each in (SUM, kept))
+    return what_moved(then, now, begun=begun)
+
+
+@pytest.mark.parametrize(
+    ("kept", "said"),
+    [
+        (
+            replace(SUM, columns=("key: STRING", "sum(q): BIGINT")),
+            "column 1 of state 0 of output a (Aggregate) was sum(p): BIGINT and would be read as sum(q): BIGINT",
+        ),
+        (
+            replace(SUM, columns=(*SUM.columns, "sum(q): BIGINT")),
+            "state 0 of output a (Aggregate) had 2 columns and would have 3; the difference is sum(q): BIGINT",
+        ),
+        (
+            replace(SUM, columns=SUM.columns[:1]),
+            "state 0 of output a (Aggregate) had 2 columns and would have 1; the difference is sum(p): BIGINT",
+        ),
+        (
+            replace(SUM, operator="Aggregate, output mode append"),
+            "was kept by Aggregate, output mode update and would now be gone on with by Aggregate, output mode append",
+        ),
+        (replace(SUM, outputs=("b",)), "state 0 belonged to output a and would now belong to output b"),
+    ],
+)
+def test_a_column_that_would_be_read_as_another_is_said(kept, said):
+    """Spark tells columns of a state by place and type: both meanings are named."""
+    assert said in read(kept)
+    assert said in read(kept, begun=False), "an epoch may be undone, with a state that is written"
+
+
+def test_names_that_stand_for_the_same_may_change():
+    """What a column means is compared; how the plan is written, only where no meaning is known."""
+    renamed = replace(OLDER, states=(state("a", "Aggregate(key, sum(p) AS t)"),))
+    assert "was kept by Aggregate(key, sum(p) AS total)" in what_moved(OLDER, renamed)
+    assert "was kept by" in what_moved(OLDER, replace(renamed, kept=(SUM,)))
+    assert what_moved(replace(OLDER, kept=(SUM,)), replace(renamed, kept=(SUM,))) is None
+
+
+@pytest.mark.parametrize(
+    ("then", "said"),
+    [
+        ([("id", "p", "id"), ("key",)], None),
+        ([("key",), ("id", "p", "id")], None),  # Spark's numbers are not those of the plan
+        (
+            [("id", "q", "id")],
+            "state 0 of output a (INNER join on x) was kept as id, q, id and would be read as id, p, id",
+        ),
+        ([], "state 0 of output a (INNER join on x) was kept as nothing and would be read as id, p, id"),
+    ],
+)
+def test_of_an_older_checkpoint_the_names_in_sparks_files_tell(then, said):
+    """Until a start has written down what is kept; operators whose names tell nothing are passed over."""
+    join = Kept(("a",), "INNER join on x, output mode append", ("1", "2", "3"), ("id", "p", "id"))
+    assert named_otherwise(then, [join, SUM]) == said
+
+
+def test_states_that_only_spark_tells_apart_are_counted():
+    """Its optimizer may take one out, or make another."""
+    then, now = replace(OLDER, kept=(SUM,)), replace(OLDER, kept=(SUM, SUM))
+    assert what_moved(then, now) == "Spark kept 1 states and would now keep 2"
+
+
+def test_of_long_columns_the_difference_is_shown():
+    """Windows and what is made of them take hundreds of letters."""
+    one, other = ("x" * 500 + end + "y" * 500 for end in ("was", "now"))
+    said = read(replace(SUM, columns=(SUM.columns[0], other)))
+    assert "read as" in said
+    then, now = (replace(OLDER, kept=(replace(SUM, columns=(each,)),)) for each in (one, other))
+    said = what_moved(then, now)
+    assert "xwasy" in said
+    assert "xnowy" in said
+    assert len(said) < 500
 
 
 # -- topics that were made again --------------------------------------------------------------------------------------
@@ -197,10 +297,12 @@ def reading(outputs, reads, path):
 
 SOURCES = st.builds(reading, NAMES, st.sampled_from(sorted(READS)), PATHS)
 STATES = st.builds(State, NAMES, SHAPES, PATHS)
+KEPT = st.builds(Kept, NAMES, SHAPES, st.lists(SHAPES, max_size=3).map(tuple))
 LAYOUTS = st.builds(
-    lambda sources, states: Layout(tuple(sources), tuple(states)),
+    lambda sources, states, kept: Layout(tuple(sources), tuple(states), kept),
     st.lists(SOURCES, max_size=5),
     st.lists(STATES, max_size=5),
+    st.none() | st.lists(KEPT, max_size=3).map(tuple),
 )
 
 
@@ -221,7 +323,16 @@ def test_sources_in_another_order_are_noticed(layout, random):
 
 @given(LAYOUTS, st.randoms(use_true_random=False))
 def test_states_in_another_order_are_noticed(layout, random):
-    """Likewise."""
+    """Likewise; where it is known what they keep, by that."""
+    layout = replace(layout, kept=None)
     other = random.sample(layout.states, len(layout.states))
     assume(tuple(other) != layout.states)
     assert what_moved(layout, replace(layout, states=tuple(other)))
+
+
+@given(LAYOUTS, st.lists(KEPT, min_size=2, max_size=4, unique=True))
+def test_kept_states_in_another_order_are_noticed(layout, kept):
+    """Whichever differ in a column, in what they are or in whose they are."""
+    then, now = (replace(layout, kept=tuple(each)) for each in (kept, kept[::-1]))
+    assume(layout.states)
+    assert what_moved(then, now)

@@ -3,6 +3,7 @@
 import re
 import string
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ from onceflow.connectors.kafka.transactional_id import name_transaction, parse_t
 from onceflow.errors import ConfigurationError
 from onceflow.execution.launch import Plan
 from onceflow.execution.task import _columns_of, output_column
-from onceflow.twophase.layout import Layout, Source, State, Topic
+from onceflow.twophase.layout import Kept, Layout, Source, State, Topic
 from onceflow.twophase.names import JOB_ID, PREFIX, SINK_NAME
 from onceflow.twophase.participants import Part, Participant
 from onceflow.twophase.records import Decide, Planned, Replay, Resolve
@@ -95,11 +96,14 @@ def test_names_come_back_from_the_journal(sinks, text):
     layout = Layout(
         (Source(tuple(sinks), text, text, text, (Topic(sinks[0], text, 3),)),), (State(tuple(sinks), text, text),)
     )
+    kept = replace(layout, kept=(Kept(tuple(sinks), text, (text, text)),))
     for record in (
         Decide(1, 0, text, tuple(sinks), made),
         Replay(1, 0, 1, "parts", made, who),
         Resolve(1, 0, "write-again", who, text, text),
         Planned(1, layout),
+        Planned(1, kept),
+        Planned(1, replace(kept, kept=())),
     ):
         entry = Entry(7, text, 1, record)
         assert decode(encode(entry), 7) == entry

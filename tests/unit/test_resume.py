@@ -260,7 +260,7 @@ def test_what_is_written_again_is_told_by_sink_and_source(savepoint, old):
     assert resuming.written_again(savepoint, manifest).epochs is None
     checkpoints.run(old, 4)
     checkpoints.run(old, 5)
-    told = resuming.lines(manifest, resuming.written_again(savepoint, manifest), claim=False, with_state=True)
+    told = resuming.lines(manifest, resuming.written_again(savepoint, manifest), claim=False)
     text = "\n".join(told)
     assert "WRITTEN AGAIN: what that job has written in epochs 4 to 5" in text
     assert "sink alerts: 10 rows" in text
@@ -272,7 +272,7 @@ def test_what_is_not_known_of_the_old_job_is_said(savepoint, old):
     """Its checkpoint is gone, or another job's stands there: nothing is passed off as nothing."""
     manifest = reading.read(savepoint)
     shutil.rmtree(old.checkpoint.folder)
-    told = resuming.lines(manifest, resuming.written_again(savepoint, manifest), claim=False, with_state=True)
+    told = resuming.lines(manifest, resuming.written_again(savepoint, manifest), claim=False)
     assert "is not known here" in "\n".join(told)
     checkpoints.make(old.checkpoint.folder, 0)
     (old.ours.folder / "job.json").unlink()
@@ -288,7 +288,7 @@ def test_an_old_job_that_cannot_be_reached_from_here_is_not_known(savepoint, mon
 
     manifest = reading.read(savepoint)
     monkeypatch.setattr(resuming, "place_at", refused)
-    told = resuming.lines(manifest, resuming.written_again(savepoint, manifest), claim=False, with_state=True)
+    told = resuming.lines(manifest, resuming.written_again(savepoint, manifest), claim=False)
     assert "is not known here" in "\n".join(told)
 
 
@@ -458,5 +458,5 @@ def test_epochs_that_no_decision_names_are_told(savepoint, old):
     """Of a job whose sinks take no part in decisions nothing is known but how far it went."""
     checkpoints.run(old, 4, decide=False)
     manifest = reading.verify(savepoint)
-    told = resuming.lines(manifest, resuming.written_again(savepoint, manifest), claim=False, with_state=True)
+    told = resuming.lines(manifest, resuming.written_again(savepoint, manifest), claim=False)
     assert any("has done epochs up to 4" in line for line in told)

@@ -3,7 +3,9 @@
 import contextlib
 import json
 import os
+import resource
 import shutil
+import signal
 
 import pytest
 from typer.testing import CliRunner
@@ -134,6 +136,25 @@ def test_what_was_changed_is_named(tmp_path, spoil, told):
     refused(CheckpointCorruptError, onceflow, "savepoint", "export", tmp_path / "copy", tmp_path / "to", code=1)
     assert not (tmp_path / "to").exists()
     assert onceflow("savepoint", "verify", tmp_path / "s")["epoch"] == 3  # another savepoint, as it says
+
+
+def test_a_disk_that_is_full_is_named_by_what_is_written_there(tmp_path):
+    """Of a copy the system names the file that was read: whoever is told that looks at the wrong disk."""
+    (tmp_path / "source").write_text("x" * 100_000)
+    source, to = tmp_path / "source", tmp_path / "to"
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:  # a limit for this process's files, in the place of a disk
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
+        with pytest.raises(CheckpointStoreError) as raised, reading.explained("/target"):
+            shutil.copyfile(source, to)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    error = parts_of(raised.value, CheckpointStoreError)
+    assert error.what == f"could not read or write {to}: File too large"
+    with pytest.raises(CheckpointStoreError, match="gone: No such file"), reading.explained("/target"):
+        shutil.copyfile(tmp_path / "gone", tmp_path / "to")
 
 
 def test_a_manifest_that_was_edited_is_noticed(tmp_path):

@@ -52,7 +52,7 @@ def make(*given):
     """Sources of a plan: one, the number of one before it, or None for one that no connector knows."""
     made = [given[each] if isinstance(each, int) else each for each in given]
     leaves = [Leaf((f"s{n}",), str(n), {}, "path") for n in range(len(given))]
-    return Sources(leaves, (), [Connector(lambda kind, _: made[int(kind)], lambda _: None)])
+    return Sources(leaves, (), (), [Connector(lambda kind, _: made[int(kind)], lambda _: None)])
 
 
 def test_a_source_that_several_outputs_start_from_counts_once():

@@ -1,5 +1,6 @@
 """A job's process is kept going by a parent, with one count of failures; real processes, and no Spark in them."""
 
+import contextlib
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ import sys
 import time
 from functools import partial
 
+import psutil
 import pytest
 
 import onceflow as of
@@ -181,6 +183,55 @@ sys.exit(75)
 """
     assert ended(supervised(place, body, TWICE, checkpoint=checkpoint))[0] == 0
     assert [each.what for each in history(place)] == ["Java is gone"]
+
+
+def test_a_death_is_noticed_while_a_forked_helper_lives(place):
+    """It has the job's end of the line, and that of its Java's input: the job is started again, and it is ended."""
+    body = """
+begin()
+epoch(number)
+if number:
+    sys.exit(0)
+helper = os.fork()
+if helper == 0:
+    signal.pause()
+(place / "helper").write_text(str(helper))
+die()
+"""
+    process = supervised(place, body, TWICE)
+    try:
+        code, _, err = ended(process)
+        assert (code, tries(place)) == (0, ["first", "again"]), err
+        assert "ended with SIGKILL, and is started again" in err
+        deadline = time.monotonic() + 30
+        while _lives(int((place / "helper").read_text())):
+            assert time.monotonic() < deadline, "the helper of a dead process goes on"
+    finally:
+        process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int((place / "helper").read_text()), signal.SIGKILL)
+
+
+def _lives(pid):
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_what_a_dying_process_has_said_is_heard(place):
+    """Its last words are in the line when its death is seen: the strategy is not asked once more."""
+    body = """
+begin()
+if number:
+    sys.exit(0)
+above.reached(3)
+above.failed(Reported("PreCommitError", "it passes", here=False))
+die()
+"""
+    code, _, err = ended(supervised(place, body, TWICE))
+    assert code == 0, err
+    assert [(each.what, each.recorded) for each in history(place)] == [("it passes", 3)]
 
 
 def test_a_process_that_dies_with_an_answer_unread_has_died(place):

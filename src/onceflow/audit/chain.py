@@ -232,10 +232,14 @@ def _journal(checkpoint: Files, chain: Chain) -> None:
 
 def _against_the_journal(chain: Chain, findings: Findings) -> None:
     """What the journal still knows must have its receipt, with the same rows; only the newest epoch may have none."""
-    if not chain.receipts:
-        return  # the job has not run since there are receipts
+    epochs = sorted(epoch for _, epoch in chain.decided)
+    if not chain.receipts and len(epochs) > 1:
+        told = f"epochs {epochs[0]} to {epochs[-1]} are decided in the journal, and not one receipt is in {_TRAIL}"
+        why = "the folder was removed or emptied, or a version from before there were receipts has written the journal"
+        findings.add("receipt", f"receipt removed: {told} ({why})")
+        return
     receipted = {(body["job"], body["epoch"]): body for body in chain.receipts}
-    newest = max((epoch for _, epoch in chain.decided), default=-1)
+    newest = max(epochs, default=-1)
     let_go = [body for body in chain.receipts[:1] if body["number"] > 1]
     for (job, epoch), record in chain.decided.items():
         body = receipted.get((job, epoch))

@@ -6,11 +6,12 @@ Must not know: what is looked at, or how.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-Kind = Literal["receipt", "missing", "changed", "foreign", "unknown", "note"]
-_DIFFERENCES: tuple[Kind, ...] = ("receipt", "missing", "changed")
+Kind = Literal["receipt", "nothing", "missing", "changed", "foreign", "unknown", "note"]
+_DIFFERENCES: tuple[Kind, ...] = ("receipt", "nothing", "missing", "changed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +19,8 @@ class Finding:
     """One thing that is to be told.
 
     Attributes:
-        kind: ``receipt``: the chain itself is broken. ``missing``, ``changed``, ``foreign``, ``unknown``: of rows.
-            ``note``: nothing is wrong.
+        kind: ``receipt``: the chain itself is broken. ``nothing``: nothing could be compared, and why. ``missing``,
+            ``changed``, ``foreign``, ``unknown``: of rows. ``note``: nothing is wrong.
         what: In words, with names, places and numbers.
         rows: How many rows it is about.
         sink: Of which sink, or "".
@@ -53,8 +54,12 @@ class Findings:
         """Keep one."""
         self.found.append(Finding(kind, what, rows, sink, epoch))
 
+    def of(self, *kinds: Kind) -> Iterator[Finding]:
+        """Those of some kinds."""
+        return (each for each in self.found if each.kind in kinds)
+
     def is_good(self, *, shared: bool) -> bool:
-        """Whether what can be seen is what was decided, as far as it is known.
+        """Whether what can be seen is what was decided, as far as it is known; of nothing it is not said.
 
         Args:
             shared: Others write to the same places: what is foreign is no difference.

@@ -62,8 +62,6 @@ def audit(asked: Asked) -> Findings:
         findings = Findings()
         clusters = list(_clusters(asked, checked.receipts, stack, findings))
         known = chain.read(asked.files, findings, key=asked.key, retention=asked.retention)
-        if not known.receipts:
-            findings.add("unknown", f"there are no receipts in {asked.checkpoint}: nothing can be compared")
         covered = {(body["job"], body["epoch"]) for body in checked.receipts}
         mine = [b for b in known.receipts if (b["job"], b["epoch"]) in covered and _asked_for(b["epoch"], asked)]
         findings.epochs = len(mine)
@@ -77,15 +75,50 @@ def audit(asked: Asked) -> Findings:
                 tables.check(sink, mine, lambda: chain.read(asked.files, Findings()), findings, whole=whole)
             elif sink["kind"] in ("iceberg", "delta"):
                 lakes.check(sink, mine, lambda: chain.read(asked.files, Findings()), findings)
+    _tell_of_nothing(asked, known, mine, findings)
     return findings
 
 
 def receipts_of(asked: Asked, findings: Findings) -> list[Mapping[str, Any]]:
     """The receipts of the epochs that are asked for; what is wrong with the chain is told."""
     known = chain.read(asked.files, findings, key=asked.key, retention=asked.retention)
-    if not known.receipts:
-        findings.add("unknown", f"there are no receipts in {asked.checkpoint}: nothing can be compared")
-    return [body for body in known.receipts if _asked_for(body["epoch"], asked)]
+    mine = [body for body in known.receipts if _asked_for(body["epoch"], asked)]
+    if not mine:
+        _tell_of_nothing(asked, known, mine, findings)
+    return mine
+
+
+def _tell_of_nothing(asked: Asked, known: Chain, mine: Sequence[Mapping[str, Any]], findings: Findings) -> None:
+    """Where nothing was compared that is told, and what it may come from: silence would pass for a proof."""
+    epochs = [body["epoch"] for body in known.receipts]
+    unseen = sum(each.rows for each in findings.found if each.kind == "unknown")
+    if mine and unseen and not findings.rows and not any(findings.of("missing", "changed", "foreign")):
+        why = f"not one of the {unseen:,} rows of {len(mine):,} epochs could be looked at: the lines above say why"
+    elif mine or any(findings.of("receipt")):
+        return
+    elif epochs:
+        ends = f"{'' if asked.first is None else asked.first}..{'' if asked.last is None else asked.last}"
+        why = (
+            f"the receipts in {asked.checkpoint} are of epochs {min(epochs)} to {max(epochs)}, and {ends} was asked "
+            "for: epochs without rows have none, and those older than ONCEFLOW_AUDIT_RETENTION are let go"
+        )
+    elif known.decided:
+        (epoch,) = {epoch for _, epoch in known.decided}
+        why = (
+            f"epoch {epoch} is decided and has no receipt yet, and none is before it: it is being finished, or the job "
+            "died in it; ask again when the job has gone on"
+        )
+    elif asked.files.names("onceflow/journal"):
+        why = (
+            f"the job in {asked.checkpoint} has decided no epoch that its journal knows, and no receipt is there: no "
+            "epoch had rows so far, or the job has not run since there are receipts"
+        )
+    else:
+        why = (
+            f"no job has run in {asked.checkpoint}: the folder was deleted, its volume is not mounted, or its path is "
+            "relative and the audit was started in another folder; ask where the job runs, or correct the path"
+        )
+    findings.add("nothing", why)
 
 
 def _asked_for(epoch: int, asked: Asked) -> bool:

@@ -238,7 +238,9 @@ class Journal:
 
     # -- appending --------------------------------------------------------------------------------
 
-    def start(self, job_id: str, above: int = 0, left: str = "") -> History:
+    def start(
+        self, job_id: str, above: int = 0, left: str = "", *, claimed: bool = False, given_up: Sequence[str] = ()
+    ) -> History:
         """Append a start with the next incarnation's number, and return the history up to and with it.
 
         Whoever else starts at the same moment gets another place; the later one of the two is the newest.
@@ -247,15 +249,18 @@ class Journal:
             job_id: Whose start it is; with another id than the newest start's a new job begins.
             above: An incarnation that is known from elsewhere; the new one is greater.
             left: The job that this one has left (``--as-new``), whose starts may stand before its first.
+            claimed: An operator claims the checkpoint with it.
+            given_up: Sinks that do not know any more what the job had committed to them, as the claim has found.
 
         Raises:
             CheckpointConflictError: The newest start is of a job that this one does not know of. Appended behind it,
                 this one would begin a history in which what that job has decided is forgotten.
         """
         with self._lock:
-            return self._start(job_id, above, left)
+            return self._start(Start(above + 1, job_id, claimed, tuple(given_up)), left)
 
-    def _start(self, job_id: str, above: int, left: str) -> History:
+    def _start(self, wanted: Start, left: str) -> History:
+        job_id = wanted.job_id
         while True:
             history, entries = self.history()
             if history.job_id and history.job_id not in (job_id, left):
@@ -267,7 +272,7 @@ class Journal:
                     f"{advised('claim')}, which goes on as the journal's job",
                 )
             self._adopt(entries)
-            start = Start(max(history.incarnation, above) + 1, job_id)
+            start = replace(wanted, incarnation=max(history.incarnation + 1, wanted.incarnation))
             place, nonce, data = self._encode(start)
             try:
                 self._store.create(_name(place), data)

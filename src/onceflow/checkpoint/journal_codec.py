@@ -10,10 +10,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from onceflow.checkpoint import envelope
-from onceflow.twophase.layout import Layout, Source, State, Topic
+from onceflow.twophase.layout import Kept, Layout, Source, State, Topic
 from onceflow.twophase.participants import Participant, ParticipantId
 from onceflow.twophase.records import (
     Decide,
+    Newest,
     Planned,
     Record,
     Recut,
@@ -88,8 +89,9 @@ _KINDS: dict[type, str] = {
 
 def _record_to_json(record: Record) -> dict[str, Any]:
     match record:
-        case Start(incarnation, job_id):
-            return {"incarnation": incarnation, "job_id": job_id}
+        case Start(incarnation, job_id, claimed, given_up):
+            told: dict[str, Any] = {"incarnation": incarnation, "job_id": job_id}
+            return told | ({"claimed": True, "given_up": list(given_up)} if claimed else {})
         case Planned(incarnation, layout):
             return {"incarnation": incarnation, "layout": asdict(layout)}
         case Recut(incarnation, epoch, limit):
@@ -100,7 +102,7 @@ def _record_to_json(record: Record) -> dict[str, Any]:
             return {"incarnation": incarnation, "epoch": epoch}
         case ReplayBegin(incarnation, epoch, replay):
             return {"incarnation": incarnation, "epoch": epoch, "replay": replay}
-        case Decide(incarnation, epoch, offsets, sinks, participants, took_ms, about):
+        case Decide(incarnation, epoch, offsets, sinks, participants, took_ms, about, newest):
             return {
                 "incarnation": incarnation,
                 "epoch": epoch,
@@ -109,6 +111,7 @@ def _record_to_json(record: Record) -> dict[str, Any]:
                 "participants": [p.to_json() for p in participants],
                 "took_ms": took_ms,
                 "about": about,
+                "newest": [[n.sink, n.handle, n.incarnation, n.epoch, n.rows] for n in newest],
             }
         case Replay(incarnation, epoch, replay, scope, participants, kept, about):
             return {
@@ -154,6 +157,15 @@ def _layout(value: Any) -> Layout:
             for v in value["sources"]
         ),
         tuple(State(_texts(v["outputs"]), str(v["shape"]), str(v["path"])) for v in value["states"]),
+        _kept_states(value.get("kept")),  # of before it was written down
+    )
+
+
+def _kept_states(value: Any) -> tuple[Kept, ...] | None:
+    if value is None:
+        return None
+    return tuple(
+        Kept(_texts(v["outputs"]), str(v["operator"]), _texts(v["columns"]), _texts(v["names"])) for v in value
     )
 
 
@@ -162,7 +174,9 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 
 _READERS: dict[str, Callable[[dict[str, Any]], Record]] = {
-    "start": lambda v: Start(int(v["incarnation"]), str(v["job_id"])),
+    "start": lambda v: Start(
+        int(v["incarnation"]), str(v["job_id"]), bool(v.get("claimed", False)), _texts(v.get("given_up", ()))
+    ),
     "layout": lambda v: Planned(int(v["incarnation"]), _layout(v["layout"])),
     "recut": lambda v: Recut(int(v["incarnation"]), int(v["epoch"]), int(v["limit"])),
     "skip": lambda v: Skip(int(v["incarnation"]), int(v["epoch"]), str(v["before"]), str(v["offsets"])),
@@ -176,6 +190,8 @@ _READERS: dict[str, Callable[[dict[str, Any]], Record]] = {
         _participants(v["participants"]),
         int(v["took_ms"]),
         str(v.get("about", "")),  # of before there were receipts
+        # Of a journal from before a decision said it: nothing is asked of a sink that was quiet since.
+        tuple(Newest(str(s), str(h), int(i), int(e), int(rows)) for s, h, i, e, rows in v.get("newest", ())),
     ),
     "replay": lambda v: Replay(
         int(v["incarnation"]),

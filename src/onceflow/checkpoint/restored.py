@@ -31,6 +31,9 @@ class Restored:
         claimed: The old job goes on here.
         with_state: The state was restored, and not the positions alone.
         origin: The job that the savepoint is of; "" where an older version has made it.
+        parent: The URI of that job's checkpoint when the savepoint was taken; "" likewise.
+        parent_epoch: That job's newest epoch in it; -1 likewise.
+        left_behind: What of the state was not restored, in words; "" for nothing.
     """
 
     savepoint: str
@@ -39,6 +42,9 @@ class Restored:
     claimed: bool
     with_state: bool
     origin: str = ""
+    parent: str = ""
+    parent_epoch: int = -1
+    left_behind: str = ""
 
     def dumps(self) -> bytes:
         """The bytes of its file."""
@@ -104,6 +110,9 @@ def read_restored(store: Store) -> Restored | None:
             bool(body["claimed"]),
             bool(body["with_state"]),
             str(body.get("origin", "")),
+            str(body.get("parent", "")),
+            int(body.get("parent_epoch", -1)),
+            str(body.get("left_behind", "")),
         )
 
 

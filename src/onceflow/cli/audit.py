@@ -49,7 +49,7 @@ def audit(
     ] = None,
     output: OutputOption = Output.TEXT,
 ) -> None:
-    """Prove from outside that what consumers can see is what was decided; end with 1 where it is not.
+    """Prove from outside that what consumers can see is what was decided; end with 1 where it is not, or nothing was.
 
     It reads the receipts of the job's epochs and then topics and tables, beside a job that runs, too. docs/audit.md
     says what it proves, and what not.
@@ -194,6 +194,8 @@ def lines(findings: Findings, *, shared: bool) -> list[str]:
     counted = ", ".join(f"{report[name]:,} {name}" for name in ("missing", "changed", "foreign", "unknown"))
     told.append(f"{report['epochs']:,} epochs, {report['rows']:,} rows as they were decided; {counted}")
     word = "good: what can be seen is what was decided" if report["good"] else "NOT what was decided"
-    if report["good"] and report["unknown"]:
+    if any(findings.of("nothing")):
+        word = "NOTHING was compared"
+    elif report["good"] and report["unknown"]:
         word = "no difference; not all could be looked at"
     return [*told, word]

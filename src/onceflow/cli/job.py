@@ -53,7 +53,7 @@ def delete(
     found = find_job(file, job)
     about = (found.checkpointing, found.transactional_id_prefix, found.sinks, found.name)
     begin_java(found)
-    with Operator(*about, opened=place_at) as operator:
+    with Operator(*about, deletes=True, opened=place_at) as operator:
         runs = next((each for each in running() if each.checkpoint == operator.uri), None)
         if runs is not None:
             raise ConfigurationError(

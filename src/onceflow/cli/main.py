@@ -7,6 +7,7 @@ The exit codes are those of ``program.py``.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import itertools
 import json
@@ -28,12 +29,14 @@ def main() -> None:
     from onceflow.cli.app import app  # noqa: PLC0415 - it imports typer
 
     arguments = sys.argv[1:]
+    program.bear_a_full_log()
     try:
         with advice_by_command():
             app(arguments, prog_name="onceflow")
     except OnceflowError as error:
         if _wants_json(arguments):
-            sys.stdout.write(json.dumps(_as_json(error)) + "\n")
+            with contextlib.suppress(OSError):  # the exit code says it, too
+                sys.stdout.write(json.dumps(_as_json(error)) + "\n")
         program.fail(error)
 
 

@@ -38,7 +38,8 @@ def resume(job: Job, savepoint: str, settings: Mapping[str, str], *, claim: bool
     with resuming.opened(savepoint, place.checkpoint.where) as (path, manifest):
         begin_java(job, settings, manifest.checkpoint)
         again = resuming.written_again(path, manifest)
-        for line in resuming.lines(manifest, again, claim=claim, with_state=with_state):
+        left = None if with_state else restoring.left_behind(path, manifest)
+        for line in resuming.lines(manifest, again, claim=claim, left=left):
             typer.echo(line, err=True)
         if not yes and not sys.stdin.isatty():
             raise typer.BadParameter("nothing was done: there is no terminal to ask at", param_hint="--yes")

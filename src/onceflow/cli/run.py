@@ -5,6 +5,7 @@ Must not know: what a job does.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import sys
@@ -107,7 +108,8 @@ def run(
 
     def tell(reason: str, exit_code: int) -> None:
         if output is Output.JSON:
-            tell_json({"job": found.name, "file": str(file), "reason": reason, "exit_code": exit_code})
+            with contextlib.suppress(OSError):  # its disk is full: the exit code says it, too
+                tell_json({"job": found.name, "file": str(file), "reason": reason, "exit_code": exit_code})
 
     try:
         with blamed_on(file):

@@ -19,10 +19,10 @@ What only operators' tools ask of a system is optional, and stands in ``inspecti
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -64,12 +64,18 @@ class Run:
         prefix: First part of the transactional ids.
         incarnation: The number of this start of the job.
         epoch: Spark's batch id.
+        newest: By sink, a handle of the newest epoch before this one that was decided with rows for it: what its system
+            must still know where it checks and commits this one.
+        claimed: The newest start that an operator has claimed the checkpoint with, 0 for none: what a system has of
+            older starts behind the checkpoint's newest epoch is written again on purpose.
     """
 
     job_id: str
     prefix: str
     incarnation: int
     epoch: int
+    newest: Mapping[str, str] = field(default_factory=dict)
+    claimed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,14 +146,17 @@ class Committer(ABC):
         """
         return False
 
-    @property
-    def remembers_commits(self) -> bool:
-        """Whether the system tells of each commit for as long as a journal keeps its epoch.
+    def known(self, handles: Collection[str]) -> Collection[str] | None:  # noqa: ARG002 - the contract's signature
+        """Those of these handles that the system knows as committed; None for a system that does not keep that.
 
-        Then a start asks it for the newest that is finished: a system that does not know it was put back to an older
-        state, and what it has lost would never be written again.
+        One that keeps it keeps at least the newest of each job and sink, for ever. Then each start asks for it, and
+        ``check`` and ``commit`` ask for ``Run.newest``: a system that does not know it was put back to an older state,
+        and what it has lost would never be written again.
+
+        Args:
+            handles: Of participants of this sink that are finished.
         """
-        return False
+        return None
 
     @property
     def keeps_mark(self) -> bool:

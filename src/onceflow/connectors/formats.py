@@ -23,6 +23,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from onceflow.connectors.json_text import as_json, require_form
 from onceflow.connectors.times import FORMATS, as_written, times_read, times_wrong
 from onceflow.errors import ConfigurationError
 from onceflow.options.arguments import named_fields
@@ -69,8 +70,8 @@ class Format(ABC):
         """The fields of a record, or None where the whole of it is one column."""
 
     @abstractmethod
-    def encode(self, columns: Sequence[str]) -> Column:
-        """The named columns of a row as one binary column."""
+    def encode(self, columns: Sequence[StructField]) -> Column:
+        """These columns of a row as one binary column."""
 
     def check_readable(self) -> None:  # noqa: B027 - most formats read anything
         """Raise what can be known without a SparkSession to stand in the way of reading."""
@@ -91,7 +92,8 @@ class Json(Format):
 
     Writing: an object with the columns' names, in their order. Null columns are kept as ``"name":null``, so that
     a reader can tell "no value" from "no such field". A ``timestamp`` is written as ISO 8601 in the session's time zone
-    with milliseconds: what is finer is cut off. docs/formats.md has a table of what is read and written.
+    with milliseconds: what is finer is cut off. A text that is not UTF-8 refuses its row, and a map whose keys are
+    neither text nor numbers its column. docs/formats.md has a table of what is read and written.
 
     Args:
         schema: DDL (``"user_id string, amount decimal(18,2)"``) or a ``StructType``. Sinks need none. Names that
@@ -241,11 +243,11 @@ class Json(Format):
             replaced |= F.coalesce(F.contains(parsed[name], F.lit("\ufffd")), F.lit(False))
         return replaced & ~valid
 
-    def encode(self, columns: Sequence[str]) -> Column:
+    def encode(self, columns: Sequence[StructField]) -> Column:
         """One object with these fields.
 
         Raises:
-            ConfigurationError: ``timestamp_format`` is for reading only: a sink does not see its columns' types.
+            ConfigurationError: ``timestamp_format`` is for reading only; or a column has no form in JSON.
         """
         if self.timestamp_format != "iso-8601":
             raise ConfigurationError(
@@ -254,8 +256,10 @@ class Json(Format):
                 action="write Json() at the sink, and select the number in the stream function: F.unix_millis(column), "
                 "F.unix_micros(column) or F.unix_seconds(column)",
             )
-        row = F.struct(*(column_named(name) for name in columns))
-        return F.to_json(row, {"ignoreNullFields": "false"}).cast("binary")
+        require_form(columns)
+        parts = {field.name: (column_named(field.name), field.dataType) for field in columns}
+        row = F.struct(*(column for column, _ in parts.values()))
+        return as_json(row, parts, {"ignoreNullFields": "false"}).cast("binary")
 
 
 @named_fields
@@ -285,7 +289,7 @@ class Text(Format):
         """The text."""
         return [parsed]
 
-    def encode(self, columns: Sequence[str]) -> Column:
+    def encode(self, columns: Sequence[StructField]) -> Column:
         """One column as text."""
         return _only(self, columns).cast("string").cast("binary")
 
@@ -313,7 +317,7 @@ class Raw(Format):
         """The bytes."""
         return [parsed]
 
-    def encode(self, columns: Sequence[str]) -> Column:
+    def encode(self, columns: Sequence[StructField]) -> Column:
         """One column; a type that Spark does not cast to binary is refused when the query is made."""
         return _only(self, columns).cast(BinaryType())
 
@@ -323,15 +327,16 @@ def _spelt(kind: DataType, timestamp_format: str) -> str:
     return f"{kind.simpleString()} ({timestamp_format})" if kind == TimestampType() else kind.simpleString()
 
 
-def _only(form: Format, columns: Sequence[str]) -> Column:
-    if len(columns) != 1:
+def _only(form: Format, columns: Sequence[StructField]) -> Column:
+    names = [field.name for field in columns]
+    if len(names) != 1:
         raise ConfigurationError(
-            f"{type(form).__name__} writes one column, but {len(columns)} are given: {', '.join(columns)}",
+            f"{type(form).__name__} writes one column, but {len(names)} are given: {', '.join(names)}",
             cause=f"format={form!r}",
             action="select one column, or write Json()",
-            columns=list(columns),
+            columns=names,
         )
-    return column_named(columns[0])
+    return column_named(names[0])
 
 
 def column_named(name: str) -> Column:

@@ -25,6 +25,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from onceflow.connectors.arrow_values import END_S, FIRST_S
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -34,8 +36,6 @@ _PER_SECOND = {"epoch-seconds": 1, "epoch-millis": 1_000, "epoch-micros": 1_000_
 FORMATS = ("iso-8601", *_PER_SECOND)
 """What ``timestamp_format`` may be."""
 
-# The years 1 to 9999: what SQL, Python and most readers of our output can hold. A number in a unit too fine is beyond.
-_FIRST_S, _END_S = -62_135_596_800, 253_402_300_800
 _DATED = r"^\s*[+-]?\d{4,6}-\d{1,2}-\d{1,2}"
 
 
@@ -100,7 +100,7 @@ def times_wrong(column: Column, kind: DataType, timestamp_format: str, latest: C
             outside = ~written.between(_day("0001-01-01"), _day("9999-12-31"))
         else:
             time = _time(written, timestamp_format) if isinstance(of, TimestampType) else written.cast("timestamp")
-            outside = (time < _second(_FIRST_S)) | (time >= _second(_END_S))
+            outside = (time < _second(FIRST_S)) | (time >= _second(END_S))
             if latest is not None:
                 outside |= time > latest
         return F.coalesce(outside, F.lit(False))
@@ -134,8 +134,13 @@ def _time(written: Column, timestamp_format: str) -> Column:
         # Spark would take a year or a time of day alone, too, and fill in the rest; of a time of day, from the clock.
         return F.when(written.rlike(_DATED), written.try_cast("timestamp"))
     scale = _PER_SECOND[timestamp_format]
-    fits = written.between(_FIRST_S * 2 * scale, _END_S * 2 * scale)
+    fits = written.between(FIRST_S * 2 * scale, END_S * 2 * scale)
     return F.when(fits, F.timestamp_micros(written * (1_000_000 // scale)))
+
+
+def within(time: Column, first_s: int = FIRST_S, end_s: int = END_S) -> Column:
+    """A time, or null where it is outside of what a system has, in seconds since 1970; the end is behind the last."""
+    return F.when((time >= _second(first_s)) & (time < _second(end_s)), time)
 
 
 def _second(at: int) -> Column:

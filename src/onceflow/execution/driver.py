@@ -23,6 +23,7 @@ from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.spark_files import SparkCheckpoint, canonical, positions
 from onceflow.connectors.contract import TOO_OLD, Committer, Run, evidence_of
 from onceflow.errors import (
+    CheckpointConflictError,
     CheckpointCorruptError,
     CheckpointStoreError,
     ConfigurationError,
@@ -39,6 +40,7 @@ from onceflow.execution.collect import Collect
 from onceflow.execution.failures import EpochEnded, evidence_lines, fenced, from_failure, from_spark
 from onceflow.execution.job_log import JobLog
 from onceflow.execution.observer import NOBODY
+from onceflow.execution.put_back import refuse_put_back
 from onceflow.execution.source_check import Sources
 from onceflow.execution.stop import OverdueError, StopRequested
 from onceflow.execution.surroundings import Surroundings
@@ -143,6 +145,8 @@ class Driver:
         around: What it has of its process; its threads end with this object.
         above: An incarnation that is known from outside of the checkpoint; this one is greater.
         name: The job's name, for its log, and under which its sinks keep that it has written there; "" for none.
+        given_up: Where an operator claims the checkpoint with this start: the sinks that do not know any more what the
+            job has committed to them; None where it is no claim.
     """
 
     def __init__(
@@ -156,8 +160,10 @@ class Driver:
         around: Surroundings,
         above: int = 0,
         name: str = "",
+        given_up: Sequence[str] | None = None,
     ) -> None:
         self.name = name
+        self._given_up = given_up
         self._log = JobLog(log, name)
         self._identity = identity
         self._journal = journal
@@ -463,7 +469,13 @@ class Driver:
     # -- start ------------------------------------------------------------------------------------
 
     def _append_start(self) -> Event:
-        history = self._journal.start(self._identity.job_id, self._above, self._identity.left)
+        history = self._journal.start(
+            self._identity.job_id,
+            self._above,
+            self._identity.left,
+            claimed=self._given_up is not None,
+            given_up=self._given_up or (),
+        )
         job = f"{self.name} ({self._identity.job_id})" if self.name else self._identity.job_id
         log.info("incarnation %d of job %s on %s", history.incarnation, job, self._uri)
         if self._journal.is_newest():  # else an older mark would take the place of a newer start's
@@ -722,10 +734,24 @@ class Driver:
             with contextlib.suppress(CheckpointStoreError):
                 return Checked(error.what, self._too_long(run.epoch, error.what, age))
             return Checked(error.what)
+        except CheckpointConflictError as error:
+            if self._coordinator.memory.mode is Mode.FRESH:  # else a late commit may have come before its replay
+                self._cause = self._what_is_lost() or error
+            return Checked(error.what)
         except Exception as error:  # noqa: BLE001 - whatever it was, the epoch's transactions must be aborted
             self._cause = error
             return Checked(str(error) or "the job is being stopped")
         return Checked(None, layout=layout)
+
+    def _what_is_lost(self) -> CheckpointConflictError | None:
+        """What a start would say of a system that was put back: which epochs and how many rows are gone."""
+        try:
+            refuse_put_back(self._committers, self._journal, self._identity, self._checkpoint)
+        except CheckpointConflictError as error:
+            return error
+        except OnceflowError:  # it does not answer: then what the check has seen is told
+            return None
+        return None
 
     def _sync(self, action: Sync) -> Event:
         try:
@@ -823,7 +849,9 @@ class Driver:
             log.error("%s: %s", self.name, error)
 
     def _run(self, epoch: int) -> Run:
-        return Run(self._identity.job_id, self._identity.prefix, self.incarnation, epoch)
+        history = self._coordinator.memory.history
+        newest = {sink: each.handle for sink, each in history.newest(below=epoch).items()}
+        return Run(self._identity.job_id, self._identity.prefix, self.incarnation, epoch, newest, history.claimed)
 
     def _by_sink(self, participants: Sequence[Participant]) -> dict[str, list[Participant]]:
         """Participants by the sink whose committer finishes them: their own, or one of the same system."""

@@ -14,6 +14,7 @@ from onceflow.checkpoint.place import Place
 from onceflow.connectors.contract import Committer, Sink, SinkConnection, Source, SourceConnection
 from onceflow.errors import OnceflowError
 from onceflow.execution.ownership import identify, refuse_lost, refuse_rewound
+from onceflow.execution.relatives import refuse_written, targets_of
 from onceflow.findings import Checks
 from onceflow.twophase.layout import Layout
 from onceflow.twophase.layout import Source as LayoutSource
@@ -101,6 +102,8 @@ def foresee(
             taking_part = [sink for sink in sinks if sink.participates and sink.name in found.sinks]
             with checks.one():
                 refuse_lost(place, [found.sinks[sink.name] for sink in taking_part], prefix, name)
+            with checks.one():
+                refuse_written(place, targets_of(sinks, found.sinks))
             with checks.one():
                 there = [sink for sink in taking_part if found.sinks[sink.name].is_there]
                 _require_rights(there, place, prefix)

@@ -17,7 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from onceflow.checkpoint import state_schemas
-from onceflow.checkpoint.identity import Mark, read_identity, write_identity
+from onceflow.checkpoint.deleting import refuse_deleting
+from onceflow.checkpoint.identity import JobIdentity, Mark, read_identity, write_identity
 from onceflow.checkpoint.journal import above_all
 from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.restored import read_restored
@@ -26,7 +27,7 @@ from onceflow.checkpoint.statistics import EpochStatistics
 from onceflow.checkpoint.trail import Trail
 from onceflow.connectors.contract import Committer, Connector, EpochLimit, Guarantee, Sink, SinkConnection
 from onceflow.errors import ConfigurationError, advised
-from onceflow.execution import pace
+from onceflow.execution import pace, relatives
 from onceflow.execution.active import require_free
 from onceflow.execution.collect import Collector
 from onceflow.execution.driver import Driver
@@ -41,12 +42,13 @@ from onceflow.execution.ownership import (
     refuse_incomplete,
     refuse_left,
     refuse_lost,
-    refuse_put_back,
     refuse_rewound,
     tell_of_moved,
 )
 from onceflow.execution.phases import Phases
 from onceflow.execution.progress import Progress, lag_group
+from onceflow.execution.put_back import lost_commits, refuse_put_back, told
+from onceflow.execution.relatives import targets_of
 from onceflow.execution.running import RunningJob
 from onceflow.execution.source_check import Sources
 from onceflow.execution.surroundings import REAL, Means
@@ -165,19 +167,19 @@ def launch(
     taking_part = [sink for sink in outputs.sinks if sink.participates]
     where = spark_path(session, place.checkpoint)
     leaves, states, ends = outputs.leaves(), outputs.states(), _never_caught_up(outputs, plan)
-    sources = Sources(leaves, states, plan.connectors, foreseen.take_sources())
+    sources = Sources(leaves, states, outputs.kept(), plan.connectors, foreseen.take_sources())
     connections: dict[str, SinkConnection] = {}
     try:
         if not foreseen.allows(outputs.sinks):
             phases.begin(f"checks of {described(outputs.sinks, filter(None, sources.distinct))}")
         sources.refuse_other_number(place)
+        sources.refuse_other_names(place)
         refuse_early(place, sources, plan)
         connections = connected(outputs.sinks, foreseen.connect)
         sources.refuse_to_read({sink: connections[sink.name].system_id for sink in outputs.dead_letter_sinks})
-        for sink in outputs.sinks:
-            connections[sink.name].check_output(outputs.fields(sink))  # it may make a topic: the plan is accepted
-        require_beside(connections)
+        _check_outputs(outputs, connections)  # it may make a topic: the plan is accepted
         is_new = place.is_empty()
+        begin = relatives.look(place, targets_of(outputs.sinks, connections), plan.name, plan.takeover)
         planned = max(place.checkpoint.plans_from(0), default=-1)
         phases.begin("taking over the checkpoint")
         driver = take_over(
@@ -198,12 +200,12 @@ def launch(
             observer=plan.observer,
         )
         try:
+            begin()
             if is_new:
                 _tell_of_new_job(leaves, place, plan)
             layout = place.journal.history()[0].layout
-            writers = [Output(sink.name, connections[sink.name].writer_factory()) for sink in outputs.sinks]
             runner = Collector(
-                writers,
+                [Output(sink.name, connections[sink.name].writer_factory()) for sink in outputs.sinks],
                 outputs.query.sparkSession,
                 keys_repeat=keys_repeat(unrepeatable(outputs.query)),
                 stateful=lambda: bool(states) or place.checkpoint.is_stateful(),
@@ -227,6 +229,12 @@ def launch(
             connection.close()
         raise
     return RunningJob(query, driver, tuple(connections.values()), sources, progress, ends_when_idle=ends)
+
+
+def _check_outputs(outputs: Outputs, connections: Mapping[str, SinkConnection]) -> None:
+    for sink in outputs.sinks:
+        connections[sink.name].check_output(outputs.fields(sink))
+    require_beside(connections)
 
 
 def _never_caught_up(outputs: Outputs, plan: Plan) -> bool:
@@ -420,8 +428,14 @@ def _start(outputs: Outputs, driver: Driver, where: str, plan: Plan) -> Streamin
 
 
 def place_of(plan: Plan, means: Means = REAL) -> Place:
-    """The job's checkpoint."""
-    return means.opened(plan.checkpointing.location, plan.checkpointing.retain)
+    """The job's checkpoint.
+
+    Raises:
+        CheckpointConflictError: It is being deleted.
+    """
+    place = means.opened(plan.checkpointing.location, plan.checkpointing.retain)
+    refuse_deleting(place)
+    return place
 
 
 def take_over(
@@ -543,11 +557,13 @@ def _driver(
             refuse_put_back(committers, place.journal, identity, place.checkpoint)
             kept = {sink: mark for sink, mark in marks.items() if committers[sink].keeps_mark}
             tell_of_moved(kept, place.journal.history()[0], identity.job_id, plan.name)
+        given_up: tuple[str, ...] | None = None
         if plan.takeover == "claim":
             above = max(above, _claimed_incarnation(committers.values()))
+            given_up = _given_up(place, committers, identity, plan.name)
         rules, around = means.rules(committers), means.around(len(committers))
         files = (place.journal, place.checkpoint)
-        driver = Driver(identity, *files, committers, place.uri, rules, around, above, plan.name)
+        driver = Driver(identity, *files, committers, place.uri, rules, around, above, plan.name, given_up)
         if plan.takeover == "claim":
             # Behind all that may refuse it: a claim that fails leaves the checkpoint as it was. Whoever dies between
             # this and the start that follows says the same again.
@@ -561,6 +577,20 @@ def _driver(
     driver.min_pause_s = plan.checkpointing.min_pause_ms / 1000
     driver.observer = plan.observer
     return driver
+
+
+def _given_up(place: Place, committers: Mapping[str, Committer], identity: JobIdentity, name: str) -> tuple[str, ...]:
+    """The sinks that do not know any more what the job has committed to them: a claim gives that up, and says what."""
+    lost = lost_commits(committers, place.journal, identity, place.checkpoint)
+    for sink, epochs in lost.items():
+        JobLog(log, name).warning(
+            "sink %s does not know epoch %d to %d of this job any more: the claim gives up %s there",
+            sink,
+            epochs[-1][0],
+            epochs[0][0],
+            told(epochs),
+        )
+    return tuple(sorted(lost))
 
 
 def _claimed_incarnation(committers: Iterable[Committer]) -> int:

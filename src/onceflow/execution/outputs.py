@@ -27,9 +27,10 @@ from onceflow.connectors.formats import column_named
 from onceflow.errors import ConfigurationError
 from onceflow.execution.task import DIGEST, PARTITION, output_column
 from onceflow.options.checkpointing import Checkpointing
+from onceflow.spark.kept import kept_of
 from onceflow.spark.one_read import read_once
 from onceflow.spark.plan import Leaf, leaves_of, states_of
-from onceflow.twophase.layout import State
+from onceflow.twophase.layout import Kept, State
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -86,6 +87,8 @@ class Outputs:
         frames = [(named[key], distinct[key]) for key in distinct]
         frames += [((sink.name,), frame) for sink, _, frame in dead_letters]
         self._frames = sorted(frames, key=itemgetter(0))
+        self._mode = mode
+        self._branches: list[DataFrame] = []
         self.together = ""
         """Which branches are read together, by their places: what an origin is of, beside what was read."""
         self.query = self._encoded(mode).withColumn(PARTITION, F.spark_partition_id())
@@ -109,12 +112,18 @@ class Outputs:
         """The state operators, in the order of the plan."""
         return [state for outputs, frame in self._frames for state in states_of(frame, outputs)]
 
+    def kept(self) -> list[Kept]:
+        """What Spark keeps for the state operators: what the sinks do not take is not among it."""
+        written = zip(self._frames, self._branches, strict=True)
+        return [kept for (outputs, _), branch in written for kept in kept_of(branch, outputs, self._mode)]
+
     def _encoded(self, mode: str) -> DataFrame:
         """One branch for each different frame: the columns of its own sinks, null for the others'."""
         branches = [
             self._encode(frame, [i for i, sink in enumerate(self.sinks) if sink.name in names])
             for names, frame in self._frames
         ]
+        self._branches = branches
         if len(branches) == 1:
             return branches[0]
         types = {field.name: field.dataType for branch in branches for field in branch.schema}

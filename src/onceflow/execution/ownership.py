@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from onceflow.checkpoint import state_schemas
+from onceflow.checkpoint.deleting import refuse_deleting
 from onceflow.checkpoint.identity import FILE as IDENTITY_FILE
 from onceflow.checkpoint.identity import (
     JobIdentity,
@@ -29,13 +30,13 @@ from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.place import OURS, Place
 from onceflow.checkpoint.restored import Restored, being_made, read_restored, refuse_unfinished, who_makes
 from onceflow.checkpoint.spark_files import SparkCheckpoint
-from onceflow.connectors.contract import Committer, SinkConnection, evidence_of
+from onceflow.connectors.contract import Committer, SinkConnection
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, OnceflowError, advised
 from onceflow.execution.driver import Driver
 from onceflow.execution.failures import from_failure
 from onceflow.execution.job_log import JobLog
 from onceflow.spark.session import require_isolated_state
-from onceflow.twophase.messages import Failure, FailureKind, Outcome
+from onceflow.twophase.messages import Failure, FailureKind
 from onceflow.twophase.records import History, HistoryError, Start
 
 log = logging.getLogger(__name__)
@@ -185,11 +186,12 @@ def _take_back_job_json(place: Place, found: JobIdentity | None) -> None:
 
 
 def refuse_left(place: Place, driver: Driver) -> None:
-    """End a start whose job was left by ``--as-new`` at the same moment: it read ``job.json`` before.
+    """End a start whose job was left by ``--as-new``, or is being deleted, since a moment: it had looked before.
 
     Whoever leaves a job writes the file and then looks for a newer start; this one appends its start and then looks at
     the file. So one of the two, or both, see the other.
     """
+    refuse_deleting(place)
     now = read_identity(place.ours)
     if now is not None and now.job_id != place.journal.history()[0].job_id:
         raise driver.fenced()
@@ -420,51 +422,6 @@ def tell_of_moved(marks: Mapping[str, str | None], history: History, job_id: str
                 "before: what is written from epoch %d on goes there, and what is written stays where it is",
                 sink,
                 history.decided.epoch + 1,
-            )
-
-
-def refuse_put_back(
-    committers: Mapping[str, Committer], journal: Journal, identity: JobIdentity, checkpoint: SparkCheckpoint
-) -> None:
-    """Refuse a sink's system that does not know any more what this job has committed to it.
-
-    Only a system that remembers commits can be asked. Spark has recorded these epochs, so nothing reads them again.
-
-    Args:
-        committers: By sink.
-        journal: The checkpoint's.
-        identity: The job's.
-        checkpoint: Spark's files.
-
-    Raises:
-        CheckpointConflictError: Naming the epochs and how many rows they had.
-    """
-    newest = checkpoint.newest_commit()
-    asked = {sink: committer for sink, committer in committers.items() if committer.remembers_commits}
-    if not asked or newest is None:
-        return
-    epochs = journal.decided_epochs(identity.job_id)  # a job's first start finds what another one has decided
-    for sink, committer in asked.items():
-        lost: list[tuple[int, int]] = []
-        for decided in reversed(epochs):
-            settled = decided.counted | decided.given_up
-            mine = [p for p in decided.effective if p.sink == sink and p.id not in settled]
-            if decided.epoch > newest or not mine:
-                continue
-            if all(told.outcome is Outcome.COMMITTED for told in evidence_of(committer, mine).values()):
-                break  # it was put back to a moment, so what is older is there
-            lost.append((decided.epoch, sum(p.rows for p in mine)))
-        if lost:
-            raise CheckpointConflictError(
-                f"sink {sink} does not know epoch {lost[-1][0]} to {lost[0][0]} of this job any more: {len(lost)} "
-                f"epochs with {sum(rows for _, rows in lost)} rows that it had committed",
-                harmless="for the data that is there: nothing was started",
-                cause="its system was put back to an older state: a backup, or a standby that had not everything; or "
-                "the ledger was changed by hand",
-                action="bring the newer state back. Or write those rows again by other means, and then start with "
-                f"{advised('claim')}, once",
-                checkpoint=identity.checkpoint,
-                epochs=[epoch for epoch, _ in reversed(lost)],
             )
 
 

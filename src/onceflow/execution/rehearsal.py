@@ -14,6 +14,7 @@ from onceflow.connectors.contract import Sink
 from onceflow.execution.foresight import Foreseen, connected, require_beside
 from onceflow.execution.launch import Plan, outputs_of, place_of, refuse_early
 from onceflow.execution.ownership import refuse_incomplete
+from onceflow.execution.relatives import refuse_written, targets_of
 from onceflow.execution.source_check import Sources
 
 
@@ -36,9 +37,10 @@ def rehearse(session: SparkSession, result: object, sinks: Sequence[Sink], plan:
     place = place_of(plan)
     refuse_incomplete(place)
     outputs = outputs_of(session, result, sinks, plan)
-    sources = Sources(outputs.leaves(), outputs.states(), plan.connectors, foreseen.take_sources())
+    sources = Sources(outputs.leaves(), outputs.states(), outputs.kept(), plan.connectors, foreseen.take_sources())
     with contextlib.closing(sources):
         sources.refuse_other_number(place)
+        sources.refuse_other_names(place)
         refuse_early(place, sources, plan)
         connections = connected(outputs.sinks, foreseen.connect)
         try:
@@ -46,6 +48,8 @@ def rehearse(session: SparkSession, result: object, sinks: Sequence[Sink], plan:
             for sink in outputs.sinks:
                 connections[sink.name].compare_output(outputs.fields(sink))
             require_beside(connections)
+            if plan.takeover is None and not place.has_undone():
+                refuse_written(place, targets_of(outputs.sinks, connections))
         finally:
             for connection in connections.values():
                 connection.close()

@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.spark_files import SparkCheckpoint, positions, records_between, with_positions
+from onceflow.checkpoint.state_names import names_in
 from onceflow.connectors.contract import Connector, Sink, Source, SourceConnection, Standing
 from onceflow.errors import (
     CheckpointConflictError,
@@ -21,7 +22,7 @@ from onceflow.errors import (
     SourceDataLostError,
 )
 from onceflow.spark.plan import Leaf
-from onceflow.twophase.layout import Layout, State, folders
+from onceflow.twophase.layout import Kept, Layout, State, folders, named_otherwise
 from onceflow.twophase.layout import Source as LayoutSource
 from onceflow.twophase.messages import Surveyed
 from onceflow.twophase.records import DecidedEpoch
@@ -33,6 +34,7 @@ class Sources:
     Args:
         leaves: The plan's streaming sources, in order.
         states: Its state operators, in order.
+        kept: What Spark keeps for them.
         connectors: Who may have made the sources.
         connections: Those that are open already, by system; this object's from now on.
     """
@@ -41,11 +43,12 @@ class Sources:
         self,
         leaves: Sequence[Leaf],
         states: Sequence[State],
+        kept: Sequence[Kept] = (),
         connectors: Sequence[Connector] = (),
         connections: Mapping[Hashable, SourceConnection] = MappingProxyType({}),
     ) -> None:
         self._leaves = tuple(leaves)
-        self._states = tuple(states)
+        self._states, self._columns = tuple(states), tuple(kept)
         self._connectors = tuple(connectors)
         self._sources = tuple(self._found(leaf) for leaf in leaves)
         self._connections = dict(connections)
@@ -74,6 +77,29 @@ class Sources:
                 cause="outputs of several queries were put into one job, or it has more or fewer than the query had",
                 action="go on with each query's checkpoint as a job of its own; or start one job with a new "
                 "checkpoint, from where the old ones stand: docs/existing-programs.md",
+                checkpoint=place.uri,
+            )
+
+    def refuse_other_names(self, place: Place) -> None:
+        """Refuse a plan that calls its state otherwise than Spark's files do, where no layout says what is kept.
+
+        So it is with a checkpoint of an older onceflow, or of a query without it, until the first start is done.
+
+        Raises:
+            CheckpointConflictError: With both names.
+        """
+        known = place.journal.history()[0].layout
+        if (known is not None and known.kept is not None) or place.checkpoint.newest_commit() is None:
+            return
+        names = names_in(place.checkpoint.store)
+        moved = None if names is None else named_otherwise(names, self._columns)
+        if moved is not None:
+            raise CheckpointConflictError(
+                f"the plan does not fit the checkpoint {place.uri}: {moved}",
+                harmless="always: nothing was changed",
+                cause="the job was edited, above the state or in it, since the checkpoint was written; what stands "
+                "there is known by Spark's names alone, as no start of this onceflow has written it down",
+                action="start the job once as it was, and edit it then; or start the edited one as a job of its own",
                 checkpoint=place.uri,
             )
 
@@ -135,7 +161,7 @@ class Sources:
             starts = [checkpoint.initial_offsets(folder) for folder in self._folders()]
         needed = starts if undone is None or again else ends
         found = [self._look(i, needed[i], ends[i], known) for i in self._numbers]
-        layout = Layout(tuple(place for place, _ in found), self._states)
+        layout = Layout(tuple(place for place, _ in found), self._states, self._columns)
         losses = {  # a source that stands at several positions has lost it once
             (self._first_of(i), error.what): error
             for i, (_, standing) in enumerate(found)
@@ -199,7 +225,7 @@ class Sources:
             for i, answer in zip(numbers, answers, strict=True):
                 now = {topic.name: topic for topic in found[i].topics} | dict(answer)
                 found[i] = replace(found[i], topics=tuple(now[name] for name in sorted(now)))
-        return Layout(tuple(found), layout.states)
+        return replace(layout, sources=tuple(found))
 
     # -- parts ------------------------------------------------------------------------------------
 

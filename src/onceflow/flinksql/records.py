@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
 from onceflow.connectors.formats import Format, Json, Raw, Text, column_named
+from onceflow.connectors.json_text import as_json, require_form
 from onceflow.flinksql.kinds import Kind, quoted
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class Whole(Format):
         """One."""
         return [F.struct(*self.inner.columns(parsed))]
 
-    def encode(self, columns: Sequence[str]) -> Column:
+    def encode(self, columns: Sequence[StructField]) -> Column:
         """As the other."""
         return self.inner.encode(columns)
 
@@ -118,9 +119,9 @@ class Csv(Format):
         """Each field."""
         return [parsed.getField(field.name).alias(field.name) for field in self.fields()]
 
-    def encode(self, columns: Sequence[str]) -> Column:
+    def encode(self, columns: Sequence[StructField]) -> Column:
         """One row."""
-        return F.to_csv(F.struct(*(column_named(name) for name in columns)), dict(self.options)).cast("binary")
+        return F.to_csv(F.struct(*(column_named(field.name) for field in columns)), dict(self.options)).cast("binary")
 
 
 def reader(form: str, columns: Mapping[str, Kind], options: Mapping[str, str]) -> Format:
@@ -171,7 +172,9 @@ def written(form: str, columns: Mapping[str, tuple[str, Kind]], options: Mapping
     if form == "csv":
         return F.to_csv(F.struct(*shown), dict(_csv(options))).cast("binary")
     left_out = options.get("json.encode.ignore-null-fields", "false").lower()
-    return F.to_json(F.struct(*shown), {"ignoreNullFields": left_out}).cast("binary")
+    told = {name: (parts[name], DataType.fromDDL(kind.spark())) for name, (_, kind) in columns.items()}
+    require_form([StructField(name, of) for name, (_, of) in told.items()])
+    return as_json(F.struct(*shown), told, {"ignoreNullFields": left_out}).cast("binary")
 
 
 def _shown(column: Column, kind: Kind, *, iso: bool) -> Column:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -18,8 +18,10 @@ import pyspark
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
+from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from onceflow.errors import ConfigurationError
 from onceflow.processes import children_with, kill_tree
@@ -42,6 +44,10 @@ JAVA: Mapping[str, tuple[str, ...]] = {
     ),
     _CATALYST + "trees.Origin": ("pysparkErrorContext",),
     _CATALYST + "expressions.Alias": ("exprId", "child"),
+    _CATALYST + "expressions.GetStructField": ("extractFieldName",),
+    _CATALYST + "expressions.aggregate.AggregateExpression": ("isDistinct",),
+    _CATALYST + "expressions.NamedLambdaVariable": ("name",),
+    _CATALYST + "optimizer.Optimizer": (),
     _CATALYST + "expressions.AttributeReference": ("exprId", "name"),
     _CATALYST + "expressions.Literal": (),
     _CATALYST + "expressions.PythonUDF": ("name",),
@@ -51,8 +57,20 @@ JAVA: Mapping[str, tuple[str, ...]] = {
     _CATALYST + "expressions.aggregate.CollectList": (),
     _CATALYST + "plans.logical.Deduplicate": ("keys",),
     _CATALYST + "plans.logical.DeduplicateWithinWatermark": ("keys",),
-    _CATALYST + "plans.logical.TransformWithStateInPySpark": ("timeMode",),
-    _CATALYST + "plans.logical.FlatMapGroupsInPandasWithState": ("timeout",),
+    _CATALYST + "plans.logical.TransformWithStateInPySpark": (
+        "timeMode",
+        "functionExpr",
+        "leftAttributes",
+        "groupingAttributesLen",
+    ),
+    _CATALYST + "plans.logical.FlatMapGroupsInPandasWithState": ("timeout", "groupingAttributes", "stateType"),
+    _CATALYST + "plans.logical.Aggregate": ("groupingExpressions", "aggregateExpressions"),
+    _CATALYST + "plans.logical.Window": ("windowExpressions",),
+    _CATALYST + "plans.logical.Join": ("joinType", "condition"),
+    _CATALYST + "plans.logical.Generate": ("generator",),
+    _CATALYST + "plans.logical.CTERelationDef": ("id",),
+    _CATALYST + "plans.logical.CTERelationRef": ("cteId",),
+    "org.apache.spark.api.python.SimplePythonFunction": ("command",),
     _CATALYST + "analysis.UnsupportedOperationChecker": (),
     _CATALYST + "plans.logical.Project": ("projectList",),
     _CATALYST + "plans.logical.Filter": ("condition",),
@@ -239,6 +257,12 @@ def analyzed_plan(frame: DataFrame) -> Any:
     return frame._jdf.queryExecution().analyzed()  # noqa: SLF001
 
 
+def optimized_plan(frame: DataFrame) -> Any:
+    """A DataFrame's plan without what nobody asks for, as Spark runs it."""
+    optimizer: Any = frame.sparkSession._jsparkSession.sessionState().optimizer()  # noqa: SLF001
+    return optimizer.execute(analyzed_plan(frame))
+
+
 def call_site(expression: Any) -> str:
     """The line of the user's program that made an expression, as ``job.py:12``; "" where PySpark kept none."""
     kept = expression.origin().pysparkErrorContext()
@@ -320,6 +344,30 @@ def with_children(expression: Any, children: list[Any]) -> Any:
     """An expression over other children."""
     jvm = java(SparkSession.active())
     return expression.withNewChildren(jvm.org.apache.spark.api.python.PythonUtils.toSeq(children))
+
+
+def state_class(node: Any) -> StatefulProcessor:
+    """A copy of the object of a plan's ``transformWithState``, as PySpark has pickled it for the tasks."""
+    kind = java(SparkSession.active()).scala.reflect.ClassTag.Byte()
+    command = bytes(node.functionExpr().func().command().toArray(kind))
+    function, _ = CloudPickleSerializer().loads(command)  # type: ignore[no-untyped-call]
+    found: StatefulProcessor = function.__self__._stateful_processor  # noqa: SLF001
+    return found
+
+
+def with_numbers(expression: Any, numbers: Sequence[int]) -> str | None:
+    """An expression in SQL, a number in the place of each child that is no literal; None where it takes none."""
+    sql = java(SparkSession.active()).org.apache.spark.sql
+    children = [
+        child
+        if str(child.getClass().getSimpleName()) == "Literal"
+        else sql.catalyst.expressions.Literal(number, sql.types.DataTypes.IntegerType)
+        for number, child in zip(numbers, elements(expression.children()), strict=True)
+    ]
+    try:
+        return str(with_children(expression, children).sql())
+    except Py4JJavaError:
+        return None
 
 
 def elements(seq: Any) -> Iterator[Any]:

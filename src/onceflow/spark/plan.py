@@ -160,7 +160,7 @@ def states_of(frame: DataFrame, outputs: tuple[str, ...]) -> list[State]:
     return [
         State(outputs, _shape(node), _fingerprint([_said(each) for each in _nodes(node)]))
         for node in _nodes(analyzed_plan(frame))
-        if node.isStreaming() and _keeps_state(node)
+        if node.isStreaming() and keeps_state(node)
     ]
 
 
@@ -252,11 +252,12 @@ def _said(node: Any) -> str:
     kind = str(node.getClass().getSimpleName())
     if kind == _RELATION:
         return kind
-    words = [_sql(e) for e in elements(node.expressions())]
+    words = [in_sql(e) for e in elements(node.expressions())]
     return f"{kind} {words}"
 
 
-def _sql(expression: Any) -> str:
+def in_sql(expression: Any) -> str:
+    """An expression in words that are the same in every process."""
     text: str = str(expression.sql())
     # Arguments of lambda functions are numbered through the process.
     return re.sub(r"\b([A-Za-z]+)_\d+\b", r"\1", text) if "lambda" in text else text
@@ -269,12 +270,12 @@ def _shape(node: Any) -> str:
         if below.getClass().getSimpleName() == "Project":
             for named in elements(below.projectList()):
                 if named.getClass().getSimpleName() == "Alias":
-                    made.setdefault(named.exprId().id(), _sql(named.child()))
+                    made.setdefault(named.exprId().id(), in_sql(named.child()))
 
     def words(expression: Any) -> str:
         if expression.getClass().getSimpleName() == "AttributeReference":
-            return str(made.get(expression.exprId().id(), _sql(expression)))
-        return _sql(expression)
+            return str(made.get(expression.exprId().id(), in_sql(expression)))
+        return in_sql(expression)
 
     return f"{node.getClass().getSimpleName()}({', '.join(words(e) for e in elements(node.expressions()))})"
 
@@ -385,7 +386,7 @@ def _suspects(frame: DataFrame) -> Iterator[tuple[str, str]]:
     for node in _nodes(analyzed_plan(frame)):
         kind = kind_of(node)
         for e in elements(node.expressions()):
-            yield from (each for each in _culprits(e) if each[0] != _TASKS_NUMBER or _OURS not in _sql(e))
+            yield from (each for each in _culprits(e) if each[0] != _TASKS_NUMBER or _OURS not in in_sql(e))
         if kind in _FIRST_OF_A_KEY:
             keys = {key.exprId().id(): str(key.name()) for key in elements(node.keys())}
             # Rows that are the same in all columns are one, whichever of them passes.
@@ -416,7 +417,7 @@ def is_stateful(frame: DataFrame) -> bool:
     here but of ``SparkCheckpoint.is_stateful``, which tells what Spark itself has kept and needs no plan: a start that
     finishes an epoch has none, nor has an operator. So where the two differ, recovery is right all the same.
     """
-    return any(node.isStreaming() and _keeps_state(node) for node in _nodes(analyzed_plan(frame)))
+    return any(node.isStreaming() and keeps_state(node) for node in _nodes(analyzed_plan(frame)))
 
 
 _OF_STATIC = (
@@ -481,7 +482,8 @@ def _blamed(expression: Any, children: Sequence[Any]) -> str:
     return name if innermost else ""
 
 
-def _keeps_state(node: Any) -> bool:
+def keeps_state(node: Any) -> bool:
+    """Whether a node of a streaming plan keeps something from one epoch to the next."""
     kind = kind_of(node)
     if kind == "Join":
         return all(child.isStreaming() for child in elements(node.children()))

@@ -3,17 +3,20 @@
 Must not know: savepoints, the journal, sinks.
 
 Spark (4.2) rewrites state offline, as an epoch of its own that reads nothing. What it keeps for each key is read before
-and after by Spark's own reader of state, and must be the same.
+and after by Spark's own reader of state, and must be the same, each entry where a query looks for its key. A query has
+what is kept without keys in partition 0, whatever their number; Spark's repartition puts it where the hash of no value
+belongs, which is another one for most numbers.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StructType
 
 from onceflow.checkpoint.contract import Store
 from onceflow.checkpoint.spark_files import SparkCheckpoint
@@ -23,6 +26,12 @@ from onceflow.spark.session import spark_path
 
 Digest = tuple[int, str]
 """How many entries, and the sum of a hash of each: the same for the same entries in any order."""
+
+_HASH_OF_NOTHING = 42
+"""Spark's hash of a row without columns: the seed."""
+_OF_SESSIONS = "sessionWindow"
+"""How the names of operators begin that keep sessions: the last field of their key is the session's begin, by which
+nothing is distributed."""
 
 
 def repartition(session: SparkSession, checkpoint: SparkCheckpoint, partitions: int) -> Mapping[str, Digest]:
@@ -38,8 +47,9 @@ def repartition(session: SparkSession, checkpoint: SparkCheckpoint, partitions: 
 
     Raises:
         ConfigurationError: Spark cannot repartition this state; its operators are named.
-        EpochFailedError: Spark did, and a key has another state than before.
+        EpochFailedError: Spark did, and a key has another state than before, or has it where no query looks for it.
     """
+    _refuse_without_keys(session, checkpoint, partitions)
     before = {name: _digest(frame) for name, frame in _parts(session, checkpoint)}
     try:
         repartition_state(session, spark_path(session, checkpoint), partitions)
@@ -51,8 +61,8 @@ def repartition(session: SparkSession, checkpoint: SparkCheckpoint, partitions: 
             action="resume with as many partitions as it has; or begin with empty state (--allow-non-restored-state)",
         ) from error
     after = {name: _digest(frame) for name, frame in _parts(session, checkpoint)}
-    torn = [name for name, frame in _parts(session, checkpoint) if _is_torn(frame)]
-    different = sorted(name for name in before if before[name] != after.get(name)) + torn
+    misplaced = [name for name, frame in _parts(session, checkpoint) if _is_misplaced(name, frame, partitions)]
+    different = sorted({*misplaced, *(name for name in before if before[name] != after.get(name))})
     if different or before.keys() != after.keys():
         raise EpochFailedError(
             f"Spark has repartitioned the state, and it is not what it was: {', '.join(different)}",
@@ -82,17 +92,53 @@ def _parts(session: SparkSession, checkpoint: SparkCheckpoint) -> Iterator[tuple
 
 def _digest(frame: DataFrame) -> Digest:
     """Of all entries, without the partition that they are in."""
-    hashed = F.xxhash64(F.to_json(F.struct(*_columns_of_state(frame)))).cast("decimal(38,0)")
+    told = [_by_field(frame, name) for name in _columns_of_state(frame)]
+    hashed = F.xxhash64(F.to_json(F.struct(*told))).cast("decimal(38,0)")
     count, total = frame.agg(F.count(F.lit(1)), F.sum(hashed)).collect()[0]
     return int(count), str(total)
 
 
-def _is_torn(frame: DataFrame) -> bool:
-    """Whether one key has entries in two partitions."""
-    if "key" not in frame.columns:
+def _refuse_without_keys(session: SparkSession, checkpoint: SparkCheckpoint, partitions: int) -> None:
+    """Refuse what Spark would put where no query looks for it."""
+    goes_to = _HASH_OF_NOTHING % partitions
+    if not goes_to:
+        return
+    for name, frame in _parts(session, checkpoint):
+        if _distributed_by(name, frame) == []:
+            right = [str(n) for n in range(2, _HASH_OF_NOTHING + 1) if _HASH_OF_NOTHING % n == 0]
+            raise ConfigurationError(
+                f"Spark cannot repartition the state without keys of {name}: a query has it in partition 0, and Spark "
+                f"would put it into partition {goes_to} of {partitions}, where it would never be found again",
+                harmless="always: the savepoint is as it was, and nothing was made",
+                cause=f"{partitions} shuffle partitions were asked for; an aggregate of all rows has no keys",
+                action=f"take {', '.join(right[:-1])} or {right[-1]} partitions, for which the two are the same; or "
+                "resume with as many as it has",
+            )
+
+
+def _is_misplaced(name: str, frame: DataFrame, partitions: int) -> bool:
+    """Whether an entry lies in another partition than that in which a query looks for its key."""
+    by = _distributed_by(name, frame)
+    if by is None:
         return False
-    spread = frame.groupBy(F.to_json(F.struct("key"))).agg(F.countDistinct("partition_id").alias("partitions"))
-    return bool(spread.where("partitions > 1").limit(1).count())
+    place = F.pmod(F.hash(*by), F.lit(partitions)) if by else F.lit(0)
+    return bool(frame.where(F.col("partition_id") != place).limit(1).count())
+
+
+def _distributed_by(name: str, frame: DataFrame) -> list[Column] | None:
+    """What a query distributes the entries of a part by; None where they have no key."""
+    if "key" not in frame.columns:
+        return None
+    fields = cast(StructType, frame.schema["key"].dataType).names
+    return [F.col("key")[field] for field in (fields[:-1] if name.startswith(_OF_SESSIONS) else fields)]
+
+
+def _by_field(frame: DataFrame, name: str) -> Column:
+    """A column, its fields named one by one: a row of a join's state has one more than its schema says."""
+    kind = frame.schema[name].dataType
+    if not isinstance(kind, StructType) or not kind.names:
+        return F.col(name)
+    return F.struct(*(F.col(name)[field].alias(field) for field in kind.names)).alias(name)
 
 
 def _columns_of_state(frame: DataFrame) -> list[str]:

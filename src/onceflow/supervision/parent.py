@@ -101,15 +101,22 @@ class Supervision:
             )
             theirs.close()
             if self._signal is not None:
-                self._process.send_signal(self._signal)
+                self._send(self._signal)
             self._talk(ours, self._process)
+            if _failed(self._process):
+                # What it has forked holds the line, and the input of its Java, which ends with that. As long as the
+                # process is not waited for, its group is nobody else's.
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self._process.pid, signal.SIGKILL)
             return self._process.wait()
 
     def _talk(self, line: socket.socket, process: subprocess.Popen[bytes]) -> None:
-        """Answer a process until its end of the line is closed, which its death does."""
+        """Answer a process until it has ended and all that it said is heard; or until it has closed its end."""
         heard, ended = b"", False
         while not ended:
-            readable, _, _ = select.select([line], [], [], _LOOK_EVERY_S)
+            over = _has_ended(process)  # before the look: what it has said is in the line then
+            readable, _, _ = select.select([line], [], [], 0 if over else _LOOK_EVERY_S)
+            ended = over and not readable
             if readable:
                 try:
                     found = line.recv(65_536)
@@ -126,7 +133,7 @@ class Supervision:
                 bound(self._log_file)
             if self._standing.ordered and not self._told_to_end:  # before it had said that it is there
                 self._told_to_end = True
-                process.send_signal(signal.SIGTERM)
+                self._send(signal.SIGTERM)
 
     def _answer(self, message: dict[str, Any]) -> dict[str, Any] | None:
         """What is answered; None for what asks nothing."""
@@ -211,8 +218,23 @@ class Supervision:
 
     def _hand_on(self, number: int, _: FrameType | None) -> None:
         self._signal = signal.Signals(number)
-        if self._process is not None:
-            self._process.send_signal(number)
+        self._send(number)
+
+    def _send(self, number: int) -> None:
+        """Send it a signal. Not by its own method, which would take its end away from who waits for that."""
+        if self._process is not None and self._process.returncode is None:
+            os.kill(self._process.pid, number)
+
+
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Whether a process has ended; it is not waited for by that."""
+    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def _failed(process: subprocess.Popen[bytes]) -> bool:
+    """Whether it ends otherwise than by itself and well; waited for, and not taken away."""
+    told = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    return told is not None and (told.si_code != os.CLD_EXITED or told.si_status != 0)
 
 
 def _name_of(number: int) -> str:

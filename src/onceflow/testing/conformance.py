@@ -577,6 +577,23 @@ def outcomes_are_told_by_evidence(t: Trial) -> None:
 
 
 @_in_two_phases
+def what_is_committed_is_known(t: Trial) -> None:
+    """A system that keeps its commits knows each by its handle, and not what was aborted or never was."""
+    start, newer = t.start(), t.start(2, attach=True)
+    committed, aborted = start.prepare(t.keys()), start.prepare(t.keys(), epoch=1)
+    t.commit(start, committed)
+    t.abort(start, aborted)
+    handles = [p.handle for p in (*committed, *aborted)]
+    for asking in (start, newer):
+        known = asking.committer.known([*handles, "never-was"])
+        if known is not None:
+            t.demand(
+                set(known) == {p.handle for p in committed},
+                f"of {len(committed)} commits that it has made, {len(set(known))} are known",
+            )
+
+
+@_in_two_phases
 def what_never_was_is_never_committed(t: Trial) -> None:
     """Of a transaction that the system does not know nothing is guessed, and no commit of it succeeds."""
     start = t.start()

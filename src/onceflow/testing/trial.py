@@ -120,6 +120,8 @@ class Start:
     ) -> None:
         sink = sink or world.sink()
         self._world, self._sink_name = world, sink.name
+        self.newest: dict[str, str] = {}
+        self.claimed = 0
         self._job_id, self.incarnation = job_id, incarnation
         self.connection = sink.attach() if attach else sink.connect()
         fields = world.output()
@@ -141,8 +143,8 @@ class Start:
         self.connection.close()
 
     def run(self, epoch: int = 0) -> Run:
-        """A run of an epoch."""
-        return Run(self._job_id, PREFIX, self.incarnation, epoch)
+        """A run of an epoch, which comes behind what was committed, and behind a claim, if there was one."""
+        return Run(self._job_id, PREFIX, self.incarnation, epoch, dict(self.newest), self.claimed)
 
     def open(self, number: int = 0, attempt: int = 0, epoch: int = 0, factory: WriterFactory | None = None) -> Writer:
         """The writer of a shard, as its task opens it."""
@@ -297,11 +299,12 @@ class Trial:
         raise AssertionError(f"a commit was answered with RETRY for {self.world.patience_s:g} s")
 
     def commit(self, start: Start, participants: Sequence[Participant], when: str = "at its commit") -> None:
-        """Commit all; where an answer proves nothing, the outcome must."""
+        """Commit all; where an answer proves nothing, the outcome must. It is the newest of its sink from then on."""
         replies = self.send_commits(start, participants)
         suspect = [p for p in participants if replies[p.id] is not Reply.COMMITTED]
         if suspect:
             self.outcomes_are(Outcome.COMMITTED, start, suspect, when)
+        start.newest |= {p.sink: p.handle for p in participants}
 
     def abort(self, start: Start, participants: Sequence[Participant], when: str = "after its abort") -> None:
         """Abort all, again while one is still open; then each is proven aborted."""

@@ -459,7 +459,10 @@ class Coordinator:
         m = self.memory
         incarnation = m.history.incarnation
         if m.mode is Mode.FRESH:
-            return Decide(incarnation, m.epoch, m.offsets, tuple(sorted(self._sinks)), m.written, m.took_ms)
+            having = {p.sink for p in m.written}
+            quiet = tuple(each for sink, each in sorted(m.history.newest().items()) if sink not in having)
+            sinks = tuple(sorted(self._sinks))
+            return Decide(incarnation, m.epoch, m.offsets, sinks, m.written, m.took_ms, newest=quiet)
         replays = m.undone.replays if m.undone else 0
         if m.mode is Mode.WHOLE:
             return Replay(incarnation, m.epoch, replays, "whole", m.written)

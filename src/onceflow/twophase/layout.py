@@ -9,7 +9,7 @@ The journal therefore keeps what each of them was, and every start compares.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 
@@ -66,11 +66,36 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
+class Kept:
+    """What Spark keeps for one state operator.
+
+    Attributes:
+        outputs: Names of the sinks that get what it gives, in order.
+        operator: What it is, in words: a join's type and condition, keys, the output mode.
+        columns: What stands in each column of its state, in order: the expression down to the source, and its type.
+        names: What Spark calls them in its files, where the plan alone does not say what is kept: of a join's columns,
+            a state's fields and variables, and the keys of a DISTINCT.
+    """
+
+    outputs: tuple[str, ...]
+    operator: str
+    columns: tuple[str, ...]
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Layout:
-    """Sources in the order of Spark's positions, state operators in the order of the plan."""
+    """Sources in the order of Spark's positions, state operators in the order of the plan.
+
+    Attributes:
+        sources: The sources.
+        states: The state operators, as the job asks for them.
+        kept: What Spark keeps for them; None in a layout of before that was written down.
+    """
 
     sources: tuple[Source, ...] = ()
     states: tuple[State, ...] = ()
+    kept: tuple[Kept, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,16 +150,38 @@ def what_moved(then: Layout, now: Layout, *, begun: bool = True) -> str | None:
     exchanged = _exchanged(then.sources, now.sources, "the position")
     if exchanged or not (begun or then.states):
         return exchanged
-    return _states_moved(then.states, now.states)
+    if then.kept is None or now.kept is None:
+        return _states_moved(then.states, now.states, by_shape=True)
+    return _states_moved(then.states, now.states, by_shape=False) or _kept_moved(then.kept, now.kept)
 
 
-def _states_moved(then: Sequence[State], now: Sequence[State]) -> str | None:
+def named_otherwise(then: Iterable[tuple[str, ...]], now: Sequence[Kept]) -> str | None:
+    """What Spark would read under other names than those in its files, where no layout says what is kept; or None.
+
+    Args:
+        then: For each state operator, in any order, the names in Spark's files.
+        now: What the plan keeps.
+    """
+    left = list(then)
+    for number, kept in enumerate(now):
+        if kept.names in left:
+            left.remove(kept.names)
+        elif kept.names:
+            near = next((names for names in left if set(names) & set(kept.names)), next(iter(left), ()))
+            return (
+                f"state {number} of output {_outputs(kept)} ({kept.operator.partition(',')[0]}) was kept as "
+                f"{', '.join(near) or 'nothing'} and would be read as {', '.join(kept.names)}"
+            )
+    return None
+
+
+def _states_moved(then: Sequence[State], now: Sequence[State], *, by_shape: bool) -> str | None:
     if len(then) != len(now):
         return f"the plan kept {len(then)} states and now keeps {len(now)}"
     for number, (old, new) in enumerate(zip(then, now, strict=True)):
         if not set(old.outputs) & set(new.outputs):
             return f"state {number} belonged to output {_outputs(old)} and would now belong to output {_outputs(new)}"
-        if old.shape != new.shape:
+        if by_shape and old.shape != new.shape:
             return (
                 f"state {number} of output {_outputs(new)} was kept by {old.shape} and would now be gone on with by "
                 f"{new.shape}"
@@ -142,15 +189,70 @@ def _states_moved(then: Sequence[State], now: Sequence[State]) -> str | None:
     return _exchanged(then, now, "the state")
 
 
-def _exchanged(then: Sequence[Source | State], now: Sequence[Source | State], what: str) -> str | None:
-    """One that stands where another stood before: two that look alike from outside have changed places."""
-    for i, new in enumerate(now):
-        if new.path == then[i].path:
-            continue
-        for j, old in enumerate(then):
-            if j != i and old.path == new.path and now[j].path != old.path:
-                return f"{what} of output {_outputs(old)} would become that of output {_outputs(new)}"
+def _kept_moved(then: Sequence[Kept], now: Sequence[Kept]) -> str | None:
+    """Spark reads each column of a state by its place alone: what would be read as something else."""
+    if len(then) != len(now):
+        return f"Spark kept {len(then)} states and would now keep {len(now)}"
+    for number, (old, new) in enumerate(zip(then, now, strict=True)):
+        if not set(old.outputs) & set(new.outputs):
+            return f"state {number} belonged to output {_outputs(old)} and would now belong to output {_outputs(new)}"
+        of = f"state {number} of output {_outputs(new)}"
+        if old.operator != new.operator:
+            was, now_by = _apart(old.operator, new.operator)
+            return f"{of} was kept by {was} and would now be gone on with by {now_by}"
+        of += f" ({new.operator.partition(',')[0]})"
+        different = [i for i, (a, b) in enumerate(zip(old.columns, new.columns, strict=False)) if a != b]
+        if different:
+            was, read_as = _apart(old.columns[different[0]], new.columns[different[0]])
+            return f"column {different[0]} of {of} was {was} and would be read as {read_as}"
+        if len(old.columns) != len(new.columns):
+            less, more = sorted((old.columns, new.columns), key=len)
+            extra = ", ".join(map(_short, more[len(less) :]))
+            return f"{of} had {len(old.columns)} columns and would have {len(new.columns)}; the difference is {extra}"
     return None
+
+
+_LONGEST = 160
+
+
+def _apart(was: str, would: str) -> tuple[str, str]:
+    """Two texts, short, with what tells them apart in sight."""
+    if max(len(was), len(would)) <= _LONGEST:
+        return was, would
+    same = next((i for i, (a, b) in enumerate(zip(was, would, strict=False)) if a != b), min(len(was), len(would)))
+    begin = max(0, same - _LONGEST // 2)
+    return _short(was, begin), _short(would, begin)
+
+
+def _short(text: str, begin: int = 0) -> str:
+    end = begin + _LONGEST
+    return ("… " if begin else "") + text[begin:end] + (" …" if end < len(text) else "")
+
+
+def _exchanged(then: Sequence[Source | State], now: Sequence[Source | State], what: str) -> str | None:
+    """One that stands where another stood before: those that look alike from outside have changed places.
+
+    Of one output, only their ways tell two of them apart. Of two outputs their names do: there a way that becomes like
+    that of another is an edit, unless all that take part go round.
+    """
+    took: dict[int, int] = {}
+    for i, new in enumerate(now):
+        for j, old in enumerate(then):
+            if j != i and then[i].path != new.path == old.path != now[j].path:
+                if set(old.outputs) & set(new.outputs):
+                    return _takes(old, new, what)
+                took.setdefault(i, j)
+    for i, first in took.items():
+        end = first
+        for _ in took:
+            end = took.get(end, end)
+            if end == i:
+                return _takes(then[first], now[i], what)
+    return None
+
+
+def _takes(old: Source | State, new: Source | State, what: str) -> str:
+    return f"{what} of output {_outputs(old)} would become that of output {_outputs(new)}"
 
 
 def remade(then: Layout, now: Layout) -> Iterator[Remade]:
@@ -179,7 +281,7 @@ def folders(sources: Sequence[Source]) -> list[int]:
     return found
 
 
-def _outputs(of: Source | State) -> str:
+def _outputs(of: Source | State | Kept) -> str:
     return " and ".join(of.outputs)
 
 

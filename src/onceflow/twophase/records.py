@@ -8,7 +8,7 @@ incarnation is the newest, which epoch is decided but not done, and which partic
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -22,10 +22,19 @@ class Start:
 
     With another ``job_id`` than the start before it, a new job begins here (``--as-new``): what stands before is not
     its own. The two share one numbering, so that a driver of the old job is fenced like any other.
+
+    Attributes:
+        incarnation: Its number.
+        job_id: Whose it is.
+        claimed: An operator has claimed the checkpoint (``--claim``): what older starts have committed behind its
+            newest epoch is written again on purpose, to all sinks alike.
+        given_up: Sinks that did not know any more what the job had committed to them, when the operator claimed it.
     """
 
     incarnation: int
     job_id: str = ""
+    claimed: bool = False
+    given_up: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +43,25 @@ class Planned:
 
     incarnation: int
     layout: Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Newest:
+    """The newest epoch that was decided with rows for a sink: what the sink's system must know for ever.
+
+    Attributes:
+        sink: The sink's name.
+        handle: Of one of the epoch's participants of it.
+        incarnation: The start that decided it.
+        epoch: Which.
+        rows: How many it had for the sink.
+    """
+
+    sink: str
+    handle: str
+    incarnation: int
+    epoch: int
+    rows: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +74,8 @@ class Decide:
         participants: What is to be committed.
         took_ms: How long the run took.
         about: What the start said of its code, settings and sinks, for the audit's receipts: JSON text. No rule asks.
+        newest: For each sink that has no participant in it, the newest epoch that was decided with rows for it. So the
+            newest decision alone says that of all sinks, however many epochs were purged since a quiet one had a row.
     """
 
     incarnation: int
@@ -55,6 +85,7 @@ class Decide:
     participants: tuple[Participant, ...]
     took_ms: int = 0
     about: str = ""
+    newest: tuple[Newest, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +187,8 @@ class DecidedEpoch:
         loss_accepted: An operator gave up what the source has lost of this epoch.
         was: What ``offsets/<epoch>`` held before lost records were last passed over; "" where none were.
         before: What ``offsets/<epoch - 1>`` must hold then.
+        incarnation: The start that decided it, or its newest replay.
+        forgotten: Participants that their system did not know any more when an operator claimed the checkpoint.
     """
 
     epoch: int
@@ -172,6 +205,19 @@ class DecidedEpoch:
     loss_accepted: bool = False
     was: str = ""
     before: str = ""
+    incarnation: int = 0
+    forgotten: frozenset[ParticipantId] = field(default_factory=frozenset)
+
+    def newest(self) -> dict[str, Newest]:
+        """What each sink's system must know of it once it is finished, by sink; not what an operator has settled."""
+        held: dict[str, list[Participant]] = {}
+        for p in self.effective:
+            if p.id not in self.counted | self.given_up | self.forgotten:
+                held.setdefault(p.sink, []).append(p)
+        return {
+            sink: Newest(sink, min(p.handle for p in of), self.incarnation, self.epoch, sum(p.rows for p in of))
+            for sink, of in held.items()
+        }
 
     def replaced_by(self, record: Replay) -> DecidedEpoch:
         """The epoch after a replay was decided.
@@ -190,6 +236,7 @@ class DecidedEpoch:
             loss_accepted=self.loss_accepted,
             was=self.was,
             before=self.before,
+            incarnation=record.incarnation,
         )
 
     def resolved_by(self, record: Resolve) -> DecidedEpoch:
@@ -235,6 +282,8 @@ class History:
         recut: The undecided epoch whose plan is to be taken back, or None.
         skip: The undecided epoch that begins behind lost records, or None.
         loss_accepted: The undecided epoch before which an operator gave up what the source has lost, or None.
+        claimed: The newest start that an operator has claimed the checkpoint with, 0 for none.
+        before: By sink, the newest epoch before ``decided`` that was decided with rows for it.
     """
 
     incarnation: int = 0
@@ -245,6 +294,19 @@ class History:
     recut: Recut | None = None
     skip: Skip | None = None
     loss_accepted: int | None = None
+    claimed: int = 0
+    before: Mapping[str, Newest] = field(default_factory=dict)
+
+    def newest(self, below: int | None = None) -> Mapping[str, Newest]:
+        """By sink, the newest epoch that was decided with rows for it: what its system must know.
+
+        Args:
+            below: Only of epochs below this one.
+        """
+        decided = self.decided
+        if decided is None or (below is not None and decided.epoch >= below):
+            return self.before
+        return {**self.before, **decided.newest()}
 
     def then(self, record: Record) -> History:
         """The history with one record more.
@@ -258,7 +320,7 @@ class History:
             if self.job_id and record.job_id != self.job_id:
                 # The new job goes on from the same offsets and state, so what stands there stays known.
                 return History(record.incarnation, record.job_id, layout=self.layout)
-            return replace(self, incarnation=record.incarnation, job_id=record.job_id)
+            return replace(self._claimed_by(record), incarnation=record.incarnation, job_id=record.job_id)
         if record.incarnation != self.incarnation:
             # An older driver's record behind a newer start: the newer one may have aborted what this decides.
             raise HistoryError(
@@ -281,18 +343,34 @@ class History:
         """The history with what a record from before its beginning still says: purges leave starts and layouts."""
         match record:
             case Start():
-                return replace(self, job_id=record.job_id)
+                claimed = 0 if self.job_id and record.job_id != self.job_id else self.claimed
+                return replace(self, job_id=record.job_id, claimed=record.incarnation if record.claimed else claimed)
             case Planned():
                 return replace(self, layout=record.layout)
         return self
 
+    def _claimed_by(self, record: Start) -> History:
+        """What a claim settles: a sink that does not know what it had is not asked for it again."""
+        if not record.claimed:
+            return self
+        decided = self.decided
+        if decided is not None:
+            lost = frozenset(p.id for p in decided.effective if p.sink in record.given_up)
+            decided = replace(decided, forgotten=decided.forgotten | lost)
+        before = {sink: newest for sink, newest in self.before.items() if sink not in record.given_up}
+        return replace(self, claimed=record.incarnation, decided=decided, before=before)
+
     def _decide(self, record: Decide) -> History:
         if self.decided is not None and record.epoch <= self.decided.epoch:
             raise HistoryError(f"epoch {record.epoch} decided after epoch {self.decided.epoch}")
-        decided = DecidedEpoch(record.epoch, record.offsets, record.sinks, record.participants)
+        decided = DecidedEpoch(
+            record.epoch, record.offsets, record.sinks, record.participants, incarnation=record.incarnation
+        )
         earlier = None if self.decided is None else self.decided.epoch
+        # In a journal that was purged the record knows more than what is left of those before it.
+        before = {**self.newest(), **{each.sink: each for each in record.newest}}
         # What was said of an epoch before its decision ends with it.
-        return replace(self, decided=decided, earlier=earlier, recut=None, skip=None, loss_accepted=None)
+        return replace(self, decided=decided, earlier=earlier, recut=None, skip=None, loss_accepted=None, before=before)
 
     def _of_undecided(self, record: Recut | Skip | Resolve) -> History:
         match record:

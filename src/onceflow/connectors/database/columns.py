@@ -19,7 +19,10 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from onceflow.connectors.arrow_values import END_S, FIRST_S
 from onceflow.connectors.formats import column_named
+from onceflow.connectors.json_text import as_json, require_form
+from onceflow.connectors.times import within
 
 _NESTED = (ArrayType, MapType, StructType)
 # By default nulls are left out, and times are cut off to milliseconds. In the session's own time zone text and hash
@@ -32,15 +35,38 @@ _AS_IT_IS = {
 }
 
 
+# MySQL's timestamp(6): 0 is its word for none.
+_TIMES = {"mysql": (1, 1 << 31), "mariadb": (1, 1 << 31)}
+
+
 def sent(fields: Sequence[StructField], database: str) -> list[Column]:
     """What a task gets of each field: forms that are loaded without looking at single values in Python."""
-    return [_sent(field, database).alias(field.name) for field in fields]
+    return [_sent(field, column_named(field.name), database).alias(field.name) for field in fields]
 
 
-def _sent(field: StructField, database: str) -> Column:
-    value, kind = column_named(field.name), field.dataType
+def sent_of_dead_letters(fields: Sequence[StructField], database: str) -> list[Column]:
+    """The same of dead letters, whose job must not stop by what a database has no form for.
+
+    That is a record's time, which then is null; and NUL in a header's name, which jsonb does not take: the sign for it
+    stands in its place. Where the record was read it is as it was.
+    """
+    instead = {"timestamp": within(column_named("timestamp"), *_TIMES.get(database, (FIRST_S, END_S)))}
+    if database == "postgresql":
+        instead["headers"] = F.transform(column_named("headers"), _without_nul)
+    columns = {field.name: instead.get(field.name, column_named(field.name)) for field in fields}
+    return [_sent(field, columns[field.name], database).alias(field.name) for field in fields]
+
+
+def _without_nul(header: Column) -> Column:
+    name = F.replace(header["key"], F.lit("\0"), F.lit("\u2400"))
+    return F.struct(name.alias("key"), header["value"].alias("value"))
+
+
+def _sent(field: StructField, value: Column, database: str) -> Column:
+    kind = field.dataType
     if isinstance(kind, _NESTED):
-        return F.to_json(value, _AS_IT_IS)
+        require_form([field])
+        return as_json(value, {field.name: (value, kind)}, _AS_IT_IS)
     if database == "postgresql" and isinstance(kind, BinaryType):
         return F.concat(F.lit("\\x"), F.hex(value))  # COPY reads it as text
     if database == "sqlite" and isinstance(kind, DecimalType | DateType):

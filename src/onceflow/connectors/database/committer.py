@@ -16,7 +16,7 @@ staged, which is gone only with it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +49,7 @@ from onceflow.connectors.database.staged import Attempt, Sealed, Staged
 from onceflow.connectors.database.target import Target, TargetError, objection
 from onceflow.connectors.database.writer import HASH_MASK
 from onceflow.connectors.inspection import Inspectable, Inspection
+from onceflow.connectors.older import checkpoint_is_older, put_back
 from onceflow.errors import OnceflowError, RecoveryError, RowRefusedError
 from onceflow.twophase.messages import Evidence, Outcome, Reply
 from onceflow.twophase.participants import Participant, ParticipantId, TaskReport
@@ -66,6 +67,10 @@ LEDGER_EPOCHS = 100_000
 
 class _UnfitError(Exception):
     """What is staged is not what was decided: the transaction of a commit must end without a trace."""
+
+
+class _PutBackError(Exception):
+    """The ledger does not know the newest epoch before this one, which this job has committed."""
 
 
 class _InLedgerError(Exception):
@@ -107,7 +112,6 @@ class DatabaseCommitter(Committer, Inspectable):
         self._mark = marks.job_key(job_id, table)
         self._of_job = [self._mark, job_id, marks.target_key(job_id, table)]
         self._refused = ""
-        self._newest: tuple[int, str] | None = None
         self._held = HeldCommit(job_id, system)
 
     # -- at a start -------------------------------------------------------------------------------
@@ -130,10 +134,11 @@ class DatabaseCommitter(Committer, Inspectable):
             connection.execute(delete(attempts).where(attempts.c.id == ""))
             trial.rollback()
 
-    @property
-    def remembers_commits(self) -> bool:
-        """The ledger does."""
-        return True
+    def known(self, handles: Collection[str]) -> Collection[str]:
+        """Those that the ledger has."""
+        ledger = self._own.ledger
+        with self._telling("ask the ledger"), self._engine.connect() as connection:
+            return connection.execute(select(ledger.c.handle).where(ledger.c.handle.in_(handles))).scalars().all()
 
     @property
     def keeps_mark(self) -> bool:
@@ -187,7 +192,8 @@ class DatabaseCommitter(Committer, Inspectable):
             Attempt(str(told["attempt"]), int(told["rows"]), int(told["hash"]))
             for told in (report.transaction or {} for report in reports)
         )
-        staged = Staged(self._system, attempts, Sealed(run.incarnation, run.epoch, self._target()))
+        sealed = Sealed(run.incarnation, run.epoch, self._target(), run.newest.get(self._sink, ""), run.claimed)
+        staged = Staged(self._system, attempts, sealed)
         parts = tuple(part for report in reports for part in report.parts)
         return [Participant(self._sink, staged.handle, parts, staged.to_json())]
 
@@ -197,18 +203,17 @@ class DatabaseCommitter(Committer, Inspectable):
         Raises:
             RowRefusedError: The target does not take a row, or would not keep it as it is.
             PreCommitError: The target was altered since the start.
+            CheckpointConflictError: The database is older than the checkpoint, or the checkpoint than the database.
         """
         self._held.release()
         mine, schema = [(p, Staged.of(p)) for p in participants], self._own.attempts.schema
         with self._telling("look at what is staged"), self._engine.begin() as connection:
-            if self._newest is not None and not self._knows(connection, self._newest[1]):
-                return (
-                    f"the ledger does not know epoch {self._newest[0]} any more, which this job has committed: the "
-                    "database was put back to an older state"
-                )
+            self._require_known(connection, run)
             for p, staged in mine:
                 if staged is None or staged.sealed is None:
                     return f"{p.handle} is not of this sink"
+                if not staged.sealed.target.direct:  # straight rows replace what is older by themselves
+                    self._require_first(connection, run)
                 # Where nothing is kept, the trial takes no lock but the target's: a driver that sleeps in it keeps it.
                 looks = staged.sealed.target.direct or not is_offered(connection)
                 wrong = self._unfit(connection, staged) if looks else None
@@ -221,12 +226,34 @@ class DatabaseCommitter(Committer, Inspectable):
             end(connection, self._own, self._of_run(connection, run, but=ids))
         for p, staged in mine:
             if staged is not None and staged.sealed is not None and not staged.sealed.target.direct:
-                wrong = self._try(p, staged, staged.sealed)
+                wrong = self._try(p, staged, staged.sealed, run)
                 if wrong:
                     return wrong
         return None
 
-    def _try(self, participant: Participant, staged: Staged, sealed: Sealed) -> str | None:
+    def _require_known(self, connection: Connection, run: Run) -> None:
+        """See that the ledger holds the newest epoch before this one: else the database was put back."""
+        newest = run.newest.get(self._sink)
+        if newest is not None and not self._knows(connection, newest):
+            raise put_back(self._sink, "the ledger", run, self._newest_epoch(connection))
+
+    def _require_first(self, connection: Connection, run: Run) -> None:
+        """See that the ledger holds neither this epoch nor a later one, but for what it has from before a claim."""
+        ledger = self._own.ledger
+        ahead = (ledger.c.epoch >= run.epoch, ledger.c.incarnation >= run.claimed)
+        query = select(ledger.c.epoch, ledger.c.incarnation).where(*self._mine(), *ahead)
+        found = connection.execute(query.order_by(ledger.c.epoch.desc()).limit(1)).first()
+        if found is not None:
+            raise checkpoint_is_older(self._sink, "the ledger", run, found.epoch, found.incarnation)
+
+    def _mine(self) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+        ledger = self._own.ledger
+        return ledger.c.job == self._job_id, ledger.c.sink == self._sink
+
+    def _newest_epoch(self, connection: Connection) -> int | None:
+        return connection.execute(select(func.max(self._own.ledger.c.epoch)).where(*self._mine())).scalar()
+
+    def _try(self, participant: Participant, staged: Staged, sealed: Sealed, run: Run) -> str | None:
         """Why what is staged is not fit, or None; then the transaction is kept for the commit, where that is offered.
 
         A merge that was rolled back shows what is refused now. Kept, nobody can write or alter what refuses it later.
@@ -255,9 +282,10 @@ class DatabaseCommitter(Committer, Inspectable):
         except _UnfitError as error:
             return str(error)
         except _InLedgerError:
-            # After a resume from an older checkpoint: the commit finds it as well, and a person then says what counts.
-            with self._telling("look at what is staged"), self._engine.begin() as looking:
-                return self._unfit(looking, staged)
+            return f"the ledger has got epoch {sealed.epoch} of this job from another start in this moment"
+        except _PutBackError:
+            with self._telling("ask the ledger"), self._engine.connect() as looking:
+                raise put_back(self._sink, "the ledger", run, self._newest_epoch(looking)) from None
         except DBAPIError as error:
             if refusal(error) is Refusal.ROW:
                 raise self._row_refused(error, sealed.epoch) from None
@@ -271,8 +299,9 @@ class DatabaseCommitter(Committer, Inspectable):
     def _write(self, connection: Connection, participant: Participant, staged: Staged, sealed: Sealed) -> None:
         """All that a commit writes, but for the end of what is staged, in the connection's transaction."""
         row = _ledger_row(self._job_id, participant.sink, participant.handle, sealed, staged.rows, staged.hash)
-        if sealed.target.direct:
-            self._replace_older(connection, participant.sink, sealed)
+        if sealed.after and not self._knows(connection, sealed.after):
+            raise _PutBackError
+        self._replace_older(connection, participant.sink, sealed)
         try:
             connection.execute(insert(self._own.ledger), row)
         except IntegrityError:
@@ -298,7 +327,7 @@ class DatabaseCommitter(Committer, Inspectable):
                     bound(connection)
                     self._write(connection, participant, staged, sealed)
                     self._clear(connection, staged.ids, sealed.target.staged)
-        except _UnfitError:
+        except (_UnfitError, _PutBackError):
             return Reply.SUSPECT
         except _InLedgerError:
             return self._found(participant)
@@ -311,16 +340,15 @@ class DatabaseCommitter(Committer, Inspectable):
                 log.info("sink %s: a commit got no answer, and is tried again: %s", participant.sink, self._refused)
                 return Reply.RETRY
             return Reply.REFUSED
-        self._newest = (sealed.epoch, participant.handle)
         return Reply.COMMITTED
 
     def _replace_older(self, connection: Connection, sink: str, sealed: Sealed) -> None:
-        """After a resume from an older checkpoint an epoch's number comes again; its rows have replaced the older ones.
+        """Remove what the ledger has of this epoch from before a claim; straight rows have replaced the older ones.
 
-        Of rows that are added nobody may do this: there the ledger's older row says that they would come twice.
+        Else nobody may do this: the ledger's older row says that rows that are added would come twice.
         """
         ledger = self._own.ledger
-        older = (ledger.c.epoch == sealed.epoch, ledger.c.incarnation < sealed.incarnation)
+        older = (ledger.c.epoch == sealed.epoch, ledger.c.incarnation < _replaces_below(sealed))
         connection.execute(delete(ledger).where(ledger.c.job == self._job_id, ledger.c.sink == sink, *older))
 
     def _found(self, participant: Participant) -> Reply:
@@ -395,6 +423,12 @@ class DatabaseCommitter(Committer, Inspectable):
             return Evidence(Outcome.UNKNOWN, f"the ledger has another one for this epoch, job and sink: {held}")
         if not staged.attempts:
             return Evidence(Outcome.UNKNOWN, "it names nothing that was staged")
+        if staged.sealed is not None and staged.sealed.after and not self._knows(connection, staged.sealed.after):
+            return Evidence(
+                Outcome.UNKNOWN,
+                "the ledger does not know the epoch before it either, which this job had committed: the database was "
+                "put back to an older state",
+            )
         target = staged.sealed.target if staged.sealed is not None else None
         if target is not None and not inspect(connection).has_table(target.table, schema=target.schema):
             # A person says whether there will be one again; until then nothing else of the epoch is made visible.
@@ -424,8 +458,7 @@ class DatabaseCommitter(Committer, Inspectable):
         if staged is None or staged.sealed is None:
             return None
         key = [ledger.c.job == self._job_id, ledger.c.sink == participant.sink, ledger.c.epoch == staged.sealed.epoch]
-        if staged.sealed.target.direct:  # an older start's row is replaced by the commit
-            key.append(ledger.c.incarnation >= staged.sealed.incarnation)
+        key.append(ledger.c.incarnation >= _replaces_below(staged.sealed))  # an older row is replaced by the commit
         return connection.execute(select(ledger.c.handle).where(*key)).scalar()
 
     def _unfit(self, connection: Connection, staged: Staged) -> str | None:
@@ -544,6 +577,11 @@ class DatabaseCommitter(Committer, Inspectable):
             + (": drop the foreign key between tables of one job" if by_foreign_key(error) else ""),
             epoch=epoch,
         )
+
+
+def _replaces_below(sealed: Sealed) -> int:
+    """What the ledger has of this epoch of starts below this one is replaced by it."""
+    return sealed.incarnation if sealed.target.direct else sealed.claimed
 
 
 def _ledger_row(job: str, sink: str, handle: str, sealed: Sealed, rows: int, hashed: int) -> dict[str, Any]:

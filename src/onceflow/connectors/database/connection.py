@@ -22,6 +22,7 @@ from onceflow.connectors.database import tables as own
 from onceflow.connectors.database.columns import written
 from onceflow.connectors.database.committer import DatabaseCommitter
 from onceflow.connectors.database.fit import for_new, for_new_key, misfit, not_a_key
+from onceflow.connectors.database.limits import Limit, limits
 from onceflow.connectors.database.merge import merge
 from onceflow.connectors.database.refusals import told_of
 from onceflow.connectors.database.shapes import (
@@ -33,6 +34,7 @@ from onceflow.connectors.database.shapes import (
     passing,
     quoted,
     replacing_rules,
+    required_columns,
     schema_of,
     skipping,
     triggers,
@@ -80,6 +82,7 @@ class DatabaseConnection(SinkConnection):
         self._schema = sink.table_schema
         self._written: Sequence[str] = ()
         self._target: Target | None = None
+        self._limits: dict[str, Limit] = {}
         try:
             with self._telling("look for onceflow's tables"):
                 if making:
@@ -140,6 +143,10 @@ class DatabaseConnection(SinkConnection):
                 self._create(fields)
                 found = self._found()
             self._compare(fields, found)
+            with self._engine.begin() as connection:
+                required = required_columns(connection, self._sink.table_schema, self._sink.table)
+            written_columns = {name: found[name] for name in fields.names}
+            self._limits = limits(written_columns, required, self._sink.database)
             types = [(name, found[name]["type"]) for name in fields.names]
             if self._sink.delete_when is not None:
                 types.append((own.DELETE, SmallInteger()))
@@ -452,7 +459,7 @@ class DatabaseConnection(SinkConnection):
 
     def writer_factory(self) -> WriterFactory:
         """What opens writers in tasks."""
-        return DatabaseWriterFactory(self._sink.url, self._sink.schema, self._sink.name, self.target())
+        return DatabaseWriterFactory(self._sink.url, self._sink.schema, self._sink.name, self.target(), self._limits)
 
     def committer(self, prefix: str, job_id: str) -> Committer:
         """What commits."""

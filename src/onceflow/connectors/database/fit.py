@@ -30,6 +30,7 @@ from pyspark.sql.types import (
 from sqlalchemy import types as sql
 from sqlalchemy.dialects import mysql, postgresql
 
+from onceflow.connectors.json_text import without_form
 from onceflow.errors import ConfigurationError
 
 _BLOBS = (sql.LargeBinary, sql.VARBINARY, postgresql.BYTEA, mysql.TINYBLOB, mysql.MEDIUMBLOB, mysql.LONGBLOB)
@@ -81,6 +82,11 @@ def for_new(kind: DataType, database: str) -> sql.TypeEngine[Any]:  # noqa: C901
                 return sql.Text()
             return mysql.DATETIME(fsp=6) if _is_mysql(database) else sql.TIMESTAMP(timezone=False)
         case ArrayType() | MapType() | StructType():
+            if why := without_form(kind):
+                raise ConfigurationError(
+                    f"{kind.simpleString()} has no form in a database: it would be JSON, and {why}",
+                    action="give it another type in the stream function",
+                )
             if database == "sqlite":
                 return sql.Text()
             return postgresql.JSONB() if database == "postgresql" else sql.JSON()
@@ -126,6 +132,8 @@ def misfit(kind: DataType, column: sql.TypeEngine[Any], database: str) -> str | 
             plain = isinstance(column, sql.DateTime) and not _with_zone(column) and _exact(column)
             fits = isinstance(column, sql.String) if database == "sqlite" else plain
         case ArrayType() | MapType() | StructType():
+            if why := without_form(kind):
+                return f"{kind.simpleString()} has no form in JSON: {why}"
             fits = isinstance(column, sql.JSON | sql.String)
         case _:
             return f"{kind.simpleString()} has no form in a database; cast it to a type that has"

@@ -24,7 +24,6 @@ def load(connection: Connection, schema: str | None, table: str, rows: pa.Record
 
     Raises:
         DBAPIError: The database does not take them.
-        NoFormError: It would take something else.
     """
     database = connection.dialect.name
     into = quoted(connection, schema, table)
@@ -44,26 +43,17 @@ def load(connection: Connection, schema: str | None, table: str, rows: pa.Record
         connection.exec_driver_sql(statement, values)
 
 
-class NoFormError(Exception):
-    """A value that the database has no form for, told by its column."""
-
-
 def _plain(rows: pa.RecordBatch, database: str) -> pa.RecordBatch:
     """Values as the driver passes them on unchanged.
 
-    Times lose their zone on the way, so they are of UTC; SQLite has none, so they are text. It makes NaN null, and
-    MySQL knows neither NaN nor infinity.
+    Times lose their zone on the way, so they are of UTC; SQLite has none, so they are text.
     """
     import pyarrow as pa  # noqa: PLC0415 - only in a worker
     import pyarrow.compute as pc  # noqa: PLC0415
 
     columns = []
-    for name, each in zip(rows.schema.names, rows.columns, strict=True):
+    for each in rows.columns:
         column = each
-        if pa.types.is_floating(column.type):
-            bad = pc.is_nan(column) if database == "sqlite" else pc.invert(pc.is_finite(column))
-            if pc.any(bad).as_py():
-                raise NoFormError(f"column {name} has {'NaN' if database == 'sqlite' else 'NaN or infinity'}")
         if pa.types.is_timestamp(column.type):
             zoned = column.type.tz is not None
             column = column.cast(pa.timestamp("us", "UTC" if zoned else None))

@@ -14,14 +14,14 @@ from sqlalchemy import ColumnElement, Connection, TableClause, and_, column, del
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from onceflow.connectors.database import tables as own
-from onceflow.connectors.database.shapes import column_types
+from onceflow.connectors.database.shapes import column_types, required_columns
 from onceflow.connectors.database.target import AlteredError, Target, TargetError, trouble
 
 _NOT_TAKEN_BACK = 1196
 """MySQL's and MariaDB's warning of a rollback: tables that keep no transactions have kept what was written."""
 
 
-def merge(connection: Connection, schema: str | None, target: Target, attempts: Sequence[str]) -> int | None:
+def merge(connection: Connection, schema: str | None, target: Target, attempts: Sequence[str]) -> int:
     """Insert, upsert or delete what these attempts have staged, in the connection's transaction.
 
     Args:
@@ -31,7 +31,7 @@ def merge(connection: Connection, schema: str | None, target: Target, attempts: 
         attempts: Whose rows.
 
     Returns:
-        How many rows the target has of them, or has no more, or None where the database does not say that.
+        How many rows the target has of them, or has no more.
 
     Raises:
         DBAPIError: The target does not take them.
@@ -65,9 +65,10 @@ def merge(connection: Connection, schema: str | None, target: Target, attempts: 
         elif target.key:
             statement = statement.on_conflict_do_nothing(index_elements=list(target.key))
     taken = connection.execute(statement, execution_options={"preserve_rowcount": True}).rowcount
-    if target.key and database != "postgresql":
-        # These keep the last of two rows whose keys are equal by the target's collation, and say nothing; and MySQL
-        # adds rows where somebody has dropped the unique constraint since the start.
+    if target.key and (database != "postgresql" or not rest):
+        # The others keep the last of two rows whose keys are equal by the target's collation, and say nothing; and
+        # MySQL adds rows where somebody has dropped the unique constraint since the start. Of rows that are their key
+        # alone PostgreSQL counts those that were not there: one that a trigger has skipped looks like one that was.
         meant = and_(*(into.c[name] == held.c[name] for name in target.key))
         found = select(*(into.c[name] for name in target.key)).select_from(held.join(into, meant)).where(of)
         each, keys = (select(func.count()).select_from(q.subquery()) for q in (found, found.distinct()))
@@ -76,8 +77,7 @@ def merge(connection: Connection, schema: str | None, target: Target, attempts: 
             for query in (select(func.count()).select_from(held).where(of), each, keys)
         )
         return deleted + (rows_there if keys_there == staged else keys_there)
-    # PostgreSQL refuses such a pair; and a row that is its key alone changes nothing where it is there.
-    return None if target.key and not rest else deleted + int(taken)
+    return deleted + int(taken)  # PostgreSQL refuses such a pair
 
 
 def staging(target: Target, schema: str | None) -> TableClause:
@@ -122,11 +122,13 @@ def merge_whole(connection: Connection, schema: str | None, target: Target, atte
     taken = merge(connection, schema, target, attempts)
     if not first:
         _require_unaltered(connection, target)
-    if taken is not None and taken != rows:
+    if taken != rows:
         raise TargetError(
             f"the target took {taken} of {rows} rows: a trigger or a rule of it drops some"
             + (", or their keys are equal to it" if target.key else "")
         )
+    if connection.dialect.name in ("mysql", "mariadb"):
+        _require_no_filled(connection, schema, target, attempts)
     now = column_types(connection, target.schema, target.table)
     held = column_types(connection, schema, target.staged)
     for name in target.columns:
@@ -166,3 +168,17 @@ def _hold(connection: Connection, schema: str | None, target: Target) -> None:
 def _require_unaltered(connection: Connection, target: Target) -> None:
     if why := trouble(connection, target):
         raise AlteredError(f"the target was altered: {why}")
+
+
+def _require_no_filled(connection: Connection, schema: str | None, target: Target, attempts: Sequence[str]) -> None:
+    """MySQL makes the time of now, or the next number, of a null in some columns that take none: a task looks, too.
+
+    It does so as the columns were when its start looked.
+    """
+    held = staging(target, schema)
+    for name in sorted(required_columns(connection, target.schema, target.table) & set(target.columns)):
+        empty = held.c[name].is_(None)
+        of = and_(held.c[own.ID].in_(attempts), empty, held.c[own.DELETE] == 0) if target.deletes else None
+        of = and_(held.c[own.ID].in_(attempts), empty) if of is None else of
+        if connection.execute(select(func.count()).select_from(held).where(of)).scalar_one():
+            raise TargetError(f"column {name} of the target takes no null now, and what is staged has some")

@@ -21,9 +21,12 @@ _WHOLE = (
     "join pg_catalog.pg_class p on p.oid = i.inhrelid where whole.relkind = 'p') "
 )
 _TRIGGERS = {
-    "postgresql": f"{_WHOLE} select distinct tgname from pg_catalog.pg_trigger "  # noqa: S608 - two constants
-    "where tgrelid in (select oid from whole) "
-    "and not tgisinternal and tgenabled <> 'D' order by tgname",
+    # A row goes to a partition, whose triggers see it as the table's own do.
+    "postgresql": f"{_WHOLE} select tgname || "  # noqa: S608 - two constants
+    "case when w.oid = to_regclass(:table) then '' else ' (of ' || w.oid::regclass || ')' end "
+    "from whole w join pg_catalog.pg_trigger t on t.tgrelid = w.oid "
+    "where not tgisinternal and tgenabled <> 'D' "
+    "and (w.oid = to_regclass(:table) or coalesce(to_jsonb(t) ->> 'tgparentid', '0') = '0') order by 1",
     # Who may not see them is told of none.
     "mysql": "select trigger_name from information_schema.triggers where event_object_table = :name "
     "and event_object_schema = coalesce(:schema, database()) order by trigger_name",
@@ -37,6 +40,17 @@ def column_types(connection: Connection, schema: str | None, table: str) -> dict
     """Each column's type, as two tables can be compared by."""
     found = inspect(connection).get_columns(table, schema=schema)
     return {c["name"]: c["type"].compile(connection.dialect) for c in found} | cutting(connection, schema, table)
+
+
+def required_columns(connection: Connection, schema: str | None, table: str) -> set[str]:
+    """Columns that take no null; also SQLite's number of a row, which it would make of one."""
+    looking = inspect(connection)
+    columns = looking.get_columns(table, schema=schema)
+    found = {c["name"] for c in columns if not c["nullable"]}
+    if connection.dialect.name == "sqlite":
+        key = looking.get_pk_constraint(table, schema=schema)["constrained_columns"]
+        found |= {c["name"] for c in columns if key == [c["name"]] and str(c["type"]).upper() == "INTEGER"}
+    return found
 
 
 def cutting(connection: Connection, schema: str | None, table: str) -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from pyspark.sql.types import BooleanType, StructType
 
 from onceflow.connectors.contract import Guarantee, Sink, SinkConnection
-from onceflow.connectors.database.columns import hashed, marker, sent, written
+from onceflow.connectors.database.columns import hashed, marker, sent, sent_of_dead_letters, written
 from onceflow.errors import ConfigurationError
 from onceflow.options.arguments import checked
 from onceflow.twophase.names import SINK_NAME
@@ -134,6 +134,12 @@ class DatabaseSink(Sink):
         if self.delete_when is not None:
             rows.append(marker(self.delete_when).alias("onceflow_delete"))
         return [*rows, hashed(fields.fields).alias("onceflow_hash")]
+
+    def dead_letter_columns(self, fields: StructType) -> list[Column]:
+        """Each column, in a form that the database takes whatever a record has."""
+        own = self.columns(fields)  # which refuses what cannot be
+        letters = sent_of_dead_letters(written(fields, self.delete_when).fields, self.database)
+        return letters + own[len(letters) :]
 
     def _require_marker(self, fields: StructType, name: str) -> None:
         if name not in fields.names or not isinstance(fields[name].dataType, BooleanType):

@@ -33,11 +33,16 @@ class Sealed:
         incarnation: The start that wrote it.
         epoch: Which epoch it is of.
         target: Where its rows go.
+        after: The handle that the ledger must know where this one is written: of the newest epoch before it; or "".
+        claimed: What the ledger has of this epoch of starts before this one is replaced: an operator has claimed the
+            checkpoint, to have written again what they wrote.
     """
 
     incarnation: int
     epoch: int
     target: Target
+    after: str = ""
+    claimed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +78,13 @@ class Staged:
             attempts = tuple(Attempt(str(a), int(rows), int(hashed)) for a, rows, hashed in told["attempts"])
             sealed = told.get("sealed")
             if sealed is not None:
-                sealed = Sealed(int(sealed["incarnation"]), int(sealed["epoch"]), Target.from_json(sealed["target"]))
+                sealed = Sealed(
+                    int(sealed["incarnation"]),
+                    int(sealed["epoch"]),
+                    Target.from_json(sealed["target"]),
+                    str(sealed.get("after", "")),
+                    int(sealed.get("claimed", 0)),
+                )
             return cls(str(told["system"]), attempts, sealed)
         except (KeyError, TypeError, ValueError):
             return None
@@ -90,6 +101,8 @@ class Staged:
                 "incarnation": self.sealed.incarnation,
                 "epoch": self.sealed.epoch,
                 "target": self.sealed.target.to_json(),
+                "after": self.sealed.after,
+                "claimed": self.sealed.claimed,
             }
         return told
 

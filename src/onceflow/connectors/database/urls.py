@@ -126,7 +126,8 @@ def engine_of(url: URL, *, lasting: bool) -> Engine:
     if database == "sqlite":
         _begin_immediate(engine)
     else:
-        event.listen(engine, "connect", _SESSIONS[database])
+        # Before SQLAlchemy's own first look, by which it quotes names as the mode says.
+        event.listen(engine, "connect", _SESSIONS[database], insert=True)
     return engine
 
 
@@ -160,9 +161,9 @@ def _postgresql_session(connection: Any, _record: object) -> None:
 
 def _mysql_session(connection: Any, _record: object) -> None:
     with connection.cursor() as cursor:
-        cursor.execute(
-            "set session sql_mode = concat(replace(@@sql_mode, 'EMPTY_STRING_IS_NULL', ''), ',STRICT_ALL_TABLES')"
-        )
+        # What a value means must not hang on the server's or the user's modes: some make null of an empty text. By
+        # NO_AUTO_VALUE_ON_ZERO 0 is 0 where a column counts by itself.
+        cursor.execute("set session sql_mode = 'STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO,NO_ENGINE_SUBSTITUTION'")
         cursor.execute(f"set session innodb_lock_wait_timeout = {LOCK_TIMEOUT_S}")
         cursor.execute("set session time_zone = '+00:00'")
         cursor.execute("set session transaction isolation level read committed")

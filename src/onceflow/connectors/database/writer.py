@@ -12,7 +12,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import insert, update
@@ -22,7 +22,8 @@ from sqlalchemy.exc import DBAPIError
 from onceflow.connectors.contract import Shard, Writer
 from onceflow.connectors.database import tables as own
 from onceflow.connectors.database.attempts import newest_run
-from onceflow.connectors.database.loading import NoFormError, load
+from onceflow.connectors.database.limits import Limit, NoFormError, require_forms
+from onceflow.connectors.database.loading import load
 from onceflow.connectors.database.refusals import Refusal, is_gone, refusal, told_of, words
 from onceflow.connectors.database.target import Target
 from onceflow.connectors.database.urls import engine_of
@@ -48,12 +49,14 @@ class DatabaseWriterFactory:
         schema: Where our tables are.
         sink: The sink's name.
         target: Where rows go. They come in the order of its columns; the last column of a row is its hash.
+        limits: What some of its columns would change of a value.
     """
 
     url: URL
     schema: str | None
     sink: str
     target: Target
+    limits: Mapping[str, Limit] = field(default_factory=dict)
 
     def __call__(self, shard: Shard) -> Writer:
         """Open the writer of one shard."""
@@ -136,6 +139,7 @@ class DatabaseWriter(Writer):
             if rows:
                 batch = pa.Table.from_batches(gathered).combine_chunks().to_batches()[0]
                 names = [own.ID, *self._of.target.held, own.HASH]
+                require_forms(self._to_have(batch), self._of.limits, connection.dialect.name)
                 batch = pa.RecordBatch.from_arrays([pa.repeat(self._id, rows), *batch.columns], names)
                 load(connection, self._of.schema, self._of.target.staged, batch)
                 hashed = int(pc.sum(batch.column(len(names) - 1)).as_py() or 0)
@@ -143,6 +147,17 @@ class DatabaseWriter(Writer):
                 self._all_staged(connection, self._rows + rows)
         self._rows += rows
         self._hash = (self._hash + hashed) & HASH_MASK
+
+    def _to_have(self, rows: pa.RecordBatch) -> dict[str, pa.Array]:
+        """The values that the table is to have: of a row that means a delete only those of its key."""
+        import pyarrow.compute as pc  # noqa: PLC0415 - only in a worker
+
+        target = self._of.target
+        columns = dict(zip(target.held, rows.columns, strict=False))
+        if target.deletes:
+            stays = pc.equal(columns[own.DELETE], 0)
+            columns |= {name: columns[name].filter(stays) for name in target.columns if name not in target.key}
+        return columns
 
     def _all_staged(self, connection: Connection, rows: int) -> None:
         """What belongs into the transaction of a pre-commit, behind its rows."""

@@ -228,9 +228,9 @@ class KafkaSink(Sink):
                 action="select the column in the stream function, or name another one at the sink",
             )
 
-        columns = [self._value.encode(value).alias("value")]
+        columns = [self._value.encode([fields[name] for name in value]).alias("value")]
         if self._key:
-            columns.append(self._key_format.encode(self._key).alias("key"))
+            columns.append(self._key_format.encode([fields[name] for name in self._key]).alias("key"))
         if self._partition is not None:
             columns.append(column_named(self._partition).cast("int").alias("partition"))
         if self.topic_column is not None:

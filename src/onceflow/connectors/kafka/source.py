@@ -26,6 +26,7 @@ from pyspark.sql import functions as F  # noqa: N812 - what every PySpark progra
 
 from onceflow.connectors.contract import Connector, DeadLetter, Malformed, Source, SourceConnection, present_limit
 from onceflow.connectors.formats import Format, Raw
+from onceflow.connectors.json_text import refused_from
 from onceflow.connectors.kafka import login_refused, offsets
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.partition import Partition
@@ -410,9 +411,9 @@ def malformed_from(message: str) -> MalformedRecordError | None:
 
 
 def explain(message: str) -> OnceflowError | None:
-    """A malformed record, lost ones, a refused login or a missing topic, that a failed query's message speaks of."""
-    told = malformed_from(message) or offsets.data_lost_from(message) or login_refused.in_spark(message)
-    return told or offsets.no_topic_from(message)
+    """Malformed, refused or lost records, a refused login or a missing topic: what a failed query's message tells."""
+    told = malformed_from(message) or refused_from(message) or offsets.data_lost_from(message)
+    return told or login_refused.in_spark(message) or offsets.no_topic_from(message)
 
 
 CONNECTOR = Connector(find, explain)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -23,6 +23,7 @@ from onceflow.connectors.lake.refusals import lacks_right
 from onceflow.connectors.lake.staged import Attempt, AttemptName, Moment, Sealed, Staged, new_id
 from onceflow.connectors.lake.staging import job_key, name_key
 from onceflow.connectors.lake.table import BeatenError, Committed, Entry, Ledger, Table, View
+from onceflow.connectors.older import checkpoint_is_older, put_back
 from onceflow.errors import LakeRightsError, LakeUnavailableError, OnceflowError, PreCommitError, RecoveryError
 from onceflow.twophase.messages import Evidence, Outcome, Reply
 from onceflow.twophase.participants import Participant, ParticipantId, TaskReport
@@ -58,7 +59,6 @@ class LakeCommitter(Committer, Inspectable):
         self._sink = sink
         self._refused = ""
         self._seat = ""
-        self._newest: Committed | None = None
         self._undecided = set[str]()
         self._known_to_be_named = set[AttemptName]()
         self._last_commit_s, self._soon = -1e9, 0
@@ -74,10 +74,11 @@ class LakeCommitter(Committer, Inspectable):
         if self._table.look() is not None:
             self._take_seat()
 
-    @property
-    def remembers_commits(self) -> bool:
-        """The table does."""
-        return True
+    def known(self, handles: Collection[str]) -> Collection[str]:
+        """Those that the table's ledger, or its history, has."""
+        view = self._seen()
+        ledger = view.ledger(self._job_id, self._sink)
+        return [handle for handle in handles if _known(view, ledger, handle)]
 
     @property
     def keeps_mark(self) -> bool:
@@ -121,7 +122,8 @@ class LakeCommitter(Committer, Inspectable):
                 raise AssertionError(f"no attempt of this sink: {told['attempt']}")
             attempts.append(Attempt(name, int(told["rows"]), str(told["digest"])))
         handle = min(a.name.id for a in attempts)  # an attempt is in one participant only
-        sealed = Sealed(handle, Moment(run.incarnation, run.epoch), self._take_seat(), self._shape())
+        moment, after = Moment(run.incarnation, run.epoch), run.newest.get(self._sink, "")
+        sealed = Sealed(handle, moment, self._take_seat(), self._shape(), after, run.claimed)
         staged = Staged(self._seen().table_id, tuple(attempts), sealed)
         self._undecided.add(handle)
         parts = tuple(part for report in reports for part in report.parts)
@@ -132,25 +134,29 @@ class LakeCommitter(Committer, Inspectable):
 
         Raises:
             PreCommitError: The table was altered since the start.
+            CheckpointConflictError: The table is older than the checkpoint, or the checkpoint than the table.
         """
+        after = run.newest.get(self._sink)
+        if not participants and after is None:
+            self._end_others(run, frozenset())
+            return None
+        view = self._seen()
+        ledger = view.ledger(self._job_id, self._sink)
+        held = None if ledger is None else ledger.newest
+        if (
+            participants
+            and held is not None
+            and held.moment.epoch >= run.epoch
+            and held.moment.incarnation >= run.claimed
+        ):
+            raise checkpoint_is_older(self._sink, self._table.where, run, held.moment.epoch, held.moment.incarnation)
+        if after is not None and not _known(view, ledger, after):
+            raise put_back(self._sink, self._table.where, run, None if held is None else held.moment.epoch)
         if not participants:
             self._end_others(run, frozenset())
             return None
-        view, now = self._seen(), Moment(run.incarnation, run.epoch)
-        ledger = view.ledger(self._job_id, self._sink)
         if ledger is None:
             return f"this job's ledger in {self._table.where} is gone: somebody removed it"
-        if self._newest is not None and ledger.newest != self._newest and not view.knows(self._newest.handle):
-            return (
-                f"{self._table.where} does not know epoch {self._newest.moment.epoch} any more, which this job has "
-                "committed: it was put back to an older state"
-            )
-        if ledger.newest is not None and _passed(ledger.newest.moment, now):
-            return (
-                f"{self._table.where} has epoch {ledger.newest.moment.epoch} of start "
-                f"{ledger.newest.moment.incarnation} of this job already, and this is epoch {now.epoch} of start "
-                f"{now.incarnation}: the checkpoint is older than the table"
-            )
         for p in participants:
             staged = Staged.of(p)
             if staged is None or staged.sealed is None:
@@ -243,7 +249,6 @@ class LakeCommitter(Committer, Inspectable):
         }
         ids = tuple(a.name.id for a in staged.attempts)
         view.change(Entry(staged.job, participant.sink, Ledger(ledger.seat, newest), ids, told=told), files)
-        self._newest = newest if participant.sink == self._sink else self._newest
         self._tidy(staged)
         self._tell_if_often()
         return Reply.COMMITTED
@@ -392,7 +397,7 @@ class LakeCommitter(Committer, Inspectable):
         if newest is not None and newest.handle == sealed.handle:
             return Evidence(Outcome.COMMITTED, "the table's ledger has it")
         gone = ledger is None or ledger.seat != sealed.seat
-        if gone or (newest is not None and _passed(newest.moment, sealed.moment)):
+        if gone or (newest is not None and _passed(newest.moment, sealed.moment, sealed.claimed)):
             # Its entry may have been followed by others, or be gone with the ledger: the history may have it.
             if view.knows(sealed.handle):
                 return Evidence(Outcome.COMMITTED, "the table's history has it")
@@ -405,6 +410,12 @@ class LakeCommitter(Committer, Inspectable):
             )
         if view.ended(staged.job, sink, frozenset(a.name.id for a in staged.attempts)):
             return Evidence(Outcome.ABORTED, "the table's ledger says that it was ended")
+        if sealed.after and not _known(view, ledger, sealed.after):
+            return Evidence(
+                Outcome.UNKNOWN,
+                "the table does not know the epoch before it, which this job had committed: it was put back to an "
+                "older state",
+            )
         return None
 
     def _written(self, staged: Staged) -> tuple[list[Mapping[str, Any]], str | None]:
@@ -445,7 +456,7 @@ class LakeCommitter(Committer, Inspectable):
         if view is None:
             return False  # nothing is written before there is a table: somebody took it away, and may bring it back
         ledger = view.ledger(name.job, name.sink)
-        if ledger is not None and (ledger.newest is None or not _passed(ledger.newest.moment, name.moment)):
+        if ledger is not None and (ledger.newest is None or not _passed(ledger.newest.moment, name.moment, 0)):
             return True  # nothing of its run was committed yet
         with self._telling("look which files it names"):
             data = frozenset(self._table.staging.data_of(name))
@@ -533,13 +544,19 @@ def unavailable(table: Table, sink: str, what: str, error: BaseException) -> Lak
     )
 
 
-def _passed(newest: Moment, asked: Moment) -> bool:
+def _known(view: View, ledger: Ledger | None, handle: str) -> bool:
+    """Whether a table knows a commit; the newest its ledger has when its history has forgotten it."""
+    newest = None if ledger is None else ledger.newest
+    return (newest is not None and newest.handle == handle) or view.knows(handle)
+
+
+def _passed(newest: Moment, asked: Moment, claimed: int) -> bool:
     """Whether a table that has committed the newest may never commit the asked one after it.
 
     An older start's, an older epoch's, or another one of the same epoch: a replay's while the first was still on its
-    way would double it.
+    way would double it. What is of a start before a claim does not count.
     """
-    return asked <= newest or asked.epoch == newest.epoch
+    return newest.incarnation >= claimed and (asked <= newest or asked.epoch == newest.epoch)
 
 
 def _attempts(participant: Participant) -> tuple[Attempt, ...]:

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from onceflow.connectors.contract import Guarantee, Sink, SinkConnection
 from onceflow.connectors.formats import column_named
+from onceflow.connectors.times import within
 from onceflow.errors import ConfigurationError, RefusedSettingError
 from onceflow.options.arguments import checked
 from onceflow.twophase.names import SINK_NAME
@@ -35,6 +36,13 @@ class _LakeSink(Sink):
     def columns(self, fields: StructType) -> list[Column]:
         """Each column as it is."""
         return [column_named(name).alias(name) for name in fields.names]
+
+    def dead_letter_columns(self, fields: StructType) -> list[Column]:
+        """As they are; a time that is none to a table is null, since a dead letter must not stop its job."""
+        return [
+            (within(column_named(name)) if name == "timestamp" else column_named(name)).alias(name)
+            for name in fields.names
+        ]
 
     def _named(self, name: str) -> None:
         self.name = name

@@ -93,12 +93,17 @@ class Sealed:
         moment: Which run wrote it.
         seat: Which of the table's ledgers it counts in.
         shape: Of the table, as its files were written for it.
+        after: The handle that the table must know where this one is committed: of the newest epoch before it; or "".
+        claimed: What the table has of starts before this one does not count: an operator has claimed the checkpoint, to
+            have written again what they wrote.
     """
 
     handle: str
     moment: Moment
     seat: str
     shape: Mapping[str, Any]
+    after: str = ""
+    claimed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +145,14 @@ class Staged:
             sealed = told.get("sealed")
             if sealed is not None:
                 moment = Moment(int(sealed["incarnation"]), int(sealed["epoch"]))
-                sealed = Sealed(str(sealed["handle"]), moment, str(sealed["seat"]), dict(sealed["shape"]))
+                sealed = Sealed(
+                    str(sealed["handle"]),
+                    moment,
+                    str(sealed["seat"]),
+                    dict(sealed["shape"]),
+                    str(sealed.get("after", "")),
+                    int(sealed.get("claimed", 0)),
+                )
             return cls(str(told["table"]), tuple(attempts), sealed)
         except (KeyError, TypeError, ValueError):
             return None
@@ -159,6 +171,8 @@ class Staged:
                 "epoch": self.sealed.moment.epoch,
                 "seat": self.sealed.seat,
                 "shape": dict(self.sealed.shape),
+                "after": self.sealed.after,
+                "claimed": self.sealed.claimed,
             }
         return told
 

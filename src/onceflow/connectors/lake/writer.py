@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from onceflow.connectors import arrow_values
 from onceflow.connectors.contract import Shard, Writer
 from onceflow.connectors.lake.staged import AttemptName, Moment
 from onceflow.connectors.lake.staging import Staging
@@ -243,8 +244,16 @@ class LakeWriter(Writer):
         del self._open[part]
 
     def _cast(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        schema = self._form.row()
-        columns = [column.cast(kind, safe=True) for column, kind in zip(rows.columns, schema.types, strict=True)]
+        schema, columns = self._form.row(), []
+        for field, column in zip(schema, rows.columns, strict=True):
+            # Of the one no file could be read; of the other Python, which makes the statistics, has no form.
+            if why := arrow_values.trouble(field.name, column):
+                raise NoFormError(why)
+            try:
+                columns.append(column.cast(field.type, safe=True))
+            except pa.ArrowInvalid:  # its words may have the row's values in them
+                why = f"column {field.name} ({column.type}) has a value that {field.type} has not"
+                raise NoFormError(why) from None
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _require_values(self, rows: pa.RecordBatch) -> None:

@@ -9,6 +9,7 @@ files: what has none is no savepoint.
 from __future__ import annotations
 
 import contextlib
+import errno
 from collections.abc import Iterator, Sequence
 
 from onceflow.checkpoint import envelope
@@ -137,14 +138,20 @@ def spoiled(path: Where, why: str) -> CheckpointCorruptError:
     )
 
 
+_OF_THE_TARGET = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
+
+
 @contextlib.contextmanager
 def explained(path: Where) -> Iterator[None]:
     """What a file system refuses inside is told as our error; of a file that is not named, this one."""
     try:
         yield
     except OSError as error:
+        named = error.filename or path
+        if error.errno in _OF_THE_TARGET:  # of a copy the system names the file that was read
+            named = error.filename2 or path
         raise CheckpointStoreError(
-            f"could not read or write {error.filename or path}: {error.strerror or error}",
+            f"could not read or write {named}: {error.strerror or error}",
             harmless="always for the data: nothing was made, and nothing of a job was changed",
             cause="the disk is full, read-only or gone, or this user may not read or write there",
             action="mend the file system and ask again",

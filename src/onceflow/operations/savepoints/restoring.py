@@ -31,7 +31,7 @@ from onceflow.checkpoint.place import OURS, Place
 from onceflow.checkpoint.restored import FILE as RESTORED_FILE
 from onceflow.checkpoint.restored import Restored, read_restored, refuse_unfinished
 from onceflow.checkpoint.spark_files import positions
-from onceflow.errors import CheckpointConflictError, ConfigurationError
+from onceflow.errors import CheckpointConflictError, ConfigurationError, OnceflowError
 from onceflow.operations.savepoints.manifest import Manifest
 from onceflow.operations.savepoints.reading import FILES, PARTS, explained, held_of, spoiled
 from onceflow.operations.savepoints.writing import publish
@@ -96,6 +96,9 @@ def restore(path: Where, manifest: Manifest, place: Place, *, claim: bool = Fals
         claim,
         with_state,
         manifest.job_id,
+        manifest.checkpoint,
+        manifest.job_epoch,
+        "" if with_state else left_behind(path, manifest),
     )
     with _being_made(place, target) as draft:
         with explained(target.where):
@@ -138,6 +141,25 @@ def layout_of(path: Where) -> Layout:
     """What stands at the positions of a savepoint, as its journal says."""
     entries = Journal(folder_at(path).below(f"{FILES}/{OURS}/journal").store).kept()
     return next(entry.record.layout for entry in reversed(entries) if isinstance(entry.record, Planned))
+
+
+def left_behind(path: Where, manifest: Manifest) -> str:
+    """What of a savepoint is lost where its positions alone are taken, in words; "" where it keeps no state."""
+    states = layout_of(path).states
+    if not states:
+        return ""
+    kept = "; ".join(f"state {n} of output {' and '.join(s.outputs)} ({s.shape})" for n, s in enumerate(states))
+    rows = watermark = None
+    with contextlib.suppress(OnceflowError):  # the old checkpoint is gone, or cannot be reached from here
+        old = place_at(manifest.checkpoint, retain=_ALL).statistics.read()
+        epoch = next((e for e in reversed(old) if e.epoch <= manifest.job_epoch and e.status == "COMPLETED"), None)
+        rows, watermark = (None, None) if epoch is None else (epoch.state_rows, epoch.watermark)
+    size = "how many rows is not known here" if rows is None else f"{rows} rows"
+    return (
+        f"left behind: {kept}: {size}; and the watermark{'' if watermark is None else f', which stood at {watermark}'}"
+        ". What those rows had gathered is in no result: a window that was open comes out with what is read from here "
+        "on alone, and rows that were too late for the watermark count again"
+    )
 
 
 def refuse_newer(manifest: Manifest) -> None:

@@ -10,8 +10,10 @@ import re
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from onceflow.checkpoint.contract import Where
+from onceflow.checkpoint.family import Relative, relatives
 from onceflow.checkpoint.identity import read_identity
 from onceflow.checkpoint.spark_files import positions, records_between
 from onceflow.errors import ConfigurationError, OnceflowError
@@ -35,6 +37,7 @@ class WrittenAgain:
         rows: By sink.
         reads: Of each position, what is read again: in words.
         ran: The newest epoch that it has done, decided or not.
+        others: Other jobs of its family: what they have written behind the savepoint.
     """
 
     known: bool
@@ -42,6 +45,7 @@ class WrittenAgain:
     rows: tuple[tuple[str, int], ...] = ()
     reads: tuple[str, ...] = ()
     ran: int = -1
+    others: tuple[Relative, ...] = ()
 
 
 def id_of(given: str) -> str:
@@ -105,6 +109,7 @@ def written_again(path: Where, manifest: Manifest) -> WrittenAgain:
         decided = {each.epoch: each for each in old.journal.decided_epochs(manifest.job_id)}
         receipts = [receipt for receipt in old.journal.receipts() if receipt.kind == "decide"]
         newest = old.checkpoint.newest_commit()
+        others = relatives(old, partial(place_at, retain=1))
     except OnceflowError:  # it is gone, or in a store that cannot be reached from here: the savepoint has travelled
         return WrittenAgain(known=False)
     rows: dict[str, int] = {}
@@ -114,12 +119,14 @@ def written_again(path: Where, manifest: Manifest) -> WrittenAgain:
     purged = [r for r in receipts if r.epoch > manifest.job_epoch and r.epoch not in decided]
     for receipted in (held for receipt in purged for held in receipt.participants):
         rows[receipted.id[0]] = rows.get(receipted.id[0], 0) + receipted.rows
+    beyond = [other.beyond(manifest.offsets) for other in others]
+    kin = tuple(other for other in beyond if other.epochs or not other.is_known)
     epochs = sorted({r.epoch for r in purged} | {epoch for epoch in decided if epoch > manifest.job_epoch})
     ran = -1 if newest is None else newest
     if not epochs:
-        return WrittenAgain(known=True, ran=ran)
+        return WrittenAgain(known=True, ran=ran, others=kin)
     reads = _read_again(layout_of(path), manifest.offsets, decided[epochs[-1]].offsets)
-    return WrittenAgain(True, (epochs[0], epochs[-1]), tuple(sorted(rows.items())), reads, ran)
+    return WrittenAgain(True, (epochs[0], epochs[-1]), tuple(sorted(rows.items())), reads, ran, kin)
 
 
 def _read_again(layout: Layout, then: str, now: str) -> tuple[str, ...]:
@@ -133,12 +140,20 @@ def _read_again(layout: Layout, then: str, now: str) -> tuple[str, ...]:
     return tuple(told.values())
 
 
-def lines(manifest: Manifest, again: WrittenAgain, *, claim: bool, with_state: bool) -> Sequence[str]:
-    """What is said before a resume begins."""
+def lines(manifest: Manifest, again: WrittenAgain, *, claim: bool, left: str | None = None) -> Sequence[str]:
+    """What is said before a resume begins.
+
+    Args:
+        manifest: The savepoint's.
+        again: What is written again.
+        claim: The old job goes on.
+        left: What of the state is not restored, in words; None where all of it is.
+    """
     who = f"{manifest.job} ({manifest.job_id})" if manifest.job else manifest.job_id
     told = [f"savepoint {manifest.id} of job {who}: epoch {manifest.job_epoch}, {manifest.created_at}"]
-    if not with_state:
+    if left is not None:
         told.append("its positions alone are restored: whatever state the plan keeps begins empty")
+        told += [left] if left else []
     if claim:
         return [*told, f"job {manifest.job_id} goes on here; its old checkpoint must never be started again"]
     told.append(f"the new run is a new job; job {manifest.job_id} is left as it is")
@@ -156,11 +171,22 @@ def lines(manifest: Manifest, again: WrittenAgain, *, claim: bool, with_state: b
         told += [f"  sink {sink}: {rows} rows" for sink, rows in again.rows]
         told += [f"  read again: {each}" for each in again.reads]
         told.append("rows of that job that are visible stay; those who read both jobs' output see them twice")
+    for other in again.others:
+        told += _of_another(other)
     if again.ran > (manifest.job_epoch if again.epochs is None else again.epochs[1]):
         told.append(
             f"that job has done epochs up to {again.ran}: a sink that takes no part in decisions gets their rows again"
         )
     return told
+
+
+def _of_another(other: Relative) -> list[str]:
+    who = f"job {other.job_id} (checkpoint {other.checkpoint}), which is of the same family"
+    if not other.is_known:
+        return [f"{who}: what it has written is not known here; it may be written again"]
+    first = other.epochs[0].number
+    told = [f"WRITTEN AGAIN, too: what {who}, has written in epochs {first} to {other.newest}"]
+    return [*told, *(f"  sink {sink}: {rows} rows" for sink, rows in sorted(other.rows().items()))]
 
 
 def _sinks(manifest: Manifest) -> str:

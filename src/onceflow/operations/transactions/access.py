@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from onceflow import crash_points as crash
+from onceflow.checkpoint.deleting import read_deleting, refuse_deleting
 from onceflow.checkpoint.identity import JobIdentity, Mark, read_identity, same_place
 from onceflow.checkpoint.place import OURS, Place
 from onceflow.connectors.contract import Committer, Sink, SinkConnection
@@ -70,13 +71,14 @@ class Operator:
         sinks: Its sinks.
         name: Its name.
         partial: Go on where the sinks leave out a system of the job's: what is there is not looked at.
+        deletes: The job is to be deleted: also one whose deletion has died on its way is opened.
         opened: Opens the checkpoint.
         now: Seconds on a clock that nobody sets.
         sleep: Waits so many seconds.
 
     Raises:
         ConfigurationError: The job names no sink that takes part in a decision, or has not run yet.
-        CheckpointConflictError: The checkpoint is of another place, cluster or prefix.
+        CheckpointConflictError: The checkpoint is of another place, cluster or prefix; or its job is being deleted.
         OnceflowError: A system cannot be reached.
     """
 
@@ -88,6 +90,7 @@ class Operator:
         name: str = "",
         *,
         partial: bool = False,
+        deletes: bool = False,
         opened: Opened = Place.at,
         now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
@@ -96,6 +99,9 @@ class Operator:
         place = opened(checkpointing.location, checkpointing.retain)
         self.now, self.sleep = now, sleep
         self.uri, self.checkpoint, self.journal = place.uri, place.checkpoint, place.journal
+        self.place, self.deleted = place, read_deleting(place.ours)
+        if not deletes:
+            refuse_deleting(place)
         self.committers: dict[str, Committer] = {}
         self._connections: dict[str, SinkConnection] = {}
         settle_guarantees(sinks, checkpointing)
@@ -108,7 +114,7 @@ class Operator:
                 action="list the sinks in @job.stream(sinks=[...]); a function that returns {sink: DataFrame} may have "
                 "them there as well",
             )
-        identity = read_identity(place.ours)
+        identity = self.deleted or read_identity(place.ours)
         if identity is None:
             raise ConfigurationError(
                 f"no job has run on {self.uri}: there is no {OURS}/job.json",

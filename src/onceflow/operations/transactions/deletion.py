@@ -1,27 +1,32 @@
 """Deleting a job: what lingers of it, what its sinks' systems keep of it, and its checkpoint. What is visible stays.
 
-Must not know: Spark, any particular sink, how a command line looks. The order makes every death in the middle safe: as
-long as the journal is there the next start either goes on or is refused, and another try of this goes on.
+Must not know: Spark, any particular sink, how a command line looks. The order makes every death in the middle safe:
+before anything goes, the checkpoint says that it is being deleted. From then on no start takes it for one, and another
+try of this goes on; that word goes last.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
+from onceflow.checkpoint.deleting import FILE as DELETING
+from onceflow.checkpoint.deleting import begin_deleting
 from onceflow.checkpoint.folders import Folder, folder_of
-from onceflow.checkpoint.place import PARTS, Place
+from onceflow.checkpoint.place import OURS, PARTS, Place
 from onceflow.connectors.contract import Sink
 from onceflow.connectors.inspection import Phase
 from onceflow.errors import CheckpointStoreError, ConfigurationError, OnceflowError
 from onceflow.execution.ownership import forget_name
 from onceflow.execution.surroundings import Opened
 from onceflow.operations.transactions.aborting import abort
-from onceflow.operations.transactions.access import Operator
-from onceflow.operations.transactions.inventory import OwnTransaction, Standing, own_transactions
+from onceflow.operations.transactions.access import Operator, System
+from onceflow.operations.transactions.inventory import OwnTransaction, own_transactions
 from onceflow.options.checkpointing import Checkpointing
+from onceflow.twophase.records import History
 
 log = logging.getLogger(__name__)
 
@@ -55,9 +60,10 @@ def look(operator: Operator) -> Deletion:
     Raises:
         CheckpointConflictError: The checkpoint is older than what the job has done.
     """
-    operator.refuse_rewound()
-    history, _ = operator.journal.history()
-    undone = operator.undone(history)
+    undone = None
+    if operator.deleted is None:
+        operator.refuse_rewound()
+        undone = operator.undone(operator.journal.history()[0])
     seen = tuple(t for t in _ours(operator) if t.seen.phase is Phase.OPEN)
     folder = folder_of(operator.checkpoint.store)
     with _explained(folder, "looked through"):
@@ -82,19 +88,52 @@ def delete(operator: Operator, *, undecided_only: bool = True) -> Deletion:
         CheckpointStoreError: A file could not be removed; try again.
     """
     found = look(operator)
+    if operator.deleted is None:
+        _begin(operator, found, undecided_only=undecided_only)
+    folder = folder_of(operator.checkpoint.store)
+    with _explained(folder, "removed"):
+        for part in _parts(operator):
+            part()
+    return found
+
+
+def _begin(operator: Operator, found: Deletion, *, undecided_only: bool) -> None:
+    """End whatever driver runs, and say that the job is being deleted; up to there nothing of it is gone."""
     if found.undone is not None and undecided_only:
         raise undecided(found)
     abort(operator, None, claim=True)  # from its start on nothing more is decided
     if undecided_only and (undone := operator.undone(operator.journal.history()[0])) is not None:
         raise undecided(found, undone.epoch)
+    begin_deleting(operator.place.ours, operator.identity)
+    # A start that had looked before appends its own first, and then looks again: one of the two sees the other.
+    if not operator.journal.is_newest():
+        operator.place.ours.remove(DELETING)
+        raise operator.fenced()
+
+
+def _parts(operator: Operator) -> Iterator[Callable[[], object]]:
+    """What is done to it, one after the other; each can be done again.
+
+    Spark's part of the checkpoint goes first, and last the word that all of it is to go.
+    """
     for system in operator.systems:
-        left = [t for t in _ours(operator) if t.system is system and t.seen.phase is Phase.OPEN]
-        system.inspection.abort([t.seen for t in left if t.standing is Standing.DECIDED])
-    forget_name(operator.committers.values(), operator.name, operator.identity.job_id)
-    for committer in operator.committers.values():
-        committer.forget()
-    _remove(folder_of(operator.checkpoint.store))
-    return found
+        yield partial(_end_open, operator, system)
+    committers, folder = operator.committers.values(), folder_of(operator.checkpoint.store)
+    yield partial(forget_name, committers, operator.name, operator.identity.job_id)
+    for committer in committers:
+        yield committer.forget
+    for name in PARTS[:-1]:
+        yield partial(folder.remove_all, name)
+    for name in sorted(operator.place.ours.names()):
+        if name != DELETING:
+            yield partial(folder.remove_all, f"{OURS}/{name}")
+    yield partial(folder.remove_all, OURS)
+    yield partial(folder.remove_empty, [""])  # somebody's file may lie there
+
+
+def _end_open(operator: Operator, system: System) -> None:
+    """Abort what is still open of the job's: by now that is what was decided and is given up."""
+    system.inspection.abort([t.seen for t in _ours(operator) if t.system is system and t.seen.phase is Phase.OPEN])
 
 
 def delete_cancelled(
@@ -102,7 +141,7 @@ def delete_cancelled(
 ) -> None:
     """Delete a job that was cancelled and is not to be kept; where that cannot be, it is kept, and the log says why."""
     try:
-        with Operator(checkpointing, prefix, sinks, name, opened=opened) as operator:
+        with Operator(checkpointing, prefix, sinks, name, deletes=True, opened=opened) as operator:
             found = delete(operator)
     except OnceflowError as error:
         log.warning("%s was cancelled, and its checkpoint is kept all the same: %s", name, error)
@@ -123,16 +162,9 @@ def undecided(found: Deletion, epoch: int | None = None) -> ConfigurationError:
 
 
 def _ours(operator: Operator) -> list[OwnTransaction]:
-    history, _ = operator.journal.history()
+    # Of a journal that is gone in part nothing can be told; nor needs it: all of the job's are to end.
+    history = History() if operator.deleted is not None else operator.journal.history()[0]
     return [t for system in operator.systems for t in own_transactions(operator, system, history)[0]]
-
-
-def _remove(folder: Folder) -> None:
-    """Spark's part first: without it the rest is no checkpoint, and with the rest this can be tried again."""
-    with _explained(folder, "removed"):
-        for name in PARTS:
-            folder.remove_all(name)
-        folder.remove_empty([""])  # somebody's file may lie there
 
 
 @contextmanager

@@ -1,0 +1,111 @@
+"""What a column of a table would change of a value that it takes without a word: a row that is not staged.
+
+Must not know: staging, decisions, where rows come from. Tasks look by it at what they are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlalchemy import types as sql
+from sqlalchemy.dialects import mysql
+
+from onceflow.connectors import arrow_values
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from sqlalchemy.engine.interfaces import ReflectedColumn
+
+_OCTETS: Mapping[type, int] = {mysql.TINYTEXT: 255, mysql.MEDIUMTEXT: 16_777_215, sql.TEXT: 65_535}
+
+
+class NoFormError(Exception):
+    """A value that the database, or a column of the table, has no form for: told by its column."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A column's.
+
+    Attributes:
+        letters: So many letters of a text are kept, and blanks behind them cut off in silence; None for any.
+        octets: So many bytes of a text, likewise.
+        blanks: Blanks at a text's end are kept.
+        nulls: It takes null, and makes no value of it.
+    """
+
+    letters: int | None = None
+    octets: int | None = None
+    blanks: bool = True
+    nulls: bool = True
+
+    def trouble(self, name: str, values: pa.Array) -> str | None:
+        """What the column would change of some values, told by the column's name; None where it would nothing."""
+        import pyarrow as pa  # noqa: PLC0415 - only in a worker
+        import pyarrow.compute as pc  # noqa: PLC0415
+
+        if not self.nulls and values.null_count:
+            return f"column {name} takes no null, and {values.null_count} rows have one"
+        if not pa.types.is_string(values.type):
+            return None
+        if self.letters is not None and (pc.max(pc.utf8_length(values)).as_py() or 0) > self.letters:
+            return f"column {name} takes {self.letters} letters, and a row's text has more"
+        if self.octets is not None and (pc.max(pc.binary_length(values)).as_py() or 0) > self.octets:
+            return f"column {name} takes {self.octets} bytes, and a row's text has more"
+        if not self.blanks and pc.any(pc.ends_with(values, " ")).as_py():
+            return f"column {name} takes a text and the same with blanks behind it for one, and a row's text has some"
+        return None
+
+
+def limits(columns: Mapping[str, ReflectedColumn], required: set[str], database: str) -> dict[str, Limit]:
+    """Of columns of a table that have any.
+
+    Args:
+        columns: As they were found.
+        required: Those that take no null.
+        database: Which it is: SQLAlchemy's word.
+    """
+    found = {name: _limit(column["type"], name in required, database) for name, column in columns.items()}
+    return {name: limit for name, limit in found.items() if limit != Limit()}
+
+
+def require_forms(columns: Mapping[str, pa.Array], of: Mapping[str, Limit], database: str) -> None:
+    """Refuse rows of which the table would have another value than is sent.
+
+    Args:
+        columns: As they are loaded, by their names.
+        of: Their limits.
+        database: Which it is: SQLAlchemy's word.
+
+    Raises:
+        NoFormError: By the first column that has such a value.
+    """
+    for name, values in columns.items():
+        why = arrow_values.trouble(name, values) or _no_number(name, values, database)
+        if why or (why := of.get(name, Limit()).trouble(name, values)):
+            raise NoFormError(why)
+
+
+def _no_number(name: str, values: pa.Array, database: str) -> str | None:
+    """SQLite makes NaN null, and MySQL knows neither NaN nor infinity."""
+    import pyarrow as pa  # noqa: PLC0415 - only in a worker
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    if database == "postgresql" or not pa.types.is_floating(values.type):
+        return None
+    bad = pc.is_nan(values) if database == "sqlite" else pc.invert(pc.is_finite(values))
+    has_some = pc.any(bad).as_py()
+    return f"column {name} has {'NaN' if database == 'sqlite' else 'NaN or infinity'}" if has_some else None
+
+
+def _limit(kind: sql.TypeEngine[object], required: bool, database: str) -> Limit:
+    if database == "sqlite" or not isinstance(kind, sql.String) or isinstance(kind, sql.Enum):
+        return Limit(nulls=not required)  # SQLite cuts nothing off
+    octets = None
+    if database != "postgresql" and kind.length is None:
+        octets = next((size for of, size in _OCTETS.items() if isinstance(kind, of)), None)
+        octets = None if isinstance(kind, mysql.LONGTEXT) else octets
+    padded = isinstance(kind, sql.CHAR | sql.NCHAR) and kind.length is not None
+    return Limit(kind.length, octets, blanks=not padded, nulls=not required)

@@ -1,0 +1,138 @@
+"""A sink's system that came back older than it was: which epochs of the job it does not know any more.
+
+Must not know: any particular sink, what an epoch's check and commit ask of it, how a query is started.
+
+The newest epoch with rows of each sink is asked for, however long ago it was: a decision says it of each sink that it
+has no rows for, so purges do not take it. Where it is not known, receipts and journal say what else is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from onceflow.checkpoint.identity import JobIdentity
+from onceflow.checkpoint.journal import Journal
+from onceflow.checkpoint.spark_files import SparkCheckpoint
+from onceflow.connectors.contract import Committer
+from onceflow.errors import CheckpointConflictError, advised
+from onceflow.twophase.participants import ParticipantId
+from onceflow.twophase.records import Newest
+
+_AT_ONCE = 200
+
+
+@dataclass
+class _Held:
+    """What an epoch has in a sink, as far as journal and receipts know."""
+
+    rows: dict[str, int] = field(default_factory=dict)
+    settled: set[str] = field(default_factory=set)
+
+    @property
+    def asked(self) -> set[str]:
+        """Handles that the system must know."""
+        return set(self.rows) - self.settled
+
+
+def lost_commits(
+    committers: Mapping[str, Committer], journal: Journal, identity: JobIdentity, checkpoint: SparkCheckpoint
+) -> dict[str, list[tuple[int, int]]]:
+    """What a sink's system does not know any more of what this job has committed to it.
+
+    Only a system that keeps its commits can be asked. Spark has recorded these epochs, so nothing reads them again.
+
+    Args:
+        committers: By sink.
+        journal: The checkpoint's.
+        identity: The job's.
+        checkpoint: Spark's files.
+
+    Returns:
+        By sink, the epochs with the number of their rows, the newest first; no sink that knows its newest.
+
+    Raises:
+        OnceflowError: A system was not reached, or refused.
+    """
+    newest = checkpoint.newest_commit()
+    history = journal.history()[0]
+    if newest is None or history.job_id != identity.job_id:  # a job's first start finds what another one has decided
+        return {}
+    last = history.newest(below=newest + 1)
+    lost: dict[str, list[tuple[int, int]]] = {}
+    for sink, committer in committers.items():
+        known = committer.known([last[sink].handle]) if sink in last else None
+        if known is not None and last[sink].handle not in known:
+            lost[sink] = _lost(committer, last[sink], _decided(journal, identity, sink))
+    return lost
+
+
+def refuse_put_back(
+    committers: Mapping[str, Committer], journal: Journal, identity: JobIdentity, checkpoint: SparkCheckpoint
+) -> None:
+    """Refuse a sink's system that does not know any more what this job has committed to it.
+
+    Args:
+        committers: By sink.
+        journal: The checkpoint's.
+        identity: The job's.
+        checkpoint: Spark's files.
+
+    Raises:
+        CheckpointConflictError: Naming the epochs and how many rows they had.
+    """
+    for sink, lost in lost_commits(committers, journal, identity, checkpoint).items():
+        raise CheckpointConflictError(
+            f"sink {sink} does not know epoch {lost[-1][0]} to {lost[0][0]} of this job any more: {told(lost)} that it "
+            "had committed",
+            harmless="for the data that is there: nothing more is written",
+            cause="its system was put back to an older state: a backup, or a standby that had not everything; or "
+            "the ledger was changed by hand",
+            action="bring the newer state back. Or write those rows again by other means, and then start with "
+            f"{advised('claim')}, once",
+            checkpoint=identity.checkpoint,
+            epochs=[epoch for epoch, _ in reversed(lost)],
+        )
+
+
+def told(lost: Collection[tuple[int, int]]) -> str:
+    """Lost epochs in a few words."""
+    return f"{len(lost)} epochs with {sum(rows for _, rows in lost)} rows"
+
+
+def _decided(journal: Journal, identity: JobIdentity, sink: str) -> dict[int, _Held]:
+    """What each epoch has in a sink, of the journal where it has it, and else of its receipts."""
+    found: dict[int, _Held] = {}
+    for receipt in journal.receipts():
+        of = found.setdefault(receipt.epoch, _Held())
+        if receipt.kind == "resolve":
+            if receipt.choice in ("count-as-written", "give-up-rows"):
+                of.settled |= _handles(receipt.about, sink)
+            continue
+        kept = None if receipt.kept is None else _handles(receipt.kept, sink)
+        of.rows = {h: rows for h, rows in of.rows.items() if kept is not None and h in kept}
+        of.rows |= {p.id[1]: p.rows for p in receipt.participants if p.id[0] == sink}
+    for each in journal.decided_epochs(identity.job_id):
+        settled = each.counted | each.given_up | each.forgotten
+        rows = {p.handle: p.rows for p in each.effective if p.sink == sink}
+        found[each.epoch] = _Held(rows, _handles(settled, sink))
+    return found
+
+
+def _handles(ids: Collection[ParticipantId], sink: str) -> set[str]:
+    return {handle for of, handle in ids if of == sink}
+
+
+def _lost(committer: Committer, last: Newest, decided: Mapping[int, _Held]) -> list[tuple[int, int]]:
+    """From the newest back to the first that is known: it was put back to a moment, so what is older is there."""
+    lost = [(last.epoch, last.rows)]
+    older = [epoch for epoch in sorted(decided, reverse=True) if epoch < last.epoch and decided[epoch].asked]
+    for at in range(0, len(older), _AT_ONCE):
+        some = older[at : at + _AT_ONCE]
+        known = set(committer.known(sorted(set().union(*(decided[epoch].asked for epoch in some)))) or ())
+        for epoch in some:
+            of = decided[epoch]
+            if of.asked <= known:
+                return lost
+            lost.append((epoch, sum(rows for handle, rows in of.rows.items() if handle in of.asked - known)))
+    return lost

@@ -1,0 +1,188 @@
+"""A start beside the other jobs of its family: it enters itself with its parent, and writes nothing again unasked.
+
+Must not know: the rules, how a query is started, any particular sink.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+
+from onceflow.checkpoint import family
+from onceflow.checkpoint.family import Child, Relative, Target
+from onceflow.checkpoint.place import Place
+from onceflow.checkpoint.restored import Restored, read_restored
+from onceflow.connectors.contract import Sink, SinkConnection
+from onceflow.errors import CheckpointConflictError, OnceflowError, advised
+from onceflow.execution.job_log import JobLog
+from onceflow.spark.places import place_at
+
+log = logging.getLogger(__name__)
+
+_opened = partial(place_at, retain=1 << 31)  # it is read, and nothing of it is declared as purged
+
+
+def targets_of(sinks: Iterable[Sink], connections: Mapping[str, SinkConnection]) -> tuple[Target, ...]:
+    """Where a job's sinks write."""
+    return tuple(
+        Target(sink.name, connections[sink.name].system_id, sink.destination, sink.participates)
+        for sink in sinks
+        if sink.name in connections
+    )
+
+
+def look(place: Place, targets: tuple[Target, ...], name: str, takeover: str | None) -> Callable[[], None]:
+    """Refuse as ``refuse_written``, unless the start is told what it is to do with the checkpoint.
+
+    Args:
+        place: The job's checkpoint.
+        targets: Where it writes.
+        name: The job's name.
+        takeover: As in ``Job.run``.
+
+    Returns:
+        What is left to do when the checkpoint is taken over, and nothing of this start is decided.
+
+    Raises:
+        CheckpointConflictError: As of ``refuse_written``.
+    """
+    undone = place.has_undone()  # it is committed first: no check comes before that
+    if takeover is None and not undone:
+        refuse_written(place, targets)
+
+    def behind() -> None:
+        if takeover is None and undone:
+            refuse_written(place, targets)
+        begin(place, targets, name)
+        if takeover is not None:
+            accept(place)
+
+    return behind
+
+
+def refuse_written(place: Place, targets: tuple[Target, ...]) -> None:
+    """Refuse to write again what another job of the family has written to these targets, unless that was said.
+
+    A job's first start from a savepoint is not asked here: who began it was told before.
+
+    Args:
+        place: The job's checkpoint.
+        targets: Where it writes.
+
+    Raises:
+        CheckpointConflictError: Naming that job, its epochs, and its rows by sink.
+    """
+    if place.is_empty() or _is_first(place):
+        return
+    known = family.told(place.ours)
+    for other in family.relatives(place, _opened):
+        if not other.is_known:
+            if other.job_id not in known and other.beyond("", targets).targets:
+                raise _unread(place, other)
+            continue
+        again = other.beyond(_position(place), targets)
+        if again.epochs and again.newest > known.get(other.job_id, -1):
+            raise _written(place, again)
+
+
+def accept(place: Place) -> None:
+    """Keep that what other jobs have written so far may be written again: that was said, or told."""
+    family.keep_told(place.ours, family.relatives(place, _opened))
+
+
+def begin(place: Place, targets: tuple[Target, ...], name: str) -> None:
+    """What the first start from a savepoint does, before it decides anything: its parent gets to know of it.
+
+    Where that cannot be, the log says so.
+
+    Args:
+        place: The job's checkpoint.
+        targets: Where it writes.
+        name: The job's name.
+    """
+    restored = read_restored(place.ours)
+    if restored is None or restored.claimed or not _is_first(place):
+        return
+    said = JobLog(log, name)
+    if restored.left_behind:
+        said.warning("begun from epoch %d of job %s: %s", restored.parent_epoch, restored.origin, restored.left_behind)
+    why = _enter(restored, Child(restored.job_id, place.uri, restored.parent_epoch, targets))
+    if why:
+        said.warning(
+            "job %s, from whose epoch %d this one was begun, does not know of it (%s): a start of that job would write "
+            "again, without a word, what this one has written",
+            restored.origin or "of the savepoint",
+            restored.parent_epoch,
+            why,
+        )
+    accept(place)
+
+
+def _enter(restored: Restored, child: Child) -> str:
+    """Enter a child with its parent; why that cannot be, "" where it is done."""
+    if not restored.parent:
+        return "an older version has made this checkpoint, and has not kept where that job's is"
+    try:
+        parent = _opened(restored.parent)
+        if not family.is_of(parent, restored.origin):
+            return f"its checkpoint is not in {restored.parent} any more, as seen from here"
+        family.enter(parent, child)
+    except OnceflowError as error:
+        return f"its checkpoint {restored.parent} cannot be written from here: {error.what}"
+    return ""
+
+
+def _is_first(place: Place) -> bool:
+    """Whether a job that was made of a savepoint has decided nothing, and done no epoch of its own."""
+    restored = read_restored(place.ours)
+    if restored is None:
+        return False
+    newest = place.checkpoint.newest_commit()
+    begun = restored.epoch if restored.with_state else -1
+    return place.journal.history()[0].decided is None and (newest is None or newest <= begun)
+
+
+def _position(place: Place) -> str:
+    """How far the job has read; "" for not at all."""
+    decided, newest = place.journal.history()[0].decided, place.checkpoint.newest_commit()
+    if decided is not None and (newest is None or decided.epoch >= newest):
+        return decided.offsets
+    return "" if newest is None else place.checkpoint.offsets(newest)
+
+
+def _written(place: Place, again: Relative) -> CheckpointConflictError:
+    first, last = again.epochs[0].number, again.newest
+    rows = again.rows()
+    told = ", ".join(f"{count} rows to sink {sink}" for sink, count in sorted(rows.items()))
+    loose = ", ".join(sorted(target.sink for target in again.targets if not target.decides))
+    if loose:
+        told = ", ".join(filter(None, (told, f"rows to sink {loose}, whose number is not kept")))
+    how = "was begun from this one" if again.is_born else "is of one family with this one"
+    return CheckpointConflictError(
+        f"job {again.job_id}, which {how}, has read what this job has not, and has written it in {len(again.epochs)} "
+        f"epochs ({first} to {last}): {told}. This start would write that a second time",
+        harmless="always: nothing was started. And where those sinks replace rows by a key",
+        cause="a run from a savepoint, or from an epoch of a checkpoint, has taken this job's place (its checkpoint is "
+        f"{again.checkpoint}), and this start goes back behind it",
+        action=f"go on with that job; or end it and take its rows out of the sinks, and then, or to have them twice on "
+        f"purpose: {advised('claim')}, once (docs/upgrade.md)",
+        checkpoint=place.uri,
+        job=again.job_id,
+        epochs=[epoch.number for epoch in again.epochs],
+        rows=rows,
+    )
+
+
+def _unread(place: Place, other: Relative) -> CheckpointConflictError:
+    sinks = ", ".join(sorted(target.sink for target in other.targets))
+    return CheckpointConflictError(
+        f"job {other.job_id} was begun from this one and writes to the same places (sink {sinks}); what it has written "
+        f"cannot be told: its checkpoint is not in {other.checkpoint} any more, or cannot be read from here",
+        harmless="if it has written nothing; or where those sinks replace rows by a key",
+        cause="it was deleted or moved, its volume is not mounted, or this machine cannot reach its store",
+        action="make that checkpoint readable from here, so that the start can say what would be written twice; or, if "
+        f"its rows are gone from the sinks, or are to be there twice: {advised('claim')}, once (docs/upgrade.md)",
+        checkpoint=place.uri,
+        job=other.job_id,
+    )

@@ -1,0 +1,263 @@
+"""What stands in each column of a plan's state, by its meaning: the expression down to the source's columns.
+
+Must not know: sinks, the journal, what an edit may change. Spark keeps state by position and compares types alone.
+Which columns it keeps depends on all that stands above, since its optimizer takes out what nobody asks for. So the
+columns are asked of the optimized plan, and what each of them stands for of the plan as the user wrote it: names on the
+way are not part of it, nor is anything that another process or another day would say otherwise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from onceflow.spark.internals import analyzed_plan, elements, optimized_plan, with_numbers
+from onceflow.spark.plan import in_sql, is_stateful, keeps_state, kind_of
+from onceflow.spark.variables import variables_of
+from onceflow.twophase.layout import Kept
+
+_LONGEST = 2_000
+_OURS = "_onceflow_barrier"
+_REFERENCE = "CTERelationRef"
+_OF_LAMBDA = "NamedLambdaVariable"
+_NUMBERED = re.compile(r"^(.*?)_\d+$")  # such variables are numbered through the process
+_WITH_KEYS = ("Deduplicate", "DeduplicateWithinWatermark")
+_FIRST = 1_907_060_000
+_PLACE = re.compile(r"\b190706\d{4}\b")
+_ATTRIBUTE, _ALIAS, _FIELD, _AGGREGATE = "AttributeReference", "Alias", "GetStructField", "AggregateExpression"
+_FUNCTION_WITH_STATE, _STATE_CLASS = "FlatMapGroupsInPandasWithState", "TransformWithStateInPySpark"
+_MAKING = {"Project": "projectList", "Aggregate": "aggregateExpressions", "Window": "windowExpressions"}
+"""Operators whose expressions make columns, and Spark's name for those expressions."""
+
+
+@dataclass(eq=False)
+class _Node:
+    """A node of a plan, with what is asked of it again and again.
+
+    Attributes:
+        java: It.
+        kind: The name of its class.
+        children: Those below it; of a reference to a common table expression that.
+        columns: The ids of its output, in order.
+        is_our_source: What a ``KafkaSource`` gives is made here, of what its formats read.
+        makes: The expressions that make columns here, by id.
+        found: What columns were found to mean, by id.
+    """
+
+    java: Any
+    kind: str
+    children: list[_Node]
+    columns: list[int]
+    is_our_source: bool
+    makes: dict[int, Any]
+    found: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def has_state(self) -> bool:
+        """Whether Spark keeps state for it."""
+        return bool(self.java.isStreaming()) and keeps_state(self.java)
+
+
+def kept_of(written: DataFrame, outputs: tuple[str, ...], mode: str) -> list[Kept]:
+    """What each state operator keeps, in the order of the plan.
+
+    Args:
+        written: An output as the query has it, with all that its sinks take of it and nothing else.
+        outputs: Names of the sinks that get it, in order.
+        mode: Spark's output mode.
+    """
+    if not is_stateful(written):
+        return []
+    asked, runs = _Trees().tree(analyzed_plan(written)), _Trees().tree(optimized_plan(written))
+    names = _names(runs) | _names(asked)
+    by_user = [node for node in _all(asked) if node.has_state]
+    by_spark = [node for node in _all(runs) if node.has_state]
+    if [_family(node) for node in by_user] != [_family(node) for node in by_spark]:
+        by_user = by_spark  # Spark runs other operators than those that were asked for
+    return [
+        _Meanings(names, (user, spark)).of_operator(outputs, mode)
+        for user, spark in zip(by_user, by_spark, strict=True)
+    ]
+
+
+class _Trees:
+    """Plans, looked at once."""
+
+    def __init__(self) -> None:
+        self._common: dict[int, _Node] = {}
+
+    def tree(self, java: Any) -> _Node:
+        kind = kind_of(java)
+        children = [self.tree(child) for child in elements(java.children())]
+        if kind == "CTERelationDef":
+            self._common[java.id()] = children[0]
+        elif kind == _REFERENCE and java.cteId() in self._common:
+            children = [self._common[java.cteId()]]
+        made = elements(getattr(java, _MAKING[kind])()) if kind in _MAKING else ()
+        makes = {named.exprId().id(): named.child() for named in made if kind_of(named) == _ALIAS}
+        output = list(elements(java.output()))
+        ours = kind == "Project" and _is_inside(elements(children[0].java.output())) and not _is_inside(output)
+        return _Node(java, kind, children, [each.exprId().id() for each in output], ours, makes)
+
+
+def _is_inside(columns: Iterable[Any]) -> bool:
+    """Whether they are columns inside of a ``KafkaSource``."""
+    return any(column.name() == _OURS for column in columns)
+
+
+def _all(node: _Node) -> Iterator[_Node]:
+    yield node
+    if node.kind != _REFERENCE:
+        for child in node.children:
+            yield from _all(child)
+
+
+def _family(node: _Node) -> str:
+    """SQL's DISTINCT is an aggregation to Spark's optimizer."""
+    return "Aggregate" if node.kind == "Distinct" else node.kind
+
+
+def _names(plan: _Node) -> dict[int, str]:
+    """The columns of sources by id: by their names, and by the source's number where there are several."""
+    names: dict[int, str] = {}
+    leaves = [node for node in _all(plan) if not node.children]
+
+    def name(node: _Node, behind: str) -> None:
+        for column in elements(node.java.output()):
+            names.setdefault(column.exprId().id(), f"{column.name()}{behind}")
+
+    for node in _all(plan):
+        if not node.children or node.is_our_source:
+            leaf = next(each for each in _all(node) if not each.children)
+            name(node, f" of source {leaves.index(leaf)}" if len(leaves) > 1 else "")
+    return names
+
+
+class _Meanings:
+    """Columns and expressions in words.
+
+    Args:
+        names: The sources' columns.
+        operators: A state operator, as it was asked for and as it runs.
+    """
+
+    def __init__(self, names: dict[int, str], operators: tuple[_Node, _Node]) -> None:
+        self._names, self._operators = names, operators
+
+    def of_operator(self, outputs: tuple[str, ...], mode: str) -> Kept:
+        """What it keeps."""
+        asked, runs = self._operators
+        operator, names = _family(asked), []
+        if operator == "Join":
+            operator = f"{runs.java.joinType().sql()} join on {self._each(elements(asked.java.condition().toList()))}"
+            both = [column for side in runs.children for column in elements(side.java.output())]
+            columns, names = [self._typed(column) for column in both], [column.name() for column in both]
+        elif operator == "Aggregate":
+            columns = [*map(self._typed, self._keys()), *self._functions()]
+            if asked.kind == "Distinct":
+                names = [key.name() for key in self._keys()]
+        elif operator == _FUNCTION_WITH_STATE:
+            operator += f", timeout {asked.java.timeout()}, by {self._each(elements(asked.java.groupingAttributes()))}"
+            fields = asked.java.stateType().fields()
+            columns, names = [f"{each.name()}: {each.dataType().sql()}" for each in fields], [f.name() for f in fields]
+        elif operator == _STATE_CLASS:
+            keys = list(elements(asked.java.leftAttributes()))[: asked.java.groupingAttributesLen()]
+            operator += f", time mode {asked.java.timeMode()}, by {self._each(keys)}"
+            variables = variables_of(asked.java)
+            columns, names = list(variables.values()), list(variables)
+        elif operator in _WITH_KEYS:
+            columns = [self._typed(key) for key in elements(runs.java.keys())]
+        else:
+            columns = [self._typed(each) for each in elements(asked.java.expressions())]
+        return Kept(outputs, f"{operator}, output mode {mode}", tuple(columns), tuple(names))
+
+    def _keys(self) -> list[Any]:
+        """The keys of an aggregation, as they were asked for where the optimizer has left their number alone."""
+        asked, runs = self._operators
+        keys = list(elements(runs.java.groupingExpressions()))
+        written = list(elements(asked.java.groupingExpressions())) if asked.kind == "Aggregate" else []
+        return written if len(written) == len(keys) else keys
+
+    def _functions(self) -> list[str]:
+        """The functions of an aggregation that are left when what nobody asks for is taken out, in Spark's order."""
+        asked, runs = self._operators
+        found: dict[str, None] = {}
+        for named in elements(runs.java.aggregateExpressions()):
+            made = asked.makes.get(named.exprId().id()) if kind_of(named) == _ALIAS else None
+            for function in _aggregates(named if made is None else made):
+                found.setdefault(self._typed(function))
+        return list(found)
+
+    def _each(self, expressions: Iterable[Any]) -> str:
+        return ", ".join(_short(self._at_top(e)) for e in expressions)
+
+    def _typed(self, expression: Any) -> str:
+        return f"{_short(self._at_top(expression))}: {expression.dataType().sql()}"
+
+    def _at_top(self, expression: Any) -> str:
+        """An expression over what the operator gets: as it was asked for, where the optimizer did not make it."""
+        asked, runs = self._operators
+        return self._words(expression, (*asked.children, *runs.children))
+
+    def _words(self, expression: Any, below: Iterable[_Node]) -> str:
+        kind = kind_of(expression)
+        if kind == _ATTRIBUTE:
+            key = expression.exprId().id()
+            node = next((node for node in below if key in node.columns), None)
+            return str(expression.name()) if node is None else self._column(key, node)
+        children = list(elements(expression.children()))
+        if not children:
+            return _NUMBERED.sub(r"\1", expression.name()) if kind == _OF_LAMBDA else in_sql(expression)
+        if kind == _ALIAS:
+            return self._words(children[0], below)
+        if kind == _FIELD:
+            return f"{self._words(children[0], below)}.{expression.extractFieldName()}"
+        words = [self._words(child, below) for child in children]
+        if kind == _AGGREGATE:
+            return " where ".join(words) + (" distinct" if expression.isDistinct() else "")
+        text = with_numbers(expression, [_FIRST + i for i in range(len(children))])
+        made_of = [i for i, child in enumerate(children) if kind_of(child) != "Literal"]
+        if text is None or any(str(_FIRST + i) not in text for i in made_of):
+            return f"{expression.prettyName()}({', '.join(words)})"
+        return _PLACE.sub(lambda found: words[int(found[0]) - _FIRST], text)
+
+    def _column(self, key: int, node: _Node) -> str:
+        """A column of a node's output."""
+        if key not in node.found:
+            node.found[key] = _short(self._found(key, node))
+        return node.found[key]
+
+    def _found(self, key: int, node: _Node) -> str:
+        if node.kind in ("Union", _REFERENCE):
+            place = node.columns.index(key)
+            return " or ".join(dict.fromkeys(self._column(each.columns[place], each) for each in node.children))
+        if key in self._names:
+            return self._names[key]
+        if key in node.makes:
+            return self._words(node.makes[key], node.children)
+        for child in node.children:
+            if key in child.columns:
+                return self._column(key, child)
+        name = next(column.name() for column in elements(node.java.output()) if column.exprId().id() == key)
+        made = f" {self._words(node.java.generator(), node.children)}" if node.kind == "Generate" else ""
+        return f"{name} of {node.kind}{made}"
+
+
+def _short(text: str) -> str:
+    """A text that others are made of, not longer than can be read; what was cut off is told apart by its hash."""
+    if len(text) <= _LONGEST:
+        return text
+    return f"{text[:_LONGEST]}… {hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def _aggregates(expression: Any) -> Iterator[Any]:
+    if kind_of(expression) == _AGGREGATE:
+        yield expression
+        return
+    for child in elements(expression.children()):
+        yield from _aggregates(child)

@@ -1,0 +1,131 @@
+"""What stands in the columns of a plan's state, in words: down to the source, and the same in every process."""
+
+import re
+
+import pytest
+from pyspark.sql import functions as F  # noqa: N812
+
+import onceflow as of
+from onceflow.flinksql.parsing import parse
+from onceflow.flinksql.pipelines import Reading
+from onceflow.flinksql.queries import translate
+from onceflow.flinksql.statements import Insert, Select
+from onceflow.spark.kept import kept_of
+from tests.sql.cases import cases, script
+
+pytestmark = pytest.mark.spark
+
+SCHEMA = "key string, p bigint, q bigint, s struct<a: bigint, b: bigint>, at timestamp"
+
+
+def load(spark, schema=SCHEMA):
+    """Our own source; no broker is asked."""
+    source = of.KafkaSource(of.KafkaCluster("localhost:1"), "t", value=of.Json(schema))
+    return source.load(spark).withWatermark("at", "1 hour")
+
+
+@F.udf("bigint")
+def grown(n):
+    return n + 1
+
+
+def view(frame, text):
+    frame.createOrReplaceTempView("t")
+    return frame.sparkSession.sql(text)
+
+
+PLANS = {
+    "an alias is not part of it": (
+        lambda t: t.select(F.upper("key").alias("k"), F.col("p").alias("n")).groupBy("k").agg(F.sum("n").alias("x")),
+        ["upper(key): STRING", "sum(p): BIGINT"],
+    ),
+    "nor is what nobody asks for": (
+        lambda t: t.groupBy("key").agg(F.sum("p").alias("x"), F.avg("q").alias("y")).select("y"),
+        ["key: STRING", "avg(q): DOUBLE"],
+    ),
+    "one function is kept once": (
+        lambda t: t.groupBy("key").agg(F.sum("p").alias("x"), (F.sum("p") + F.sum("q")).alias("y")),
+        ["key: STRING", "sum(p): BIGINT", "sum(q): BIGINT"],
+    ),
+    "a function over what a filter lets pass": (
+        lambda t: view(t, "select key, sum(p) filter (where q > 3) as n from t group by key"),
+        ["key: STRING", "sum(p) where (q > CAST(3 AS BIGINT)): BIGINT"],
+    ),
+    "fields": (lambda t: t.groupBy("s.a").agg(F.max("s.b")), ["s.a: BIGINT", "max(s.b): BIGINT"]),
+    "a common table expression": (
+        lambda t: view(t, "with w as (select key k, q m from t) select distinct k, m from w"),
+        ["key: STRING", "q: BIGINT"],
+    ),
+    "a union": (
+        lambda t: t.select("key", "p").union(t.select("key", "q")).groupBy("key").agg(F.sum("p")),
+        ["key of source 0: STRING", "sum(p of source 0 or q of source 0): BIGINT"],
+    ),
+    "a Python function": (
+        lambda t: t.groupBy("key").agg(F.sum(grown("q"))),
+        ["key: STRING", "sum(grown(q)): BIGINT"],
+    ),
+    "a lambda": (
+        lambda t: t.groupBy(F.transform(F.array("p"), lambda x: x + F.col("q")).alias("k")).count(),
+        ["transform(array(p), lambdafunction((x + q), x)): ARRAY<BIGINT>", "count(1): BIGINT"],
+    ),
+    "rows made of one": (
+        lambda t: t.select("key", F.explode(F.array("p", "q")).alias("e")).groupBy("key").agg(F.sum("e")),
+        ["key: STRING", "sum(e of Generate explode(array(p, q))): BIGINT"],
+    ),
+    "the first of a key": (lambda t: t.dropDuplicates(["key"]).select("p"), ["key: STRING"]),
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_column_is_what_it_means(spark, name):
+    """However it is called on the way."""
+    plan, columns = PLANS[name]
+    (kept,) = kept_of(plan(load(spark)), ("a",), "update")
+    assert list(kept.columns) == columns
+
+
+def test_of_a_join_both_sides_are_kept(spark):
+    """In the order of the source's fields, those that are asked for above or by the condition."""
+
+    def joined(*columns, schema=SCHEMA):
+        near = F.expr("l.key = r.key and l.at between r.at - interval 1 hour and r.at")
+        return load(spark, schema).alias("l").join(load(spark).alias("r"), near).select(*columns)
+
+    (kept,) = kept_of(joined("l.q", "l.p", "r.p"), ("a",), "append")
+    left, right = ["key", "p", "q", "at"], ["key", "p", "at"]
+    assert list(kept.names) == left + right
+    assert [column.partition(":")[0] for column in kept.columns] == [
+        *(f"{name} of source 0" for name in left),
+        *(f"{name} of source 1" for name in right),
+    ]
+    (other,) = kept_of(joined("l.q", "l.p", "r.p", schema="q bigint, p bigint, key string, at timestamp"), (), "append")
+    assert other.operator == kept.operator
+    assert other.columns[:2] == kept.columns[2:0:-1]
+
+
+def test_the_words_are_the_same_whenever_they_are_made(spark):
+    """Each query of the SQL corpus, with its tables loaded twice: Spark's numbers of columns are no part of them."""
+    made = script()
+    queries = [
+        translate(statement.query, made.names)
+        for case in cases()
+        if case.expected == "runs"
+        for statement in parse(case.text)
+        if isinstance(statement, Select | Insert)
+    ]
+    queries = [query for query in queries if "sellers" not in query.tables]
+    tables = {name: made.names.tables[name] for query in queries for name in query.tables}
+
+    def said():
+        reading = Reading(made.names, made.settings, tables)
+        reading.load(spark, [])
+        for query in queries:
+            reading.load_steps(spark, [query])
+            yield kept_of(spark.sql(query.sql), ("a",), "update" if query.updating else "append")
+
+    first, second = list(said()), list(said())
+    assert first == second
+    assert sum(map(bool, first)) > 40
+    texts = [text for kept in first for each in kept for text in (each.operator, *each.columns)]
+    assert not [text for text in texts if re.search(r"#\d|@[0-9a-f]{6}", text)]
+    assert max(map(len, texts)) < 10_000

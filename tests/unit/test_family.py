@@ -1,0 +1,224 @@
+"""Jobs that were born of one another: who goes back behind another one is told what would be written twice."""
+
+import dataclasses
+import logging
+import shutil
+
+import pytest
+
+from onceflow.checkpoint import family
+from onceflow.checkpoint.family import Target
+from onceflow.checkpoint.identity import JobIdentity, create_identity
+from onceflow.checkpoint.place import Place
+from onceflow.checkpoint.restored import read_restored
+from onceflow.checkpoint.statistics import EpochStatistics
+from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, CheckpointStoreError
+from onceflow.execution import relatives
+from onceflow.operations.savepoints import restoring, resuming
+from onceflow.twophase.layout import Layout
+from onceflow.twophase.records import Planned
+from tests.unit import checkpoints
+from tests.unit.advice import parts_of
+
+HERE = (Target("alerts", "cluster", "alerts"),)
+
+
+@pytest.fixture
+def old(tmp_path):
+    """A job's checkpoint with four epochs: 40 records of each partition are read."""
+    return checkpoints.make(tmp_path / "old", 4)
+
+
+def born(of, folder, *, epoch=3, targets=HERE, how=None):
+    """A job that was begun from an epoch of another one, and has had its first start."""
+    place = Place.at(folder, retain=100)
+    with resuming.opened(f"{of.checkpoint.folder}@{epoch}", folder) as (path, manifest):
+        made = restoring.restore(path, manifest, place, **how or {})
+    create_identity(place.ours, JobIdentity(made.job_id, place.uri, "cluster", "onceflow"))
+    relatives.begin(place, targets, "fraud")
+    return place
+
+
+def write(place, *epochs):
+    """Epochs of five rows each."""
+    history = place.journal.start(read_restored(place.ours).job_id)
+    for epoch in epochs:
+        checkpoints.run(place, epoch, incarnation=history.incarnation)
+    return place
+
+
+def refused(place, targets=HERE):
+    """Why a start would be."""
+    with pytest.raises(CheckpointConflictError) as raised:
+        relatives.refuse_written(place, targets)
+    return parts_of(raised.value, CheckpointConflictError)
+
+
+def test_a_start_that_goes_back_behind_a_newer_job_is_refused_until_it_is_said(old, tmp_path):
+    """How many epochs and rows, and to which sinks; --claim says it, up to what there was, and it is asked no more."""
+    new = born(old, tmp_path / "new")
+    relatives.refuse_written(old, HERE)  # it has written nothing yet
+    write(new, 4, 5, 6)
+    error = refused(old)
+    assert "has written it in 3 epochs (4 to 6): 15 rows to sink alerts" in error.what
+    assert new.uri in error.cause
+    assert 'takeover="claim"' in error.action
+    assert (error.facts["epochs"], error.facts["rows"]) == ([4, 5, 6], {"alerts": 15})
+    relatives.accept(old)
+    relatives.refuse_written(old, HERE)
+    write(new, 7)
+    assert "15 rows" not in refused(old).what
+
+
+def test_what_the_older_job_has_read_by_itself_is_not_written_again(old, tmp_path):
+    """Both have run beside each other: only what the older one has not read yet counts."""
+    new = write(born(old, tmp_path / "new"), 4, 5, 6)
+    checkpoints.run(old, 4)
+    checkpoints.run(old, 5)
+    assert "in 1 epochs (6 to 6): 5 rows" in refused(old).what
+    checkpoints.run(old, 6)
+    relatives.refuse_written(old, HERE)
+    assert new.checkpoint.newest_commit() == 6
+
+
+@pytest.mark.parametrize(
+    ("targets", "is_refused"),
+    [
+        (HERE, True),
+        ((Target("renamed", "cluster", "alerts"),), True),
+        ((Target("alerts", "cluster", "trial"),), False),
+        ((Target("alerts", "another", "alerts"),), False),
+    ],
+)
+def test_only_who_writes_to_the_same_place_is_met(old, tmp_path, targets, is_refused):
+    """A trial that writes to a topic of its own is nobody's concern; a sink that was renamed is."""
+    write(born(old, tmp_path / "new", targets=targets), 4)
+    if is_refused:
+        refused(old)
+    else:
+        relatives.refuse_written(old, HERE)
+
+
+def test_a_sink_that_takes_no_part_is_told_without_a_number(old, tmp_path):
+    """Nothing is decided of it: how far the newer job has come tells."""
+    loose = (dataclasses.replace(HERE[0], decides=False),)
+    new = born(old, tmp_path / "new", targets=loose)
+    new.journal.start(read_restored(new.ours).job_id)
+    checkpoints.run(new, 4, decide=False)
+    assert "rows to sink alerts, whose number is not kept" in refused(old, loose).what
+
+
+def test_the_newer_job_is_asked_when_the_older_one_has_gone_on(old, tmp_path):
+    """The way back again: what the older job has written since they parted, and not what came before."""
+    new = write(born(old, tmp_path / "new"), 4)
+    relatives.refuse_written(new, HERE)
+    checkpoints.run(old, 4)
+    relatives.refuse_written(new, HERE)
+    checkpoints.run(old, 5)
+    assert "is of one family with this one" in refused(new).what
+    assert "in 1 epochs (5 to 5): 5 rows to sink alerts" in refused(new).what
+    shutil.rmtree(old.checkpoint.folder)  # a parent may be deleted
+    relatives.refuse_written(new, HERE)
+
+
+def test_a_first_start_is_not_asked_what_its_owner_was_told(old, tmp_path):
+    """Who begins from an older epoch was told at once; the next start is not refused for it."""
+    new = born(old, tmp_path / "new", epoch=1)
+    relatives.refuse_written(new, HERE)
+    write(new, 2)
+    relatives.refuse_written(new, HERE)
+
+
+def test_grandchildren_are_found(old, tmp_path):
+    """Upgraded twice and back to the first: what the second and the third have written is told."""
+    second = write(born(old, tmp_path / "second"), 4)
+    third = write(born(second, tmp_path / "third", epoch=4), 5, 6)
+    assert read_restored(third.ours).job_id
+    found = {each.checkpoint: each.beyond(old.checkpoint.offsets(3), HERE).rows() for each in _of(old)}
+    assert found == {second.uri: {"alerts": 5}, third.uri: {"alerts": 10}}
+    refused(old)
+
+
+def _of(place):
+    return family.relatives(place, lambda uri: Place.at(uri, retain=100))
+
+
+def test_what_descendants_wrote_is_told_before_a_resume_of_an_older_epoch(old, tmp_path):
+    """From the parent's epoch again: the rows of the newer job are written again, too."""
+    new = write(born(old, tmp_path / "new"), 4, 5)
+    with resuming.opened(f"{tmp_path / 'old'}@2", tmp_path / "third") as (path, manifest):
+        told = "\n".join(resuming.lines(manifest, resuming.written_again(path, manifest), claim=False))
+    assert "WRITTEN AGAIN: what that job has written in epochs 3 to 3" in told
+    assert f"(checkpoint {new.uri}), which is of the same family, has written in epochs 4 to 5" in told
+    assert "  sink alerts: 10 rows" in told
+    shutil.rmtree(new.checkpoint.folder)
+    with resuming.opened(f"{tmp_path / 'old'}@2", tmp_path / "third") as (path, manifest):
+        told = "\n".join(resuming.lines(manifest, resuming.written_again(path, manifest), claim=False))
+    assert "what it has written is not known here" in told
+
+
+def test_a_newer_job_that_cannot_be_read_is_not_passed_over(old, tmp_path):
+    """Its checkpoint is gone: nobody can say what it has written, and that is said, once."""
+    new = write(born(old, tmp_path / "new"), 4)
+    shutil.rmtree(new.checkpoint.folder)
+    assert "what it has written cannot be told" in refused(old).what
+    relatives.accept(old)
+    relatives.refuse_written(old, HERE)
+
+
+def test_where_the_parent_cannot_know_of_it_the_start_says_so(old, tmp_path, caplog, monkeypatch):
+    """The savepoint has travelled, or the parent is deleted: a line in the log, and the start goes on."""
+    shutil.copytree(old.checkpoint.folder, tmp_path / "kept")
+    with resuming.opened(str(tmp_path / "old") + "@3", tmp_path / "new") as (path, manifest):
+        place = Place.at(tmp_path / "new", retain=100)
+        restoring.restore(path, manifest, place)
+    shutil.rmtree(old.checkpoint.folder)
+    relatives.begin(place, HERE, "fraud")
+    assert "does not know of it (its checkpoint is not in" in caplog.text
+    assert not old.checkpoint.folder.exists()
+
+    def away(*_, **__):
+        raise CheckpointStoreError("its store does not answer")
+
+    monkeypatch.setattr(relatives, "_opened", away)
+    relatives.begin(place, HERE, "fraud")
+    assert "cannot be written from here: its store does not answer" in caplog.text
+
+
+def test_a_child_is_entered_once_and_comes_back(old, tmp_path):
+    """Each try of its first start says the same; a file that was changed is named."""
+    new = born(old, tmp_path / "new")
+    relatives.begin(new, HERE, "fraud")
+    (entry,) = (old.ours.folder / "children").iterdir()
+    assert entry.name == f"{read_restored(new.ours).job_id}.json"
+    entry.write_bytes(entry.read_bytes().replace(b"alerts", b"blerts"))
+    with pytest.raises(CheckpointCorruptError) as raised:
+        relatives.refuse_written(old, HERE)
+    assert str(entry) in parts_of(raised.value, CheckpointCorruptError).what
+
+
+def test_what_of_the_state_is_left_behind_is_said(old, tmp_path, caplog):
+    """Positions alone: which operators, how many rows, and the watermark, before it is done and in the start's log."""
+    epoch = EpochStatistics(3, 1, "COMPLETED", "2026-01-01", state_rows=17, watermark="2026-01-01T10:00:00.000Z")
+    old.statistics.add(epoch)
+    with resuming.opened(f"{tmp_path / 'old'}@3", tmp_path / "new") as (path, manifest):
+        left = restoring.left_behind(path, manifest)
+        told = "\n".join(resuming.lines(manifest, resuming.written_again(path, manifest), claim=False, left=left))
+    assert "left behind: state 0 of output alerts (stateStoreSave:key): 17 rows" in told
+    assert "the watermark, which stood at 2026-01-01T10:00:00.000Z" in told
+    caplog.set_level(logging.WARNING)
+    born(old, tmp_path / "new", how={"with_state": False})
+    assert "17 rows; and the watermark, which stood at" in caplog.text
+
+
+def test_of_a_plan_without_state_nothing_is_left_behind(tmp_path):
+    """And where the old checkpoint is not to be seen the number of rows is not made up."""
+    old = checkpoints.make(tmp_path / "old", 2)
+    with resuming.opened(f"{tmp_path / 'old'}@1", tmp_path / "new") as (path, manifest):
+        shutil.rmtree(old.checkpoint.folder)
+        assert "how many rows is not known here; and the watermark." in restoring.left_behind(path, manifest)
+    plain = checkpoints.make(tmp_path / "plain", 1)
+    plain.journal.append(Planned(1, Layout(checkpoints.LAYOUT.sources)))
+    checkpoints.run(plain, 1)
+    with resuming.opened(f"{tmp_path / 'plain'}@1", tmp_path / "new") as (path, manifest):
+        assert restoring.left_behind(path, manifest) == ""

@@ -1,0 +1,70 @@
+"""A system that was put back, and a checkpoint that is older than its system, on SQLite, Iceberg and Delta."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from tests.unit import older
+from tests.unit.lakes import DeltaWorld, IcebergWorld
+from tests.unit.test_database import SqliteWorld, Upserting
+
+WORLDS = {"sqlite": SqliteWorld, "iceberg": IcebergWorld, "delta": DeltaWorld}
+
+
+@pytest.fixture(params=WORLDS)
+def world(request, tmp_path):
+    """A new table of each kind, alone in its folder."""
+    (tmp_path / "system").mkdir()
+    return WORLDS[request.param](tmp_path / "system")
+
+
+@pytest.fixture
+def snapshot(tmp_path):
+    """A backup of the whole system, and what restores it in place."""
+
+    def take():
+        shutil.copytree(tmp_path / "system", tmp_path / "backup")
+
+        def put_back():
+            for each in (tmp_path / "system").rglob("*"):
+                if each.is_file() and not (tmp_path / "backup" / each.relative_to(tmp_path / "system")).exists():
+                    each.unlink()
+            # Into the files that are there: a connection that is open reads on in them.
+            shutil.copytree(tmp_path / "backup", tmp_path / "system", copy_function=shutil.copyfile, dirs_exist_ok=True)
+
+        return put_back
+
+    return take
+
+
+def test_put_back_before_a_starts_first_commit(world, snapshot):
+    """The first check of a start asks for the newest epoch of before, which only the journal knows."""
+    older.put_back_under_a_start_that_has_committed_nothing(world, snapshot)
+
+
+def test_put_back_while_the_sink_is_quiet(world, snapshot):
+    """Epochs without a row for the sink ask, too."""
+    older.put_back_while_the_sink_is_quiet(world, snapshot)
+
+
+def test_put_back_between_check_and_commit(world, snapshot):
+    """A decided epoch is not committed on top of a system that lacks the one before it."""
+    older.put_back_between_check_and_commit(world, snapshot)
+
+
+def test_an_older_checkpoint_decides_nothing(world):
+    """Also an epoch below the newest that the system holds."""
+    older.older_checkpoint(world)
+
+
+@pytest.mark.parametrize("behind", [1, 2, 3])
+def test_a_claimed_checkpoint_goes_on(world, behind):
+    """A copy that is one epoch older is no other case than one that is three older."""
+    older.claimed_checkpoint(world, behind=behind)
+
+
+def test_a_claimed_checkpoint_of_an_upsert_goes_on(tmp_path):
+    """Likewise where rows replace those of their keys."""
+    older.claimed_checkpoint(Upserting(tmp_path, "text primary key not null"), behind=2)
