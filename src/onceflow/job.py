@@ -250,7 +250,7 @@ class Job:
 
             look_for_others(standing)
             counts = counting(options, place, standing, above)
-            attempts = Attempts(self.name, counts, signals, standing)
+            attempts = Attempts(self.name, counts, signals, standing, place)
             tidy = True
             try:
                 tidy = attempts.run(start)

@@ -36,6 +36,7 @@ class World:
     folder: Path
     producer: dict = field(default_factory=dict)
     handles: dict = field(default_factory=dict)
+    knows_its_beginning: bool = True
 
     def __post_init__(self):
         self.client = KafkaClient(self.cluster)
@@ -44,7 +45,8 @@ class World:
         self.journal = Journal(records)
         self.history = self.journal.start("a" * 12)
         about = {"sinks": {"out": {"destination": self.topic, "columns": COLUMNS}}}
-        self.journal.audited(Trail(LocalStore(self.folder / "onceflow" / "audit")), json.dumps(about))
+        begins = (lambda _: '{"in":{"0":0}}') if self.knows_its_beginning else (lambda _: "")
+        self.journal.audited(Trail(LocalStore(self.folder / "onceflow" / "audit"), begins=begins), json.dumps(about))
         assert self.journal.append(Planned(1, LAYOUT)) == Appended()
 
     def prepare(self, rows):

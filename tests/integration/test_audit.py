@@ -70,6 +70,22 @@ def test_each_tampering_with_records_is_found_and_named(world, cluster, produce)
     assert told.startswith(f"sink out, epoch 1, transaction {world.handles[1][0]}: its 100 rows are not those")
 
 
+def test_rows_of_before_a_trail_that_begins_late_are_nobodys_fault(cluster, new_topic, tmp_path):
+    """A claimed savepoint has the journal and no receipts: its own older rows, which the journal forgot, are told.
+
+    So are those of the job that a new one was begun from. What comes behind the first receipt's rows is foreign still.
+    """
+    world = World(cluster, new_topic(partitions=1), tmp_path, knows_its_beginning=False)
+    world.commit(world.prepare(rows(900, 30)))
+    world.epoch(7, rows(0, 10))
+    report = world.audit()
+    assert (report["good"], report["rows"], report["foreign"]) == (True, 10, 0)
+    assert [t for t in whats(report, "note") if t.startswith("30 records") and "before the first receipt" in t]
+    world.commit(world.prepare(rows(500, 20)))
+    assert world.audit()["foreign"] == 20
+    world.close()
+
+
 @pytest.mark.faults
 def test_rows_that_are_not_there_are_missing(world):
     """A decided transaction that somebody has aborted behind the job's back."""

@@ -37,5 +37,12 @@ def test_a_running_job_is_listed_and_ended(cluster, new_topic, tmp_path, order):
     assert ended.code == 0, ended.log
     assert f"ended by onceflow {order}" in ended.log
     assert onceflow("list", **runtime) == (0, {"jobs": []})
+    again = p.start(UNTIL="stopped")
+    try:
+        wait_until(lambda: onceflow("info", "copy", **runtime)[1].get("state") == "RUNNING", 120, "a running job")
+        assert onceflow("info", "copy", **runtime)[1]["epoch"] is not None, "it knows the epochs of before"
+        onceflow(order, "copy", **runtime)
+    finally:
+        p.end(again)
     p.run_well()
     p.check()

@@ -4,16 +4,20 @@ import logging
 import re
 import socket
 import threading
+import time
 
 import pytest
 from kafka.admin import NewTopic
 
 import onceflow as of
+from onceflow.connectors import silence
 from onceflow.connectors.kafka import connecting, watch
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.listeners import look_at
+from onceflow.control.standing import Standing
 from onceflow.errors import ConfigurationError, KafkaUnavailableError
 from onceflow.local.devcluster import DevCluster
+from onceflow.metrics.health import Health
 from tests.integration.harness import Pipeline, kafka_asked_for, wait_until
 from tests.integration.logins import certificate, pem
 from tests.unit.advice import parts_of
@@ -52,18 +56,26 @@ def said(lines, pattern):
 
 @pytest.mark.parametrize("how", ["stopped", "killed"])
 def test_a_broker_that_falls_silent_and_its_return_are_told(own, lines, how):
-    """With its address and the reason, whoever waits for it; one line each."""
-    address = own.bootstrap_servers
+    """With its address and the reason, whoever waits for it; one line each. Nor is the job ready in between."""
+    address, health = own.bootstrap_servers, Health(1.0, time.monotonic)
+    running = Standing("orders", "file:/checkpoint", "RUNNING")
+    health.heard()
     with KafkaClient(of.KafkaCluster(address)):
+        assert health.reasons(running) == []
         if how == "stopped":
             own.pause()
         else:
             own.kill()
         try:
             wait_until(lambda: said(lines, f"{address} gives no answer"), what="the line of its silence")
+            wait_until(lambda: health.reasons(running), what="a job that is not ready")
+            assert f"Kafka broker {address} gives no answer" in health.reasons(running)[0]
+            health.heard()  # another broker does its work
+            assert health.reasons(running) == []
         finally:
             own.resume() if how == "stopped" else own.restart()
         wait_until(lambda: said(lines, f"{address} is back"), what="the line of its return")
+        wait_until(lambda: not silence.lasting(None), what="that nothing is silent")
     reason = "takes the connection and gives no answer" if how == "stopped" else "connection refused"
     assert [line for line in lines() if "gives no answer (" in line and reason in line]
     assert sum("is back after" in line for line in lines()) == 1

@@ -170,3 +170,51 @@ def test_an_updating_query_into_upsert_kafka_writes_tombstones(cluster, spark, n
     for key, value in read(cluster, sink):
         latest[json.loads(key)["account"]] = value
     assert latest == {"a": None, "b": {"account": "b", "total": 2}}
+
+
+RANKED = """
+CREATE TABLE bids (auction BIGINT, bidder STRING, price INT, bid_time TIMESTAMP(3),
+    WATERMARK FOR bid_time AS bid_time - INTERVAL '4' SECOND
+) WITH (
+    'connector' = 'kafka', 'topic' = '{IN}', 'properties.bootstrap.servers' = 'kafka:9092',
+    'scan.startup.mode' = 'earliest-offset', 'format' = 'json'
+);
+CREATE TABLE newest (auction BIGINT, bidder STRING, price INT, PRIMARY KEY (auction, bidder) NOT ENFORCED) WITH (
+    'connector' = 'upsert-kafka', 'topic' = '{NEWEST}', 'properties.bootstrap.servers' = 'kafka:9092',
+    'key.format' = 'json', 'value.format' = 'json'
+);
+CREATE TABLE dearest (auction BIGINT, place BIGINT, bidder STRING, price INT,
+    PRIMARY KEY (auction, place) NOT ENFORCED
+) WITH (
+    'connector' = 'upsert-kafka', 'topic' = '{DEAREST}', 'properties.bootstrap.servers' = 'kafka:9092',
+    'key.format' = 'json', 'value.format' = 'json'
+);
+EXECUTE STATEMENT SET BEGIN
+INSERT INTO newest SELECT auction, bidder, price FROM (
+    SELECT *, ROW_NUMBER() OVER (PARTITION BY bidder, auction ORDER BY bid_time DESC) AS rn FROM bids) WHERE rn <= 1;
+INSERT INTO dearest SELECT auction, rn, bidder, price FROM (
+    SELECT *, ROW_NUMBER() OVER (PARTITION BY auction ORDER BY price DESC, bid_time ASC) AS rn FROM bids)
+    WHERE rn <= 2;
+END;
+"""
+
+
+@pytest.mark.faults
+def test_the_last_row_and_the_first_n_of_a_key_in_any_order(cluster, spark, new_topic, produce, tmp_path):
+    """Rows of a key lie in several partitions, late ones too: by its key each table ends with Flink's rows."""
+    source, newest, dearest = new_topic(partitions=2), new_topic(), new_topic()
+    rounds = [
+        [(0, "ann", 5, "10:00:09"), (1, "ann", 7, "10:00:01"), (0, "bob", 7, "10:00:05"), (1, "bob", 1, "10:00:08")],
+        [(1, "ann", 9, "09:00:00"), (0, "bob", 2, "10:01:00"), (1, "cid", 7, "10:00:03")],
+    ]
+    text = RANKED.replace("{IN}", source).replace("{NEWEST}", newest).replace("{DEAREST}", dearest)
+    for rows in rounds:
+        for partition, bidder, price, time in rows:
+            record = {"auction": 1, "bidder": bidder, "price": price, "bid_time": at(time)}
+            produce(source, [json.dumps(record)], partition)
+        (pipeline,) = jobs_of(text, cluster, tmp_path)
+        pipeline.job.run(until="caught-up")
+    last = {json.loads(key)["bidder"]: value["price"] for key, value in read(cluster, newest)}
+    assert last == {"ann": 5, "bob": 2, "cid": 7}
+    first = {json.loads(key)["place"]: (value["bidder"], value["price"]) for key, value in read(cluster, dearest)}
+    assert first == {1: ("ann", 9), 2: ("ann", 7)}

@@ -14,7 +14,6 @@ import pytest
 from bench.peer_jars import POSTGRESQL_DRIVER, fetched
 from pyiceberg.catalog import load_catalog
 
-from onceflow.local.jars import spark_jars
 from tests.integration.harness import read_topic
 from tests.integration.postgres import HOST, PASSWORD, running
 
@@ -56,14 +55,13 @@ def onceflow(cluster, folder, script):
     file = folder / "job.sql"
     file.write_text(script)
     flags = [f"onceflow.kafka.bootstrap.servers={cluster.bootstrap_servers}", f"execution.checkpointing.dir={folder}"]
-    jars = [*map(str, spark_jars()), str(fetched(POSTGRESQL_DRIVER))]
     return subprocess.run(
         [sys.executable, "-m", "onceflow", "sql", str(file), *(part for flag in flags for part in ("-D", flag))],
         capture_output=True,
         text=True,
         check=False,
         timeout=200,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "ONCEFLOW_JARS": os.pathsep.join(jars)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "ONCEFLOW_JARS": str(fetched(POSTGRESQL_DRIVER))},
     )
 
 

@@ -10,14 +10,14 @@ import itertools
 import json
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 
 from onceflow.checkpoint.spark_files import positions
-from onceflow.connectors.contract import Connector, Shard, Standing
+from onceflow.connectors.contract import Connector, Shard, Sink, SinkConnection, Standing
 from onceflow.connectors.kafka.offsets import Bounds, data_lost
 from onceflow.connectors.kafka.partition import Partition
 from onceflow.errors import OnceflowError
@@ -105,9 +105,11 @@ class Shop:
         self.answer: Reply | None = None
         self.leap_s = 0.0
         self.timeout = "10 min"
+        self.retain = 100
         self.ends: frozenset[str] | None = None
         self.sink = LedgerSink(self.ledger)
         self.sink.committer = lambda *of: Watched(self, *of)
+        self.sinks: list[Sink] = [self.sink]
         self._drivers: list[Driver] = []
         for name in ("offsets", "commits", *(["state/0"] if stateful else [])):
             (self.folder / name).mkdir(parents=True)
@@ -136,32 +138,43 @@ class Shop:
     def start(self, takeover=None) -> Driver:
         """A start: of what ``launch`` does, all but Spark's part."""
         means = Means(around=self._around)
-        plan = Plan("shop", Checkpointing(self.folder, timeout=self.timeout), takeover=takeover, limits=True)
+        plan = Plan(
+            "shop", Checkpointing(self.folder, timeout=self.timeout, retain=self.retain), takeover=takeover, limits=True
+        )
         place = place_of(plan, means)
         refuse_incomplete(place, whatever_is_undone=takeover == "as-new")
-        finish_decided([self.sink], plan, means)
+        finish_decided(self.sinks, plan, means)
         connector = Connector(lambda *_: self.orders, lambda _: None)
-        sources = Sources([Leaf(("ledger",), "orders", {}, "path")], (), (), [connector])
+        names = tuple(sink.name for sink in self.sinks)
+        sources = Sources([Leaf(names, "orders", {}, "path")], (), (), [connector])
         refuse_early(place, sources, plan)
-        self._most = epoch_limit(plan, [self.sink], means).most
-        connection = self.sink.connect()
-        driver = take_over(place, {self.sink.name: connection}, plan, means)
+        self._most = epoch_limit(plan, self.sinks, means).most
+        connections = {sink.name: sink.connect() for sink in self.sinks}
+        self.look_at_outputs(connections)
+        driver = take_over(place, connections, plan, means)
         self._drivers.append(driver)
-        output = Output("ledger", connection.writer_factory())
+        outputs = tuple(Output(name, of.writer_factory()) for name, of in connections.items())
 
         def run(_plan, action, of, _records, _threads):
-            rows = [self.row(n) for n in range(self._at(action.epoch - 1), self._at(action.epoch))]
-            batch = {
-                PARTITION: pa.array([0] * len(rows), pa.int32()),
-                output_column(0, "key"): pa.array(rows),
-                output_column(0, DIGEST): pa.array([zlib.crc32(row.encode()) for row in rows], pa.int64()),
-            }
-            task = Task((output,), of, action.write, action.silent)
+            batch = self.batch(range(self._at(action.epoch - 1), self._at(action.epoch)))
+            task = Task(outputs, of, action.write, action.silent)
             reports = task.write_shard(Shard(of, 0, 0), [pa.RecordBatch.from_pydict(batch)])
-            return Ran(tuple(reports), ("ledger",), 1, ("",), ends=self.ends)
+            return Ran(tuple(reports), names, 1, ("",), ends=self.ends)
 
         driver.settle(run, sources, cuts=plan.limits)
         return driver
+
+    def look_at_outputs(self, connections: Mapping[str, SinkConnection]) -> None:
+        """What a start asks of its sinks before it takes over; the ledger needs nothing."""
+
+    def batch(self, orders: range) -> dict[str, pa.Array]:
+        """What Spark's plan makes of some orders: a column for each that a sink's writer gets."""
+        rows = [self.row(n) for n in orders]
+        return {
+            PARTITION: pa.array([0] * len(rows), pa.int32()),
+            output_column(0, "key"): pa.array(rows),
+            output_column(0, DIGEST): pa.array([zlib.crc32(row.encode()) for row in rows], pa.int64()),
+        }
 
     def work(self, driver: Driver) -> None:
         """Epoch after epoch until nothing is new: the one that is planned and not recorded comes first."""

@@ -99,6 +99,17 @@ def test_rows_of_somebody_else_are_counted_apart(filled):
     assert (report["foreign"], report["rows"], report["good"]) == (2, 6, False)
 
 
+def test_files_of_a_job_before_the_trail_began_are_told_apart(filled):
+    """A claimed savepoint brings no receipts: the job's own older files are a note, somebody else's are foreign."""
+    older = filled.start.seal([filled.task(99, 0, ["older"])], 99)
+    assert set(filled.start.committer.commit(older).values()) == {Reply.COMMITTED}
+    report = filled.audit()
+    assert (report["foreign"], report["good"], report["rows"]) == (0, True, 6)
+    assert [t for t in whats(report, "note") if "before the first receipt" in t]
+    filled.world.append(pa.table({"key": ["x"], "amount": [1]}))
+    assert filled.audit()["foreign"] == 1
+
+
 def test_a_version_that_was_put_back_misses_its_newest_epoch(filled):
     """The table is as it was before: rows that were decided are not there."""
     filled.world.put_back()

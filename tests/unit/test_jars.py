@@ -161,16 +161,32 @@ def test_two_processes_that_fetch_at_once_do_not_disturb_each_other(cache, mirro
     assert sorted(path.name for path in cache.iterdir()) == ["fetch.lock", "jars"]
 
 
-def test_own_jars_are_used_as_they_are(cache, no_java, tmp_path, monkeypatch):
-    """ONCEFLOW_JARS takes files and folders; Spark's list is replaced, the broker's is not."""
+def test_own_jars_stand_beside_the_pinned_ones(cache, tmp_path, monkeypatch):
+    """A driver alone takes nothing away; files and folders are taken, with a colon or a comma between them."""
+    for jar, body in zip(PINNED, (b"the first jar", b"the second jar"), strict=True):
+        _fill(cache, jar, body)
+    pinned = [jar.path_in(cache) for jar in PINNED]
     (tmp_path / "own").mkdir()
     for name in ("b.jar", "a.jar", "notes.txt"):
         (tmp_path / "own" / name).touch()
     (tmp_path / "one.jar").touch()
-    monkeypatch.setenv("ONCEFLOW_JARS", f"{tmp_path / 'own'}{os.pathsep}{tmp_path / 'one.jar'}")
-    assert [path.name for path in jars.spark_jars()] == ["a.jar", "b.jar", "one.jar"]
+    for sign in (os.pathsep, ","):
+        monkeypatch.setenv("ONCEFLOW_JARS", f"{tmp_path / 'own'}{sign}{tmp_path / 'one.jar'}")
+        assert jars.spark_jars()[:2] == jars.s3_jars() == pinned
+        assert [path.name for path in jars.spark_jars()[2:]] == ["a.jar", "b.jar", "one.jar"]
+    assert jars.missing_spark_jars() == []
+
+
+def test_a_connector_of_ones_own_comes_alone(cache, no_java, tmp_path, monkeypatch):
+    """Two versions of the connector would meet: with one in ONCEFLOW_JARS Spark's list is it, the broker's is not."""
+    (tmp_path / "spark-sql-kafka-0-10_2.13-4.1.0.jar").touch()
+    monkeypatch.setenv("ONCEFLOW_JARS", str(tmp_path / "spark-sql-kafka-0-10_2.13-4.1.0.jar"))
+    assert [path.name for path in jars.spark_jars()] == ["spark-sql-kafka-0-10_2.13-4.1.0.jar"]
+    assert jars.missing_spark_jars() == []
     with pytest.raises(SetupError):
         jars.broker_jars()
+    with pytest.raises(SetupError):
+        jars.s3_jars()
 
 
 def test_own_jars_that_are_not_there_are_refused(tmp_path, monkeypatch):

@@ -180,9 +180,9 @@ def test_jars_that_are_not_there(tmp_path, monkeypatch):
     refused = raised_by(SetupError, jars.spark_jars, f"ONCEFLOW_JARS={wrong}")
     assert "correct the path" in refused.action
     right.mkdir()
-    (right / "own.jar").write_bytes(b"a jar")
+    (right / "spark-sql-kafka-0-10.jar").write_bytes(b"a jar")
     monkeypatch.setenv("ONCEFLOW_JARS", str(right))
-    assert jars.spark_jars() == [right / "own.jar"]
+    assert jars.spark_jars() == [right / "spark-sql-kafka-0-10.jar"]
 
 
 # -- Kafka ------------------------------------------------------------------------------------------------------------

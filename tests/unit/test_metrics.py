@@ -8,6 +8,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,13 @@ def results(figures):
 
 
 # ---- what is counted ----
+
+
+def test_late_rows_add_up_by_operator(figures):
+    """Over all epochs."""
+    for rows in (12, 3):
+        figures.recorded(replace(DONE, late={"join": rows}), None)
+    assert told(figures)["late_rows_total", "join"] == 15
 
 
 def test_an_epoch_is_in_the_figures(figures, clock):
@@ -280,7 +288,7 @@ def get(port, path):
 def test_the_three_paths(figures, standing):
     """Alive, ready or why not, and all metrics, each with its type and in a form that Prometheus's own parser reads."""
     figures.began(7, 60.0)
-    figures.recorded(DONE, {("t", "0"): 4})
+    figures.recorded(replace(DONE, late={"join": 1}), {("t", "0"): 4})
     figures.failed(EpochStatistics(8, 2, "FAILED", "", failure="EpochFailedError"))
     figures.performed(AppendStart(), Started(History(incarnation=3), None))
     with Endpoint(MetricsAddress(port=0), figures.samples, figures.not_ready) as at:

@@ -6,6 +6,7 @@ import re
 import pytest
 
 from onceflow.checkpoint.spark_files import lag
+from onceflow.cli.checkpoints import epoch_line
 from onceflow.connectors.contract import DeadLetter, Malformed, Source, SourceConnection
 from onceflow.connectors.formats import Raw
 from onceflow.connectors.kafka.cluster import KafkaCluster
@@ -15,7 +16,7 @@ from onceflow.errors import KafkaRightsError, KafkaUnavailableError
 from onceflow.execution.driver import EpochReport
 from onceflow.execution.job_log import JobLog
 from onceflow.execution.phases import Phases
-from onceflow.execution.progress import Progress, far_ahead, lag_group, skipped, to_publish
+from onceflow.execution.progress import Progress, far_ahead, lag_group, records_in, skipped, to_publish
 
 LINE = "epoch 7: 5 in, 0 out, 0 participants, 12 ms (nothing to do), lag 0"
 ONE, OTHER = KafkaCluster("one:9092"), KafkaCluster("other:9092")
@@ -155,7 +156,7 @@ def heard(batch=7, run="run", **more):
     """What Spark tells of an epoch."""
     told = {"runId": run, "batchId": batch, "numInputRows": 5, "durationMs": {"triggerExecution": 12}}
     told["timestamp"] = "2026-01-01T10:00:00.000Z"
-    return {**told, "sources": [{"endOffset": {"t": {"0": 5}}}], **more}
+    return {**told, "sources": [{"endOffset": {"t": {"0": 5}}, "numInputRows": 5}], **more}
 
 
 def test_an_epochs_lines_name_the_job_and_what_is_read(caplog):
@@ -228,6 +229,44 @@ def test_a_source_is_described_by_its_topics():
     assert source(None).describe() == "topic t"
     assert source(None, topics=["a", "b"]).describe() == "topics a, b"
     assert source(None, topics=re.compile("a.*")).describe() == "topics like a.*"
+
+
+def test_a_record_counts_once_however_often_it_is_read():
+    """Spark counts it for each output that reads its source; and two sources of the same topics have the same."""
+    one, other = source(None), source(None, topics=["a", "b"])
+    told = [{"numInputRows": 6_000}, {"numInputRows": 7}, {"numInputRows": 2_000}, {}]
+    assert records_in(told, [one, other, source(None), None], [3, 1, 1, 1]) == {
+        "topic t": 2_000,
+        "topics a, b": 7,
+        "source 3": 0,
+    }
+
+
+def test_late_rows_are_told_by_who_left_them_out(caplog):
+    """With the operator's name, told apart where there are two; an aggregation's number is a least one."""
+    states = [
+        {"operatorName": name, "numRowsTotal": 1, "memoryUsedBytes": 1, "numRowsDroppedByWatermark": rows}
+        for name, rows in (("symmetricHashJoin", 12), ("stateStoreSave", 0), ("stateStoreSave", 3))
+    ]
+    kept = []
+    progress = Progress("j", {7: EpochReport(7), 8: EpochReport(8)}, [None], keep=kept.append)
+    progress.watch("run")
+    with caplog.at_level(logging.WARNING, "onceflow"):
+        progress.hear(heard(stateOperators=states))
+        progress.hear(heard(batch=8, stateOperators=[each | {"numRowsDroppedByWatermark": 0} for each in states]))
+    assert [each.late for each in kept] == [{"join": 12, "aggregation 2": 3}, {}]
+    (told,) = caplog.messages
+    assert "epoch 7: late rows are left out, 12 by the join; at least 3 by the aggregation 2, which gathers" in told
+    assert "late 12 in join, 3 in aggregation 2" in epoch_line(kept[0])
+
+
+def test_a_resumed_job_knows_its_epochs(caplog):
+    """Before its first epoch the idle line names the newest that an earlier start has done."""
+    progress = Progress("j", {}, [None], newest=23)
+    progress.watch("run")
+    with caplog.at_level(logging.INFO, "onceflow"):
+        progress.hear_idle("run")
+    assert caplog.messages == ["j: idle, epoch 23, lag 0"]
 
 
 class Clock:

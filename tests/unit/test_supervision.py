@@ -9,21 +9,33 @@ import subprocess
 import sys
 import time
 from functools import partial
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
 import onceflow as of
+from onceflow.checkpoint.deleting import begin_deleting
+from onceflow.checkpoint.identity import JobIdentity, create_identity
 from onceflow.checkpoint.place import Place
 from onceflow.control import client
 from onceflow.control.server import Server
 from onceflow.control.standing import Standing
-from onceflow.errors import ConfigurationError, FencedError, PreCommitError, SetupError
+from onceflow.errors import (
+    CheckpointConflictError,
+    CheckpointStoreError,
+    ConfigurationError,
+    FencedError,
+    PreCommitError,
+    SetupError,
+)
 from onceflow.options import restarting
 from onceflow.options.restarting import Restarts
 from onceflow.supervision import child, detached, log_file
+from onceflow.supervision.attempts import Attempts
 from onceflow.supervision.counting import Counting, Reported, keep_in, recorded_in
 from onceflow.supervision.others import look_for_others
+from onceflow.supervision.signals import Signals
 from tests.unit.advice import parts_of
 
 JOB = """
@@ -217,6 +229,58 @@ def _lives(pid):
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def test_a_process_that_follows_another_one_does_not_begin_a_new_job(place):
+    """The checkpoint was deleted meanwhile, by somebody who did not see the job: it ends by 1, for good."""
+    body = """
+import shutil
+import onceflow as of
+from onceflow import program
+from onceflow.options.job_options import JobOptions
+from onceflow.supervision.attempts import counting
+options = JobOptions(of.Checkpointing(str(place)), of.FixedDelay(attempts=5, delay="0 s"))
+try:
+    counting(options, Place.at(str(place), 100), standing, above)
+except of.OnceflowError as error:
+    program.fail(error)
+epoch(number)
+shutil.rmtree(place / "onceflow")
+shutil.rmtree(place / "commits")
+die()
+"""
+    code, _, err = ended(supervised(place, body, TWICE))
+    assert (code, tries(place)) == (1, ["first", "again"]), err
+    assert "is not in" in err
+    assert "it went while the job ran" in err
+
+
+@pytest.mark.parametrize("left", ["nothing", "another job", "being deleted"])
+def test_a_restart_in_the_process_does_not_begin_a_new_job(tmp_path, left):
+    """Whatever it failed by: where its checkpoint is not any more, it is not started again."""
+    at = Place.at(tmp_path, 100)
+    at.ours.make()
+    mine = create_identity(at.ours, JobIdentity.new(at.uri, "", "onceflow"))
+    starts = []
+
+    def wait(_):
+        if left == "being deleted":
+            begin_deleting(at.ours, mine)
+        else:
+            at.ours.remove("job.json")
+        if left == "another job":
+            create_identity(at.ours, JobIdentity.new(at.uri, "", "onceflow"))
+        raise CheckpointStoreError("the journal's folder is gone")
+
+    def start(first):
+        starts.append(first)
+        driver = SimpleNamespace(done=None, newest_epoch=lambda: 0)
+        return SimpleNamespace(driver=driver, wait=wait, close=lambda: None)
+
+    counts = Counting(Restarts(TWICE, 0, time.monotonic), lambda _: None, None)
+    with pytest.raises(CheckpointConflictError, match="it went while the job ran"):
+        Attempts("kept", counts, Signals(), Standing("kept", at.uri), at).run(start)
+    assert starts == [True]
 
 
 def test_what_a_dying_process_has_said_is_heard(place):

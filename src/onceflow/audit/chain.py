@@ -39,6 +39,12 @@ class Chain:
     decided: dict[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
     others: list[Mapping[str, Any]] = field(default_factory=list)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it begins with the job's first rows: no receipt is gone, and no journal had forgotten some."""
+        first = self.receipts[0] if self.receipts else None
+        return first is not None and first["number"] == 1 and all(s["start"] is not None for s in first["sources"])
+
 
 @dataclass(frozen=True, slots=True)
 class _Line:

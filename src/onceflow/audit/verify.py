@@ -180,5 +180,5 @@ def _scope(known: Chain, mine: Sequence[Mapping[str, Any]], asked: Asked, names:
         earlier=topics.transactions(earlier),
         later=frozenset(topics.transactions(later)),
         known=frozenset({*topics.transactions(rest), *others} - topics.transactions(mine).keys()),
-        whole=bool(known.receipts) and known.receipts[0]["number"] == 1 and not earlier,
+        whole=known.is_whole and not earlier,
     )

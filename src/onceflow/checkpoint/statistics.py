@@ -38,6 +38,8 @@ class EpochStatistics(Line):
         state_bytes: Memory that the state takes.
         watermark: Where event time stands (ISO 8601), or None.
         lag: Records that were there and not read, or None where that was not looked up.
+        late: How many rows each operator left out since the watermark had passed them; none where nothing is late.
+            Of an aggregation at least so many: it gathers rows before it looks at their time.
         failure: Why it failed, by the error's class; "" where it did not.
         what: What the error says.
         reason: ``"timed out"`` (the checkpoint's time-out), ``"expired"`` (it outlived its transactions) or
@@ -57,6 +59,7 @@ class EpochStatistics(Line):
     state_bytes: int | None = None
     watermark: str | None = None
     lag: int | None = None
+    late: Mapping[str, int] = field(default_factory=dict)
     failure: str = ""
     what: str = ""
     reason: str = ""

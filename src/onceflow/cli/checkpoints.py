@@ -121,6 +121,7 @@ def epoch_line(each: EpochStatistics) -> str:
         "" if each.state_rows is None else f"state {each.state_rows:,} rows, {each.state_bytes or 0:,} bytes",
         f"watermark {each.watermark}" if each.watermark else "",
         "" if each.lag is None else f"lag {each.lag:,}",
+        f"late {', '.join(f'{rows:,} in {operator}' for operator, rows in each.late.items())}" if each.late else "",
         f"incarnation {each.incarnation}",
         f"{each.failure}: {each.what}" if each.failure else "",
     ]

@@ -36,7 +36,7 @@ class Standing:
         state: What it does.
         restarts: How often it was started again: in this process, or by its supervisor, if it has one.
         failure: What the newest failure said, or "".
-        epoch: Tells the newest epoch that this process has finished.
+        epoch: Tells the newest epoch that is done.
         supervisor: The process that starts it again, or None.
         gate: Where its next epoch can be held, while it runs.
         writes_as: How its transactional ids begin, as far as that is known.

@@ -186,6 +186,7 @@ class Driver:
         self._evidence: dict[ParticipantId, Evidence] = {}
         self._report = EpochReport(-1)
         self._last_epoch = -1
+        self._done_before: int | None = None
         self._ran: dict[int, str] = {}
         self.stop = around.stop
         self.reports: dict[int, EpochReport] = {}
@@ -218,6 +219,11 @@ class Driver:
         """The newest epoch that this driver has finished, or None."""
         return self._last_epoch if self._last_epoch >= 0 else None
 
+    def newest_done(self) -> int | None:
+        """The newest epoch that is done, by whichever start, or None."""
+        newest = self.newest_epoch()
+        return self._done_before if newest is None else newest
+
     def take_over(self) -> None:
         """Take over the checkpoint: fence older drivers, finish what they decided, abort what they left.
 
@@ -227,6 +233,7 @@ class Driver:
             OnceflowError: It cannot go on; the message says what and why.
         """
         self._drive(self._coordinator.start())
+        self._done_before = self._checkpoint.newest_commit()
 
     def settle(self, runner: Collect, sources: Sources, *, cuts: bool) -> None:
         """Compare what the plan reads and keeps with what the checkpoint knows; after it epochs may come.

@@ -57,6 +57,7 @@ from onceflow.execution.told import about
 from onceflow.findings import Checks
 from onceflow.options.auditing import Auditing
 from onceflow.options.checkpointing import Checkpointing
+from onceflow.spark.interpreter import to_try, try_out
 from onceflow.spark.plan import (
     Leaf,
     goes_by_the_clock,
@@ -164,6 +165,7 @@ def launch(
     foreseen = foreseen or Foreseen()
     phases.begin("checks of the plan")
     outputs = outputs_of(session, result, sinks, plan)
+    _try_interpreters(session, outputs.query, phases)
     taking_part = [sink for sink in outputs.sinks if sink.participates]
     where = spark_path(session, place.checkpoint)
     leaves, states, ends = outputs.leaves(), outputs.states(), _never_caught_up(outputs, plan)
@@ -176,8 +178,7 @@ def launch(
         sources.refuse_other_names(place)
         refuse_early(place, sources, plan)
         connections = connected(outputs.sinks, foreseen.connect)
-        sources.refuse_to_read({sink: connections[sink.name].system_id for sink in outputs.dead_letter_sinks})
-        _check_outputs(outputs, connections)  # it may make a topic: the plan is accepted
+        _check_outputs(outputs, connections, sources)
         is_new = place.is_empty()
         begin = relatives.look(place, targets_of(outputs.sinks, connections), plan.name, plan.takeover)
         planned = max(place.checkpoint.plans_from(0), default=-1)
@@ -195,6 +196,8 @@ def launch(
             sources.distinct,
             phases.end,
             planned=planned,
+            newest=driver.newest_done(),
+            readings=sources.readings,
             keep=_keeping(place, plan),
             group=lag_group(plan.prefix, plan.name) if plan.checkpointing.publish_offsets else None,
             observer=plan.observer,
@@ -231,7 +234,16 @@ def launch(
     return RunningJob(query, driver, tuple(connections.values()), sources, progress, ends_when_idle=ends)
 
 
-def _check_outputs(outputs: Outputs, connections: Mapping[str, SinkConnection]) -> None:
+def _try_interpreters(session: SparkSession, query: DataFrame, phases: Phases) -> None:
+    """Look that tasks can run in each Python that the plan will ask for: else the first record would end the job."""
+    for interpreter in to_try(session, query):
+        phases.begin(f"a task in {interpreter}")
+        try_out(session, interpreter)
+
+
+def _check_outputs(outputs: Outputs, connections: Mapping[str, SinkConnection], sources: Sources) -> None:
+    """Look whether each output fits what it goes to. That may make a topic or a table: the plan is accepted."""
+    sources.refuse_to_read({sink: connections[sink.name].system_id for sink in outputs.dead_letter_sinks})
     for sink in outputs.sinks:
         connections[sink.name].check_output(outputs.fields(sink))
     require_beside(connections)

@@ -12,6 +12,7 @@ task's.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from itertools import combinations
 from operator import itemgetter
@@ -89,6 +90,7 @@ class Outputs:
         self._frames = sorted(frames, key=itemgetter(0))
         self._mode = mode
         self._branches: list[DataFrame] = []
+        self._along: set[int] = set()
         self.together = ""
         """Which branches are read together, by their places: what an origin is of, beside what was read."""
         self.query = self._encoded(mode).withColumn(PARTITION, F.spark_partition_id())
@@ -106,7 +108,11 @@ class Outputs:
 
     def leaves(self) -> list[Leaf]:
         """The streaming sources, in the order of the lines of Spark's ``offsets/N``."""
-        return [leaf for outputs, frame in self._frames for leaf in leaves_of(frame, outputs)]
+        return [
+            replace(leaf, is_read=place not in self._along)
+            for place, (outputs, frame) in enumerate(self._frames)
+            for leaf in leaves_of(frame, outputs)
+        ]
 
     def states(self) -> list[State]:
         """The state operators, in the order of the plan."""
@@ -129,6 +135,7 @@ class Outputs:
         types = {field.name: field.dataType for branch in branches for field in branch.schema}
         reads = read_once(branches, mode)
         self.together = " ".join("+".join(map(str, places)) for places in reads.together)
+        self._along = {place for _, *others in reads.together for place in others}
         full = [
             branch.select(
                 *(column_named(name) if name in branch.columns else _null(name, kind) for name, kind in types.items())

@@ -56,6 +56,8 @@ class Progress:
         runs: Called when the first epoch is done, or there is none to do.
         now: A monotonic clock.
         planned: The newest epoch that an earlier start has planned: of it Spark knows what there was to read then.
+        newest: The newest epoch that an earlier start has done.
+        readings: How often the plan reads each of the sources; once where that is not said.
         keep: Given what each epoch was like.
         group: The group of sources that name none; None: nothing is published, for no source.
         observer: Told of each epoch.
@@ -70,6 +72,8 @@ class Progress:
         now: Callable[[], float] = time.monotonic,
         *,
         planned: int = -1,
+        newest: int | None = None,
+        readings: Sequence[int] = (),
         keep: Callable[[EpochStatistics], None] = lambda _: None,
         group: str | None = None,
         observer: Observer = NOBODY,
@@ -86,7 +90,8 @@ class Progress:
         self._now = now
         self._planned = planned
         self._told_at = -math.inf
-        self._newest: int | None = None
+        self._newest = newest
+        self._readings = tuple(readings)
         self._run_id: str | None = None
         self._far_ahead = False
         self._heard_all = threading.Event()
@@ -116,11 +121,13 @@ class Progress:
         lags = None if report.epoch <= self._planned else lags_of(progress["sources"])
         lag = None if lags is None else sum(map(lag_of, progress["sources"]))
         took = progress["durationMs"].get("triggerExecution", 0)
-        self._log.info("%s", line(report, progress["numInputRows"], took, lag))
-        entry = statistics(report, progress, self._sources, lag)
+        entry = statistics(report, progress, self._sources, lag, self._readings)
+        self._log.info("%s", line(report, sum(entry.records_in.values()), took, lag))
         self._keep(entry)
         self._observer.recorded(entry, lags)
         self._tell_of_malformed(report.epoch, progress)
+        if entry.late:
+            self._log.warning("%s", left_out_late(entry))
         self._warn_of_far_ahead(report.epoch, progress)
         self._publish([json.dumps(source["endOffset"]) for source in progress["sources"]])
 
@@ -290,22 +297,89 @@ def _went(source: Source, left_out: str) -> str:
 
 
 def statistics(
-    report: EpochReport, progress: Mapping[str, Any], sources: Sequence[Source | None], lag: int | None
+    report: EpochReport,
+    progress: Mapping[str, Any],
+    sources: Sequence[Source | None],
+    lag: int | None,
+    readings: Sequence[int] = (),
 ) -> EpochStatistics:
     """What an epoch was like, of what the driver and Spark tell of it."""
     states = progress.get("stateOperators") or []
-    names = [f"source {i}" if source is None else source.describe() for i, source in enumerate(sources)]
-    read = [source.get("numInputRows", 0) for source in progress["sources"]]
     return replace(
         _of(report, "COMPLETED"),
         triggered_at=progress["timestamp"],
         duration_ms=progress["durationMs"].get("triggerExecution"),
-        records_in=dict(zip(names, read, strict=False)),
+        records_in=records_in(progress["sources"], sources, readings),
         state_rows=sum(state["numRowsTotal"] for state in states) if states else None,
         state_bytes=sum(state["memoryUsedBytes"] for state in states) if states else None,
         watermark=(progress.get("eventTime") or {}).get("watermark"),
         lag=lag,
+        late=late_rows(states),
     )
+
+
+_OPERATORS: Mapping[str, str] = {
+    "stateStoreSave": "aggregation",
+    "sessionWindowStateStoreSaveExec": "aggregation of sessions",
+    "symmetricHashJoin": "join",
+    "dedupe": "deduplication",
+    "dedupeWithinWatermark": "deduplication",
+}
+"""Spark's names for what keeps state, in words; the others are called as there."""
+_GATHERS = "aggregation"
+
+
+def late_rows(states: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """How many rows each operator left out since the watermark had passed them, where it left out any.
+
+    A join, a deduplication and a function with state count the rows that they were given. An aggregation is given what
+    was gathered of them, by task and group: at least so many rows are late.
+
+    Args:
+        states: The state operators of ``StreamingQueryProgress``, from the top of the plan down.
+    """
+    names = [_OPERATORS.get(str(each["operatorName"]), str(each["operatorName"])) for each in states]
+    found = {}
+    for i, (name, each) in enumerate(zip(names, states, strict=True)):
+        number = f" {names[: i + 1].count(name)}" if names.count(name) > 1 else ""
+        if rows := each.get("numRowsDroppedByWatermark", 0):
+            found[f"{name}{number}"] = int(rows)
+    return found
+
+
+def left_out_late(epoch: EpochStatistics) -> str:
+    """What came too late for an epoch, in one line."""
+    told = [
+        f"{'at least ' if operator.startswith(_GATHERS) else ''}{rows:,} by the {operator}"
+        for operator, rows in epoch.late.items()
+    ]
+    gathers = any(operator.startswith(_GATHERS) for operator in epoch.late)
+    more = ", which gathers rows before it looks at their time" if gathers else ""
+    return (
+        f"epoch {epoch.epoch}: late rows are left out, {'; '.join(told)}{more}. The watermark had passed them: a "
+        "longer delay of withWatermark, in SQL of WATERMARK FOR, waits for more"
+    )
+
+
+def records_in(
+    told: Sequence[Mapping[str, Any]], sources: Sequence[Source | None], readings: Sequence[int] = ()
+) -> dict[str, int]:
+    """How many records each source has given to an epoch: each once, however often the plan reads it.
+
+    Args:
+        told: The sources of ``StreamingQueryProgress``; Spark counts a record once for each reading.
+        sources: The same, as ours; None for one that is not.
+        readings: How often the plan reads each.
+    """
+    most: dict[tuple[str, Hashable], int] = {}
+    for i, (source, each) in enumerate(zip(sources, told, strict=False)):
+        key = (f"source {i}", None) if source is None else (source.describe(), source.system)
+        read = -(-each.get("numInputRows", 0) // (readings[i] if i < len(readings) else 1))
+        most[key] = max(read, most.get(key, 0))  # two sources of the same topics have the same records
+    found: dict[str, int] = {}
+    for (name, _), read in most.items():
+        found[name] = found.get(name, 0) + read
+    return found
 
 
 def failed(report: EpochReport, error: BaseException) -> EpochStatistics:

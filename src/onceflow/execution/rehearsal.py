@@ -47,9 +47,9 @@ def rehearse(session: SparkSession, result: object, sinks: Sequence[Sink], plan:
             sources.refuse_to_read({sink: connections[sink.name].system_id for sink in outputs.dead_letter_sinks})
             for sink in outputs.sinks:
                 connections[sink.name].compare_output(outputs.fields(sink))
-            require_beside(connections)
             if plan.takeover is None and not place.has_undone():
                 refuse_written(place, targets_of(outputs.sinks, connections))
+            require_beside(connections)
         finally:
             for connection in connections.values():
                 connection.close()

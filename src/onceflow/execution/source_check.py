@@ -59,6 +59,14 @@ class Sources:
         first = {folder: i for i, folder in reversed(list(enumerate(self._folders())))}
         return [self._sources[first[folder]] for folder in sorted(first)]
 
+    @property
+    def readings(self) -> list[int]:
+        """How often the plan reads each of those: once for each output that does not read along with another."""
+        counts = dict.fromkeys(sorted(self._folders()), 0)
+        for leaf, folder in zip(self._leaves, self._folders(), strict=True):
+            counts[folder] += leaf.is_read
+        return [max(1, count) for count in counts.values()]
+
     def refuse_other_number(self, place: Place) -> None:
         """Refuse the checkpoint of a query without onceflow that read another number, before it is taken over.
 

@@ -139,6 +139,8 @@ class Names:
         if name not in self.tables:
             raise wrong(at, f"there is no table {name}", action=meant(name, self.tables, _all(self.tables)))
         found = self.tables[name]
+        if found.options.unwritable is not None:
+            raise found.options.unwritable
         if found.options.connector == "datagen":
             raise wrong(at, f"{name} is a datagen table, and cannot be written", action="name another one")
         if "topic-pattern" in found.options.values or ";" in found.options.values.get("topic", ""):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal
 
+from onceflow.errors import ConfigurationError
 from onceflow.flinksql.problems import Position, meant, refused, wrong
 from onceflow.flinksql.statements import Option
 
@@ -294,6 +295,11 @@ CONNECTORS: Mapping[str, tuple[Rule, ...]] = {
         _taken("connector", "Which one."),
         _taken("url", "JDBC's, of PostgreSQL, MySQL, MariaDB or SQLite."),
         _taken("table-name", "The table, with its schema if need be."),
+        _taken(
+            "onceflow.schema",
+            "Where onceflow's own tables are, if not where the connection looks first. The table itself is looked for "
+            "there, too, unless `table-name` has its schema.",
+        ),
         _taken("username", ""),
         _taken("password", ""),
         _said("driver", "it follows from the URL; to read, its jar must be one of ONCEFLOW_JARS"),
@@ -332,7 +338,7 @@ CONNECTORS: Mapping[str, tuple[Rule, ...]] = {
 """The options of each connector that there is."""
 
 _NO_CONNECTORS: Mapping[str, str] = {
-    "filesystem": "use kafka or iceberg",
+    "filesystem": "to read, take a topic, or a jdbc table beside a stream; to write, kafka or iceberg",
     "blackhole": "use print",
     "elasticsearch-7": "write a sink in Python: docs/sinks.md",
     "elasticsearch-8": "write a sink in Python: docs/sinks.md",
@@ -364,12 +370,14 @@ class Checked:
         values: By key.
         notes: What is to be said of those without effect.
         places: Where each stands.
+        unwritable: What refuses to write the table, which may be read.
     """
 
     connector: str
     values: Mapping[str, str]
     notes: tuple[str, ...]
     places: Mapping[str, Position]
+    unwritable: ConfigurationError | None = None
 
 
 def checked(table: str, at: Position, options: Sequence[Option]) -> Checked:
@@ -380,6 +388,14 @@ def checked(table: str, at: Position, options: Sequence[Option]) -> Checked:
     """
     given = {option.key: option for option in options}
     if "connector" not in given:
+        legacy = given.get("connector.type")
+        if legacy is not None:
+            raise refused(
+                legacy.at,
+                "'connector.type'",
+                "it is of an older Flink",
+                f"write 'connector' = '{legacy.value}', with that connector's own options",
+            )
         raise wrong(at, f"table {table} has no connector", action="write WITH ('connector' = 'kafka', …)")
     connector = given["connector"]
     if connector.value in _NO_CONNECTORS:
@@ -391,16 +407,23 @@ def checked(table: str, at: Position, options: Sequence[Option]) -> Checked:
         action = meant(connector.value, known, f"there are {', '.join(CONNECTORS)}")
         raise wrong(connector.at, f"there is no connector {connector.value!r}", action=action)
     rules = rules_of(connector.value)
-    notes = []
+    notes, unwritable = [], None
     for option in options:
         rule = _rule(option, rules)
         if rule.standing == "refused":
             raise refused(option.at, f"the option '{option.key}'", rule.doc, rule.instead)
         if rule.standing == "said":
             notes.append(f"table {table}: '{option.key}' has no effect: {rule.doc}")
-        _check_value(option, rule)
+        try:
+            _check_value(option, rule)
+        except ConfigurationError as error:
+            if not option.key.startswith("sink.") or "refused" not in error.facts:
+                raise
+            unwritable = error  # a table that is only read has no use for it
+            notes.append(f"table {table}: '{option.key}' = '{option.value}' has no effect: the table is only read")
     values = {option.key: option.value for option in options}
-    return Checked(connector.value, values, tuple(notes), {option.key: option.at for option in options})
+    places = {option.key: option.at for option in options}
+    return Checked(connector.value, values, tuple(notes), places, unwritable)
 
 
 def rules_of(connector: str) -> tuple[Rule, ...]:

@@ -32,6 +32,7 @@ from onceflow.flinksql.kinds import (
     decimal,
     quoted,
 )
+from onceflow.flinksql.patterns import takes_part
 from onceflow.flinksql.problems import Position, meant, refused, wrong
 from onceflow.flinksql.reserved import RESERVED, TAKEN_AS_NAMES
 
@@ -55,10 +56,6 @@ _FRACTION = "SSSSSS"
 _FLOORS = ("YEAR", "QUARTER", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 # What Spark and Flink's JSON_VALUE go along in the same way: names and places.
 _JSON_PATH = re.compile(r"(?:lax\s+)?(\$(?:\.\w+|\['[\w .:/-]+'\])+)")
-
-# What lets a group of a pattern take no part; an x stands for escapes and classes before it is looked for.
-_NO_SIGNS = re.compile(r"\\.|\[[^\]]*\]")
-_OPTIONAL = re.compile(r"\||\(\?<?!|\)(?:[?*]|\{0)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -800,13 +797,13 @@ class Expressions:
 
     def _regexp_extract(self, node: exp.Expr, given: Sequence[Piece]) -> Piece:
         if len(given) > 2 and given[2].literal != "0":
-            pattern = given[1].literal
-            if pattern is None or _OPTIONAL.search(_NO_SIGNS.sub("x", pattern)) is not None:
+            pattern, number = given[1].literal, int(given[2].literal or 0) if _is_natural(given[2]) else None
+            if pattern is None or not takes_part(pattern, number):
                 raise refused(
                     self._text.place(node),
                     "a group of REGEXP_EXTRACT that may take no part",
                     "Flink gives NULL for it and Spark '', as for one that is empty",
-                    "write a pattern in quotes, in which no group is optional and nothing is behind a |",
+                    "write a pattern in quotes, and the number of a group that is neither optional nor beside a |",
                 )
         return Piece(FUNCTIONS["REGEXP_EXTRACT"].text([each.sql for each in given]), STRING)
 

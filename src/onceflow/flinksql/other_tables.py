@@ -51,7 +51,14 @@ def sink_of(table: DefinedTable, *, name: str, deletes: bool) -> Sink:
         case "jdbc":
             key = list(table.definition.primary_key) or None
             gone = GONE if deletes and key is not None else None
-            return DatabaseSink(_url(table), values["table-name"], key=key, delete_when=gone, name=name)
+            return DatabaseSink(
+                _url(table),
+                values["table-name"],
+                key=key,
+                delete_when=gone,
+                name=name,
+                schema=values.get("onceflow.schema"),
+            )
         case _:
             properties = {key: value for key, value in values.items() if key.startswith("s3.")}
             told = {
@@ -129,7 +136,7 @@ def _jdbc(spark: SparkSession, table: DefinedTable) -> DataFrame:
         raise wrong(
             table.options.places["url"],
             f"there is no driver {driver} to read {table.name}",
-            action="name its jar in ONCEFLOW_JARS, beside those that `onceflow jars` tells",
+            action="name its jar in ONCEFLOW_JARS",
         ) from None
     kinds = {each.name: each.kind for each in table.physical}
     return rows.select(

@@ -41,6 +41,7 @@ from onceflow.job import Job
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.options.job_options import JobOptions
 from onceflow.options.layers import DEFAULT, PYTHON, Effective
+from onceflow.spark.plan import EVERY_ROW
 
 SESSION: Mapping[str, str] = {
     # Local times are UTC: what has no zone is not moved by one, and no local time is missing or twice.
@@ -408,7 +409,8 @@ def seen_columns(rows: DataFrame, table: DefinedTable, *, from_kafka: bool) -> D
     rows = rows.selectExpr(*seen_texts(table))
     watermark = table.definition.watermark
     if watermark is not None:
-        rows = rows.withWatermark(watermark.column, f"{table.delay_ms} milliseconds")
+        # The watermark is the table's: Spark would let a query's WHERE take rows out before they move it.
+        rows = rows.withWatermark(watermark.column, f"{table.delay_ms} milliseconds").where(EVERY_ROW)
     return rows
 
 

@@ -33,6 +33,9 @@ from onceflow.flinksql.relations import (
 from onceflow.flinksql.selecting import Selection, conjuncts, is_star, unique
 from onceflow.flinksql.statements import Source
 
+_MOST = 100
+"""Up to so many rows of each key are kept without a window: an epoch writes all of them again."""
+
 
 def translate(source: Source, catalogue: Catalogue) -> Query:
     """A query in Spark's words.
@@ -269,6 +272,13 @@ class _Translation:
             raise wrong(
                 call.time_at, f"{call.table} has no column {call.time}", action=meant(call.time, names, "name one")
             )
+        if time.role == "proctime":
+            raise refused(
+                call.time_at,
+                f"{call.name} over {call.time}, which is processing time,",
+                "which rows are in a window would hang on when the job ran",
+                "take an event time with a WATERMARK, such as ts TIMESTAMP(3) METADATA FROM 'timestamp'",
+            )
         if time.role not in ("rowtime", "window_time"):
             raise wrong(
                 call.time_at,
@@ -380,23 +390,57 @@ class _Translation:
         by = of.columns[len(columns) + len(partition) :]
         descending = [bool(each.args.get("desc")) for each in ordered]
         roles = {key.role for key in keys}
+        rank = _Rank(name, at, count)
+        ranked = list(zip(by, descending, strict=True))
         if of.window and {"window_start", "window_end"} <= roles and of.session is None:
-            rank = _Rank(name, at, count)
-            return self._top(of, columns, keys, list(zip(by, descending, strict=True)), rank, window)
-        if count == 1 and len(by) == 1 and by[0].role == "rowtime" and not of.updating:
-            if descending[0]:
-                raise self.refused(
-                    window,
-                    "keeping the last row",
-                    "each new row takes the one before it back",
-                    "write all rows into an upsert-kafka table with that key",
-                )
-            return self._first(of, columns, keys, by[0], _Rank(name, at, count))
-        raise self.refused(
-            window,
-            "a top-N without a window",
-            "a new row takes an earlier one back",
-            "PARTITION BY window_start, window_end; or keep the first row by its event time: ORDER BY it, WHERE rn = 1",
+            return self._top(of, columns, keys, ranked, rank, window)
+        if count == 1 and len(by) == 1 and by[0].role == "rowtime" and not of.updating and not descending[0]:
+            return self._first(of, columns, keys, by[0], rank)
+        return self._updating_top(of, columns, keys, ranked, rank, window, _names_of(partition, inner, self.text))
+
+    def _updating_top(
+        self,
+        of: Query,
+        columns: Sequence[Column],
+        keys: Sequence[Column],
+        by: Sequence[tuple[Column, bool]],
+        number: _Rank,
+        node: exp.Expr,
+        names: Sequence[str],
+    ) -> Query:
+        """The first n of a key over all rows so far: a new row replaces the one that had its place."""
+        refuse = self.refused
+        if of.updating:
+            raise refuse(
+                node, "a top-N of a query that updates", "rows would have to be taken back", "group in windows"
+            )
+        if of.session is not None:
+            raise refuse(node, "a top-N of SESSION", "its rows are no sessions before GROUP BY", "group them first")
+        if any(column.role == "proctime" for column, _ in by):
+            raise refuse(
+                node,
+                "ROW_NUMBER by processing time",
+                "all rows of an epoch have the same, and which came last is not known",
+                "ORDER BY an event time, or by metadata of the record: its offset",
+            )
+        if number.count > _MOST:
+            raise refuse(
+                node,
+                f"the first {number.count} of a key without a window",
+                "each epoch writes all of them of each key that it changed",
+                f"take up to {_MOST}, or PARTITION BY window_start, window_end",
+            )
+        plain = replace(of, window="", columns=tuple(replace(each, role="") for each in of.columns))
+        found = self._top(plain, [replace(each, role="") for each in columns], keys, by, number, node)
+        given = [column.name for column in columns]
+        places = [given.index(name) + (number.at <= given.index(name)) for name in names if name in given]
+        whole = len(places) == len(names) > 0
+        note = "it updates: in each epoch the first rows of keys that have changed are given; keys are kept for ever"
+        return replace(
+            found,
+            keys=(*places, *([number.at] if number.count > 1 else [])) if whole else (),
+            updating=True,
+            notes=(*found.notes, note),
         )
 
     def _place_of(self, number: exp.Expr, inner: exp.Select, count: int) -> int:
@@ -418,29 +462,30 @@ class _Translation:
         number: _Rank,
         node: exp.Expr,
     ) -> Query:
+        """The first n of each group; in a window where the query is in one."""
         inner, outer = f"r{self.number()}", f"r{self.number()}"
         down = by[0][1]
         order = []
         for column, descending in by:
             text = f"{quoted(inner)}.{quoted(column.name)}"
             if descending != down:
-                if not column.kind.is_number:
+                if not column.kind.is_number and not column.kind.is_time:
                     raise self.refused(
                         node,
                         "ORDER BY in two directions",
-                        "of anything but numbers it is not taken yet",
+                        "of anything but numbers and times it is not taken yet",
                         "use one direction",
                     )
                 order.append(f"({text} IS NULL)")  # turned round a null would still be the least
-                text = f"(- {text})"
+                text = f"(- {f'unix_micros({text})' if column.kind.is_time else text})"
             order.append(text)
         plain = [f"{quoted(inner)}.{quoted(column.name)}" for column in columns]
         comparable = [text for text, column in zip(plain, columns, strict=True) if column.kind.name != "MAP"]
         row = f"struct({', '.join(plain)})"
         # Rows that are equal in order would be told apart by when they came, which differs in every run.
         rank = f"struct({', '.join([*order, *comparable])})"
-        groups = [f"{quoted(inner)}.{WINDOW_COLUMN}"]
-        groups += [f"{quoted(inner)}.{quoted(key.name)}" for key in keys if key.role not in PARTS]
+        groups = [f"{quoted(inner)}.{WINDOW_COLUMN}"] if of.window else []
+        groups += [f"{quoted(inner)}.{quoted(key.name)}" for key in keys if key.role not in PARTS or not of.window]
         best = f"{'max_by' if down else 'min_by'}({row}, {rank}, {number.count})"
         gathered = f"SELECT {', '.join(groups)}, {best} AS `$top` FROM (\n{of.sql}\n) {quoted(inner)}\n"
         gathered += f"GROUP BY {', '.join(groups)}"
@@ -449,7 +494,7 @@ class _Translation:
             f"`$each`.{quoted(column.name)} AS {quoted(to)}" for column, to in zip(columns, given[:-1], strict=True)
         ]
         selected.insert(number.at, f"CAST(`$place` + 1 AS BIGINT) AS {quoted(given[-1])}")
-        selected.append(f"{quoted(outer)}.{WINDOW_COLUMN}")
+        selected += [f"{quoted(outer)}.{WINDOW_COLUMN}"] if of.window else []
         sql = f"SELECT {', '.join(selected)} FROM (\n{gathered}\n) {quoted(outer)}\n"
         sql += f"LATERAL VIEW posexplode({quoted(outer)}.`$top`) `$e` AS `$place`, `$each`"
         result = [replace(column, name=to) for column, to in zip(columns, given[:-1], strict=True)]
@@ -475,6 +520,21 @@ class _Translation:
             tables=of.tables,
             notes=(*of.notes, note),
         )
+
+
+def _names_of(partition: Sequence[exp.Expr], inner: exp.Select, text: Text) -> list[str]:
+    """Under which names a query selects the columns of PARTITION BY; as many as there are only if it selects all."""
+    every = any(map(is_star, inner.expressions))
+    found = []
+    for each in partition:
+        if not isinstance(each, exp.Column):
+            continue
+        said = [of for of in inner.expressions if isinstance(of, exp.Column | exp.Alias) and of.unalias() == each]
+        if said:
+            found.append(name_of(said[0].args["alias"] if isinstance(said[0], exp.Alias) else said[0].this, text))
+        elif every:
+            found.append(name_of(each.this, text))
+    return found if len(found) == len(partition) else []
 
 
 def _cast_all(of: Query, columns: Sequence[Column]) -> str:

@@ -521,7 +521,7 @@ class Selection:
                 argument,
                 f"{word}(DISTINCT …)",
                 "Spark does not keep each value of a stream",
-                "use APPROX_COUNT_DISTINCT",
+                "use APPROX_COUNT_DISTINCT if a count may be wrong: its error is 5 % as a rule, and may be 10 %",
             )
         if isinstance(argument, exp.Star):
             if word != "COUNT":
@@ -554,7 +554,7 @@ def unique(names: Sequence[str]) -> list[str]:
 
 
 def _role_of(piece: Piece) -> str:
-    return piece.role if piece.role in ("rowtime", *PARTS) else ""
+    return piece.role if piece.role in ("rowtime", "proctime", *PARTS) else ""
 
 
 def _column_of(entry: Entry, name: str) -> Column | None:

@@ -36,7 +36,7 @@ from xml.sax.saxutils import quoteattr
 from onceflow.errors import SetupError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     Progress = Callable[[int, int], None]
     """Called with (jars fetched so far, jars to fetch)."""
@@ -46,6 +46,7 @@ log = logging.getLogger(__name__)
 OLDEST_JAVA = 17  # both Spark 4 and Kafka 4's broker ask for 17
 
 # Without POMs Ivy asks once for a jar instead of walking its parents: 12 s instead of 43 s for the broker's.
+_CONNECTOR, _S3A = "spark-sql-kafka-0-10", "hadoop-aws"
 _IVY_SETTINGS = """<ivysettings>
   <settings defaultResolver="public"/>
   <resolvers><ibiblio name="public" m2compatible="true" usepoms="false"/></resolvers>
@@ -76,19 +77,23 @@ class Jar:
 def spark_jars(progress: Progress | None = None) -> list[Path]:
     """The jars of Spark's Kafka connector.
 
-    ``ONCEFLOW_JARS`` (files or folders, separated by ``os.pathsep``) replaces the pinned list by jars of the
-    user's own, which are used as they are.
+    Jars of the user's own (``ONCEFLOW_JARS``: files or folders, separated by ``os.pathsep`` or by commas) stand behind
+    the pinned ones. Where the connector is among them they are the whole list.
 
     Raises:
         SetupError: A jar is missing and cannot be fetched, or a jar is not the pinned one.
     """
-    own = os.environ.get("ONCEFLOW_JARS", "")
-    return _own_jars(own) if own else _pinned("spark", progress)
+    own = _own_jars()
+    return own if _have(own, _CONNECTOR) else [*_pinned("spark", progress), *own]
 
 
 def missing_spark_jars() -> list[str]:
-    """Which of the connector's jars a start would fetch first; none where ``ONCEFLOW_JARS`` names others."""
-    if os.environ.get("ONCEFLOW_JARS", ""):
+    """Which of the connector's jars a start would fetch first; none where ``ONCEFLOW_JARS`` names another connector.
+
+    Raises:
+        SetupError: ``ONCEFLOW_JARS`` names what is no jar.
+    """
+    if _have(_own_jars(), _CONNECTOR):
         return []
     return [jar.file_name for jar in _listed("spark") if not jar.path_in(cache_folder()).exists()]
 
@@ -116,12 +121,12 @@ def tools_jars() -> list[Path]:
 
 
 def s3_jars(progress: Progress | None = None) -> list[Path]:
-    """The jars of Hadoop's S3A, of the version of PySpark's Hadoop client; none where ``ONCEFLOW_JARS`` names all.
+    """The jars of Hadoop's S3A, of the version of PySpark's Hadoop client; none where ``ONCEFLOW_JARS`` has them.
 
     Raises:
         SetupError: As of ``spark_jars``.
     """
-    return [] if os.environ.get("ONCEFLOW_JARS", "") else _pinned("s3", progress)
+    return [] if _have(_own_jars(), _S3A) else _pinned("s3", progress)
 
 
 def hdfs_jars() -> list[Path]:
@@ -195,9 +200,14 @@ def _told_by(java: str) -> str:
     return told.stderr + told.stdout
 
 
-def _own_jars(setting: str) -> list[Path]:
+def _have(jars: Sequence[Path], artifact: str) -> bool:
+    return any(jar.name.startswith(artifact) for jar in jars)
+
+
+def _own_jars() -> list[Path]:
+    setting = os.environ.get("ONCEFLOW_JARS", "")
     jars: list[Path] = []
-    for entry in filter(None, setting.split(os.pathsep)):
+    for entry in filter(None, setting.replace(",", os.pathsep).split(os.pathsep)):
         path = Path(entry).expanduser()
         found = sorted(path.glob("*.jar")) if path.is_dir() else [path] if path.is_file() else []
         if not found:
@@ -205,7 +215,7 @@ def _own_jars(setting: str) -> list[Path]:
                 f"ONCEFLOW_JARS names {path}, which is neither a jar nor a folder with jars",
                 harmless="always: nothing was started",
                 cause=f"ONCEFLOW_JARS={setting}",
-                action="correct the path, or unset ONCEFLOW_JARS to use the jars onceflow was tested with",
+                action="correct the path (a colon or a comma stands between two), or unset ONCEFLOW_JARS",
             )
         jars += [jar.resolve() for jar in found]
     return jars

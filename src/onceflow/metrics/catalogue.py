@@ -63,8 +63,16 @@ METRICS = (
         "Each phase of an epoch, as its log line has them: `prepare`, `check`, `decide`, `commit`.",
         ("phase",),
     ),
-    Metric("onceflow_records_in_total", "counter", "Records that each source read for recorded epochs.", ("source",)),
+    Metric(
+        "onceflow_records_in_total", "counter", "Records of each source in recorded epochs, each once.", ("source",)
+    ),
     Metric("onceflow_records_out_total", "counter", "Rows that each sink got in recorded epochs.", ("sink",)),
+    Metric(
+        "onceflow_late_rows_total",
+        "counter",
+        "Rows that an operator left out since the watermark had passed them; of an aggregation at least so many.",
+        ("operator",),
+    ),
     Metric(
         "onceflow_source_lag_records",
         "gauge",

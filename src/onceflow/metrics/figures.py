@@ -146,6 +146,8 @@ class Figures(Observer):
                 self._count("records_in_total", source, by=records)
             for sink, rows in epoch.rows_out.items():
                 self._count("records_out_total", sink, by=rows)
+            for operator, rows in epoch.late.items():
+                self._count("late_rows_total", operator, by=rows)
             for name, value in (("rows", epoch.state_rows), ("bytes", epoch.state_bytes)):
                 if value is not None:
                     self._gauges[f"onceflow_state_{name}"] = value

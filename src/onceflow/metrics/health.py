@@ -1,4 +1,4 @@
-"""Whether a job is ready: epochs succeed, or there is nothing to read.
+"""Whether a job is ready: epochs succeed, or there is nothing to read, and what it stands on gives an answer.
 
 Must not know: who asks.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from onceflow.connectors import silence
 from onceflow.connectors.contract import TOO_OLD
 from onceflow.control.standing import Standing
 
@@ -63,6 +64,7 @@ class Health:
         age, expires_after_s = self.in_work()
         longest = TOO_OLD * expires_after_s if math.isfinite(expires_after_s) else LONGEST_S
         heard = self._heard_at
+        found += silence.lasting(heard)
         if heard is None:
             found.append("no epoch has succeeded since the newest start, or since the newest failure")
         elif not age and self._now() - heard > SILENT_S + self._interval_s:

@@ -314,7 +314,8 @@ SETTINGS = (
         name="session.jars",
         type="paths",
         default=None,
-        doc="Jars of your own, or folders of them, in the place of the pinned ones of Spark's Kafka connector.",
+        doc="Jars of your own, or folders of them, beside the pinned ones of Spark's Kafka connector; in their place "
+        "where `spark-sql-kafka-0-10` is among them.",
         becomes="spark.jars",
         environment="ONCEFLOW_JARS",
     ),

@@ -50,7 +50,7 @@ JAVA: Mapping[str, tuple[str, ...]] = {
     _CATALYST + "optimizer.Optimizer": (),
     _CATALYST + "expressions.AttributeReference": ("exprId", "name"),
     _CATALYST + "expressions.Literal": (),
-    _CATALYST + "expressions.PythonUDF": ("name",),
+    _CATALYST + "expressions.PythonUDF": ("func", "name"),
     _CATALYST + "expressions.SparkPartitionID": (),
     _CATALYST + "expressions.aggregate.First": (),
     _CATALYST + "expressions.aggregate.Last": (),

@@ -80,7 +80,7 @@ def kept_of(written: DataFrame, outputs: tuple[str, ...], mode: str) -> list[Kep
     if [_family(node) for node in by_user] != [_family(node) for node in by_spark]:
         by_user = by_spark  # Spark runs other operators than those that were asked for
     return [
-        _Meanings(names, (user, spark)).of_operator(outputs, mode)
+        _Meanings(names, (user, spark), tuple(_filters_above(user, asked))).of_operator(outputs, mode)
         for user, spark in zip(by_user, by_spark, strict=True)
     ]
 
@@ -117,6 +117,20 @@ def _all(node: _Node) -> Iterator[_Node]:
             yield from _all(child)
 
 
+def _holds(node: _Node, operator: _Node) -> bool:
+    return node is operator or any(_holds(child, operator) for child in node.children)
+
+
+def _filters_above(operator: _Node, node: _Node) -> Iterator[_Node]:
+    """The filters between the top of a plan and an operator; none where it is no part of the plan."""
+    if operator is node or not _holds(node, operator):
+        return
+    if node.kind == "Filter":
+        yield node
+    for child in node.children:
+        yield from _filters_above(operator, child)
+
+
 def _family(node: _Node) -> str:
     """SQL's DISTINCT is an aggregation to Spark's optimizer."""
     return "Aggregate" if node.kind == "Distinct" else node.kind
@@ -144,10 +158,11 @@ class _Meanings:
     Args:
         names: The sources' columns.
         operators: A state operator, as it was asked for and as it runs.
+        filters: Those above it.
     """
 
-    def __init__(self, names: dict[int, str], operators: tuple[_Node, _Node]) -> None:
-        self._names, self._operators = names, operators
+    def __init__(self, names: dict[int, str], operators: tuple[_Node, _Node], filters: tuple[_Node, ...]) -> None:
+        self._names, self._operators, self._filters = names, operators, filters
 
     def of_operator(self, outputs: tuple[str, ...], mode: str) -> Kept:
         """What it keeps."""
@@ -174,7 +189,19 @@ class _Meanings:
             columns = [self._typed(key) for key in elements(runs.java.keys())]
         else:
             columns = [self._typed(each) for each in elements(asked.java.expressions())]
+        if passed := self._passed():
+            operator += f", of rows with {' and '.join(passed)}"
         return Kept(outputs, f"{operator}, output mode {mode}", tuple(columns), tuple(names))
+
+    def _passed(self) -> list[str]:
+        """What filters above ask that is known below: Spark filters there, and lets all pass that is kept already."""
+        asked, _ = self._operators
+        return sorted(
+            _short(self._words(condition, node.children))
+            for node in self._filters
+            for condition in _conjuncts(node.java.condition())
+            if _is_known_below(asked, set(_columns_of(condition, node.children[0], asked)))
+        )
 
     def _keys(self) -> list[Any]:
         """The keys of an aggregation, as they were asked for where the optimizer has left their number alone."""
@@ -246,6 +273,46 @@ class _Meanings:
         name = next(column.name() for column in elements(node.java.output()) if column.exprId().id() == key)
         made = f" {self._words(node.java.generator(), node.children)}" if node.kind == "Generate" else ""
         return f"{name} of {node.kind}{made}"
+
+
+def _conjuncts(condition: Any) -> Iterator[Any]:
+    if kind_of(condition) != "And":
+        yield condition
+        return
+    for child in elements(condition.children()):
+        yield from _conjuncts(child)
+
+
+def _columns_of(expression: Any, node: _Node, operator: _Node) -> Iterator[int]:
+    """Which of an operator's columns an expression above is made of."""
+    if kind_of(expression) != _ATTRIBUTE:
+        for child in elements(expression.children()):
+            yield from _columns_of(child, node, operator)
+        return
+    key = expression.exprId().id()
+    while node is not operator:
+        if node.kind in ("Union", _REFERENCE):
+            below = next(child for child in node.children if _holds(child, operator))
+            node, key = below, below.columns[node.columns.index(key)]
+            continue
+        if key in node.makes:
+            yield from _columns_of(node.makes[key], node.children[0], operator)
+            return
+        found = next((child for child in node.children if key in child.columns), None)
+        if found is None:
+            return
+        node = found
+    yield key
+
+
+def _is_known_below(operator: _Node, columns: set[int]) -> bool:
+    """Whether they are keys of an aggregation, or of one side of a join."""
+    if not columns:
+        return False
+    if operator.kind == "Join":
+        return any(columns.issubset(side.columns) for side in operator.children)
+    made = [operator.makes[key] for key in columns if key in operator.makes]
+    return _family(operator) == "Aggregate" and not any(any(_aggregates(each)) for each in made)
 
 
 def _short(text: str) -> str:

@@ -80,6 +80,9 @@ _BY_ORDER = "(order of rows)"
 # source asks, and only compares the number with itself in the same task; its columns are told by their name.
 _TASKS_NUMBER = "spark_partition_id()"
 _OURS = "_onceflow_"
+EVERY_ROW = "spark_partition_id() >= 0"
+"""A condition that each row fulfils, and that Spark moves no filter past: it may hang on the task."""
+_EVERY_ROW = f"({EVERY_ROW})".lower()
 # Operators that keep nothing from one epoch to the next. Whatever is not here is taken for one that does: its place
 # and its keys are compared at the next start, and a plan that may give other rows is warned of. Not Except and
 # Intersect: Spark makes an aggregation of each, which remembers what it has seen.
@@ -105,12 +108,14 @@ class Leaf:
         kind: Spark's name of the source: ``kafka``, ``rate``, ...
         options: Its options, with lower-case names.
         path: A fingerprint of all that lies between it and its output.
+        is_read: Its output does not read along with another one.
     """
 
     outputs: tuple[str, ...]
     kind: str
     options: Mapping[str, str]
     path: str
+    is_read: bool = True
 
     @property
     def reads_where(self) -> str:
@@ -158,8 +163,8 @@ def leaves_of(frame: DataFrame, outputs: tuple[str, ...]) -> list[Leaf]:
 def states_of(frame: DataFrame, outputs: tuple[str, ...]) -> list[State]:
     """The state operators of one output's plan, in its order."""
     return [
-        State(outputs, _shape(node), _fingerprint([_said(each) for each in _nodes(node)]))
-        for node in _nodes(analyzed_plan(frame))
+        State(outputs, _shape(node), _fingerprint([_said(each) for each in nodes_of(node)]))
+        for node in nodes_of(analyzed_plan(frame))
         if node.isStreaming() and keeps_state(node)
     ]
 
@@ -172,7 +177,7 @@ def kafka_sources(frame: DataFrame) -> Iterator[Mapping[str, str]]:
 
 
 def _leaves(frame: DataFrame) -> Iterator[Any]:
-    return (node for node in _nodes(analyzed_plan(frame)) if not node.children().size())
+    return (node for node in nodes_of(analyzed_plan(frame)) if not node.children().size())
 
 
 def _source_of(leaf: Any) -> tuple[str, dict[str, str]]:
@@ -266,7 +271,7 @@ def in_sql(expression: Any) -> str:
 def _shape(node: Any) -> str:
     """What a state operator keeps: its kind, and its keys and functions, keys as they are made below it."""
     made: dict[int, str] = {}
-    for below in _nodes(node):
+    for below in nodes_of(node):
         if below.getClass().getSimpleName() == "Project":
             for named in elements(below.projectList()):
                 if named.getClass().getSimpleName() == "Alias":
@@ -330,7 +335,7 @@ def require_protobuf(frame: DataFrame) -> None:
     Raises:
         ConfigurationError: What is missing, and what to install.
     """
-    if not any(kind_of(node) == _STATE_CLASS for node in _nodes(analyzed_plan(frame))):
+    if not any(kind_of(node) == _STATE_CLASS for node in nodes_of(analyzed_plan(frame))):
         return
     try:
         importlib.import_module("pyspark.sql.streaming.proto.StateMessage_pb2")
@@ -346,7 +351,7 @@ def require_protobuf(frame: DataFrame) -> None:
 
 def goes_by_the_clock(frame: DataFrame) -> bool:
     """Whether the plan has timers, timeouts or a TTL by processing time: for them Spark runs epochs without records."""
-    for node in _nodes(analyzed_plan(frame)):
+    for node in nodes_of(analyzed_plan(frame)):
         kind = kind_of(node)
         if kind == _STATE_CLASS and _BY_THE_CLOCK in str(node.timeMode().toString()):
             return True
@@ -383,10 +388,11 @@ def unrepeatable(frame: DataFrame) -> list[str]:
 
 def _suspects(frame: DataFrame) -> Iterator[tuple[str, str]]:
     """Each of them with the line of the program that asks for it, "" where Spark does not know it."""
-    for node in _nodes(analyzed_plan(frame)):
+    for node in nodes_of(analyzed_plan(frame)):
         kind = kind_of(node)
         for e in elements(node.expressions()):
-            yield from (each for each in _culprits(e) if each[0] != _TASKS_NUMBER or _OURS not in in_sql(e))
+            ours = _OURS in in_sql(e) or in_sql(e).lower() == _EVERY_ROW
+            yield from (each for each in _culprits(e) if each[0] != _TASKS_NUMBER or not ours)
         if kind in _FIRST_OF_A_KEY:
             keys = {key.exprId().id(): str(key.name()) for key in elements(node.keys())}
             # Rows that are the same in all columns are one, whichever of them passes.
@@ -417,7 +423,7 @@ def is_stateful(frame: DataFrame) -> bool:
     here but of ``SparkCheckpoint.is_stateful``, which tells what Spark itself has kept and needs no plan: a start that
     finishes an epoch has none, nor has an operator. So where the two differ, recovery is right all the same.
     """
-    return any(node.isStreaming() and keeps_state(node) for node in _nodes(analyzed_plan(frame)))
+    return any(node.isStreaming() and keeps_state(node) for node in nodes_of(analyzed_plan(frame)))
 
 
 _OF_STATIC = (
@@ -490,10 +496,10 @@ def keeps_state(node: Any) -> bool:
     return kind not in _STATELESS and bool(node.children().size())
 
 
-def _nodes(plan: Any) -> Iterator[Any]:
-    """Every node; the plans inside of subqueries' expressions as well."""
+def nodes_of(plan: Any) -> Iterator[Any]:
+    """Every node of a plan; the plans inside of subqueries' expressions as well."""
     yield plan
     for child in elements(plan.children()):
-        yield from _nodes(child)
+        yield from nodes_of(child)
     for inside in elements(plan.subqueries()):
-        yield from _nodes(inside)
+        yield from nodes_of(inside)

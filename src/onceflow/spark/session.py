@@ -26,6 +26,7 @@ from onceflow.errors import ConfigurationError, RefusedSettingError
 from onceflow.local import class_archive
 from onceflow.local.jars import java_executable, s3_jars, spark_jars
 from onceflow.spark.internals import is_classic, jar_of, java, java_runs_already, quiet, require, start_java
+from onceflow.spark.interpreter import take_the_drivers
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +52,9 @@ PINNED: Mapping[str, str] = {
     "spark.sql.streaming.queryEvolution.enableSourceEvolution": "false",
     # Spark looks for what its version 2 wrote, under the path's quoted name. Somebody's folder may have that name.
     "spark.sql.streaming.checkpoint.escapedPathCheck.enabled": "false",
+    # Of two parts of a plan that shuffle the same rows Spark would run one for both. Behind it, when it asks whether an
+    # epoch without records is due, it sees no watermark, keeps that for the next epoch, and the state below never ends.
+    "spark.sql.exchange.reuse": "false",
     # Plans are printed in errors, logs and Spark's UI; its own patterns let a PEM key and JAAS text pass.
     "spark.sql.redaction.options.regex": r"(?i)url|secret|password|token|jaas|keystore[.]key|key[.]password",
 }
@@ -318,6 +322,7 @@ def require_session(session: Any) -> None:
             "onceflow make the session",
         ) from None
     require(session)
+    take_the_drivers(session)
     warning = untested(pyspark.__version__, session.version, jar_of(session, _CONNECTOR))
     if warning is not None:
         log.warning("%s", warning)

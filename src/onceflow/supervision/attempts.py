@@ -5,15 +5,18 @@ Must not know: what a start does, exit codes.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from onceflow.checkpoint.deleting import read_deleting
+from onceflow.checkpoint.identity import read_identity
 from onceflow.checkpoint.place import Place
 from onceflow.control.standing import Standing
-from onceflow.errors import OnceflowError
+from onceflow.errors import CheckpointConflictError, OnceflowError
 from onceflow.execution.job_log import JobLog
 from onceflow.execution.running import RunningJob
 from onceflow.options import restarting
@@ -31,6 +34,7 @@ def counting(options: JobOptions, place: Place, standing: Standing, above: Paren
     if above is None:
         restarts = Restarts(options.restart, options.checkpointing.tolerable_failures, time.monotonic)
         return Counting(restarts, partial(keep_in, place), recorded_in(place))
+    there = _is_there(place)
     told = above.begin(
         {
             "name": standing.name,
@@ -43,6 +47,8 @@ def counting(options: JobOptions, place: Place, standing: Standing, above: Paren
         partial(keep_in, place),
     )
     standing.restarts, standing.failure = told.get("restarts", 0), told.get("failure", "")
+    if told.get("recorded") is not None and not there:
+        raise _gone(place)
     return above
 
 
@@ -55,12 +61,14 @@ class Attempts:
         counts: Says what follows a failure.
         signals: Those of the process.
         standing: How the job stands.
+        place: Its checkpoint.
     """
 
     name: str
     counts: Counts
     signals: Signals
     standing: Standing
+    place: Place
 
     def run(self, start: Callable[[bool], RunningJob]) -> bool:
         """Start the job until it has ended by itself, by an order, or by a failure that no restart follows.
@@ -75,15 +83,18 @@ class Attempts:
             OnceflowError: The failure.
             Stopped: A signal came while it was started, or waited for.
         """
-        first = True
+        first, job_id = True, ""
         while True:
             try:
                 running = start(first)
+                job_id = _job_in(self.place)
                 running.driver.done = self.counts.reached
                 self.counts.reached(running.driver.newest_epoch())  # one may have been done in that moment
-                self.standing.begin(running.driver.newest_epoch, running.driver)
+                self.standing.begin(running.driver.newest_done, running.driver)
                 return self._wait(running)
             except OnceflowError as error:
+                if job_id and not _is_there(self.place, job_id):
+                    raise _gone(self.place) from error
                 self._wait_for_restart(error)
                 if self.standing.ordered:
                     return True
@@ -118,3 +129,37 @@ class Attempts:
         self.signals.look()
         self.standing.failed(error.what)
         self.standing.was_ordered.wait(wait_s)  # a signal interrupts it
+
+
+def _job_in(place: Place) -> str:
+    """The id of the job whose checkpoint it is; "" where that is not known."""
+    with contextlib.suppress(OnceflowError):
+        identity = read_identity(place.ours)
+        return "" if identity is None else identity.job_id
+    return ""
+
+
+def _is_there(place: Place, job_id: str = "") -> bool:
+    """Whether a job's checkpoint is in its place, and stays; also where that cannot be told.
+
+    Args:
+        place: The place.
+        job_id: The job's; "" for any.
+    """
+    try:
+        identity = read_identity(place.ours)
+        return identity is not None and job_id in ("", identity.job_id) and read_deleting(place.ours) is None
+    except OnceflowError:
+        return True
+
+
+def _gone(place: Place) -> CheckpointConflictError:
+    """Why a job is not started again: a restart never begins a new one, which would write all again."""
+    return CheckpointConflictError(
+        f"the checkpoint of this job is not in {place.uri} any more: it went while the job ran",
+        harmless="if the job was deleted: this is how it ends. What is visible stays",
+        cause="`onceflow job delete`, by another user or elsewhere; or the folder was deleted or moved, or its "
+        "volume is not mounted any more",
+        action="nothing, if it was deleted on purpose; else bring the checkpoint back, and start the job",
+        checkpoint=place.uri,
+    )

@@ -80,6 +80,11 @@ class Counting:
         self._keep = keep
         self._recorded = recorded
 
+    @property
+    def recorded(self) -> int | None:
+        """The newest epoch that is known to be finished; None for none."""
+        return self._recorded
+
     def reached(self, epoch: int | None) -> None:
         """As ``Counts.reached``: failures on both sides of an epoch are not failures in a row."""
         if epoch is not None and (self._recorded is None or epoch > self._recorded):

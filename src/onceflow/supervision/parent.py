@@ -150,8 +150,10 @@ class Supervision:
     def _answer_to(self, message: dict[str, Any]) -> dict[str, Any]:
         match message:
             case {"begin": job}:
+                recorded = None if self._counting is None else self._counting.recorded  # by processes before this one
                 self._begin(job)
-                return {"restarts": self._standing.restarts, "failure": self._standing.failure}
+                told = {"restarts": self._standing.restarts, "failure": self._standing.failure}
+                return told | {"recorded": recorded}
             case {"failed": failure} if self._counting is not None:
                 reported = Reported(**failure)
                 wait_s = self._counting.judged(reported)

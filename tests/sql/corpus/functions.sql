@@ -344,6 +344,16 @@ SELECT FLOOR(money, 1) FROM things;
 SELECT TO_DATE(name, 'dd.MM.yyyy') FROM things;
 -- refused: a group of REGEXP_EXTRACT that may take no part
 SELECT REGEXP_EXTRACT(name, '(a)|(b)', 2) FROM things;
+-- runs
+SELECT REGEXP_EXTRACT(name, '(&|^)channel_id=([^&]*)', 2) FROM things;
+-- runs
+SELECT REGEXP_EXTRACT(name, '(&|^)channel_id=([^&]*)', 1), REGEXP_EXTRACT(name, '(x)?([a-z]+)', 2) FROM things;
+-- refused: a group of REGEXP_EXTRACT that may take no part
+SELECT REGEXP_EXTRACT(name, '((a)|b)(c)', 2) FROM things;
+-- refused: a group of REGEXP_EXTRACT that may take no part
+SELECT REGEXP_EXTRACT(name, '(?:(a)b)*(c)', 1) FROM things;
+-- refused: a group of REGEXP_EXTRACT that may take no part
+SELECT REGEXP_EXTRACT(name, '(?!(a))(b)', 1) FROM things;
 -- refused: a group of REGEXP_EXTRACT that may take no part
 SELECT REGEXP_EXTRACT(name, '([a-z]+)(x)?', 2) FROM things;
 -- refused: a group of REGEXP_EXTRACT that may take no part

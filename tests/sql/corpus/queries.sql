@@ -100,9 +100,9 @@ SELECT auction FROM bids INTERSECT SELECT auction FROM asks;
 SELECT auction FROM bids EXCEPT SELECT auction FROM asks;
 -- refused: COUNT(DISTINCT …)
 SELECT auction, COUNT(DISTINCT bidder) FROM bids GROUP BY auction;
--- refused: a top-N without a window
+-- runs
 SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY auction ORDER BY price DESC) AS rn FROM bids) WHERE rn <= 3;
--- refused: keeping the last row
+-- runs
 SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY auction ORDER BY bid_time DESC) AS rn FROM bids) WHERE rn = 1;
 -- refused: ROW_NUMBER without a bound
 SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY auction ORDER BY bid_time) AS rn FROM bids);
@@ -238,3 +238,27 @@ SELECT auction FROM bids UNION ALL ((SELECT auction FROM asks) LIMIT 5);
 WITH visits AS (SELECT bidder, window_time, COUNT(*) AS n FROM SESSION(TABLE bids PARTITION BY bidder, DESCRIPTOR(bid_time), INTERVAL '5' MINUTES) GROUP BY bidder, window_start, window_end, window_time) SELECT window_start, COUNT(*) FROM TUMBLE(TABLE visits, DESCRIPTOR(window_time), INTERVAL '1' HOUR) GROUP BY window_start, window_end;
 -- refused: names for columns behind ROW_NUMBER
 SELECT * FROM (SELECT auction, ROW_NUMBER() OVER (PARTITION BY auction ORDER BY bid_time) AS rn FROM bids) AS x (rn, a) WHERE rn <= 1;
+-- runs
+INSERT INTO latest SELECT auction, CAST(price AS BIGINT) FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY auction ORDER BY bid_time DESC) AS rn FROM bids) WHERE rn = 1;
+-- runs
+INSERT INTO latest SELECT a, CAST(price AS BIGINT) FROM (SELECT price, auction AS a, ROW_NUMBER() OVER (PARTITION BY auction ORDER BY bid_time DESC) AS rn FROM bids) WHERE rn = 1;
+-- runs
+INSERT INTO latest SELECT auction, n FROM (SELECT b.auction, CAST(b.price AS BIGINT) AS n, ROW_NUMBER() OVER (PARTITION BY b.auction ORDER BY b.price DESC, b.bid_time ASC) AS rn FROM bids b JOIN asks a ON a.auction = b.auction AND b.bid_time BETWEEN a.ask_time AND a.ask_time + INTERVAL '1' HOUR) WHERE rn <= 1;
+-- refused: a PRIMARY KEY (auction) of rows known by (something else)
+INSERT INTO latest SELECT auction, n FROM (SELECT auction, CAST(price AS BIGINT) AS n, ROW_NUMBER() OVER (PARTITION BY bidder ORDER BY bid_time DESC) AS rn FROM bids) WHERE rn = 1;
+-- refused: a PRIMARY KEY (auction) of rows known by (something else)
+INSERT INTO latest SELECT auction, CAST(price AS BIGINT) FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY auction ORDER BY price DESC) AS rn FROM bids) WHERE rn <= 3;
+-- runs
+INSERT INTO tops SELECT auction, rn, price FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY auction ORDER BY price DESC) AS rn FROM bids) WHERE rn <= 10;
+-- refused: the first 1000 of a key without a window
+SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY auction ORDER BY price DESC) AS rn FROM bids) WHERE rn <= 1000;
+-- refused: ROW_NUMBER by processing time
+SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY auction ORDER BY seen DESC) AS rn FROM bids_seen) WHERE rn = 1;
+-- refused: ROW_NUMBER by processing time
+SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY auction ORDER BY at_ DESC) AS rn FROM (SELECT *, PROCTIME() AS at_ FROM bids)) WHERE rn = 1;
+-- refused: a top-N of a query that updates
+SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY auction ORDER BY n DESC) AS rn FROM (SELECT auction, bidder, COUNT(*) AS n FROM bids GROUP BY auction, bidder)) WHERE rn <= 3;
+-- refused: TUMBLE over seen, which is processing time,
+SELECT window_start, COUNT(*) FROM TABLE(TUMBLE(TABLE bids_seen, DESCRIPTOR(seen), INTERVAL '10' SECOND)) GROUP BY window_start, window_end;
+-- refused: TUMBLE over p_time, which is processing time,
+SELECT window_start, COUNT(*) FROM TABLE(TUMBLE(TABLE timed, DESCRIPTOR(p_time), INTERVAL '10' SECOND)) GROUP BY window_start, window_end;

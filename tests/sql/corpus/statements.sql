@@ -79,7 +79,13 @@ CREATE TABLE t (a INT) WITH ('connector' = 'kafka', 'topic' = 't', 'properties.b
 -- refused: connector 'filesystem'
 CREATE TABLE t (a INT) WITH ('connector' = 'filesystem', 'path' = '/tmp/t', 'format' = 'csv');
 -- refused: 'sink.partitioner' = 'fixed'
-CREATE TABLE t (a INT) WITH ('connector' = 'kafka', 'topic' = 't', 'properties.bootstrap.servers' = 'k:9092', 'format' = 'json', 'sink.partitioner' = 'fixed');
+CREATE TABLE t (a INT) WITH ('connector' = 'kafka', 'topic' = 't', 'properties.bootstrap.servers' = 'k:9092', 'format' = 'json', 'sink.partitioner' = 'fixed'); INSERT INTO t SELECT CAST(auction AS INT) FROM bids;
+-- runs
+INSERT INTO counts SELECT a, COUNT(*) FROM shared GROUP BY a;
+-- refused: 'connector.type'
+CREATE TABLE side_input (k BIGINT, v STRING) WITH ('connector.type' = 'filesystem', 'connector.path' = 'file:///tmp/side', 'format.type' = 'csv');
+-- runs
+CREATE TABLE t (a INT, PRIMARY KEY (a) NOT ENFORCED) WITH ('connector' = 'jdbc', 'url' = 'jdbc:postgresql://localhost/shop', 'table-name' = 'shop.t', 'onceflow.schema' = 'onceflow');
 -- refused: the option 'properties.max.block.ms'
 CREATE TABLE t (a INT) WITH ('connector' = 'kafka', 'topic' = 't', 'properties.bootstrap.servers' = 'k:9092', 'format' = 'json', 'properties.max.block.ms' = '1');
 -- refused: CREATE TABLE … LIKE

@@ -47,3 +47,12 @@ CREATE TABLE bids_seen (
 ) WITH (
     'connector' = 'kafka', 'topic' = 'bids', 'properties.bootstrap.servers' = 'localhost:9092', 'format' = 'json'
 );
+CREATE TABLE tops (auction BIGINT, place BIGINT, price DECIMAL(10, 2), PRIMARY KEY (auction, place) NOT ENFORCED) WITH (
+    'connector' = 'upsert-kafka', 'topic' = 'tops', 'properties.bootstrap.servers' = 'localhost:9092',
+    'key.format' = 'json', 'value.format' = 'json'
+);
+CREATE TABLE shared (a INT) WITH (
+    'connector' = 'kafka', 'topic' = 'shared', 'properties.bootstrap.servers' = 'localhost:9092', 'format' = 'json',
+    'sink.partitioner' = 'round-robin'
+);
+CREATE VIEW timed AS SELECT auction, PROCTIME() AS p_time FROM bids;

@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping
 from typing import Protocol
 
+from onceflow.connectors import silence
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.listeners import unanswered
 
@@ -74,9 +75,18 @@ class _Watch:
                 )
         for address in [address for address in self._silent if address not in why]:
             log.warning("Kafka broker %s is back after %.0f s", address, time.monotonic() - self._silent.pop(address))
+        self._tell()
+
+    def _tell(self) -> None:
+        with _changes:
+            if self.ended.is_set():
+                return
+            _silent[self] = {f"Kafka broker {address}": since for address, since in self._silent.items()}
+            _tell_of_all()
 
 
 _watches: dict[KafkaCluster, _Watch] = {}
+_silent: dict[_Watch, Mapping[str, float]] = {}
 _changes = threading.Lock()
 
 
@@ -99,3 +109,9 @@ def end(connection: Watched) -> None:
         if not found.connections:
             found.ended.set()
             del _watches[connection.cluster]
+            _silent.pop(found, None)
+            _tell_of_all()
+
+
+def _tell_of_all() -> None:
+    silence.told({place: since for each in _silent.values() for place, since in each.items()})

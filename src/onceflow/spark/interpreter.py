@@ -1,0 +1,101 @@
+"""The Python that runs the tasks: in a local session the driver's, elsewhere one that is tried before a job runs.
+
+Must not know: sinks, the journal, what tasks do. PySpark takes ``python3`` of the PATH where nobody says another, and
+looks for nothing in it before the first row comes.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from onceflow.errors import ConfigurationError
+from onceflow.spark.internals import analyzed_plan, elements
+from onceflow.spark.plan import kind_of, nodes_of
+from onceflow.spark.sentences import other_python
+
+_VARIABLE, _SETTING = "PYSPARK_PYTHON", "spark.pyspark.python"
+
+
+def take_the_drivers(session: SparkSession) -> None:
+    """Let the tasks of a local session run in the driver's Python, unless somebody has said which.
+
+    Functions that were used before keep the one that there was then.
+    """
+    context = session.sparkContext
+    said = os.environ.get(_VARIABLE) or context.getConf().get(_SETTING)
+    if is_local(session) and not said:
+        context.pythonExec = sys.executable
+
+
+def is_local(session: SparkSession) -> bool:
+    """Whether tasks run in the driver's Java."""
+    return str(session.sparkContext.master).partition("[")[0] == "local"
+
+
+def to_try(session: SparkSession, frame: DataFrame) -> list[str]:
+    """Interpreters that will run tasks of a plan and are not known to be the driver's own."""
+    found = {str(session.sparkContext.pythonExec), *_of_functions(frame)}
+    return sorted(each for each in found if not is_local(session) or shutil.which(each) != sys.executable)
+
+
+def try_out(session: SparkSession, interpreter: str) -> None:
+    """Run one task in an interpreter: it must be there, of the driver's version, and have onceflow.
+
+    Raises:
+        ConfigurationError: It is another; with the setting that says which it is.
+    """
+    context = session.sparkContext
+    kept = context.pythonExec
+    context.pythonExec = interpreter
+    try:
+        context.parallelize([0], 1).mapPartitions(_look).collect()
+    except Exception as error:
+        found = other_python(str(error))
+        if found is None:
+            raise
+        raise _refused(found, session, interpreter) from None
+    finally:
+        context.pythonExec = kept
+
+
+def _look(rows: Iterable[int]) -> Iterable[int]:
+    """In the task: that it is found is all that is asked."""
+    return rows
+
+
+def _refused(found: ConfigurationError, session: SparkSession, interpreter: str) -> ConfigurationError:
+    said = {
+        _VARIABLE: os.environ.get(_VARIABLE),
+        _SETTING: session.sparkContext.getConf().get(_SETTING),
+    }
+    told = ", ".join(f"{name} is {value or 'not set'}" for name, value in said.items())
+    return ConfigurationError(
+        f"{found.what}: {interpreter}, and the driver's is {sys.executable}",
+        harmless="always: nothing was started or changed",
+        cause=f"{told}; PySpark's default is python3 of the PATH",
+        action=f"set {_VARIABLE}={sys.executable} before the SparkSession is made, or activate the environment"
+        if is_local(session)
+        else "install there what the driver has, or ship it as an archive (docs/clusters.md)",
+        interpreter=interpreter,
+    )
+
+
+def _of_functions(frame: DataFrame) -> Iterator[str]:
+    """The interpreters that the plan's own Python functions were made for."""
+    for node in nodes_of(analyzed_plan(frame)):
+        for expression in elements(node.expressions()):
+            yield from _of_expression(expression)
+
+
+def _of_expression(expression: Any) -> Iterator[str]:
+    for child in elements(expression.children()):
+        yield from _of_expression(child)
+    if kind_of(expression).startswith("Python"):
+        asked: Callable[[], Any] = expression.func
+        yield str(asked().pythonExec())

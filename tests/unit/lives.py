@@ -1,0 +1,237 @@
+"""A job with two sinks and the lives of what it stands on: deaths, backups that are put back, checkpoints that are.
+
+Must not know: any particular system, beyond how its whole content is copied. A machine of hypothesis chooses what
+happens; a model says what each sink must show, or that the start must be refused, with how many rows, and which command
+leads out.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import zlib
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from onceflow.connectors.contract import SinkConnection
+from onceflow.errors import CheckpointConflictError, OnceflowError
+from onceflow.execution.task import DIGEST, output_column
+from onceflow.testing import World
+from tests.unit.ledger_sink import visible
+from tests.unit.shop import Shop
+
+MOMENTS = ("check", "commit", "record")
+
+
+class System(Protocol):
+    """A real system with a table, and what keeps and restores all of it."""
+
+    world: World
+
+    def back_up(self, name: int) -> None: ...
+
+    def put_back(self, name: int) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class InFolder:
+    """A system that is a folder: its backup is a copy.
+
+    Args:
+        kind: Makes the table's world in a folder.
+    """
+
+    def __init__(self, kind: Callable[[Path], World]) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="onceflow-lives-"))
+        (self._folder / "system").mkdir()
+        self.world = kind(self._folder / "system")
+
+    def back_up(self, name: int) -> None:
+        shutil.copytree(self._folder / "system", self._folder / f"backup-{name}")
+
+    def put_back(self, name: int) -> None:
+        shutil.rmtree(self._folder / "system")
+        shutil.copytree(self._folder / f"backup-{name}", self._folder / "system")
+
+    def close(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class Job(Shop):
+    """Each order goes to a ledger; those that are loud, to a table of the system as well.
+
+    Args:
+        folder: The job's.
+        system: Where the table is.
+    """
+
+    def __init__(self, folder: Path, system: System) -> None:
+        super().__init__(folder, 0)
+        self.retain = 2  # so the journal forgets a quiet sink's epochs soon
+        self.loud = set[int]()
+        self._world = system.world
+        self._table = system.world.sink()
+        self.sinks = [self.sink, self._table]
+
+    def look_at_outputs(self, connections: Any) -> None:
+        fields = self._world.output()
+        if fields is not None:
+            connection: SinkConnection = connections[self._table.name]
+            connection.check_output(fields)
+
+    def batch(self, orders: range) -> dict[str, pa.Array]:
+        made = super().batch(orders)
+        keys = [self.row(n) if n in self.loud else None for n in orders]
+        rows = self._world.rows([key or "" for key in keys])
+        for name in rows.schema.names:
+            made[output_column(1, name)] = rows.column(name)
+        digests = [None if key is None else zlib.crc32(key.encode()) for key in keys]
+        return made | {output_column(1, DIGEST): pa.array(digests, pa.int64())}
+
+    def shown(self) -> Counter[int]:
+        """Which orders the ledger shows, and how often."""
+        return Counter(int(row.split()[1]) for row in visible(self.ledger))
+
+    def table(self) -> Counter[int]:
+        """Which orders the table shows, and how often."""
+        return Counter(int(row.split()[1]) for row in self._world.visible())
+
+
+class Lives(RuleBasedStateMachine):
+    """What may happen, and what must follow. A subclass says on which ``system``."""
+
+    system: Callable[[], System]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._folder = Path(tempfile.mkdtemp(prefix="onceflow-lives-"))
+        self._system = type(self).system()
+        self.job = Job(self._folder, self._system)
+        self.ledger, self.table = Counter[int](), Counter[int]()
+        self.done = 0  # how far the checkpoint has come that is there
+        self.stale = False  # it is a copy of before the newest start
+        self.undone = False
+        self.backups = 0
+        self.copies: dict[int, int] = {}
+        self.newest = set[int]()  # the copies behind which there was no start
+
+    def teardown(self) -> None:
+        self.job.close()
+        self._system.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    # -- what happens ------------------------------------------------------------------------------------------------
+
+    @initialize()
+    def first(self) -> None:
+        """There is a table, and a job that has run."""
+        self.arrive(2, loud=True)
+        self.run()
+
+    @rule(count=st.integers(1, 3), loud=st.booleans())
+    def arrive(self, count: int, loud: bool) -> None:
+        """Orders come."""
+        end = self.job.orders.end
+        self.job.orders.end = end + count
+        if loud:
+            self.job.loud |= set(range(end, end + count))
+
+    @rule()
+    def run(self) -> None:
+        """A life of the job, to its end: right, or refused with the number of rows that are gone."""
+        error = self.job.run()
+        gone = (self.table - self.job.table()).total()
+        if self.stale:
+            self._refused(error, "is older than what this job has done", "misses a start of this job")
+        elif gone:
+            self._refused(error, f"epochs with {gone} rows that it had committed")
+        else:
+            assert error is None, error
+            self._went_on()
+
+    @precondition(lambda self: self._may_go_on() and self.job.orders.end > self.done)
+    @rule(moment=st.sampled_from(MOMENTS))
+    def die(self, moment: str) -> None:
+        """The driver dies in an epoch."""
+        self.job.dies_at(moment)
+        self.undone, self.newest = True, set()
+
+    @precondition(lambda self: self._may_go_on())
+    @rule(epochs=st.integers(3, 6))
+    def be_quiet(self, epochs: int) -> None:
+        """Epochs come that have no row for the table, more than the journal keeps."""
+        for _ in range(epochs):
+            self.arrive(1, loud=False)
+            self.run()
+
+    @rule()
+    def claim(self) -> None:
+        """An operator claims the checkpoint: what is gone is given up, and what lies behind it is written again."""
+        error = self.job.run(takeover="claim")
+        assert error is None, error
+        self.table = self.table_before.copy()
+        self._went_on()
+
+    @precondition(lambda self: not self.undone)
+    @rule()
+    def back_up(self) -> None:
+        """The system is backed up."""
+        self._system.back_up(self.backups)
+        self.backups += 1
+
+    @precondition(lambda self: self.backups and not self.undone)
+    @rule(data=st.data())
+    def put_back(self, data: st.DataObject) -> None:
+        """The system is put back from one of its backups."""
+        self._system.put_back(data.draw(st.integers(0, self.backups - 1)))
+
+    @precondition(lambda self: not self.undone)
+    @rule()
+    def copy_checkpoint(self) -> None:
+        """A copy of the checkpoint is taken."""
+        number = len(self.copies)
+        shutil.copytree(self.job.folder, self._folder / f"copy-{number}")
+        self.copies[number] = self.done
+        if not self.stale:
+            self.newest.add(number)
+
+    @precondition(lambda self: self.copies and not self.undone)
+    @rule(data=st.data())
+    def put_checkpoint_back(self, data: st.DataObject) -> None:
+        """One of its copies takes the checkpoint's place."""
+        number = data.draw(st.sampled_from(sorted(self.copies)))
+        shutil.rmtree(self.job.folder)
+        shutil.copytree(self._folder / f"copy-{number}", self.job.folder)
+        self.done, self.stale = self.copies[number], number not in self.newest
+
+    # -- what must follow --------------------------------------------------------------------------------------------
+
+    @invariant()
+    def look(self) -> None:
+        """What is there before the next step: a claim begins there."""
+        self.table_before = self.job.table()
+
+    def _may_go_on(self) -> bool:
+        return not self.stale and not self.table - self.job.table()
+
+    def _refused(self, error: OnceflowError | None, *words: str) -> None:
+        assert isinstance(error, CheckpointConflictError), error
+        assert any(each in str(error) for each in words), error
+        assert not error.retriable
+        assert 'takeover="claim"' in (error.action or "")
+
+    def _went_on(self) -> None:
+        """All orders behind the checkpoint's position were written, to both, and nothing else."""
+        fresh = range(self.done, self.job.orders.end)
+        self.ledger += Counter(fresh)
+        self.table += Counter(n for n in fresh if n in self.job.loud)
+        self.done, self.undone, self.stale, self.newest = self.job.orders.end, False, False, set()
+        assert self.job.shown() == self.ledger
+        assert self.job.table() == self.table
