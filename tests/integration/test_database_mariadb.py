@@ -180,22 +180,6 @@ def test_a_trigger_that_raises(world):
     world.ask("drop table payments, payments_onceflow_staged")
 
 
-def test_an_empty_text_stays_one(world):
-    """Also on a server that makes null of it unless a session says otherwise."""
-    world.ask("drop table if exists payments, payments_onceflow_staged")
-    world.ask("set global sql_mode = concat(@@global.sql_mode, ',EMPTY_STRING_IS_NULL')")
-    try:
-        with Trial(world) as t:
-            start = t.start()
-            prepared = start.prepare([""])
-            assert start.committer.check(prepared, start.run(), 0.0) is None
-            t.commit(start, prepared)
-    finally:
-        world.ask("set global sql_mode = replace(@@global.sql_mode, 'EMPTY_STRING_IS_NULL', '')")
-    assert world.ask("select `key` from payments") == (("",),)
-    world.ask("drop table payments, payments_onceflow_staged")
-
-
 @pytest.mark.parametrize("name", ["sel%ect", "%s", "ä" * 30])
 def test_a_name_of_a_table_and_a_column(server, name):
     """Percent signs are placeholders to the driver."""

@@ -165,19 +165,6 @@ def test_what_is_decided_goes_to_the_table_that_it_was_decided_for(empty):
         assert sorted(key for (key,) in empty.execute("select key from public.payments")) == sorted(keys)
 
 
-def test_a_partitions_triggers_are_named(empty, caplog):
-    """What one makes of a row's values is not looked at: a start says whose they are."""
-    empty.execute(
-        PARTITIONED,
-        f"create table one {PARTITION} (0) to (5)",
-        "create function change() returns trigger language plpgsql as 'begin new.amount = 0; return new; end'",
-        "create trigger changing before insert on one for each row execute function change()",
-    )
-    with Trial(PostgresWorld(empty.url(), create_table=False)) as t:
-        t.start()
-    assert "payments has triggers: changing." in caplog.text
-
-
 class Named(PostgresWorld):
     """A table whose name, and whose second column's name, a test chooses."""
 
