@@ -13,6 +13,7 @@ import onceflow as of
 from onceflow.connectors.formats import Json, Raw, Text
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.source import explain
+from tests.integration.harness import read_topic
 
 pytestmark = pytest.mark.spark
 
@@ -247,3 +248,16 @@ def test_a_time_from_when_clocks_had_seconds_of_their_own(spark, in_zone):
     form = Json("t timestamp")
     read_again = encoded.select(form.parsed(F.col("value")).alias("it")).select(*form.columns(F.col("it")))
     assert read_again.select(F.unix_millis("t")).first()[0] == -3786825599500
+
+
+def test_a_job_with_a_text_that_is_not_utf_8_says_so(spark, cluster, new_topic, produce, tmp_path):
+    """What a program makes of a binary key by a cast: the job ends by the row, and nothing of its epoch is visible."""
+    topic, out = new_topic(1), new_topic(1)
+    produce(topic, [b"good", b"\xff"])
+    records = of.KafkaSource(cluster, topic, value=Raw()).load(spark)
+    frame = records.select(F.col("value").cast("string").alias("who"), F.lit(1).alias("n"))
+    checkpointing = of.Checkpointing(str(tmp_path / "checkpoint"))
+    sinks = [of.KafkaSink(cluster, out, value=Json())]
+    with pytest.raises(of.errors.RowRefusedError, match=r"column who \(string\) of a row has a text that is not UTF-8"):
+        of.start(frame, sinks=sinks, name="texts", checkpointing=checkpointing, until="caught-up").awaitTermination(120)
+    assert read_topic(cluster, out) == []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import sqlite3
 import uuid
 from collections import Counter
@@ -176,8 +177,8 @@ def read(sink, world):
             return [None if each is None else values.micros_of(each) for each in found]
         return [values.of_python(kind, each) for each in found]
     whole = world.read()
-    if sink == "iceberg" and "array<struct" in kind.simpleString():
-        # pyiceberg (0.12) reads a null list of structs as an empty one, also of what it wrote itself.
+    if sink == "iceberg" and re.search(r"(array|map)<.*struct", kind.simpleString()):
+        # pyiceberg (0.12) reads a null list or map of structs as an empty one, also of what it wrote itself.
         whole = pa.concat_tables([pq.read_table(path) for path in world.data()]) if world.data() else None
         kind = kind if whole is None else renamed(kind, whole.schema.field(0).type)
     return [] if whole is None else [values.of_python(kind, each) for each in whole.column(0).to_pylist()]
@@ -274,13 +275,13 @@ def rows_of(kind):
 @given(data=st.data())
 def test_values_are_there_as_they_are_or_refused(sink, world, data):
     """Of each type that needs nothing of Spark's: scalars, and for lake tables nested ones."""
-    some = st.sampled_from(values.SCALARS) if sink in DATABASES else values.kinds()
+    some = values.kinds(0 if sink in DATABASES else 2)
     kind = data.draw(some, label="type")
     rows = data.draw(rows_of(kind), label="rows")
     check(sink, world(sink, kind), rows, lambda raw: by_hand(sink, kind, raw))
 
 
-LETTERS = st.text("a ä\0😀" + "b", max_size=5).map(str.encode)
+LETTERS = st.builds("{}{}".format, st.text("aä😀 ", max_size=4), st.sampled_from(["", " ", "  "])).map(str.encode)
 UTF8MB4 = " character set utf8mb4 collate utf8mb4_nopad_bin"
 COLUMNS = [
     ("postgresql", StringType(), "varchar(3)", ()),

@@ -132,6 +132,8 @@ def raws(kind: DataType) -> st.SearchStrategy[Any]:  # noqa: C901 - a line for e
 
 SCALARS: list[DataType] = [*_ARROW, StringType(), DateType(), TimestampType(), TimestampNTZType()]
 SCALARS += [DecimalType(15, 2), DecimalType(38, 18), DecimalType(38, 0), DecimalType(5, 5)]
+HARD: list[DataType] = [StringType(), DateType(), TimestampType(), TimestampNTZType(), DoubleType(), BinaryType()]
+"""Those of which most has gone wrong."""
 KEYS: list[DataType] = [StringType(), LongType(), IntegerType(), BooleanType(), DecimalType(20, 4)]
 """Keys of maps that have a form in JSON."""
 
@@ -140,7 +142,7 @@ _FIELDS = ["a", "A b", "a.b", "ä", 'q"', "%", "x ", "`", "\\", "Größe😀"]
 
 def kinds(depth: int = 2) -> st.SearchStrategy[DataType]:
     """Types, nested ones too."""
-    scalars = st.sampled_from(SCALARS)
+    scalars = st.sampled_from(SCALARS) | st.sampled_from(HARD)
     if not depth:
         return scalars
     inner = kinds(depth - 1)
