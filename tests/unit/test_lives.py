@@ -1,6 +1,6 @@
 """The lives of systems beside a job, on SQLite, Iceberg and Delta: hypothesis chooses what happens, in any order.
 
-``LIVES=2000`` runs longer; the same machine runs on PostgreSQL and MariaDB in tests/integration/test_lives.py.
+``LIVES=2000`` runs longer; the same machine runs on PostgreSQL in tests/integration/test_lives.py.
 """
 
 import os
