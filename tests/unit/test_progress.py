@@ -240,6 +240,8 @@ def test_a_record_counts_once_however_often_it_is_read():
         "topics a, b": 7,
         "source 3": 0,
     }
+    itself = [{"numInputRows": 10}, {"numInputRows": 0}]
+    assert records_in(itself, [one, one]) == records_in(itself[:1], [one, one]) == {"topic t": 5}
 
 
 def test_late_rows_are_told_by_who_left_them_out(caplog):

@@ -12,6 +12,7 @@ import logging
 import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -371,15 +372,17 @@ def records_in(
         sources: The same, as ours; None for one that is not.
         readings: How often the plan reads each.
     """
-    most: dict[tuple[str, Hashable], int] = {}
-    for i, (source, each) in enumerate(zip(sources, told, strict=False)):
+    rows: Counter[tuple[str, Hashable]] = Counter()
+    times: Counter[tuple[str, Hashable]] = Counter()
+    for i, source in enumerate(sources):
+        # Sources of the same topics have the same records; of a join with itself Spark tells all rows of one side.
         key = (f"source {i}", None) if source is None else (source.describe(), source.system)
-        read = -(-each.get("numInputRows", 0) // (readings[i] if i < len(readings) else 1))
-        most[key] = max(read, most.get(key, 0))  # two sources of the same topics have the same records
-    found: dict[str, int] = {}
-    for (name, _), read in most.items():
-        found[name] = found.get(name, 0) + read
-    return found
+        rows[key] += told[i].get("numInputRows", 0) if i < len(told) else 0
+        times[key] += readings[i] if i < len(readings) else 1
+    found: Counter[str] = Counter()
+    for (name, system), count in rows.items():
+        found[name] += -(-count // times[name, system])
+    return dict(found)
 
 
 def failed(report: EpochReport, error: BaseException) -> EpochStatistics:
