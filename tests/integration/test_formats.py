@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
 from pyspark.sql.types import IntegerType, StructField, StructType
 
@@ -258,6 +259,8 @@ def test_a_job_with_a_text_that_is_not_utf_8_says_so(spark, cluster, new_topic, 
     frame = records.select(F.col("value").cast("string").alias("who"), F.lit(1).alias("n"))
     checkpointing = of.Checkpointing(str(tmp_path / "checkpoint"))
     sinks = [of.KafkaSink(cluster, out, value=Json())]
-    with pytest.raises(of.errors.RowRefusedError, match=r"column who \(string\) of a row has a text that is not UTF-8"):
-        of.start(frame, sinks=sinks, name="texts", checkpointing=checkpointing, until="caught-up").awaitTermination(120)
+    query = of.start(frame, sinks=sinks, name="texts", checkpointing=checkpointing, until="caught-up")
+    why = r"RowRefusedError: column who \(string\) of a row has a text that is not UTF-8"
+    with pytest.raises(StreamingQueryException, match=why):
+        query.awaitTermination(120)
     assert read_topic(cluster, out) == []

@@ -267,7 +267,7 @@ def offered(start, writer, batches):
 
 
 def rows_of(kind):
-    return st.lists(st.none() | values.raws(kind), min_size=1, max_size=8)
+    return st.lists(st.none() | values.raws(kind), min_size=4, max_size=8)
 
 
 @pytest.mark.parametrize("sink", TABLES)
