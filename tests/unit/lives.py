@@ -26,7 +26,7 @@ from onceflow.testing import World
 from tests.unit.ledger_sink import visible
 from tests.unit.shop import Shop
 
-MOMENTS = ("check", "commit", "record")
+MOMENTS = ("commit", "record")
 
 
 class System(Protocol):
@@ -156,10 +156,10 @@ class Lives(RuleBasedStateMachine):
             assert error is None, error
             self._went_on()
 
-    @precondition(lambda self: self._may_go_on() and self.job.orders.end > self.done)
+    @precondition(lambda self: self._may_go_on() and not self.undone and self.job.orders.end > self.done)
     @rule(moment=st.sampled_from(MOMENTS))
     def die(self, moment: str) -> None:
-        """The driver dies in an epoch."""
+        """The driver dies in an epoch that is decided."""
         self.job.dies_at(moment)
         self.undone, self.newest = True, set()
 
