@@ -5,6 +5,7 @@ Must not know: what is proven. Checkpoints, tables and catalogs name their place
 
 from __future__ import annotations
 
+import fcntl
 import lzma
 import shutil
 import sqlite3
@@ -106,7 +107,15 @@ class World:
 
 @contextmanager
 def world(archive: Path | None = None) -> Iterator[World]:
-    """Both systems, on what is kept in an archive, or empty."""
+    """Both systems, on what is kept in an archive, or empty. One at a time has the place on a machine."""
+    with ROOT.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with _alone(archive) as made:
+            yield made
+
+
+@contextmanager
+def _alone(archive: Path | None) -> Iterator[World]:
     shutil.rmtree(ROOT, ignore_errors=True)
     ROOT.mkdir(mode=0o700)
     if archive is not None:
