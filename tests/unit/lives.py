@@ -38,6 +38,8 @@ class System(Protocol):
 
     def put_back(self, name: int) -> None: ...
 
+    def tidy(self) -> None: ...
+
     def close(self) -> None: ...
 
 
@@ -59,6 +61,10 @@ class InFolder:
     def put_back(self, name: int) -> None:
         shutil.rmtree(self._folder / "system")
         shutil.copytree(self._folder / f"backup-{name}", self._folder / "system")
+
+    def tidy(self) -> None:
+        if hasattr(self.world, "tidy_up"):
+            self.world.tidy_up()
 
     def close(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -191,6 +197,11 @@ class Lives(RuleBasedStateMachine):
     def put_back(self, data: st.DataObject) -> None:
         """The system is put back from one of its backups."""
         self._system.put_back(data.draw(st.integers(0, self.backups - 1)))
+
+    @rule()
+    def tidy(self) -> None:
+        """Maintenance: of a lake table nothing is left but its newest version."""
+        self._system.tidy()
 
     @precondition(lambda self: not self.undone)
     @rule()

@@ -398,7 +398,7 @@ def test_a_claim_that_fails_leaves_the_checkpoint_as_it_was(tmp_path, monkeypatc
         launch.take_over(place, connections, replace(plan, takeover=None))
     launch.take_over(place, connections, plan, preflight=False).close()
     assert read_identity(place.ours) == replace(elsewhere, checkpoint=place.uri)
-    assert place.journal.history()[0].incarnation == 2
+    assert place.journal.history()[0].incarnation > 1
 
 
 @pytest.mark.parametrize("dies", ["before its start", "behind it"])

@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit import older
 from tests.unit.lakes import DeltaWorld, IcebergWorld
+from tests.unit.lives import InFolder, Lives
 from tests.unit.test_database import SqliteWorld, Upserting
 
 WORLDS = {"sqlite": SqliteWorld, "iceberg": IcebergWorld, "delta": DeltaWorld}
@@ -68,3 +69,23 @@ def test_a_claimed_checkpoint_goes_on(world, behind):
 def test_a_claimed_checkpoint_of_an_upsert_goes_on(tmp_path):
     """Likewise where rows replace those of their keys."""
     older.claimed_checkpoint(Upserting(tmp_path, "text primary key not null"), behind=2)
+
+
+@pytest.mark.parametrize("kind", ["iceberg", "delta"])
+def test_a_death_behind_a_table_whose_history_was_expired(kind, tmp_path):
+    """The newest epoch before the undone one is forgotten by the history: what is undone and there says enough."""
+
+    class OnTable(Lives):
+        system = lambda: InFolder(WORLDS[kind])  # noqa: E731
+
+    life = OnTable()
+    try:
+        life.first()
+        life.arrive(1, loud=True)
+        life.run()
+        life.arrive(1, loud=True)
+        life.die("record")
+        life.tidy()
+        life.run()
+    finally:
+        life.teardown()

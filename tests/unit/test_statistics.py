@@ -81,10 +81,13 @@ def test_what_spark_and_the_driver_tell_of_an_epoch():
         "timestamp": "2026-01-01T10:00:00.000Z",
         "durationMs": {"triggerExecution": 250},
         "sources": [{"numInputRows": 40}, {"numInputRows": 2}],
-        "stateOperators": [{"numRowsTotal": 12, "memoryUsedBytes": 4_000}, {"numRowsTotal": 1, "memoryUsedBytes": 96}],
+        "stateOperators": [
+            {"operatorName": "dedupe", "numRowsTotal": 12, "memoryUsedBytes": 4_000},
+            {"operatorName": "stateStoreSave", "numRowsTotal": 1, "memoryUsedBytes": 96},
+        ],
         "eventTime": {"watermark": "2026-01-01T09:59:00.000Z"},
     }
-    source = SimpleNamespace(describe=lambda: "topic orders")
+    source = SimpleNamespace(describe=lambda: "topic orders", system="kafka")
     found = of_progress(report, progress, [source, None], 5)
     assert found == EpochStatistics(
         7, 2, "COMPLETED", "2026-01-01T10:00:00.000Z", 250, {"prepare": 100.0}, {"topic orders": 40, "source 1": 2},

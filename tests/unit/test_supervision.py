@@ -274,7 +274,7 @@ def test_a_restart_in_the_process_does_not_begin_a_new_job(tmp_path, left):
 
     def start(first):
         starts.append(first)
-        driver = SimpleNamespace(done=None, newest_epoch=lambda: 0)
+        driver = SimpleNamespace(done=None, newest_epoch=lambda: 0, newest_done=lambda: 0)
         return SimpleNamespace(driver=driver, wait=wait, close=lambda: None)
 
     counts = Counting(Restarts(TWICE, 0, time.monotonic), lambda _: None, None)

@@ -250,7 +250,7 @@ class Journal:
             above: An incarnation that is known from elsewhere; the new one is greater.
             left: The job that this one has left (``--as-new``), whose starts may stand before its first.
             claimed: An operator claims the checkpoint with it.
-            given_up: Sinks that do not know any more what the job had committed to them, as the claim has found.
+            given_up: Handles of what the job has committed and its sinks do not know any more, as the claim has found.
 
         Raises:
             CheckpointConflictError: The newest start is of a job that this one does not know of. Appended behind it,

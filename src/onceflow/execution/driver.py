@@ -145,8 +145,8 @@ class Driver:
         around: What it has of its process; its threads end with this object.
         above: An incarnation that is known from outside of the checkpoint; this one is greater.
         name: The job's name, for its log, and under which its sinks keep that it has written there; "" for none.
-        given_up: Where an operator claims the checkpoint with this start: the sinks that do not know any more what the
-            job has committed to them; None where it is no claim.
+        given_up: Where an operator claims the checkpoint with this start: handles of what the job has committed and its
+            sinks do not know any more; None where it is no claim.
     """
 
     def __init__(
@@ -857,7 +857,9 @@ class Driver:
 
     def _run(self, epoch: int) -> Run:
         history = self._coordinator.memory.history
-        newest = {sink: each.handle for sink, each in history.newest(below=epoch).items()}
+        # Where a part of the epoch is visible already, a sink's history may have forgotten the epoch before it.
+        there = {sink for sink, _ in self._coordinator.memory.visible}
+        newest = {sink: each.handle for sink, each in history.newest(below=epoch).items() if sink not in there}
         return Run(self._identity.job_id, self._identity.prefix, self.incarnation, epoch, newest, history.claimed)
 
     def _by_sink(self, participants: Sequence[Participant]) -> dict[str, list[Participant]]:

@@ -47,7 +47,7 @@ from onceflow.execution.ownership import (
 )
 from onceflow.execution.phases import Phases
 from onceflow.execution.progress import Progress, lag_group
-from onceflow.execution.put_back import lost_commits, refuse_put_back, told
+from onceflow.execution.put_back import lost_commits, refuse_put_back
 from onceflow.execution.relatives import targets_of
 from onceflow.execution.running import RunningJob
 from onceflow.execution.source_check import Sources
@@ -592,24 +592,27 @@ def _driver(
 
 
 def _given_up(place: Place, committers: Mapping[str, Committer], identity: JobIdentity, name: str) -> tuple[str, ...]:
-    """The sinks that do not know any more what the job has committed to them: a claim gives that up, and says what."""
+    """What the job has committed and its sinks do not know any more: a claim gives that up, and says what."""
     lost = lost_commits(committers, place.journal, identity, place.checkpoint)
-    for sink, epochs in lost.items():
+    for sink, of in lost.items():
         JobLog(log, name).warning(
             "sink %s does not know epoch %d to %d of this job any more: the claim gives up %s there",
             sink,
-            epochs[-1][0],
-            epochs[0][0],
-            told(epochs),
+            of.epochs[-1][0],
+            of.epochs[0][0],
+            of.told,
         )
-    return tuple(sorted(lost))
+    return tuple(sorted(of.handle for of in lost.values()))
 
 
 def _claimed_incarnation(committers: Iterable[Committer]) -> int:
-    """The newest incarnation that Kafka knows of: a claimed older copy must go on above it, or names come twice."""
+    """Above what a claimed older copy goes on: above all that any system has of its job, or names come twice.
+
+    The marks tell it, where they are kept; a ledger or a table may have rows of starts of which no mark is left.
+    """
     marks = [Mark.loads(text) for text in (c.read_mark() for c in committers) if text is not None]
     log.warning(
         "the checkpoint is claimed; the next start goes without %s, which turns off the check for old copies",
         advised("claim"),
     )
-    return max((mark.incarnation for mark in marks if mark is not None), default=0)
+    return max([above_all(), *(mark.incarnation for mark in marks if mark is not None)])

@@ -35,9 +35,27 @@ class _Held:
         return set(self.rows) - self.settled
 
 
+@dataclass(frozen=True)
+class Lost:
+    """What a sink's system does not know any more.
+
+    Attributes:
+        handle: Of the newest epoch.
+        epochs: All of them with the number of their rows, the newest first.
+    """
+
+    handle: str
+    epochs: tuple[tuple[int, int], ...]
+
+    @property
+    def told(self) -> str:
+        """In a few words."""
+        return f"{len(self.epochs)} epochs with {sum(rows for _, rows in self.epochs)} rows"
+
+
 def lost_commits(
     committers: Mapping[str, Committer], journal: Journal, identity: JobIdentity, checkpoint: SparkCheckpoint
-) -> dict[str, list[tuple[int, int]]]:
+) -> dict[str, Lost]:
     """What a sink's system does not know any more of what this job has committed to it.
 
     Only a system that keeps its commits can be asked. Spark has recorded these epochs, so nothing reads them again.
@@ -49,7 +67,7 @@ def lost_commits(
         checkpoint: Spark's files.
 
     Returns:
-        By sink, the epochs with the number of their rows, the newest first; no sink that knows its newest.
+        By sink, what is lost; no sink that knows its newest.
 
     Raises:
         OnceflowError: A system was not reached, or refused.
@@ -59,11 +77,17 @@ def lost_commits(
     if newest is None or history.job_id != identity.job_id:  # a job's first start finds what another one has decided
         return {}
     last = history.newest(below=newest + 1)
-    lost: dict[str, list[tuple[int, int]]] = {}
+    undone = history.decided if history.decided is not None and history.decided.epoch > newest else None
+    lost: dict[str, Lost] = {}
     for sink, committer in committers.items():
-        known = committer.known([last[sink].handle]) if sink in last else None
-        if known is not None and last[sink].handle not in known:
-            lost[sink] = _lost(committer, last[sink], _decided(journal, identity, sink))
+        if sink not in last:
+            continue
+        # What is undone may be committed, and then a sink's history may have forgotten the newest before it.
+        behind = [p.handle for p in undone.effective if p.sink == sink] if undone is not None else []
+        known = committer.known([last[sink].handle, *behind])
+        if known is not None and not known:
+            epochs = _lost(committer, last[sink], _decided(journal, identity, sink))
+            lost[sink] = Lost(last[sink].handle, tuple(epochs))
     return lost
 
 
@@ -82,8 +106,9 @@ def refuse_put_back(
         CheckpointConflictError: Naming the epochs and how many rows they had.
     """
     for sink, lost in lost_commits(committers, journal, identity, checkpoint).items():
+        epochs = [epoch for epoch, _ in reversed(lost.epochs)]
         raise CheckpointConflictError(
-            f"sink {sink} does not know epoch {lost[-1][0]} to {lost[0][0]} of this job any more: {told(lost)} that it "
+            f"sink {sink} does not know epoch {epochs[0]} to {epochs[-1]} of this job any more: {lost.told} that it "
             "had committed",
             harmless="for the data that is there: nothing more is written",
             cause="its system was put back to an older state: a backup, or a standby that had not everything; or "
@@ -91,13 +116,8 @@ def refuse_put_back(
             action="bring the newer state back. Or write those rows again by other means, and then start with "
             f"{advised('claim')}, once",
             checkpoint=identity.checkpoint,
-            epochs=[epoch for epoch, _ in reversed(lost)],
+            epochs=epochs,
         )
-
-
-def told(lost: Collection[tuple[int, int]]) -> str:
-    """Lost epochs in a few words."""
-    return f"{len(lost)} epochs with {sum(rows for _, rows in lost)} rows"
 
 
 def _decided(journal: Journal, identity: JobIdentity, sink: str) -> dict[int, _Held]:

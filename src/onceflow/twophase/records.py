@@ -28,7 +28,7 @@ class Start:
         job_id: Whose it is.
         claimed: An operator has claimed the checkpoint (``--claim``): what older starts have committed behind its
             newest epoch is written again on purpose, to all sinks alike.
-        given_up: Sinks that did not know any more what the job had committed to them, when the operator claimed it.
+        given_up: Handles of what the job had committed, and its sinks did not know any more when it was claimed.
     """
 
     incarnation: int
@@ -350,14 +350,17 @@ class History:
         return self
 
     def _claimed_by(self, record: Start) -> History:
-        """What a claim settles: a sink that does not know what it had is not asked for it again."""
+        """What a claim settles: a sink that does not know what it had is not asked for it again.
+
+        Of an epoch that is undone nothing is settled by it: that is committed, or written again.
+        """
         if not record.claimed:
             return self
         decided = self.decided
         if decided is not None:
-            lost = frozenset(p.id for p in decided.effective if p.sink in record.given_up)
+            lost = frozenset(p.id for p in decided.effective if p.handle in record.given_up)
             decided = replace(decided, forgotten=decided.forgotten | lost)
-        before = {sink: newest for sink, newest in self.before.items() if sink not in record.given_up}
+        before = {sink: newest for sink, newest in self.before.items() if newest.handle not in record.given_up}
         return replace(self, claimed=record.incarnation, decided=decided, before=before)
 
     def _decide(self, record: Decide) -> History:
