@@ -149,9 +149,9 @@ class Committer(ABC):
     def known(self, handles: Collection[str]) -> Collection[str] | None:  # noqa: ARG002 - the contract's signature
         """Those of these handles that the system knows as committed; None for a system that does not keep that.
 
-        One that keeps it keeps for ever, of each job and sink, all of the newest epoch at least. Then each start asks for it, and
-        ``check`` and ``commit`` ask for ``Run.newest``: a system that does not know it was put back to an older state,
-        and what it has lost would never be written again.
+        One that keeps it keeps for ever, of each job and sink, all of the newest epoch at least. Then each start asks
+        for it, and ``check`` and ``commit`` ask for ``Run.newest``: a system that does not know it was put back to an
+        older state, and what it has lost would never be written again.
 
         Args:
             handles: Of participants of this sink that are finished.
