@@ -5,6 +5,7 @@ Must not know: how an epoch runs, any source or sink. A sentence that is not kno
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Sequence
 
@@ -170,13 +171,20 @@ def other_python(text: str) -> ConfigurationError | None:
     return None
 
 
+def _setting(session: SparkSession, name: str) -> str:
+    """What a session's setting is. Asked with a default of another type than the setting's, Spark raises."""
+    with contextlib.suppress(Exception):
+        return str(session.conf.get(name))
+    return "not set"
+
+
 def no_buffer(text: str) -> OnceflowError | None:
     """A batch of rows on its way to a worker did not fit into Java's memory; the same range never will."""
     if _NO_BUFFER.search(text) is None:
         return None
     session = SparkSession.getActiveSession()
     names = (f"{_ARROW}maxBytesPerBatch", f"{_ARROW}maxRecordsPerBatch", "spark.driver.memory")
-    told = ", ".join(f"{name} is {session.conf.get(name, 'not set')}" for name in names) if session else "not known"
+    told = ", ".join(f"{name} is {_setting(session, name)}" for name in names) if session else "not known"
     return ConfigurationError(
         "a batch of rows on its way to the Python worker is larger than the memory that Java has for it",
         cause=f"large records in one batch: {told}",

@@ -299,7 +299,7 @@ class DatabaseCommitter(Committer, Inspectable):
     def _write(self, connection: Connection, participant: Participant, staged: Staged, sealed: Sealed) -> None:
         """All that a commit writes, but for the end of what is staged, in the connection's transaction."""
         row = _ledger_row(self._job_id, participant.sink, participant.handle, sealed, staged.rows, staged.hash)
-        if sealed.after and not self._knows(connection, sealed.after):
+        if not self._follows(connection, sealed):
             raise _PutBackError
         self._replace_older(connection, participant.sink, sealed)
         try:
@@ -423,12 +423,6 @@ class DatabaseCommitter(Committer, Inspectable):
             return Evidence(Outcome.UNKNOWN, f"the ledger has another one for this epoch, job and sink: {held}")
         if not staged.attempts:
             return Evidence(Outcome.UNKNOWN, "it names nothing that was staged")
-        if staged.sealed is not None and staged.sealed.after and not self._knows(connection, staged.sealed.after):
-            return Evidence(
-                Outcome.UNKNOWN,
-                "the ledger does not know the epoch before it either, which this job had committed: the database was "
-                "put back to an older state",
-            )
         target = staged.sealed.target if staged.sealed is not None else None
         if target is not None and not inspect(connection).has_table(target.table, schema=target.schema):
             # A person says whether there will be one again; until then nothing else of the epoch is made visible.
@@ -437,6 +431,12 @@ class DatabaseCommitter(Committer, Inspectable):
         if gone:
             # A merge removes them and writes the ledger at once: without the ledger's row both may have been removed.
             return Evidence(Outcome.UNKNOWN, f"neither it nor attempt {gone[0]} of it is there: somebody removed them")
+        if wrong is None and staged.sealed is not None and not self._follows(connection, staged.sealed):
+            return Evidence(
+                Outcome.UNKNOWN,
+                "it is staged whole, and the ledger does not know the epoch before it, which this job had committed: "
+                "the database was put back to an older state",
+            )
         if wrong is None:
             return Evidence(Outcome.OPEN, "it is staged whole, and not in the ledger")
         return Evidence(Outcome.ABORTED, f"it is not in the ledger, and can never be merged: {wrong}")
@@ -449,6 +449,10 @@ class DatabaseCommitter(Committer, Inspectable):
     def _knows(self, connection: Connection, handle: str) -> bool:
         ledger = self._own.ledger
         return connection.execute(select(ledger.c.handle).where(ledger.c.handle == handle)).scalar() is not None
+
+    def _follows(self, connection: Connection, sealed: Sealed) -> bool:
+        """Whether the ledger knows the epoch that comes before this one."""
+        return not sealed.after or self._knows(connection, sealed.after)
 
     def _in_ledger(self, connection: Connection, participant: Participant) -> str | None:
         """Which handle the ledger has for a participant's epoch."""
