@@ -85,6 +85,33 @@ def test_a_column_is_what_it_means(spark, name):
     assert list(kept.columns) == columns
 
 
+def windows(length, step):
+    return lambda t: t.groupBy(F.window("at", length, step)).agg(F.sum("p"))
+
+
+OTHERS = {
+    "windows that overlap": (windows("10 minutes", "5 minutes"), windows("20 minutes", "10 minutes")),
+    "a step": (windows("20 minutes", "5 minutes"), windows("20 minutes", "10 minutes")),
+    "keys of a rollup": (
+        lambda t: t.select("key", F.col("p").alias("n")).rollup("key", "n").count(),
+        lambda t: t.select("key", F.col("q").alias("n")).rollup("key", "n").count(),
+    ),
+    "what is turned into rows": (
+        lambda t: t.unpivot(["key"], ["p"], "name", "n").groupBy("key").agg(F.sum("n")),
+        lambda t: t.unpivot(["key"], ["q"], "name", "n").groupBy("key").agg(F.sum("n")),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_means_another_thing_is_said_otherwise(spark, name):
+    """However alike it looks from above; and the same each time."""
+    frame = load(spark)
+    (one, again, other) = (kept_of(plan(frame), ("a",), "append") for plan in (OTHERS[name][0], *OTHERS[name]))
+    assert one == again
+    assert one != other
+
+
 def test_of_a_join_both_sides_are_kept(spark):
     """In the order of the source's fields, those that are asked for above or by the condition."""
 

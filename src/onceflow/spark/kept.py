@@ -265,6 +265,10 @@ class _Meanings:
             return " or ".join(dict.fromkeys(self._column(each.columns[place], each) for each in node.children))
         if key in self._names:
             return self._names[key]
+        if node.kind == "Expand":  # each row becomes several: of windows that overlap, of a ROLLUP
+            place = node.columns.index(key)
+            made_of = [list(elements(row))[place] for row in elements(node.java.projections())]
+            return " or ".join(dict.fromkeys(self._words(each, node.children) for each in made_of))
         if key in node.makes:
             return self._words(node.makes[key], node.children)
         for child in node.children:
