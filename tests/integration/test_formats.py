@@ -240,6 +240,13 @@ def test_texts_that_are_utf_8_are_written_as_they_are(spark):
     assert json.loads(bytes(row.value)) == {"a": ["\ufffd", "a\0", "\U0001f600", None], "t": "\ufffd", "n": None}
 
 
+def test_a_row_of_many_texts_is_written_as_json(spark):
+    """Each is looked at, and the plan is no deeper for it."""
+    frame = spark.range(1).select(*(F.lit("a").alias(f"c{i}") for i in range(600)))
+    row = frame.select(*of.KafkaSink(NOWHERE, "t").columns(frame.schema)).first()
+    assert len(json.loads(bytes(row.value))) == 600
+
+
 def test_a_time_from_when_clocks_had_seconds_of_their_own(spark, in_zone):
     """Berlin was 53 minutes and 28 seconds ahead until 1893: the text is the same moment's, and is read as it."""
     in_zone("Europe/Berlin")

@@ -16,7 +16,7 @@ from tests.sql.cases import cases, script
 
 pytestmark = pytest.mark.spark
 
-SCHEMA = "key string, p bigint, q bigint, s struct<a: bigint, b: bigint>, at timestamp"
+SCHEMA = "key string, p bigint, q bigint, s struct<a: bigint, b: bigint>, many array<bigint>, at timestamp"
 
 
 def load(spark, schema=SCHEMA):
@@ -83,6 +83,106 @@ def test_a_column_is_what_it_means(spark, name):
     plan, columns = PLANS[name]
     (kept,) = kept_of(plan(load(spark)), ("a",), "update")
     assert list(kept.columns) == columns
+
+
+def windows(length, step):
+    return lambda t: t.groupBy(F.window("at", length, step)).agg(F.sum("p"))
+
+
+OTHERS = {
+    "the argument of which function": (
+        lambda t: t.groupBy(F.transform("many", lambda x: F.transform("many", lambda y: y)).alias("k")).count(),
+        lambda t: t.groupBy(F.transform("many", lambda x: F.transform("many", lambda y: x)).alias("k")).count(),
+    ),
+    "windows that overlap": (windows("10 minutes", "5 minutes"), windows("20 minutes", "10 minutes")),
+    "a step": (windows("20 minutes", "5 minutes"), windows("20 minutes", "10 minutes")),
+    "keys of a rollup": (
+        lambda t: t.select("key", F.col("p").alias("n")).rollup("key", "n").count(),
+        lambda t: t.select("key", F.col("q").alias("n")).rollup("key", "n").count(),
+    ),
+    "what is turned into rows": (
+        lambda t: t.unpivot(["key"], ["p"], "name", "n").groupBy("key").agg(F.sum("n")),
+        lambda t: t.unpivot(["key"], ["q"], "name", "n").groupBy("key").agg(F.sum("n")),
+    ),
+}
+
+
+def clocked(t):
+    """A time of the day becomes a text of the optimized plan; the program's own stay."""
+    near = t.select("key", F.current_timestamp().alias("now"), F.lit(SINCE).cast("date").alias("since"))
+    return near.alias("l").join(t.alias("r"), "key").where("l.since is not null").select("key", "now", "since", "p")
+
+
+SINCE = "2020-02-02"
+SECRET = "correct horse battery staple"
+
+
+@pytest.mark.parametrize(
+    ("plan", "mode"),
+    [
+        (lambda t: t.withColumn("r", F.rand()).groupBy("key").agg(F.max("r")), "update"),
+        (lambda t: t.select("key", (F.randn() + F.uniform(F.lit(1), F.lit(9))).alias("r")).distinct(), "update"),
+        (clocked, "append"),
+        (lambda t: t.groupBy("key", F.current_date().alias("d")).agg(F.max("p")), "update"),
+        (
+            lambda t: view(
+                t,
+                "with w as (select key, at, current_timestamp() now from t) "
+                "select l.key, l.now from w l join w r on l.key = r.key and l.at = r.at",
+            ),
+            "append",
+        ),
+    ],
+)
+def test_what_spark_puts_in_by_itself_is_no_part_of_it(spark, plan, mode):
+    """Neither seeds nor the time of the day: another process has others."""
+    frame = load(spark)
+    assert kept_of(plan(frame), ("a",), mode) == kept_of(plan(frame), ("a",), mode)
+
+
+def test_a_plan_may_be_deep(spark):
+    """A program may make each column of the one before, in a loop."""
+    frame = load(spark)
+    for _ in range(250):
+        frame = frame.withColumn("p", F.col("p") + 1)
+    (kept,) = kept_of(frame.groupBy("key").agg(F.max("p")), ("a",), "update")
+    assert kept.columns[0] == "key: STRING"
+
+
+@pytest.mark.parametrize("how", ["crossJoin", "join"])
+def test_what_must_be_equal_above_a_join_is_its_key(spark, how):
+    """Spark makes a key of its state of it."""
+
+    def joined(*names):
+        left, right = load(spark).alias("l"), load(spark).alias("r")
+        both = left.crossJoin(right) if how == "crossJoin" else left.join(right, F.expr("l.key = r.key"))
+        return both.where(" and ".join(f"l.{name} = r.{name}" for name in names)).select("l.p", "r.q", "l.at")
+
+    one, again, other = (kept_of(joined("at", name), ("a",), "append") for name in ("p", "p", "q"))
+    assert one == again
+    assert "(p of source 0 = p of source 1)" in one[0].operator
+    assert "(q of source 0 = q of source 1)" in other[0].operator
+    assert one[0].operator != other[0].operator
+
+
+def test_no_long_text_of_the_program_stands_in_it(spark):
+    """It may be a secret. It is told apart from another by its hash."""
+    said = [
+        kept_of(load(spark).groupBy(F.concat("key", F.lit(text))).agg(F.max("p")), ("a",), "update")
+        for text in (SECRET, SECRET + "s")
+    ]
+    assert said[0] != said[1]
+    assert "concat(key, '… " in str(said[0])
+    assert SECRET[:10] not in str(said)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_means_another_thing_is_said_otherwise(spark, name):
+    """However alike it looks from above; and the same each time."""
+    frame = load(spark)
+    (one, again, other) = (kept_of(plan(frame), ("a",), "append") for plan in (OTHERS[name][0], *OTHERS[name]))
+    assert one == again
+    assert one != other
 
 
 def test_of_a_join_both_sides_are_kept(spark):

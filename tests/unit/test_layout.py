@@ -6,7 +6,18 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from onceflow.twophase.layout import Kept, Layout, Remade, Source, State, Topic, named_otherwise, remade, what_moved
+from onceflow.twophase.layout import (
+    Kept,
+    Layout,
+    Remade,
+    Source,
+    State,
+    Topic,
+    named_otherwise,
+    remade,
+    what_moved,
+    with_what_was_known,
+)
 
 
 def source(outputs, path="p0", system="one", reads="topics t", topics=("t",), partitions=3):
@@ -213,6 +224,18 @@ def test_a_column_that_would_be_read_as_another_is_said(kept, said):
     """Spark tells columns of a state by place and type: both meanings are named."""
     assert said in read(kept)
     assert said in read(kept, begun=False), "an epoch may be undone, with a state that is written"
+
+
+def test_columns_that_are_not_known_are_not_compared():
+    """A state class whose ``init`` failed in the driver once, then or now; a later start compares with what was."""
+    unknown = replace(SUM, columns=None)
+    assert read(unknown) is None
+    assert what_moved(replace(OLDER, kept=(unknown,)), replace(OLDER, kept=(SUM,))) is None
+    assert "output mode append" in read(replace(unknown, operator="Aggregate, output mode append"))
+    assert with_what_was_known((unknown,), (SUM,)) == (SUM,)
+    other = replace(unknown, operator="Join")
+    assert with_what_was_known((other,), (SUM,)) == (other,)
+    assert with_what_was_known((unknown,), ()) == (unknown,)
 
 
 def test_names_that_stand_for_the_same_may_change():

@@ -104,6 +104,7 @@ def test_names_come_back_from_the_journal(sinks, text):
         Planned(1, layout),
         Planned(1, kept),
         Planned(1, replace(kept, kept=())),
+        Planned(1, replace(kept, kept=(Kept(tuple(sinks), text, None),))),
     ):
         entry = Entry(7, text, 1, record)
         assert decode(encode(entry), 7) == entry

@@ -165,7 +165,13 @@ def _kept_states(value: Any) -> tuple[Kept, ...] | None:
     if value is None:
         return None
     return tuple(
-        Kept(_texts(v["outputs"]), str(v["operator"]), _texts(v["columns"]), _texts(v["names"])) for v in value
+        Kept(
+            _texts(v["outputs"]),
+            str(v["operator"]),
+            None if v["columns"] is None else _texts(v["columns"]),
+            _texts(v["names"]),
+        )
+        for v in value
     )
 
 

@@ -79,12 +79,18 @@ def as_json(value: Column, parts: Mapping[str, tuple[Column, DataType]], options
         options: Spark's, of ``to_json``.
     """
     text = F.to_json(value, dict(options))
+    # One CASE for all columns: inside of each other they are too deep for Spark's stack. What it asks first is the
+    # text, since to look inside of an array takes longer than to write it. CONCAT lets Spark make the text only once.
+    empty = F.lit("")
+    strange = F.when(~F.contains(text, F.lit("\ufffd")), empty)
     for name, (column, of) in parts.items():
-        strange = _not_utf8(column, of)
-        if strange is not None:
+        found = _not_utf8(column, of)
+        if found is not None:
             told = json.dumps({"column": name, "type": of.simpleString()})
-            text = F.when(strange, F.raise_error(F.lit(_MARKER + told)).cast("string")).otherwise(text)
-    return text
+            strange = strange.when(found, F.raise_error(F.lit(_MARKER + told)).cast("string"))
+    if not any(_has_text(of) for _, of in parts.values()):
+        return text
+    return F.concat(text, strange.otherwise(empty))
 
 
 def _not_utf8(column: Column, kind: DataType) -> Column | None:

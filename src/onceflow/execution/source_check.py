@@ -22,7 +22,7 @@ from onceflow.errors import (
     SourceDataLostError,
 )
 from onceflow.spark.plan import Leaf
-from onceflow.twophase.layout import Kept, Layout, State, folders, named_otherwise
+from onceflow.twophase.layout import Kept, Layout, State, folders, named_otherwise, with_what_was_known
 from onceflow.twophase.layout import Source as LayoutSource
 from onceflow.twophase.messages import Surveyed
 from onceflow.twophase.records import DecidedEpoch
@@ -169,7 +169,9 @@ class Sources:
             starts = [checkpoint.initial_offsets(folder) for folder in self._folders()]
         needed = starts if undone is None or again else ends
         found = [self._look(i, needed[i], ends[i], known) for i in self._numbers]
-        layout = Layout(tuple(place for place, _ in found), self._states, self._columns)
+        before = known.kept if known is not None and known.kept is not None else ()
+        kept = with_what_was_known(self._columns, before)
+        layout = Layout(tuple(place for place, _ in found), self._states, kept)
         losses = {  # a source that stands at several positions has lost it once
             (self._first_of(i), error.what): error
             for i, (_, standing) in enumerate(found)

@@ -68,6 +68,7 @@ JAVA: Mapping[str, tuple[str, ...]] = {
     _CATALYST + "plans.logical.Window": ("windowExpressions",),
     _CATALYST + "plans.logical.Join": ("joinType", "condition"),
     _CATALYST + "plans.logical.Generate": ("generator",),
+    _CATALYST + "plans.logical.Expand": ("projections",),
     _CATALYST + "plans.logical.CTERelationDef": ("id",),
     _CATALYST + "plans.logical.CTERelationRef": ("cteId",),
     "org.apache.spark.api.python.SimplePythonFunction": ("command",),

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,15 +23,23 @@ from onceflow.spark.plan import in_sql, is_stateful, keeps_state, kind_of
 from onceflow.spark.variables import variables_of
 from onceflow.twophase.layout import Kept
 
-_LONGEST = 2_000
+_LONGEST, _DEEPEST = 2_000, 20_000
+_TEXT = re.compile(r"'((?:[^'\\]|\\.)*)'", re.DOTALL)
+_LONG_TEXT = 16
+_CLOCK = re.compile(r"\b(?:current_(?:timestamp|date|time)|localtimestamp|now|curdate)\(", re.IGNORECASE)
+_MOMENT = re.compile(r"\b(TIMESTAMP_NTZ|TIMESTAMP_LTZ|TIMESTAMP|DATE) '[^']*'")
+_WITH_SEED = {"Rand": 0, "Randn": 0, "Uniform": 2, "RandStr": 1}
+"""Functions that get a number from Spark where none was given, and how many arguments stand before it."""
 _OURS = "_onceflow_barrier"
 _REFERENCE = "CTERelationRef"
-_OF_LAMBDA = "NamedLambdaVariable"
+_OF_LAMBDA, _LAMBDA = "NamedLambdaVariable", "LambdaFunction"
 _NUMBERED = re.compile(r"^(.*?)_\d+$")  # such variables are numbered through the process
+_BOTH_SIDES, _EQUAL = ("INNER", "CROSS"), ("EqualTo", "EqualNullSafe")
 _WITH_KEYS = ("Deduplicate", "DeduplicateWithinWatermark")
 _FIRST = 1_907_060_000
 _PLACE = re.compile(r"\b190706\d{4}\b")
 _ATTRIBUTE, _ALIAS, _FIELD, _AGGREGATE = "AttributeReference", "Alias", "GetStructField", "AggregateExpression"
+_LITERAL = "Literal"
 _FUNCTION_WITH_STATE, _STATE_CLASS = "FlatMapGroupsInPandasWithState", "TransformWithStateInPySpark"
 _MAKING = {"Project": "projectList", "Aggregate": "aggregateExpressions", "Window": "windowExpressions"}
 """Operators whose expressions make columns, and Spark's name for those expressions."""
@@ -73,14 +83,30 @@ def kept_of(written: DataFrame, outputs: tuple[str, ...], mode: str) -> list[Kep
     """
     if not is_stateful(written):
         return []
+    with _room_for_depth():
+        return _kept(written, outputs, mode)
+
+
+@contextmanager
+def _room_for_depth() -> Iterator[None]:
+    """Plans and expressions are as deep as the program has steps, and each takes several calls."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, _DEEPEST))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
+
+
+def _kept(written: DataFrame, outputs: tuple[str, ...], mode: str) -> list[Kept]:
     asked, runs = _Trees().tree(analyzed_plan(written)), _Trees().tree(optimized_plan(written))
-    names = _names(runs) | _names(asked)
+    names, moments = _names(runs) | _names(asked), _moments(asked)
     by_user = [node for node in _all(asked) if node.has_state]
     by_spark = [node for node in _all(runs) if node.has_state]
     if [_family(node) for node in by_user] != [_family(node) for node in by_spark]:
         by_user = by_spark  # Spark runs other operators than those that were asked for
     return [
-        _Meanings(names, (user, spark), tuple(_filters_above(user, asked))).of_operator(outputs, mode)
+        _Meanings(names, moments, (user, spark), tuple(_filters_above(user, asked))).of_operator(outputs, mode)
         for user, spark in zip(by_user, by_spark, strict=True)
     ]
 
@@ -152,24 +178,42 @@ def _names(plan: _Node) -> dict[int, str]:
     return names
 
 
+def _moments(asked: _Node) -> frozenset[str] | None:
+    """The dates and times that a plan's text has, where it asks for the clock; None where it does not.
+
+    Spark's optimizer puts the time at which it ran in the place of the question: another one in each process.
+    """
+    text = " ".join(expression.sql() for node in _all(asked) for expression in elements(node.java.expressions()))
+    return frozenset(found[0] for found in _MOMENT.finditer(text)) if _CLOCK.search(text) else None
+
+
 class _Meanings:
     """Columns and expressions in words.
 
     Args:
         names: The sources' columns.
+        moments: See ``_moments``.
         operators: A state operator, as it was asked for and as it runs.
         filters: Those above it.
     """
 
-    def __init__(self, names: dict[int, str], operators: tuple[_Node, _Node], filters: tuple[_Node, ...]) -> None:
-        self._names, self._operators, self._filters = names, operators, filters
+    def __init__(
+        self,
+        names: dict[int, str],
+        moments: frozenset[str] | None,
+        operators: tuple[_Node, _Node],
+        filters: tuple[_Node, ...],
+    ) -> None:
+        self._names, self._moments, self._operators, self._filters = names, moments, operators, filters
+        self._arguments: dict[int, str] = {}
 
     def of_operator(self, outputs: tuple[str, ...], mode: str) -> Kept:
         """What it keeps."""
         asked, runs = self._operators
         operator, names = _family(asked), []
+        columns: list[str] | None
         if operator == "Join":
-            operator = f"{runs.java.joinType().sql()} join on {self._each(elements(asked.java.condition().toList()))}"
+            operator = f"{runs.java.joinType().sql()} join on {' and '.join(self._conditions())}"
             both = [column for side in runs.children for column in elements(side.java.output())]
             columns, names = [self._typed(column) for column in both], [column.name() for column in both]
         elif operator == "Aggregate":
@@ -184,14 +228,25 @@ class _Meanings:
             keys = list(elements(asked.java.leftAttributes()))[: asked.java.groupingAttributesLen()]
             operator += f", time mode {asked.java.timeMode()}, by {self._each(keys)}"
             variables = variables_of(asked.java)
-            columns, names = list(variables.values()), list(variables)
+            columns, names = None if variables is None else list(variables.values()), list(variables or ())
         elif operator in _WITH_KEYS:
             columns = [self._typed(key) for key in elements(runs.java.keys())]
         else:
             columns = [self._typed(each) for each in elements(asked.java.expressions())]
         if passed := self._passed():
             operator += f", of rows with {' and '.join(passed)}"
-        return Kept(outputs, f"{operator}, output mode {mode}", tuple(columns), tuple(names))
+        return Kept(
+            outputs, f"{operator}, output mode {mode}", None if columns is None else tuple(columns), tuple(names)
+        )
+
+    def _conditions(self) -> list[str]:
+        """What a join asks; Spark makes a key of the state of what is asked above it, too, where both sides must be."""
+        asked, runs = self._operators
+        found = [each for whole in elements(asked.java.condition().toList()) for each in _conjuncts(whole)]
+        if runs.java.joinType().sql() in _BOTH_SIDES:
+            whole = elements(runs.java.condition().toList())
+            found += [each for part in whole for each in _conjuncts(part) if _is_of_both(each, runs.children)]
+        return list(dict.fromkeys(_short(self._at_top(each)) for each in found))
 
     def _passed(self) -> list[str]:
         """What filters above ask that is known below: Spark filters there, and lets all pass that is kept already."""
@@ -237,9 +292,16 @@ class _Meanings:
             key = expression.exprId().id()
             node = next((node for node in below if key in node.columns), None)
             return str(expression.name()) if node is None else self._column(key, node)
+        if kind == _OF_LAMBDA:
+            return self._arguments.get(expression.exprId().id()) or _NUMBERED.sub(r"\1", expression.name())
         children = list(elements(expression.children()))
+        if kind in _WITH_SEED:
+            children = children[: _WITH_SEED[kind]]
+            return f"{expression.prettyName()}({', '.join(self._words(child, below) for child in children)})"
         if not children:
-            return _NUMBERED.sub(r"\1", expression.name()) if kind == _OF_LAMBDA else in_sql(expression)
+            return self._literal(expression) if kind == _LITERAL else in_sql(expression)
+        if kind == _LAMBDA:
+            self._name_arguments(children)
         if kind == _ALIAS:
             return self._words(children[0], below)
         if kind == _FIELD:
@@ -248,10 +310,31 @@ class _Meanings:
         if kind == _AGGREGATE:
             return " where ".join(words) + (" distinct" if expression.isDistinct() else "")
         text = with_numbers(expression, [_FIRST + i for i in range(len(children))])
-        made_of = [i for i, child in enumerate(children) if kind_of(child) != "Literal"]
+        made_of = [i for i, child in enumerate(children) if kind_of(child) != _LITERAL]
         if text is None or any(str(_FIRST + i) not in text for i in made_of):
             return f"{expression.prettyName()}({', '.join(words)})"
+        for child, said in zip(children, words, strict=True):
+            if kind_of(child) == _LITERAL:
+                text = text.replace(str(child.sql()), said)
         return _PLACE.sub(lambda found: words[int(found[0]) - _FIRST], text)
+
+    def _literal(self, literal: Any) -> str:
+        """A value that the program says: a long text by its hash, since it may be a secret; no time of this process."""
+        text = in_sql(literal)
+        moments = self._moments
+        if moments is not None:
+            text = _MOMENT.sub(lambda found: found[0] if found[0] in moments else found[1], text)
+        if _MOMENT.search(text) or text.startswith("INTERVAL "):
+            return text
+        return _TEXT.sub(lambda found: found[0] if len(found[1]) <= _LONG_TEXT else _hashed(found[1]), text)
+
+    def _name_arguments(self, function: list[Any]) -> None:
+        """Give the arguments of a lambda function names that no function inside of it has."""
+        body, *arguments = function
+        inside = _depth(body)
+        for argument in arguments:
+            name = _NUMBERED.sub(r"\1", argument.name())
+            self._arguments[argument.exprId().id()] = f"{name}_{inside}" if inside else name
 
     def _column(self, key: int, node: _Node) -> str:
         """A column of a node's output."""
@@ -265,6 +348,10 @@ class _Meanings:
             return " or ".join(dict.fromkeys(self._column(each.columns[place], each) for each in node.children))
         if key in self._names:
             return self._names[key]
+        if node.kind == "Expand":  # each row becomes several: of windows that overlap, of a ROLLUP
+            place = node.columns.index(key)
+            made_of = [list(elements(row))[place] for row in elements(node.java.projections())]
+            return " or ".join(dict.fromkeys(self._words(each, node.children) for each in made_of))
         if key in node.makes:
             return self._words(node.makes[key], node.children)
         for child in node.children:
@@ -275,12 +362,40 @@ class _Meanings:
         return f"{name} of {node.kind}{made}"
 
 
+def _hashed(text: str) -> str:
+    return f"'… {hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()[:8]}'"
+
+
+def _depth(expression: Any) -> int:
+    """How many lambda functions stand inside of each other."""
+    inside = max(map(_depth, elements(expression.children())), default=0)
+    return inside + (kind_of(expression) == _LAMBDA)
+
+
 def _conjuncts(condition: Any) -> Iterator[Any]:
     if kind_of(condition) != "And":
         yield condition
         return
     for child in elements(condition.children()):
         yield from _conjuncts(child)
+
+
+def _is_of_both(condition: Any, sides: list[_Node]) -> bool:
+    """Whether a join's condition asks that what one side has is equal to what the other has."""
+    if kind_of(condition) not in _EQUAL:
+        return False
+    columns = [set(_attributes(each)) for each in elements(condition.children())]
+    return any(
+        all(of and of.issubset(side.columns) for of, side in zip(columns, order, strict=True))
+        for order in (sides, sides[::-1])
+    )
+
+
+def _attributes(expression: Any) -> Iterator[int]:
+    if kind_of(expression) == _ATTRIBUTE:
+        yield expression.exprId().id()
+    for child in elements(expression.children()):
+        yield from _attributes(child)
 
 
 def _columns_of(expression: Any, node: _Node, operator: _Node) -> Iterator[int]:

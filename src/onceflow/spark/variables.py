@@ -43,20 +43,20 @@ class _Asked(StatefulProcessorHandle):
         self.variables.pop(stateName, None)
 
 
-def variables_of(node: Any) -> dict[str, str]:
+def variables_of(node: Any) -> dict[str, str] | None:
     """The variables of a state class by their names, in order, each with its kind and schema.
 
     Args:
         node: The operator ``TransformWithStateInPySpark`` of a plan.
 
     Returns:
-        None of them where its ``init`` cannot be called here; then Spark's own start fails, or knows better.
+        None where its ``init`` cannot be called here; then Spark's own start fails, or knows better.
     """
     asked = _Asked()
     try:
         state_class(node).init(asked)
     except Exception:  # noqa: BLE001 - it is the user's, and may need what only an executor has
-        return {}
+        return None
     return dict(sorted(asked.variables.items()))
 
 

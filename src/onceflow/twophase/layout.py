@@ -72,14 +72,15 @@ class Kept:
     Attributes:
         outputs: Names of the sinks that get what it gives, in order.
         operator: What it is, in words: a join's type and condition, keys, the output mode.
-        columns: What stands in each column of its state, in order: the expression down to the source, and its type.
+        columns: What stands in each column of its state, in order: the expression down to the source, and its type;
+            None where it is not known.
         names: What Spark calls them in its files, where the plan alone does not say what is kept: of a join's columns,
             a state's fields and variables, and the keys of a DISTINCT.
     """
 
     outputs: tuple[str, ...]
     operator: str
-    columns: tuple[str, ...]
+    columns: tuple[str, ...] | None
     names: tuple[str, ...] = ()
 
 
@@ -155,6 +156,16 @@ def what_moved(then: Layout, now: Layout, *, begun: bool = True) -> str | None:
     return _states_moved(then.states, now.states, by_shape=False) or _kept_moved(then.kept, now.kept)
 
 
+def with_what_was_known(now: Sequence[Kept], then: Sequence[Kept]) -> tuple[Kept, ...]:
+    """What is kept, with the columns of before where none are known now: a later start compares with them."""
+    if len(now) != len(then):
+        return tuple(now)
+    return tuple(
+        old if new.columns is None and (old.outputs, old.operator) == (new.outputs, new.operator) else new
+        for new, old in zip(now, then, strict=True)
+    )
+
+
 def named_otherwise(then: Iterable[tuple[str, ...]], now: Sequence[Kept]) -> str | None:
     """What Spark would read under other names than those in its files, where no layout says what is kept; or None.
 
@@ -200,6 +211,8 @@ def _kept_moved(then: Sequence[Kept], now: Sequence[Kept]) -> str | None:
         if old.operator != new.operator:
             was, now_by = _apart(old.operator, new.operator)
             return f"{of} was kept by {was} and would now be gone on with by {now_by}"
+        if old.columns is None or new.columns is None:
+            continue
         of += f" ({new.operator.partition(',')[0]})"
         different = [i for i, (a, b) in enumerate(zip(old.columns, new.columns, strict=False)) if a != b]
         if different:
