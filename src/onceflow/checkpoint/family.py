@@ -10,6 +10,7 @@ places can be reached. What its owner has been told of the others is kept, too (
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
@@ -20,6 +21,9 @@ from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.restored import read_restored
 from onceflow.checkpoint.spark_files import positions, records_between
 from onceflow.errors import CheckpointCorruptError, OnceflowError
+from onceflow.twophase.records import HistoryError
+
+log = logging.getLogger(__name__)
 
 FORMAT = 1
 FOLDER, TOLD = "children", "told.json"
@@ -152,10 +156,15 @@ def enter(parent: Place, child: Child) -> None:
         store.create(f"{child.job_id}.json", envelope.seal({"format": FORMAT} | asdict(child)))
 
 
+def job_in(place: Place) -> str:
+    """The id of the job whose checkpoint it is; "" for none's."""
+    identity = read_identity(place.ours)
+    return "" if identity is None else identity.job_id
+
+
 def is_of(place: Place, job_id: str) -> bool:
     """Whether a checkpoint is that of a job."""
-    identity = read_identity(place.ours)
-    return identity is not None and identity.job_id == job_id
+    return job_in(place) == job_id
 
 
 def relatives(place: Place, opened: Opened) -> list[Relative]:
@@ -167,38 +176,50 @@ def relatives(place: Place, opened: Opened) -> list[Relative]:
         place: The job's checkpoint.
         opened: Opens another one.
     """
-    seen = {place.uri}
+    seen = {(place.uri, job_in(place))}
     found = list(_born_of(place, opened, seen, is_born=True))
     restored = read_restored(place.ours)
-    while restored is not None and restored.parent and not restored.claimed and restored.parent not in seen:
-        seen.add(restored.parent)
-        parent = _opened(restored.parent, restored.origin, opened)
-        if parent is None:
+    while restored is not None and restored.parent and not restored.claimed:
+        if (restored.parent, restored.origin) in seen:
             break
-        layout = parent.journal.history()[0].layout
-        names = {sink for source in layout.sources for sink in source.outputs} if layout is not None else set()
-        targets = tuple(Target(name) for name in sorted(names))
-        epochs = _written(parent, restored.origin, restored.parent_epoch, targets)
+        seen.add((restored.parent, restored.origin))
+        try:
+            parent = _opened(restored.parent, restored.origin, opened)
+            if parent is None:
+                break
+            layout = parent.journal.history()[0].layout
+            names = {sink for source in layout.sources for sink in source.outputs} if layout is not None else set()
+            targets = tuple(Target(name) for name in sorted(names))
+            epochs = _written(parent, restored.origin, restored.parent_epoch, targets)
+            others = list(_born_of(parent, opened, seen, is_born=False))
+            above = read_restored(parent.ours)
+        except (OnceflowError, HistoryError) as error:
+            log.warning("job %s, from which this one was begun, cannot be read: %s", restored.origin, error)
+            break
         found.append(
             Relative(restored.origin, parent.uri, is_known=True, is_born=False, targets=targets, epochs=epochs)
         )
-        found += _born_of(parent, opened, seen, is_born=False)
-        restored = read_restored(parent.ours)
+        found += others
+        restored = above
     return found
 
 
-def _born_of(place: Place, opened: Opened, seen: set[str], *, is_born: bool) -> Iterator[Relative]:
+def _born_of(place: Place, opened: Opened, seen: set[tuple[str, str]], *, is_born: bool) -> Iterator[Relative]:
     for child in _children(place.ours.below(FOLDER)):
-        if child.checkpoint in seen:
+        if (child.checkpoint, child.job_id) in seen:
             continue
-        seen.add(child.checkpoint)
+        seen.add((child.checkpoint, child.job_id))
         other = _opened(child.checkpoint, child.job_id, opened)
         about = Relative(child.job_id, child.checkpoint, other is not None, is_born, child.targets)
         if other is None:
             yield about
             continue
-        yield replace(about, epochs=_written(other, child.job_id, -1, child.targets))
-        yield from _born_of(other, opened, seen, is_born=is_born)
+        try:
+            told = [replace(about, epochs=_written(other, child.job_id, -1, child.targets))]
+            told += _born_of(other, opened, seen, is_born=is_born)
+        except (OnceflowError, HistoryError):
+            told = [replace(about, is_known=False)]
+        yield from told
 
 
 def _opened(uri: str, job_id: str, opened: Opened) -> Place | None:
