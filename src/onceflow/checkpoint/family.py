@@ -179,7 +179,9 @@ def relatives(place: Place, opened: Opened) -> list[Relative]:
     seen = {(place.uri, job_in(place))}
     found = list(_born_of(place, opened, seen, is_born=True))
     restored = read_restored(place.ours)
-    while restored is not None and restored.parent and not restored.claimed:
+    is_own = True  # up to here it is the same job, which was claimed from one folder to the next
+    while restored is not None and restored.parent:
+        is_own = is_own and restored.claimed
         if (restored.parent, restored.origin) in seen:
             break
         seen.add((restored.parent, restored.origin))
@@ -191,14 +193,14 @@ def relatives(place: Place, opened: Opened) -> list[Relative]:
             names = {sink for source in layout.sources for sink in source.outputs} if layout is not None else set()
             targets = tuple(Target(name) for name in sorted(names))
             epochs = _written(parent, restored.origin, restored.parent_epoch, targets)
-            others = list(_born_of(parent, opened, seen, is_born=False))
+            others = list(_born_of(parent, opened, seen, is_born=is_own))
             above = read_restored(parent.ours)
         except (OnceflowError, HistoryError) as error:
             log.warning("job %s, from which this one was begun, cannot be read: %s", restored.origin, error)
             break
-        found.append(
-            Relative(restored.origin, parent.uri, is_known=True, is_born=False, targets=targets, epochs=epochs)
-        )
+        if not restored.claimed:  # its decisions came along
+            about = Relative(restored.origin, parent.uri, is_known=True, is_born=False, targets=targets, epochs=epochs)
+            found.append(about)
         found += others
         restored = above
     return found

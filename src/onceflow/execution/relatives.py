@@ -125,12 +125,13 @@ def begin(place: Place, targets: tuple[Target, ...], name: str) -> None:
         name: The job's name.
     """
     restored = read_restored(place.ours)
-    if restored is None or restored.claimed or not _is_first(place):
+    if restored is None or not _is_first(place):
         return
     said = JobLog(log, name)
     if restored.left_behind:
         said.warning("begun from epoch %d of job %s: %s", restored.parent_epoch, restored.origin, restored.left_behind)
-    why = _enter(restored, Child(restored.job_id, place.uri, restored.parent_epoch, targets))
+    child = Child(restored.job_id, place.uri, restored.parent_epoch, targets)
+    why = "" if restored.claimed else _enter(restored, child)  # claimed, it is no child
     if why:
         said.warning(
             "job %s, from whose epoch %d this one was begun, does not know of it (%s): a start of that job would write "
@@ -163,7 +164,9 @@ def _is_first(place: Place) -> bool:
         return False
     newest = place.checkpoint.newest_commit()
     begun = restored.epoch if restored.with_state else -1
-    return place.journal.history()[0].decided is None and (newest is None or newest <= begun)
+    decided = place.journal.history()[0].decided  # one that was claimed has brought its decisions along
+    of_before = decided is None or (restored.claimed and decided.epoch <= restored.parent_epoch)
+    return of_before and (newest is None or newest <= begun)
 
 
 def _position(place: Place) -> str:
