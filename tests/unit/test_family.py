@@ -304,3 +304,48 @@ def test_who_claims_a_savepoint_behind_a_newer_job_is_told_and_asked_as_that_job
     relatives.refuse_written(place, HERE)  # it was told when that began
     write(new, 6)
     assert "was begun from this one" in refused(place).what
+
+
+TRIAL = (Target("alerts", "cluster", "trial"),)
+
+
+def test_a_trial_that_goes_on_into_the_real_place_is_met(old, tmp_path):
+    """Where a job writes is kept at each start of it, with its parent and in its own checkpoint."""
+    new = write(born(old, tmp_path / "new", targets=TRIAL), 4)
+    relatives.refuse_written(old, HERE)
+    relatives.begin(new, HERE, "fraud")
+    write(new, 5)
+    assert "to sink alerts" in refused(old).what
+    shutil.rmtree(new.checkpoint.folder)
+    assert "writes to the same places" in refused(old).what  # its parent was told, too
+    refused(old, TRIAL)  # and has not forgotten the first
+
+
+def test_a_child_of_an_older_version_keeps_where_it_began_to_write(old, tmp_path):
+    """Its own checkpoint says nothing of that; its parent's does."""
+    new = write(born(old, tmp_path / "new"), 4)
+    (new.ours.folder / "targets.json").unlink()
+    relatives.begin(new, TRIAL, "fraud")
+    refused(old, HERE)
+    refused(old, TRIAL)
+
+
+def test_a_trial_is_not_asked_for_its_parent_that_goes_on(old, tmp_path):
+    """The parent's topics are known, and not its sinks' names alone; where an older version wrote it, they are all."""
+    new = write(born(old, tmp_path / "new", targets=TRIAL), 4)
+    for epoch in (4, 5):
+        checkpoints.run(old, epoch)
+    refused(new, TRIAL)
+    relatives.begin(old, HERE, "fraud")
+    relatives.refuse_written(new, TRIAL)
+    refused(new, HERE)
+
+
+def test_a_file_of_targets_that_was_changed_is_named(old):
+    """It says what a start of another job is compared with."""
+    relatives.begin(old, HERE, "fraud")
+    path = old.ours.folder / "targets.json"
+    path.write_bytes(path.read_bytes().replace(b"alerts", b"blerts"))
+    with pytest.raises(CheckpointCorruptError) as raised:
+        relatives.begin(old, HERE, "fraud")
+    assert str(path) in parts_of(raised.value, CheckpointCorruptError).what

@@ -115,22 +115,27 @@ def accept(place: Place, targets: tuple[Target, ...] = (), said: JobLog | None =
 
 
 def begin(place: Place, targets: tuple[Target, ...], name: str) -> None:
-    """What the first start from a savepoint does, before it decides anything: its parent gets to know of it.
+    """What a start does before it decides anything: it keeps where it writes, and its parent gets to know of it.
 
-    Where that cannot be, the log says so.
+    Where the first one from a savepoint cannot enter itself, the log says so.
 
     Args:
         place: The job's checkpoint.
         targets: Where it writes.
         name: The job's name.
     """
-    restored = read_restored(place.ours)
-    if restored is None or not _is_first(place):
+    before = family.read_targets(place.ours)
+    targets, restored = family.keep_targets(place.ours, targets), read_restored(place.ours)
+    if restored is None:
+        return
+    child = Child(restored.job_id, place.uri, restored.parent_epoch, targets)
+    if not _is_first(place):
+        if targets != before and not restored.claimed:
+            _enter(restored, child)  # where that cannot be its own checkpoint says it
         return
     said = JobLog(log, name)
     if restored.left_behind:
         said.warning("begun from epoch %d of job %s: %s", restored.parent_epoch, restored.origin, restored.left_behind)
-    child = Child(restored.job_id, place.uri, restored.parent_epoch, targets)
     why = "" if restored.claimed else _enter(restored, child)  # claimed, it is no child
     if why:
         said.warning(
