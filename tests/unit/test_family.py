@@ -349,3 +349,29 @@ def test_a_file_of_targets_that_was_changed_is_named(old):
     with pytest.raises(CheckpointCorruptError) as raised:
         relatives.begin(old, HERE, "fraud")
     assert str(path) in parts_of(raised.value, CheckpointCorruptError).what
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "is_beyond"),
+    [
+        ('{"payments":{"0":5}}', '{"payments":{"0":5,"1":0}}', False),
+        ('{"payments":{"0":5}}', '{"payments":{"0":5,"1":1}}', True),
+        ('{"payments":{"0":5,"1":0}}', '{"payments":{"0":5}}', False),
+        ('{"payments":{"0":9}}', '{"payments":{"0":5}}', False),
+        ('{"logOffset":3}', '{"logOffset":2}', False),
+        ('{"logOffset":3}', '{"logOffset":4}', True),
+        ("7", "7", False),
+        ("7", "6", False),
+        ("7", "8", True),
+        ("-", "0", True),
+        ("7", "-", False),
+        ('{"reservoirVersion":3}', '{"reservoirVersion":2}', True),  # what cannot be told
+        ('{"reservoirVersion":3}', '{"reservoirVersion":3}', False),
+    ],
+)
+def test_only_what_was_read_behind_a_position_counts(mine, theirs, is_beyond):
+    """A new partition in which nothing is says nothing; a position that is a number is compared as one."""
+    head = 'v1\n{"batchWatermarkMs":0}\n'
+    epochs = (family.Epoch(4, head + theirs, {"alerts": 5}),)
+    other = family.Relative("another", "file:///x", True, True, HERE, epochs)
+    assert bool(other.beyond(head + mine).epochs) is is_beyond

@@ -21,7 +21,7 @@ from onceflow.checkpoint.contract import Store, Where
 from onceflow.checkpoint.identity import read_identity
 from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.restored import read_restored
-from onceflow.checkpoint.spark_files import positions, records_between
+from onceflow.checkpoint.spark_files import positions, reads_beyond
 from onceflow.errors import CheckpointCorruptError, OnceflowError
 from onceflow.twophase.records import HistoryError
 
@@ -300,9 +300,7 @@ def _is_beyond(mine: str, theirs: str) -> bool:
     here, there = positions(mine) if mine else [], positions(theirs)
     if len(here) != len(there):
         return True
-    return any(
-        records_between(a, b) > 0 or (a != b and not records_between(b, a)) for a, b in zip(here, there, strict=True)
-    )
+    return any(reads_beyond(a, b) for a, b in zip(here, there, strict=True))
 
 
 def _children(store: Store) -> list[Child]:
