@@ -222,3 +222,156 @@ def test_of_a_plan_without_state_nothing_is_left_behind(tmp_path):
     checkpoints.run(plain, 1)
     with resuming.opened(f"{tmp_path / 'plain'}@1", tmp_path / "new") as (path, manifest):
         assert restoring.left_behind(path, manifest) == ""
+
+
+def test_the_second_job_in_a_folder_is_looked_at_though_the_first_one_is_gone(old, tmp_path):
+    """The first try was removed, and begun again in the same folder: the rows of the second one count."""
+    first = born(old, tmp_path / "new")
+    gone = read_restored(first.ours).job_id
+    shutil.rmtree(first.checkpoint.folder)
+    second = write(born(old, tmp_path / "new"), 4, 5)
+    found = {each.job_id: each.is_known for each in _of(old)}
+    assert found == {gone: False, read_restored(second.ours).job_id: True}
+    error = refused(old)
+    assert "in 2 epochs (4 to 5): 10 rows to sink alerts" in error.what
+    assert f"in {second.uri} is another job's checkpoint now" in error.what
+
+
+def tear(place):
+    """A journal that nobody can read."""
+    for path in place.records.folder.iterdir():
+        path.write_bytes(b"torn")
+
+
+def test_a_relative_that_cannot_be_read_is_one_that_is_not_known(old, tmp_path, caplog):
+    """A torn journal of another job stops this one once, as one that is gone does, and never a claim of it."""
+    new = write(born(old, tmp_path / "new"), 4)
+    tear(new)
+    assert "what it has written cannot be told" in refused(old).what
+    relatives.accept(old)
+    relatives.refuse_written(old, HERE)
+    second = write(born(old, tmp_path / "second"), 4)
+    tear(old)
+    relatives.refuse_written(second, HERE)
+    assert f"job {checkpoints.JOB}, from which this one was begun, cannot be read" in caplog.text
+
+
+def test_a_claim_is_not_stopped_by_what_is_kept_of_others(old, tmp_path, caplog):
+    """An entry that nobody can read is said in the log."""
+    born(old, tmp_path / "new")
+    (entry,) = (old.ours.folder / "children").iterdir()
+    entry.write_bytes(b"torn")
+    relatives.accept(old)
+    assert f"{entry} cannot be used" in caplog.text
+
+
+def test_all_that_would_come_twice_is_told_and_each_that_a_claim_accepts(old, tmp_path, caplog):
+    """Two newer jobs: the refusal has both, with epochs and rows; a claim covers both, and says so of each."""
+    first = write(born(old, tmp_path / "first"), 4, 5)
+    second = write(born(old, tmp_path / "second"), 4, 5, 6)
+    gone = write(born(old, tmp_path / "gone"), 4)
+    shutil.rmtree(gone.checkpoint.folder)
+    error = refused(old)
+    for place, told in ((first, "2 epochs (4 to 5): 10 rows"), (second, "3 epochs (4 to 6): 15 rows")):
+        job = read_restored(place.ours).job_id
+        assert f"job {job}, which was begun from this one" in error.what
+        assert told in error.what
+        assert place.uri in error.cause
+    assert "cannot be told" in error.what
+    assert error.facts["rows"] == {"alerts": 25}
+    relatives.look(old, HERE, "fraud", "claim")()
+    said = [record.getMessage() for record in caplog.records if "is accepted" in record.getMessage()]
+    assert len(said) == 3
+    assert any("10 rows to sink alerts" in each for each in said)
+    assert any("15 rows to sink alerts" in each for each in said)
+    relatives.refuse_written(old, HERE)
+
+
+def test_who_claims_a_savepoint_behind_a_newer_job_is_told_and_asked_as_that_job(old, tmp_path):
+    """The older job goes on in a new folder: what was begun from it before is still what was begun from it."""
+    new = write(born(old, tmp_path / "new"), 4, 5)
+    with resuming.opened(f"{tmp_path / 'old'}@3", tmp_path / "on") as (path, manifest):
+        told = "\n".join(resuming.lines(manifest, resuming.written_again(path, manifest), claim=True))
+        place = Place.at(tmp_path / "on", retain=100)
+        made = restoring.restore(path, manifest, place, claim=True)
+    assert made.job_id == checkpoints.JOB
+    assert f"(checkpoint {new.uri}), which is of the same family, has written in epochs 4 to 5" in told
+    create_identity(place.ours, JobIdentity(made.job_id, place.uri, "cluster", "onceflow"))
+    (child,) = _of(place)
+    assert (child.checkpoint, child.is_born) == (new.uri, True)
+    relatives.begin(place, HERE, "fraud")
+    write(place, 4)
+    relatives.refuse_written(place, HERE)  # it was told when that began
+    write(new, 6)
+    assert "was begun from this one" in refused(place).what
+
+
+TRIAL = (Target("alerts", "cluster", "trial"),)
+
+
+def test_a_trial_that_goes_on_into_the_real_place_is_met(old, tmp_path):
+    """Where a job writes is kept at each start of it, with its parent and in its own checkpoint."""
+    new = write(born(old, tmp_path / "new", targets=TRIAL), 4)
+    relatives.refuse_written(old, HERE)
+    relatives.begin(new, HERE, "fraud")
+    write(new, 5)
+    assert "to sink alerts" in refused(old).what
+    shutil.rmtree(new.checkpoint.folder)
+    assert "writes to the same places" in refused(old).what  # its parent was told, too
+    refused(old, TRIAL)  # and has not forgotten the first
+
+
+def test_a_child_of_an_older_version_keeps_where_it_began_to_write(old, tmp_path):
+    """Its own checkpoint says nothing of that; its parent's does."""
+    new = write(born(old, tmp_path / "new"), 4)
+    (new.ours.folder / "targets.json").unlink()
+    relatives.begin(new, TRIAL, "fraud")
+    refused(old, HERE)
+    refused(old, TRIAL)
+
+
+def test_a_trial_is_not_asked_for_its_parent_that_goes_on(old, tmp_path):
+    """The parent's topics are known, and not its sinks' names alone; where an older version wrote it, they are all."""
+    new = write(born(old, tmp_path / "new", targets=TRIAL), 4)
+    for epoch in (4, 5):
+        checkpoints.run(old, epoch)
+    refused(new, TRIAL)
+    relatives.begin(old, HERE, "fraud")
+    relatives.refuse_written(new, TRIAL)
+    refused(new, HERE)
+
+
+def test_a_file_of_targets_that_was_changed_is_named(old):
+    """It says what a start of another job is compared with."""
+    relatives.begin(old, HERE, "fraud")
+    path = old.ours.folder / "targets.json"
+    path.write_bytes(path.read_bytes().replace(b"alerts", b"blerts"))
+    with pytest.raises(CheckpointCorruptError) as raised:
+        relatives.begin(old, HERE, "fraud")
+    assert str(path) in parts_of(raised.value, CheckpointCorruptError).what
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "is_beyond"),
+    [
+        ('{"payments":{"0":5}}', '{"payments":{"0":5,"1":0}}', False),
+        ('{"payments":{"0":5}}', '{"payments":{"0":5,"1":1}}', True),
+        ('{"payments":{"0":5,"1":0}}', '{"payments":{"0":5}}', False),
+        ('{"payments":{"0":9}}', '{"payments":{"0":5}}', False),
+        ('{"logOffset":3}', '{"logOffset":2}', False),
+        ('{"logOffset":3}', '{"logOffset":4}', True),
+        ("7", "7", False),
+        ("7", "6", False),
+        ("7", "8", True),
+        ("-", "0", True),
+        ("7", "-", False),
+        ('{"reservoirVersion":3}', '{"reservoirVersion":2}', True),  # what cannot be told
+        ('{"reservoirVersion":3}', '{"reservoirVersion":3}', False),
+    ],
+)
+def test_only_what_was_read_behind_a_position_counts(mine, theirs, is_beyond):
+    """A new partition in which nothing is says nothing; a position that is a number is compared as one."""
+    head = 'v1\n{"batchWatermarkMs":0}\n'
+    epochs = (family.Epoch(4, head + theirs, {"alerts": 5}),)
+    other = family.Relative("another", "file:///x", True, True, HERE, epochs)
+    assert bool(other.beyond(head + mine).epochs) is is_beyond

@@ -1,34 +1,40 @@
 """Jobs that were born of one another: what each has written that another one has not read yet.
 
-Must not know: a start, what is asked of whom, sinks' systems. It reads checkpoints, and writes two small files.
+Must not know: a start, what is asked of whom, sinks' systems. It reads checkpoints, and writes small files.
 
 A job that begins from a savepoint enters itself in its parent's checkpoint (``children/<job id>.json``) before it
 decides anything, and its own says where the parent is (``restored.json``). So each finds the others, as far as their
-places can be reached. What its owner has been told of the others is kept, too (``told.json``): it is told once.
+places can be reached. What its owner has been told of the others is kept, too (``told.json``): it is told once. And
+where it has written in all its starts (``targets.json``).
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from onceflow.checkpoint import envelope
 from onceflow.checkpoint.contract import Store, Where
 from onceflow.checkpoint.identity import read_identity
 from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.restored import read_restored
-from onceflow.checkpoint.spark_files import positions, records_between
+from onceflow.checkpoint.spark_files import positions, reads_beyond
 from onceflow.errors import CheckpointCorruptError, OnceflowError
+from onceflow.twophase.records import HistoryError
+
+log = logging.getLogger(__name__)
 
 FORMAT = 1
-FOLDER, TOLD = "children", "told.json"
+FOLDER, TOLD, TARGETS = "children", "told.json", "targets.json"
 
 Opened = Callable[[str], Place]
 """Opens a checkpoint by its URI; where it cannot be reached it raises an ``OnceflowError``."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Target:
     """Where a sink writes.
 
@@ -145,17 +151,47 @@ class Relative:
 
 
 def enter(parent: Place, child: Child) -> None:
-    """Write a child into its parent's checkpoint, durably; where that was done nothing is changed."""
+    """Write a child into its parent's checkpoint, durably; where it was entered before it keeps its targets of then."""
     store = parent.ours.below(FOLDER)
     store.make()
-    with contextlib.suppress(FileExistsError):
-        store.create(f"{child.job_id}.json", envelope.seal({"format": FORMAT} | asdict(child)))
+    before = [other for other in _children(store) if other.job_id == child.job_id]
+    now = replace(child, targets=_union(child.targets, *(other.targets for other in before)))
+    if [now] != before:
+        store.replace(f"{child.job_id}.json", envelope.seal({"format": FORMAT} | asdict(now)))
+
+
+def read_targets(store: Store) -> tuple[Target, ...]:
+    """Where a job has written in all its starts; nothing where only an older version has run it.
+
+    Args:
+        store: Our folder in its checkpoint.
+    """
+    try:
+        data = store.read(TARGETS)
+    except FileNotFoundError:
+        return ()
+    with envelope.named(store.path(TARGETS), _spoiled):
+        return _targets(envelope.unseal(data, FORMAT)["targets"])
+
+
+def keep_targets(store: Store, targets: Iterable[Target]) -> tuple[Target, ...]:
+    """Keep where a start writes, beside those before it, durably and before it writes; all of them."""
+    before = read_targets(store)
+    now = _union(before, targets)
+    if now != before:
+        store.replace(TARGETS, envelope.seal({"format": FORMAT, "targets": [asdict(target) for target in now]}))
+    return now
+
+
+def job_in(place: Place) -> str:
+    """The id of the job whose checkpoint it is; "" for none's."""
+    identity = read_identity(place.ours)
+    return "" if identity is None else identity.job_id
 
 
 def is_of(place: Place, job_id: str) -> bool:
     """Whether a checkpoint is that of a job."""
-    identity = read_identity(place.ours)
-    return identity is not None and identity.job_id == job_id
+    return job_in(place) == job_id
 
 
 def relatives(place: Place, opened: Opened) -> list[Relative]:
@@ -167,38 +203,66 @@ def relatives(place: Place, opened: Opened) -> list[Relative]:
         place: The job's checkpoint.
         opened: Opens another one.
     """
-    seen = {place.uri}
+    seen = {(place.uri, job_in(place))}
     found = list(_born_of(place, opened, seen, is_born=True))
     restored = read_restored(place.ours)
-    while restored is not None and restored.parent and not restored.claimed and restored.parent not in seen:
-        seen.add(restored.parent)
-        parent = _opened(restored.parent, restored.origin, opened)
-        if parent is None:
+    is_own = True  # up to here it is the same job, which was claimed from one folder to the next
+    while restored is not None and restored.parent:
+        is_own = is_own and restored.claimed
+        if (restored.parent, restored.origin) in seen:
             break
-        layout = parent.journal.history()[0].layout
-        names = {sink for source in layout.sources for sink in source.outputs} if layout is not None else set()
-        targets = tuple(Target(name) for name in sorted(names))
-        epochs = _written(parent, restored.origin, restored.parent_epoch, targets)
-        found.append(
-            Relative(restored.origin, parent.uri, is_known=True, is_born=False, targets=targets, epochs=epochs)
-        )
-        found += _born_of(parent, opened, seen, is_born=False)
-        restored = read_restored(parent.ours)
+        seen.add((restored.parent, restored.origin))
+        try:
+            parent = _opened(restored.parent, restored.origin, opened)
+            if parent is None:
+                break
+            targets = read_targets(parent.ours) or _by_name(parent)
+            epochs = _written(parent, restored.origin, restored.parent_epoch, targets)
+            others = list(_born_of(parent, opened, seen, is_born=is_own))
+            above = read_restored(parent.ours)
+        except (OnceflowError, HistoryError) as error:
+            log.warning("job %s, from which this one was begun, cannot be read: %s", restored.origin, error)
+            break
+        if not restored.claimed:  # its decisions came along
+            about = Relative(restored.origin, parent.uri, is_known=True, is_born=False, targets=targets, epochs=epochs)
+            found.append(about)
+        found += others
+        restored = above
     return found
 
 
-def _born_of(place: Place, opened: Opened, seen: set[str], *, is_born: bool) -> Iterator[Relative]:
+def _born_of(place: Place, opened: Opened, seen: set[tuple[str, str]], *, is_born: bool) -> Iterator[Relative]:
     for child in _children(place.ours.below(FOLDER)):
-        if child.checkpoint in seen:
+        if (child.checkpoint, child.job_id) in seen:
             continue
-        seen.add(child.checkpoint)
+        seen.add((child.checkpoint, child.job_id))
         other = _opened(child.checkpoint, child.job_id, opened)
         about = Relative(child.job_id, child.checkpoint, other is not None, is_born, child.targets)
         if other is None:
             yield about
             continue
-        yield replace(about, epochs=_written(other, child.job_id, -1, child.targets))
-        yield from _born_of(other, opened, seen, is_born=is_born)
+        try:
+            targets = _union(child.targets, read_targets(other.ours))
+            told = [replace(about, targets=targets, epochs=_written(other, child.job_id, -1, targets))]
+            told += _born_of(other, opened, seen, is_born=is_born)
+        except (OnceflowError, HistoryError):
+            told = [replace(about, is_known=False)]
+        yield from told
+
+
+def _by_name(place: Place) -> tuple[Target, ...]:
+    """Where a job writes, as far as its plan's layout tells."""
+    layout = place.journal.history()[0].layout
+    names = {sink for source in layout.sources for sink in source.outputs} if layout is not None else set()
+    return tuple(Target(name) for name in sorted(names))
+
+
+def _union(*targets: Iterable[Target]) -> tuple[Target, ...]:
+    return tuple(sorted({target for each in targets for target in each}))
+
+
+def _targets(told: Iterable[Mapping[str, Any]]) -> tuple[Target, ...]:
+    return tuple(Target(str(t["sink"]), str(t["system"]), str(t["destination"]), bool(t["decides"])) for t in told)
 
 
 def _opened(uri: str, job_id: str, opened: Opened) -> Place | None:
@@ -236,9 +300,7 @@ def _is_beyond(mine: str, theirs: str) -> bool:
     here, there = positions(mine) if mine else [], positions(theirs)
     if len(here) != len(there):
         return True
-    return any(
-        records_between(a, b) > 0 or (a != b and not records_between(b, a)) for a, b in zip(here, there, strict=True)
-    )
+    return any(reads_beyond(a, b) for a, b in zip(here, there, strict=True))
 
 
 def _children(store: Store) -> list[Child]:
@@ -249,10 +311,7 @@ def _children(store: Store) -> list[Child]:
             continue
         with envelope.named(store.path(name), _spoiled):
             body = envelope.unseal(data, FORMAT)
-            targets = tuple(
-                Target(str(t["sink"]), str(t["system"]), str(t["destination"]), bool(t["decides"]))
-                for t in body["targets"]
-            )
+            targets = _targets(body["targets"])
             found.append(Child(str(body["job_id"]), str(body["checkpoint"]), int(body["epoch"]), targets))
     return found
 

@@ -9,6 +9,7 @@ may jump and old files are purged, so "epoch N is done" means "the newest commit
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -450,6 +451,16 @@ def records_between(before: str, after: str) -> int:
     return sum(max(0, at - start.get(which, 0)) for which, at in end.items())
 
 
+def reads_beyond(mine: str, theirs: str) -> bool:
+    """Whether a position of a source has what another one of it has not; also where that cannot be told."""
+    if canonical(mine) == canonical(theirs):
+        return False
+    here, there = _growing(mine), _growing(theirs)
+    if here is None or there is None:
+        return True
+    return any(at > here.get(which, 0 if len(which) > 1 else -1) for which, at in there.items())
+
+
 def lag(told: Mapping[str, Any]) -> int:
     """How many records the source held after the epoch's end when it was planned; 0 where it cannot be told.
 
@@ -471,6 +482,22 @@ def partition_lags(told: Mapping[str, Any]) -> dict[tuple[str, str], int]:
 
 def _watermark(offsets: str) -> int:
     return int(json.loads(offsets.splitlines()[1])["batchWatermarkMs"])
+
+
+def _growing(position: str) -> Mapping[tuple[str, ...], int] | None:
+    """A position as numbers that only grow; none for "-", where nothing was read; None where it is not of that form.
+
+    Those of Kafka's partitions begin at 0; a single number (of a log, or of a test's source) names what was read last.
+    """
+    if position.strip() == "-":
+        return {}
+    with contextlib.suppress(ValueError):
+        told = json.loads(position)
+        if isinstance(told, dict) and [*told] == ["logOffset"]:
+            told = told["logOffset"]
+        if isinstance(told, int):
+            return {("",): told}
+    return _counters(position) or None
 
 
 def _counters(position: str) -> dict[tuple[str, str], int]:

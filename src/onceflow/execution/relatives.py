@@ -6,7 +6,7 @@ Must not know: the rules, how a query is started, any particular sink.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from onceflow.checkpoint import family
@@ -17,6 +17,7 @@ from onceflow.connectors.contract import Sink, SinkConnection
 from onceflow.errors import CheckpointConflictError, OnceflowError, advised
 from onceflow.execution.job_log import JobLog
 from onceflow.spark.places import place_at
+from onceflow.twophase.records import HistoryError
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ def look(place: Place, targets: tuple[Target, ...], name: str, takeover: str | N
             refuse_written(place, targets)
         begin(place, targets, name)
         if takeover is not None:
-            accept(place)
+            accept(place, targets, JobLog(log, name))
 
     return behind
 
@@ -75,39 +76,67 @@ def refuse_written(place: Place, targets: tuple[Target, ...]) -> None:
     """
     if place.is_empty() or _is_first(place):
         return
-    known = family.told(place.ours)
-    for other in family.relatives(place, _opened):
-        if not other.is_known:
-            if other.job_id not in known and other.beyond("", targets).targets:
-                raise _unread(place, other)
-            continue
-        again = other.beyond(_position(place), targets)
-        if again.epochs and again.newest > known.get(other.job_id, -1):
-            raise _written(place, again)
+    others = family.relatives(place, _opened)
+    again = _again(place, targets, others)
+    if again:
+        raise _written_again(place, again, others)
 
 
-def accept(place: Place) -> None:
-    """Keep that what other jobs have written so far may be written again: that was said, or told."""
-    family.keep_told(place.ours, family.relatives(place, _opened))
+def _again(place: Place, targets: tuple[Target, ...], others: Iterable[Relative]) -> list[Relative]:
+    """Of other jobs what a start would write again, or may, and was not said so far."""
+    known, found = family.told(place.ours), []
+    for other in others:
+        again = other.beyond(_position(place) if other.is_known else "", targets)
+        if other.is_known:
+            counts = bool(again.epochs) and again.newest > known.get(other.job_id, -1)
+        else:
+            counts = bool(again.targets) and other.job_id not in known
+        if counts:
+            found.append(again)
+    return found
+
+
+def accept(place: Place, targets: tuple[Target, ...] = (), said: JobLog | None = None) -> None:
+    """Keep that what other jobs have written so far may be written again: that was said, or told. It never raises.
+
+    Args:
+        place: The job's checkpoint.
+        targets: Where it writes.
+        said: Where each that is accepted is told; None where its owner was told before.
+    """
+    try:
+        others = family.relatives(place, _opened)
+        if said is not None:
+            for again in _again(place, targets, others):
+                said.warning("the checkpoint is claimed, and this is accepted: %s", _told(again, others))
+        family.keep_told(place.ours, others)
+    except (OnceflowError, HistoryError) as error:
+        (said or log).warning("what other jobs of the family have written is not known, and not kept: %s", error)
 
 
 def begin(place: Place, targets: tuple[Target, ...], name: str) -> None:
-    """What the first start from a savepoint does, before it decides anything: its parent gets to know of it.
+    """What a start does before it decides anything: it keeps where it writes, and its parent gets to know of it.
 
-    Where that cannot be, the log says so.
+    Where the first one from a savepoint cannot enter itself, the log says so.
 
     Args:
         place: The job's checkpoint.
         targets: Where it writes.
         name: The job's name.
     """
-    restored = read_restored(place.ours)
-    if restored is None or restored.claimed or not _is_first(place):
+    before = family.read_targets(place.ours)
+    targets, restored = family.keep_targets(place.ours, targets), read_restored(place.ours)
+    if restored is None:
+        return
+    child = Child(restored.job_id, place.uri, restored.parent_epoch, targets)
+    if not _is_first(place):
+        if targets != before and not restored.claimed:
+            _enter(restored, child)  # where that cannot be its own checkpoint says it
         return
     said = JobLog(log, name)
     if restored.left_behind:
         said.warning("begun from epoch %d of job %s: %s", restored.parent_epoch, restored.origin, restored.left_behind)
-    why = _enter(restored, Child(restored.job_id, place.uri, restored.parent_epoch, targets))
+    why = "" if restored.claimed else _enter(restored, child)  # claimed, it is no child
     if why:
         said.warning(
             "job %s, from whose epoch %d this one was begun, does not know of it (%s): a start of that job would write "
@@ -140,7 +169,9 @@ def _is_first(place: Place) -> bool:
         return False
     newest = place.checkpoint.newest_commit()
     begun = restored.epoch if restored.with_state else -1
-    return place.journal.history()[0].decided is None and (newest is None or newest <= begun)
+    decided = place.journal.history()[0].decided  # one that was claimed has brought its decisions along
+    of_before = decided is None or (restored.claimed and decided.epoch <= restored.parent_epoch)
+    return of_before and (newest is None or newest <= begun)
 
 
 def _position(place: Place) -> str:
@@ -151,38 +182,51 @@ def _position(place: Place) -> str:
     return "" if newest is None else place.checkpoint.offsets(newest)
 
 
-def _written(place: Place, again: Relative) -> CheckpointConflictError:
-    first, last = again.epochs[0].number, again.newest
-    rows = again.rows()
-    told = ", ".join(f"{count} rows to sink {sink}" for sink, count in sorted(rows.items()))
-    loose = ", ".join(sorted(target.sink for target in again.targets if not target.decides))
+def _told(again: Relative, others: Iterable[Relative]) -> str:
+    """What another job has written, or that it is not known."""
+    kin = "was begun from this one" if again.is_born else "is of one family with this one"
+    if not again.is_known:
+        sinks = ", ".join(sorted({target.sink for target in again.targets}))
+        here = [other for other in others if other.is_known and other.checkpoint == again.checkpoint]
+        where = f"its checkpoint is not in {again.checkpoint} any more, or cannot be read from here"
+        if here:
+            where = f"in {again.checkpoint} is another job's checkpoint now, that of {here[0].job_id}"
+        to = f"the same places (sink {sinks})"
+        return f"job {again.job_id} {kin} and writes to {to}; what it has written cannot be told: {where}"
+    rows = ", ".join(f"{count} rows to sink {sink}" for sink, count in sorted(again.rows().items()))
+    loose = ", ".join(sorted({target.sink for target in again.targets if not target.decides}))
     if loose:
-        told = ", ".join(filter(None, (told, f"rows to sink {loose}, whose number is not kept")))
-    how = "was begun from this one" if again.is_born else "is of one family with this one"
-    return CheckpointConflictError(
-        f"job {again.job_id}, which {how}, has read what this job has not, and has written it in {len(again.epochs)} "
-        f"epochs ({first} to {last}): {told}. This start would write that a second time",
-        harmless="always: nothing was started. And where those sinks replace rows by a key",
-        cause="a run from a savepoint, or from an epoch of a checkpoint, has taken this job's place (its checkpoint is "
-        f"{again.checkpoint}), and this start goes back behind it",
-        action=f"go on with that job; or end it and take its rows out of the sinks, and then, or to have them twice on "
-        f"purpose: {advised('claim')}, once (docs/upgrade.md)",
-        checkpoint=place.uri,
-        job=again.job_id,
-        epochs=[epoch.number for epoch in again.epochs],
-        rows=rows,
+        rows = ", ".join(filter(None, (rows, f"rows to sink {loose}, whose number is not kept")))
+    return (
+        f"job {again.job_id}, which {kin}, has read what this job has not, and has written it in {len(again.epochs)} "
+        f"epochs ({again.epochs[0].number} to {again.newest}): {rows}"
     )
 
 
-def _unread(place: Place, other: Relative) -> CheckpointConflictError:
-    sinks = ", ".join(sorted(target.sink for target in other.targets))
+def _written_again(place: Place, again: Sequence[Relative], others: Sequence[Relative]) -> CheckpointConflictError:
+    told = "; ".join(_told(other, others) for other in again)
+    unknown = [other for other in again if not other.is_known]
+    where = ", ".join(dict.fromkeys(other.checkpoint for other in again))
+    cause = f"a run from a savepoint, or from an epoch of a checkpoint, has taken this job's place ({where}), and this "
+    cause += "start goes back behind it"
+    action = "go on with that job; or end it and take its rows out of the sinks, and then, or to have them twice on "
+    action += f"purpose: {advised('claim')}, once (docs/upgrade.md)"
+    if unknown:
+        cause += "; what is not known was deleted or moved, its volume is not mounted, or this machine cannot read it"
+        action = "make what is not known readable from here, so that the start can say what would be written twice; "
+        action += f"or, if its rows are gone from the sinks, or are to be there twice: {advised('claim')}, once "
+        action += "(docs/upgrade.md); else go on with the newer job"
+    rows: dict[str, int] = {}
+    for other in again:
+        for sink, count in other.rows().items():
+            rows[sink] = rows.get(sink, 0) + count
     return CheckpointConflictError(
-        f"job {other.job_id} was begun from this one and writes to the same places (sink {sinks}); what it has written "
-        f"cannot be told: its checkpoint is not in {other.checkpoint} any more, or cannot be read from here",
-        harmless="if it has written nothing; or where those sinks replace rows by a key",
-        cause="it was deleted or moved, its volume is not mounted, or this machine cannot reach its store",
-        action="make that checkpoint readable from here, so that the start can say what would be written twice; or, if "
-        f"its rows are gone from the sinks, or are to be there twice: {advised('claim')}, once (docs/upgrade.md)",
+        f"{told}. This start {'may' if unknown else 'would'} write that a second time",
+        harmless="always: nothing was started. And where those sinks replace rows by a key",
+        cause=cause,
+        action=action,
         checkpoint=place.uri,
-        job=other.job_id,
+        job=", ".join(other.job_id for other in again),
+        epochs=sorted({epoch.number for other in again for epoch in other.epochs}),
+        rows=rows,
     )

@@ -155,7 +155,8 @@ def lines(manifest: Manifest, again: WrittenAgain, *, claim: bool, left: str | N
         told.append("its positions alone are restored: whatever state the plan keeps begins empty")
         told += [left] if left else []
     if claim:
-        return [*told, f"job {manifest.job_id} goes on here; its old checkpoint must never be started again"]
+        told.append(f"job {manifest.job_id} goes on here; its old checkpoint must never be started again")
+        return told + [line for other in again.others for line in _of_another(other)]
     told.append(f"the new run is a new job; job {manifest.job_id} is left as it is")
     if not again.known:
         told.append(
