@@ -84,7 +84,7 @@ def kept_of(written: DataFrame, outputs: tuple[str, ...], mode: str) -> list[Kep
     if not is_stateful(written):
         return []
     with _room_for_depth():
-        return _kept(written, outputs, mode)
+        return _kept_by_plans(written, outputs, mode)
 
 
 @contextmanager
@@ -98,7 +98,7 @@ def _room_for_depth() -> Iterator[None]:
         sys.setrecursionlimit(before)
 
 
-def _kept(written: DataFrame, outputs: tuple[str, ...], mode: str) -> list[Kept]:
+def _kept_by_plans(written: DataFrame, outputs: tuple[str, ...], mode: str) -> list[Kept]:
     asked, runs = _Trees().tree(analyzed_plan(written)), _Trees().tree(optimized_plan(written))
     names, moments = _names(runs) | _names(asked), _moments(asked)
     by_user = [node for node in _all(asked) if node.has_state]
