@@ -7,6 +7,7 @@ import sqlite3
 import pytest
 from typer.testing import CliRunner
 
+from onceflow.checkpoint.deleting import read_deleting
 from onceflow.checkpoint.identity import NameMark, read_identity
 from onceflow.cli.app import app
 from onceflow.control.server import Server
@@ -172,12 +173,28 @@ def test_a_start_that_comes_at_the_same_moment_is_not_deleted_under_its_feet(job
 
     def begin(store, identity):
         place_of(job.folder).journal.start(identity.job_id)
-        real(store, identity)
+        return real(store, identity)
 
     monkeypatch.setattr(deletion, "begin_deleting", begin)
     with job.operator(deletes=True) as operator, pytest.raises(FencedError):
         delete(operator)
     assert launch.place_of(launch.Plan("payments", Checkpointing(job.folder))).has_begun()
+
+
+def test_a_deletion_that_is_fenced_leaves_the_word_of_another_one(job, monkeypatch):
+    """Two delete at one moment: who comes second takes back only what it has said itself."""
+    finished(job)
+    real = deletion.begin_deleting
+
+    def begin(store, identity):
+        place_of(job.folder).journal.start(identity.job_id)
+        real(store, identity)
+        return real(store, identity)
+
+    monkeypatch.setattr(deletion, "begin_deleting", begin)
+    with job.operator(deletes=True) as operator, pytest.raises(FencedError):
+        delete(operator)
+    assert read_deleting(job.place.ours) is not None
 
 
 def test_the_command(job, tmp_path, monkeypatch):

@@ -283,6 +283,26 @@ def test_a_restart_in_the_process_does_not_begin_a_new_job(tmp_path, left):
     assert starts == [True]
 
 
+def test_a_job_whose_place_a_new_one_has_taken_is_told_as_fenced(tmp_path):
+    """``--as-new`` by a second start: the checkpoint is another job's, and its start has said so by itself."""
+    at = Place.at(tmp_path, 100)
+    at.ours.make()
+    create_identity(at.ours, JobIdentity.new(at.uri, "", "onceflow"))
+
+    def wait(_):
+        at.ours.remove("job.json")
+        create_identity(at.ours, JobIdentity.new(at.uri, "", "onceflow"))
+        raise FencedError("a newer start has begun")
+
+    def start(_):
+        driver = SimpleNamespace(done=None, newest_epoch=lambda: 0, newest_done=lambda: 0)
+        return SimpleNamespace(driver=driver, wait=wait, close=lambda: None)
+
+    counts = Counting(Restarts(TWICE, 0, time.monotonic), lambda _: None, None)
+    with pytest.raises(FencedError, match="a newer start has begun"):
+        Attempts("kept", counts, Signals(), Standing("kept", at.uri), at).run(start)
+
+
 def test_what_a_dying_process_has_said_is_heard(place):
     """Its last words are in the line when its death is seen: the strategy is not asked once more."""
     body = """

@@ -7,7 +7,6 @@ As long as it is there no start takes what is left for a checkpoint, and whoever
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import asdict
 
 from onceflow.checkpoint import envelope
@@ -20,10 +19,17 @@ FORMAT = 1
 FILE = "deleting.json"
 
 
-def begin_deleting(store: Store, identity: JobIdentity) -> None:
-    """Say it, durably; whoever goes on needs to know whose the checkpoint was, also when ``job.json`` is gone."""
-    with contextlib.suppress(FileExistsError):
+def begin_deleting(store: Store, identity: JobIdentity) -> bool:
+    """Say it, durably; whoever goes on needs to know whose the checkpoint was, also when ``job.json`` is gone.
+
+    Returns:
+        False: another one has said it before.
+    """
+    try:
         store.create(FILE, envelope.seal({"format": FORMAT} | asdict(identity)))
+    except FileExistsError:
+        return False
+    return True
 
 
 def read_deleting(store: Store) -> JobIdentity | None:

@@ -16,7 +16,7 @@ from onceflow.checkpoint.deleting import read_deleting
 from onceflow.checkpoint.identity import read_identity
 from onceflow.checkpoint.place import Place
 from onceflow.control.standing import Standing
-from onceflow.errors import CheckpointConflictError, OnceflowError
+from onceflow.errors import CheckpointConflictError, FencedError, OnceflowError
 from onceflow.execution.job_log import JobLog
 from onceflow.execution.running import RunningJob
 from onceflow.options import restarting
@@ -93,7 +93,8 @@ class Attempts:
                 self.standing.begin(running.driver.newest_done, running.driver)
                 return self._wait(running)
             except OnceflowError as error:
-                if job_id and not _is_there(self.place, job_id):
+                fenced = isinstance(error, FencedError)  # a newer start has taken the place, as a new job or not
+                if job_id and not fenced and not _is_there(self.place, job_id):
                     raise _gone(self.place) from error
                 self._wait_for_restart(error)
                 if self.standing.ordered:

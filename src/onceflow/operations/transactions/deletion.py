@@ -104,10 +104,11 @@ def _begin(operator: Operator, found: Deletion, *, undecided_only: bool) -> None
     abort(operator, None, claim=True)  # from its start on nothing more is decided
     if undecided_only and (undone := operator.undone(operator.journal.history()[0])) is not None:
         raise undecided(found, undone.epoch)
-    begin_deleting(operator.place.ours, operator.identity)
+    is_mine = begin_deleting(operator.place.ours, operator.identity)
     # A start that had looked before appends its own first, and then looks again: one of the two sees the other.
     if not operator.journal.is_newest():
-        operator.place.ours.remove(DELETING)
+        if is_mine:
+            operator.place.ours.remove(DELETING)
         raise operator.fenced()
 
 
