@@ -497,7 +497,7 @@ def _growing(position: str) -> Mapping[tuple[str, ...], int] | None:
             told = told["logOffset"]
         if isinstance(told, int):
             return {("",): told}
-    return _counters(position) or None
+    return {(*which,): at for which, at in _counters(position).items()} or None
 
 
 def _counters(position: str) -> dict[tuple[str, str], int]:
