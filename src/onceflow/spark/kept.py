@@ -39,7 +39,7 @@ _WITH_KEYS = ("Deduplicate", "DeduplicateWithinWatermark")
 _FIRST = 1_907_060_000
 _PLACE = re.compile(r"\b190706\d{4}\b")
 _ATTRIBUTE, _ALIAS, _FIELD, _AGGREGATE = "AttributeReference", "Alias", "GetStructField", "AggregateExpression"
-_LITERAL = "Literal"
+_LITERAL, _STRUCT = "Literal", "CreateNamedStruct"
 _FUNCTION_WITH_STATE, _STATE_CLASS = "FlatMapGroupsInPandasWithState", "TransformWithStateInPySpark"
 _MAKING = {"Project": "projectList", "Aggregate": "aggregateExpressions", "Window": "windowExpressions"}
 """Operators whose expressions make columns, and Spark's name for those expressions."""
@@ -350,8 +350,12 @@ class _Meanings:
             return self._names[key]
         if node.kind == "Expand":  # each row becomes several: of windows that overlap, of a ROLLUP
             place = node.columns.index(key)
-            made_of = [list(elements(row))[place] for row in elements(node.java.projections())]
-            return " or ".join(dict.fromkeys(self._words(each, node.children) for each in made_of))
+            made_of = [row.apply(place) for row in elements(node.java.projections())]
+            if kind_of(made_of[0]) != _STRUCT:
+                return " or ".join(dict.fromkeys(self._words(each, node.children) for each in made_of))
+            # Windows: two of them tell length and step, and there may be thousands.
+            first = " or ".join(self._words(each, node.children) for each in made_of[:2])
+            return f"one of {len(made_of)}: {first}"
         if key in node.makes:
             return self._words(node.makes[key], node.children)
         for child in node.children:
