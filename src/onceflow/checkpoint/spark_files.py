@@ -497,7 +497,8 @@ def _growing(position: str) -> Mapping[tuple[str, ...], int] | None:
             told = told["logOffset"]
         if isinstance(told, int):
             return {("",): told}
-    return _counters(position) or None
+    found: dict[tuple[str, ...], int] = {**_counters(position)}
+    return found or None
 
 
 def _counters(position: str) -> dict[tuple[str, str], int]:
