@@ -375,3 +375,12 @@ def test_only_what_was_read_behind_a_position_counts(mine, theirs, is_beyond):
     epochs = (family.Epoch(4, head + theirs, {"alerts": 5}),)
     other = family.Relative("another", "file:///x", True, True, HERE, epochs)
     assert bool(other.beyond(head + mine).epochs) is is_beyond
+
+
+def test_a_spoiled_entry_of_another_one_does_not_keep_a_new_child_out(old, tmp_path):
+    """Each has a file of its own."""
+    born(old, tmp_path / "first")
+    (entry,) = (old.ours.folder / "children").iterdir()
+    entry.write_bytes(b"torn")
+    second = born(old, tmp_path / "second")
+    assert (old.ours.folder / "children" / f"{read_restored(second.ours).job_id}.json").exists()

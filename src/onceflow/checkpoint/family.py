@@ -154,10 +154,11 @@ def enter(parent: Place, child: Child) -> None:
     """Write a child into its parent's checkpoint, durably; where it was entered before it keeps its targets of then."""
     store = parent.ours.below(FOLDER)
     store.make()
-    before = [other for other in _children(store) if other.job_id == child.job_id]
+    name = f"{child.job_id}.json"
+    before = _children(store, [name])
     now = replace(child, targets=_union(child.targets, *(other.targets for other in before)))
     if [now] != before:
-        store.replace(f"{child.job_id}.json", envelope.seal({"format": FORMAT} | asdict(now)))
+        store.replace(name, envelope.seal({"format": FORMAT} | asdict(now)))
 
 
 def read_targets(store: Store) -> tuple[Target, ...]:
@@ -303,9 +304,9 @@ def _is_beyond(mine: str, theirs: str) -> bool:
     return any(reads_beyond(a, b) for a, b in zip(here, there, strict=True))
 
 
-def _children(store: Store) -> list[Child]:
+def _children(store: Store, only: Sequence[str] | None = None) -> list[Child]:
     found = []
-    names = sorted(name for name in store.names() if name.endswith(".json"))
+    names = sorted(name for name in store.names() if name.endswith(".json") and (only is None or name in only))
     for name, data in zip(names, store.contents(names), strict=True):
         if data is None:
             continue

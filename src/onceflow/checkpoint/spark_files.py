@@ -484,7 +484,7 @@ def _watermark(offsets: str) -> int:
     return int(json.loads(offsets.splitlines()[1])["batchWatermarkMs"])
 
 
-def _growing(position: str) -> Mapping[tuple[str, ...], int] | None:
+def _growing(position: str) -> dict[tuple[str, ...], int] | None:
     """A position as numbers that only grow; none for "-", where nothing was read; None where it is not of that form.
 
     Those of Kafka's partitions begin at 0; a single number (of a log, or of a test's source) names what was read last.
@@ -497,7 +497,7 @@ def _growing(position: str) -> Mapping[tuple[str, ...], int] | None:
             told = told["logOffset"]
         if isinstance(told, int):
             return {("",): told}
-    return {(*which,): at for which, at in _counters(position).items()} or None
+    return {tuple(which): at for which, at in _counters(position).items()} or None
 
 
 def _counters(position: str) -> dict[tuple[str, str], int]:

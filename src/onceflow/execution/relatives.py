@@ -57,7 +57,7 @@ def look(place: Place, targets: tuple[Target, ...], name: str, takeover: str | N
             refuse_written(place, targets)
         begin(place, targets, name)
         if takeover is not None:
-            accept(place, targets, JobLog(log, name))
+            accept(place, targets, JobLog(log, name) if takeover == "claim" else None)
 
     return behind
 
