@@ -357,10 +357,14 @@ class History:
         if not record.claimed:
             return self
         decided = self.decided
+        newest = decided.newest() if decided is not None else {}
+        gone = {sink for sink, of in newest.items() if of.handle in record.given_up}
         if decided is not None:
-            lost = frozenset(p.id for p in decided.effective if p.handle in record.given_up)
+            lost = frozenset(p.id for p in decided.effective if p.sink in gone)
             decided = replace(decided, forgotten=decided.forgotten | lost)
-        before = {sink: newest for sink, newest in self.before.items() if newest.handle not in record.given_up}
+        # Where the newest is gone nobody knows what else is.
+        kept = {sink: of for sink, of in self.before.items() if of.handle not in record.given_up}
+        before = {sink: of for sink, of in kept.items() if sink not in gone}
         return replace(self, claimed=record.incarnation, decided=decided, before=before)
 
     def _decide(self, record: Decide) -> History:
