@@ -261,3 +261,12 @@ def test_a_part_that_was_given_up_stays_given_up_in_a_replay_that_keeps_it():
     )
     assert ids(history.decided) == {"old-0", "new-2"}
     assert history.decided.given_up == {A.id}
+
+
+def test_a_claim_that_gives_up_the_newest_of_a_sink_gives_up_what_came_before_it():
+    """Where the newest is gone nobody knows what else is; another sink keeps its own."""
+    a, b, other = participant(0), participant(1), participant(2, sink="t")
+    two = read_history([Start(1), Decide(1, 0, "o", ("s", "t"), (a, other)), Decide(1, 1, "p", ("s", "t"), (b,))])
+    claimed = two.then(Start(2, claimed=True, given_up=(b.handle,)))
+    assert two.newest().keys() == {"s", "t"}
+    assert claimed.newest().keys() == {"t"}
