@@ -232,6 +232,15 @@ def test_a_text_that_is_not_utf_8_is_not_written_as_json(spark, sink, column):
     assert f"column {column} ({kind}) of a row has a text that is not UTF-8" in str(refused)
 
 
+def test_a_plan_that_would_refuse_a_row_is_not_taken_for_a_refused_row(spark):
+    """Spark prints the plan behind whatever ended a query: the words in it say nothing of what happened."""
+    frame = spark.sql("SELECT cast(id AS string) AS t FROM range(9)")
+    written = frame.select(*of.KafkaSink(NOWHERE, "t").columns(frame.schema))
+    plan = written._jdf.queryExecution().toString()
+    assert "onceflow-not-utf8" in plan
+    assert explain(f"the broker was away\n=== Streaming Query ===\n{plan}") is None
+
+
 def test_texts_that_are_utf_8_are_written_as_they_are(spark):
     """Also the letter that others put for what they cannot read; and where there is no row of the output."""
     texts = "array('\ufffd', 'a\\u0000', '\U0001f600', null) AS a, '\ufffd' AS t, cast(null AS string) AS n"

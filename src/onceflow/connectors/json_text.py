@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 _MARKER = "onceflow-not-utf8:"
+_RAISED = f"[USER_RAISED_EXCEPTION] {_MARKER}"  # Spark's own words; a plan, which Spark prints too, has the marker alone
 
 
 def without_form(kind: DataType) -> str | None:
@@ -138,12 +139,16 @@ def _has_text(kind: DataType) -> bool:
 
 
 def refused_from(message: str) -> RowRefusedError | None:
-    """The row that a failed query's message speaks of, if it does."""
-    at = message.find(_MARKER + '{"column":')
+    """The row that a failed query's message speaks of, if it does.
+
+    Args:
+        message: With the plan of the query behind it, as Spark has it of a query that ended for whatever reason.
+    """
+    at = message.find(_RAISED)
     if at < 0:
         return None
     try:
-        told, _ = json.JSONDecoder().raw_decode(message, at + len(_MARKER))
+        told, _ = json.JSONDecoder().raw_decode(message, at + len(_RAISED))
     except json.JSONDecodeError:  # cut off on its way
         return None
     return RowRefusedError(
