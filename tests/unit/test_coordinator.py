@@ -622,6 +622,64 @@ def test_only_what_is_lost_is_written_when_some_are_visible():
     assert done == ConfirmNewest()
 
 
+def contested(*found, records=NEXT_START):
+    """A replay whose check found another start's rows of the epoch, up to the question what its own are."""
+    c, _ = undone(*found, records=records)
+    ready(c)
+    c.begin(5, "o5", stateful=False)
+    tell(c, outcomes(*found))
+    tell(c, Appended())
+    if isinstance(tell(c, outcomes(*found)), Discard):
+        tell(c, Aborted())
+        tell(c, outcomes(*found))
+    if c.state is State.MATCHING:
+        ran(c, B_AGAIN, A_AGAIN)
+    ran(c, of(0, 1, 9, mark="new"), *([A_AGAIN] if SEEN in found else [of(1, 1, 7, mark="new")]))
+    assert c.receive(Checked("it holds epoch 5 of start 4", conflict=True)) == AskOutcomes((A, B))
+    return c
+
+
+@pytest.mark.parametrize("found", [(SEEN, GONE), (GONE, GONE)])
+def test_a_conflict_of_a_replay_with_a_commit_of_ours_passes(found):
+    """What was proven lost is committed after all: the next start takes it as it is."""
+    c = contested(*found)
+    assert tell(c, outcomes(SEEN, SEEN)) == AbortOwn(5, c.memory.written)
+    failure = tell(c, Aborted()).failure
+    assert (failure.kind, B.id in failure.participants) == (FailureKind.COMMITTED_AFTER_ALL, True)
+    assert (A.id in failure.participants) is (GONE is found[0]), "what was visible before is no news"
+
+
+@pytest.mark.parametrize("found", [(SEEN, GONE), (GONE, GONE)])
+def test_a_conflict_of_a_replay_with_another_start_is_told_as_what_it_is(found):
+    """Nothing of ours is committed, so what is there is another start's, and stays."""
+    c = contested(*found)
+    assert tell(c, outcomes(*found)) == AbortOwn(5, c.memory.written)
+    failure = tell(c, Aborted()).failure
+    assert (failure.kind, failure.detail) == (FailureKind.UNSOUND, "it holds epoch 5 of start 4")
+
+
+def test_a_conflict_of_a_replay_that_an_operator_chose_is_told_as_what_it_is():
+    """The system still cannot tell what became of it, since it holds another one: no choice makes that ours."""
+    c = contested(DARK, GONE, records=(Start(2), Resolve(2, 5, "write-again", (A.id,), "op", "torn"), Start(3)))
+    tell(c, outcomes(DARK, GONE))
+    assert tell(c, Aborted()).failure.kind is FailureKind.UNSOUND
+
+
+def test_a_conflict_of_a_replay_of_which_nobody_tells_passes():
+    """A system that does not answer says nothing of whose the rows are; it is asked for as long as ever."""
+    c = contested(GONE, GONE)
+    untold = {p.id: Evidence(DARK, "away", passing=True) for p in (A, B)}
+    assert c.receive(Outcomes(untold, 10.0)) == AskOutcomes((A, B), again=True)
+    tell(c, Outcomes(untold, 70.1))
+    assert tell(c, Aborted()).failure.kind is FailureKind.OUTCOME_UNTOLD
+
+
+def test_a_conflict_of_a_first_run_asks_nobody():
+    """It replaces nothing."""
+    c = checking()
+    assert c.receive(Checked("it holds epoch 0 of start 4", conflict=True)) == ConfirmNewest()
+
+
 @pytest.mark.parametrize("found", [(SEEN, GONE), (GONE, GONE)])
 def test_a_handle_that_comes_again_is_not_decided(found):
     """A sink that names its transactions by epoch and task: the word for the new one would count for the visible one.
@@ -1288,12 +1346,12 @@ def test_an_illegal_event_changes_nothing():
     reached = set()
     for seed in range(600):
         rng = random.Random(seed)
-        c = Coordinator(["s"])
-        for step in range(200):
+        c = Coordinator(["s"]) if seed % 50 else contested(GONE, GONE)  # where hardly any walk comes
+        for _ in range(200):
             before, memory = c.state, c.memory
             if not TABLE[before] and before in reached:
                 break
-            if step == 0:
+            if before is State.NEW:
                 c.start()
                 continue
             if c.state is State.TAKEN_OVER and rng.random() < 0.7:
@@ -1308,6 +1366,7 @@ def test_an_illegal_event_changes_nothing():
                 Surveyed(rng.choice([*[LAYOUT] * 9, GROWN, MOVED]), rng.choice(["", "lost"]), "b", "o5"),
                 RunFailed("long", 5),
                 Checked("long", 5),
+                Checked("held", conflict=True),
                 Checked(None, layout=rng.choice([LAYOUT, GROWN, REMADE])),
                 Restored(same=rng.random() < 0.9),
                 outcomes(*rng.choices([OPEN, GONE, SEEN, DARK], k=2)),

@@ -106,6 +106,7 @@ def test_every_failure_says_what_to_do(kind):
     [
         (FailureKind.RUN_FAILED, True),
         (FailureKind.UNSOUND, True),
+        (FailureKind.COMMITTED_AFTER_ALL, True),
         (FailureKind.MISSEALED, False),
         (FailureKind.DECISION_VOIDED, True),
         (FailureKind.DECISION_UNCERTAIN, True),

@@ -742,9 +742,8 @@ class Driver:
                 return Checked(error.what, self._too_long(run.epoch, error.what, age))
             return Checked(error.what)
         except CheckpointConflictError as error:
-            if self._coordinator.memory.mode is Mode.FRESH:  # else a late commit may have come before its replay
-                self._cause = self._what_is_lost() or error
-            return Checked(error.what)
+            self._cause = self._what_is_lost() or error
+            return Checked(error.what, conflict=True)
         except Exception as error:  # noqa: BLE001 - whatever it was, the epoch's transactions must be aborted
             self._cause = error
             return Checked(str(error) or "the job is being stopped")

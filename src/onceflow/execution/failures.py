@@ -119,6 +119,17 @@ def _unsound(f: Failure, _: str, __: str) -> OnceflowError:
     )
 
 
+def _committed_after_all(f: Failure, _: str, evidence: str) -> OnceflowError:
+    return PreCommitError(
+        f"epoch {f.epoch} was not written again: what was to be replaced is committed after all: {_who(f)}\n{evidence}",
+        harmless="always: what was written again was aborted, and each row is there once",
+        cause="an older driver of the job slept in its commit until now",
+        action="start the job again: it takes what is visible as it is",
+        epoch=f.epoch,
+        participants=f.participants,
+    )
+
+
 def _missealed(f: Failure, _: str, __: str) -> OnceflowError:
     return SinkContractError(
         f"epoch {f.epoch} was not decided: a sink did not seal what its writers had prepared: {f.detail}",
@@ -359,6 +370,7 @@ def _rebuild_failed(f: Failure, _: str, __: str) -> OnceflowError:
 _MAKERS: Mapping[FailureKind, Callable[[Failure, str, str], OnceflowError]] = {
     FailureKind.RUN_FAILED: _run_failed,
     FailureKind.UNSOUND: _unsound,
+    FailureKind.COMMITTED_AFTER_ALL: _committed_after_all,
     FailureKind.MISSEALED: _missealed,
     FailureKind.DECISION_VOIDED: _voided,
     FailureKind.FENCED: _fenced,

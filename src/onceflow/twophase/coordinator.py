@@ -419,7 +419,7 @@ class Coordinator:
                 return Append(self._replay_begin())
             case State.DISCARDING:
                 return Discard(m.pending)
-            case State.WEIGHING:
+            case State.WEIGHING | State.RECONSIDERING:
                 return AskOutcomes(open_business(m.undone), again=m.asked_since is not None)
             case State.ABORTING:
                 return AbortOwn(m.epoch, m.written)

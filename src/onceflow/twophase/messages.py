@@ -56,6 +56,7 @@ class FailureKind(Enum):
 
     RUN_FAILED = "the run of the plan failed"
     UNSOUND = "a check before the decision did not hold"
+    COMMITTED_AFTER_ALL = "what a replay was to replace was committed after all"
     MISSEALED = "what a sink sealed is not what its writers prepared"
     DECISION_VOIDED = "the decision could not be written and was voided"
     FENCED = "a newer incarnation has started"
@@ -401,13 +402,15 @@ class RunFailed:
 class Checked:
     """What a check found wrong, or None.
 
-    ``limit`` is as in RunFailed. ``layout`` is what the plan was found to read after it ran: what it had read is
+    ``limit`` is as in RunFailed. ``conflict``: the system holds this epoch of another start, or lacks what was before
+    it. ``layout`` is what the plan was found to read after it ran: what it had read is
     of exactly these topics, since a topic's id never comes back. None where nobody looked.
     """
 
     problem: str | None
     limit: int | None = None
     layout: Layout | None = None
+    conflict: bool = False
 
 
 @dataclass(frozen=True, slots=True)

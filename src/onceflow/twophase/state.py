@@ -34,6 +34,7 @@ class State(Enum):
     SEALING = "participants are being made of what the tasks report"
     SUSPECTING = "a run or a check failed: did a newer incarnation end its transactions?"
     CHECKING = "every pre-commit is checked against the broker"
+    RECONSIDERING = "another start's rows stand in a replay's way: is what it replaces committed after all?"
     RECORDING = "what a source has grown by is being appended"
     SYNCING = "what the decision rests on is being made durable"
     DECIDING = "the decision is being appended"
@@ -101,6 +102,9 @@ class Input(Enum):
     SOUND_NOTHING = "the checks hold, and nothing was written"
     GROWN = "the checks hold, and a source has grown"
     UNSOUND = "a check does not hold"
+    CONFLICTING = "a system holds a replay's epoch of another start, or lacks what was before it"
+    COMMITTED_AFTER_ALL = "one that is replaced was committed after all"
+    NONE_COMMITTED = "none that is replaced was committed"
     SYNCED = "it is durable"
     APPENDED = "the record is durable and is the tail"
     APPENDED_UNDECIDED = "the record is durable, and nothing is undone"
@@ -218,6 +222,15 @@ TABLE: Mapping[State, Mapping[Input, State]] = {
         _I.SOUND_NOTHING: _S.CONFIRMING,
         _I.GROWN: _S.RECORDING,
         _I.UNSOUND: _S.SUSPECTING,
+        _I.CONFLICTING: _S.RECONSIDERING,
+    },
+    # Rows that are ours pass: the next start takes them as they are. Another start's stay, and so would each refusal:
+    # told as one that passes, a supervisor starts the job for ever.
+    _S.RECONSIDERING: {
+        _I.SOME_PASSING: _S.RECONSIDERING,
+        _I.COMMITTED_AFTER_ALL: _S.SUSPECTING,
+        _I.SOME_UNKNOWN: _S.SUSPECTING,
+        _I.NONE_COMMITTED: _S.SUSPECTING,
     },
     _S.RECORDING: {
         _I.APPENDED: _S.SYNCING,
