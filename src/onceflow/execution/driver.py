@@ -555,11 +555,10 @@ class Driver:
         return {} if newest is None else {n: text for n, text in found.items() if newest - 1 <= n <= newest}
 
     def _restore_offsets(self, action: RestoreOffsets) -> Event:
-        if not self._checkpoint.restore_offsets(action.epoch, action.offsets, action.was):
-            return Restored(same=False)
+        self._put_right_one(action.epoch, action.offsets)
         if action.before:
             self._checkpoint.set_start(action.epoch, action.before)
-        return Restored(same=True)
+        return Restored()
 
     def _take_back(self, action: TakeBack) -> Event:
         self._log.warning(

@@ -200,11 +200,12 @@ def _sinks_changed(f: Failure, checkpoint: str, _: str) -> OnceflowError:
 
 
 def _offsets_differ(f: Failure, checkpoint: str, _: str) -> OnceflowError:
-    return CheckpointConflictError(
-        f"Spark's offsets/{f.epoch} in {checkpoint} are not those that epoch {f.epoch} was decided with",
-        harmless="never: records between the two ranges would be lost or written twice",
-        cause="the file was deleted or put back from another copy, and Spark planned the epoch anew",
-        action="put the checkpoint's newest copy back",
+    return EpochFailedError(
+        f"Spark has read another offsets/{f.epoch} in {checkpoint} than epoch {f.epoch} was decided with",
+        harmless="always for the data: nothing was run over it, and the next start puts the file right",
+        cause="a driver of an older start slept while it planned the epoch, and has written over the file since this "
+        "one has looked at it",
+        action="see to it that only one runs, then start the job again",
         epoch=f.epoch,
     )
 

@@ -62,7 +62,7 @@ class FailureKind(Enum):
     FENCED = "a newer incarnation has started"
     TWO_UNDONE = "two decided epochs are not recorded as done"
     SINKS_CHANGED = "an undone epoch has other sinks than the job has now"
-    OFFSETS_DIFFER = "offsets/N is not what was decided"
+    OFFSETS_DIFFER = "Spark has read offsets/N before it was made what was decided, or after another driver's rename"
     EPOCH_UNEXPECTED = "Spark began an epoch that cannot follow"
     DECISION_UNCERTAIN = "whether the decision is durable could not be found out"
     LOST_WHILE_RUNNING = "a transaction was lost after its decision; a new start will write it again"
@@ -102,14 +102,13 @@ class AppendStart:
 
 @dataclass(frozen=True, slots=True)
 class RestoreOffsets:
-    """Make ``offsets/<epoch>`` hold ``offsets``: write it if missing, empty or ``was``. Answer: Restored.
+    """Make ``offsets/<epoch>`` hold ``offsets``, whatever it holds. Answer: Restored.
 
     ``before``, if there is one, is what ``offsets/<epoch - 1>`` is made to hold.
     """
 
     epoch: int
     offsets: str
-    was: str = ""
     before: str = ""
 
 
@@ -304,9 +303,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """Whether ``offsets/<epoch>`` now holds what was decided."""
-
-    same: bool
+    """``offsets/<epoch>`` holds what was decided."""
 
 
 @dataclass(frozen=True, slots=True)
