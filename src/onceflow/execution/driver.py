@@ -40,6 +40,7 @@ from onceflow.execution.collect import Collect
 from onceflow.execution.failures import EpochEnded, evidence_lines, fenced, from_failure, from_spark
 from onceflow.execution.job_log import JobLog
 from onceflow.execution.observer import NOBODY
+from onceflow.execution.patience import Patience
 from onceflow.execution.put_back import refuse_put_back
 from onceflow.execution.source_check import Sources
 from onceflow.execution.stop import OverdueError, StopRequested
@@ -179,6 +180,7 @@ class Driver:
         self._now = around.now
         self._commits = around.commits
         self._marks = around.marks
+        self._patience = Patience(journal.refusals)
         self._plan: DataFrame | None = None
         self._run_began = 0.0
         self._ended_at = -math.inf
@@ -282,11 +284,13 @@ class Driver:
                     self._put_back(epoch, offsets)
                 except OnceflowError as said:
                     raise self.true_cause(said) from said
+                self._patience.done()
                 self._journal.purge()
                 self._last_epoch, self._ended_at = epoch, self._now()
                 self.reports[epoch] = self._report
                 self.done(epoch)
-        except BaseException as error:
+        except BaseException as raised:
+            error = self._weighed(raised, epoch)
             self.failure, self.failed = error, self._report
             if self.stop.asked:
                 raise StopRequested from None
@@ -297,6 +301,12 @@ class Driver:
         finally:
             self._plan = None
             self.observer.ended()
+
+    def _weighed(self, error: BaseException, epoch: int) -> BaseException:
+        """What is told of an epoch that has failed."""
+        if self.stop.asked or not isinstance(error, OnceflowError):
+            return error
+        return self._patience.failed(error, epoch, self._coordinator.memory.offsets)
 
     def wait_outside(self, timeout_s: float) -> bool:
         """Wait until no epoch is in work and Spark has recorded the last one; False when time is over."""
