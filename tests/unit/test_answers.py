@@ -36,15 +36,18 @@ def test_what_no_broker_has_said():
     assert kafka.answer_of("alerts", None) == kafka.answer_of("alerts", SystemError("x")) == ""
 
 
+def do(engine, statements):
+    with engine.connect() as connection:
+        for each in statements:
+            connection.execute(text(each))
+
+
 def refused(url, *statements):
     engine = create_engine(url, connect_args={"timeout": 0})
-    try:
-        with pytest.raises(DBAPIError) as caught, engine.connect() as connection:
-            for each in statements:
-                connection.execute(text(each))
-        return caught.value
-    finally:
-        engine.dispose()
+    with pytest.raises(DBAPIError) as caught:
+        do(engine, statements)
+    engine.dispose()
+    return caught.value
 
 
 def test_a_file_that_is_no_database(tmp_path):
