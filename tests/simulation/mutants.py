@@ -98,7 +98,7 @@ def _commit_before_decision() -> list[Patches]:
 
     def append(self: Driver, action: Any) -> Any:
         if isinstance(action.record, Decide):
-            for name, of in self._by_sink(action.record.participants).items():
+            for name, of in self._finishers.by_sink(action.record.participants).items():
                 self._committers[name].commit(of)
         return real(self, action)
 
