@@ -97,6 +97,7 @@ def run_seed(seed: int, *, traced: bool = False, focus: Sequence[str] = (), **fi
         plan = replace(plan, remembers=1)
     if plan.operator or fixed.get("operator"):
         plan = replace(plan, moves=False, accepts=beside.random() < 0.5, keeps=beside.choice([6, 20, 60]))
+    plan = replace(plan, sleeps_in_rename=not focus and beside.random() < 0.2)
     return run(replace(plan, **fixed), chooser, traced=traced)
 
 
