@@ -1,13 +1,16 @@
 """A database that was put back from its backup, and a checkpoint that was: no row is lost or doubled in silence."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from collections import Counter
 
 import psycopg
 import pytest
 
-from tests.integration.harness import Pipeline, read_topic, wait_until
+from tests.integration.harness import JOBS, Pipeline, read_topic, wait_until
 from tests.integration.postgres import running
 from tests.integration.test_lake_job import tables
 
@@ -89,6 +92,47 @@ def test_a_database_that_was_put_back_while_its_sink_was_quiet(pipeline, bank):
     assert "the claim gives up 1 epochs with 2 rows there" in claimed.log
     pipeline.run_well()
     assert bank.ids("alerts") == Counter([ALERT, ALERT + 3])
+
+
+def write_again(p: Pipeline, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The operator's command."""
+    return subprocess.run(
+        [sys.executable, "-m", "onceflow", "txn", "write-again", str(JOBS / f"{p.job}_job.py"), "--yes", *arguments],
+        env=os.environ | p.settings(),
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+
+def audited(p: Pipeline) -> None:
+    """What is visible is what was decided, as the audit finds it."""
+    command = [sys.executable, "-m", "onceflow", "audit", str(JOBS / f"{p.job}_job.py")]
+    told = subprocess.run(command, env=os.environ | p.settings(), capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stdout + told.stderr
+
+
+def test_what_a_database_has_lost_is_written_again(pipeline, bank):
+    """By the ranges that the receipts keep, into this sink alone; the job goes on, and the audit finds all of it."""
+    alerts(pipeline, ALERT)
+    pipeline.run_well()
+    bank.back_up()
+    alerts(pipeline, *range(ALERT + 1, ALERT + 30))  # three epochs
+    pipeline.send(60)
+    alerts(pipeline, ALERT + 30)
+    pipeline.run_well()
+    before = read_topic(pipeline.cluster, pipeline.sink)
+    bank.put_back()
+    assert "`onceflow txn write-again" in pipeline.run().log
+    told = write_again(pipeline)
+    assert told.returncode == 0, told.stderr
+    assert bank.ids("alerts") == Counter(range(ALERT, ALERT + 31))
+    alerts(pipeline, ALERT + 31)
+    pipeline.run_well()
+    assert bank.ids("alerts") == Counter(range(ALERT, ALERT + 32))
+    assert len(read_topic(pipeline.cluster, pipeline.sink)) == len(before) + 1
+    audited(pipeline)
 
 
 @pytest.mark.faults

@@ -21,7 +21,7 @@ from onceflow.checkpoint.deleting import refuse_deleting
 from onceflow.checkpoint.identity import JobIdentity, Mark, read_identity, write_identity
 from onceflow.checkpoint.journal import above_all
 from onceflow.checkpoint.place import Place
-from onceflow.checkpoint.restored import read_restored
+from onceflow.checkpoint.restored import beginning
 from onceflow.checkpoint.spark_files import SparkCheckpoint, positions, records_between
 from onceflow.checkpoint.statistics import EpochStatistics
 from onceflow.checkpoint.trail import Trail
@@ -279,11 +279,9 @@ def _audit(place: Place, plan: Plan, outputs: Outputs) -> None:
         "spark": {name: value for name, value in spark.items() if name.startswith("spark.sql.")},
     }
     told = about(plan.name, plan.code, settings, outputs)
-    kept, restored = Auditing.told(), read_restored(place.ours)
-    # Of a checkpoint that was made of a savepoint with its state, Spark's files say where the old job began.
-    known = restored is None or restored.claimed or not restored.with_state
-    begins = place.checkpoint.initial_offsets if known else lambda _: ""
-    place.journal.audited(Trail(place.trail, key=kept.key, retention=kept.retention, begins=begins), told)
+    kept = Auditing.told()
+    trail = Trail(place.trail, key=kept.key, retention=kept.retention, begins=beginning(place))
+    place.journal.audited(trail, told)
 
 
 def outputs_of(session: SparkSession, result: object, sinks: Sequence[Sink], plan: Plan) -> Outputs:
@@ -598,11 +596,11 @@ def _given_up(place: Place, committers: Mapping[str, Committer], identity: JobId
         JobLog(log, name).warning(
             "sink %s does not know epoch %d to %d of this job any more: the claim gives up %s there",
             sink,
-            of.epochs[-1][0],
-            of.epochs[0][0],
+            of.epochs[-1].epoch,
+            of.newest.epoch,
             of.told,
         )
-    return tuple(sorted(of.handle for of in lost.values()))
+    return tuple(sorted(of.newest.handle for of in lost.values()))
 
 
 def _claimed_incarnation(committers: Iterable[Committer]) -> int:
