@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
+from onceflow import crash_points as crash
 from onceflow.connectors.contract import Committer, Run, Shard, Sink, Writer
 from onceflow.errors import ConfigurationError, PreCommitError, RecoveryError
 from onceflow.execution.foresight import connected
@@ -164,9 +165,11 @@ def _commit(sink: str, committer: Committer, reports: Sequence[TaskReport], run:
     participants = committer.seal(reports, run)
     wrong = committer.check(participants, run, 0.0)
     if wrong is None:
+        crash.reach("O4", run.epoch)
         again.require_newest()
         replies = set(committer.commit(participants).values())
         if replies == {Reply.COMMITTED}:
+            crash.reach("O5", run.epoch)
             return
         if Reply.REFUSED in replies:
             raise committer.refusal(participants)
