@@ -136,6 +136,27 @@ def test_what_a_database_has_lost_is_written_again(pipeline, bank):
     audited(pipeline)
 
 
+@pytest.mark.faults
+def test_what_a_claim_has_given_up_is_not_written_again(pipeline, bank):
+    """Somebody may have written it by other means: of a database that is put back twice the second loss alone."""
+    alerts(pipeline, ALERT)
+    pipeline.run_well()
+    bank.back_up()
+    alerts(pipeline, ALERT + 1)
+    pipeline.run_well()
+    alerts(pipeline, ALERT + 2)
+    pipeline.run_well()
+    bank.put_back()
+    pipeline.run_well(TAKEOVER="claim")
+    alerts(pipeline, ALERT + 3)
+    pipeline.run_well()
+    bank.put_back()
+    assert "1 epochs with 1 rows that it had committed" in pipeline.run().log
+    told = write_again(pipeline)
+    assert told.returncode == 0, told.stderr
+    assert bank.ids("alerts") == Counter([ALERT, ALERT + 3])
+
+
 @pytest.fixture
 def all_sinks(pipeline, bank, tmp_path):
     """The job with every kind of sink that keeps its commits, and a way to put all of them back at once."""

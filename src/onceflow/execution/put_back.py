@@ -104,7 +104,8 @@ def lost_commits(
         behind = [p.handle for p in undone.effective if p.sink == sink] if undone is not None else []
         known = committer.known([last[sink].handle, *behind])
         if known is not None and not known:
-            lost[sink] = Lost(tuple(_lost(committer, last[sink], _decided(journal, identity, sink))))
+            held = _decided(journal, identity, sink)
+            lost[sink] = Lost(tuple(_lost(committer, last[sink], held, journal.given_up())))
     return lost
 
 
@@ -160,8 +161,13 @@ def _handles(ids: Collection[ParticipantId], sink: str) -> set[str]:
     return {handle for of, handle in ids if of == sink}
 
 
-def _lost(committer: Committer, last: Newest, decided: Mapping[int, _Held]) -> list[LostEpoch]:
-    """From the newest back to the first that is known: it was put back to a moment, so what is older is there."""
+def _lost(
+    committer: Committer, last: Newest, decided: Mapping[int, _Held], given_up: Collection[str]
+) -> list[LostEpoch]:
+    """From the newest back to the first that is known: it was put back to a moment, so what is older is there.
+
+    Or to the first that a claim has given up: with it went all that was lost then, and what came before was there.
+    """
     lost = [LostEpoch(last.epoch, last.rows, last.handle)]
     older = [epoch for epoch in sorted(decided, reverse=True) if epoch < last.epoch and decided[epoch].asked]
     for at in range(0, len(older), _AT_ONCE):
@@ -169,7 +175,7 @@ def _lost(committer: Committer, last: Newest, decided: Mapping[int, _Held]) -> l
         known = set(committer.known(sorted(set().union(*(decided[epoch].asked for epoch in some)))) or ())
         for epoch in some:
             of = decided[epoch]
-            if of.asked <= known:
+            if of.asked <= known or not of.asked.isdisjoint(given_up):
                 return lost
             gone = of.asked - known
             lost.append(LostEpoch(epoch, sum(of.rows[handle] for handle in gone), min(gone)))
