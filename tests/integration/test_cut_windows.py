@@ -136,7 +136,7 @@ def test_a_job_that_takes_positions_alone(job, tmp_path, told):
     job.at(first + 80, first + 125, first + 200)
     job.run_well()
     partial = [(first + 120, 1)] if told else []
-    assert counts(job) == [(first + 60, 1), *partial, (first + 180, 1)]
+    assert sorted(counts(job)) == [(first + 60, 1), *partial, (first + 180, 1)]
     job.at(first + 210)
     job.run_well()
     onceflow(job, "savepoint", "create", job.checkpoint, tmp_path / "of-second")
@@ -144,4 +144,4 @@ def test_a_job_that_takes_positions_alone(job, tmp_path, told):
     onceflow(job, "run", JOBS / "window_job.py", "-s", tmp_path / "of-second", "--bounded", "--yes")
     job.at(first + 300)
     job.run_well()
-    assert counts(job)[-1] == (first + 240, 2)
+    assert max(counts(job)) == (first + 240, 2)
