@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from onceflow.checkpoint.spark_files import SparkCheckpoint, StateBefore, canonical, positions
 from onceflow.connectors.contract import Run, Shard, Sink, Writer
 from onceflow.errors import CheckpointCorruptError, ConfigurationError
-from onceflow.execution.launch import Plan, check_query
+from onceflow.execution.launch import Plan, check_query, outputs_for
 from onceflow.execution.outputs import Outputs
 from onceflow.execution.task import RESULT_SCHEMA, Output, Task
 from onceflow.spark.session import pin, spark_path
@@ -77,7 +77,7 @@ def recompute(
         CheckpointCorruptError: An epoch was planned otherwise than its receipt says.
         Exception: Spark could not read what was read: the source has lost it, for one.
     """
-    outputs = Outputs(result, sinks, plan.connectors, plan.output_mode)
+    outputs = outputs_for(result, sinks, plan)
     counting = Task(tuple(Output(sink.name, _never) for sink in outputs.sinks), Run("", "", 0, 0), write=False)
     again = run_again(session, outputs, plan, receipts, before, lambda _: counting)
     return [each for receipt, reports in again for each in compared(receipt, reports)]

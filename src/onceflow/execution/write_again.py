@@ -21,7 +21,7 @@ from onceflow import crash_points as crash
 from onceflow.connectors.contract import Committer, Run, Shard, Sink, Writer
 from onceflow.errors import ConfigurationError, PreCommitError, RecoveryError
 from onceflow.execution.foresight import connected
-from onceflow.execution.launch import Plan
+from onceflow.execution.launch import Plan, outputs_for
 from onceflow.execution.outputs import Outputs, settle_guarantees
 from onceflow.execution.put_back import Lost, LostEpoch
 from onceflow.execution.recompute import compared, run_again
@@ -94,7 +94,7 @@ def write_again(
         PreCommitError: A sink could not prove, or not commit, what it got.
         FencedError: The job was started meanwhile.
     """
-    outputs = Outputs(result, sinks, plan.connectors, plan.output_mode)
+    outputs = outputs_for(result, sinks, plan)
     settle_guarantees(outputs.sinks, plan.checkpointing)
     writing = _named(outputs, again.lost)
     connections = connected(writing.values(), methodcaller("connect"))
