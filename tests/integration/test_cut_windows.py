@@ -56,7 +56,9 @@ def run(spark, tmp_path, name, made, events, *, cut=None):
     return Counter(rows), json.loads(newest.read_text().splitlines()[1])["nextBatchWatermarkMs"]
 
 
-@pytest.mark.parametrize("made", [tumbling, sliding, of_windows])
+@pytest.mark.parametrize(
+    "made", [of_windows, *(pytest.param(made, marks=pytest.mark.faults) for made in (tumbling, sliding))]
+)
 def test_windows_behind_a_cut_are_those_of_a_run_over_all(spark, tmp_path, made):
     """Each that comes out is as if nothing had been cut, and each that began behind the last event is there."""
     rng = random.Random(7)
