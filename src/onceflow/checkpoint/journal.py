@@ -160,9 +160,9 @@ class Journal:
                 found[history.decided.epoch] = history.decided
         return list(found.values())
 
-    def given_up(self) -> set[str]:
-        """Handles that claims have given up: of each sink the newest that its system did not know any more."""
-        return {handle for entry in self.read() if isinstance(entry.record, Start) for handle in entry.record.given_up}
+    def given_up(self) -> list[tuple[str, ...]]:
+        """What each claim has given up, as ``Start.given_up`` has it."""
+        return [e.record.given_up for e in self.read() if isinstance(e.record, Start) and e.record.given_up]
 
     def _histories(self, entries: Sequence[Entry]) -> Iterator[History]:
         """What the records mean, up to each that counts."""

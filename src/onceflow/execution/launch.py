@@ -642,7 +642,7 @@ def _given_up(place: Place, committers: Mapping[str, Committer], identity: JobId
             of.newest.epoch,
             of.told,
         )
-    return tuple(sorted(of.newest.handle for of in lost.values()))
+    return tuple(sorted({each.handle for of in lost.values() for each in (of.newest, of.epochs[-1])}))
 
 
 def _claimed_incarnation(committers: Iterable[Committer]) -> int:

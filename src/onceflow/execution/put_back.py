@@ -8,7 +8,7 @@ has no rows for, so purges do not take it. Where it is not known, receipts and j
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from onceflow.checkpoint.identity import JobIdentity
@@ -104,8 +104,9 @@ def lost_commits(
         behind = [p.handle for p in undone.effective if p.sink == sink] if undone is not None else []
         known = committer.known([last[sink].handle, *behind])
         if known is not None and not known:
-            held = _decided(journal, identity, sink)
-            lost[sink] = Lost(tuple(_lost(committer, last[sink], held, journal.given_up())))
+            decided = _decided(journal, identity, sink)
+            _settle(decided, journal.given_up())
+            lost[sink] = Lost(tuple(_lost(committer, last[sink], decided)))
     return lost
 
 
@@ -161,13 +162,17 @@ def _handles(ids: Collection[ParticipantId], sink: str) -> set[str]:
     return {handle for of, handle in ids if of == sink}
 
 
-def _lost(
-    committer: Committer, last: Newest, decided: Mapping[int, _Held], given_up: Collection[str]
-) -> list[LostEpoch]:
-    """From the newest back to the first that is known: it was put back to a moment, so what is older is there.
+def _settle(decided: Mapping[int, _Held], claims: Iterable[Collection[str]]) -> None:
+    """Settle what claims have given up: of a sink, all from the oldest to the newest that it did not know then."""
+    for handles in claims:
+        ends = [epoch for epoch, of in decided.items() if not of.rows.keys().isdisjoint(handles)]
+        for epoch, of in decided.items():
+            if ends and min(ends) <= epoch <= max(ends):
+                of.settled |= of.rows.keys()
 
-    Or to the first that a claim has given up: with it went all that was lost then, and what came before was there.
-    """
+
+def _lost(committer: Committer, last: Newest, decided: Mapping[int, _Held]) -> list[LostEpoch]:
+    """From the newest back to the first that is known: it was put back to a moment, so what is older is there."""
     lost = [LostEpoch(last.epoch, last.rows, last.handle)]
     older = [epoch for epoch in sorted(decided, reverse=True) if epoch < last.epoch and decided[epoch].asked]
     for at in range(0, len(older), _AT_ONCE):
@@ -175,8 +180,8 @@ def _lost(
         known = set(committer.known(sorted(set().union(*(decided[epoch].asked for epoch in some)))) or ())
         for epoch in some:
             of = decided[epoch]
-            if of.asked <= known or not of.asked.isdisjoint(given_up):
-                return lost
             gone = of.asked - known
+            if not gone:
+                return lost
             lost.append(LostEpoch(epoch, sum(of.rows[handle] for handle in gone), min(gone)))
     return lost
