@@ -1,17 +1,171 @@
 """The lives of systems beside a job, on SQLite, Iceberg and Delta: hypothesis chooses what happens, in any order.
 
-``LIVES=2000`` runs longer; the same machine runs on PostgreSQL in tests/integration/test_lives.py.
+``LIVES=2000`` runs longer; the same machine runs on PostgreSQL and MariaDB in tests/integration/test_lives.py.
 """
 
 import os
+import shutil
+import sqlite3
 
 from hypothesis import HealthCheck, settings
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType, StringType
 
-from tests.unit.lakes import DeltaWorld, IcebergWorld
-from tests.unit.lives import InFolder, Lives
-from tests.unit.test_database import SqliteWorld
+from onceflow.errors import CheckpointConflictError
+from tests.unit import lakes
+from tests.unit.lives import Harm, InFolder, Job, Lives
+from tests.unit.test_database import SqliteWorld as OneSqlite
 
 MORE = int(os.environ.get("LIVES", "0"))
+
+
+class SqliteWorld(OneSqlite):
+    """A table in a file, which may be gone."""
+
+    def visible(self) -> list[str]:
+        try:
+            return super().visible()
+        except sqlite3.OperationalError:
+            return []
+
+    def do(self, *statements: str) -> None:
+        with sqlite3.connect(self.path, timeout=30) as file:
+            for each in statements:
+                file.execute(each)
+
+    def renamed_back(self) -> None:
+        with sqlite3.connect(self.path, timeout=30) as file:
+            names = {name for (name,) in file.execute("select name from sqlite_master where type = 'table'")}
+        if "payments" in names:
+            self.do("insert into payments select * from payments_old", "drop table payments_old")
+        else:
+            self.do("alter table payments_old rename to payments")
+
+    def harms(self) -> dict[str, Harm]:
+        def statement(does: str, undoes: str) -> Harm:
+            return Harm(lambda: self.do(does), lambda: self.do(undoes))
+
+        alter = "alter table payments"
+        return {
+            "a column is added": statement(f"{alter} add column note text", f"{alter} drop column note"),
+            "a column that must be given": statement(
+                f"{alter} add column note text not null default 'x'", f"{alter} drop column note"
+            ),
+            "a column is dropped": statement(f"{alter} drop column amount", f"{alter} add column amount bigint"),
+            "a column is renamed": statement(
+                f"{alter} rename column amount to amounts", f"{alter} rename column amounts to amount"
+            ),
+            "the table is renamed": Harm(
+                lambda: self.do(f"{alter} rename to payments_old"), self.renamed_back, hides=True
+            ),
+            "the ledger is renamed": statement(
+                "alter table onceflow_ledger rename to put_aside", "alter table put_aside rename to onceflow_ledger"
+            ),
+            "the marks are renamed": statement(
+                "alter table onceflow_marks rename to put_aside", "alter table put_aside rename to onceflow_marks"
+            ),
+            "what is staged is emptied": Harm(lambda: self.do("delete from payments_onceflow_staged")),
+        }
+
+    def drop(self) -> None:
+        self.do("drop table payments")
+
+    def forget(self) -> None:
+        self.do("delete from onceflow_ledger")
+
+
+class IcebergWorld(lakes.IcebergWorld):
+    """A table whose owner changes it."""
+
+    def harms(self) -> dict[str, Harm]:
+        def schema(change, back) -> Harm:
+            def changed(by):
+                with self.table().update_schema(allow_incompatible_changes=True) as update:
+                    by(update)
+
+            return Harm(lambda: changed(change), lambda: changed(back))
+
+        def spec(by) -> None:
+            with self.table().update_spec() as update:
+                by(update)
+
+        return {
+            "a column is added": schema(
+                lambda u: u.add_column("note", StringType()), lambda u: u.delete_column("note")
+            ),
+            "a column is dropped": schema(
+                lambda u: u.delete_column("amount"), lambda u: u.add_column("amount", LongType())
+            ),
+            "a column is renamed": schema(
+                lambda u: u.rename_column("amount", "amounts"), lambda u: u.rename_column("amounts", "amount")
+            ),
+            "it gets partitions": Harm(
+                lambda: spec(lambda u: u.add_field("amount", IdentityTransform(), "by_amount")),
+                lambda: spec(lambda u: u.remove_field("by_amount")),
+            ),
+            "the table is renamed": Harm(
+                lambda: self.catalog().rename_table("bank.payments", "bank.payments_old"),
+                self.renamed_back,
+                hides=True,
+            ),
+            "it is compacted": Harm(self.tidy_up),
+            "what is staged is removed": Harm(self.unstage),
+        }
+
+    def renamed_back(self) -> None:
+        if self.catalog().table_exists("bank.payments"):
+            old = self.catalog().load_table("bank.payments_old")
+            self.append(old.scan().to_arrow())
+            self.catalog().drop_table("bank.payments_old")
+        else:
+            self.catalog().rename_table("bank.payments_old", "bank.payments")
+
+    def unstage(self) -> None:
+        """Clean-up that takes data files which no version names, and the lists beside the table."""
+        named = {each.file.file_path.removeprefix("file://") for each in self.table().scan().plan_files()}
+        for each in self.data():
+            if str(each) not in named:
+                each.unlink()
+
+    def forget(self) -> None:
+        table = self.table()
+        names = [name for name in table.properties if name.startswith("onceflow.ledger")]
+        with table.transaction() as change:
+            change.remove_properties(*names)
+
+
+class DeltaWorld(lakes.DeltaWorld):
+    """A table whose owner changes it."""
+
+    def harms(self) -> dict[str, Harm]:
+        from deltalake import Field
+        from deltalake.schema import PrimitiveType
+
+        aside = self.path.parent / "put_aside"
+
+        def back() -> None:
+            if self.path.exists():
+                rows = lakes.DeltaTable(aside).to_pyarrow_table()
+                self.append(rows)
+                shutil.rmtree(aside)
+            else:
+                aside.rename(self.path)
+
+        return {
+            "a column is added": Harm(
+                lambda: (
+                    self.table().alter.add_columns([Field("note", PrimitiveType("string"))])
+                    if "note" not in [each.name for each in self.table().schema().fields]
+                    else None
+                )
+            ),
+            "the folder is renamed": Harm(lambda: self.path.rename(aside), back, hides=True),
+            "it is compacted": Harm(self.tidy_up),
+            "it is restored to what it is": Harm(lambda: self.table().restore(self.table().version())),
+        }
+
+    def forget(self) -> None:
+        """Its ledger is in each of its versions: there is nothing to empty."""
 
 
 class OnSqlite(Lives):
@@ -48,3 +202,21 @@ def as_test(machine: type[Lives], examples: int):
 TestSqlite = as_test(OnSqlite, 15)
 TestIceberg = as_test(OnIceberg, 3)
 TestDelta = as_test(OnDelta, 3)
+
+
+def test_a_lake_table_that_was_dropped_and_made_again_is_named(tmp_path):
+    """A start says which sink's table is another one now, and not only that some id has changed."""
+    system = InFolder(IcebergWorld)
+    job = Job(tmp_path, system)
+    job.orders.end, job.loud = 2, {0, 1}
+    assert job.run() is None
+    system.drop()
+    error = job.run()
+    assert isinstance(error, CheckpointConflictError)
+    assert "what sink bank.payments writes to was dropped and made again" in (error.cause or "")
+    assert not error.retriable
+    assert job.run(takeover="claim") is None, "as it advises"
+    job.orders.end, job.loud = 3, {0, 1, 2}
+    assert job.run() is None
+    assert job.table() == {2: 1}
+    system.close()
