@@ -39,7 +39,7 @@ class OnPostgres:
         self._name = f"lives_{uuid.uuid4().hex[:8]}"
         self._server.execute(f"create database {self._name}")
         url, owner = (server.url(user).replace("/postgres?", f"/{self._name}?") for user in (USER, "postgres"))
-        self.world = World(url, owner)
+        self.world = World(url, owner, schema=None)
         self._do(f"grant all on schema public to {USER}", f"grant create on database {self._name} to {USER}")
 
     def _do(self, *statements: str) -> None:
@@ -51,18 +51,18 @@ class OnPostgres:
                     connection.execute(each)
 
     def harms(self) -> Mapping[str, Harm]:
-        def harm(does: str, undoes: str, *more: str) -> Harm:
-            return Harm(lambda: self._do(*does.split(";")), lambda: self._do(undoes, *more))
+        def harm(does: str, undoes: str) -> Harm:
+            return Harm(lambda: self._do(*does.split("; ")), lambda: self._do(*undoes.split("; ")))
 
         def retyped(kind: str) -> Harm:
             column = "alter column amount type"
             return harm(f"{ALTER} {column} {kind}", f"{ALTER} {column} bigint using amount::bigint")
 
-        skips = "create function skip() returns trigger language plpgsql as 'begin return null; end'"
+        skips = "create function skip() returns trigger language plpgsql as 'begin return null;end'"
         return {
             "a column is added": harm(f"{ALTER} add column note text", f"{ALTER} drop column note"),
             "a column must be given": harm(
-                f"{ALTER} add column note text not null default 'x';{ALTER} alter column note drop default",
+                f"{ALTER} add column note text not null default 'x'; {ALTER} alter column note drop default",
                 f"{ALTER} drop column note",
             ),
             "a column is dropped": harm(f"{ALTER} drop column amount", f"{ALTER} add column amount bigint"),
@@ -77,21 +77,20 @@ class OnPostgres:
             ),
             "the table is made unlogged": harm(f"{ALTER} set unlogged", f"{ALTER} set logged"),
             "another table stands in front": harm(
-                f"create schema {USER} authorization {USER};create table {USER}.payments (like public.payments);"
+                f"create schema {USER} authorization {USER}; create table {USER}.payments (like public.payments); "
                 f"alter table {USER}.payments owner to {USER}",
                 f"drop schema {USER} cascade",
             ),
             "rows are secured": harm(
-                f"{ALTER} enable row level security;{ALTER} force row level security",
-                f"{ALTER} disable row level security",
-                f"{ALTER} no force row level security",
+                f"{ALTER} enable row level security; {ALTER} force row level security",
+                f"{ALTER} disable row level security; {ALTER} no force row level security",
             ),
             "a right is revoked": harm(f"revoke insert on payments from {USER}", f"grant insert on payments to {USER}"),
             "the ledger's right is revoked": harm(
                 f"revoke insert on onceflow_ledger from {USER}", f"grant insert on onceflow_ledger to {USER}"
             ),
             "a trigger skips rows": harm(
-                f"{skips};create trigger skips before insert on payments for each row execute function skip()",
+                f"{skips}; create trigger skips before insert on payments for each row execute function skip()",
                 "drop function skip cascade",
             ),
             "a rule sends rows nowhere": harm(
@@ -179,7 +178,7 @@ class OnMariaDb:
 
     def harms(self) -> Mapping[str, Harm]:
         def harm(does: str, undoes: str) -> Harm:
-            return Harm(lambda: self._do(*does.split(";")), lambda: self._do(undoes))
+            return Harm(lambda: self._do(*does.split("; ")), lambda: self._do(undoes))
 
         return {
             "a column is added": harm(f"{ALTER} add column note text", f"{ALTER} drop column note"),
@@ -198,7 +197,7 @@ class OnMariaDb:
                 "alter table onceflow_ledger engine=MyISAM", "alter table onceflow_ledger engine=InnoDB"
             ),
             "a trigger writes to what has no transactions": harm(
-                "create table log (n int) engine=MyISAM;create trigger logs after insert on payments for each row "
+                "create table log (n int) engine=MyISAM; create trigger logs after insert on payments for each row "
                 "insert into log values (1)",
                 "drop trigger logs",
             ),

@@ -7,11 +7,15 @@ import os
 import shutil
 import sqlite3
 
+import pyarrow as pa
+from deltalake import Field
+from deltalake.schema import PrimitiveType
 from hypothesis import HealthCheck, settings
+from pyiceberg.table.update import SetCurrentSchemaUpdate
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, StringType
 
-from onceflow.errors import CheckpointConflictError
+from onceflow.errors import CheckpointConflictError, RecoveryError
 from tests.unit import lakes
 from tests.unit.lives import Harm, InFolder, Job, Lives
 from tests.unit.test_database import SqliteWorld as OneSqlite
@@ -93,9 +97,7 @@ class IcebergWorld(lakes.IcebergWorld):
             "a column is added": schema(
                 lambda u: u.add_column("note", StringType()), lambda u: u.delete_column("note")
             ),
-            "a column is dropped": schema(
-                lambda u: u.delete_column("amount"), lambda u: u.add_column("amount", LongType())
-            ),
+            "a column is dropped": Harm(self.drop_amount, self.take_the_older_schema),
             "a column is renamed": schema(
                 lambda u: u.rename_column("amount", "amounts"), lambda u: u.rename_column("amounts", "amount")
             ),
@@ -112,12 +114,21 @@ class IcebergWorld(lakes.IcebergWorld):
             "what is staged is removed": Harm(self.unstage),
         }
 
+    def drop_amount(self) -> None:
+        with self.table().update_schema() as update:
+            update.delete_column("amount")
+
+    def take_the_older_schema(self) -> None:
+        """A column that was dropped comes back so, and with it its id; one that is added is another one."""
+        whole = next(n for n, schema in self.table().schemas().items() if "amount" in schema.column_names)
+        with self.table().transaction() as change:
+            change._apply((SetCurrentSchemaUpdate(schema_id=whole),))
+
     def renamed_back(self) -> None:
-        if self.catalog().table_exists("bank.payments"):
-            old = self.catalog().load_table("bank.payments_old")
-            self.append(old.scan().to_arrow())
-            self.catalog().drop_table("bank.payments_old")
-        else:
+        """What a start has made in its place has no rows."""
+        if self.catalog().table_exists("bank.payments_old"):
+            if self.catalog().table_exists("bank.payments"):
+                self.catalog().drop_table("bank.payments")
             self.catalog().rename_table("bank.payments_old", "bank.payments")
 
     def unstage(self) -> None:
@@ -138,9 +149,6 @@ class DeltaWorld(lakes.DeltaWorld):
     """A table whose owner changes it."""
 
     def harms(self) -> dict[str, Harm]:
-        from deltalake import Field
-        from deltalake.schema import PrimitiveType
-
         aside = self.path.parent / "put_aside"
 
         def back() -> None:
@@ -152,17 +160,28 @@ class DeltaWorld(lakes.DeltaWorld):
                 aside.rename(self.path)
 
         return {
-            "a column is added": Harm(
-                lambda: (
-                    self.table().alter.add_columns([Field("note", PrimitiveType("string"))])
-                    if "note" not in [each.name for each in self.table().schema().fields]
-                    else None
-                )
+            "a column is added": Harm(self.add_a_column),
+            "a column gets another type": Harm(
+                lambda: self.write_again(pa.int32()), lambda: self.write_again(pa.int64())
+            ),
+            "it gets a constraint": Harm(
+                lambda: self.table().alter.add_constraint({"positive": "amount > 0"}),
+                lambda: self.table().alter.drop_constraint("positive", raise_if_not_exists=False),
             ),
             "the folder is renamed": Harm(lambda: self.path.rename(aside), back, hides=True),
             "it is compacted": Harm(self.tidy_up),
-            "it is restored to what it is": Harm(lambda: self.table().restore(self.table().version())),
         }
+
+    def add_a_column(self) -> None:
+        if "note" not in [each.name for each in self.table().schema().fields]:
+            self.table().alter.add_columns([Field("note", PrimitiveType("string"))])
+
+    def write_again(self, kind: pa.DataType) -> None:
+        """The same rows in a table whose amounts are of another type."""
+        rows = self.table().to_pyarrow_table()
+        at = rows.schema.get_field_index("amount")
+        rows = rows.set_column(at, "amount", rows.column("amount").cast(kind))
+        lakes.write_deltalake(self.path, rows, mode="overwrite", schema_mode="overwrite")
 
     def forget(self) -> None:
         """Its ledger is in each of its versions: there is nothing to empty."""
@@ -213,10 +232,30 @@ def test_a_lake_table_that_was_dropped_and_made_again_is_named(tmp_path):
     system.drop()
     error = job.run()
     assert isinstance(error, CheckpointConflictError)
-    assert "what sink bank.payments writes to was dropped and made again" in (error.cause or "")
+    assert "what sink bank.payments writes to was dropped or renamed, and made again" in (error.cause or "")
     assert not error.retriable
     assert job.run(takeover="claim") is None, "as it advises"
     job.orders.end, job.loud = 3, {0, 1, 2}
     assert job.run() is None
     assert job.table() == {2: 1}
+    system.close()
+
+
+def test_a_column_of_iceberg_that_was_dropped_after_the_decision_comes_back_with_the_older_schema(tmp_path):
+    """One that is added is another one, whatever it is called: the refusal says so, and what leads out."""
+    system = InFolder(IcebergWorld)
+    job, world = Job(tmp_path, system), system.world
+    job.orders.end, job.loud = 2, {0, 1}
+    assert job.run() is None
+    job.orders.end, job.loud = 3, {0, 1, 2}
+    job.meanwhile["commit"] = world.drop_amount
+    assert isinstance(job.run(), RecoveryError)
+    with world.table().update_schema() as update:
+        update.add_column("amount", LongType())
+    error = job.run()
+    assert isinstance(error, RecoveryError)
+    assert "making current the schema that has it" in error.what
+    world.take_the_older_schema()
+    assert job.run() is None
+    assert job.table() == {0: 1, 1: 1, 2: 1}
     system.close()
