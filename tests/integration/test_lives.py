@@ -194,7 +194,7 @@ class OnMariaDb:
             ),
             "the table has no transactions": harm(f"{ALTER} engine=MyISAM", f"{ALTER} engine=InnoDB"),
             "the ledger has no transactions": harm(
-                "alter table onceflow_ledger engine=MyISAM", "alter table onceflow_ledger engine=InnoDB"
+                "alter table onceflow_ledger engine=Aria", "alter table onceflow_ledger engine=InnoDB"
             ),
             "a trigger writes to what has no transactions": harm(
                 "create table log (n int) engine=MyISAM; create trigger logs after insert on payments for each row "

@@ -344,7 +344,8 @@ class Lives(RuleBasedStateMachine):
     def _claim(self) -> None:
         error = self.job.run(takeover="claim")
         assert error is None, error
-        self.table = self.table_before.copy()
+        if not self.undone:  # else nothing is gone, and of what is decided some may be there already
+            self.table = self.table_before.copy()
         self._went_on()
 
     def _go_on_or_claim(self, *words: str) -> None:

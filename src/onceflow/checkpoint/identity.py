@@ -196,7 +196,10 @@ def same_place(
             "Kafka cluster, database or lake table",
             found.cluster_id,
             cluster_id,
-            f"; or what sink {', '.join(others)} writes to was dropped or renamed, and made again" if others else "",
+            f"; or what sink {', '.join(others)} writes to was dropped or renamed, and made again (of a database: "
+            "onceflow's tables)"
+            if others
+            else "",
         ),
         ("transactional id prefix", found.prefix, prefix, ""),
     ):
