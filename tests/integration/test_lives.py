@@ -76,6 +76,9 @@ class OnPostgres:
                 lambda: self._do(f"{ALTER} rename to payments_old"), self._renamed_back, hides=True
             ),
             "the table is made unlogged": harm(f"{ALTER} set unlogged", f"{ALTER} set logged"),
+            "the ledger is made unlogged": harm(
+                "alter table onceflow_ledger set unlogged", "alter table onceflow_ledger set logged"
+            ),
             "another table stands in front": harm(
                 f"create schema {USER} authorization {USER}; create table {USER}.payments (like public.payments); "
                 f"alter table {USER}.payments owner to {USER}",
@@ -178,7 +181,7 @@ class OnMariaDb:
 
     def harms(self) -> Mapping[str, Harm]:
         def harm(does: str, undoes: str) -> Harm:
-            return Harm(lambda: self._do(*does.split("; ")), lambda: self._do(undoes))
+            return Harm(lambda: self._do(*does.split("; ")), lambda: self._do(*undoes.split("; ")))
 
         return {
             "a column is added": harm(f"{ALTER} add column note text", f"{ALTER} drop column note"),
@@ -195,6 +198,10 @@ class OnMariaDb:
             "the table has no transactions": harm(f"{ALTER} engine=MyISAM", f"{ALTER} engine=InnoDB"),
             "the ledger has no transactions": harm(
                 "alter table onceflow_ledger engine=Aria", "alter table onceflow_ledger engine=InnoDB"
+            ),
+            "the ledger has no transactions, and merges fail": harm(
+                f"alter table onceflow_ledger engine=Aria; {ALTER} add column note int not null",
+                f"alter table onceflow_ledger engine=InnoDB; {ALTER} drop column note",
             ),
             "a trigger writes to what has no transactions": harm(
                 "create table log (n int) engine=MyISAM; create trigger logs after insert on payments for each row "

@@ -262,8 +262,12 @@ class Lives(RuleBasedStateMachine):
     @precondition(lambda self: self.harm is None and self._may_go_on() and not self.undone)
     @rule()
     def forget(self) -> None:
-        """What says which epochs are in the table is emptied: it is told by something else, or has to be claimed."""
+        """What says which epochs are in the table is emptied: it is told by something else, or has to be claimed.
+
+        Of a lake table the history tells it, for as long as that is not tidied; the next epoch begins a new ledger.
+        """
         self._system.forget()
+        self.arrive(1, loud=True)
         self._go_on_or_claim("rows that it had committed")
 
     @precondition(lambda self: self.harm is None and self._may_go_on() and not self.undone)
