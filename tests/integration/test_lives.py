@@ -18,6 +18,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from onceflow.connectors.database.sink import DatabaseSink
 from tests.integration import postgres
+from tests.integration.harness import wait_until
 from tests.integration.mariadb import HOST, MariaDb, MariaDbWorld, running_mariadb
 from tests.integration.postgres import PostgresWorld
 from tests.unit.lives import Harm, Lives
@@ -124,7 +125,14 @@ class OnPostgres:
         self._do("delete from onceflow_ledger")
 
     def back_up(self, name: int) -> None:
-        self._server.execute(f"create database {self._name}_{name} template {self._name}")
+        wait_until(lambda: self._copied(name), what="the end of sessions that were closed")
+
+    def _copied(self, name: int) -> bool:
+        try:
+            self._server.execute(f"create database {self._name}_{name} template {self._name}")
+        except psycopg.errors.ObjectInUse:
+            return False
+        return True
 
     def put_back(self, name: int) -> None:
         self._server.execute(
