@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 from contextlib import suppress
@@ -107,6 +108,14 @@ class IcebergWorld(LakeWorld):
         """As a backup of before the newest version does it: the catalog names the metadata of before."""
         with sqlite3.connect(self.folder / "catalog.db") as file:
             file.execute("update iceberg_tables set metadata_location = previous_metadata_location")
+
+    def upgrade(self) -> None:
+        """Another engine makes it a table of format version 3; pyiceberg reads such ones, and makes none."""
+        old = Path(self.table().metadata_location.removeprefix("file://"))
+        new = old.with_name(f"99999-{old.name}")
+        new.write_text(json.dumps(json.loads(old.read_text()) | {"format-version": 3, "next-row-id": 1000}))
+        with sqlite3.connect(self.folder / "catalog.db") as file:
+            file.execute("update iceberg_tables set metadata_location = ?", [f"file://{new}"])
 
     def versions(self) -> list[dict[str, Any]]:
         """What the table's history says of each version."""

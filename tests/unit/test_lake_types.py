@@ -477,6 +477,24 @@ def test_a_table_that_is_altered_while_a_start_runs(what, tmp_path):
             start.committer.check(prepared, start.run(), 0.0)
 
 
+@pytest.mark.parametrize("decided", [False, True])
+def test_a_table_that_gets_a_newer_format_while_a_start_runs(decided, tmp_path):
+    """Nothing that is decided for it could ever be committed: it is refused, and not tried again for ever."""
+    world = IcebergWorld(tmp_path)
+    with Trial(world) as t:
+        start = t.start()
+        prepared = start.prepare(t.keys())
+        if decided:
+            assert start.committer.check(prepared, start.run(), 0.0) is None
+        world.upgrade()
+        if decided:
+            assert start.committer.commit(prepared)[prepared[0].id] is Reply.REFUSED
+            assert "format version is 3" in start.committer.refusal(prepared).what
+        else:
+            with pytest.raises(PreCommitError, match="format version is 3"):
+                start.committer.check(prepared, start.run(), 0.0)
+
+
 IN = [StructField("a", LongType()), StructField("b", LongType())]
 
 
