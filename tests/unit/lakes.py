@@ -162,6 +162,14 @@ class DeltaWorld(LakeWorld):
         """As a backup of before the newest version does it."""
         max((self.path / "_delta_log").glob("*.json")).unlink()
 
+    def upgrade(self, feature: str, *, readers: bool = False) -> None:
+        """Another engine gives it a feature, of which its readers may have to know, too."""
+        log = self.path / "_delta_log"
+        version = max(int(each.stem) for each in log.glob("*.json")) + 1
+        features = {"writerFeatures": [feature]} | ({"readerFeatures": [feature]} if readers else {})
+        protocol = {"minReaderVersion": 3 if readers else 1, "minWriterVersion": 7, **features}
+        (log / f"{version:020d}.json").write_text(json.dumps({"protocol": protocol}) + "\n")
+
     def versions(self) -> list[dict[str, Any]]:
         """What the table's history says of each version."""
         return self.table().history()
