@@ -160,6 +160,10 @@ class Journal:
                 found[history.decided.epoch] = history.decided
         return list(found.values())
 
+    def given_up(self) -> set[str]:
+        """Handles that claims have given up: of each sink the newest that its system did not know any more."""
+        return {handle for entry in self.read() if isinstance(entry.record, Start) for handle in entry.record.given_up}
+
     def _histories(self, entries: Sequence[Entry]) -> Iterator[History]:
         """What the records mean, up to each that counts."""
         kept = [e for e in entries if e.place >= entries[-1].kept_from]

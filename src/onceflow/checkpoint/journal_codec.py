@@ -158,6 +158,7 @@ def _layout(value: Any) -> Layout:
         ),
         tuple(State(_texts(v["outputs"]), str(v["shape"]), str(v["path"])) for v in value["states"]),
         _kept_states(value.get("kept")),  # of before it was written down
+        None if value.get("cut_ms") is None else int(value["cut_ms"]),
     )
 
 

@@ -35,22 +35,40 @@ class _Held:
         return set(self.rows) - self.settled
 
 
+@dataclass(frozen=True, slots=True)
+class LostEpoch:
+    """An epoch that a sink's system does not know any more.
+
+    Attributes:
+        epoch: Which.
+        rows: How many it had there.
+        handle: Of one of its participants there.
+    """
+
+    epoch: int
+    rows: int
+    handle: str
+
+
 @dataclass(frozen=True)
 class Lost:
     """What a sink's system does not know any more.
 
     Attributes:
-        handle: Of the newest epoch.
-        epochs: All of them with the number of their rows, the newest first.
+        epochs: The newest first.
     """
 
-    handle: str
-    epochs: tuple[tuple[int, int], ...]
+    epochs: tuple[LostEpoch, ...]
+
+    @property
+    def newest(self) -> LostEpoch:
+        """The one that the checkpoint asks for."""
+        return self.epochs[0]
 
     @property
     def told(self) -> str:
         """In a few words."""
-        return f"{len(self.epochs)} epochs with {sum(rows for _, rows in self.epochs)} rows"
+        return f"{len(self.epochs)} epochs with {sum(each.rows for each in self.epochs)} rows"
 
 
 def lost_commits(
@@ -86,8 +104,8 @@ def lost_commits(
         behind = [p.handle for p in undone.effective if p.sink == sink] if undone is not None else []
         known = committer.known([last[sink].handle, *behind])
         if known is not None and not known:
-            epochs = _lost(committer, last[sink], _decided(journal, identity, sink))
-            lost[sink] = Lost(last[sink].handle, tuple(epochs))
+            held = _decided(journal, identity, sink)
+            lost[sink] = Lost(tuple(_lost(committer, last[sink], held, journal.given_up())))
     return lost
 
 
@@ -106,15 +124,15 @@ def refuse_put_back(
         CheckpointConflictError: Naming the epochs and how many rows they had.
     """
     for sink, lost in lost_commits(committers, journal, identity, checkpoint).items():
-        epochs = [epoch for epoch, _ in reversed(lost.epochs)]
+        epochs = [each.epoch for each in reversed(lost.epochs)]
         raise CheckpointConflictError(
             f"sink {sink} does not know epoch {epochs[0]} to {epochs[-1]} of this job any more: {lost.told} that it "
             "had committed",
             harmless="for the data that is there: nothing more is written",
             cause="its system was put back to an older state: a backup, or a standby that had not everything; or "
             "the ledger was changed by hand",
-            action="bring the newer state back. Or write those rows again by other means, and then start with "
-            f"{advised('claim')}, once",
+            action="bring the newer state back. Or let `onceflow txn write-again <job file>` write those epochs again, "
+            f"into this sink alone. Or give their rows up: start with {advised('claim')}, once",
             checkpoint=identity.checkpoint,
             epochs=epochs,
         )
@@ -143,16 +161,22 @@ def _handles(ids: Collection[ParticipantId], sink: str) -> set[str]:
     return {handle for of, handle in ids if of == sink}
 
 
-def _lost(committer: Committer, last: Newest, decided: Mapping[int, _Held]) -> list[tuple[int, int]]:
-    """From the newest back to the first that is known: it was put back to a moment, so what is older is there."""
-    lost = [(last.epoch, last.rows)]
+def _lost(
+    committer: Committer, last: Newest, decided: Mapping[int, _Held], given_up: Collection[str]
+) -> list[LostEpoch]:
+    """From the newest back to the first that is known: it was put back to a moment, so what is older is there.
+
+    Or to the first that a claim has given up: with it went all that was lost then, and what came before was there.
+    """
+    lost = [LostEpoch(last.epoch, last.rows, last.handle)]
     older = [epoch for epoch in sorted(decided, reverse=True) if epoch < last.epoch and decided[epoch].asked]
     for at in range(0, len(older), _AT_ONCE):
         some = older[at : at + _AT_ONCE]
         known = set(committer.known(sorted(set().union(*(decided[epoch].asked for epoch in some)))) or ())
         for epoch in some:
             of = decided[epoch]
-            if of.asked <= known:
+            if of.asked <= known or not of.asked.isdisjoint(given_up):
                 return lost
-            lost.append((epoch, sum(rows for handle, rows in of.rows.items() if handle in of.asked - known)))
+            gone = of.asked - known
+            lost.append(LostEpoch(epoch, sum(of.rows[handle] for handle in gone), min(gone)))
     return lost

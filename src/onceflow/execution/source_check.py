@@ -171,7 +171,8 @@ class Sources:
         found = [self._look(i, needed[i], ends[i], known) for i in self._numbers]
         before = known.kept if known is not None and known.kept is not None else ()
         kept = with_what_was_known(self._columns, before)
-        layout = Layout(tuple(place for place, _ in found), self._states, kept)
+        cut_ms = None if known is None else known.cut_ms
+        layout = Layout(tuple(place for place, _ in found), self._states, kept, cut_ms)
         losses = {  # a source that stands at several positions has lost it once
             (self._first_of(i), error.what): error
             for i, (_, standing) in enumerate(found)

@@ -92,11 +92,14 @@ class Layout:
         sources: The sources.
         states: The state operators, as the job asks for them.
         kept: What Spark keeps for them; None in a layout of before that was written down.
+        cut_ms: The watermark, in milliseconds, of another job behind which this one began without its state: windows
+            that began before are held back; None for one that has the state of all that was read, or publishes them.
     """
 
     sources: tuple[Source, ...] = ()
     states: tuple[State, ...] = ()
     kept: tuple[Kept, ...] | None = None
+    cut_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

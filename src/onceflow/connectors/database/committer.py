@@ -196,7 +196,7 @@ class DatabaseCommitter(Committer, Inspectable):
         sealed = Sealed(run.incarnation, run.epoch, self._target(), run.newest.get(self._sink, ""), run.claimed)
         staged = Staged(self._system, attempts, sealed)
         parts = tuple(part for report in reports for part in report.parts)
-        return [Participant(self._sink, staged.handle, parts, staged.to_json())]
+        return [Participant(self._sink, run.handles.get(self._sink, staged.handle), parts, staged.to_json())]
 
     def check(self, participants: Sequence[Participant], run: Run, age_s: float) -> str | None:  # noqa: ARG002
         """Look at what is staged, end the run's other attempts, and try the commit: it must fail now or never.
