@@ -232,8 +232,12 @@ class Journal:
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return None
 
+    def receipts_are_whole(self) -> bool:
+        """Whether all that was purged has its receipt still."""
+        return self._receipts.are_whole()
+
     def receipts(self) -> list[Receipt]:
-        """Of what was purged, by place.
+        """Of what was purged, by place; those of a hundred thousand epochs ago are gone.
 
         Raises:
             CheckpointCorruptError, CheckpointConflictError: As ``Receipts.read``.

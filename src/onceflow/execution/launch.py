@@ -594,8 +594,8 @@ def _driver(
     """The driver of the sinks that take part, from their connections by name."""
     if plan.takeover is None:
         refuse_lost(place, connections.values(), plan.prefix, plan.name)
-    systems = {connection.system_id for connection in connections.values()}
-    identity = identify(place, ",".join(sorted(systems)), plan.prefix, plan.takeover)
+    systems = {name: connection.system_id for name, connection in connections.items()}
+    identity = identify(place, ",".join(sorted(set(systems.values()))), plan.prefix, plan.takeover, systems)
     committers: dict[str, Committer] = {}
     try:
         for name, connection in connections.items():

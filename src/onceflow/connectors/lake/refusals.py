@@ -17,6 +17,9 @@ _NO_RIGHT = (
     "unauthorized",
     "readonly database",
 )
+_NOT_ABLE = ("unsupported", "not supported", "max catalog version")
+"""What pyiceberg and deltalake say of a table that another engine has given what they do not have."""
+
 _SECRET = ("secret", "token", "password", "credential", "key", "sas", "signature", "auth")
 
 
@@ -36,9 +39,9 @@ def secrets_of(settings: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def lacks_right(error: BaseException) -> bool:
-    """Whether it is for lack of a right that something was not done: the next try would end the same."""
+    """Whether a right is missing, or the library is not able to do it: the next try would end the same."""
     text = f"{type(error).__name__} {error}".lower()
-    return isinstance(error, PermissionError) or any(word in text for word in _NO_RIGHT)
+    return isinstance(error, PermissionError) or any(word in text for word in (*_NO_RIGHT, *_NOT_ABLE))
 
 
 def told(error: BaseException, secrets: Iterable[str]) -> str:
