@@ -36,6 +36,7 @@ The tree (``retriable`` is class data: may the same job be started again, as it 
     │   │   └── WriterFencedError    yes   a writer's transaction was ended under its hands
     │   ├── SinkContractError        no    a sink's committer did not seal what its writers had prepared
     │   ├── RowRefusedError          no    a row that its sink cannot write as it is, now and at every retry
+    │   ├── EpochRefusedError        no    a system has refused it by the same answer at three starts in a row
     │   ├── EpochTimedOutError       yes   not ready for its decision within execution.checkpointing.timeout
     │   ├── EpochTooLongError        yes   the epoch outlived transaction.timeout.ms; the next start cuts it smaller
     │   └── TimeoutTooShortError     no    it outlives transaction.timeout.ms, and cannot be cut smaller
@@ -233,6 +234,12 @@ class SinkContractError(EpochFailedError):
 
 class RowRefusedError(EpochFailedError):
     """A row that its sink cannot write as it is. The epoch's range is fixed, so the same start meets it again."""
+
+    retriable = False
+
+
+class EpochRefusedError(EpochFailedError):
+    """A system that answers has refused the same epoch, in the same words, at three starts in a row."""
 
     retriable = False
 

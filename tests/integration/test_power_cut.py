@@ -3,6 +3,7 @@
 A start goes on where the journal knows enough, and names the file and the way out where it does not.
 """
 
+import json
 import re
 from collections import Counter
 from pathlib import Path
@@ -75,3 +76,22 @@ def test_an_epoch_without_output_whose_range_is_gone_has_a_way_out(p):
         Path(name).unlink(missing_ok=True)
     p.run_well()
     assert Counter(p.read()) == Counter(p.sent)
+
+
+@pytest.mark.parametrize(("job", "more"), [("copy", True), pytest.param("count", False, marks=pytest.mark.faults)])
+def test_a_plan_that_an_older_driver_has_written_over_a_decided_one(p, job, more):
+    """It slept between Spark's look and its rename. Decided and open: the next start restores what was decided."""
+    p.job = job
+    p.send(200)
+    p.run_well()
+    p.send(200)
+    p.die_at("D5")
+    plan = p.checkpoint / "offsets" / "1"
+    version, metadata, position = plan.read_text().splitlines()
+    ((topic, ends),), by = json.loads(position).items(), 20 if more else -20
+    cut(p, "offsets/1", empty=True)
+    plan.write_text("\n".join([version, metadata, json.dumps({topic: {n: end + by for n, end in ends.items()}})]))
+    p.send(100)
+    ended = p.run_well()
+    assert "offsets/1 is not what epoch 1 reads" in ended.log
+    p.check()

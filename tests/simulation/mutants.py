@@ -39,6 +39,7 @@ from onceflow.twophase.messages import (
     Evidence,
     Outcome,
     Reply,
+    Restored,
     Sealed,
     Superseded,
     Unanswered,
@@ -97,7 +98,7 @@ def _commit_before_decision() -> list[Patches]:
 
     def append(self: Driver, action: Any) -> Any:
         if isinstance(action.record, Decide):
-            for name, of in self._by_sink(action.record.participants).items():
+            for name, of in self._finishers.by_sink(action.record.participants).items():
                 self._committers[name].commit(of)
         return real(self, action)
 
@@ -381,7 +382,7 @@ def _offsets_ignored() -> list[Patches]:
 
     real = Coordinator._read_epoch
     return [
-        mock.patch.object(SimCheckpoint, "restore_offsets", return_value=True),
+        mock.patch.object(SimCheckpoint, "put_right"),
         mock.patch.object(SimCheckpoint, "sync", return_value=None),
         mock.patch.object(Coordinator, "_read_epoch", read),
     ]
@@ -785,6 +786,13 @@ MUTANTS = (
         "offsets/N of an epoch that is done is not compared with its decision",
         ("nothing lost", "3"),
         lambda: [mock.patch.object(Driver, "_done", return_value={})],
+        ("pause",),
+        SLEEPING,
+    ),
+    Mutant(
+        "offsets/N of an epoch that is undone is left as it is",
+        ("ends", "advice"),
+        lambda: [mock.patch.object(Driver, "_restore_offsets", return_value=Restored())],
         ("pause",),
         SLEEPING,
     ),

@@ -12,6 +12,7 @@ from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.checkpoint.store import LocalStore
 from onceflow.errors import (
+    CheckpointConflictError,
     CheckpointCorruptError,
     EpochTooLongError,
     FencedError,
@@ -37,7 +38,9 @@ from onceflow.twophase.messages import (
     Unanswered,
 )
 from onceflow.twophase.records import Decide, Resolve, Start
+from tests.unit.advice import parts_of
 from tests.unit.histories import participant, read_history
+from tests.unit.shop import Shop
 
 TIMEOUT_S = 100.0
 JOB = JobIdentity("a" * 12, "file:///checkpoint", "cluster", "onceflow")
@@ -154,7 +157,7 @@ def test_an_error_of_the_plan_is_not_too_long(driver):
 
 def test_where_nothing_expires_nothing_is_too_long(driver):
     """A system whose transactions never end."""
-    driver._committers = {"t": Committer(None)}
+    del driver._committers["s"]
     assert failed(driver, EXPIRED, 10**6) == RunFailed(EXPIRED.what)
 
 
@@ -236,3 +239,28 @@ def test_rows_that_were_given_up_of_a_sink_that_is_gone(driver):
     assert left() == left(gone) == left(there) == everything
     driver._committers["s"].able = True
     assert left(gone, also) == everything, "a committer of the same system can finish them"
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_a_conflict_of_a_replay_is_weighed_against_what_it_replaces(tmp_path, late):
+    """An older driver's commit that comes after its replay has begun passes; another start's rows do not."""
+    shop = Shop(tmp_path)
+    try:
+        shop.dies_at("commit")
+        shop.somebody("update ledger set state='aborted'")
+
+        def found():
+            if late:
+                shop.somebody("update ledger set state='committed' where incarnation=1")
+            raise CheckpointConflictError("the ledger holds epoch 0 of start 7", action="put the newest copy back")
+
+        shop.meanwhile["check"] = found
+        error = shop.run()
+        if late:
+            assert parts_of(error, PreCommitError, "epoch 0", "committed after all").retriable
+            assert shop.run() is None
+        else:
+            assert (type(error), error.what) == (CheckpointConflictError, "the ledger holds epoch 0 of start 7")
+        assert shop.written() == (shop.all_orders() if late else [])
+    finally:
+        shop.close()

@@ -106,6 +106,7 @@ def test_every_failure_says_what_to_do(kind):
     [
         (FailureKind.RUN_FAILED, True),
         (FailureKind.UNSOUND, True),
+        (FailureKind.COMMITTED_AFTER_ALL, True),
         (FailureKind.MISSEALED, False),
         (FailureKind.DECISION_VOIDED, True),
         (FailureKind.DECISION_UNCERTAIN, True),
@@ -116,7 +117,7 @@ def test_every_failure_says_what_to_do(kind):
         (FailureKind.FENCED, False),
         (FailureKind.TWO_UNDONE, False),
         (FailureKind.SINKS_CHANGED, False),
-        (FailureKind.OFFSETS_DIFFER, False),
+        (FailureKind.OFFSETS_DIFFER, True),
         (FailureKind.EPOCH_UNEXPECTED, False),
         (FailureKind.OUTCOME_UNKNOWN, False),
         (FailureKind.NOT_DETERMINISTIC, False),

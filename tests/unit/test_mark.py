@@ -11,7 +11,8 @@ from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.checkpoint.store import LocalStore
 from onceflow.errors import FencedError
 from onceflow.execution import sweeper
-from onceflow.execution.driver import Driver, _write_mark
+from onceflow.execution.driver import Driver
+from onceflow.execution.marks import write_mark
 from onceflow.execution.running import RunningJob
 from onceflow.execution.surroundings import Surroundings
 from onceflow.twophase.coordinator import Coordinator
@@ -129,7 +130,7 @@ def turns(outside, count):
 
 def marks_written(driver):
     """Wait for marks that were asked for."""
-    driver._marks.submit(lambda: None).result(WITHIN_S)
+    driver._marks._thread.submit(lambda: None).result(WITHIN_S)
 
 
 def test_it_is_due_every_hour():
@@ -181,12 +182,11 @@ def test_a_name_is_marked_when_something_is_decided_and_again_with_each_refresh(
     marks_written(driver)
     assert outside.names == []
     for epoch in (0, 1):
-        driver._write_marks(epoch, driver.incarnation)
+        driver._marks.write(driver._mark(epoch, driver.incarnation))
     marks_written(driver)
     mark = NameMark({JOB.job_id: JOB.checkpoint}).dumps()
     assert outside.names == [("hourly", mark)]
-    driver._name_is_kept = False
-    driver._write_marks(1, driver.incarnation)
+    driver._marks.write_again(driver._mark(1, driver.incarnation))
     marks_written(driver)
     assert outside.names == [("hourly", mark)] * 2
 
@@ -225,5 +225,5 @@ def test_a_checkpoint_of_before_is_marked_by_its_next_start(tmp_path, outside, d
 def test_which_mark_is_the_newer_one(found, written, stays):
     """By start, then by epoch: an older copy of the checkpoint must not pass as the newest one."""
     outside = Outside(found.dumps() if isinstance(found, Mark) else found)
-    _write_mark(outside, written)
+    write_mark(outside, written)
     assert outside.mark == (found if stays else written).dumps()

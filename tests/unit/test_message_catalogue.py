@@ -83,6 +83,7 @@ CATALOGUE = {
     "WriterFencedError": f"{INTEGRATION}/test_oracle.py::test_an_aborted_writer_cannot_go_on",
     "SinkContractError": f"{HERE}::test_a_sink_that_seals_wrongly",
     "RowRefusedError": f"{HERE}::test_a_row_that_cannot_be_written",
+    "EpochRefusedError": f"{INTEGRATION}/test_refused_again.py::test_a_database_that_breaks_off_each_start",
     "EpochTimedOutError": f"{HERE}::test_an_epoch_that_was_cancelled",
     "EpochTooLongError": f"{HERE}::test_an_epoch_that_took_too_long",
     "TimeoutTooShortError": f"{HERE}::test_an_epoch_of_one_record_that_took_too_long",

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from onceflow.checkpoint.identity import LONGEST_MARK, JobIdentity, NameMark, create_identity
 from onceflow.connectors.kafka.group_offsets import name_group
 from onceflow.errors import CheckpointConflictError, KafkaUnavailableError
-from onceflow.execution.driver import _write_name_mark
 from onceflow.execution.launch import Plan, place_of
+from onceflow.execution.marks import write_name_mark
 from onceflow.execution.ownership import forget_name, refuse_lost
 from onceflow.options.checkpointing import Checkpointing
 
@@ -149,11 +149,11 @@ def test_a_job_is_written_beside_the_others():
     """Those of another environment stay; what was no mark is replaced; and what cannot be read is left alone."""
     outside = Outside({"hourly": marked("bbbbbbbb"), "odd": "?"})
     for name in ("hourly", "odd"):
-        _write_name_mark(outside, name, JOB)
+        write_name_mark(outside, name, JOB)
     assert list(NameMark.loads(outside.names["hourly"]).jobs) == ["bbbbbbbb", JOB.job_id]
     assert json.loads(outside.names["odd"]) == {"jobs": [[JOB.job_id, JOB.checkpoint]]}
     before, outside.fails = dict(outside.names), True
-    _write_name_mark(outside, "hourly", JOB)
+    write_name_mark(outside, "hourly", JOB)
     assert outside.names == before
 
 

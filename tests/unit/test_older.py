@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 
 import pytest
 
+from onceflow.checkpoint.identity import read_identity
+from onceflow.checkpoint.journal import Journal
+from onceflow.checkpoint.store import LocalStore
+from onceflow.errors import CheckpointConflictError, OutcomeUnknownError
+from onceflow.operations.transactions.access import Operator
+from onceflow.operations.transactions.resolution import resolve
+from onceflow.options.checkpointing import Checkpointing
 from tests.unit import older
+from tests.unit.advice import parts_of
 from tests.unit.lakes import DeltaWorld, IcebergWorld
 from tests.unit.lives import InFolder, Lives
 from tests.unit.test_database import SqliteWorld, Upserting
@@ -87,5 +96,62 @@ def test_a_death_behind_a_table_whose_history_was_expired(kind, tmp_path):
         life.die("record")
         life.tidy()
         life.run()
+    finally:
+        life.teardown()
+
+
+class Replayed(Lives):
+    """A job that has written an epoch again, and whose checkpoint is a copy of before that; no mark tells."""
+
+    def committers(self):
+        """Of each sink, for a short while."""
+        identity = read_identity(LocalStore(self.job.folder / "onceflow"))
+        connections = [sink.connect() for sink in self.job.sinks]
+        self.job.look_at_outputs({sink.name: to for sink, to in zip(self.job.sinks, connections, strict=True)})
+        for sink, to in zip(self.job.sinks, connections, strict=True):
+            yield sink.name, to.committer(identity.prefix, identity.job_id)
+
+    def lose_a_decided_epoch(self):
+        """It is decided, its driver is dead, and what it had prepared is ended."""
+        self.first()
+        self.arrive(2, loud=True)
+        self.job.dies_at("commit")
+        self.marks = {name: committer.read_mark() for name, committer in self.committers()}
+        shutil.copytree(self.job.folder, self.job.folder.with_name("copy"))
+        undone = Journal(LocalStore(self.job.folder / "onceflow" / "journal")).history()[0].decided
+        for name, committer in self.committers():
+            committer.abort([p for p in undone.effective if p.sink == name])
+
+    def put_the_copy_back(self):
+        """Of the checkpoint, and the marks of then."""
+        shutil.rmtree(self.job.folder)
+        self.job.folder.with_name("copy").rename(self.job.folder)
+        for name, committer in self.committers():
+            committer.write_mark(self.marks[name])
+
+    def choose(self, epoch, choice):
+        """What ``onceflow txn resolve`` does."""
+        with contextlib.closing(Operator(Checkpointing(self.job.folder), "onceflow", self.job.sinks)) as looking:
+            resolve(looking, epoch, choice, who="a test", why="the message says so")
+
+
+@pytest.mark.parametrize("kind", WORLDS)
+def test_a_replay_of_what_another_start_has_written_stops_for_a_person(kind):
+    """Started again it would be refused again, for ever: that is no error that passes."""
+
+    class OnTable(Replayed):
+        system = lambda: InFolder(WORLDS[kind])  # noqa: E731
+
+    life = OnTable()
+    try:
+        life.lose_a_decided_epoch()
+        assert life.job.run() is None
+        life.put_the_copy_back()
+        parts_of(life.job.run(), OutcomeUnknownError, "epoch 1")
+        life.choose(1, "write-again")
+        for _ in range(2):
+            error = parts_of(life.job.run(), CheckpointConflictError, "epoch 1 of start", "older than its sinks")
+            assert not error.retriable
+        assert life.job.table().total() == 4, "nothing is there twice"
     finally:
         life.teardown()

@@ -226,9 +226,9 @@ def test_rows_that_are_given_up_take_their_state_with_them():
 def test_a_decided_epoch_that_passes_over_records_has_new_offsets():
     """What it had stays known: it may still stand in Spark's file. A second time that is what the first left."""
     decided = read_history([Start(1), Decide(1, 5, "o5", ("s",), (A,)), Skip(1, 5, "b4", "o5 moved")])
-    assert (decided.decided.offsets, decided.decided.was, decided.decided.before) == ("o5 moved", "o5", "b4")
+    assert (decided.decided.offsets, decided.decided.before) == ("o5 moved", "b4")
     again = decided.then(Skip(1, 5, "b4 again", "o5 again")).decided
-    assert (again.offsets, again.was, again.before) == ("o5 again", "o5 moved", "b4 again")
+    assert (again.offsets, again.before) == ("o5 again", "b4 again")
 
 
 def test_a_replay_keeps_where_its_epoch_begins():
@@ -244,7 +244,7 @@ def test_a_replay_keeps_where_its_epoch_begins():
         ]
     )
     found = history.decided
-    assert (found.offsets, found.was, found.before, found.loss_accepted) == ("o5 moved", "o5", "b4", True)
+    assert (found.offsets, found.before, found.loss_accepted) == ("o5 moved", "b4", True)
     assert (found.given_up, found.state_accepted) == (frozenset(), False)
 
 

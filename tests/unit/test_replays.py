@@ -102,7 +102,7 @@ class World:
     def perform(self, action):  # noqa: C901, PLR0912 - a line for each action
         match action:
             case RestoreOffsets():
-                return self.rules.receive(Restored(same=True))
+                return self.rules.receive(Restored())
             case ListLingering(spared):
                 self.lingering = self.state.keys() - {p.id for p in spared}
                 return self.rules.receive(Lingering({}))

@@ -70,7 +70,7 @@ def test_lost_offsets_are_restored(checkpoint, content):
     if content is not None:
         put(checkpoint, "offsets/3", content)
     crc = put(checkpoint, "offsets/.3.crc", "stale")
-    assert checkpoint.restore_offsets(3, "v1\ndecided")
+    checkpoint.put_right(3, "v1\ndecided")
     assert checkpoint.offsets(3) == "v1\ndecided"
     assert not crc.exists()
 
@@ -78,7 +78,7 @@ def test_lost_offsets_are_restored(checkpoint, content):
 def test_offsets_are_restored_into_a_lost_folder(tmp_path):
     """The folder may be gone with the file."""
     checkpoint = SparkCheckpoint.at(tmp_path / "gone")
-    assert checkpoint.restore_offsets(0, "v1\ndecided")
+    checkpoint.put_right(0, "v1\ndecided")
     assert checkpoint.offsets(0) == "v1\ndecided"
 
 
@@ -86,15 +86,18 @@ def test_the_same_offsets_are_left_alone(checkpoint):
     """What is as decided is not written again."""
     path = put(checkpoint, "offsets/3", "v1\ndecided")
     before = path.stat().st_ino
-    assert checkpoint.restore_offsets(3, "v1\ndecided")
+    checkpoint.put_right(3, "v1\ndecided")
     assert path.stat().st_ino == before
 
 
-def test_other_offsets_are_told_and_left_alone(checkpoint):
-    """offsets/N of another range is not overwritten: the job must stop."""
+def test_other_offsets_are_put_right(checkpoint, caplog):
+    """A driver that slept has written its plan over it: the epoch reads what was decided, and the log says so."""
     path = put(checkpoint, "offsets/3", "v1\nother")
-    assert not checkpoint.restore_offsets(3, "v1\ndecided")
-    assert path.read_text() == "v1\nother"
+    crc = put(checkpoint, "offsets/.3.crc", "of the other")
+    checkpoint.put_right(3, "v1\ndecided")
+    assert path.read_text() == "v1\ndecided"
+    assert not crc.exists()
+    assert "offsets/3 is not what epoch 3 reads" in caplog.text
 
 
 # -- what a power cut leaves ------------------------------------------------------------------------------------------
@@ -271,23 +274,6 @@ def test_sync_passes_over_what_is_not_there(tmp_path):
 
 
 # -- other positions, where lost records are passed over --------------------------------------------------------------
-
-
-def test_offsets_that_are_to_be_replaced_are_replaced(checkpoint):
-    """They are as they were decided, and records behind them are lost: they take the positions that were chosen."""
-    put(checkpoint, "offsets/3", "v1\ndecided")
-    crc = put(checkpoint, "offsets/.3.crc", "stale")
-    assert checkpoint.restore_offsets(3, "v1\nmoved", was="v1\ndecided")
-    assert checkpoint.offsets(3) == "v1\nmoved"
-    assert not crc.exists()
-    assert checkpoint.restore_offsets(3, "v1\nmoved", was="v1\ndecided"), "again, after a crash"
-
-
-def test_offsets_that_are_neither_are_left_alone(checkpoint):
-    """Neither what was decided nor what is to be: somebody else's range, and the job must stop."""
-    path = put(checkpoint, "offsets/3", "v1\nother")
-    assert not checkpoint.restore_offsets(3, "v1\nmoved", was="v1\ndecided")
-    assert path.read_text() == "v1\nother"
 
 
 def test_an_epoch_begins_at_the_offsets_of_the_one_before(checkpoint):

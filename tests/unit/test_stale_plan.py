@@ -41,6 +41,42 @@ def test_before_the_return_it_is_put_back(shop, end):
 
 
 @pytest.mark.parametrize("end", [1, 9])
+@pytest.mark.parametrize("stateful", [False, True])
+@pytest.mark.parametrize("expired", [False, True])
+def test_a_start_before_it_is_put_back_restores_it_from_the_decision(tmp_path, end, stateful, expired):
+    """The driver that has decided is dead, or sleeps: its decision says what the epoch reads, also if it is lost."""
+    shop = Shop(tmp_path, stateful=stateful)
+    try:
+        shop.dies_at("commit")
+        if expired:
+            shop.somebody("update ledger set state='aborted'")
+        sleeper(shop, end)()
+        shop.orders.end = 5
+        assert shop.run() is None
+        assert offsets(shop) == 3
+        assert shop.written() == shop.all_orders()
+    finally:
+        shop.close()
+
+
+@pytest.mark.parametrize("end", [1, 9])
+def test_between_the_start_and_its_epoch_the_next_start_restores_it(shop, end):
+    """Spark has read the other plan by then: what it would run is not what was decided. That passes."""
+    shop.dies_at("commit")
+    driver = shop.start()
+    sleeper(shop, end)()
+    try:
+        with pytest.raises(EpochFailedError) as caught:
+            shop.work(driver)
+    finally:
+        shop.close()
+    assert parts_of(caught.value, EpochFailedError, "offsets/0", "epoch 0").retriable
+    assert shop.run() is None
+    assert offsets(shop) == 3
+    assert shop.written() == shop.all_orders()
+
+
+@pytest.mark.parametrize("end", [1, 9])
 def test_of_an_epoch_that_is_done_it_is_put_right_by_the_next_one(shop, end):
     """The driver that ran it remembers what it had read, and Spark plans on from its own memory."""
 

@@ -21,6 +21,7 @@ from onceflow.checkpoint import envelope
 from onceflow.checkpoint.contract import Store, Where
 from onceflow.checkpoint.journal_codec import Entry, decode, encode
 from onceflow.checkpoint.receipts import Receipt, Receipts
+from onceflow.checkpoint.refusals import Refusals
 from onceflow.checkpoint.trail import Trail
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, CheckpointStoreError, advised
 from onceflow.twophase.messages import Adopted, Appended, Superseded, Unanswered, Voided
@@ -62,12 +63,16 @@ class Journal:
         store: The journal's folder.
         retain: How many epochs back records are kept (Spark's ``minBatchesToRetain``); of what is purged a receipt
             stays.
+
+    Attributes:
+        refusals: By which refusal an epoch has failed last. No record: no rule reads it.
     """
 
     def __init__(self, store: Store, *, retain: int = 100) -> None:
         self._store = store
         self._receipts = Receipts(store.below("receipts"))
         self._passed, self._passed_is_made = store.below("passed"), False
+        self.refusals = Refusals(store.below("refused"))
         self._retain = retain
         self._lock = threading.RLock()
         self._tail = 0

@@ -1,7 +1,7 @@
 """What Spark keeps in the checkpoint: ``offsets/<epoch>`` and ``commits/<epoch>``.
 
 Must not know: the journal, Kafka. It reads Spark's files as bytes and numbers; only while no query runs on them does it
-write: ``mend``, ``restore_offsets``, ``set_start`` and ``take_back``. ``put_right`` writes beside one: what was there.
+write: ``mend``, ``set_start`` and ``take_back``. ``put_right`` writes beside one as well: what an epoch reads.
 
 Spark (4.2) writes ``offsets/N`` before epoch N runs and ``commits/N`` after its ``foreachBatch`` returned; numbers
 may jump and old files are purged, so "epoch N is done" means "the newest commit is at least N".
@@ -159,32 +159,26 @@ class SparkCheckpoint:
             return ""
         return data.decode("utf-8", "replace").rpartition("\n")[2]
 
-    def restore_offsets(self, epoch: int, decided: str, was: str = "") -> bool:
-        """Make ``offsets/<epoch>`` hold what was decided; False when it holds something else.
+    def put_right(self, epoch: int, text: str) -> None:
+        """Make ``offsets/<epoch>`` hold what the epoch reads or has read, as a decision or its driver knows.
 
-        A power cut may take the file, which Spark does not sync, while the decision, which is synced, stays. Spark
-        would then plan another range under the same number, and the rows between the two would be lost.
+        A power cut may take the file, which Spark does not sync, while the decision, which is synced, stays; and a
+        driver that slept in Spark's rename may write its own plan over it. Spark would then run another range under
+        the same number, and the rows between the two would be lost or doubled.
 
         Args:
             epoch: Which.
-            decided: What it must hold.
-            was: What it may hold instead, to be replaced; "" for nothing.
+            text: What it must hold.
         """
         try:
             present = self._offsets.read(str(epoch))
         except FileNotFoundError:
             present = b""
-        if present == decided.encode("utf-8"):
-            return True
-        if present.strip() and present != was.encode("utf-8"):
-            return False
+        if present == text.encode("utf-8"):
+            return
+        if present.strip():
+            log.warning("Spark's offsets/%d is not what epoch %d reads: it is put right", epoch, epoch)
         self._offsets.make()
-        self._replace(self._offsets, str(epoch), decided.encode("utf-8"))
-        return True
-
-    def put_right(self, epoch: int, text: str) -> None:
-        """Make ``offsets/<epoch>`` hold what the epoch had read, whatever it holds."""
-        log.warning("Spark's offsets/%d is not what the epoch had read: it is put right", epoch)
         self._replace(self._offsets, str(epoch), text.encode("utf-8"))
 
     def mend(self, decided: Callable[[], Mapping[int, str]], *, refusing: bool = True) -> None:
@@ -209,7 +203,7 @@ class SparkCheckpoint:
         for epoch in missing:
             if epoch in known:
                 log.warning("Spark's offsets/%d is missing or empty: it is restored from the journal", epoch)
-                self.restore_offsets(epoch, known[epoch])
+                self.put_right(epoch, known[epoch])
             elif not self.is_done(epoch):
                 log.warning("Spark's offsets/%d is empty and not decided: the epoch is planned anew", epoch)
                 self._remove(self._offsets, [epoch])

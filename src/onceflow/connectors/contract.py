@@ -236,7 +236,8 @@ class Committer(ABC):
             EpochTooLongError: The transactions may expire before they are committed, now and at every retry.
             OnceflowError: Anything else, in the words and the class that the user gets. Its class is ``retriable``
                 only where the next start, of the job as it is, goes on: no answer. A row, a target or a bookkeeping
-                that somebody has to put right is not.
+                that somebody has to put right is not. With ``refusal=`` (who has refused, and its own code) a retriable
+                one is one for a person at the third start in a row.
         """
 
     @abstractmethod

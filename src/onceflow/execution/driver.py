@@ -18,7 +18,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from onceflow import crash_points as crash
-from onceflow.checkpoint.identity import JobIdentity, Mark, NameMark
+from onceflow.checkpoint.identity import JobIdentity, Mark
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.spark_files import SparkCheckpoint, canonical, positions
 from onceflow.connectors.contract import TOO_OLD, Committer, Run, evidence_of
@@ -26,20 +26,20 @@ from onceflow.errors import (
     CheckpointConflictError,
     CheckpointCorruptError,
     CheckpointStoreError,
-    ConfigurationError,
     EpochFailedError,
-    EpochTimedOutError,
     EpochTooLongError,
     FencedError,
     OnceflowError,
     PreCommitError,
-    TimeoutTooShortError,
 )
-from onceflow.execution import pace
+from onceflow.execution import overdue
 from onceflow.execution.collect import Collect
 from onceflow.execution.failures import EpochEnded, evidence_lines, fenced, from_failure, from_spark
+from onceflow.execution.finishers import Finishers
 from onceflow.execution.job_log import JobLog
+from onceflow.execution.marks import Marks
 from onceflow.execution.observer import NOBODY
+from onceflow.execution.patience import Patience
 from onceflow.execution.put_back import refuse_put_back
 from onceflow.execution.source_check import Sources
 from onceflow.execution.stop import OverdueError, StopRequested
@@ -108,7 +108,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _ASK_EVERY_S = 0.2
-_MARKS_WITHIN_S = 2.0
 _COMMIT_PAUSE_S = (0.0, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 _PHASES: Mapping[type, str] = {
     RunPlan: "prepare",
@@ -174,11 +173,12 @@ class Driver:
         self._cuts = True
         self._uri = uri
         self._above = above
-        self._name_is_kept = False
         self._coordinator = coordinator
         self._now = around.now
         self._commits = around.commits
-        self._marks = around.marks
+        self._finishers = Finishers(self._committers, lambda: coordinator.memory.epoch)
+        self._marks = Marks(self._committers.values(), around.marks, identity, name)
+        self._patience = Patience(journal.refusals)
         self._plan: DataFrame | None = None
         self._run_began = 0.0
         self._ended_at = -math.inf
@@ -267,7 +267,7 @@ class Driver:
             with self.stop.epoch(waits=self._coordinator.memory.undone is None):
                 self._plan = batch
                 self._report = EpochReport(epoch, self.incarnation)
-                self.observer.began(epoch, self._expires_after_s())
+                self.observer.began(epoch, self._finishers.shortest_s())
                 crash.reach("D1", epoch)
                 try:
                     self._put_right()
@@ -282,11 +282,13 @@ class Driver:
                     self._put_back(epoch, offsets)
                 except OnceflowError as said:
                     raise self.true_cause(said) from said
+                self._patience.done()
                 self._journal.purge()
                 self._last_epoch, self._ended_at = epoch, self._now()
                 self.reports[epoch] = self._report
                 self.done(epoch)
-        except BaseException as error:
+        except BaseException as raised:
+            error = self._weighed(raised, epoch)
             self.failure, self.failed = error, self._report
             if self.stop.asked:
                 raise StopRequested from None
@@ -297,6 +299,12 @@ class Driver:
         finally:
             self._plan = None
             self.observer.ended()
+
+    def _weighed(self, error: BaseException, epoch: int) -> BaseException:
+        """What is told of an epoch that has failed."""
+        if self.stop.asked or not isinstance(error, OnceflowError):
+            return error
+        return self._patience.failed(error, epoch, self._coordinator.memory.offsets)
 
     def wait_outside(self, timeout_s: float) -> bool:
         """Wait until no epoch is in work and Spark has recorded the last one; False when time is over."""
@@ -372,8 +380,7 @@ class Driver:
         Runs in the sweeper's thread, as ``sweep`` does.
         """
         decided = self._coordinator.memory.history.decided
-        self._name_is_kept = False
-        self._write_marks(decided.epoch if decided is not None else -1, self.incarnation)
+        self._marks.write_again(self._mark(decided.epoch if decided is not None else -1, self.incarnation))
 
     def true_cause(self, error: OnceflowError) -> OnceflowError:
         """The error that ended this driver: that a newer start took over comes before every other reason.
@@ -396,11 +403,8 @@ class Driver:
 
     def close(self) -> None:
         """End the driver's threads and connections."""
-        if not self.stop.asked:  # else it must end soon, whatever waits for a broker
-            with contextlib.suppress(Exception):
-                self._marks.submit(int).result(_MARKS_WITHIN_S)  # those of a short run's only epoch are on their way
+        self._marks.close(waiting=not self.stop.asked)  # else it must end soon, whatever waits for a broker
         self._commits.shutdown(wait=False, cancel_futures=True)
-        self._marks.shutdown(wait=False, cancel_futures=True)
         for committer in self._committers.values():
             committer.close()
 
@@ -427,7 +431,7 @@ class Driver:
     def _error(self, failure: Failure) -> OnceflowError:
         if failure.kind is FailureKind.COMMIT_REFUSED:  # its system knows which right is missing
             refused = [p for p in self._coordinator.memory.pending if p.id in failure.participants]
-            finisher, of = next(iter(self._by_sink(sorted(refused, key=self._kept_for_s)).items()))
+            finisher, of = next(iter(self._finishers.by_sink(sorted(refused, key=self._finishers.kept_for_s)).items()))
             return self._committers[finisher].refusal(of)
         known = [f"{sink} {handle}: {e.why}" for (sink, handle), e in sorted(self._evidence.items())]
         return from_failure(failure, self._cause, self._uri, evidence_lines(known), self.explain)
@@ -486,7 +490,7 @@ class Driver:
         job = f"{self.name} ({self._identity.job_id})" if self.name else self._identity.job_id
         log.info("incarnation %d of job %s on %s", history.incarnation, job, self._uri)
         if self._journal.is_newest():  # else an older mark would take the place of a newer start's
-            self._write_marks(history.decided.epoch if history.decided else -1, history.incarnation)
+            self._marks.write(self._mark(history.decided.epoch if history.decided else -1, history.incarnation))
         crash.reach("S1", history.incarnation)
         undone = history.decided is not None and not self._checkpoint.is_done(history.decided.epoch)
         self._checkpoint.mend(self._journal.decided_offsets, refusing=not undone)
@@ -529,7 +533,7 @@ class Driver:
         decided = history.decided
         if decided is None:
             return history
-        nobodys = {p.sink for p in decided.effective if self._finisher_of(p) is None}
+        nobodys = {p.sink for p in decided.effective if self._finishers.of(p) is None}
         kept = {p.sink for p in decided.effective if p.id not in decided.counted}
         gone = nobodys - kept
         if not gone:
@@ -555,11 +559,10 @@ class Driver:
         return {} if newest is None else {n: text for n, text in found.items() if newest - 1 <= n <= newest}
 
     def _restore_offsets(self, action: RestoreOffsets) -> Event:
-        if not self._checkpoint.restore_offsets(action.epoch, action.offsets, action.was):
-            return Restored(same=False)
+        self._put_right_one(action.epoch, action.offsets)
         if action.before:
             self._checkpoint.set_start(action.epoch, action.before)
-        return Restored(same=True)
+        return Restored()
 
     def _take_back(self, action: TakeBack) -> Event:
         self._log.warning(
@@ -629,7 +632,7 @@ class Driver:
     def _records_of(self, epoch: int) -> int:
         """How many records the sources read for an epoch, 0 where that cannot be told."""
         with contextlib.suppress(CheckpointStoreError):  # only the number of tasks hangs on it
-            return sum(self._sources.sizes(self._checkpoint, epoch)) if self._sources is not None else 0
+            return sum(self._sizes(epoch))
         return 0
 
     def _seal(self, action: Seal) -> Event:
@@ -651,51 +654,18 @@ class Driver:
         if self.stop.overdue:
             return RunFailed("it took too long", self._timed_out(epoch))
         reason = sentence(error)
-        age, timeout = self._now() - self._run_began, self._expires_after_s()
+        age, timeout = self._now() - self._run_began, self._finishers.shortest_s()
         if isinstance(from_spark(error, self.explain), PreCommitError) and age >= TOO_OLD * timeout:
             with contextlib.suppress(CheckpointStoreError):  # how large it is cannot be read: its own error is told
                 return RunFailed(reason, self._too_long(epoch, reason, age))
         return RunFailed(reason)
 
-    def _expires_after_s(self) -> float:
-        known = [s for s in (c.expires_after_s() for c in self._committers.values()) if s is not None]
-        return min(known, default=math.inf)
-
     def _too_long(self, epoch: int, said: str, age: float) -> int | None:
         """How many records each source may read for an epoch from now on; the cause becomes one that says so."""
-        timeout = self._expires_after_s()
-        undecided = self._coordinator.memory.mode is Mode.FRESH
-        read = self._sources.sizes(self._checkpoint, epoch) if self._sources is not None and undecided else []
-        limit = pace.cut(read, age, timeout)
-        setting = f"transaction_timeout is {timeout:g} s, and the epoch took {age:.1f} s"
-        if limit is None:
-            self._cause = TimeoutTooShortError(
-                f"epoch {epoch} outlived its transactions and cannot be cut smaller: {said}",
-                harmless="never: every start would take as long",
-                cause=setting + ("" if undecided else "; it is decided and written again, so its range is fixed"),
-                action="raise transaction_timeout (and the broker's transaction.max.timeout.ms), then start the job",
-                epoch=epoch,
-            )
-            return None
-        if not self._cuts:
-            self._cause = TimeoutTooShortError(
-                f"epoch {epoch} with {sum(read):,} records outlived its transactions: {said}",
-                harmless="always for the data: nothing of the epoch is visible",
-                cause=setting,
-                action=f"give each source a limit of at most {limit:,} records (max_records_per_epoch, or Spark's "
-                "maxOffsetsPerTrigger), or raise transaction_timeout, then start again: the epoch is planned anew",
-                epoch=epoch,
-                limit=limit,
-            )
-            return limit
-        self._cause = EpochTooLongError(
-            f"epoch {epoch} with {sum(read):,} records outlived its transactions: {said}",
-            harmless="the job is started again: the epoch is planned anew, smaller",
-            cause=setting,
-            action=f"start the job again: each source then reads at most {limit:,} records for an epoch. If that is "
-            "too few for the rate of arrival, raise transaction_timeout (and the broker's transaction.max.timeout.ms)",
-            epoch=epoch,
-            limit=limit,
+        decided = self._coordinator.memory.mode is not Mode.FRESH
+        read = () if decided else self._sizes(epoch)
+        limit, self._cause = overdue.outlived(
+            epoch, said, age, self._finishers.shortest_s(), read, cuts=self._cuts, decided=decided
         )
         return limit
 
@@ -704,20 +674,13 @@ class Driver:
         age = self._now() - self._run_began
         read: Sequence[int] = ()
         with contextlib.suppress(CheckpointStoreError):
-            read = self._sources.sizes(self._checkpoint, epoch) if self._sources is not None and self._cuts else ()
-        limit = pace.cut(read, age, self.timeout_s)
-        smaller = "" if limit is None else f", and each source reads at most {limit:,} records for an epoch then"
-        self._cause = EpochTimedOutError(
-            f"epoch {epoch} was not ready for its decision in time, and was cancelled after {age:.1f} s",
-            harmless="always for the data: its transactions were aborted, and nothing of it is visible",
-            cause=f"execution.checkpointing.timeout is {self.timeout_s:g} s: too short for what an epoch reads, or the "
-            "plan or a system that it writes to was slow",
-            action=f"start the job again: the epoch is run again{smaller}. If it happens again, raise the time-out, or "
-            "look which phase takes its time: `onceflow checkpoints`",
-            epoch=epoch,
-            limit=limit,
-        )
+            read = self._sizes(epoch) if self._cuts else ()
+        limit, self._cause = overdue.timed_out(epoch, age, self.timeout_s, read)
         return limit
+
+    def _sizes(self, epoch: int) -> Sequence[int]:
+        """How many records each source read for an epoch; empty where there are no sources to ask."""
+        return self._sources.sizes(self._checkpoint, epoch) if self._sources is not None else ()
 
     def _check(self, action: Check) -> Event:
         age = self._now() - self._run_began
@@ -742,9 +705,8 @@ class Driver:
                 return Checked(error.what, self._too_long(run.epoch, error.what, age))
             return Checked(error.what)
         except CheckpointConflictError as error:
-            if self._coordinator.memory.mode is Mode.FRESH:  # else a late commit may have come before its replay
-                self._cause = self._what_is_lost() or error
-            return Checked(error.what)
+            self._cause = self._what_is_lost() or error
+            return Checked(error.what, conflict=True)
         except Exception as error:  # noqa: BLE001 - whatever it was, the epoch's transactions must be aborted
             self._cause = error
             return Checked(str(error) or "the job is being stopped")
@@ -773,14 +735,14 @@ class Driver:
         if isinstance(record, ReplayBegin | Replay) and isinstance(result, Appended):
             self._log.warning("epoch %d: %s", record.epoch, _told(record))
         if isinstance(record, Decide) and isinstance(result, Appended):
-            self._write_marks(record.epoch, record.incarnation)
+            self._marks.write(self._mark(record.epoch, record.incarnation))
             crash.reach("D5", record.epoch)
         return result
 
     def _append_void(self, action: AppendVoid) -> Event:
         result = self._journal.append_void(action.record)
         if isinstance(result, Adopted):  # it is decided after all, so an older copy must be noticed from here on
-            self._write_marks(action.record.epoch, action.record.incarnation)
+            self._marks.write(self._mark(action.record.epoch, action.record.incarnation))
         return result
 
     def _commit(self, action: Commit) -> Event:
@@ -796,9 +758,9 @@ class Driver:
                 action.again,
             )
         replies: dict[ParticipantId, Reply] = {}
-        ordered = sorted(action.participants, key=self._kept_for_s)
+        ordered = sorted(action.participants, key=self._finishers.kept_for_s)
         for together in crash.parted("D6", self._coordinator.memory.epoch, ordered):
-            for _, wave in groupby(together, key=self._kept_for_s):
+            for _, wave in groupby(together, key=self._finishers.kept_for_s):
                 replies |= self._commit_wave(list(wave), set(replies.values()) - {Reply.COMMITTED})
         crash.reach("D6a", self._coordinator.memory.epoch)
         return Replies(replies, self._now())
@@ -811,19 +773,15 @@ class Driver:
         if before:
             answer = Reply.REFUSED if before == {Reply.REFUSED} else Reply.RETRY
             return {p.id: answer for p in wave}
-        by_sink = self._by_sink(wave)
+        by_sink = self._finishers.by_sink(wave)
         waiting = [self._commits.submit(self._committers[name].commit, of) for name, of in by_sink.items()]
         return {who: reply for future in waiting for who, reply in future.result().items()}
-
-    def _kept_for_s(self, participant: Participant) -> float:
-        expires = self._committers[self._finisher(participant)].expires_after_s()
-        return math.inf if expires is None else expires
 
     def _ask_outcomes(self, action: AskOutcomes) -> Event:
         if action.again:
             self.stop.pause(_ASK_EVERY_S)
         self._evidence = {}
-        for name, of in self._by_sink(action.participants).items():
+        for name, of in self._finishers.by_sink(action.participants).items():
             self._evidence |= evidence_of(self._committers[name], of)
         return Outcomes(self._evidence, self._now())
 
@@ -840,7 +798,7 @@ class Driver:
         return Aborted()
 
     def _discard(self, action: Discard) -> Event:
-        for name, of in self._by_sink(action.participants).items():
+        for name, of in self._finishers.by_sink(action.participants).items():
             self._committers[name].abort(of)
         # Their outcomes are asked next, and whatever is still open comes back here.
         self.stop.pause(_ASK_EVERY_S)
@@ -862,43 +820,8 @@ class Driver:
         newest = {sink: each.handle for sink, each in history.newest(below=epoch).items() if sink not in there}
         return Run(self._identity.job_id, self._identity.prefix, self.incarnation, epoch, newest, history.claimed)
 
-    def _by_sink(self, participants: Sequence[Participant]) -> dict[str, list[Participant]]:
-        """Participants by the sink whose committer finishes them: their own, or one of the same system."""
-        by_sink: dict[str, list[Participant]] = {}
-        for participant in participants:
-            by_sink.setdefault(self._finisher(participant), []).append(participant)
-        return by_sink
-
-    def _finisher(self, participant: Participant) -> str:
-        found = self._finisher_of(participant)
-        if found is None:
-            epoch = self._coordinator.memory.epoch
-            raise ConfigurationError(
-                f"epoch {epoch} is decided and not finished, and its sink {participant.sink} "
-                "is none of the job's sinks now",
-                cause="the sink was removed or renamed while the job was down, and no other sink is on its cluster",
-                action="start the job once with the sinks of before; then change them. If its system is gone for good: "
-                f"`onceflow txn resolve <job file> {epoch} --choice count-as-written --why ...` gives up its rows",
-                epoch=epoch,
-                sink=participant.sink,
-            )
-        return found
-
-    def _finisher_of(self, participant: Participant) -> str | None:
-        if participant.sink in self._committers:
-            return participant.sink
-        able = (name for name, committer in self._committers.items() if committer.can_finish(participant))
-        return next(able, None)
-
-    def _write_marks(self, epoch: int, incarnation: int) -> None:
-        mark = Mark(incarnation, self._journal.start_nonce, epoch)
-        for committer in self._committers.values():
-            self._marks.submit(_write_mark, committer, mark)
-        # Before the first decision nothing was written that a new job of this name would write again.
-        if epoch >= 0 and self.name and not self._name_is_kept:
-            self._name_is_kept = True
-            for committer in self._committers.values():
-                self._marks.submit(_write_name_mark, committer, self.name, self._identity)
+    def _mark(self, epoch: int, incarnation: int) -> Mark:
+        return Mark(incarnation, self._journal.start_nonce, epoch)
 
 
 def _require_range(epoch: int, offsets: str, ends: frozenset[str] | None) -> None:
@@ -914,28 +837,6 @@ def _require_range(epoch: int, offsets: str, ends: frozenset[str] | None) -> Non
             action="see to it that only one runs, then start the job again",
             epoch=epoch,
         )
-
-
-def _write_mark(committer: Committer, mark: Mark) -> None:
-    """Write a mark, but never over a newer start's: this driver may have slept since it looked.
-
-    Nor over a later epoch's, which may have been decided after an hourly refresh had looked which is the newest.
-    """
-    known = None
-    with contextlib.suppress(OnceflowError):
-        known = Mark.loads(committer.read_mark() or "")
-    if known is None or (known.incarnation, known.epoch) <= (mark.incarnation, mark.epoch):
-        committer.write_mark(mark.dumps())
-
-
-def _write_name_mark(committer: Committer, name: str, identity: JobIdentity) -> None:
-    """Add a job to those of its name. Where the others cannot be read they are not written over."""
-    try:
-        known = NameMark.loads(committer.read_name_mark(name) or "")
-    except OnceflowError as error:
-        log.warning("that job %s writes here is not kept under its name: %s", name, error.what)
-        return
-    committer.write_name_mark(name, known.and_of(identity).dumps())
 
 
 def _told(record: ReplayBegin | Replay) -> str:

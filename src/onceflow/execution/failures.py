@@ -119,6 +119,17 @@ def _unsound(f: Failure, _: str, __: str) -> OnceflowError:
     )
 
 
+def _committed_after_all(f: Failure, _: str, evidence: str) -> OnceflowError:
+    return PreCommitError(
+        f"epoch {f.epoch} was not written again: what was to be replaced is committed after all: {_who(f)}\n{evidence}",
+        harmless="always: what was written again was aborted, and each row is there once",
+        cause="an older driver of the job slept in its commit until now",
+        action="start the job again: it takes what is visible as it is",
+        epoch=f.epoch,
+        participants=f.participants,
+    )
+
+
 def _missealed(f: Failure, _: str, __: str) -> OnceflowError:
     return SinkContractError(
         f"epoch {f.epoch} was not decided: a sink did not seal what its writers had prepared: {f.detail}",
@@ -189,11 +200,12 @@ def _sinks_changed(f: Failure, checkpoint: str, _: str) -> OnceflowError:
 
 
 def _offsets_differ(f: Failure, checkpoint: str, _: str) -> OnceflowError:
-    return CheckpointConflictError(
-        f"Spark's offsets/{f.epoch} in {checkpoint} are not those that epoch {f.epoch} was decided with",
-        harmless="never: records between the two ranges would be lost or written twice",
-        cause="the file was deleted or put back from another copy, and Spark planned the epoch anew",
-        action="put the checkpoint's newest copy back",
+    return EpochFailedError(
+        f"Spark has read another offsets/{f.epoch} in {checkpoint} than epoch {f.epoch} was decided with",
+        harmless="always for the data: nothing was run over it, and the next start puts the file right",
+        cause="a driver of an older start slept while it planned the epoch, and has written over the file since this "
+        "one has looked at it",
+        action="see to it that only one runs, then start the job again",
         epoch=f.epoch,
     )
 
@@ -359,6 +371,7 @@ def _rebuild_failed(f: Failure, _: str, __: str) -> OnceflowError:
 _MAKERS: Mapping[FailureKind, Callable[[Failure, str, str], OnceflowError]] = {
     FailureKind.RUN_FAILED: _run_failed,
     FailureKind.UNSOUND: _unsound,
+    FailureKind.COMMITTED_AFTER_ALL: _committed_after_all,
     FailureKind.MISSEALED: _missealed,
     FailureKind.DECISION_VOIDED: _voided,
     FailureKind.FENCED: _fenced,

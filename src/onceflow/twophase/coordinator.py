@@ -163,7 +163,7 @@ class Coordinator:
             case Started():
                 return self._read_started(event)
             case Restored():
-                return self._read_restored(event)
+                return self._read_restored()
             case Lingering():
                 return Input.LISTING_DONE, replace(self.memory, lingering=event.found)
             case Plans():
@@ -244,10 +244,8 @@ class Coordinator:
         m = replace(m, epoch=undone.epoch, offsets=undone.offsets, pending=open_business(undone))
         return Input.STARTED_UNDONE, m
 
-    def _read_restored(self, event: Restored) -> Reading:
+    def _read_restored(self) -> Reading:
         m = self.memory
-        if not event.same:
-            return Input.OFFSETS_DIFFER, failing(m, FailureKind.OFFSETS_DIFFER)
         if self.state is State.MOVING:
             return Input.OFFSETS_MOVED, m
         replaying = m.undone is not None and m.undone.replaying
@@ -419,7 +417,7 @@ class Coordinator:
                 return Append(self._replay_begin())
             case State.DISCARDING:
                 return Discard(m.pending)
-            case State.WEIGHING:
+            case State.WEIGHING | State.RECONSIDERING:
                 return AskOutcomes(open_business(m.undone), again=m.asked_since is not None)
             case State.ABORTING:
                 return AbortOwn(m.epoch, m.written)
@@ -435,7 +433,7 @@ class Coordinator:
         undone = self.memory.undone
         if undone is None:
             raise AssertionError("there is nothing to restore")
-        return RestoreOffsets(undone.epoch, undone.offsets, undone.was, undone.before)
+        return RestoreOffsets(undone.epoch, undone.offsets, undone.before)
 
     def _to_take_back(self) -> tuple[int, str]:
         left = self._plan_left(self.memory)

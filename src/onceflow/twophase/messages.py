@@ -56,12 +56,13 @@ class FailureKind(Enum):
 
     RUN_FAILED = "the run of the plan failed"
     UNSOUND = "a check before the decision did not hold"
+    COMMITTED_AFTER_ALL = "what a replay was to replace was committed after all"
     MISSEALED = "what a sink sealed is not what its writers prepared"
     DECISION_VOIDED = "the decision could not be written and was voided"
     FENCED = "a newer incarnation has started"
     TWO_UNDONE = "two decided epochs are not recorded as done"
     SINKS_CHANGED = "an undone epoch has other sinks than the job has now"
-    OFFSETS_DIFFER = "offsets/N is not what was decided"
+    OFFSETS_DIFFER = "Spark has read offsets/N before it was made what was decided, or after another driver's rename"
     EPOCH_UNEXPECTED = "Spark began an epoch that cannot follow"
     DECISION_UNCERTAIN = "whether the decision is durable could not be found out"
     LOST_WHILE_RUNNING = "a transaction was lost after its decision; a new start will write it again"
@@ -101,14 +102,13 @@ class AppendStart:
 
 @dataclass(frozen=True, slots=True)
 class RestoreOffsets:
-    """Make ``offsets/<epoch>`` hold ``offsets``: write it if missing, empty or ``was``. Answer: Restored.
+    """Make ``offsets/<epoch>`` hold ``offsets``, whatever it holds. Answer: Restored.
 
     ``before``, if there is one, is what ``offsets/<epoch - 1>`` is made to hold.
     """
 
     epoch: int
     offsets: str
-    was: str = ""
     before: str = ""
 
 
@@ -303,9 +303,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """Whether ``offsets/<epoch>`` now holds what was decided."""
-
-    same: bool
+    """``offsets/<epoch>`` holds what was decided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,13 +399,15 @@ class RunFailed:
 class Checked:
     """What a check found wrong, or None.
 
-    ``limit`` is as in RunFailed. ``layout`` is what the plan was found to read after it ran: what it had read is
+    ``limit`` is as in RunFailed. ``conflict``: the system holds this epoch of another start, or lacks what was before
+    it. ``layout`` is what the plan was found to read after it ran: what it had read is
     of exactly these topics, since a topic's id never comes back. None where nobody looked.
     """
 
     problem: str | None
     limit: int | None = None
     layout: Layout | None = None
+    conflict: bool = False
 
 
 @dataclass(frozen=True, slots=True)

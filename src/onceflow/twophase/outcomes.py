@@ -31,6 +31,8 @@ def read_outcomes(state: State, m: Memory, event: Outcomes) -> Reading:
     unknown = _with(found, Outcome.UNKNOWN)
     untold = all(evidence.passing for evidence in dark)
     kind = FailureKind.OUTCOME_UNTOLD if untold else FailureKind.OUTCOME_UNKNOWN
+    if state is State.RECONSIDERING:
+        return _reconsider(m, told, bool(dark) and untold)
     if state is State.WEIGHING:
         return _weigh(state, m, told, found, kind)
     if unknown:  # before what is lost: a replay that begins beside an unknown one may double it
@@ -74,6 +76,16 @@ def _weigh(
     if visible:
         return Input.SOME_VISIBLE, replace(m, mode=Mode.PARTS, visible=visible)
     return Input.NONE_VISIBLE, replace(m, mode=Mode.WHOLE, visible=visible)
+
+
+def _reconsider(m: Memory, told: Mapping[ParticipantId, Outcome], untold: bool) -> Reading:
+    """What a check found in the way of a replay: late commits of ours, or rows of a start that the journal has not."""
+    late = tuple(who for who in _with(told, Outcome.COMMITTED) if who not in m.visible)
+    if late:
+        return Input.COMMITTED_AFTER_ALL, failing(m, FailureKind.COMMITTED_AFTER_ALL, late)
+    if untold:
+        return Input.SOME_UNKNOWN, failing(m, FailureKind.OUTCOME_UNTOLD, _with(told, Outcome.UNKNOWN))
+    return Input.NONE_COMMITTED, m
 
 
 def read_replies(state: State, m: Memory, event: Replies) -> Reading:

@@ -186,8 +186,7 @@ class DecidedEpoch:
         numbers_accepted: An operator was told what it may cost to tell tasks by their numbers, and accepted it.
         given_up: Participants whose loss an operator accepted, since the source cannot give their rows again.
         loss_accepted: An operator gave up what the source has lost of this epoch.
-        was: What ``offsets/<epoch>`` held before lost records were last passed over; "" where none were.
-        before: What ``offsets/<epoch - 1>`` must hold then.
+        before: What ``offsets/<epoch - 1>`` must hold where lost records were passed over; "" where none were.
         incarnation: The start that decided it, or its newest replay.
         forgotten: Participants that their system did not know any more when an operator claimed the checkpoint.
     """
@@ -204,7 +203,6 @@ class DecidedEpoch:
     numbers_accepted: bool = False
     given_up: frozenset[ParticipantId] = field(default_factory=frozenset)
     loss_accepted: bool = False
-    was: str = ""
     before: str = ""
     incarnation: int = 0
     forgotten: frozenset[ParticipantId] = field(default_factory=frozenset)
@@ -235,7 +233,6 @@ class DecidedEpoch:
             counted=self.counted.intersection(record.kept),
             given_up=self.given_up.intersection(record.kept),
             loss_accepted=self.loss_accepted,
-            was=self.was,
             before=self.before,
             incarnation=record.incarnation,
         )
@@ -262,7 +259,7 @@ class DecidedEpoch:
 
     def skipped_by(self, record: Skip) -> DecidedEpoch:
         """The epoch after lost records were passed over."""
-        return replace(self, offsets=record.offsets, was=self.offsets, before=record.before)
+        return replace(self, offsets=record.offsets, before=record.before)
 
 
 class HistoryError(ValueError):

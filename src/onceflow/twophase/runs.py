@@ -118,7 +118,8 @@ def read_checked(m: Memory, event: Checked) -> Reading:
     """What was found when all was written, before the decision."""
     if event.problem is not None:
         m, kind = _too_long(m, event.limit, FailureKind.UNSOUND)
-        return Input.UNSOUND, failing(m, kind, detail=event.problem)
+        replaces = event.conflict and m.mode in (Mode.WHOLE, Mode.PARTS)
+        return (Input.CONFLICTING if replaces else Input.UNSOUND), failing(m, kind, detail=event.problem)
     if event.layout is None or event.layout == m.layout:
         return (Input.SOUND if m.written else Input.SOUND_NOTHING), m
     strange = next(remade(m.layout, event.layout), None)

@@ -15,7 +15,7 @@ class State(Enum):
 
     NEW = "nothing has happened"
     STARTING = "the start record is being appended"
-    RESTORING = "offsets/N of the undone epoch is compared with its decision"
+    RESTORING = "offsets/N of the undone epoch is made what was decided"
     ASSESSING = "start: the outcomes of the undone epoch are being asked for"
     FINISHING = "start: the undone epoch is being committed"
     LISTING = "open transactions of older incarnations are being listed"
@@ -34,6 +34,7 @@ class State(Enum):
     SEALING = "participants are being made of what the tasks report"
     SUSPECTING = "a run or a check failed: did a newer incarnation end its transactions?"
     CHECKING = "every pre-commit is checked against the broker"
+    RECONSIDERING = "another start's rows stand in a replay's way: is what it replaces committed after all?"
     RECORDING = "what a source has grown by is being appended"
     SYNCING = "what the decision rests on is being made durable"
     DECIDING = "the decision is being appended"
@@ -63,7 +64,6 @@ class Input(Enum):
     TWO_UNDONE = "two decided epochs are undone"
     SINKS_CHANGED = "the undone epoch's sinks are not those of now"
     OFFSETS_SAME = "offsets/N is as decided"
-    OFFSETS_DIFFER = "offsets/N is not as decided"
     REPLAY_UNFINISHED = "offsets/N is as decided; a replay has begun and not ended"
     NONE_LOST = "every outcome is open or committed"
     SOME_LOST = "one is proven aborted"
@@ -101,6 +101,9 @@ class Input(Enum):
     SOUND_NOTHING = "the checks hold, and nothing was written"
     GROWN = "the checks hold, and a source has grown"
     UNSOUND = "a check does not hold"
+    CONFLICTING = "a system holds a replay's epoch of another start, or lacks what was before it"
+    COMMITTED_AFTER_ALL = "one that is replaced was committed after all"
+    NONE_COMMITTED = "none that is replaced was committed"
     SYNCED = "it is durable"
     APPENDED = "the record is durable and is the tail"
     APPENDED_UNDECIDED = "the record is durable, and nothing is undone"
@@ -136,12 +139,12 @@ TABLE: Mapping[State, Mapping[Input, State]] = {
         # Spark's files are older than the journal: gone on with, they would write again what is committed.
         _I.TWO_UNDONE: _S.STOPPED,
     },
+    # Run over another range under the decided number, rows between the two are lost or doubled. The decision has it;
+    # whatever else stands in the file was never decided: a driver that slept in Spark's rename has left it there.
     _S.RESTORING: {
         _I.OFFSETS_SAME: _S.ASSESSING,
         # Some of the old set may be open still. Committed now, their rows would stand beside those of the replay.
         _I.REPLAY_UNFINISHED: _S.LISTING,
-        # Spark would run another range under the decided number: rows between the two are lost or doubled.
-        _I.OFFSETS_DIFFER: _S.STOPPED,
     },
     # Consumers are waiting, so what can be finished is finished before Spark starts. When one is lost or
     # unknown nothing is committed: "all lost" must not become "some visible" before all outcomes are known.
@@ -188,7 +191,7 @@ TABLE: Mapping[State, Mapping[Input, State]] = {
         _I.UNANSWERED: _S.FAILED,
     },
     # The layout comes last: of a topic that was made again it holds the new id, which counts from the new positions on.
-    _S.MOVING: {_I.OFFSETS_MOVED: _S.LAYING, _I.OFFSETS_DIFFER: _S.STOPPED},
+    _S.MOVING: {_I.OFFSETS_MOVED: _S.LAYING},
     # -- an epoch -----------------------------------------------------------------------------
     _S.READY: {
         _I.EPOCH: _S.PREPARING,
@@ -218,6 +221,15 @@ TABLE: Mapping[State, Mapping[Input, State]] = {
         _I.SOUND_NOTHING: _S.CONFIRMING,
         _I.GROWN: _S.RECORDING,
         _I.UNSOUND: _S.SUSPECTING,
+        _I.CONFLICTING: _S.RECONSIDERING,
+    },
+    # Rows that are ours pass: the next start takes them as they are. Another start's stay, and so would each refusal:
+    # told as one that passes, a supervisor starts the job for ever.
+    _S.RECONSIDERING: {
+        _I.SOME_PASSING: _S.RECONSIDERING,
+        _I.COMMITTED_AFTER_ALL: _S.SUSPECTING,
+        _I.SOME_UNKNOWN: _S.SUSPECTING,
+        _I.NONE_COMMITTED: _S.SUSPECTING,
     },
     _S.RECORDING: {
         _I.APPENDED: _S.SYNCING,

@@ -36,6 +36,10 @@ _POOLED = {"26000", "42P05"}
 _GONE = {"42P01", "42703", 1146, 1054}
 _PASSING = {"25P03", "55P03", "57014", "57P01", "57P02", "57P03"}
 _PASSING_CLASSES = {"08", "40", "53", "58"}
+# A statement's time-out, a limit of the settings (temp_file_limit): of the same rows again at each start.
+_BROKEN_OFF = {"57014", "53400"}
+# SQLite's primary codes: ERROR, CORRUPT, TOOBIG, MISMATCH, MISUSE, FORMAT, RANGE, NOTADB.
+_SQLITE_STAYS = {1, 11, 18, 20, 21, 24, 25, 26}
 # A login that is refused has no SQLSTATE: the server's words, which a server of another language says otherwise.
 _NO_LOGIN = ("authentication failed", "no pg_hba.conf entry", "does not exist", "no password supplied", "not permitted")
 # MySQL's and MariaDB's numbers.
@@ -81,6 +85,21 @@ def _raised_in(error: DBAPIError) -> str | None:
     return found[1] if found else None
 
 
+def answer_of(error: DBAPIError) -> str:
+    """The code of what a database breaks off of what passes, and would break off again; "" where waiting is right.
+
+    No answer, no room, a lock, a deadlock and whatever is not known to stay are waited for.
+    """
+    code = _code(error)
+    if error.connection_invalidated or refusal(error) is not Refusal.PASSING:
+        return ""
+    if isinstance(code, str):
+        return code if code in _BROKEN_OFF else ""
+    number = getattr(error.orig, "sqlite_errorcode", None)
+    stays = isinstance(number, int) and number & 0xFF in _SQLITE_STAYS
+    return str(getattr(error.orig, "sqlite_errorname", number)) if stays else ""
+
+
 def is_gone(error: DBAPIError) -> bool:
     """Whether a table or a column is not there: one of onceflow's own is made again by the next start."""
     return _code(error) in _GONE or any(each in str(error.orig) for each in ("no such table", "no column named"))
@@ -99,6 +118,15 @@ def told_of(error: DBAPIError, who: str, what: str) -> OnceflowError:
         who: Whom it is told of: "sink payments: the database"; with its address where the settings are new.
         what: What it was asked to do.
     """
+    if answer := answer_of(error):
+        return DatabaseUnavailableError(
+            f"{who} broke off when asked to {what}: {words(error)}",
+            harmless="for the data: what is decided stays staged, and the next start goes on",
+            cause="a limit of the server or of the login (statement_timeout, temp_file_limit), somebody who has "
+            "cancelled the statement, or a file of the database that is spoiled",
+            action="raise the limit or see to the database; then start the job again",
+            refusal=f"{who} ({answer})",
+        )
     if refusal(error) is Refusal.PASSING:
         return DatabaseUnavailableError(
             f"{who} did not answer when asked to {what}: {words(error)}",

@@ -24,7 +24,7 @@ from onceflow.connectors.database import tables as own
 from onceflow.connectors.database.attempts import newest_run
 from onceflow.connectors.database.limits import Limit, NoFormError, require_forms
 from onceflow.connectors.database.loading import load
-from onceflow.connectors.database.refusals import Refusal, is_gone, refusal, told_of, words
+from onceflow.connectors.database.refusals import Refusal, answer_of, is_gone, refusal, told_of, words
 from onceflow.connectors.database.target import Target
 from onceflow.connectors.database.urls import engine_of
 from onceflow.errors import OnceflowError, PreCommitError, RowRefusedError, WriterFencedError
@@ -200,7 +200,7 @@ class DatabaseWriter(Writer):
         why = refusal(error)
         if why is Refusal.ROW:
             return self._row_refused(words(error))
-        if why is Refusal.RIGHT and not is_gone(error):
+        if (why is Refusal.RIGHT and not is_gone(error)) or answer_of(error):
             return told_of(error, f"sink {sink}: the database", f"stage epoch {epoch}, shard {shard}")
         return PreCommitError(
             f"sink {sink}: epoch {epoch}, shard {shard} could not be staged: {words(error)}",

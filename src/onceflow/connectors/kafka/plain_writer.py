@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from onceflow.connectors.contract import Writer
 from onceflow.connectors.kafka.login_refused import of_producer
 from onceflow.connectors.kafka.produce import open_producer, produce
-from onceflow.connectors.kafka.refusals import is_refused_login, of_no_place, of_the_record, require_times
+from onceflow.connectors.kafka.refusals import answer_of, is_refused_login, of_no_place, of_the_record, require_times
 from onceflow.errors import PreCommitError
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ class PlainWriter(Writer):
                 cause="a record that the broker refuses, or brokers that did not answer",
                 action="mend the cause and start the job again; records of this epoch may be written twice "
                 "(guarantee='at-least-once')",
+                refusal=answer_of(topic, KafkaException(error)) if error is not None else "",
             )
         if left or self._refused:
             log.warning(

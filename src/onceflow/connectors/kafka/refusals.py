@@ -145,6 +145,32 @@ def is_refused_login(error: Any) -> bool:
     return error.code() == KafkaError._AUTHENTICATION or is_refused_certificate(error.str())  # noqa: SLF001
 
 
+def answer_of(topic: str, error: Exception | None) -> str:
+    """What a broker has refused, and its code; "" where it did not answer, or what it says passes by itself.
+
+    A code that is not known to stay passes: of a partition without a leader, a coordinator that loads, a full disk.
+    """
+    from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - only in a worker
+
+    stays = {
+        KafkaError.INVALID_MSG_SIZE,
+        KafkaError.TOPIC_EXCEPTION,
+        KafkaError.RECORD_LIST_TOO_LARGE,
+        KafkaError.INVALID_REQUIRED_ACKS,
+        KafkaError.UNSUPPORTED_VERSION,
+        KafkaError.INVALID_CONFIG,
+        KafkaError.INVALID_REQUEST,
+        KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        KafkaError.POLICY_VIOLATION,
+        KafkaError.INVALID_TRANSACTION_TIMEOUT,
+        KafkaError.SECURITY_DISABLED,
+        KafkaError.UNSUPPORTED_COMPRESSION_TYPE,
+    }
+    if not isinstance(error, KafkaException) or error.args[0].code() not in stays:
+        return ""
+    return f"topic {topic}: {error.args[0].name()} ({error.args[0].code()})"
+
+
 def kind_of(error: Exception | None) -> type[OnceflowError]:
     """Which of our errors a KafkaException is."""
     from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - only in a worker

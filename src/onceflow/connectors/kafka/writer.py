@@ -23,6 +23,7 @@ from onceflow.connectors.kafka.plain_writer import PlainWriter
 from onceflow.connectors.kafka.prepared import Handle, PreparedTransaction, Witness
 from onceflow.connectors.kafka.produce import ANY_PARTITION, open_producer, produce
 from onceflow.connectors.kafka.refusals import (
+    answer_of,
     beneath,
     is_refused_login,
     kind_of,
@@ -452,4 +453,5 @@ class TransactionWriter(Writer):
             "brokers that did not answer",
             action="nothing of this epoch is visible; mend the cause and start the job again",
             transactional_id=self._name,
+            refusal=answer_of(self._topic, error),
         )

@@ -19,7 +19,7 @@ from typing import Any
 from onceflow.connectors.contract import Committer, Run
 from onceflow.connectors.inspection import Inspectable, Inspection
 from onceflow.connectors.lake.inspection import LakeInspection
-from onceflow.connectors.lake.refusals import lacks_right
+from onceflow.connectors.lake.refusals import answer_of, lacks_right
 from onceflow.connectors.lake.staged import Attempt, AttemptName, Moment, Sealed, Staged, new_id
 from onceflow.connectors.lake.staging import job_key, name_key
 from onceflow.connectors.lake.table import BeatenError, Committed, Entry, Ledger, Table, View
@@ -536,11 +536,13 @@ def unavailable(table: Table, sink: str, what: str, error: BaseException) -> Lak
             cause="the login has no right to do this to the table, or in its folder",
             action="grant what docs/lake.md lists, then start the job again",
         )
+    answer = answer_of(error)
     return LakeUnavailableError(
         f"sink {sink}: {table.where} did not answer when asked to {what}: {table.words(error)}",
         harmless="for the data: what is decided stays beside the table, and the next start goes on",
         cause="its catalog or its store is down, is not reached, or refuses",
         action="see to them, then start the job again",
+        refusal=answer and f"sink {sink} ({answer})",
     )
 
 

@@ -20,6 +20,15 @@ _NO_RIGHT = (
 _NOT_ABLE = ("unsupported", "not supported", "max catalog version")
 """What pyiceberg and deltalake say of a table that another engine has given what they do not have."""
 
+# What a value or a form is refused by, here or by the catalog; a store that does not answer raises an OSError.
+_STAYS = (ValueError, TypeError, ArithmeticError, LookupError, NotImplementedError)
+_STAYS_BY_NAME = {
+    "BadRequestError",
+    "DeltaProtocolError",
+    "SchemaMismatchError",
+    "ValidationError",
+    "ValidationException",
+}
 _SECRET = ("secret", "token", "password", "credential", "key", "sas", "signature", "auth")
 
 
@@ -42,6 +51,15 @@ def lacks_right(error: BaseException) -> bool:
     """Whether a right is missing, or the library is not able to do it: the next try would end the same."""
     text = f"{type(error).__name__} {error}".lower()
     return isinstance(error, PermissionError) or any(word in text for word in (*_NO_RIGHT, *_NOT_ABLE))
+
+
+def answer_of(error: BaseException) -> str:
+    """The kind of what was refused, and would be again; "" where waiting is right.
+
+    No answer, no room, a commit that others were faster with and whatever is not known to stay are waited for.
+    """
+    stays = isinstance(error, _STAYS) or type(error).__name__ in _STAYS_BY_NAME
+    return type(error).__name__ if stays and not isinstance(error, OSError) else ""
 
 
 def told(error: BaseException, secrets: Iterable[str]) -> str:

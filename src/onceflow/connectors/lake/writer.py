@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from onceflow.connectors import arrow_values
 from onceflow.connectors.contract import Shard, Writer
+from onceflow.connectors.lake.refusals import answer_of
 from onceflow.connectors.lake.staged import AttemptName, Moment
 from onceflow.connectors.lake.staging import Staging
 from onceflow.errors import OnceflowError, PreCommitError, RowRefusedError, WriterFencedError
@@ -282,6 +283,7 @@ class LakeWriter(Writer):
         except pa.ArrowInvalid as error:
             raise self._row_refused(type(error).__name__) from None  # its words may have the row's values in them
         except Exception as error:  # noqa: BLE001 - each store has errors of its own
+            answer = answer_of(error)
             raise PreCommitError(
                 f"sink {self._sink}: epoch {self._epoch}, shard {self._number} could not be written beside the table: "
                 f"{self._form.words(error)}",
@@ -289,4 +291,5 @@ class LakeWriter(Writer):
                 cause="the store did not answer, ran out of room, or refused",
                 action="see to the store, then start the job again",
                 epoch=self._epoch,
+                refusal=answer and f"sink {self._sink} ({answer})",
             ) from None
