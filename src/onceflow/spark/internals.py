@@ -31,8 +31,10 @@ from onceflow.processes import children_with, kill_tree
 _CATALYST = "org.apache.spark.sql.catalyst."
 _EXECUTION = "org.apache.spark.sql.execution."
 
-EXPRESSION, ZONED = f"{_CATALYST}expressions.Expression", f"{_CATALYST}expressions.TimeZoneAwareExpression"
-"""Classes that are asked for by ``is_a``: any expression, and one that has a time zone."""
+EXPRESSION = f"{_CATALYST}expressions.Expression"
+ZONED = f"{_CATALYST}expressions.TimeZoneAwareExpression"
+AGGREGATE_FUNCTION = f"{_CATALYST}expressions.aggregate.AggregateFunction"
+"""Classes that are asked for by ``is_a``: any expression, one that has a time zone, a function of an aggregation."""
 _CLOCKS = ("CurrentTimestamp", "CurrentDate", "CurrentTime", "LocalTimestamp", "Now")
 _KINDS: dict[tuple[str, str], bool] = {}
 """What was asked of Java's classes, which stay as they are."""
@@ -69,7 +71,7 @@ JAVA: Mapping[str, tuple[str, ...]] = {
     _CATALYST + "trees.Origin": ("pysparkErrorContext",),
     _CATALYST + "expressions.Alias": ("exprId", "child"),
     _CATALYST + "expressions.GetStructField": ("extractFieldName",),
-    _CATALYST + "expressions.aggregate.AggregateExpression": ("isDistinct",),
+    _CATALYST + "expressions.aggregate.AggregateExpression": ("isDistinct", "resultId"),
     _CATALYST + "expressions.NamedLambdaVariable": ("name",),
     _CATALYST + "optimizer.Optimizer": (),
     _CATALYST + "expressions.AttributeReference": ("exprId", "metadata", "name"),
@@ -91,7 +93,9 @@ JAVA: Mapping[str, tuple[str, ...]] = {
     _CATALYST + "plans.logical.Aggregate": ("groupingExpressions", "aggregateExpressions"),
     _CATALYST + "plans.logical.Window": ("windowExpressions",),
     _CATALYST + "plans.logical.Join": ("joinType", "condition"),
-    _CATALYST + "plans.logical.Generate": ("generator",),
+    _CATALYST + "plans.logical.Generate": ("generator", "generatorOutput"),
+    _CATALYST + "plans.logical.BatchEvalPython": ("resultAttrs", "udfs"),
+    _CATALYST + "plans.logical.ArrowEvalPython": ("resultAttrs", "udfs"),
     _CATALYST + "plans.logical.Expand": ("projections",),
     _CATALYST + "plans.logical.CTERelationDef": ("id",),
     _CATALYST + "plans.logical.CTERelationRef": ("cteId",),
@@ -101,6 +105,7 @@ JAVA: Mapping[str, tuple[str, ...]] = {
     _CATALYST + "plans.logical.Filter": ("condition",),
     _CATALYST + "plans.logical.LocalLimit": (),
     "org.apache.spark.sql.classic.Dataset": (),
+    "org.apache.spark.sql.classic.SparkSession": ("cloneSession", "sessionState"),
     "org.apache.spark.sql.classic.ExpressionUtils": (),
     _CATALYST + "streaming.StreamingRelationV2": ("sourceName", "extraOptions"),
     _EXECUTION + "streaming.runtime.StreamingRelation": ("sourceName",),
@@ -291,19 +296,23 @@ class Optimizer:
     """
 
     def __init__(self, session: SparkSession, settings: Mapping[str, str] = MappingProxyType({})) -> None:
-        self._own: Any = session._jsparkSession  # noqa: SLF001
-        self._asks: Any = self._own.cloneSession() if settings else self._own
+        own: Any = session._jsparkSession  # noqa: SLF001
+        self._asks: Any = own.cloneSession() if settings else own
         for name, value in settings.items():
             self._asks.conf().set(name, value)
         self._active = java(session).org.apache.spark.sql.classic.SparkSession
 
     def optimized(self, plan: Any) -> Any:
         """An analyzed plan as Spark would run it."""
+        before = self._active.getActiveSession()
         self._active.setActiveSession(self._asks)
         try:
             return self._asks.sessionState().optimizer().execute(plan)
         finally:
-            self._active.setActiveSession(self._own)
+            if before.isDefined():
+                self._active.setActiveSession(before.get())
+            else:
+                self._active.clearActiveSession()
 
 
 def call_site(expression: Any) -> str:
@@ -407,6 +416,13 @@ def as_leaf(plan: Any) -> Any:
     return sql.catalyst.plans.logical.Filter(barrier, made)
 
 
+def without_condition(join: Any) -> Any:
+    """A join of all rows with all."""
+    nothing = java(SparkSession.active()).scala.Option.empty()
+    condition = join.condition()
+    return _remade(join, lambda value: nothing if value == condition else value)
+
+
 def without_clock(plan: Any) -> Any:
     """A node in whose own expressions a mark of Spark's, which nothing folds, stands where the clock is asked for."""
     asks = java(SparkSession.active()).org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
@@ -456,15 +472,11 @@ def is_a(value: Any, name: str) -> bool:
 
 
 def arguments_of(expression: Any) -> list[Any]:
-    """What an expression is made of beside its children, as far as it is a value of Python's, a type or options."""
+    """What an expression is made of beside its children, as far as these are values of Python's, or options."""
     found = []
     for i in range(expression.productArity()):
         value = expression.productElement(i)
-        if isinstance(value, JavaObject) and is_a(value, "scala.Some"):
-            value = value.get()
-        if isinstance(value, JavaObject) and is_a(value, "org.apache.spark.sql.types.DataType"):
-            value = str(value.sql())
-        elif isinstance(value, JavaObject) and is_a(value, "scala.collection.Map"):
+        if isinstance(value, JavaObject) and is_a(value, "scala.collection.Map"):
             value = {str(pair._1()): str(pair._2()) for pair in elements(value.toSeq())}  # noqa: SLF001
         if not isinstance(value, JavaObject):
             found.append(value)

@@ -18,15 +18,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from onceflow.spark.internals import Optimizer, analyzed_plan, elements
 from onceflow.spark.plan import is_stateful, kind_of
-from onceflow.spark.trees import Node, all_of, standing_alone, told_plan, tree_of
+from onceflow.spark.trees import INNER, Node, all_of, standing_alone, told_plan, tree_of
 from onceflow.spark.variables import variables_of
-from onceflow.spark.words import AGGREGATE, ALIAS, Words, attributes, conjuncts, names_of
+from onceflow.spark.words import AGGREGATE, Words, attributes, conjuncts, names_of
 from onceflow.twophase.layout import Kept
 
 VOCABULARY = f"2 of Spark {pyspark.__version__}"
 """How what is kept is told: our form, and the Spark whose words they are. Those of two cannot be compared."""
 _DEEPEST = 20_000
-_BOTH_SIDES, _EQUAL = ("INNER", "CROSS"), ("EqualTo", "EqualNullSafe")
+_EQUAL = ("EqualTo", "EqualNullSafe")
 _WITH_KEYS, _EXPIRES = ("Deduplicate", "DeduplicateWithinWatermark"), "DeduplicateWithinWatermark"
 _FUNCTION_WITH_STATE, _STATE_CLASS = "FlatMapGroupsInPandasWithState", "TransformWithStateInPySpark"
 _EVENT_TIME = "spark.watermarkDelayMs"
@@ -119,8 +119,8 @@ class _Below:
         self._words, self._plan, self._optimizer = words, plan, optimizer
 
     def may_be(self, operator: Node, whole: Node) -> bool:
-        """Whether anything stands beside or above an operator that Spark could move below it."""
-        below = {id(node) for node in all_of(operator)}
+        """Whether anything stands beside or above an operator, or is its condition, that Spark could move below it."""
+        below = {id(node) for child in operator.children for node in all_of(child)}
         return any(node.kind in ("Filter", "Join") and id(node) not in below for node in all_of(whole))
 
     def between(self, asked: Node | None, runs: Node) -> set[str]:
@@ -192,26 +192,23 @@ class _Operator:
     def _conditions(self, kind: str) -> list[str]:
         """What a join's state hangs on.
 
-        Of an inner join that is what one side must fulfil to be kept; what must be equal in both, its key, wherever it
-        was asked for; and what bounds their times, which says when a row is forgotten. Any other condition of both
-        sides is asked when a row meets another, as a filter above would ask it.
+        Of an inner join that is what must be equal in both sides, its key, wherever it was asked for; and what bounds
+        their times, which says when a row is forgotten. What one side must fulfil is asked below. Any other condition
+        of both sides is asked when a row meets another, as a filter above would ask it.
         """
-        asked = self._parts(self._written.java.condition())
-        if kind not in _BOTH_SIDES:
-            return [self._at_top(part) for part in asked]
+        if kind not in INNER:
+            return [self._at_top(part) for part in self._parts(self._written.java.condition())]
         times = set(self._time_columns())
-        found = [part for part in asked if _ids(part) and not _is_of_both(part, self._written.children)]
-        found += self._equal()
-        found += [
+        bounds = [
             part
             for part in self._parts(self._runs.java.condition())
             if _is_of_both(part, self._runs.children) and times & set(_ids(part))
         ]
-        return sorted(self._at_top(part) for part in found)
+        return sorted(self._at_top(part) for part in [*self._equal(), *bounds])
 
     def _equal(self) -> list[Any]:
         """What an inner join asks to be equal in both of its sides, in its condition or above it."""
-        if self._runs.kind != "Join" or self._runs.java.joinType().sql() not in _BOTH_SIDES:
+        if self._runs.kind != "Join" or self._runs.java.joinType().sql() not in INNER:
             return []
         return [part for part in self._parts(self._runs.java.condition()) if _is_key(part, self._runs.children)]
 
@@ -257,12 +254,11 @@ class _Operator:
 
     def _functions(self) -> list[str]:
         """The functions of an aggregation that are left when what nobody asks for is taken out, in Spark's order."""
-        found: dict[str, None] = {}
-        for named in elements(self._runs.java.aggregateExpressions()):
-            made = self._written.makes.get(named.exprId().id()) if kind_of(named) == ALIAS else None
-            for function in _aggregates(named if made is None else made):
-                found.setdefault(self._typed(function))
-        return list(found)
+        written: dict[int, Any] = {}
+        if self._written.kind == "Aggregate":
+            written = {each.resultId().id(): each for each in _functions_of(self._written)}
+        left = (written.get(each.resultId().id(), each) for each in _functions_of(self._runs))
+        return list(dict.fromkeys(map(self._typed, left)))
 
     def _each(self, expressions: Iterable[Any]) -> str:
         return ", ".join(self._at_top(each) for each in expressions)
@@ -294,6 +290,11 @@ def _is_key(condition: Any, sides: list[Node]) -> bool:
 
 def _ids(expression: Any) -> list[int]:
     return [column.exprId().id() for column in attributes(expression)]
+
+
+def _functions_of(aggregation: Node) -> Iterator[Any]:
+    for named in elements(aggregation.java.aggregateExpressions()):
+        yield from _aggregates(named)
 
 
 def _aggregates(expression: Any) -> Iterator[Any]:

@@ -16,10 +16,13 @@ from onceflow.spark.internals import elements
 from onceflow.spark.plan import keeps_state, kind_of
 
 REFERENCE = "CTERelationRef"
+INNER = ("INNER", "CROSS")
 _INSIDE = "_onceflow_barrier"
 _COMMON, _DEFINED = "WithCTE", "CTERelationDef"
 _MAKING = {"Project": "projectList", "Aggregate": "aggregateExpressions", "Window": "windowExpressions"}
 """Operators whose expressions make columns, and Spark's name for those expressions."""
+_IN_PYTHON = ("BatchEvalPython", "ArrowEvalPython")
+"""Operators in which Spark's optimizer has Python functions run."""
 
 
 @dataclass(eq=False)
@@ -70,6 +73,9 @@ def _tree(java: Any, common: dict[int, Node]) -> Node:
         children = [common[java.cteId()]]
     made = elements(getattr(java, _MAKING[kind])()) if kind in _MAKING else ()
     makes = {named.exprId().id(): named.child() for named in made if kind_of(named) == "Alias"}
+    if kind in _IN_PYTHON:
+        results, functions = elements(java.resultAttrs()), elements(java.udfs())
+        makes = {result.exprId().id(): function for result, function in zip(results, functions, strict=True)}
     return Node(java, kind, children, [column.exprId().id() for column in elements(java.output())], makes)
 
 
@@ -92,7 +98,12 @@ def told_plan(plan: Any) -> Any:
 
 
 def standing_alone(operator: Any, whole: Any) -> Any:
-    """A part of a plan as a plan of its own, with the common table expressions that it may refer to."""
+    """A part of a plan as a plan of its own, with the common table expressions that it may refer to.
+
+    An inner join's condition is the same there as above it, so it does not stand there.
+    """
+    if kind_of(operator) == "Join" and operator.joinType().sql() in INNER:
+        operator = internals.without_condition(operator)
     if kind_of(whole) != _COMMON:
         return operator
     return internals.with_children(whole, [*list(elements(whole.children()))[:-1], operator])

@@ -12,12 +12,12 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from onceflow.spark.internals import ZONED, arguments_of, elements, is_a, with_numbers
+from onceflow.spark.internals import AGGREGATE_FUNCTION, ZONED, arguments_of, elements, is_a, with_numbers
 from onceflow.spark.plan import in_sql, kind_of
 from onceflow.spark.trees import REFERENCE, Node, all_of, tree_of
-from onceflow.twophase.layout import without_long_texts
+from onceflow.twophase.layout import without_texts
 
-_LONGEST = 2_000
+_LONGEST, _LONG_TEXT = 2_000, 16
 _WITH_SEED = {"Rand": 0, "Randn": 0, "Uniform": 2, "RandStr": 1}
 """Functions that get a number from Spark where none was given, and how many arguments stand before it."""
 _OF_LAMBDA, _LAMBDA = "NamedLambdaVariable", "LambdaFunction"
@@ -114,7 +114,7 @@ class Words:
                     self._common[defined.id().id()] = self._of(defined.child(), below)
                 return self._of(expression.child(), below)
         text = self._subquery(expression, below) if kind in _SUBQUERIES else self._call(expression, below)
-        said = [f"with {each}" for each in _settings(expression, text)]
+        said = [f"with {each}" for each in _settings(expression)]
         return " ".join([text, *said, *_zone(expression)])
 
     def _call(self, expression: Any, below: tuple[Node, ...]) -> str:
@@ -184,9 +184,10 @@ class Words:
         for child in node.children:
             if key in child.columns:
                 return self._column(key, child)
-        name = next(name for column, name in _columns(node) if column == key)
-        made = f" {self._of(node.java.generator(), below)}" if node.kind == "Generate" else ""
-        return f"{name} of {node.kind}{made}"
+        if node.kind == "Generate":
+            given = [column.exprId().id() for column in elements(node.java.generatorOutput())]
+            return f"column {given.index(key)} of {self._of(node.java.generator(), below)}"
+        return f"{next(name for column, name in _columns(node) if column == key)} of {node.kind}"
 
 
 def conjuncts(condition: Any) -> Iterator[Any]:
@@ -235,7 +236,7 @@ def _literal(literal: Any) -> str:
         return text
     if literal.value() is not None and _TIME.search(literal.dataType().catalogString()):
         return f"{literal.dataType().sql()} {literal.value()}"
-    return without_long_texts(text)
+    return without_texts(text, _LONG_TEXT)
 
 
 def _hashed(text: str) -> str:
@@ -246,17 +247,21 @@ def _sorted(values: Any) -> str:
     return " ".join(sorted(str(value) for value in elements(values.toSeq())))
 
 
-def _settings(expression: Any, text: str) -> Iterator[str]:
-    """What an expression is told beside its children, where its SQL does not say it."""
+def _settings(expression: Any) -> Iterator[str]:
+    """What an expression is told beside its children: its SQL does not say it.
+
+    That is options, how exact a function is, and of an aggregate whether it passes over nulls. Elsewhere a flag says
+    whether an error is raised, whole numbers are Spark's own, and a type is that of the column, or of one that nobody
+    asks for.
+    """
     if kind_of(expression).startswith(_PYTHON):
         return  # known by its name
-    aggregate = is_a(expression, "org.apache.spark.sql.catalyst.expressions.aggregate.AggregateFunction")
-    zone = _zone_of(expression)
+    aggregate = is_a(expression, AGGREGATE_FUNCTION)
     for value in arguments_of(expression):
-        # Whether an expression raises an error is Spark's setting, not a meaning; whole numbers are Spark's own.
-        says = isinstance(value, str | float | dict) or (aggregate and isinstance(value, bool))
-        if says and value not in ("", "\\", zone) and value and str(value) not in text:
-            yield without_long_texts(f"'{dict(sorted(value.items()))}'") if isinstance(value, dict) else str(value)
+        if isinstance(value, dict) and value:
+            yield f"options {_hashed(str(sorted(value.items())))}"
+        elif value and (isinstance(value, float) or (aggregate and isinstance(value, bool))):
+            yield str(value).lower()
 
 
 def _zone_of(expression: Any) -> str:

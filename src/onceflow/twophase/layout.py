@@ -205,7 +205,7 @@ def _states_moved(then: Sequence[State], now: Sequence[State], *, by_shape: bool
     for number, (old, new) in enumerate(zip(then, now, strict=True)):
         if not set(old.outputs) & set(new.outputs):
             return f"state {number} belonged to output {_outputs(old)} and would now belong to output {_outputs(new)}"
-        was, would = without_long_texts(old.shape), without_long_texts(new.shape)
+        was, would = without_texts(old.shape), without_texts(new.shape)
         if by_shape and was != would:
             return (
                 f"state {number} of output {_outputs(new)} was kept by {was} and would now be gone on with by {would}"
@@ -242,16 +242,24 @@ def _kept_moved(then: Sequence[Kept], now: Sequence[Kept]) -> str | None:
 
 
 _TEXT = re.compile(r"'((?:[^'\\]|\\.)*)'", re.DOTALL)
-_LONG_TEXT = 16
+_HASHED = "… "
 
 
-def without_long_texts(words: str) -> str:
-    """Words about an expression in which a long text, which may be a secret, stands by its hash."""
-    return _TEXT.sub(lambda found: found[0] if len(found[1]) <= _LONG_TEXT else _hashed(found[1]), words)
+def without_texts(words: str, longest: int = 0) -> str:
+    """Words about an expression in which texts of the program, which may be secrets, stand by their hashes.
 
+    Args:
+        words: Them. What stands by its hash already stays as it is.
+        longest: How many characters a text may have to be told as it is.
+    """
 
-def _hashed(text: str) -> str:
-    return f"'… {hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()[:8]}'"
+    def told(found: re.Match[str]) -> str:
+        text = found[1]
+        if len(text) <= longest or text.startswith(_HASHED):
+            return found[0]
+        return f"'{_HASHED}{hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()[:8]}'"
+
+    return _TEXT.sub(told, words)
 
 
 _LONGEST = 160
