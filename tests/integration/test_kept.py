@@ -111,6 +111,12 @@ def twice(t, one, other):
     return view(t, f"{text} select key, n from w where {one} union all select key, n from w where {other}")
 
 
+def gathered(t, condition):
+    """A state above a common table expression; what a sink takes stands above all."""
+    text = f"with w as (select key, p from t where {condition}) select key, sum(p) n from w group by key"
+    return view(t, text).where("n > 1").select("n")
+
+
 def met(t, on, above="true", how="inner", columns=("l.p", "r.q")):
     right = load(t.sparkSession).alias("r")
     return t.alias("l").join(right, F.expr(f"l.key = r.key and ({on})"), how).where(above).select(*columns)
@@ -261,6 +267,7 @@ ALIKE = {
     ),
     "a filter of what an aggregation gives": (summed, lambda t: summed(t).where("sum_p > 3")),
     "a filter below": (summed, lambda t: summed(t.where("key > 'a'"))),
+    "a filter in a common table expression below": (lambda t: gathered(t, "p > 3"), lambda t: gathered(t, "p > 4")),
     "filters below both sides of a join": (
         lambda t: met(t, "true"),
         lambda t: met(t.where("key > 'a'"), "true"),

@@ -14,13 +14,14 @@ from contextlib import contextmanager
 from typing import Any
 
 import pyspark
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
-from onceflow.spark.internals import Optimizer, analyzed_plan, elements
+from onceflow.spark.internals import elements
+from onceflow.spark.moved import Found, operators_of
 from onceflow.spark.plan import is_stateful, kind_of
-from onceflow.spark.trees import INNER, Node, all_of, standing_alone, told_plan, tree_of
+from onceflow.spark.trees import INNER, Node
 from onceflow.spark.variables import variables_of
-from onceflow.spark.words import AGGREGATE, Words, attributes, conjuncts, names_of
+from onceflow.spark.words import AGGREGATE, attributes, conjuncts
 from onceflow.twophase.layout import Kept
 
 VOCABULARY = f"2 of Spark {pyspark.__version__}"
@@ -28,15 +29,7 @@ VOCABULARY = f"2 of Spark {pyspark.__version__}"
 _DEEPEST = 20_000
 _EQUAL = ("EqualTo", "EqualNullSafe")
 _WITH_KEYS, _EXPIRES = ("Deduplicate", "DeduplicateWithinWatermark"), "DeduplicateWithinWatermark"
-_FUNCTION_WITH_STATE, _STATE_CLASS = "FlatMapGroupsInPandasWithState", "TransformWithStateInPySpark"
 _EVENT_TIME = "spark.watermarkDelayMs"
-_EXCLUDED = "spark.sql.optimizer.excludedRules"
-_ONLY_MOVED = {
-    "spark.sql.constraintPropagation.enabled": "false",
-    _EXCLUDED: "org.apache.spark.sql.catalyst.optimizer.PushExtraPredicateThroughJoin",
-    "spark.sql.optimizer.runtime.bloomFilter.enabled": "false",
-}
-"""Settings without which Spark makes further conditions of one that stays where it is."""
 
 
 def kept_of(written: DataFrame, outputs: tuple[str, ...], mode: str) -> list[Kept]:
@@ -50,10 +43,7 @@ def kept_of(written: DataFrame, outputs: tuple[str, ...], mode: str) -> list[Kep
     if not is_stateful(written):
         return []
     with _room_for_depth():
-        return [
-            _Operator(words, asked, runs).kept(outputs, mode, moved, narrowed)
-            for words, asked, runs, moved, narrowed in _operators(written)
-        ]
+        return [_Operator(found).kept(outputs, mode) for found in operators_of(written)]
 
 
 @contextmanager
@@ -67,100 +57,24 @@ def _room_for_depth() -> Iterator[None]:
         sys.setrecursionlimit(before)
 
 
-def _operators(written: DataFrame) -> Iterator[tuple[Words, Node, Node, list[str], list[str]]]:
-    """Each state operator as it was asked for and as it runs, with the conditions that Spark moved or made below it."""
-    plan = told_plan(analyzed_plan(written))
-    asked = tree_of(plan)
-    words = Words(names_of(asked))
-    whole = Optimizer(written.sparkSession)
-    runs = tree_of(whole.optimized(plan))
-    pairs = list(_pairs(asked, runs))
-    passes = _Below(words, plan, whole)
-    if not any(passes.may_be(user or spark, asked) for user, spark in pairs):
-        yield from ((words, user or spark, spark, [], []) for user, spark in pairs)
-        return
-    moving = Optimizer(written.sparkSession, _only_moved(written.sparkSession))
-    only = _Below(words, plan, moving)
-    like = [node for node in all_of(tree_of(moving.optimized(plan))) if node.has_state]
-    if [node.family for node in like] != [spark.family for _, spark in pairs]:
-        only, like = passes, [spark for _, spark in pairs]
-    for (user, spark), same in zip(pairs, like, strict=True):
-        moved = only.between(user, same)
-        yield words, user or spark, spark, sorted(moved), sorted(passes.between(user, spark) - moved)
-
-
-def _only_moved(session: SparkSession) -> dict[str, str]:
-    excluded = session.conf.get(_EXCLUDED, "") or ""
-    return {**_ONLY_MOVED, _EXCLUDED: ",".join(filter(None, (excluded, _ONLY_MOVED[_EXCLUDED])))}
-
-
-def _pairs(asked: Node, runs: Node) -> Iterator[tuple[Node | None, Node]]:
-    """The state operators that run, each with the one that was asked for: None where Spark has made it by itself."""
-    by_user = [node for node in all_of(asked) if node.has_state]
-    by_spark = [node for node in all_of(runs) if node.has_state]
-    if [node.family for node in by_user] == [node.family for node in by_spark]:
-        yield from zip(by_user, by_spark, strict=True)
-        return
-    for spark in by_spark:
-        alike = (user for user in by_user if user.family == spark.family and set(user.columns) & set(spark.columns))
-        yield next(alike, None), spark
-
-
-class _Below:
-    """What rows must fulfil below a state operator.
-
-    Args:
-        words: How it is told.
-        plan: The whole plan, as it was asked for.
-        optimizer: Which conditions it moves counts.
-    """
-
-    def __init__(self, words: Words, plan: Any, optimizer: Optimizer) -> None:
-        self._words, self._plan, self._optimizer = words, plan, optimizer
-
-    def may_be(self, operator: Node, whole: Node) -> bool:
-        """Whether anything stands beside or above an operator, or is its condition, that Spark could move below it."""
-        below = {id(node) for child in operator.children for node in all_of(child)}
-        return any(node.kind in ("Filter", "Join") and id(node) not in below for node in all_of(whole))
-
-    def between(self, asked: Node | None, runs: Node) -> set[str]:
-        """What stands below it in the plan that runs, and would not if nothing stood above it."""
-        alone: set[str] = set()
-        if asked is not None:
-            plan = tree_of(self._optimizer.optimized(standing_alone(asked.java, self._plan)))
-            alone = self._of(next((node for node in all_of(plan) if node.family == runs.family), plan))
-        return self._of(runs) - alone
-
-    def _of(self, operator: Node) -> set[str]:
-        return {said for child in operator.children for said in self._words.of_rows(child)}
-
-
 class _Operator:
-    """A state operator in words.
+    """A state operator in words."""
 
-    Args:
-        words: How expressions are told.
-        asked: It as it was asked for.
-        runs: It as it runs.
-    """
+    def __init__(self, found: Found) -> None:
+        self._found, self._words, self._written, self._runs = found, found.words, found.asked, found.runs
 
-    def __init__(self, words: Words, asked: Node, runs: Node) -> None:
-        self._words, self._written, self._runs = words, asked, runs
-
-    def kept(self, outputs: tuple[str, ...], mode: str, moved: list[str], narrowed: list[str]) -> Kept:
+    def kept(self, outputs: tuple[str, ...], mode: str) -> Kept:
         """What it keeps.
 
         Args:
             outputs: Names of the sinks that get what it gives, in order.
             mode: Spark's output mode.
-            moved: Conditions from above that Spark has moved below it.
-            narrowed: Conditions that Spark has made below it of such as it has left above.
         """
         operator, columns, names = self._told()
-        if moved:
-            operator += f", of rows with {' and '.join(moved)}"
+        if self._found.moved:
+            operator += f", of rows with {' and '.join(self._found.moved)}"
         told = None if columns is None else tuple(columns)
-        lacks = tuple(condition for condition in narrowed if condition not in self._never_null())
+        lacks = tuple(condition for condition in self._found.narrowed if condition not in self._never_null())
         return Kept(outputs, f"{operator}, output mode {mode}", told, tuple(names), lacks)
 
     def _told(self) -> tuple[str, list[str] | None, list[str]]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from onceflow.spark import internals
 from onceflow.spark.internals import elements
-from onceflow.spark.plan import keeps_state, kind_of
+from onceflow.spark.plan import keeps_state, kind_of, nodes_of
 
 REFERENCE = "CTERelationRef"
 INNER = ("INNER", "CROSS")
@@ -104,9 +104,10 @@ def standing_alone(operator: Any, whole: Any) -> Any:
     """
     if kind_of(operator) == "Join" and operator.joinType().sql() in INNER:
         operator = internals.without_condition(operator)
-    if kind_of(whole) != _COMMON:
-        return operator
-    return internals.with_children(whole, [*list(elements(whole.children()))[:-1], operator])
+    for defining in reversed([node for node in nodes_of(whole) if kind_of(node) == _COMMON]):
+        *defined, _ = elements(defining.children())
+        operator = internals.with_children(defining, [*defined, operator])
+    return operator
 
 
 def _is_inside(node: Any) -> bool:
