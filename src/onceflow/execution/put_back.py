@@ -56,9 +56,11 @@ class Lost:
 
     Attributes:
         epochs: The newest first.
+        is_all: Nothing older may be lost as well, of which no receipt is left.
     """
 
     epochs: tuple[LostEpoch, ...]
+    is_all: bool = True
 
     @property
     def newest(self) -> LostEpoch:
@@ -68,7 +70,8 @@ class Lost:
     @property
     def told(self) -> str:
         """In a few words."""
-        return f"{len(self.epochs)} epochs with {sum(each.rows for each in self.epochs)} rows"
+        least = "" if self.is_all else "at least "
+        return f"{least}{len(self.epochs)} epochs with {sum(each.rows for each in self.epochs)} rows"
 
 
 def lost_commits(
@@ -106,7 +109,7 @@ def lost_commits(
         if known is not None and not known:
             decided = _decided(journal, identity, sink)
             _settle(decided, journal.given_up())
-            lost[sink] = Lost(tuple(_lost(committer, last[sink], decided)))
+            lost[sink] = _lost(committer, last[sink], decided, whole=journal.receipts_are_whole())
     return lost
 
 
@@ -171,7 +174,7 @@ def _settle(decided: Mapping[int, _Held], claims: Iterable[Collection[str]]) -> 
                 of.settled |= of.rows.keys()
 
 
-def _lost(committer: Committer, last: Newest, decided: Mapping[int, _Held]) -> list[LostEpoch]:
+def _lost(committer: Committer, last: Newest, decided: Mapping[int, _Held], *, whole: bool) -> Lost:
     """From the newest back to the first that is known: it was put back to a moment, so what is older is there."""
     lost = [LostEpoch(last.epoch, last.rows, last.handle)]
     older = [epoch for epoch in sorted(decided, reverse=True) if epoch < last.epoch and decided[epoch].asked]
@@ -182,6 +185,6 @@ def _lost(committer: Committer, last: Newest, decided: Mapping[int, _Held]) -> l
             of = decided[epoch]
             gone = of.asked - known
             if not gone:
-                return lost
+                return Lost(tuple(lost))
             lost.append(LostEpoch(epoch, sum(of.rows[handle] for handle in gone), min(gone)))
-    return lost
+    return Lost(tuple(lost), is_all=whole)

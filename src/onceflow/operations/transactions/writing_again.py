@@ -57,6 +57,14 @@ def receipts_for(
     }
     found: dict[int, Mapping[str, Any]] = {}
     for sink, of in lost.items():
+        if not of.is_all:
+            raise ConfigurationError(
+                f"sink {sink} has lost {of.told}, and how many before them is not known any more",
+                harmless="always: nothing was written",
+                cause=f"the oldest receipt that the checkpoint keeps is of epoch {of.epochs[-1].epoch}, which is lost, too",
+                action="bring the system's newer state back; or give the rows up: start with --claim, once",
+                sink=sink,
+            )
         for each in of.epochs:
             body = mine.get((sink, each.handle))
             if body is None:
