@@ -61,7 +61,7 @@ def receipts_for(
             raise ConfigurationError(
                 f"sink {sink} has lost {of.told}, and how many before them is not known any more",
                 harmless="always: nothing was written",
-                cause=f"the oldest receipt that the checkpoint keeps is of epoch {of.epochs[-1].epoch}, which is lost, too",
+                cause=f"the oldest receipt in the checkpoint is of epoch {of.epochs[-1].epoch}, which is lost, too",
                 action="bring the system's newer state back; or give the rows up: start with --claim, once",
                 sink=sink,
             )
