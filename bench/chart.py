@@ -1,4 +1,4 @@
-"""Bar charts as SVG text, without any library. Must not know: what the bars mean."""
+"""Charts as SVG text, without any library: bars, and lines. Must not know: what they mean."""
 
 from __future__ import annotations
 
@@ -63,6 +63,32 @@ def stacked(title: str, rows: Sequence[tuple[str, Sequence[tuple[str, float]]]],
             x += width
         parts.append(f'<text x="{x + 6:.1f}" y="{y + 14}">{sum(value for _, value in of):,.0f}</text>')
         y += _BAR + _GAP
+    return "\n".join([*parts, "</g></svg>", ""])
+
+
+def lines(title: str, series: Sequence[tuple[str, Sequence[float], Sequence[float]]], unit: str) -> str:
+    """A small chart for each series, two beside each other, from 0 up; the highest value stands at its left.
+
+    Args:
+        title: Of the whole.
+        series: A name, and where each of its values stands along the chart; all share one scale there.
+        unit: Behind the title.
+    """
+    wide, high, left = 260, 60, 90
+    most_x = max((x for _, xs, _ in series for x in xs), default=0) or 1
+    parts = _head(title, unit, 60 + (len(series) + 1) // 2 * (high + 40))
+    for number, (name, xs, ys) in enumerate(series):
+        x0, y0 = left + number % 2 * (wide + 110), 80 + number // 2 * (high + 40)
+        most = max(ys, default=0) or 1
+        points = " ".join(
+            f"{x0 + x / most_x * wide:.1f},{y0 + high - y / most * high:.1f}" for x, y in zip(xs, ys, strict=True)
+        )
+        parts += [
+            f'<text x="{x0}" y="{y0 - 6}" font-weight="bold">{escape(name)}</text>',
+            f'<text x="{x0 - 6}" y="{y0 + 12}" text-anchor="end">{most:,.0f}</text>',
+            f'<rect x="{x0}" y="{y0}" width="{wide}" height="{high}" fill="none" stroke="#cccccc"/>',
+            f'<polyline points="{points}" fill="none" stroke="{_COLOURS[0]}" stroke-width="1.5"/>',
+        ]
     return "\n".join([*parts, "</g></svg>", ""])
 
 

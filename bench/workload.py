@@ -30,6 +30,7 @@ _USERS_PER_PAYMENT = 3  # payments of a user in a window, on average
 _HOT_USERS_PER_PAYMENT = 300  # fewer users, who make one payment in twenty, and so the alerts
 _CLOSING_USER = 99_000
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MASK = 0xFFFFFFFFFFFFFFFF
 
 Alert = tuple[str, str, int, int]
 """User, start of the window (2026-01-01T00:00:00, UTC), payments, total in cents."""
@@ -94,7 +95,7 @@ class Payments:
     def block(self, first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Users' numbers, amounts in cents and event times in ms of the payments ``first`` to ``last - 1``."""
         number = np.arange(first, last, dtype=np.uint64)
-        dice = _mixed(number + np.uint64(self.seed) * _GOLDEN)
+        dice = _mixed(number + np.uint64(self.seed * int(_GOLDEN) & _MASK))
         hot = dice % np.uint64(20) == 0
         dice >>= np.uint64(8)
         in_window = WINDOW_MS * 1_000 // self.step_us

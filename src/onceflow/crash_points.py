@@ -53,6 +53,8 @@ POINTS: Mapping[str, str] = {
     "O1": "the start of an operator's tool is durable; it has done nothing yet",
     "O2": "an operator's choice is durable; nobody was told",
     "O3": "an operator's aborts are sent; whether they are over was not looked at",
+    "O4": "a lost epoch is written again and checked; it is not committed again",
+    "O5": "a lost epoch is committed again into the first of the sinks that have lost it",
 }
 
 

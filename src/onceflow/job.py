@@ -9,7 +9,7 @@ import atexit
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar, overload
@@ -36,6 +36,7 @@ from onceflow.execution.recompute import Recomputed, recompute
 from onceflow.execution.rehearsal import rehearse
 from onceflow.execution.running import RunningJob, application_is_gone, java_is_gone
 from onceflow.execution.told import code_of
+from onceflow.execution.write_again import Again, write_again
 from onceflow.metrics.observed import observed
 from onceflow.operations.transactions.deletion import delete_cancelled
 from onceflow.options.arguments import check_argument, checked, checked_but
@@ -381,6 +382,31 @@ class Job:
         Raises:
             OnceflowError: The plan keeps state, and none was given; or it cannot be run over these ranges.
         """
+        with self._again(f"{len(receipts)} epochs, run again") as (session, result, plan):
+            return recompute(session, result, self._sinks, plan, receipts, before)
+
+    def write_again(
+        self, receipts: Sequence[Mapping[str, Any]], again: Again, before: StateBefore | None = None
+    ) -> Iterator[int]:
+        """Write again what a put-back system has lost, as ``onceflow txn write-again`` has found it.
+
+        Args:
+            receipts: Of the lost epochs.
+            again: What each sink has lost, and by whose power it is written.
+            before: The state that a plan begins with which keeps some.
+
+        Yields:
+            Each epoch, when it is there again.
+
+        Raises:
+            OnceflowError: It is not what was decided, or a sink refuses it; what was yielded is there.
+        """
+        with self._again(f"{len(receipts)} epochs, written again") as (session, result, plan):
+            yield from write_again(session, result, self._sinks, plan, receipts, again, before)
+
+    @contextlib.contextmanager
+    def _again(self, phase: str) -> Iterator[tuple[SparkSession, Result, Plan]]:
+        """A session and what the stream function makes in it, for epochs that are run again."""
         self._require_function()
         theirs = SparkSession.getActiveSession()
         phases = Phases(JobLog(log, self.name))
@@ -388,8 +414,8 @@ class Job:
         session = self._session(plan, self.options.under({}).spark, phases)
         try:
             result = self._stream_of(session, plan, phases)
-            phases.begin(f"{len(receipts)} epochs, run again")
-            return recompute(session, result, self._sinks, plan, receipts, before)
+            phases.begin(phase)
+            yield session, result, plan
         finally:
             made = SparkSession.getActiveSession() if theirs is None else None
             if made is not None:

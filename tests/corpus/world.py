@@ -88,7 +88,8 @@ class World:
     def _client(program: str, *args: str, given: bytes | None = None) -> bytes:
         return subprocess.run([BIN / program, *args], input=given, check=True, capture_output=True).stdout
 
-    def shown(self, pipeline: Pipeline) -> dict[str, Counter[int]]:
+    @staticmethod
+    def shown(pipeline: Pipeline) -> dict[str, Counter[int]]:
         """What each sink of the job with all sinks shows: ids, and how often each is there."""
         lake = pipeline.environment["LAKE"]
         catalog = load_catalog("lake", type="sql", uri=f"sqlite:///{lake}/catalog.db")

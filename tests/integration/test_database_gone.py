@@ -61,7 +61,7 @@ def test_a_table_that_is_gone_for_good(pipeline, server, point):
     ended.log = ended.log.replace(f"<job file> {EPOCH}`", f"<job file> {EPOCH} --choice count-as-written --why ...`")
     assert f"{rows} rows of sink payments count as written" in follow(pipeline, ended)
     pipeline.environment |= {"NO_SINK": "yes"}
-    refused(pipeline, "was made for another Kafka cluster or database", 'takeover="claim"')
+    refused(pipeline, "was made for another Kafka cluster, database or lake table", 'takeover="claim"')
     ended = pipeline.run_well(TAKEOVER="claim")
     assert f"an operator has given up {rows} rows" in ended.log
     pipeline.run_well()
@@ -92,7 +92,7 @@ def test_a_server_that_is_gone_for_good(pipeline, server):
     server.kill()
     refused(pipeline, "did not answer", "take the sink out of the job", code=75)
     pipeline.environment |= {"NO_SINK": "yes"}
-    refused(pipeline, "was made for another Kafka cluster or database", 'takeover="claim"')
+    refused(pipeline, "was made for another Kafka cluster, database or lake table", 'takeover="claim"')
     ended = refused(pipeline, f"epoch {EPOCH} is decided and not finished, and its sink payments", TAKEOVER="claim")
     rows = decided(pipeline, "payments")
     assert f"{rows} rows of sink payments count as written" in follow(pipeline, ended)

@@ -117,6 +117,29 @@ def test_a_table_that_keeps_no_transactions(world):
         t.start()
 
 
+def test_a_ledger_that_keeps_no_transactions_proves_nothing(world):
+    """Its row would stay where the merge is taken back, and say that the rows are there."""
+    try:
+        with Trial(world) as t:
+            start, keys = t.start(), t.keys()
+            prepared = start.prepare(keys)
+            assert start.committer.check(prepared, start.run(), 0.0) is None
+            world.ask("alter table onceflow_ledger engine=Aria")
+            world.ask("alter table payments add column given int not null")
+            assert set(start.committer.commit(prepared).values()) == {Reply.REFUSED}
+            world.ask("alter table payments drop column given")
+            assert set(start.committer.commit(prepared).values()) == {Reply.REFUSED}
+            assert "onceflow_ledger" in start.committer.refusal(prepared).what
+            with pytest.raises(PreCommitError, match="onceflow_ledger was altered"):
+                start.committer.check(start.prepare(keys, epoch=1), start.run(1), 0.0)
+            world.ask("alter table onceflow_ledger engine=InnoDB")
+            t.commit(start, prepared)
+            assert sorted(key for key in world.visible() if key in keys) == sorted(keys)
+    finally:
+        world.ask("alter table onceflow_ledger engine=InnoDB")
+        world.ask("alter table payments drop column if exists given")
+
+
 @pytest.mark.parametrize("engine", ["MyISAM", "Aria"])
 @pytest.mark.parametrize("delivery", ["exactly-once", "idempotent-upsert"])
 def test_a_table_that_stops_to_keep_transactions_while_a_job_runs(server, engine, delivery):

@@ -21,6 +21,7 @@ import onceflow as of
 from onceflow.checkpoint.journal_codec import decode, encode
 from onceflow.checkpoint.store import LocalStore
 from onceflow.errors import CheckpointConflictError
+from onceflow.twophase.layout import Layout
 from onceflow.twophase.records import Planned
 from tests.integration.harness import read_topic
 
@@ -50,6 +51,10 @@ class Asked:
 
     def left(self, schema: str = LEFT) -> DataFrame:
         return self._source("left", schema)
+
+    def bare(self) -> DataFrame:
+        """The left side without a watermark."""
+        return of.KafkaSource(self.cluster, self.topics["left"], value=of.Json(LEFT)).load(self.spark)
 
     def right(self, schema: str = RIGHT) -> DataFrame:
         return self._source("right", schema)
@@ -229,6 +234,45 @@ def swapped(t: Asked) -> DataFrame:
     return t.right().alias("r").join(t.left().alias("l"), near).select("l.id", "l.p")
 
 
+def beside(t: Asked, frame: DataFrame, condition: str) -> DataFrame:
+    """What is joined with a table that stands still."""
+    names = t.spark.createDataFrame([(f"k{i}", i) for i in range(4)], "name string, number int")
+    return frame.join(names, F.expr(condition)).select("key", "total")
+
+
+def of_two(t: Asked, one: str, other: str) -> DataFrame:
+    """A common table expression that is referred to twice."""
+    return sql(
+        t,
+        "with w as (select key, sum(p) total from l group by key) "
+        f"select key, total from w where {one} union all select key, total from w where {other}",
+    )
+
+
+def over(t: Asked, limit: int) -> DataFrame:
+    """A sum of what is above a limit that a table says."""
+    t.spark.range(100).createOrReplaceTempView("limits")
+    return sql(
+        t,
+        f"select key, sum(if(p > 1000 + (select max(id) from limits where id < {limit}), p, 0)) total "
+        "from l group by key",
+    )
+
+
+def chosen(t: Asked, function: str) -> DataFrame:
+    """A row of each key, of columns of which some are null."""
+    some = t.left().withColumn("p", F.expr("if(id < 12, null, p)")).coalesce(1)
+    return some.groupBy("key").agg(F.expr(function).alias("total")).select("key", "total")
+
+
+def doubled(t: Asked) -> DataFrame:
+    """A join of which a side has two columns of one name, and the other one of the name of Spark's own."""
+    left = t.left().select("id", "at", F.col("p").alias("n"), F.col("q").alias("n")).alias("l")
+    right = t.right().select("id", "at", F.col("u").alias("matched")).alias("r")
+    near = F.expr("l.id = r.id and l.at between r.at - interval 1 hour and r.at")
+    return left.join(right, near).toDF("id", "at", "a", "b", "c", "d", "e")
+
+
 def once(t: Asked, *keys: str) -> DataFrame:
     return t.left().dropDuplicates(list(keys)).select("key")
 
@@ -332,7 +376,77 @@ EDITS = [
         "was sum.*read as sum",
         FAULTS,
     ),
+    edit(
+        "column of a source without a watermark",
+        update(lambda t: sums_of(t, t.bare().select("key", F.col("p")))),
+        update(lambda t: sums_of(t, t.bare().select("key", F.col("q").alias("p")))),
+        r"was sum\(p\).*read as sum\(q\)",
+        FAULTS,
+    ),
+    edit(
+        "first of a key",
+        *(update(lambda t, f=f: chosen(t, f)) for f in ("first(p)", "first(p, true)")),
+        "was first",
+        FAULTS,
+    ),
+    edit(
+        "scalar subquery",
+        update(lambda t: over(t, 10)),
+        update(lambda t: over(t, 20)),
+        r"CAST\(10 AS.*read as.*CAST\(20 AS",
+        FAULTS,
+    ),
+    edit(
+        "condition of a join with a table",
+        update(lambda t: beside(t, sums(t), "key = name and key > 'k1'")),
+        update(lambda t: beside(t, sums(t), "key = name")),
+        "of rows with .*key > 'k1'",
+        FAULTS,
+    ),
+    edit("table joined above", TOTAL, update(lambda t: beside(t, sums(t), "key = name")), None, FAULTS),
+    edit(
+        "common table expression, another condition",
+        update(lambda t: of_two(t, "key = 'k1'", "key = 'k2'")),
+        update(lambda t: of_two(t, "key = 'k1'", "key = 'k3'")),
+        "of rows with .*'k2'.*of rows with .*'k3'",
+        FAULTS,
+    ),
+    edit(
+        "common table expression, a condition of its sum",
+        update(lambda t: of_two(t, "total > 1", "total > 2")),
+        update(lambda t: of_two(t, "total > 1", "total > 5000")),
+        None,
+        FAULTS,
+    ),
     # joins
+    edit(
+        "join, condition of both sides",
+        append(lambda t: pairs(t, "l.id", "l.p", "r.u", on="l.id = r.id and l.p > r.u")),
+        append(lambda t: pairs(t, "l.id", "l.p", "r.u", on="l.id = r.id and l.p + r.u > 1010")),
+        None,
+        FAULTS,
+    ),
+    edit(
+        "join, condition of both sides from ON to above",
+        append(lambda t: pairs(t, "l.id", "l.p", "r.u", on="l.id = r.id and l.p > r.u")),
+        append(lambda t: pairs(t, "l.id", "l.p", "r.u").where("p + u > 1010")),
+        None,
+        FAULTS,
+    ),
+    edit(
+        "join, condition of both sides taken away",
+        append(lambda t: pairs(t, "l.id", "l.p", "r.u").where("p > u")),
+        BOTH,
+        "was kept of rows with .*p of source 0.* alone",
+        FAULTS,
+    ),
+    edit(
+        "join, condition of one side",
+        append(lambda t: pairs(t, "l.id", "l.p", on="l.id = r.id and l.p > 1003")),
+        append(lambda t: pairs(t, "l.id", "l.p", on="l.id = r.id and l.p > 1005")),
+        "1003.*1005",
+        FAULTS,
+    ),
     edit("join's select", JOIN, append(lambda t: pairs(t, "l.id", "l.q")), "was p of source 0.*read as q of source 0"),
     edit(
         "join's select, other side",
@@ -488,12 +602,55 @@ def test_behind_a_refusal_the_job_goes_on_as_it_was(world):
     assert found == {f"k{k}": sum(1000 + i for i in range(30) if i % 4 == k) for k in range(4)}
 
 
+def rewrite(checkpoint: Any, change: Callable[[Layout], Layout]) -> None:
+    """Let a checkpoint's journal tell its layouts otherwise."""
+    journal = LocalStore(checkpoint / "onceflow" / "journal")
+    names = [name for name in journal.names() if name.endswith(".json")]
+    entries = [(name, decode(journal.read(name), int(name.removesuffix(".json")))) for name in names]
+    layouts = [(name, entry, entry.record) for name, entry in entries if isinstance(entry.record, Planned)]
+    for name, entry, record in layouts:
+        journal.replace(name, encode(replace(entry, record=replace(record, layout=change(record.layout)))))
+    assert layouts
+
+
 @FAULTS
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
         edit("join", JOIN, append(lambda t: pairs(t, "l.id", "l.q")), "kept as id, p, at, id, at.*read as id, q, at"),
         edit("join without an edit", JOIN, JOIN),
+        edit("windows without an edit", WINDOWS, WINDOWS),
+    ],
+)
+def test_over_the_checkpoint_of_another_spark(world, caplog, before, after, said):
+    """Its words cannot be compared, which is said; Spark's own names are, and behind that start its own words again."""
+    topic, number = world.new_topic(1), next(_numbers)
+    world.first()
+    world.run(before, f"upgraded-{number}", topic)
+
+    def told(layout: Layout) -> Layout:
+        kept = tuple(replace(each, operator="in the words of 4.1", columns=("other words",)) for each in layout.kept)
+        states = tuple(replace(each, shape="other words") for each in layout.states)
+        return replace(layout, kept=kept, states=states, vocabulary="2 of Spark 4.1.0")
+
+    rewrite(world.folder / f"upgraded-{number}", told)
+    world.then()
+    if said is not None:
+        with pytest.raises(CheckpointConflictError, match=f"(?s){said}"):
+            world.run(after, f"upgraded-{number}", topic)
+    assert world.run(before, f"upgraded-{number}", topic)
+    assert "2 of Spark 4.1.0" in caplog.text
+    with pytest.raises(CheckpointConflictError, match="gone on with"):
+        world.run(replace(before, mode="append" if before.mode == "update" else "update"), f"upgraded-{number}", topic)
+
+
+@FAULTS
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        edit("join", JOIN, append(lambda t: pairs(t, "l.id", "l.q")), "kept as id, p, at, id, at.*read as id, q, at"),
+        edit("join without an edit", JOIN, JOIN),
+        edit("join with two columns of one name", append(doubled), append(doubled)),
         edit("stateSchema", PANDAS, update(lambda t: counting(t, "b bigint, a bigint")), "kept as a, b.*read as b, a"),
         edit("function without an edit", PANDAS, PANDAS),
         edit("variable", CLASS, update(lambda t: classed(t, "cnt")), "kept as count.*read as cnt", NEEDS_PROTOBUF),
@@ -513,14 +670,7 @@ def test_over_the_checkpoint_of_an_older_onceflow(world, before, after, said):
     topic, number = world.new_topic(1), next(_numbers)
     world.first()
     world.run(before, f"older-{number}", topic)
-    journal = LocalStore(world.folder / f"older-{number}" / "onceflow" / "journal")
-    names = [name for name in journal.names() if name.endswith(".json")]
-    entries = [(name, decode(journal.read(name), int(name.removesuffix(".json")))) for name in names]
-    layouts = [(name, entry, entry.record) for name, entry in entries if isinstance(entry.record, Planned)]
-    for name, entry, record in layouts:
-        older = replace(record, layout=replace(record.layout, kept=None))
-        journal.replace(name, encode(replace(entry, record=older)))
-    assert layouts
+    rewrite(world.folder / f"older-{number}", lambda layout: replace(layout, kept=None, vocabulary=""))
     world.then()
     if said is None:
         assert world.run(after, f"older-{number}", topic)

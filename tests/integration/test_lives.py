@@ -1,40 +1,138 @@
-"""The lives of a server beside a job: the machine of tests/unit/lives.py on PostgreSQL.
+"""The lives of a server beside a job: the machine of tests/unit/lives.py on PostgreSQL and on MariaDB.
 
 ``LIVES=2000 pytest -m faults tests/integration/test_lives.py`` runs longer.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import uuid
+from collections.abc import Mapping
 
 import psycopg
+import pymysql
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from onceflow.connectors.database.sink import DatabaseSink
 from tests.integration import postgres
+from tests.integration.harness import wait_until
+from tests.integration.mariadb import HOST, MariaDb, MariaDbWorld, running_mariadb
 from tests.integration.postgres import PostgresWorld
-from tests.unit.lives import Lives
+from tests.unit.lives import Harm, Lives
 
 MORE = int(os.environ.get("LIVES", "0"))
+USER = "lives_job"
+ALTER = "alter table payments"
 
 
-class OnServer:
+class OnPostgres:
     """A database of a server of PostgreSQL: its backup is a copy of it, and who is connected is thrown out.
 
     Args:
-        server: Runs.
+        server: Runs. The job's user is not its owner.
     """
 
     def __init__(self, server: postgres.Postgres) -> None:
         self._server = server
         self._name = f"lives_{uuid.uuid4().hex[:8]}"
         self._server.execute(f"create database {self._name}")
-        self.world = World(server.url().replace("/postgres?", f"/{self._name}?"))
+        url, owner = (server.url(user).replace("/postgres?", f"/{self._name}?") for user in (USER, "postgres"))
+        self.world = World(url, owner, schema=None)
+        self._do(f"grant all on schema public to {USER}", f"grant create on database {self._name} to {USER}")
+
+    def _do(self, *statements: str) -> None:
+        """As the owner. What waits for a lock of the job is not done; what is undone already is not undone again."""
+        with psycopg.connect(self.world.owner, autocommit=True) as connection:
+            connection.execute("set lock_timeout = '2s'")
+            for each in statements:
+                with contextlib.suppress(psycopg.errors.LockNotAvailable, psycopg.errors.ProgrammingError):
+                    connection.execute(each)
+
+    def harms(self) -> Mapping[str, Harm]:
+        def harm(does: str, undoes: str) -> Harm:
+            return Harm(lambda: self._do(*does.split("; ")), lambda: self._do(*undoes.split("; ")))
+
+        def retyped(kind: str) -> Harm:
+            column = "alter column amount type"
+            return harm(f"{ALTER} {column} {kind}", f"{ALTER} {column} bigint using amount::bigint")
+
+        skips = "create function skip() returns trigger language plpgsql as 'begin return null;end'"
+        return {
+            "a column is added": harm(f"{ALTER} add column note text", f"{ALTER} drop column note"),
+            "a column must be given": harm(
+                f"{ALTER} add column note text not null default 'x'; {ALTER} alter column note drop default",
+                f"{ALTER} drop column note",
+            ),
+            "a column is dropped": harm(f"{ALTER} drop column amount", f"{ALTER} add column amount bigint"),
+            "a column is renamed": harm(
+                f"{ALTER} rename column amount to amounts", f"{ALTER} rename column amounts to amount"
+            ),
+            "a column is made an integer": retyped("integer"),
+            "a column is made a text": retyped("text"),
+            "a column is made a number": retyped("numeric"),
+            "the table is renamed": Harm(
+                lambda: self._do(f"{ALTER} rename to payments_old"), self._renamed_back, hides=True
+            ),
+            "the table is made unlogged": harm(f"{ALTER} set unlogged", f"{ALTER} set logged"),
+            "the ledger is made unlogged": harm(
+                "alter table onceflow_ledger set unlogged", "alter table onceflow_ledger set logged"
+            ),
+            "another table stands in front": harm(
+                f"create schema {USER} authorization {USER}; create table {USER}.payments (like public.payments); "
+                f"alter table {USER}.payments owner to {USER}",
+                f"drop schema {USER} cascade",
+            ),
+            "rows are secured": harm(
+                f"{ALTER} enable row level security; {ALTER} force row level security",
+                f"{ALTER} disable row level security; {ALTER} no force row level security",
+            ),
+            "a right is revoked": harm(f"revoke insert on payments from {USER}", f"grant insert on payments to {USER}"),
+            "the ledger's right is revoked": harm(
+                f"revoke insert on onceflow_ledger from {USER}", f"grant insert on onceflow_ledger to {USER}"
+            ),
+            "a trigger skips rows": harm(
+                f"{skips}; create trigger skips before insert on payments for each row execute function skip()",
+                "drop function skip cascade",
+            ),
+            "a rule sends rows nowhere": harm(
+                "create rule nowhere as on insert to payments do instead nothing", "drop rule nowhere on payments"
+            ),
+            "the ledger is renamed": harm(
+                "alter table onceflow_ledger rename to put_aside", "alter table put_aside rename to onceflow_ledger"
+            ),
+            "the marks are renamed": harm(
+                "alter table onceflow_marks rename to put_aside", "alter table put_aside rename to onceflow_marks"
+            ),
+            "what is staged is emptied": Harm(lambda: self._do("delete from payments_onceflow_staged")),
+        }
+
+    def _renamed_back(self) -> None:
+        with psycopg.connect(self.world.owner, autocommit=True) as connection:
+            there = connection.execute("select to_regclass('payments'), to_regclass('payments_old')").fetchone()
+            if there and there[0] and there[1]:
+                connection.execute("insert into payments select * from payments_old")
+                connection.execute("drop table payments_old")
+            elif there and there[1]:
+                connection.execute("alter table payments_old rename to payments")
+
+    def drop(self) -> None:
+        self._do("drop table payments")
+
+    def forget(self) -> None:
+        self._do("delete from onceflow_ledger")
 
     def back_up(self, name: int) -> None:
-        self._server.execute(f"create database {self._name}_{name} template {self._name}")
+        wait_until(lambda: self._copied(name), what="the end of sessions that were closed")
+
+    def _copied(self, name: int) -> bool:
+        try:
+            self._server.execute(f"create database {self._name}_{name} template {self._name}")
+        except psycopg.errors.ObjectInUse:
+            return False
+        return True
 
     def put_back(self, name: int) -> None:
         self._server.execute(
@@ -60,22 +158,165 @@ class World(PostgresWorld):
             return super().visible() if there and there[0] else []
 
 
+class OnMariaDb:
+    """A database of a server of MariaDB: its backup is a copy of its tables.
+
+    Args:
+        server: Runs.
+    """
+
+    def __init__(self, server: MariaDb) -> None:
+        self._name = f"lives_{uuid.uuid4().hex[:8]}"
+        self._port = server.port
+        self._made = [self._name]
+        self._make(self._name)
+        self.world = MariaWorld(server.port, self._name)
+
+    def _make(self, name: str) -> None:
+        with pymysql.connect(host=HOST, port=self._port, user="root") as connection:
+            connection.cursor().execute(f"create database {name} character set utf8mb4")
+
+    def _do(self, *statements: str) -> None:
+        """What waits for a lock of the job is not done; what is undone already is not undone again."""
+        with pymysql.connect(host=HOST, port=self._port, user="root") as connection:
+            cursor = connection.cursor()
+            cursor.execute(f"use {self._name}")
+            cursor.execute("set lock_wait_timeout = 2, innodb_lock_wait_timeout = 2")
+            for each in statements:
+                with contextlib.suppress(pymysql.err.OperationalError, pymysql.err.ProgrammingError):
+                    cursor.execute(each)
+            connection.commit()
+
+    def harms(self) -> Mapping[str, Harm]:
+        def harm(does: str, undoes: str) -> Harm:
+            return Harm(lambda: self._do(*does.split("; ")), lambda: self._do(*undoes.split("; ")))
+
+        return {
+            "a column is added": harm(f"{ALTER} add column note text", f"{ALTER} drop column note"),
+            "a column must be given": harm(f"{ALTER} add column note int not null", f"{ALTER} drop column note"),
+            "a column is dropped": harm(f"{ALTER} drop column amount", f"{ALTER} add column amount bigint"),
+            "a column is renamed": harm(
+                f"{ALTER} rename column amount to amounts", f"{ALTER} rename column amounts to amount"
+            ),
+            "a column is made an integer": harm(f"{ALTER} modify amount int", f"{ALTER} modify amount bigint"),
+            "a column is made a text": harm(f"{ALTER} modify amount longtext", f"{ALTER} modify amount bigint"),
+            "the table is renamed": Harm(
+                lambda: self._do(f"{ALTER} rename to payments_old"), self._renamed_back, hides=True
+            ),
+            "the table has no transactions": harm(f"{ALTER} engine=MyISAM", f"{ALTER} engine=InnoDB"),
+            "the ledger has no transactions": harm(
+                "alter table onceflow_ledger engine=Aria", "alter table onceflow_ledger engine=InnoDB"
+            ),
+            "the ledger has no transactions, and merges fail": harm(
+                f"alter table onceflow_ledger engine=Aria; {ALTER} add column note int not null",
+                f"alter table onceflow_ledger engine=InnoDB; {ALTER} drop column note",
+            ),
+            "a trigger writes to what has no transactions": harm(
+                "create table log (n int) engine=MyISAM; create trigger logs after insert on payments for each row "
+                "insert into log values (1)",
+                "drop trigger logs",
+            ),
+            "the ledger is renamed": harm(
+                "alter table onceflow_ledger rename to put_aside", "alter table put_aside rename to onceflow_ledger"
+            ),
+            "the marks are renamed": harm(
+                "alter table onceflow_marks rename to put_aside", "alter table put_aside rename to onceflow_marks"
+            ),
+            "what is staged is emptied": Harm(lambda: self._do("delete from payments_onceflow_staged")),
+        }
+
+    def _renamed_back(self) -> None:
+        names = {name for (name,) in self.world.ask("show tables")}
+        if {"payments", "payments_old"} <= names:
+            self._do("insert into payments select * from payments_old", "drop table payments_old")
+        elif "payments_old" in names:
+            self._do("alter table payments_old rename to payments")
+
+    def drop(self) -> None:
+        self._do("drop table payments")
+
+    def forget(self) -> None:
+        self._do("delete from onceflow_ledger")
+
+    def back_up(self, name: int) -> None:
+        copy = f"{self._name}_{name}"
+        self._make(copy)
+        self._made.append(copy)
+        self._copy(self._name, copy)
+
+    def put_back(self, name: int) -> None:
+        self._do(f"drop database {self._name}")
+        self._make(self._name)
+        self._copy(f"{self._name}_{name}", self._name)
+
+    def _copy(self, of: str, to: str) -> None:
+        with pymysql.connect(host=HOST, port=self._port, user="root", database=of) as connection:
+            cursor = connection.cursor()
+            cursor.execute("show tables")
+            for (table,) in cursor.fetchall():
+                cursor.execute(f"create table {to}.{table} like {of}.{table}")
+                cursor.execute(f"insert into {to}.{table} select * from {of}.{table}")
+            connection.commit()
+
+    def tidy(self) -> None:
+        """A database keeps its ledger by itself."""
+
+    def close(self) -> None:
+        with pymysql.connect(host=HOST, port=self._port, user="root") as connection:
+            for name in self._made:
+                connection.cursor().execute(f"drop database if exists {name}")
+
+
+class MariaWorld(MariaDbWorld):
+    """A table of a database of its own, which may not be there yet.
+
+    Args:
+        port: The server's.
+        name: The database's.
+    """
+
+    def __init__(self, port: int, name: str) -> None:
+        super().__init__(port)
+        self._name = name
+
+    def sink(self) -> DatabaseSink:
+        return DatabaseSink(f"mariadb://root@{HOST}:{self.port}/{self._name}", **self.more)
+
+    def ask(self, query: str, *values: object) -> list[tuple[object, ...]]:
+        with pymysql.connect(host=HOST, port=self.port, user="root", database=self._name) as connection:
+            cursor = connection.cursor()
+            cursor.execute(query, values)
+            connection.commit()
+            return list(cursor.fetchall())
+
+    def visible(self) -> list[str]:
+        there = ("payments",) in self.ask("show tables")
+        return super().visible() if there else []
+
+
 @pytest.fixture(scope="module")
 def server():
-    """A real PostgreSQL."""
+    """A real PostgreSQL, with a user for the job."""
     with postgres.running() as made:
+        made.execute(f"create role {USER} login")
         yield made
 
 
-@pytest.mark.faults
-def test_the_lives_of_a_postgresql(server):
-    """Deaths, backups and checkpoints that are put back, claims: what is shown is what was decided, or refused."""
+@pytest.fixture(scope="module")
+def mariadb():
+    """A real MariaDB."""
+    with running_mariadb() as made:
+        yield made
 
-    class OnPostgres(Lives):
-        system = lambda: OnServer(server)  # noqa: E731
+
+def lives(on) -> None:
+    """The machine, on systems that are made so."""
+
+    class OnServer(Lives):
+        system = on
 
     run_state_machine_as_test(
-        OnPostgres,
+        OnServer,
         settings=settings(
             max_examples=MORE or 3,
             stateful_step_count=14,
@@ -84,3 +325,15 @@ def test_the_lives_of_a_postgresql(server):
             print_blob=True,
         ),
     )
+
+
+@pytest.mark.faults
+def test_the_lives_of_a_postgresql(server):
+    """Deaths, what is put back, claims, savepoints, an owner's changes: what was decided is shown, once, or refused."""
+    lives(lambda: OnPostgres(server))
+
+
+@pytest.mark.faults
+def test_the_lives_of_a_mariadb(mariadb):
+    """The same on MariaDB."""
+    lives(lambda: OnMariaDb(mariadb))

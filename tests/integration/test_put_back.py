@@ -1,13 +1,18 @@
 """A database that was put back from its backup, and a checkpoint that was: no row is lost or doubled in silence."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 
 import psycopg
 import pytest
 
-from tests.integration.harness import Pipeline, read_topic, wait_until
+from tests.corpus.world import World
+from tests.integration.harness import JOBS, Pipeline, read_topic, wait_until
 from tests.integration.postgres import running
 from tests.integration.test_lake_job import tables
 
@@ -89,6 +94,148 @@ def test_a_database_that_was_put_back_while_its_sink_was_quiet(pipeline, bank):
     assert "the claim gives up 1 epochs with 2 rows there" in claimed.log
     pipeline.run_well()
     assert bank.ids("alerts") == Counter([ALERT, ALERT + 3])
+
+
+def onceflow(p: Pipeline, *words: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A command of the operator's."""
+    command = [sys.executable, "-m", "onceflow", *map(str, words)]
+    around = os.environ | p.settings() | environment
+    return subprocess.run(command, env=around, capture_output=True, text=True, timeout=280, check=False)
+
+
+def write_again(p: Pipeline, *words: str, file: Path | None = None, **environment: str):
+    """Let what was lost be written again."""
+    return onceflow(p, "txn", "write-again", file or JOBS / f"{p.job}_job.py", "--yes", *words, **environment)
+
+
+def audited(p: Pipeline) -> None:
+    """What is visible is what was decided, as the audit finds it."""
+    told = onceflow(p, "audit", JOBS / f"{p.job}_job.py")
+    assert told.returncode == 0, told.stdout + told.stderr
+
+
+def test_what_a_database_has_lost_is_written_again(pipeline, bank):
+    """By the ranges that the receipts keep, into this sink alone; the job goes on, and the audit finds all of it."""
+    alerts(pipeline, ALERT)
+    pipeline.run_well()
+    bank.back_up()
+    alerts(pipeline, *range(ALERT + 1, ALERT + 30))  # three epochs
+    pipeline.send(60)
+    alerts(pipeline, ALERT + 30)
+    pipeline.run_well()
+    before = read_topic(pipeline.cluster, pipeline.sink)
+    bank.put_back()
+    assert "`onceflow txn write-again" in pipeline.run().log
+    told = write_again(pipeline)
+    assert told.returncode == 0, told.stderr
+    assert bank.ids("alerts") == Counter(range(ALERT, ALERT + 31))
+    alerts(pipeline, ALERT + 31)
+    pipeline.run_well()
+    assert bank.ids("alerts") == Counter(range(ALERT, ALERT + 32))
+    assert len(read_topic(pipeline.cluster, pipeline.sink)) == len(before) + 1
+    audited(pipeline)
+
+
+@pytest.mark.faults
+def test_what_a_claim_has_given_up_is_not_written_again(pipeline, bank):
+    """Somebody may have written it by other means: of a database that is put back twice the second loss alone."""
+    alerts(pipeline, ALERT)
+    pipeline.run_well()
+    bank.back_up()
+    alerts(pipeline, ALERT + 1)
+    pipeline.run_well()
+    alerts(pipeline, ALERT + 2)
+    pipeline.run_well()
+    bank.put_back()
+    pipeline.run_well(TAKEOVER="claim")
+    alerts(pipeline, ALERT + 3)
+    pipeline.run_well()
+    bank.put_back()
+    assert "1 epochs with 1 rows that it had committed" in pipeline.run().log
+    told = write_again(pipeline)
+    assert told.returncode == 0, told.stderr
+    assert bank.ids("alerts") == Counter([ALERT, ALERT + 3])
+
+
+@pytest.fixture
+def all_sinks(pipeline, bank, tmp_path):
+    """The job with every kind of sink that keeps its commits, and a way to put all of them back at once."""
+    lake, backup = tmp_path / "lake", tmp_path / "backup"
+    lake.mkdir()
+    pipeline.job = "fan"
+    pipeline.environment |= {"LAKE": str(lake), "POSTGRES": bank.url}
+    pipeline.send(20)
+    pipeline.run_well()
+    bank.back_up()
+    shutil.copytree(lake, backup)
+    pipeline.send(30)
+    pipeline.run_well()
+
+    def put_back() -> None:
+        bank.put_back()
+        shutil.rmtree(lake)
+        shutil.copytree(backup, lake)
+
+    return put_back
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("point", ["O1", "O4@4", "O5@4", "O5@6"])
+def test_what_all_sinks_have_lost_is_written_again_by_one_that_died(pipeline, all_sinks, point):
+    """Seven sinks of five kinds: whoever dies while he writes, the next one goes on, and nothing is there twice."""
+    all_sinks()
+    died = write_again(pipeline, ONCEFLOW_CRASH=point)
+    assert pipeline.mark.exists(), died.stderr
+    assert pipeline.run().code == 1
+    told = write_again(pipeline)
+    assert told.returncode == 0, told.stderr
+    pipeline.send(10)
+    pipeline.run_well()
+    expected = Counter(range(60))
+    assert World.shown(pipeline) == dict.fromkeys(World.shown(pipeline), expected)
+    assert Counter(json.loads(v)["id"] for _, v in read_topic(pipeline.cluster, pipeline.sink)) == expected
+    audited(pipeline)
+
+
+@pytest.mark.faults
+def test_rows_that_were_not_decided_are_not_written_again(pipeline, all_sinks, tmp_path, monkeypatch):
+    """The file was edited since: nothing is written, and the number of rows is told that cannot come back so."""
+    all_sinks()
+    edited = (JOBS / "fan_job.py").read_text().replace("as bigint) as id", "as bigint) + 1 as id")
+    (tmp_path / "fan_job.py").write_text(edited)
+    before = World.shown(pipeline)
+    told = write_again(pipeline, file=tmp_path / "fan_job.py")
+    assert told.returncode == 1
+    assert "21 of 21 lost epochs, with 210 rows, cannot be written again" in told.stderr
+    assert World.shown(pipeline) == before
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("savepoint", [False, True])
+def test_what_a_plan_with_state_wrote_is_written_again_where_its_state_is(pipeline, bank, tmp_path, savepoint):
+    """From what the checkpoint retains; from a savepoint where that is too old; else it is refused, with the way on."""
+    pipeline.job, pipeline.environment["RETAIN"] = "counts", "2" if savepoint else "10"
+    pipeline.send(20)
+    pipeline.run_well()
+    bank.back_up()
+    if savepoint:
+        made = onceflow(pipeline, "savepoint", "create", JOBS / "counts_job.py", tmp_path / "savepoint")
+        assert made.returncode == 0, made.stderr
+    pipeline.send(40)
+    pipeline.run_well()
+    bank.put_back()
+    if savepoint:
+        refused = write_again(pipeline)
+        assert refused.returncode == 1
+        assert "--from" in refused.stderr
+    told = write_again(pipeline, *(["--from", str(tmp_path / "savepoint")] if savepoint else []))
+    assert told.returncode == 0, told.stderr
+    with psycopg.connect(bank.url) as connection:
+        counted = dict(connection.execute("select key, n from counts").fetchall())
+    assert counted == {key.decode(): n for key, n in Counter(key for key, _ in pipeline.sent).items()}
+    pipeline.send(10)
+    pipeline.run_well()
+    audited(pipeline)
 
 
 @pytest.mark.faults

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 from contextlib import suppress
@@ -108,6 +109,14 @@ class IcebergWorld(LakeWorld):
         with sqlite3.connect(self.folder / "catalog.db") as file:
             file.execute("update iceberg_tables set metadata_location = previous_metadata_location")
 
+    def upgrade(self) -> None:
+        """Another engine makes it a table of format version 3; pyiceberg reads such ones, and makes none."""
+        old = Path(self.table().metadata_location.removeprefix("file://"))
+        new = old.with_name(f"99999-{old.name}")
+        new.write_text(json.dumps(json.loads(old.read_text()) | {"format-version": 3, "next-row-id": 1000}))
+        with sqlite3.connect(self.folder / "catalog.db") as file:
+            file.execute("update iceberg_tables set metadata_location = ?", [f"file://{new}"])
+
     def versions(self) -> list[dict[str, Any]]:
         """What the table's history says of each version."""
         return [dict(s.summary.additional_properties) for s in self.table().snapshots()]
@@ -152,6 +161,14 @@ class DeltaWorld(LakeWorld):
     def put_back(self) -> None:
         """As a backup of before the newest version does it."""
         max((self.path / "_delta_log").glob("*.json")).unlink()
+
+    def upgrade(self, feature: str, *, readers: bool = False) -> None:
+        """Another engine gives it a feature, of which its readers may have to know, too."""
+        log = self.path / "_delta_log"
+        version = max(int(each.stem) for each in log.glob("*.json")) + 1
+        features = {"writerFeatures": [feature]} | ({"readerFeatures": [feature]} if readers else {})
+        protocol = {"minReaderVersion": 3 if readers else 1, "minWriterVersion": 7, **features}
+        (log / f"{version:020d}.json").write_text(json.dumps({"protocol": protocol}) + "\n")
 
     def versions(self) -> list[dict[str, Any]]:
         """What the table's history says of each version."""

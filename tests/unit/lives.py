@@ -1,8 +1,9 @@
-"""A job with two sinks and the lives of what it stands on: deaths, backups that are put back, checkpoints that are.
+"""A job with two sinks and the lives of what it stands on, in any order.
 
-Must not know: any particular system, beyond how its whole content is copied. A machine of hypothesis chooses what
-happens; a model says what each sink must show, or that the start must be refused, with how many rows, and which command
-leads out.
+Deaths, backups and checkpoints that are put back, savepoints, and what a table's owner does to it, between two lives or
+in the middle of one. Must not know: any particular system, beyond how its whole content is copied. A machine of
+hypothesis chooses what happens; a model says what each sink must show, or that the start must be refused, with how many
+rows, and which command leads out.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import shutil
 import tempfile
 import zlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,9 +21,11 @@ import pyarrow as pa
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from onceflow.checkpoint.place import Place
 from onceflow.connectors.contract import SinkConnection
 from onceflow.errors import CheckpointConflictError, OnceflowError
 from onceflow.execution.task import DIGEST, output_column
+from onceflow.operations.savepoints import reading, restoring, writing
 from onceflow.testing import World
 from tests.unit.ledger_sink import visible
 from tests.unit.shop import Shop
@@ -29,10 +33,31 @@ from tests.unit.shop import Shop
 MOMENTS = ("commit", "record")
 
 
+@dataclass(frozen=True, slots=True)
+class Harm:
+    """What an owner does to a table, or to what is beside it.
+
+    Attributes:
+        does: Does it.
+        undoes: Takes it back, whatever the job has done since.
+        hides: Rows are elsewhere until then.
+    """
+
+    does: Callable[[], object]
+    undoes: Callable[[], object] = lambda: None
+    hides: bool = False
+
+
 class System(Protocol):
     """A real system with a table, and what keeps and restores all of it."""
 
     world: World
+
+    def harms(self) -> Mapping[str, Harm]: ...
+
+    def drop(self) -> None: ...
+
+    def forget(self) -> None: ...
 
     def back_up(self, name: int) -> None: ...
 
@@ -66,6 +91,15 @@ class InFolder:
         if hasattr(self.world, "tidy_up"):
             self.world.tidy_up()
 
+    def harms(self) -> Mapping[str, Harm]:
+        return self.world.harms()  # type: ignore[attr-defined]
+
+    def drop(self) -> None:
+        self.world.drop()  # type: ignore[attr-defined]
+
+    def forget(self) -> None:
+        self.world.forget()  # type: ignore[attr-defined]
+
     def close(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -81,6 +115,7 @@ class Job(Shop):
     def __init__(self, folder: Path, system: System) -> None:
         super().__init__(folder, 0)
         self.retain = 2  # so the journal forgets a quiet sink's epochs soon
+        self.leap_s = 5.0  # so a refusal that stays is told after some tries, not after minutes
         self.loud = set[int]()
         self._world = system.world
         self._table = system.world.sink()
@@ -127,6 +162,9 @@ class Lives(RuleBasedStateMachine):
         self.backups = 0
         self.copies: dict[int, int] = {}
         self.newest = set[int]()  # the copies behind which there was no start
+        self.oldest_backup = 0  # those before it are of another table
+        self.harm: Harm | None = None
+        self.saved: dict[Path, int] = {}  # savepoints of the job that runs now
 
     def teardown(self) -> None:
         self.job.close()
@@ -152,6 +190,9 @@ class Lives(RuleBasedStateMachine):
     @rule()
     def run(self) -> None:
         """A life of the job, to its end: right, or refused with the number of rows that are gone."""
+        if self.harm is not None:
+            self._live(self.job.run())
+            return
         error = self.job.run()
         gone = (self.table - self.job.table()).total()
         if self.stale:
@@ -162,14 +203,15 @@ class Lives(RuleBasedStateMachine):
             assert error is None, error
             self._went_on()
 
-    @precondition(lambda self: self._may_go_on() and not self.undone and self.job.orders.end > self.done)
+    @precondition(lambda self: self.harm is None and self._may_go_on() and not self.undone)
+    @precondition(lambda self: self.job.orders.end > self.done)
     @rule(moment=st.sampled_from(MOMENTS))
     def die(self, moment: str) -> None:
         """The driver dies in an epoch that is decided."""
         self.job.dies_at(moment)
         self.undone, self.newest = True, set()
 
-    @precondition(lambda self: self._may_go_on())
+    @precondition(lambda self: self.harm is None and self._may_go_on())
     @rule(epochs=st.integers(3, 6))
     def be_quiet(self, epochs: int) -> None:
         """Epochs come that have no row for the table, more than the journal keeps."""
@@ -177,43 +219,110 @@ class Lives(RuleBasedStateMachine):
             self.arrive(1, loud=False)
             self.run()
 
+    @precondition(lambda self: self.harm is None)
     @rule()
     def claim(self) -> None:
         """An operator claims the checkpoint: what is gone is given up, and what lies behind it is written again."""
-        error = self.job.run(takeover="claim")
+        self._claim()
+
+    @precondition(lambda self: self.harm is None and self._may_go_on())
+    @rule(data=st.data(), moment=st.sampled_from(("between", "check", *MOMENTS)))
+    def do_harm(self, data: st.DataObject, moment: str) -> None:
+        """The table's owner does something to it, between two lives, or in the middle of one."""
+        harms = self._system.harms()
+        self.harm = harms[data.draw(st.sampled_from(sorted(harms)))]
+        if moment == "between" or self.undone:
+            self.harm.does()
+            return
+        self.arrive(1, loud=True)
+        self.job.meanwhile[moment] = self.harm.does
+        error = self.job.run()
+        assert not self.job.meanwhile, "it came there"
+        self._live(error)
+
+    @precondition(lambda self: self.harm is not None)
+    @rule()
+    def undo_harm(self) -> None:
+        """It is taken back: then the job goes on, and has everything."""
+        assert self.harm is not None
+        self.harm.undoes()
+        self.harm = None
+        error = self.job.run()
         assert error is None, error
-        self.table = self.table_before.copy()
         self._went_on()
 
-    @precondition(lambda self: not self.undone)
+    @precondition(lambda self: self.harm is None and self._may_go_on() and not self.undone)
+    @rule()
+    def drop(self) -> None:
+        """The table is dropped: a start makes another one, or is refused until it is claimed."""
+        self._system.drop()
+        self.oldest_backup, self.table = self.backups, Counter()
+        self._go_on_or_claim("payments writes to was dropped or renamed")
+
+    @precondition(lambda self: self.harm is None and self._may_go_on() and not self.undone)
+    @rule()
+    def forget(self) -> None:
+        """What says which epochs are in the table is emptied: it is told by something else, or has to be claimed.
+
+        Of a lake table the history tells it, for as long as that is not tidied; the next epoch begins a new ledger.
+        """
+        self._system.forget()
+        self.arrive(1, loud=True)
+        self._go_on_or_claim("rows that it had committed")
+
+    @precondition(lambda self: self.harm is None and self._may_go_on() and not self.undone)
+    @rule()
+    def save(self) -> None:
+        """A savepoint is made."""
+        path = self._folder / f"savepoint-{len(list(self._folder.glob('savepoint-*')))}"
+        writing.create(Place.at(self.job.folder, self.job.retain), path, "shop")
+        self.saved[path] = self.done
+
+    @precondition(lambda self: self.saved and self.harm is None and self._may_go_on() and not self.undone)
+    @rule(data=st.data(), claim=st.booleans())
+    def resume(self, data: st.DataObject, claim: bool) -> None:
+        """A job goes on from a savepoint, as another one or as itself: what lies behind it is written again."""
+        path = data.draw(st.sampled_from(sorted(self.saved)))
+        place = Place.at(self._folder / f"resumed-{len(list(self._folder.glob('resumed-*')))}", self.job.retain)
+        refused = self._restored(path, place, claim)
+        if refused is not None:
+            assert claim, refused
+            assert "resume without --claim" in (refused.action or "")
+            return
+        self.job.folder = place.checkpoint.folder
+        self.done, self.saved, self.copies = self.saved[path], {}, {}
+        self._go_on_or_claim("misses a start of this job")
+
+    @precondition(lambda self: not self.undone and self.harm is None)
     @rule()
     def back_up(self) -> None:
         """The system is backed up."""
         self._system.back_up(self.backups)
         self.backups += 1
 
-    @precondition(lambda self: self.backups and not self.undone)
+    @precondition(lambda self: self.backups > self.oldest_backup and not self.undone and self.harm is None)
     @rule(data=st.data())
     def put_back(self, data: st.DataObject) -> None:
         """The system is put back from one of its backups."""
-        self._system.put_back(data.draw(st.integers(0, self.backups - 1)))
+        self._system.put_back(data.draw(st.integers(self.oldest_backup, self.backups - 1)))
 
+    @precondition(lambda self: self.harm is None)
     @rule()
     def tidy(self) -> None:
         """Maintenance: of a lake table nothing is left but its newest version."""
         self._system.tidy()
 
-    @precondition(lambda self: not self.undone)
+    @precondition(lambda self: not self.undone and self.harm is None)
     @rule()
     def copy_checkpoint(self) -> None:
         """A copy of the checkpoint is taken."""
-        number = len(self.copies)
+        number = len(list(self._folder.glob("copy-*")))
         shutil.copytree(self.job.folder, self._folder / f"copy-{number}")
         self.copies[number] = self.done
         if not self.stale:
             self.newest.add(number)
 
-    @precondition(lambda self: self.copies and not self.undone)
+    @precondition(lambda self: self.copies and not self.undone and self.harm is None)
     @rule(data=st.data())
     def put_checkpoint_back(self, data: st.DataObject) -> None:
         """One of its copies takes the checkpoint's place."""
@@ -228,6 +337,43 @@ class Lives(RuleBasedStateMachine):
     def look(self) -> None:
         """What is there before the next step: a claim begins there."""
         self.table_before = self.job.table()
+
+    def _restored(self, path: Path, place: Place, claim: bool) -> CheckpointConflictError | None:
+        try:
+            restoring.restore(path, reading.verify(path), place, claim=claim)
+        except CheckpointConflictError as error:
+            return error
+        return None
+
+    def _claim(self) -> None:
+        error = self.job.run(takeover="claim")
+        assert error is None, error
+        if not self.undone:  # else nothing is gone, and of what is decided some may be there already
+            self.table = self.table_before.copy()
+        self._went_on()
+
+    def _go_on_or_claim(self, *words: str) -> None:
+        self.look()
+        error = self.job.run()
+        if error is None:
+            self._went_on()
+        else:
+            self._refused(error, *words)
+            self._claim()
+
+    def _live(self, error: OnceflowError | None) -> None:
+        """A life with a harm: all is right, or a refusal names what was harmed; and no start follows for ever."""
+        if error is not None and error.retriable:
+            error = self.job.run()
+        fresh = Counter(n for n in range(self.done, self.job.orders.end) if n in self.job.loud)
+        assert not self.job.table() - self.table - fresh
+        if error is None:
+            self._went_on()
+            return
+        assert not error.retriable, error
+        assert "payments" in str(error) or "onceflow" in str(error), error
+        self.undone = Place.at(self.job.folder, self.job.retain).has_undone()
+        self.newest = set()
 
     def _may_go_on(self) -> bool:
         return not self.stale and not self.table - self.job.table()
@@ -245,4 +391,5 @@ class Lives(RuleBasedStateMachine):
         self.table += Counter(n for n in fresh if n in self.job.loud)
         self.done, self.undone, self.stale, self.newest = self.job.orders.end, False, False, set()
         assert self.job.shown() == self.ledger
-        assert self.job.table() == self.table
+        if self.harm is None or not self.harm.hides:
+            assert self.job.table() == self.table

@@ -5,6 +5,7 @@ Readers are not ours.
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import json
 import math
@@ -51,7 +52,7 @@ from pyspark.sql.types import (
 )
 
 from onceflow.connectors.lake import delta_fit, iceberg_fit
-from onceflow.errors import ConfigurationError, PreCommitError, RowRefusedError
+from onceflow.errors import ConfigurationError, LakeRightsError, PreCommitError, RowRefusedError
 from onceflow.testing import conformance
 from onceflow.testing.trial import Trial
 from onceflow.twophase.messages import Outcome, Reply
@@ -475,6 +476,64 @@ def test_a_table_that_is_altered_while_a_start_runs(what, tmp_path):
         prepared = start.prepare(t.keys())
         with pytest.raises(PreCommitError, match=told[what]):
             start.committer.check(prepared, start.run(), 0.0)
+
+
+@pytest.mark.parametrize("decided", [False, True])
+def test_a_table_that_gets_a_newer_format_while_a_start_runs(decided, tmp_path):
+    """Nothing that is decided for it could ever be committed: it is refused, and not tried again for ever."""
+    world = IcebergWorld(tmp_path)
+    with Trial(world) as t:
+        start = t.start()
+        prepared = start.prepare(t.keys())
+        if decided:
+            assert start.committer.check(prepared, start.run(), 0.0) is None
+        world.upgrade()
+        if decided:
+            assert start.committer.commit(prepared)[prepared[0].id] is Reply.REFUSED
+            assert "format version is 3" in start.committer.refusal(prepared).what
+        else:
+            with pytest.raises(PreCommitError, match="format version is 3"):
+                start.committer.check(prepared, start.run(), 0.0)
+
+
+@pytest.mark.parametrize("feature", ["clustering", "domainMetadata", "vacuumProtocolCheck"])
+def test_a_delta_table_with_a_feature_that_the_library_does_not_write(feature, tmp_path):
+    """It is refused at the start and before the decision, and not taken for others that are always faster."""
+    world = DeltaWorld(tmp_path)
+    with Trial(world) as t:
+        start = t.start()
+        prepared = start.prepare(t.keys())
+        world.upgrade(feature, readers=feature == "vacuumProtocolCheck")
+        with pytest.raises(PreCommitError, match=f"it has the feature {feature}"):
+            start.committer.check(prepared, start.run(), 0.0)
+    refused = pytest.raises(ConfigurationError, match=f"it has the feature {feature}")
+    with contextlib.closing(world.sink().connect()) as connection, refused:
+        connection.check_output(world.output())
+
+
+def test_a_delta_table_that_the_library_cannot_read_any_more(tmp_path):
+    """That passes by no waiting: a start is refused, and so is a commit, in the library's words."""
+    world = DeltaWorld(tmp_path)
+    with Trial(world) as t:
+        start = t.start()
+        prepared = start.prepare(t.keys())
+        assert start.committer.check(prepared, start.run(), 0.0) is None
+        world.upgrade("new", readers=True)
+        assert start.committer.commit(prepared)[prepared[0].id] is Reply.REFUSED
+        assert "Feature 'new' is not supported" in start.committer.refusal(prepared).what
+        with pytest.raises(LakeRightsError, match="Feature 'new' is not supported") as raised:
+            world.sink().connect()
+    assert not raised.value.retriable
+    assert "the library" in (raised.value.cause or "")
+
+
+def test_a_time_without_a_zone_in_a_map_is_no_column_that_delta_makes(tmp_path):
+    """It is refused by the column's name, also deep inside, and is nothing that passes."""
+    for kind in (MapType(StringType(), TimestampNTZType()), ArrayType(MapType(TimestampNTZType(), StringType()))):
+        with contextlib.closing(DeltaWorld(tmp_path).sink().connect()) as connection:
+            with pytest.raises(ConfigurationError, match="cannot be made: column v") as raised:
+                connection.check_output(StructType([StructField("key", StringType()), StructField("v", kind)]))
+            assert not raised.value.retriable
 
 
 IN = [StructField("a", LongType()), StructField("b", LongType())]

@@ -17,6 +17,7 @@ from onceflow.twophase.layout import (
     remade,
     what_moved,
     with_what_was_known,
+    without_texts,
 )
 
 
@@ -232,10 +233,44 @@ def test_columns_that_are_not_known_are_not_compared():
     assert read(unknown) is None
     assert what_moved(replace(OLDER, kept=(unknown,)), replace(OLDER, kept=(SUM,))) is None
     assert "output mode append" in read(replace(unknown, operator="Aggregate, output mode append"))
-    assert with_what_was_known((unknown,), (SUM,)) == (SUM,)
-    other = replace(unknown, operator="Join")
-    assert with_what_was_known((other,), (SUM,)) == (other,)
-    assert with_what_was_known((unknown,), ()) == (unknown,)
+    now, then = replace(OLDER, kept=(unknown,)), replace(OLDER, kept=(SUM,))
+    assert with_what_was_known(now, then) == then
+    other = replace(OLDER, kept=(replace(unknown, operator="Join"),))
+    assert with_what_was_known(other, then) == other
+    assert with_what_was_known(now, replace(then, kept=())) == now
+    assert with_what_was_known(now, replace(then, vocabulary="of another Spark")) == now
+
+
+def test_words_of_another_spark_are_not_compared():
+    """It may say the same otherwise: neither what is kept nor shapes are refused for their words alone."""
+    then = replace(OLDER, kept=(SUM,), vocabulary="2 of Spark 4.1.0")
+    now = replace(then, kept=(replace(SUM, columns=("k: STRING",)),), vocabulary="2 of Spark 4.2.0")
+    now = replace(now, states=tuple(replace(each, shape="in other words") for each in now.states))
+    assert what_moved(then, now) is None
+    assert "would be read as k: STRING" in what_moved(replace(then, vocabulary=now.vocabulary), now)
+    assert "now keeps 0" in what_moved(then, replace(now, states=(), kept=()))
+
+
+def test_rows_that_were_left_out_are_missing_when_nobody_asks_for_that_any_more():
+    """A condition that is asked above as well may come; where it goes, the state lacks the rows that it left out."""
+    narrow = replace(SUM, narrowed=("isnotnull(p)",))
+    assert read(narrow) is None
+    back = what_moved(replace(OLDER, kept=(narrow,)), replace(OLDER, kept=(SUM,)))
+    assert "was kept of rows with isnotnull(p) alone" in back
+
+
+def test_a_text_of_a_shape_is_told_by_its_hash():
+    """It may be a secret. An older layout has it in full, and is compared all the same."""
+    shape = "f(key, 'hunter2')"
+    assert "hunter2" not in without_texts(shape)
+    assert without_texts(without_texts(shape)) == without_texts(shape)
+    older = replace(OLDER, states=(state("a", shape),), kept=None)
+    now = replace(older, states=(state("a", without_texts(shape)),), kept=(SUM,))
+    assert what_moved(older, now) is None
+    said = what_moved(older, replace(now, states=(state("a", "f(key, 'other')"),)))
+    assert "was kept by f(key, '… " in said
+    assert "hunter2" not in said
+    assert "other" not in said
 
 
 def test_names_that_stand_for_the_same_may_change():

@@ -74,6 +74,23 @@ def test_a_full_file_is_not_written_again(monkeypatch):
     assert [receipt.place for receipt in kept.read()] == list(range(1, 21))
 
 
+def test_the_oldest_files_go(monkeypatch):
+    """A job that runs for years does not fill its disk: the receipts of the newest epochs stay, and they are enough."""
+    monkeypatch.setattr(receipts_module, "_FULL", 4)
+    monkeypatch.setattr(receipts_module, "_FILES", 3)
+    store = in_memory()
+    kept = Receipts(store)
+    kept.keep({1: decide(1)})
+    assert kept.are_whole()
+    for place in range(2, 400):
+        kept.keep({place: decide(place)})
+    assert len(store.names()) == 3
+    found = [receipt.place for receipt in kept.read()]
+    assert found == list(range(found[0], 400))
+    assert len(found) > 2 * 4
+    assert not kept.are_whole()
+
+
 def test_what_lands_in_a_forgotten_place_gets_no_receipt():
     """A record that was held back until its place was purged counts for nothing; voids close it, too."""
     kept = Receipts(in_memory())

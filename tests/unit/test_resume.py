@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 import onceflow as of
 from examples import own_store
+from onceflow.checkpoint import receipts
 from onceflow.checkpoint.folders import LocalFolder
 from onceflow.checkpoint.identity import JobIdentity, Mark, NameMark, read_identity
 from onceflow.checkpoint.journal import above_all
@@ -266,6 +267,22 @@ def test_what_is_written_again_is_told_by_sink_and_source(savepoint, old):
     assert "sink alerts: 10 rows" in text
     assert 'kafka:payments: from {"payments": {"0": 40, "1": 40}} to {"payments": {"0": 60, "1": 60}}' in text
     assert "at most 40 records" in text
+
+
+def test_what_the_old_job_has_forgotten_is_said(savepoint, old, monkeypatch):
+    """Its oldest receipts were let go: the rows that are told are not passed off as all of them."""
+    monkeypatch.setattr(receipts, "_FULL", 1)
+    monkeypatch.setattr(receipts, "_FILES", 2)
+    monkeypatch.setattr(old.journal, "_retain", 1)
+    for epoch in range(4, 12):
+        checkpoints.run(old, epoch)
+        old.journal.purge()
+    manifest = reading.read(savepoint)
+    text = "\n".join(resuming.lines(manifest, resuming.written_again(savepoint, manifest), claim=False))
+    first = min(receipt.epoch for receipt in old.journal.receipts())
+    assert first > 4
+    assert f"in epochs {first} to 11" in text
+    assert f"before epoch {first}, which its checkpoint has forgotten" in text
 
 
 def test_what_is_not_known_of_the_old_job_is_said(savepoint, old):

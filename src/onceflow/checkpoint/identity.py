@@ -23,6 +23,7 @@ from onceflow.twophase.names import JOB_ID
 FORMAT = 2
 """2: whether ``--as-new`` made the job, and which job it left."""
 FILE = "job.json"
+NO_SINKS: Mapping[str, str] = {}
 LONGEST_MARK = 4000
 """What a broker keeps beside a group's offset: 4,096 letters, unless ``offset.metadata.max.bytes`` says otherwise."""
 
@@ -173,22 +174,40 @@ def _dumps(identity: JobIdentity) -> bytes:
     return envelope.seal({"format": FORMAT} | asdict(identity))
 
 
-def same_place(found: JobIdentity, checkpoint: str, cluster_id: str, prefix: str) -> None:
+def same_place(
+    found: JobIdentity, checkpoint: str, cluster_id: str, prefix: str, sinks: Mapping[str, str] = NO_SINKS
+) -> None:
     """Refuse a checkpoint that was made at another place, for another cluster or under another prefix.
+
+    Args:
+        found: What it was made for.
+        checkpoint: Where it is.
+        cluster_id: The ids of the systems of its sinks.
+        prefix: Of its transactional ids.
+        sinks: By their names, the id of each one's system: those that are others now are named.
 
     Raises:
         CheckpointConflictError: With both values, and what to say if it is meant.
     """
-    for what, then, now in (
-        ("place", found.checkpoint, checkpoint),
-        ("Kafka cluster or database", found.cluster_id, cluster_id),
-        ("transactional id prefix", found.prefix, prefix),
+    others = [name for name, system in sorted(sinks.items()) if system not in found.cluster_id.split(",")]
+    for what, then, now, why in (
+        ("place", found.checkpoint, checkpoint, ""),
+        (
+            "Kafka cluster, database or lake table",
+            found.cluster_id,
+            cluster_id,
+            f"; or what sink {', '.join(others)} writes to was dropped or renamed, and made again (of a database: "
+            "onceflow's tables)"
+            if others
+            else "",
+        ),
+        ("transactional id prefix", found.prefix, prefix, ""),
     ):
         if then != now:
             raise CheckpointConflictError(
                 f"the checkpoint was made for another {what}: {then or 'none'}; now it is {now or 'none'}",
                 harmless="never while the other one may still run: both would write the same epochs",
-                cause="the checkpoint was copied or moved, or the setting was changed",
+                cause=f"the checkpoint was copied or moved, or the setting was changed{why}",
                 action=f"if the job moved and the old place will never run again: {advised('claim')}; if this is a "
                 f"second, independent job: {advised('as-new')}",
                 checkpoint=checkpoint,

@@ -165,6 +165,10 @@ class Journal:
                 found[history.decided.epoch] = history.decided
         return list(found.values())
 
+    def given_up(self) -> list[tuple[str, ...]]:
+        """What each claim has given up, as ``Start.given_up`` has it."""
+        return [e.record.given_up for e in self.read() if isinstance(e.record, Start) and e.record.given_up]
+
     def _histories(self, entries: Sequence[Entry]) -> Iterator[History]:
         """What the records mean, up to each that counts."""
         kept = [e for e in entries if e.place >= entries[-1].kept_from]
@@ -233,8 +237,12 @@ class Journal:
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return None
 
+    def receipts_are_whole(self) -> bool:
+        """Whether all that was purged has its receipt still."""
+        return self._receipts.are_whole()
+
     def receipts(self) -> list[Receipt]:
-        """Of what was purged, by place.
+        """Of what was purged, by place; those of a hundred thousand epochs ago are gone.
 
         Raises:
             CheckpointCorruptError, CheckpointConflictError: As ``Receipts.read``.

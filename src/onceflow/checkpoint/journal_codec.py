@@ -158,6 +158,8 @@ def _layout(value: Any) -> Layout:
         ),
         tuple(State(_texts(v["outputs"]), str(v["shape"]), str(v["path"])) for v in value["states"]),
         _kept_states(value.get("kept")),  # of before it was written down
+        str(value.get("vocabulary", "")),
+        None if value.get("cut_ms") is None else int(value["cut_ms"]),
     )
 
 
@@ -170,6 +172,7 @@ def _kept_states(value: Any) -> tuple[Kept, ...] | None:
             str(v["operator"]),
             None if v["columns"] is None else _texts(v["columns"]),
             _texts(v["names"]),
+            _texts(v.get("narrowed", ())),
         )
         for v in value
     )

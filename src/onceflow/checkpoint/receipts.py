@@ -1,10 +1,11 @@
-"""What was decided, in few words, for as long as the checkpoint lives: the journal forgets its records, receipts stay.
+"""What was decided, in few words: the journal forgets its records, receipts stay for a hundred thousand epochs more.
 
 Must not know: who appends to the journal, when it purges, what a record means.
 
 ``receipts/<first>-<last>.json`` holds the receipts of the records in those places. A file is never changed: a batch is
 written with what the newest file holds into a new one, as long as that is not full, and only then the older one goes.
-So whoever dies on the way leaves some receipts twice, and a reader takes each place once.
+So whoever dies on the way leaves some receipts twice, and a reader takes each place once. The oldest files go: a job
+that runs for years would fill its disk with them, and whoever reads them reads all.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ from onceflow.twophase.records import Decide, Record, Replay, Resolve
 
 FORMAT = 1
 _FULL = 1024
-"""So many receipts end a file: it is written anew for each batch, and a year of epochs should not be too many files."""
+"""So many receipts end a file: it is written anew for each batch, and there should not be too many files."""
+
+_FILES = 100
+"""So many of the newest files stay: of as many epochs as a database's ledger has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +117,21 @@ class Receipts:
                 held = self._read(newest)  # what cannot be read stays where it is
         if newest is None or not 0 < len(held) < _FULL:
             self._create((places[0], places[-1]), fresh)
+            self._let_go()
             return
         whole = (newest[0], places[-1])
         self._create(whole, [*held, *fresh])
         for file in files:  # the one that was joined, and what somebody who died on the way has left of such
             if whole[0] <= file[0] and file[1] < whole[1]:
                 self._store.remove(_name(file))
+
+    def are_whole(self) -> bool:
+        """Whether none were let go so far."""
+        return len(self._files()) < _FILES
+
+    def _let_go(self) -> None:
+        for file in sorted(self._files())[:-_FILES]:
+            self._store.remove(_name(file))
 
     def _create(self, file: tuple[int, int], lines: list[str]) -> None:
         try:
@@ -132,7 +145,7 @@ class Receipts:
         self._store.sync()
 
     def read(self) -> list[Receipt]:
-        """All receipts, by their places.
+        """All receipts that were not let go, by their places.
 
         Raises:
             CheckpointCorruptError: A file was changed or cut; the message names it.

@@ -8,6 +8,7 @@ comes last. Whose it is stands here until its first start writes ``job.json``: o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 from onceflow.checkpoint import envelope
@@ -125,3 +126,11 @@ def _spoiled(path: Where, why: str) -> CheckpointCorruptError:
         "else put the file back from a copy of the checkpoint",
         file=str(path),
     )
+
+
+def beginning(place: Place) -> Callable[[int], str]:
+    """Where Spark has a source begin before its first epoch, by the source's number; "" where nobody knows."""
+    restored = read_restored(place.ours)
+    # Of a checkpoint that was made of a savepoint with its state, Spark's files say where the old job began.
+    known = restored is None or restored.claimed or not restored.with_state
+    return place.checkpoint.initial_offsets if known else lambda _: ""

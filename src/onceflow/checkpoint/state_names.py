@@ -39,7 +39,8 @@ def _names(operator: Store) -> Iterator[str]:
     if "left-keyWithIndexToValue" in first.names():
         for side in _SIDES:
             _, values = _schemas(first.below(side))
-            yield from (name for name in values if name != _MATCHED)
+            own = values[-1:] == [(_MATCHED, [])]  # Spark's own stands behind the columns, one of which may be named so
+            yield from (name for name, _ in (values[:-1] if own else values))
         return
     versions = sorted(filter(str.isdigit, operator.below("_metadata").below("v2").names()), key=int)
     if versions:
@@ -49,16 +50,20 @@ def _names(operator: Store) -> Iterator[str]:
         yield from sorted(name for name in names if not name.startswith(_OF_SPARK))
         return
     keys, values = _schemas(first)
-    yield from values.get(_STATE) or keys
+    yield from dict(values).get(_STATE) or [name for name, _ in keys]
 
 
-def _schemas(store: Store) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """Names of the key's columns and of the value's, each with the names of its fields."""
+_Columns = list[tuple[str, list[str]]]
+"""Names of columns, in order, each with the names of its fields; two may have the same."""
+
+
+def _schemas(store: Store) -> tuple[_Columns, _Columns]:
+    """The columns of the key, and of the value."""
     text = store.below("_metadata").read("schema").decode(errors="replace")
     found, at = [], text.find('{"type":"struct"')
     while at >= 0:
         schema, end = json.JSONDecoder().raw_decode(text, at)
-        found.append({str(field["name"]): _fields(field["type"]) for field in schema["fields"]})
+        found.append([(str(field["name"]), _fields(field["type"])) for field in schema["fields"]])
         at = text.find('{"type":"struct"', end)
     return found[0], found[1]
 

@@ -356,11 +356,7 @@ class Trail:
         try:
             if not self._joined:
                 self._join()
-            after = 0 if self._newest is None else int(self._newest["places"][1])
-            forgotten = len(records) < max(records, default=0)
-            for each in finished(records, after):
-                begins = None if forgotten else self._first_position
-                body = receipt(each, self._newest, begins, self._now().isoformat(timespec="milliseconds"))
+            for body in self._waiting(records):
                 self._append(seal(body, self._key), incarnation, nonce)
         except CheckpointStoreError as error:
             self._file = None  # a line may be torn: what comes next begins another file
@@ -369,6 +365,32 @@ class Trail:
             self._waits = True
             raise
         self._waits = False
+
+    def waiting(self, records: Mapping[int, Record], newest: int) -> list[dict[str, Any]]:
+        """The receipts that the next ``keep`` would append, without their hashes; nothing is written.
+
+        Args:
+            records: The journal's, by place.
+            newest: The newest epoch that is finished.
+
+        Raises:
+            CheckpointStoreError: The file system failed.
+        """
+        self._join()
+        found = list[dict[str, Any]]()
+        for body in self._waiting(records):
+            if body["epoch"] <= newest:
+                self._newest = json.loads(seal(body, self._key))
+                found.append(body)
+        return found
+
+    def _waiting(self, records: Mapping[int, Record]) -> Iterator[dict[str, Any]]:
+        """The receipt of each decided epoch that has none, each behind the one that is the newest then."""
+        after = 0 if self._newest is None else int(self._newest["places"][1])
+        forgotten = len(records) < max(records, default=0)
+        for each in finished(records, after):
+            begins = None if forgotten else self._first_position
+            yield receipt(each, self._newest, begins, self._now().isoformat(timespec="milliseconds"))
 
     def _append(self, line: str, incarnation: int, nonce: str) -> None:
         if self._file is None or self._lines >= _FULL or self._size >= _LARGE:

@@ -6,7 +6,8 @@ Must not know: how that is proven. It tells the auditor, which knows nothing of 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from onceflow.audit.findings import Findings
     from onceflow.audit.verify import Asked
     from onceflow.checkpoint.contract import Store
-    from onceflow.checkpoint.place import Place
     from onceflow.checkpoint.spark_files import StateBefore
     from onceflow.connectors.contract import Sink
     from onceflow.job import Job
@@ -124,9 +124,10 @@ def run_again(job: Job, asked: Asked, begin: str | None) -> Findings:
     findings = Findings()
     receipts = receipts_of(asked, findings)
     findings.epochs = len(receipts)
-    with tempfile.TemporaryDirectory(prefix="onceflow-recompute-") as folder:
-        before = state_before(place_of(job), asked, receipts, Path(folder) / "checkpoint", begin) if receipts else None
-        results = job.recompute(receipts, before) if receipts else []
+    if not receipts:
+        return findings
+    with state_before(job, receipts, begin, first=asked.first) as before:
+        results = job.recompute(receipts, before)
     for each in results:
         if each.decided == each.now:
             findings.rows += each.now[0]
@@ -139,19 +140,29 @@ def run_again(job: Job, asked: Asked, begin: str | None) -> Findings:
     return findings
 
 
+@contextmanager
 def state_before(
-    place: Place, asked: Asked, receipts: Sequence[Mapping[str, Any]], folder: Path, begin: str | None
-) -> StateBefore | None:
-    """The state that the first of these epochs began with, or an older one; None where the job keeps none."""
+    job: Job, receipts: Sequence[Mapping[str, Any]], begin: str | None, *, first: int | None = None
+) -> Iterator[StateBefore | None]:
+    """The state that the first of these epochs began with, or an older one; None where the job keeps none.
+
+    Args:
+        job: Whose.
+        receipts: Of the epochs; one at least.
+        begin: A savepoint to begin with; None: what the checkpoint retains.
+        first: An older epoch to begin with.
+    """
     from onceflow.operations.savepoints.rerunning import lay_out  # noqa: PLC0415 - as above
 
+    place, epochs = place_of(job), [receipt["epoch"] for receipt in receipts]
     if begin is None and not place.checkpoint.is_stateful():
-        return None
-    epochs = [receipt["epoch"] for receipt in receipts]
-    # An open end is where it can begin: nothing is known of what the checkpoint does not retain.
-    first = asked.first if asked.first is not None else min(epochs)
-    folder.mkdir()
-    return lay_out(place, first, max(epochs), folder, begin)
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="onceflow-recompute-") as folder:
+        path = Path(folder) / "checkpoint"
+        path.mkdir()
+        # An open end is where it can begin: nothing is known of what the checkpoint does not retain.
+        yield lay_out(place, first if first is not None else min(epochs), max(epochs), path, begin)
 
 
 def read_range(text: str | None) -> tuple[int | None, int | None]:

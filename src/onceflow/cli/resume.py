@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from onceflow.job import Job
 
 
-def resume(job: Job, savepoint: str, settings: Mapping[str, str], *, claim: bool, with_state: bool, yes: bool) -> None:
+def resume(
+    job: Job, savepoint: str, settings: Mapping[str, str], *, claim: bool, with_state: bool, partial: bool, yes: bool
+) -> None:
     """Make a job's checkpoint of a savepoint; nothing, where that was done before.
 
     Args:
@@ -26,6 +28,7 @@ def resume(job: Job, savepoint: str, settings: Mapping[str, str], *, claim: bool
         settings: Given with the command: they may name the checkpoint.
         claim: The old job goes on.
         with_state: Its state is restored.
+        partial: Windows of which a part was left behind are not held back.
         yes: Do not ask.
     """
     from onceflow.operations.savepoints import restoring, resuming  # noqa: PLC0415 - they take their time to load
@@ -38,11 +41,11 @@ def resume(job: Job, savepoint: str, settings: Mapping[str, str], *, claim: bool
     with resuming.opened(savepoint, place.checkpoint.where) as (path, manifest):
         begin_java(job, settings, manifest.checkpoint)
         again = resuming.written_again(path, manifest)
-        left = None if with_state else restoring.left_behind(path, manifest)
+        left = None if with_state else restoring.left_behind(path, manifest, partial_windows=partial)
         for line in resuming.lines(manifest, again, claim=claim, left=left):
             typer.echo(line, err=True)
         if not yes and not sys.stdin.isatty():
             raise typer.BadParameter("nothing was done: there is no terminal to ask at", param_hint="--yes")
         if not yes:
             typer.confirm("Go on?", abort=True, err=True)
-        restoring.restore(path, manifest, place, claim=claim, with_state=with_state)
+        restoring.restore(path, manifest, place, claim=claim, with_state=with_state, partial_windows=partial)

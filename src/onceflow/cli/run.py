@@ -55,6 +55,13 @@ def run(
             help="With -s: take the savepoint's positions alone; the plan's state begins empty.",
         ),
     ] = False,
+    partial: Annotated[
+        bool,
+        typer.Option(
+            "--allow-partial-windows",
+            help="With --allow-non-restored-state: publish windows that began before it, without what was left behind.",
+        ),
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="With -s: do not ask.")] = False,
     preset: PresetOption = None,
     settings: SettingsOption = None,
@@ -84,6 +91,11 @@ def run(
         raise typer.BadParameter(
             "it says what is taken of a savepoint: give -s", param_hint="--allow-non-restored-state"
         )
+    if partial and not no_state:
+        raise typer.BadParameter(
+            "it is about windows whose state is left behind: give --allow-non-restored-state",
+            param_hint="--allow-partial-windows",
+        )
     if savepoint is not None:
         _refuse_with_savepoint(as_new=as_new, claim=claim, no_state=no_state, asks=not yes, aside=supervise or detached)
     flags = read_settings(settings, config, preset)
@@ -93,6 +105,7 @@ def run(
         first = [*again, f"--{takeover}"] if takeover else again
         if savepoint is not None:  # the first process takes it, and whose the checkpoint is stands in it then
             first += ["-s", savepoint, "--yes", *(["--allow-non-restored-state"] if no_state else [])]
+            first += ["--allow-partial-windows"] if partial else []
         if detached:
             _detach(file, job, first, log_file, within, output)
         else:
@@ -103,7 +116,7 @@ def run(
     log.info("onceflow %s runs %s", __version__, file)
     found = find_job(file, job)
     if savepoint is not None:
-        resume(found, savepoint, flags, claim=claim, with_state=not no_state, yes=yes)
+        resume(found, savepoint, flags, claim=claim, with_state=not no_state, partial=partial, yes=yes)
         takeover = None  # whose the checkpoint is stands in it now
 
     def tell(reason: str, exit_code: int) -> None:

@@ -1,4 +1,4 @@
-"""``onceflow txn list|describe|abort|resolve FILE``: a job's transactions, for the person who looks after it.
+"""``onceflow txn list|describe|abort|resolve|write-again FILE``: a job's transactions, for whoever looks after it.
 
 Must not know: what may be aborted or chosen, or how. It asks before anything is done.
 """
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from onceflow.cli.audit import files_of, state_before
 from onceflow.cli.help import PLAIN, Group
 from onceflow.cli.job_file import find_job
 from onceflow.cli.output import Output, OutputOption, tell_json
@@ -186,6 +187,51 @@ def resolve_(
         tell_json({"recorded": dataclasses.asdict(record)})
     else:
         typer.echo(f"recorded: {told}; now start the job")
+
+
+@app.command("write-again")
+def write_again_(
+    file: FileArgument,
+    begin: Annotated[
+        str | None,
+        typer.Option("--from", metavar="SAVEPOINT", help="The state to begin with; else the checkpoint's own."),
+    ] = None,
+    yes: YesOption = False,
+    job: JobOption = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Write again what a sink's database or table has lost since it was put back to an older state, into it alone.
+
+    Each lost epoch is run again over what it has read, first without writing: rows that are not those that were decided
+    end it. It takes Java's and Spark's start.
+    """
+    from onceflow.audit.findings import Findings  # noqa: PLC0415 - it loads numpy
+    from onceflow.audit.verify import Asked, receipts_of  # noqa: PLC0415 - likewise
+    from onceflow.operations.transactions import writing_again  # noqa: PLC0415 - it loads Spark
+
+    found = find_job(file, job)
+    begin_java(found, location=begin or "")
+    with _operator(file, job) as operator:
+        lost = writing_again.lost_rows(operator)
+        for sink, of in lost.items():
+            typer.echo(f"sink {sink} has lost epoch {of.epochs[-1].epoch} to {of.newest.epoch}: {of.told}", err=True)
+        written: list[int] = []
+        if lost:
+            known = [*receipts_of(Asked(files_of(found), []), Findings()), *writing_again.waiting_receipts(operator)]
+            receipts = writing_again.receipts_for(operator, lost, known)
+            with state_before(found, receipts, begin) as before:
+                writing_again.require_same(lost, found.recompute(receipts, before))
+            _ask(["Run again, they give what was decided. They are written again, into these sinks alone.", FENCE], yes)
+            again = writing_again.begin(operator, lost)
+            with state_before(found, receipts, begin) as before:
+                for epoch in found.write_again(receipts, again, before):
+                    typer.echo(f"epoch {epoch} is there again", err=True)
+                    written.append(epoch)
+    if output is Output.JSON:
+        each = {sink: [_json(epoch) for epoch in reversed(of.epochs)] for sink, of in lost.items()}
+        tell_json({"lost": each, "written": written})
+    else:
+        typer.echo(f"written again: {len(written)} epochs" if lost else "no sink has lost anything")
 
 
 @contextmanager

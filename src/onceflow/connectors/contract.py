@@ -68,6 +68,8 @@ class Run:
             must still know where it checks and commits this one.
         claimed: The newest start that an operator has claimed the checkpoint with, 0 for none: what a system has of
             older starts behind the checkpoint's newest epoch is written again on purpose.
+        handles: By sink, the handle of what was decided for the epoch, where that sink's system has lost it and gets it
+            again: its participant has this handle, so that the system knows again what the checkpoint asks it for.
     """
 
     job_id: str
@@ -76,6 +78,7 @@ class Run:
     epoch: int
     newest: Mapping[str, str] = field(default_factory=dict)
     claimed: int = 0
+    handles: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +215,8 @@ class Committer(ABC):
 
         Returns:
             The participants, with handles that no other transaction of the sink has, and with what only the driver
-            knows.
+            knows. Of a system that keeps its commits (``known``) it is one, with the handle of ``Run.handles`` where
+            that names one.
         """
 
     @abstractmethod

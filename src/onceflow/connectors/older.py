@@ -26,7 +26,8 @@ def put_back(sink: str, where: str, run: Run, newest: int | None) -> CheckpointC
         cause="it was put back to an older state while the job ran: a backup, or a standby that had not everything; or "
         "its ledger was changed by hand",
         action="bring the newer state back, and start the job: a start says which epochs and how many rows are gone. "
-        f"Or write those rows again by other means, and then start with {advised('claim')}, once",
+        "Or let `onceflow txn write-again <job file>` write them again; or give them up: start with "
+        f"{advised('claim')}, once",
         sink=sink,
         epoch=run.epoch,
     )

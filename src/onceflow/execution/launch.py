@@ -7,8 +7,9 @@ has Kafka seen a newer one, take over, finish and clean up, and only then start 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import pairwise
 from operator import methodcaller
 from typing import Any, Literal
@@ -21,7 +22,7 @@ from onceflow.checkpoint.deleting import refuse_deleting
 from onceflow.checkpoint.identity import JobIdentity, Mark, read_identity, write_identity
 from onceflow.checkpoint.journal import above_all
 from onceflow.checkpoint.place import Place
-from onceflow.checkpoint.restored import read_restored
+from onceflow.checkpoint.restored import beginning
 from onceflow.checkpoint.spark_files import SparkCheckpoint, positions, records_between
 from onceflow.checkpoint.statistics import EpochStatistics
 from onceflow.checkpoint.trail import Trail
@@ -57,6 +58,7 @@ from onceflow.execution.told import about
 from onceflow.findings import Checks
 from onceflow.options.auditing import Auditing
 from onceflow.options.checkpointing import Checkpointing
+from onceflow.spark.cut_windows import HeldBack, hold_back
 from onceflow.spark.interpreter import to_try, try_out
 from onceflow.spark.plan import (
     Leaf,
@@ -279,11 +281,49 @@ def _audit(place: Place, plan: Plan, outputs: Outputs) -> None:
         "spark": {name: value for name, value in spark.items() if name.startswith("spark.sql.")},
     }
     told = about(plan.name, plan.code, settings, outputs)
-    kept, restored = Auditing.told(), read_restored(place.ours)
-    # Of a checkpoint that was made of a savepoint with its state, Spark's files say where the old job began.
-    known = restored is None or restored.claimed or not restored.with_state
-    begins = place.checkpoint.initial_offsets if known else lambda _: ""
-    place.journal.audited(Trail(place.trail, key=kept.key, retention=kept.retention, begins=begins), told)
+    kept = Auditing.told()
+    trail = Trail(place.trail, key=kept.key, retention=kept.retention, begins=beginning(place))
+    place.journal.audited(trail, told)
+
+
+def outputs_for(result: object, sinks: Sequence[Sink], plan: Plan) -> Outputs:
+    """The outputs of what a stream function returned, without windows of which a part was left behind.
+
+    Raises:
+        ConfigurationError: As of ``Outputs``; or windows cannot be held back.
+    """
+    layout = place_of(plan).journal.history()[0].layout
+    if layout is None or layout.cut_ms is None:
+        return Outputs(result, sinks, plan.connectors, plan.output_mode)
+    of = dict(result) if isinstance(result, Mapping) else {None: result}
+    held = {key: hold_back(frame, layout.cut_ms) for key, frame in of.items() if isinstance(frame, DataFrame)}
+    _require_whole(plan, held.values())
+    frames = {key: held[key].frame if key in held else frame for key, frame in of.items()}
+    return Outputs(frames if isinstance(result, Mapping) else frames[None], sinks, plan.connectors, plan.output_mode)
+
+
+def _require_whole(plan: Plan, held: Collection[HeldBack]) -> None:
+    """Refuse windows that would come out without what was left behind, and say which are held back."""
+    partial = sorted({name for each in held for name in each.partial})
+    if partial:
+        raise ConfigurationError(
+            f"windows ({', '.join(partial)}) would come out that lack what was read before this job began",
+            harmless="always: nothing was read or written",
+            cause="the checkpoint was made of a savepoint without its state, and where windows began is not known: "
+            "sessions, several watermarks in one plan, or none",
+            action="resume with the state. Or remove the checkpoint's folder, in which no epoch has run, and run from "
+            "the savepoint again with --allow-partial-windows",
+        )
+    said = JobLog(log, plan.name)
+    until = max((each.until_ms for each in held if each.until_ms is not None), default=None)
+    if until is not None:
+        said.warning(
+            "windows that began by %s are held back: this job began behind events of up to then, without their state",
+            datetime.fromtimestamp(until / 1000, UTC).isoformat(timespec="milliseconds"),
+        )
+    others = sorted({name for each in held for name in each.others})
+    if others:
+        said.warning("what %s gives lacks what the state had gathered before this job began", ", ".join(others))
 
 
 def outputs_of(session: SparkSession, result: object, sinks: Sequence[Sink], plan: Plan) -> Outputs:
@@ -292,7 +332,7 @@ def outputs_of(session: SparkSession, result: object, sinks: Sequence[Sink], pla
     Raises:
         OnceflowError: It cannot run, and why.
     """
-    outputs = Outputs(result, sinks, plan.connectors, plan.output_mode)
+    outputs = outputs_for(result, sinks, plan)
     settle_guarantees(outputs.sinks, plan.checkpointing)
     check_query(outputs.query, plan.output_mode, read_again=any(map(must_come_again, outputs.sinks)))
     checkpoint = place_of(plan).checkpoint
@@ -554,8 +594,8 @@ def _driver(
     """The driver of the sinks that take part, from their connections by name."""
     if plan.takeover is None:
         refuse_lost(place, connections.values(), plan.prefix, plan.name)
-    systems = {connection.system_id for connection in connections.values()}
-    identity = identify(place, ",".join(sorted(systems)), plan.prefix, plan.takeover)
+    systems = {name: connection.system_id for name, connection in connections.items()}
+    identity = identify(place, ",".join(sorted(set(systems.values()))), plan.prefix, plan.takeover, systems)
     committers: dict[str, Committer] = {}
     try:
         for name, connection in connections.items():
@@ -598,11 +638,11 @@ def _given_up(place: Place, committers: Mapping[str, Committer], identity: JobId
         JobLog(log, name).warning(
             "sink %s does not know epoch %d to %d of this job any more: the claim gives up %s there",
             sink,
-            of.epochs[-1][0],
-            of.epochs[0][0],
+            of.epochs[-1].epoch,
+            of.newest.epoch,
             of.told,
         )
-    return tuple(sorted(of.handle for of in lost.values()))
+    return tuple(sorted({each.handle for of in lost.values() for each in (of.newest, of.epochs[-1])}))
 
 
 def _claimed_incarnation(committers: Iterable[Committer]) -> int:

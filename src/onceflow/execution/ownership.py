@@ -15,6 +15,7 @@ from onceflow.checkpoint import state_schemas
 from onceflow.checkpoint.deleting import refuse_deleting
 from onceflow.checkpoint.identity import FILE as IDENTITY_FILE
 from onceflow.checkpoint.identity import (
+    NO_SINKS,
     JobIdentity,
     Mark,
     NameMark,
@@ -43,7 +44,11 @@ log = logging.getLogger(__name__)
 
 
 def identify(
-    place: Place, systems: str | None, prefix: str, takeover: Literal["claim", "as-new"] | None
+    place: Place,
+    systems: str | None,
+    prefix: str,
+    takeover: Literal["claim", "as-new"] | None,
+    sinks: Mapping[str, str] = NO_SINKS,
 ) -> JobIdentity:
     """The job's identity: the one in the checkpoint, or a new one for a new checkpoint.
 
@@ -54,6 +59,7 @@ def identify(
         systems: Ids of the systems of the sinks that take part; None where they are not known yet.
         prefix: First part of the transactional ids.
         takeover: As in ``Job.run``.
+        sinks: By their names, the id of each one's system.
 
     Raises:
         CheckpointConflictError: The checkpoint is not this job's.
@@ -69,7 +75,7 @@ def identify(
         return reclaimed(claimed(place), uri, systems or "", prefix)
     found = read_identity(ours)
     if found is not None:
-        same_place(found, uri, found.cluster_id if systems is None else systems, prefix)
+        same_place(found, uri, found.cluster_id if systems is None else systems, prefix, sinks)
         return found
     restored = read_restored(ours)
     if restored is not None:  # its first start

@@ -8,7 +8,7 @@ has no rows for, so purges do not take it. Where it is not known, receipts and j
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from onceflow.checkpoint.identity import JobIdentity
@@ -35,22 +35,43 @@ class _Held:
         return set(self.rows) - self.settled
 
 
+@dataclass(frozen=True, slots=True)
+class LostEpoch:
+    """An epoch that a sink's system does not know any more.
+
+    Attributes:
+        epoch: Which.
+        rows: How many it had there.
+        handle: Of one of its participants there.
+    """
+
+    epoch: int
+    rows: int
+    handle: str
+
+
 @dataclass(frozen=True)
 class Lost:
     """What a sink's system does not know any more.
 
     Attributes:
-        handle: Of the newest epoch.
-        epochs: All of them with the number of their rows, the newest first.
+        epochs: The newest first.
+        is_all: Nothing older may be lost as well, of which no receipt is left.
     """
 
-    handle: str
-    epochs: tuple[tuple[int, int], ...]
+    epochs: tuple[LostEpoch, ...]
+    is_all: bool = True
+
+    @property
+    def newest(self) -> LostEpoch:
+        """The one that the checkpoint asks for."""
+        return self.epochs[0]
 
     @property
     def told(self) -> str:
         """In a few words."""
-        return f"{len(self.epochs)} epochs with {sum(rows for _, rows in self.epochs)} rows"
+        least = "" if self.is_all else "at least "
+        return f"{least}{len(self.epochs)} epochs with {sum(each.rows for each in self.epochs)} rows"
 
 
 def lost_commits(
@@ -86,8 +107,9 @@ def lost_commits(
         behind = [p.handle for p in undone.effective if p.sink == sink] if undone is not None else []
         known = committer.known([last[sink].handle, *behind])
         if known is not None and not known:
-            epochs = _lost(committer, last[sink], _decided(journal, identity, sink))
-            lost[sink] = Lost(last[sink].handle, tuple(epochs))
+            decided = _decided(journal, identity, sink)
+            _settle(decided, journal.given_up())
+            lost[sink] = _lost(committer, last[sink], decided, whole=journal.receipts_are_whole())
     return lost
 
 
@@ -106,15 +128,15 @@ def refuse_put_back(
         CheckpointConflictError: Naming the epochs and how many rows they had.
     """
     for sink, lost in lost_commits(committers, journal, identity, checkpoint).items():
-        epochs = [epoch for epoch, _ in reversed(lost.epochs)]
+        epochs = [each.epoch for each in reversed(lost.epochs)]
         raise CheckpointConflictError(
             f"sink {sink} does not know epoch {epochs[0]} to {epochs[-1]} of this job any more: {lost.told} that it "
             "had committed",
             harmless="for the data that is there: nothing more is written",
             cause="its system was put back to an older state: a backup, or a standby that had not everything; or "
             "the ledger was changed by hand",
-            action="bring the newer state back. Or write those rows again by other means, and then start with "
-            f"{advised('claim')}, once",
+            action="bring the newer state back. Or let `onceflow txn write-again <job file>` write those epochs again, "
+            f"into this sink alone. Or give their rows up: start with {advised('claim')}, once",
             checkpoint=identity.checkpoint,
             epochs=epochs,
         )
@@ -143,16 +165,26 @@ def _handles(ids: Collection[ParticipantId], sink: str) -> set[str]:
     return {handle for of, handle in ids if of == sink}
 
 
-def _lost(committer: Committer, last: Newest, decided: Mapping[int, _Held]) -> list[tuple[int, int]]:
+def _settle(decided: Mapping[int, _Held], claims: Iterable[Collection[str]]) -> None:
+    """Settle what claims have given up: of a sink, all from the oldest to the newest that it did not know then."""
+    for handles in claims:
+        ends = [epoch for epoch, of in decided.items() if not of.rows.keys().isdisjoint(handles)]
+        for epoch, of in decided.items():
+            if ends and min(ends) <= epoch <= max(ends):
+                of.settled |= of.rows.keys()
+
+
+def _lost(committer: Committer, last: Newest, decided: Mapping[int, _Held], *, whole: bool) -> Lost:
     """From the newest back to the first that is known: it was put back to a moment, so what is older is there."""
-    lost = [(last.epoch, last.rows)]
+    lost = [LostEpoch(last.epoch, last.rows, last.handle)]
     older = [epoch for epoch in sorted(decided, reverse=True) if epoch < last.epoch and decided[epoch].asked]
     for at in range(0, len(older), _AT_ONCE):
         some = older[at : at + _AT_ONCE]
         known = set(committer.known(sorted(set().union(*(decided[epoch].asked for epoch in some)))) or ())
         for epoch in some:
             of = decided[epoch]
-            if of.asked <= known:
-                return lost
-            lost.append((epoch, sum(rows for handle, rows in of.rows.items() if handle in of.asked - known)))
-    return lost
+            gone = of.asked - known
+            if not gone:
+                return Lost(tuple(lost))
+            lost.append(LostEpoch(epoch, sum(of.rows[handle] for handle in gone), min(gone)))
+    return Lost(tuple(lost), is_all=whole)

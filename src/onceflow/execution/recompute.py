@@ -1,7 +1,8 @@
-"""Running the plan again over what decided epochs have read, by their receipts, without writing anything.
+"""Running the plan again over what decided epochs have read, by their receipts.
 
-Must not know: the journal, how an audit is told, where state was kept. Spark is given a checkpoint that says: this
-epoch is planned, over exactly this range, at this time, and is not done. So it runs it again, as it does after a crash.
+Must not know: the journal, how an audit is told, where state was kept, what becomes of the rows. Spark is given a
+checkpoint that says: this epoch is planned, over exactly this range, at this time, and is not done. So it runs it
+again, as it does after a crash.
 
 A plan without state is run for each epoch alone. One that keeps state begins with that of an older epoch, and runs each
 epoch behind it, also those without rows: they have moved state and watermark.
@@ -14,7 +15,7 @@ import json
 import tempfile
 import threading
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from onceflow.checkpoint.spark_files import SparkCheckpoint, StateBefore, canonical, positions
 from onceflow.connectors.contract import Run, Shard, Sink, Writer
 from onceflow.errors import CheckpointCorruptError, ConfigurationError
-from onceflow.execution.launch import Plan, check_query
+from onceflow.execution.launch import Plan, check_query, outputs_for
 from onceflow.execution.outputs import Outputs
 from onceflow.execution.task import RESULT_SCHEMA, Output, Task
 from onceflow.spark.session import pin, spark_path
@@ -76,23 +77,58 @@ def recompute(
         CheckpointCorruptError: An epoch was planned otherwise than its receipt says.
         Exception: Spark could not read what was read: the source has lost it, for one.
     """
-    outputs = Outputs(result, sinks, plan.connectors, plan.output_mode)
+    outputs = outputs_for(result, sinks, plan)
+    counting = Task(tuple(Output(sink.name, _never) for sink in outputs.sinks), Run("", "", 0, 0), write=False)
+    again = run_again(session, outputs, plan, receipts, before, lambda _: counting)
+    return [each for receipt, reports in again for each in compared(receipt, reports)]
+
+
+def run_again(
+    session: SparkSession,
+    outputs: Outputs,
+    plan: Plan,
+    receipts: Sequence[Mapping[str, Any]],
+    before: StateBefore | None,
+    task_of: Callable[[int], Task],
+) -> Iterator[tuple[Mapping[str, Any], list[TaskReport]]]:
+    """Run the plan again for each of these receipts, in the order of their epochs; each when it is asked for.
+
+    Args:
+        session: The SparkSession of the DataFrames.
+        outputs: The query.
+        plan: The rest.
+        receipts: Of the epochs.
+        before: The state to begin with, of a plan that keeps some.
+        task_of: What runs in the tasks of an epoch.
+
+    Yields:
+        The receipt, and what the tasks have reported.
+
+    Raises:
+        OnceflowError: As of ``recompute``.
+    """
     check_query(outputs.query, plan.output_mode, read_again=False)
     _refuse(outputs, receipts, before)
     pin(session, {"spark.sql.streaming.minBatchesToRetain": str(plan.checkpointing.retain)})
+    told = {receipt["epoch"]: receipt for receipt in receipts}
     if not outputs.states():
-        return [each for receipt in receipts for each in _compared(receipt, _alone(session, outputs, plan, receipt))]
+        for epoch, receipt in sorted(told.items()):
+            with tempfile.TemporaryDirectory(prefix="onceflow-recompute-") as folder:
+                _plant(Path(folder), receipt, str(session.conf.get(_PARTITIONS)))
+                yield receipt, _run(session, outputs, plan, Path(folder), _EPOCH, task_of(epoch))
+        return
     if before is None:
         raise AssertionError("a plan that keeps state was refused without it")
-    told, found = {receipt["epoch"]: receipt for receipt in receipts}, []
     for epoch, planned in sorted(before.planned.items()):
         _plan_next(before.folder, epoch, planned)
-        now = _run(session, outputs, plan, before.folder, epoch)
-        found += _compared(told[epoch], now) if epoch in told else []
-    return found
+        reports = _run(session, outputs, plan, before.folder, epoch, task_of(epoch))
+        if epoch in told:
+            yield told[epoch], reports
 
 
-def _compared(receipt: Mapping[str, Any], now: Mapping[str, tuple[int, int]]) -> list[Recomputed]:
+def compared(receipt: Mapping[str, Any], reports: Sequence[TaskReport]) -> list[Recomputed]:
+    """What each sink's rows of an epoch were, by its receipt, and are, by what the tasks have reported."""
+    now = totals(parts_of(reports))
     return [
         Recomputed(receipt["epoch"], sink, (told["rows"], int(told["digest"], 16)), now.get(sink, (0, 0)))
         for sink, told in receipt["sinks"].items()
@@ -144,25 +180,14 @@ def _require_range(receipt: Mapping[str, Any], planned: str) -> None:
         )
 
 
-def _alone(
-    session: SparkSession, outputs: Outputs, plan: Plan, receipt: Mapping[str, Any]
-) -> dict[str, tuple[int, int]]:
-    """Rows and digest of each sink, of one epoch without what came before."""
-    with tempfile.TemporaryDirectory(prefix="onceflow-recompute-") as folder:
-        _plant(Path(folder), receipt, str(session.conf.get(_PARTITIONS)))
-        return _run(session, outputs, plan, Path(folder), _EPOCH)
-
-
-def _run(session: SparkSession, outputs: Outputs, plan: Plan, folder: Path, epoch: int) -> dict[str, tuple[int, int]]:
-    """Run the epoch that is planned in a folder, until Spark has recorded it; rows and digest of each sink."""
-    task = Task(tuple(Output(sink.name, _never) for sink in outputs.sinks), Run("", "", 0, epoch), write=False)
-    found: list[dict[str, tuple[int, int]]] = []
+def _run(session: SparkSession, outputs: Outputs, plan: Plan, folder: Path, epoch: int, task: Task) -> list[TaskReport]:
+    """Run the epoch that is planned in a folder, until Spark has recorded it; what its tasks have reported."""
+    found: list[list[TaskReport]] = []
 
     def take(batch: DataFrame, number: int) -> None:
         if number != epoch:
             raise _EnoughError  # Spark would go on with what came since, and keep state of it
-        rows = batch.mapInArrow(task, RESULT_SCHEMA).collect()
-        found.append(totals(parts_of(TaskReport.loads(row[0]) for row in rows)))
+        found.append([TaskReport.loads(row[0]) for row in batch.mapInArrow(task, RESULT_SCHEMA).collect()])
 
     checkpoint = SparkCheckpoint.at(folder)
     query = (

@@ -6,6 +6,7 @@ Must not know: any particular source, sinks, the rules. Each source is looked at
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -21,11 +22,14 @@ from onceflow.errors import (
     OnceflowError,
     SourceDataLostError,
 )
+from onceflow.spark.kept import VOCABULARY
 from onceflow.spark.plan import Leaf
 from onceflow.twophase.layout import Kept, Layout, State, folders, named_otherwise, with_what_was_known
 from onceflow.twophase.layout import Source as LayoutSource
 from onceflow.twophase.messages import Surveyed
 from onceflow.twophase.records import DecidedEpoch
+
+log = logging.getLogger(__name__)
 
 
 class Sources:
@@ -91,14 +95,24 @@ class Sources:
     def refuse_other_names(self, place: Place) -> None:
         """Refuse a plan that calls its state otherwise than Spark's files do, where no layout says what is kept.
 
-        So it is with a checkpoint of an older onceflow, or of a query without it, until the first start is done.
+        So it is with a checkpoint of an older onceflow, of a query without it, and of another Spark, whose words cannot
+        be compared, until the first start is done.
 
         Raises:
             CheckpointConflictError: With both names.
         """
         known = place.journal.history()[0].layout
-        if (known is not None and known.kept is not None) or place.checkpoint.newest_commit() is None:
+        if (known is not None and known.is_told_like(self._layout())) or place.checkpoint.newest_commit() is None:
             return
+        if known is not None and known.kept:
+            log.warning(
+                "what stands in the state of %s was written down by another onceflow or Spark (%s; now %s): their "
+                "words cannot be compared, and at this start Spark's own files alone tell its columns, by their names. "
+                "Harmless if the job is as it was; edit it behind this start",
+                place.uri,
+                known.vocabulary or "an older form",
+                VOCABULARY,
+            )
         names = names_in(place.checkpoint.store)
         moved = None if names is None else named_otherwise(names, self._columns)
         if moved is not None:
@@ -169,9 +183,8 @@ class Sources:
             starts = [checkpoint.initial_offsets(folder) for folder in self._folders()]
         needed = starts if undone is None or again else ends
         found = [self._look(i, needed[i], ends[i], known) for i in self._numbers]
-        before = known.kept if known is not None and known.kept is not None else ()
-        kept = with_what_was_known(self._columns, before)
-        layout = Layout(tuple(place for place, _ in found), self._states, kept)
+        now = self._layout(tuple(place for place, _ in found))
+        layout = now if known is None else replace(with_what_was_known(now, known), cut_ms=known.cut_ms)
         losses = {  # a source that stands at several positions has lost it once
             (self._first_of(i), error.what): error
             for i, (_, standing) in enumerate(found)
@@ -238,6 +251,9 @@ class Sources:
         return replace(layout, sources=tuple(found))
 
     # -- parts ------------------------------------------------------------------------------------
+
+    def _layout(self, sources: tuple[LayoutSource, ...] = ()) -> Layout:
+        return Layout(sources, self._states, self._columns, VOCABULARY)
 
     def _found(self, leaf: Leaf) -> Source | None:
         return next(filter(None, (connector.find(leaf.kind, leaf.options) for connector in self._connectors)), None)

@@ -12,9 +12,11 @@ import contextlib
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePath
+from types import MappingProxyType
 from typing import Any
 
 import pyspark
+from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
@@ -29,27 +31,51 @@ from onceflow.processes import children_with, kill_tree
 _CATALYST = "org.apache.spark.sql.catalyst."
 _EXECUTION = "org.apache.spark.sql.execution."
 
+EXPRESSION = f"{_CATALYST}expressions.Expression"
+ZONED = f"{_CATALYST}expressions.TimeZoneAwareExpression"
+AGGREGATE_FUNCTION = f"{_CATALYST}expressions.aggregate.AggregateFunction"
+"""Classes that are asked for by ``is_a``: any expression, one that has a time zone, a function of an aggregation."""
+_CLOCKS = ("CurrentTimestamp", "CurrentDate", "CurrentTime", "LocalTimestamp", "Now")
+_KINDS: dict[tuple[str, str], bool] = {}
+"""What was asked of Java's classes, which stay as they are."""
 _STARTED_FOR = "_PYSPARK_DRIVER_CONN_INFO_PATH"  # PySpark's variable: the file in which its Java answers
 _LAST_LOOK_S = 2.0
 
 JAVA: Mapping[str, tuple[str, ...]] = {
-    _CATALYST + "plans.logical.LogicalPlan": ("children", "expressions", "isStreaming", "output", "subqueries"),
+    _CATALYST + "plans.logical.LogicalPlan": (
+        "children",
+        "expressions",
+        "isStreaming",
+        "output",
+        "productArity",
+        "subqueries",
+    ),
     _CATALYST + "expressions.Expression": (
         "children",
         "dataType",
         "deterministic",
         "origin",
         "prettyName",
+        "productArity",
         "sql",
     ),
+    _CATALYST + "expressions.TimeZoneAwareExpression": ("timeZoneId",),
+    _CATALYST + "expressions.Cast": ("needsTimeZone",),
+    _CATALYST + "expressions.CurrentBatchTimestamp": (),
+    _CATALYST + "expressions.OuterReference": ("e",),
+    _CATALYST + "expressions.SubqueryExpression": ("plan",),
+    _CATALYST + "expressions.With": ("child", "defs"),
+    _CATALYST + "expressions.CommonExpressionRef": ("id",),
+    _CATALYST + "expressions.aggregate.AggregateFunction": (),
+    _CATALYST + "trees.TreePattern": ("CURRENT_LIKE",),
     _CATALYST + "trees.Origin": ("pysparkErrorContext",),
     _CATALYST + "expressions.Alias": ("exprId", "child"),
     _CATALYST + "expressions.GetStructField": ("extractFieldName",),
-    _CATALYST + "expressions.aggregate.AggregateExpression": ("isDistinct",),
+    _CATALYST + "expressions.aggregate.AggregateExpression": ("isDistinct", "resultId"),
     _CATALYST + "expressions.NamedLambdaVariable": ("name",),
     _CATALYST + "optimizer.Optimizer": (),
-    _CATALYST + "expressions.AttributeReference": ("exprId", "name"),
-    _CATALYST + "expressions.Literal": (),
+    _CATALYST + "expressions.AttributeReference": ("exprId", "metadata", "name"),
+    _CATALYST + "expressions.Literal": ("value",),
     _CATALYST + "expressions.PythonUDF": ("func", "name"),
     _CATALYST + "expressions.SparkPartitionID": (),
     _CATALYST + "expressions.aggregate.First": (),
@@ -67,7 +93,9 @@ JAVA: Mapping[str, tuple[str, ...]] = {
     _CATALYST + "plans.logical.Aggregate": ("groupingExpressions", "aggregateExpressions"),
     _CATALYST + "plans.logical.Window": ("windowExpressions",),
     _CATALYST + "plans.logical.Join": ("joinType", "condition"),
-    _CATALYST + "plans.logical.Generate": ("generator",),
+    _CATALYST + "plans.logical.Generate": ("generator", "generatorOutput"),
+    _CATALYST + "plans.logical.BatchEvalPython": ("resultAttrs", "udfs"),
+    _CATALYST + "plans.logical.ArrowEvalPython": ("resultAttrs", "udfs"),
     _CATALYST + "plans.logical.Expand": ("projections",),
     _CATALYST + "plans.logical.CTERelationDef": ("id",),
     _CATALYST + "plans.logical.CTERelationRef": ("cteId",),
@@ -77,6 +105,7 @@ JAVA: Mapping[str, tuple[str, ...]] = {
     _CATALYST + "plans.logical.Filter": ("condition",),
     _CATALYST + "plans.logical.LocalLimit": (),
     "org.apache.spark.sql.classic.Dataset": (),
+    "org.apache.spark.sql.classic.SparkSession": ("cloneSession", "sessionState"),
     "org.apache.spark.sql.classic.ExpressionUtils": (),
     _CATALYST + "streaming.StreamingRelationV2": ("sourceName", "extraOptions"),
     _EXECUTION + "streaming.runtime.StreamingRelation": ("sourceName",),
@@ -258,10 +287,32 @@ def analyzed_plan(frame: DataFrame) -> Any:
     return frame._jdf.queryExecution().analyzed()  # noqa: SLF001
 
 
-def optimized_plan(frame: DataFrame) -> Any:
-    """A DataFrame's plan without what nobody asks for, as Spark runs it."""
-    optimizer: Any = frame.sparkSession._jsparkSession.sessionState().optimizer()  # noqa: SLF001
-    return optimizer.execute(analyzed_plan(frame))
+class Optimizer:
+    """Spark's optimizer, which takes out of a plan what nobody asks for, as Spark runs it.
+
+    Args:
+        session: The SparkSession whose settings count.
+        settings: Others, for what is asked here alone.
+    """
+
+    def __init__(self, session: SparkSession, settings: Mapping[str, str] = MappingProxyType({})) -> None:
+        own: Any = session._jsparkSession  # noqa: SLF001
+        self._asks: Any = own.cloneSession() if settings else own
+        for name, value in settings.items():
+            self._asks.conf().set(name, value)
+        self._active = java(session).org.apache.spark.sql.classic.SparkSession
+
+    def optimized(self, plan: Any) -> Any:
+        """An analyzed plan as Spark would run it."""
+        before = self._active.getActiveSession()
+        self._active.setActiveSession(self._asks)
+        try:
+            return self._asks.sessionState().optimizer().execute(plan)
+        finally:
+            if before.isDefined():
+                self._active.setActiveSession(before.get())
+            else:
+                self._active.clearActiveSession()
 
 
 def call_site(expression: Any) -> str:
@@ -345,6 +396,91 @@ def with_children(expression: Any, children: list[Any]) -> Any:
     """An expression over other children."""
     jvm = java(SparkSession.active())
     return expression.withNewChildren(jvm.org.apache.spark.api.python.PythonUtils.toSeq(children))
+
+
+def as_leaf(plan: Any) -> Any:
+    """A part of a plan above one source as that source: what it gives, told by the same columns and ids.
+
+    Its rows hang on its task, as those of a ``KafkaSource`` do: of a common table expression above it that is referred
+    to twice Spark then makes one plan.
+    """
+    sql = java(SparkSession.active()).org.apache.spark.sql
+    expressions = sql.catalyst.expressions
+    leaf = plan
+    while leaf.children().size():
+        leaf = leaf.children().apply(0)
+    read = leaf.output()
+    made = _remade(leaf, lambda value: plan.output() if value == read else value)
+    nothing = expressions.Literal(0, sql.types.DataTypes.IntegerType)
+    barrier = expressions.GreaterThanOrEqual(expressions.SparkPartitionID(), nothing)
+    return sql.catalyst.plans.logical.Filter(barrier, made)
+
+
+def without_condition(join: Any) -> Any:
+    """A join of all rows with all."""
+    nothing = java(SparkSession.active()).scala.Option.empty()
+    condition = join.condition()
+    return _remade(join, lambda value: nothing if value == condition else value)
+
+
+def without_clock(plan: Any) -> Any:
+    """A node in whose own expressions a mark of Spark's, which nothing folds, stands where the clock is asked for."""
+    asks = java(SparkSession.active()).org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
+    if not any(expression.containsPattern(asks) for expression in elements(plan.expressions())):
+        return plan
+    return _remade(plan, lambda value: _without_clock(value, asks))
+
+
+def _without_clock(value: Any, asks: Any) -> Any:
+    jvm = java(SparkSession.active())
+    if isinstance(value, JavaObject) and is_a(value, "scala.collection.Seq"):
+        made = [_without_clock(each, asks) for each in elements(value)]
+        return jvm.org.apache.spark.api.python.PythonUtils.toSeq(made)
+    if isinstance(value, JavaObject) and is_a(value, "scala.Some"):
+        return jvm.scala.Some(_without_clock(value.get(), asks))
+    if not isinstance(value, JavaObject) or not is_a(value, EXPRESSION) or not value.containsPattern(asks):
+        return value
+    children = list(elements(value.children()))
+    if any(child.containsPattern(asks) for child in children) or not _is_clock(value):
+        return with_children(value, [_without_clock(child, asks) for child in children])
+    zone = value.timeZoneId() if is_a(value, ZONED) else jvm.scala.Some("UTC")  # a moment has none
+    return jvm.org.apache.spark.sql.catalyst.expressions.CurrentBatchTimestamp(0, value.dataType(), zone)
+
+
+def _is_clock(expression: Any) -> bool:
+    return str(expression.getClass().getSimpleName()) in _CLOCKS
+
+
+def _remade(node: Any, change: Callable[[Any], Any]) -> Any:
+    """A node made of other arguments."""
+    gateway: Any = SparkContext._gateway  # noqa: SLF001
+    made = gateway.new_array(gateway.jvm.java.lang.Object, node.productArity())
+    for i in range(node.productArity()):
+        made[i] = change(node.productElement(i))
+    return node.makeCopy(made)
+
+
+def is_a(value: Any, name: str) -> bool:
+    """Whether an object of Java's is of a class."""
+    own = value.getClass()
+    key = str(own.getName()), name
+    if key not in _KINDS:
+        jvm = java(SparkSession.active())
+        loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+        _KINDS[key] = bool(jvm.java.lang.Class.forName(name, False, loader).isAssignableFrom(own))
+    return _KINDS[key]
+
+
+def arguments_of(expression: Any) -> list[Any]:
+    """What an expression is made of beside its children, as far as these are values of Python's, or options."""
+    found = []
+    for i in range(expression.productArity()):
+        value = expression.productElement(i)
+        if isinstance(value, JavaObject) and is_a(value, "scala.collection.Map"):
+            value = {str(pair._1()): str(pair._2()) for pair in elements(value.toSeq())}  # noqa: SLF001
+        if not isinstance(value, JavaObject):
+            found.append(value)
+    return found
 
 
 def state_class(node: Any) -> StatefulProcessor:

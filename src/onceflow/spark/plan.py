@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame
 from onceflow.errors import ConfigurationError, RefusedSettingError
 from onceflow.spark.internals import analyzed_plan, call_site, check_streaming, elements
 from onceflow.spark.sentences import no_stream
-from onceflow.twophase.layout import State
+from onceflow.twophase.layout import State, without_texts
 
 log = logging.getLogger(__name__)
 
@@ -163,7 +163,7 @@ def leaves_of(frame: DataFrame, outputs: tuple[str, ...]) -> list[Leaf]:
 def states_of(frame: DataFrame, outputs: tuple[str, ...]) -> list[State]:
     """The state operators of one output's plan, in its order."""
     return [
-        State(outputs, _shape(node), _fingerprint([_said(each) for each in nodes_of(node)]))
+        State(outputs, without_texts(_shape(node)), _fingerprint([_said(each) for each in nodes_of(node)]))
         for node in nodes_of(analyzed_plan(frame))
         if node.isStreaming() and keeps_state(node)
     ]

@@ -9,8 +9,10 @@ The journal therefore keeps what each of them was, and every start compares.
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +78,14 @@ class Kept:
             None where it is not known.
         names: What Spark calls them in its files, where the plan alone does not say what is kept: of a join's columns,
             a state's fields and variables, and the keys of a DISTINCT.
+        narrowed: What rows had to fulfil to be kept, and have to fulfil above once more: others are missing.
     """
 
     outputs: tuple[str, ...]
     operator: str
     columns: tuple[str, ...] | None
     names: tuple[str, ...] = ()
+    narrowed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +96,21 @@ class Layout:
         sources: The sources.
         states: The state operators, as the job asks for them.
         kept: What Spark keeps for them; None in a layout of before that was written down.
+        vocabulary: How that is told. What another onceflow, or another Spark, has told cannot be compared; "" is said
+            by a layout of before there were several.
+        cut_ms: The watermark, in milliseconds, of another job behind which this one began without its state: windows
+            that began before are held back; None for one that has the state of all that was read, or publishes them.
     """
 
     sources: tuple[Source, ...] = ()
     states: tuple[State, ...] = ()
     kept: tuple[Kept, ...] | None = None
+    vocabulary: str = ""
+    cut_ms: int | None = None
+
+    def is_told_like(self, other: Layout) -> bool:
+        """Whether what is kept can be compared with that of another layout."""
+        return self.kept is not None and other.kept is not None and self.vocabulary == other.vocabulary
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,19 +165,21 @@ def what_moved(then: Layout, now: Layout, *, begun: bool = True) -> str | None:
     exchanged = _exchanged(then.sources, now.sources, "the position")
     if exchanged or not (begun or then.states):
         return exchanged
-    if then.kept is None or now.kept is None:
-        return _states_moved(then.states, now.states, by_shape=True)
-    return _states_moved(then.states, now.states, by_shape=False) or _kept_moved(then.kept, now.kept)
+    if then.kept is not None and now.kept is not None and then.is_told_like(now):
+        return _states_moved(then.states, now.states, by_shape=False) or _kept_moved(then.kept, now.kept)
+    # Shapes are of the Spark that told them, too; which one it was, older layouts do not say.
+    return _states_moved(then.states, now.states, by_shape=not then.vocabulary)
 
 
-def with_what_was_known(now: Sequence[Kept], then: Sequence[Kept]) -> tuple[Kept, ...]:
-    """What is kept, with the columns of before where none are known now: a later start compares with them."""
-    if len(now) != len(then):
-        return tuple(now)
-    return tuple(
+def with_what_was_known(now: Layout, then: Layout) -> Layout:
+    """A layout, with the columns of before where none are known now: a later start compares with them."""
+    if now.kept is None or then.kept is None or not now.is_told_like(then) or len(now.kept) != len(then.kept):
+        return now
+    kept = tuple(
         old if new.columns is None and (old.outputs, old.operator) == (new.outputs, new.operator) else new
-        for new, old in zip(now, then, strict=True)
+        for new, old in zip(now.kept, then.kept, strict=True)
     )
+    return replace(now, kept=kept)
 
 
 def named_otherwise(then: Iterable[tuple[str, ...]], now: Sequence[Kept]) -> str | None:
@@ -192,10 +208,10 @@ def _states_moved(then: Sequence[State], now: Sequence[State], *, by_shape: bool
     for number, (old, new) in enumerate(zip(then, now, strict=True)):
         if not set(old.outputs) & set(new.outputs):
             return f"state {number} belonged to output {_outputs(old)} and would now belong to output {_outputs(new)}"
-        if by_shape and old.shape != new.shape:
+        was, would = without_texts(old.shape), without_texts(new.shape)
+        if by_shape and was != would:
             return (
-                f"state {number} of output {_outputs(new)} was kept by {old.shape} and would now be gone on with by "
-                f"{new.shape}"
+                f"state {number} of output {_outputs(new)} was kept by {was} and would now be gone on with by {would}"
             )
     return _exchanged(then, now, "the state")
 
@@ -211,6 +227,9 @@ def _kept_moved(then: Sequence[Kept], now: Sequence[Kept]) -> str | None:
         if old.operator != new.operator:
             was, now_by = _apart(old.operator, new.operator)
             return f"{of} was kept by {was} and would now be gone on with by {now_by}"
+        missing = [each for each in old.narrowed if each not in new.narrowed]
+        if missing:
+            return f"{of} was kept of rows with {_short(missing[0])} alone, which is asked no more: others are missing"
         if old.columns is None or new.columns is None:
             continue
         of += f" ({new.operator.partition(',')[0]})"
@@ -223,6 +242,27 @@ def _kept_moved(then: Sequence[Kept], now: Sequence[Kept]) -> str | None:
             extra = ", ".join(map(_short, more[len(less) :]))
             return f"{of} had {len(old.columns)} columns and would have {len(new.columns)}; the difference is {extra}"
     return None
+
+
+_TEXT = re.compile(r"'((?:[^'\\]|\\.)*)'", re.DOTALL)
+_HASHED = "… "
+
+
+def without_texts(words: str, longest: int = 0) -> str:
+    """Words about an expression in which texts of the program, which may be secrets, stand by their hashes.
+
+    Args:
+        words: Them. What stands by its hash already stays as it is.
+        longest: How many characters a text may have to be told as it is.
+    """
+
+    def told(found: re.Match[str]) -> str:
+        text = found[1]
+        if len(text) <= longest or text.startswith(_HASHED):
+            return found[0]
+        return f"'{_HASHED}{hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()[:8]}'"
+
+    return _TEXT.sub(told, words)
 
 
 _LONGEST = 160

@@ -28,7 +28,8 @@ class Start:
         job_id: Whose it is.
         claimed: An operator has claimed the checkpoint (``--claim``): what older starts have committed behind its
             newest epoch is written again on purpose, to all sinks alike.
-        given_up: Handles of what the job had committed, and its sinks did not know any more when it was claimed.
+        given_up: Of each sink that did not know any more what the job had committed when it was claimed, the handles of
+            the newest and of the oldest epoch of that.
     """
 
     incarnation: int

@@ -45,8 +45,9 @@ from onceflow.connectors.database.inspection import DatabaseInspection
 from onceflow.connectors.database.keys import require_keys
 from onceflow.connectors.database.merge import merge_whole, take_back
 from onceflow.connectors.database.refusals import Refusal, by_foreign_key, refusal, told_of, words
+from onceflow.connectors.database.shapes import passing
 from onceflow.connectors.database.staged import Attempt, Sealed, Staged
-from onceflow.connectors.database.target import Target, TargetError, objection
+from onceflow.connectors.database.target import AlteredError, Target, TargetError, objection
 from onceflow.connectors.database.writer import HASH_MASK
 from onceflow.connectors.inspection import Inspectable, Inspection
 from onceflow.connectors.older import checkpoint_is_older, put_back
@@ -195,7 +196,7 @@ class DatabaseCommitter(Committer, Inspectable):
         sealed = Sealed(run.incarnation, run.epoch, self._target(), run.newest.get(self._sink, ""), run.claimed)
         staged = Staged(self._system, attempts, sealed)
         parts = tuple(part for report in reports for part in report.parts)
-        return [Participant(self._sink, staged.handle, parts, staged.to_json())]
+        return [Participant(self._sink, run.handles.get(self._sink, staged.handle), parts, staged.to_json())]
 
     def check(self, participants: Sequence[Participant], run: Run, age_s: float) -> str | None:  # noqa: ARG002
         """Look at what is staged, end the run's other attempts, and try the commit: it must fail now or never.
@@ -275,6 +276,7 @@ class DatabaseCommitter(Committer, Inspectable):
                 self._held.keep(participant.handle, connection)
                 kept = True
             else:
+                self._require_lasting_ledger(connection)
                 merge_whole(connection, self._own.attempts.schema, sealed.target, staged.ids, staged.rows)
                 take_back(connection)
         except TargetError as error:
@@ -299,6 +301,7 @@ class DatabaseCommitter(Committer, Inspectable):
     def _write(self, connection: Connection, participant: Participant, staged: Staged, sealed: Sealed) -> None:
         """All that a commit writes, but for the end of what is staged, in the connection's transaction."""
         row = _ledger_row(self._job_id, participant.sink, participant.handle, sealed, staged.rows, staged.hash)
+        self._require_lasting_ledger(connection)
         if not self._follows(connection, sealed):
             raise _PutBackError
         self._replace_older(connection, participant.sink, sealed)
@@ -341,6 +344,13 @@ class DatabaseCommitter(Committer, Inspectable):
                 return Reply.RETRY
             return Reply.REFUSED
         return Reply.COMMITTED
+
+    def _require_lasting_ledger(self, connection: Connection) -> None:
+        """See that the ledger's row goes where the merge is taken back, or it would say that rows are there."""
+        ledger = self._own.ledger
+        connection.execute(select(ledger.c.handle).where(ledger.c.job == "")).all()  # nobody alters it from here on
+        if why := passing(connection, ledger.schema, ledger.name):
+            raise AlteredError(f"{ledger.name} was altered: it does not hold what a transaction has written: {why}")
 
     def _replace_older(self, connection: Connection, sink: str, sealed: Sealed) -> None:
         """Remove what the ledger has of this epoch from before a claim; straight rows have replaced the older ones.

@@ -121,7 +121,7 @@ class LakeCommitter(Committer, Inspectable):
             if name is None:
                 raise AssertionError(f"no attempt of this sink: {told['attempt']}")
             attempts.append(Attempt(name, int(told["rows"]), str(told["digest"])))
-        handle = min(a.name.id for a in attempts)  # an attempt is in one participant only
+        handle = run.handles.get(self._sink, min(a.name.id for a in attempts))  # an attempt is in one participant only
         moment, after = Moment(run.incarnation, run.epoch), run.newest.get(self._sink, "")
         sealed = Sealed(handle, moment, self._take_seat(), self._shape(), after, run.claimed)
         staged = Staged(self._seen().table_id, tuple(attempts), sealed)

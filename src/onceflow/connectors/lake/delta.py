@@ -158,8 +158,8 @@ class DeltaLake(Table):
         return LakeRightsError(
             f"sink {self._sink.name}: {self.where} cannot be used: {why}",
             harmless="for the data: nothing was changed",
-            cause="it was deleted, its volume is not mounted, a right is missing, or it was never made "
-            f"(create_table={self._sink.create_table})",
+            cause="it was deleted, its volume is not mounted, a right is missing, it was never made "
+            f"(create_table={self._sink.create_table}), or another engine gave it what the library does not have",
             action="bring it back, create it, pass create_table=True, or grant what docs/lake.md lists; then start it",
         )
 
@@ -248,6 +248,8 @@ class _DeltaView(View):
                 ),
             )
         except CommitFailedError as error:
+            if lacks_right(error):
+                raise
             raise BeatenError(str(error)) from None
 
     def named(self, paths: frozenset[str]) -> frozenset[str]:

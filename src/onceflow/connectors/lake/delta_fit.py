@@ -47,9 +47,12 @@ _BY = (
 
 _UNDERSTOOD = {
     "appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns", "identityColumns",
-    "deletionVectors", "timestampNtz", "v2Checkpoint", "domainMetadata", "clustering", "vacuumProtocolCheck",
+    "deletionVectors", "timestampNtz", "v2Checkpoint",
 }  # fmt: skip
-"""Writers' features that ask nothing of a blind append, or that are asked for by column or setting below."""
+"""Writers' features that ask nothing of a blind append, or that are asked for by column or setting below.
+
+deltalake writes no table that has others, such as clustering.
+"""
 
 _OF_COLUMNS = ("delta.invariants", "delta.generationExpression", "delta.identity")
 
@@ -92,12 +95,30 @@ def columns_of(table: DeltaTable) -> sql.StructType:
 
 
 def unmakeable(fields: sql.StructType) -> list[str]:
-    """Columns that Delta has no type for."""
+    """Columns that Delta has no type for, or that deltalake makes no table with."""
     return [
         f"column {f.name}: there is no type for {f.dataType.simpleString()}"
         for f in fields.fields
         if misfit(f.dataType, f.dataType) is not None
+    ] + [
+        f"column {f.name}: deltalake makes no table with a timestamp_ntz inside of a map; Spark does"
+        for f in fields.fields
+        if _has_ntz(f.dataType, within_map=False)
     ]
+
+
+def _has_ntz(kind: sql.DataType, *, within_map: bool) -> bool:
+    """Whether a type has a time without a zone inside of a map."""
+    match kind:
+        case sql.TimestampNTZType():
+            return within_map
+        case sql.MapType():
+            return _has_ntz(kind.keyType, within_map=True) or _has_ntz(kind.valueType, within_map=True)
+        case sql.ArrayType():
+            return _has_ntz(kind.elementType, within_map=within_map)
+        case sql.StructType():
+            return any(_has_ntz(f.dataType, within_map=within_map) for f in kind.fields)
+    return False
 
 
 def unwritable(table: DeltaTable) -> list[str]:

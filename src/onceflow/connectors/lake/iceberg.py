@@ -32,7 +32,7 @@ from onceflow.connectors.contract import SinkConnection
 from onceflow.connectors.lake import iceberg_fields
 from onceflow.connectors.lake.connection import LakeConnection
 from onceflow.connectors.lake.iceberg_files import IcebergForm, data_file, data_location, staging_of
-from onceflow.connectors.lake.iceberg_fit import misfit, type_for, unwritable
+from onceflow.connectors.lake.iceberg_fit import misfit, type_for, unwritable, unwritable_version
 from onceflow.connectors.lake.refusals import lacks_right, secrets_of, told
 from onceflow.connectors.lake.staged import Moment
 from onceflow.connectors.lake.table import BeatenError, Committed, Entry, Ledger, Table, View
@@ -244,6 +244,8 @@ class _IcebergView(View):
         return any(summary is not None and summary.get(_HANDLE) == handle for summary in snapshots)
 
     def objection(self, shape: Mapping[str, Any]) -> str | None:
+        if newer := unwritable_version(self._table.metadata):
+            return newer
         data = data_location(self._table.location(), self._table.properties)
         if data != shape["data"]:
             return f"the table's data files belong into {data} now, and these were written into {shape['data']}"

@@ -38,7 +38,10 @@ def objection(told: Sequence[Sequence[Any]], whole: Sequence[int], now: Sequence
     gone, taken, needed = list[str](), list[str](), list[str]()
     _compare(told, whole, now, "", (gone, taken, needed))
     if gone:
-        return f"columns of the table are gone: {', '.join(gone)}"
+        return (
+            f"columns of the table are gone: {', '.join(gone)}. In Iceberg one that is added is another one, whatever "
+            "it is called: alter the table back by making current the schema that has it"
+        )
     if taken:
         return f"another column is called: {', '.join(taken)}"
     return f"columns of the table take no null, and its files may have one: {', '.join(needed)}" if needed else None

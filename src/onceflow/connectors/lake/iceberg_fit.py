@@ -42,6 +42,8 @@ _SAME: dict[type[sql.DataType], tuple[type[ice.IcebergType], ...]] = {
 }
 """For each of Spark's types the columns that take every value of it as it is; the first is made for it."""
 
+_WRITABLE_VERSION = 2
+
 _TRANSFORMS = (
     IdentityTransform,
     BucketTransform,
@@ -110,11 +112,17 @@ def _misfit_of_structs(kind: sql.StructType, column: ice.StructType) -> str | No
     return None
 
 
+def unwritable_version(metadata: TableMetadata) -> str | None:
+    """Why nothing can be committed to a table, as another engine has made it, or None."""
+    if metadata.format_version <= _WRITABLE_VERSION:
+        return None
+    return f"its format version is {metadata.format_version}, and 1 and {_WRITABLE_VERSION} can be written"
+
+
 def unwritable(metadata: TableMetadata) -> list[str]:
     """What else of a table nobody here can write rightly."""
-    troubles = []
-    if metadata.format_version > 2:
-        troubles.append(f"its format version is {metadata.format_version}, and 1 and 2 can be written")
+    version = unwritable_version(metadata)
+    troubles = [] if version is None else [version]
     if metadata.properties.get("write.format.default", "parquet").lower() != "parquet":
         troubles.append(f"it wants files of the format {metadata.properties['write.format.default']}")
     for field in metadata.spec().fields:

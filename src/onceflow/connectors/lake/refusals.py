@@ -17,6 +17,9 @@ _NO_RIGHT = (
     "unauthorized",
     "readonly database",
 )
+_NOT_ABLE = ("unsupported", "not supported", "max catalog version")
+"""What pyiceberg and deltalake say of a table that another engine has given what they do not have."""
+
 # What a value or a form is refused by, here or by the catalog; a store that does not answer raises an OSError.
 _STAYS = (ValueError, TypeError, ArithmeticError, LookupError, NotImplementedError)
 _STAYS_BY_NAME = {
@@ -45,9 +48,9 @@ def secrets_of(settings: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def lacks_right(error: BaseException) -> bool:
-    """Whether it is for lack of a right that something was not done: the next try would end the same."""
+    """Whether a right is missing, or the library is not able to do it: the next try would end the same."""
     text = f"{type(error).__name__} {error}".lower()
-    return isinstance(error, PermissionError) or any(word in text for word in _NO_RIGHT)
+    return isinstance(error, PermissionError) or any(word in text for word in (*_NO_RIGHT, *_NOT_ABLE))
 
 
 def answer_of(error: BaseException) -> str:

@@ -69,7 +69,15 @@ def already(place: Place, savepoint: str, *, claim: bool, with_state: bool = Tru
     return False
 
 
-def restore(path: Where, manifest: Manifest, place: Place, *, claim: bool = False, with_state: bool = True) -> Restored:
+def restore(
+    path: Where,
+    manifest: Manifest,
+    place: Place,
+    *,
+    claim: bool = False,
+    with_state: bool = True,
+    partial_windows: bool = False,
+) -> Restored:
     """Make a checkpoint of a savepoint that was verified.
 
     Args:
@@ -78,6 +86,7 @@ def restore(path: Where, manifest: Manifest, place: Place, *, claim: bool = Fals
         place: Where the checkpoint is to be; ``already`` has said that nothing is there.
         claim: The old job goes on: its driver, if one still runs on the old checkpoint, is fenced when all is ready.
         with_state: False: the positions alone; whatever state the plan keeps begins empty, at epoch 0.
+        partial_windows: Then windows of which a part was left behind are not held back.
 
     Raises:
         CheckpointConflictError: It cannot be claimed, or something has come to its place meanwhile.
@@ -98,7 +107,7 @@ def restore(path: Where, manifest: Manifest, place: Place, *, claim: bool = Fals
         manifest.job_id,
         manifest.checkpoint,
         manifest.job_epoch,
-        "" if with_state else left_behind(path, manifest),
+        "" if with_state else left_behind(path, manifest, partial_windows=partial_windows),
     )
     with _being_made(place, target) as draft:
         with explained(target.where):
@@ -113,7 +122,10 @@ def restore(path: Where, manifest: Manifest, place: Place, *, claim: bool = Fals
             if claim:
                 _take(unfinished, files, [name for name in manifest.files if name.startswith(_JOURNAL)], manifest)
             else:
-                _begin_journal(ours.below("journal"), restored.job_id, layout if with_state else Layout(layout.sources))
+                if not with_state:
+                    cut_ms = _watermark_ms(files, manifest) if layout.states else layout.cut_ms
+                    layout = Layout(layout.sources, cut_ms=None if partial_windows else cut_ms)
+                _begin_journal(ours.below("journal"), restored.job_id, layout)
             unfinished.sync()
         if claim:  # as late as can be: whatever fails before leaves a running driver alone
             _fence(manifest)
@@ -143,7 +155,7 @@ def layout_of(path: Where) -> Layout:
     return next(entry.record.layout for entry in reversed(entries) if isinstance(entry.record, Planned))
 
 
-def left_behind(path: Where, manifest: Manifest) -> str:
+def left_behind(path: Where, manifest: Manifest, *, partial_windows: bool = False) -> str:
     """What of a savepoint is lost where its positions alone are taken, in words; "" where it keeps no state."""
     states = layout_of(path).states
     if not states:
@@ -157,8 +169,14 @@ def left_behind(path: Where, manifest: Manifest) -> str:
     size = "how many rows is not known here" if rows is None else f"{rows} rows"
     return (
         f"left behind: {kept}: {size}; and the watermark{'' if watermark is None else f', which stood at {watermark}'}"
-        ". What those rows had gathered is in no result: a window that was open comes out with what is read from here "
-        "on alone, and rows that were too late for the watermark count again"
+        ". What those rows had gathered is in no result: "
+        + (
+            "a window that was open comes out with what is read from here on alone"
+            if partial_windows
+            else "windows that began before the last of these events are held back (--allow-partial-windows publishes "
+            "them), and what else keeps state gives it without"
+        )
+        + "; rows that were too late for the watermark count again"
     )
 
 
@@ -229,6 +247,12 @@ def _counts(position: str) -> bool:
         return all(isinstance(at, int) for of in topics.values() for at in of.values())
     except (ValueError, AttributeError):
         return False
+
+
+def _watermark_ms(files: Folder, manifest: Manifest) -> int:
+    """Where the watermark stands behind all that was read, as Spark's record of the epoch has it; 0 for nowhere."""
+    told = files.read(f"commits/{manifest.epoch}").decode().splitlines()
+    return int(json.loads(told[1]).get("nextBatchWatermarkMs") or 0) if len(told) > 1 else 0
 
 
 def _begin_journal(store: Store, job_id: str, layout: Layout) -> None:

@@ -38,6 +38,7 @@ class WrittenAgain:
         reads: Of each position, what is read again: in words.
         ran: The newest epoch that it has done, decided or not.
         others: Other jobs of its family: what they have written behind the savepoint.
+        whole: Its checkpoint has not forgotten the oldest of these epochs.
     """
 
     known: bool
@@ -46,6 +47,7 @@ class WrittenAgain:
     reads: tuple[str, ...] = ()
     ran: int = -1
     others: tuple[Relative, ...] = ()
+    whole: bool = True
 
 
 def id_of(given: str) -> str:
@@ -109,6 +111,8 @@ def written_again(path: Where, manifest: Manifest) -> WrittenAgain:
         decided = {each.epoch: each for each in old.journal.decided_epochs(manifest.job_id)}
         receipts = [receipt for receipt in old.journal.receipts() if receipt.kind == "decide"]
         newest = old.checkpoint.newest_commit()
+        oldest = min([*decided, *(receipt.epoch for receipt in receipts)], default=0)
+        whole = oldest <= manifest.job_epoch or old.journal.receipts_are_whole()
         others = relatives(old, partial(place_at, retain=1))
     except OnceflowError:  # it is gone, or in a store that cannot be reached from here: the savepoint has travelled
         return WrittenAgain(known=False)
@@ -126,7 +130,7 @@ def written_again(path: Where, manifest: Manifest) -> WrittenAgain:
     if not epochs:
         return WrittenAgain(known=True, ran=ran, others=kin)
     reads = _read_again(layout_of(path), manifest.offsets, decided[epochs[-1]].offsets)
-    return WrittenAgain(True, (epochs[0], epochs[-1]), tuple(sorted(rows.items())), reads, ran, kin)
+    return WrittenAgain(True, (epochs[0], epochs[-1]), tuple(sorted(rows.items())), reads, ran, kin, whole)
 
 
 def _read_again(layout: Layout, then: str, now: str) -> tuple[str, ...]:
@@ -170,6 +174,8 @@ def lines(manifest: Manifest, again: WrittenAgain, *, claim: bool, left: str | N
         first, last = again.epochs
         told.append(f"WRITTEN AGAIN: what that job has written in epochs {first} to {last}")
         told += [f"  sink {sink}: {rows} rows" for sink, rows in again.rows]
+        if not again.whole:
+            told.append(f"  and what it has written before epoch {first}, which its checkpoint has forgotten by now")
         told += [f"  read again: {each}" for each in again.reads]
         told.append("rows of that job that are visible stay; those who read both jobs' output see them twice")
     for other in again.others:

@@ -1,0 +1,149 @@
+"""A job that takes another's positions and not its state: no window comes out that lacks what was read before."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+from pyspark.sql import functions as F  # noqa: N812
+
+from onceflow.spark.cut_windows import hold_back
+from tests.integration.harness import JOBS, Pipeline
+
+pytestmark = [pytest.mark.spark]
+
+DELAY_S = 20
+BEGIN = 1_700_000_000
+
+
+def tumbling(events):
+    return events.groupBy(F.window("time", "1 minute"), "user").count()
+
+
+def sliding(events):
+    return events.groupBy(F.window("time", "1 minute", "25 seconds").alias("w")).count().select("w.start", "count")
+
+
+def of_windows(events):
+    inner = events.groupBy(F.window("time", "10 seconds"), "user").count()
+    return inner.groupBy(F.window(F.window_time("window"), "1 minute").alias("whole")).agg(F.sum("count").alias("n"))
+
+
+def run(spark, tmp_path, name, made, events, *, cut=None):
+    """Run a plan over what is there, then over an event that closes all: its rows, and where the watermark stood."""
+    folder = tmp_path / name
+    folder.mkdir()
+    (folder / "0.json").write_text("".join(json.dumps(each) + "\n" for each in events))
+    schema = "user string, at double"
+    read = spark.readStream.schema(schema).json(str(folder)).selectExpr("user", "timestamp_seconds(at) AS time")
+    frame = made(read.withWatermark("time", f"{DELAY_S} seconds"))
+    if cut is not None:
+        held = hold_back(frame, cut)
+        assert held.partial == held.others == ()
+        frame = held.frame
+    rows = []
+    query = (
+        frame.writeStream.option("checkpointLocation", str(tmp_path / f"{name}-checkpoint"))
+        .foreachBatch(lambda batch, _: rows.extend(map(str, batch.collect())))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination(120)
+    newest = max((tmp_path / f"{name}-checkpoint" / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+    return Counter(rows), json.loads(newest.read_text().splitlines()[1])["nextBatchWatermarkMs"]
+
+
+@pytest.mark.parametrize(
+    "made", [of_windows, *(pytest.param(made, marks=pytest.mark.faults) for made in (tumbling, sliding))]
+)
+def test_windows_behind_a_cut_are_those_of_a_run_over_all(spark, tmp_path, made):
+    """Each that comes out is as if nothing had been cut, and each that began behind the last event is there."""
+    rng = random.Random(7)
+    events = [{"user": rng.choice("abc"), "at": BEGIN + i * 3 + rng.uniform(-DELAY_S / 2, 0)} for i in range(200)]
+    close = [{"user": "z", "at": BEGIN + 10_000}]
+    before, behind = events[:90], events[90:]
+    whole, _ = run(spark, tmp_path, "whole", made, events + close)
+    _, watermark = run(spark, tmp_path, "before", made, before)
+    cut, _ = run(spark, tmp_path, "behind", made, behind + close, cut=watermark)
+    assert not cut - whole
+    assert cut, "all was held back"
+    partial, _ = run(spark, tmp_path, "partial", made, behind + close)
+    assert partial - whole, "nothing was cut"
+    assert partial & whole == cut, "what the cut has not spoilt was held back"
+
+
+@pytest.mark.parametrize("plan", ["two watermarks", "none", "sessions"])
+def test_where_windows_cannot_be_held_back_they_are_named(spark, tmp_path, plan):
+    """Nobody knows where they began; a filter above a session is moved below it by Spark."""
+    (tmp_path / "in").mkdir()
+    read = spark.readStream.schema("user string, at double").json(str(tmp_path / "in"))
+    events = read.selectExpr("user", "timestamp_seconds(at) AS time")
+    frame = {
+        "two watermarks": lambda: tumbling(
+            events.withWatermark("time", "1 second").union(events.withWatermark("time", "1 hour"))
+        ),
+        "none": lambda: tumbling(events),
+        "sessions": lambda: (
+            events.withWatermark("time", "1 hour").groupBy(F.session_window("time", "1 minute")).count()
+        ),
+    }[plan]()
+    held = hold_back(frame, BEGIN * 1000)
+    assert held.frame is frame
+    assert held.partial == ("session_window" if plan == "sessions" else "window",)
+
+
+def onceflow(p, *words):
+    """A command of the operator's; what it said."""
+    command = [sys.executable, "-m", "onceflow", *map(str, words)]
+    done = subprocess.run(command, env=os.environ | p.settings(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+@pytest.fixture
+def job(cluster, new_topic, tmp_path):
+    """The window job; ``at(...)`` sends events of these times."""
+    pipeline = Pipeline(cluster, new_topic(1), new_topic(1), tmp_path / "first", job="window", per_epoch=100)
+
+    def at(*seconds):
+        pipeline._transaction(
+            [(b"u", json.dumps({"user": "u", "at": BEGIN + s}).encode()) for s in seconds], commit=True
+        )
+
+    pipeline.at = at
+    return pipeline
+
+
+def counts(p):
+    """What the output says: windows by their end, seconds behind the beginning."""
+    return [(json.loads(v)["end"] - BEGIN, json.loads(v)["n"]) for _, v in p.read()]
+
+
+@pytest.mark.kafka
+@pytest.mark.faults
+@pytest.mark.parametrize("told", [False, True])
+def test_a_job_that_takes_positions_alone(job, tmp_path, told):
+    """The open window is held back unless it is told otherwise, also in a job that is made of it with its state."""
+    first = (60 - BEGIN % 60) % 60  # where a minute begins
+    job.at(first + 5, first + 65, first + 70)
+    job.run_well()  # the first minute is closed at 70, less ten; the second is open with two events
+    onceflow(job, "savepoint", "create", job.checkpoint, tmp_path / "of-first")
+    job.checkpoint = tmp_path / "second"
+    words = ["--bounded", "--yes", "--allow-non-restored-state", *(["--allow-partial-windows"] if told else [])]
+    said = onceflow(job, "run", JOBS / "window_job.py", "-s", tmp_path / "of-first", *words)
+    assert ("are held back" in said) is not told
+    job.at(first + 80, first + 125, first + 200)
+    job.run_well()
+    partial = [(first + 120, 1)] if told else []
+    assert sorted(counts(job)) == [(first + 60, 1), *partial, (first + 180, 1)]
+    job.at(first + 210)
+    job.run_well()
+    onceflow(job, "savepoint", "create", job.checkpoint, tmp_path / "of-second")
+    job.checkpoint = tmp_path / "third"
+    onceflow(job, "run", JOBS / "window_job.py", "-s", tmp_path / "of-second", "--bounded", "--yes")
+    job.at(first + 300)
+    job.run_well()
+    assert max(counts(job)) == (first + 240, 2)
