@@ -93,5 +93,5 @@ def test_the_page_of_the_rooms_names_each_file():
     told_as_one = {"cli", "demo", "devcluster"}
     files = [p for p in package.rglob("*.py") if not p.name.startswith("__") and p.parent.name not in told_as_one]
     assert [str(p) for p in files if re.search(rf"`(?:[\w/]*/)?{p.stem}(?:\.py)?`", text) is None] == []
-    known = {p.name for p in (*ROOT.glob("src/**/*.py"), *ROOT.glob("tests/**/*.py"))}
+    known = {p.name for of in ("src", "tests", "bench") for p in ROOT.glob(f"{of}/**/*.py")}
     assert set(re.findall(r"`(?:[\w/]*/)?(\w+\.py)`", text)) <= known
