@@ -315,11 +315,11 @@ def test_it_asks_before_it_writes(savepoint, new, monkeypatch):
     job = SimpleNamespace(options=options)
     how = {"claim": False, "with_state": True}
     with pytest.raises(Exception, match="no terminal"):
-        resume(job, str(savepoint), {}, yes=False, **how)
+        resume(job, str(savepoint), {}, partial=False, yes=False, **how)
     assert new.is_empty()
-    resume(job, str(savepoint), {}, yes=True, **how)
+    resume(job, str(savepoint), {}, partial=False, yes=True, **how)
     first = read_restored(new.ours)
-    resume(job, str(savepoint), {}, yes=False, **how)  # started again by a supervisor: it goes on
+    resume(job, str(savepoint), {}, partial=False, yes=False, **how)  # started again by a supervisor: it goes on
     assert read_restored(new.ours) == first
     assert CliRunner() is not None
 
@@ -455,13 +455,13 @@ def test_a_command_with_a_savepoint_in_it_does_not_begin_its_job_twice(tmp_path,
     """
     job = SimpleNamespace(options=JobOptions(Checkpointing(str(tmp_path / "new")), NoRestart()))
     of_old = JobIdentity(checkpoints.JOB, new.uri, "cluster", "onceflow")
-    resume(job, str(savepoint), {}, claim=False, with_state=True, yes=True)
+    resume(job, str(savepoint), {}, claim=False, with_state=True, partial=False, yes=True)
     first = identify(new, "cluster", "onceflow", None)
     mark = NameMark().and_of(of_old).and_of(first)
     sink = SimpleNamespace(read_name_mark=lambda *_: mark.dumps())
     shutil.rmtree(tmp_path / "new")
     job.options = JobOptions(Checkpointing(str(tmp_path / where)), NoRestart())
-    resume(job, str(savepoint), {}, claim=False, with_state=True, yes=True)
+    resume(job, str(savepoint), {}, claim=False, with_state=True, partial=False, yes=True)
     place = Place.at(tmp_path / where, retain=100)
     if again:
         error = refused(CheckpointConflictError, refuse_lost, place, [sink], "onceflow", "fraud")
