@@ -162,7 +162,7 @@ class Lives(RuleBasedStateMachine):
         self.backups = 0
         self.copies: dict[int, int] = {}
         self.newest = set[int]()  # the copies behind which there was no start
-        self.oldest_backup = 0  # those before it are of another table
+        self.oldest_backup = 0  # those before it are of another table, or ledger
         self.harm: Harm | None = None
         self.saved: dict[Path, int] = {}  # savepoints of the job that runs now
 
@@ -267,6 +267,7 @@ class Lives(RuleBasedStateMachine):
         Of a lake table the history tells it, for as long as that is not tidied; the next epoch begins a new ledger.
         """
         self._system.forget()
+        self.oldest_backup = self.backups  # with an older one more would be gone than anybody knows
         self.arrive(1, loud=True)
         self._go_on_or_claim("rows that it had committed")
 
