@@ -118,7 +118,7 @@ class _Operator:
             for part in self._parts(self._runs.java.condition())
             if _is_of_both(part, self._runs.children) and times & set(_ids(part))
         ]
-        return sorted(self._at_top(part) for part in [*self._equal(), *bounds])
+        return [said for parts in (self._equal(), bounds) for said in sorted(map(self._at_top, parts))]
 
     def _equal(self) -> list[Any]:
         """What an inner join asks to be equal in both of its sides, in its condition or above it."""
