@@ -385,6 +385,7 @@ class Job:
         with self._again(f"{len(receipts)} epochs, run again") as (session, result, plan):
             return recompute(session, result, self._sinks, plan, receipts, before)
 
+    @checked
     def write_again(
         self, receipts: Sequence[Mapping[str, Any]], again: Again, before: StateBefore | None = None
     ) -> Iterator[int]:

@@ -10,7 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import onceflow as of
+from onceflow.connectors.contract import Run
 from onceflow.errors import ConfigurationError
+from onceflow.execution.write_again import Again
 from onceflow.options.arguments import checked, fits, in_words
 
 CLUSTER = of.KafkaCluster("localhost:1")
@@ -18,6 +20,7 @@ CHECKPOINTING = of.Checkpointing("checkpoint")
 JOB = of.Job("job", checkpointing=CHECKPOINTING)
 JOB.stream(print)
 SOURCE = of.KafkaSource(CLUSTER, "t", value=of.Raw())
+AGAIN = Again(Run("0123456789ab", "onceflow", 1, 0), {}, lambda: None)
 NEEDED = {"df": {}, "name": "job", "checkpointing": CHECKPOINTING}
 
 CALLS: dict[str, tuple[Callable[..., object], dict[str, object]]] = {
@@ -34,6 +37,7 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, object]]] = {
     "Job.recompute": (JOB.recompute, {"receipts": []}),
     "Job.run": (JOB.run, {}),
     "Job.stream": (JOB.stream, {}),
+    "Job.write_again": (JOB.write_again, {"receipts": [], "again": AGAIN}),
     "Job.stream()": (JOB.stream(), {}),
     "Json": (of.Json, {}),
     "KafkaCluster": (of.KafkaCluster, {"bootstrap_servers": "localhost:1"}),
