@@ -10,7 +10,7 @@ import getpass
 import socket
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,12 +22,15 @@ from onceflow.cli.job_file import find_job
 from onceflow.cli.output import Output, OutputOption, tell_json
 from onceflow.cli.places import begin_java
 from onceflow.connectors.inspection import Held, Origin, Phase, Place, Seen
+from onceflow.errors import ConfigurationError
 from onceflow.spark.places import place_at
 from onceflow.twophase.messages import Outcome
 from onceflow.twophase.participants import ParticipantId
 from onceflow.twophase.records import Choice
 
 if TYPE_CHECKING:
+    from onceflow.checkpoint.spark_files import StateBefore
+    from onceflow.job import Job
     from onceflow.operations.transactions.access import Operator
     from onceflow.operations.transactions.inventory import Account, Inventory, OwnTransaction
     from onceflow.operations.transactions.resolution import KnownParticipant, UndoneEpoch
@@ -192,10 +195,6 @@ def resolve_(
 @app.command("write-again")
 def write_again_(
     file: FileArgument,
-    begin: Annotated[
-        str | None,
-        typer.Option("--from", metavar="SAVEPOINT", help="The state to begin with; else the checkpoint's own."),
-    ] = None,
     yes: YesOption = False,
     job: JobOption = None,
     output: OutputOption = Output.TEXT,
@@ -210,7 +209,6 @@ def write_again_(
     from onceflow.operations.transactions import writing_again  # noqa: PLC0415 - it loads Spark
 
     found = find_job(file, job)
-    begin_java(found, location=begin or "")
     with _operator(file, job) as operator:
         lost = writing_again.lost_rows(operator)
         for sink, of in lost.items():
@@ -219,11 +217,11 @@ def write_again_(
         if lost:
             known = [*receipts_of(Asked(files_of(found), []), Findings()), *writing_again.waiting_receipts(operator)]
             receipts = writing_again.receipts_for(operator, lost, known)
-            with state_before(found, receipts, begin) as before:
+            with _state_before(found, receipts, lost) as before:
                 writing_again.require_same(lost, found.recompute(receipts, before))
             _ask(["Run again, they give what was decided. They are written again, into these sinks alone.", FENCE], yes)
             again = writing_again.begin(operator, lost)
-            with state_before(found, receipts, begin) as before:
+            with _state_before(found, receipts, lost) as before:
                 for epoch in found.write_again(receipts, again, before):
                     typer.echo(f"epoch {epoch} is there again", err=True)
                     written.append(epoch)
@@ -232,6 +230,21 @@ def write_again_(
         tell_json({"lost": each, "written": written})
     else:
         typer.echo(f"written again: {len(written)} epochs" if lost else "no sink has lost anything")
+
+
+@contextmanager
+def _state_before(
+    job: Job, receipts: Sequence[Mapping[str, Any]], lost: Mapping[str, Any]
+) -> Iterator[StateBefore | None]:
+    """The state that the first of these epochs began with; None where the job keeps none."""
+    from onceflow.operations.transactions.writing_again import without_state  # noqa: PLC0415 - it loads Spark
+
+    with ExitStack() as stack:
+        try:
+            before = stack.enter_context(state_before(job, receipts, None))
+        except ConfigurationError as error:
+            raise without_state(lost, error) from None
+        yield before
 
 
 @contextmanager

@@ -7,17 +7,13 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from onceflow.checkpoint.contract import Where
 from onceflow.checkpoint.folders import Folder, LocalFolder, folder_of
 from onceflow.checkpoint.identity import read_identity
 from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.spark_files import StateBefore
 from onceflow.errors import CheckpointCorruptError, ConfigurationError
-from onceflow.operations.savepoints.manifest import Manifest
 from onceflow.operations.savepoints.restoring import copied, refuse_newer
 from onceflow.operations.savepoints.resuming import opened
 
@@ -43,7 +39,8 @@ def lay_out(place: Place, first: int, last: int, folder: Path, savepoint: str | 
         _beginning(folder_of(place.checkpoint.store), folder)
         epoch = -1
     else:
-        with _named(place, first, savepoint, folder) as (path, manifest):
+        given = f"{place.uri}@{first - 1}" if savepoint is None else savepoint
+        with opened(given, folder) as (path, manifest):
             refuse_newer(manifest)
             epoch = manifest.epoch
             identity = read_identity(place.ours)
@@ -67,26 +64,6 @@ def lay_out(place: Place, first: int, last: int, folder: Path, savepoint: str | 
     moved = place.journal.decided_offsets()
     planned = {n: moved[n] if n in moved else _planned(place, n, epoch) for n in range(epoch + 1, last + 1)}
     return StateBefore(folder, epoch, planned)
-
-
-@contextmanager
-def _named(place: Place, first: int, savepoint: str | None, folder: Path) -> Iterator[tuple[Where, Manifest]]:
-    """What is begun with: a savepoint, or the epoch before the first as the checkpoint retains it."""
-    with ExitStack() as stack:
-        if savepoint is not None:
-            yield stack.enter_context(opened(savepoint, folder))
-            return
-        try:
-            found = stack.enter_context(opened(f"{place.uri}@{first - 1}", folder))
-        except ConfigurationError as error:
-            raise ConfigurationError(
-                f"the state that epoch {first} began with is not in the checkpoint: {error.what}",
-                harmless="always: nothing was changed",
-                cause=error.cause,
-                action=f"begin with a savepoint of this job, of epoch {first - 1} or an older one: --from SAVEPOINT",
-                epoch=first,
-            ) from None
-        yield found
 
 
 def _planned(place: Place, epoch: int, begun: int) -> str:

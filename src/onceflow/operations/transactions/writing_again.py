@@ -81,6 +81,23 @@ def receipts_for(
     return [found[epoch] for epoch in sorted(found)]
 
 
+def without_state(lost: Mapping[str, Lost], error: ConfigurationError) -> ConfigurationError:
+    """The refusal of a plan that keeps state, where the one that the first lost epoch began with is gone.
+
+    Args:
+        lost: What is lost.
+        error: What of it is not there.
+    """
+    told = "; ".join(f"sink {sink}: {of.told}" for sink, of in sorted(lost.items()))
+    return ConfigurationError(
+        f"what is lost cannot be written again ({told}): the plan keeps state, and {error.what}",
+        harmless="for what is there: nothing was written",
+        cause=error.cause,
+        action="bring the system's newer state back. Or run the job from the beginning into a new table; or give the "
+        "rows up: start with --claim, once",
+    )
+
+
 def require_same(lost: Mapping[str, Lost], found: Iterable[Recomputed]) -> None:
     """Refuse to write what was not decided.
 
