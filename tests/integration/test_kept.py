@@ -244,6 +244,11 @@ OTHERS = {
         lambda t: windowed(t, "p").groupBy(F.window(F.window_time("window"), "1 hour")).agg(F.sum("n")),
         lambda t: windowed(t, "q").groupBy(F.window(F.window_time("window"), "1 hour")).agg(F.sum("n")),
     ),
+    "the order of a join's keys": (lambda t: met(t, "l.p = r.p and l.q = r.q"), lambda t: met(t, "l.q = r.q and l.p = r.p")),
+    "a second key of a join asked above": (
+        lambda t: met(t, "l.p = r.p and l.q = r.q"),
+        lambda t: met(t, "l.p = r.p", "l.q = r.q"),
+    ),
     "when a key is forgotten": (
         lambda t: t.dropDuplicatesWithinWatermark(["key"]).select("key"),
         lambda t: bare(t).withColumn("then", F.expr("at + interval 1 minute")).withWatermark("then", "1 hour")
@@ -260,10 +265,6 @@ ALIKE = {
     "what one side must fulfil, in ON or above": (
         lambda t: met(t, "l.p > 3"),
         lambda t: met(t, "true", "l.p > 3"),
-    ),
-    "a key of a join asked in ON or above": (
-        lambda t: met(t, "l.at = r.at"),
-        lambda t: met(t, "true", "l.at = r.at"),
     ),
     "a filter of what an aggregation gives": (summed, lambda t: summed(t).where("sum_p > 3")),
     "a filter below": (summed, lambda t: summed(t.where("key > 'a'"))),

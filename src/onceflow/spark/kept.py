@@ -106,7 +106,8 @@ class _Operator:
     def _conditions(self, kind: str) -> list[str]:
         """What a join's state hangs on.
 
-        Of an inner join that is what must be equal in both sides, its key, wherever it was asked for; and what bounds
+        Of an inner join that is what must be equal in both sides, its key, in the order in which Spark compares it, by
+        place and type alone: what is asked above comes before what is asked in the condition. And it is what bounds
         their times, which says when a row is forgotten. What one side must fulfil is asked below. Any other condition
         of both sides is asked when a row meets another, as a filter above would ask it.
         """
@@ -118,7 +119,7 @@ class _Operator:
             for part in self._parts(self._runs.java.condition())
             if _is_of_both(part, self._runs.children) and times & set(_ids(part))
         ]
-        return [said for parts in (self._equal(), bounds) for said in sorted(map(self._at_top, parts))]
+        return [*map(self._at_top, self._equal()), *sorted(map(self._at_top, bounds))]
 
     def _equal(self) -> list[Any]:
         """What an inner join asks to be equal in both of its sides, in its condition or above it."""
