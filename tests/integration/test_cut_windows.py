@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
-from onceflow.spark.cut_windows import hold_back
+from onceflow.spark.cut_windows import hold_back, one_delay
 from tests.integration.harness import JOBS, Pipeline
 
 pytestmark = [pytest.mark.spark]
@@ -42,7 +42,7 @@ def run(spark, tmp_path, name, made, events, *, cut=None):
     frame = made(read.withWatermark("time", f"{DELAY_S} seconds"))
     if cut is not None:
         held = hold_back(frame, cut)
-        assert held.partial == held.others == ()
+        assert (held.holds, held.partial, held.others) == (True, (), ())
         frame = held.frame
     rows = []
     query = (
@@ -67,7 +67,7 @@ def test_windows_behind_a_cut_are_those_of_a_run_over_all(spark, tmp_path, made)
     before, behind = events[:90], events[90:]
     whole, _ = run(spark, tmp_path, "whole", made, events + close)
     _, watermark = run(spark, tmp_path, "before", made, before)
-    cut, _ = run(spark, tmp_path, "behind", made, behind + close, cut=watermark)
+    cut, _ = run(spark, tmp_path, "behind", made, behind + close, cut=watermark + DELAY_S * 1000)
     assert not cut - whole
     assert cut, "all was held back"
     partial, _ = run(spark, tmp_path, "partial", made, behind + close)
@@ -75,24 +75,34 @@ def test_windows_behind_a_cut_are_those_of_a_run_over_all(spark, tmp_path, made)
     assert partial & whole == cut, "what the cut has not spoilt was held back"
 
 
-@pytest.mark.parametrize("plan", ["two watermarks", "none", "sessions"])
-def test_where_windows_cannot_be_held_back_they_are_named(spark, tmp_path, plan):
-    """Nobody knows where they began; a filter above a session is moved below it by Spark."""
+@pytest.fixture
+def events(spark, tmp_path):
+    """A stream of which nothing is read."""
     (tmp_path / "in").mkdir()
     read = spark.readStream.schema("user string, at double").json(str(tmp_path / "in"))
-    events = read.selectExpr("user", "timestamp_seconds(at) AS time")
-    frame = {
-        "two watermarks": lambda: tumbling(
-            events.withWatermark("time", "1 second").union(events.withWatermark("time", "1 hour"))
-        ),
-        "none": lambda: tumbling(events),
-        "sessions": lambda: (
-            events.withWatermark("time", "1 hour").groupBy(F.session_window("time", "1 minute")).count()
-        ),
-    }[plan]()
-    held = hold_back(frame, BEGIN * 1000)
-    assert held.frame is frame
-    assert held.partial == ("session_window" if plan == "sessions" else "window",)
+    return read.selectExpr("user", "timestamp_seconds(at) AS time")
+
+
+def test_windows_that_cannot_be_held_back_are_named(events):
+    """Sessions, above which Spark moves a filter below them; and any where nobody knows how far was read."""
+    marked = events.withWatermark("time", "1 hour")
+    sessions = hold_back(marked.groupBy(F.session_window("time", "1 minute")).count(), BEGIN * 1000)
+    assert (sessions.holds, sessions.partial) == (False, ("session_window",))
+    assert hold_back(tumbling(marked), 0).partial == ("window",)
+    assert hold_back(marked.groupBy("user").count(), BEGIN * 1000).others == ("Aggregate",)
+
+
+def test_how_far_was_read_is_known_of_one_watermark_alone(events):
+    """Of several Spark takes the least; one that two outputs share is one; what keeps no state does not count."""
+    hour, minute = events.withWatermark("time", "1 hour"), events.withWatermark("time", "1 minute")
+    counted = tumbling(hour).select("user")
+    assert one_delay(counted) == 3_600_000
+    wider = hour.groupBy(F.window("time", "5 minutes"), "user").count().select("user")
+    assert one_delay(counted.union(wider)) == 3_600_000
+    assert one_delay(counted.union(events.select("user"))) == 3_600_000
+    assert one_delay(counted.union(tumbling(minute).select("user"))) is None
+    assert one_delay(counted.union(tumbling(events).select("user"))) is None
+    assert one_delay(tumbling(hour.union(events))) is None
 
 
 def onceflow(p, *words):

@@ -244,7 +244,10 @@ OTHERS = {
         lambda t: windowed(t, "p").groupBy(F.window(F.window_time("window"), "1 hour")).agg(F.sum("n")),
         lambda t: windowed(t, "q").groupBy(F.window(F.window_time("window"), "1 hour")).agg(F.sum("n")),
     ),
-    "the order of a join's keys": (lambda t: met(t, "l.p = r.p and l.q = r.q"), lambda t: met(t, "l.q = r.q and l.p = r.p")),
+    "the order of a join's keys": (
+        lambda t: met(t, "l.p = r.p and l.q = r.q"),
+        lambda t: met(t, "l.q = r.q and l.p = r.p"),
+    ),
     "a second key of a join asked above": (
         lambda t: met(t, "l.p = r.p and l.q = r.q"),
         lambda t: met(t, "l.p = r.p", "l.q = r.q"),

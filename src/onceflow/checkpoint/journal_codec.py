@@ -159,8 +159,13 @@ def _layout(value: Any) -> Layout:
         tuple(State(_texts(v["outputs"]), str(v["shape"]), str(v["path"])) for v in value["states"]),
         _kept_states(value.get("kept")),  # of before it was written down
         str(value.get("vocabulary", "")),
-        None if value.get("cut_ms") is None else int(value["cut_ms"]),
+        _number(value.get("delay_ms")),
+        _number(value.get("cut_ms")),
     )
+
+
+def _number(value: Any) -> int | None:
+    return None if value is None else int(value)
 
 
 def _kept_states(value: Any) -> tuple[Kept, ...] | None:

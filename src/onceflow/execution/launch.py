@@ -171,7 +171,7 @@ def launch(
     taking_part = [sink for sink in outputs.sinks if sink.participates]
     where = spark_path(session, place.checkpoint)
     leaves, states, ends = outputs.leaves(), outputs.states(), _never_caught_up(outputs, plan)
-    sources = Sources(leaves, states, outputs.kept(), plan.connectors, foreseen.take_sources())
+    sources = Sources(leaves, states, outputs.kept(), plan.connectors, foreseen.take_sources(), outputs.delay_ms())
     connections: dict[str, SinkConnection] = {}
     try:
         if not foreseen.allows(outputs.sinks):
@@ -293,33 +293,38 @@ def outputs_for(result: object, sinks: Sequence[Sink], plan: Plan) -> Outputs:
         ConfigurationError: As of ``Outputs``; or windows cannot be held back.
     """
     layout = place_of(plan).journal.history()[0].layout
-    if layout is None or layout.cut_ms is None:
+    cut_ms = None if layout is None else layout.cut_ms
+    if cut_ms is None:
         return Outputs(result, sinks, plan.connectors, plan.output_mode)
-    of = dict(result) if isinstance(result, Mapping) else {None: result}
-    held = {key: hold_back(frame, layout.cut_ms) for key, frame in of.items() if isinstance(frame, DataFrame)}
-    _require_whole(plan, held.values())
-    frames = {key: held[key].frame if key in held else frame for key, frame in of.items()}
-    return Outputs(frames if isinstance(result, Mapping) else frames[None], sinks, plan.connectors, plan.output_mode)
+    given = result.values() if isinstance(result, Mapping) else [result]
+    # Outputs of one frame stay outputs of one: they share its positions.
+    held = {id(frame): hold_back(frame, cut_ms) for frame in given if isinstance(frame, DataFrame)}
+    _require_whole(plan, cut_ms, held.values())
+
+    def whole(frame: Any) -> Any:
+        return held[id(frame)].frame if id(frame) in held else frame
+
+    now = {sink: whole(frame) for sink, frame in result.items()} if isinstance(result, Mapping) else whole(result)
+    return Outputs(now, sinks, plan.connectors, plan.output_mode)
 
 
-def _require_whole(plan: Plan, held: Collection[HeldBack]) -> None:
+def _require_whole(plan: Plan, cut_ms: int, held: Collection[HeldBack]) -> None:
     """Refuse windows that would come out without what was left behind, and say which are held back."""
     partial = sorted({name for each in held for name in each.partial})
     if partial:
         raise ConfigurationError(
             f"windows ({', '.join(partial)}) would come out that lack what was read before this job began",
             harmless="always: nothing was read or written",
-            cause="the checkpoint was made of a savepoint without its state, and where windows began is not known: "
-            "sessions, several watermarks in one plan, or none",
+            cause="the checkpoint was made of a savepoint without its state, and which windows had begun is not known: "
+            "they are sessions, or not all that the older job read went by one watermark",
             action="resume with the state. Or remove the checkpoint's folder, in which no epoch has run, and run from "
             "the savepoint again with --allow-partial-windows",
         )
     said = JobLog(log, plan.name)
-    until = max((each.until_ms for each in held if each.until_ms is not None), default=None)
-    if until is not None:
+    if any(each.holds for each in held):
         said.warning(
             "windows that began by %s are held back: this job began behind events of up to then, without their state",
-            datetime.fromtimestamp(until / 1000, UTC).isoformat(timespec="milliseconds"),
+            datetime.fromtimestamp(cut_ms / 1000, UTC).isoformat(timespec="milliseconds"),
         )
     others = sorted({name for each in held for name in each.others})
     if others:

@@ -28,6 +28,7 @@ from onceflow.connectors.formats import column_named
 from onceflow.errors import ConfigurationError
 from onceflow.execution.task import DIGEST, PARTITION, output_column
 from onceflow.options.checkpointing import Checkpointing
+from onceflow.spark.cut_windows import one_delay
 from onceflow.spark.kept import kept_of
 from onceflow.spark.one_read import read_once
 from onceflow.spark.plan import Leaf, leaves_of, states_of
@@ -117,6 +118,10 @@ class Outputs:
     def states(self) -> list[State]:
         """The state operators, in the order of the plan."""
         return [state for outputs, frame in self._frames for state in states_of(frame, outputs)]
+
+    def delay_ms(self) -> int | None:
+        """Of the one watermark that all state goes by; None where there is none such."""
+        return one_delay(self.query)
 
     def kept(self) -> list[Kept]:
         """What Spark keeps for the state operators: what the sinks do not take is not among it."""

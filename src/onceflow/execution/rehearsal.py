@@ -37,7 +37,8 @@ def rehearse(session: SparkSession, result: object, sinks: Sequence[Sink], plan:
     place = place_of(plan)
     refuse_incomplete(place)
     outputs = outputs_of(session, result, sinks, plan)
-    sources = Sources(outputs.leaves(), outputs.states(), outputs.kept(), plan.connectors, foreseen.take_sources())
+    leaves, states, kept = outputs.leaves(), outputs.states(), outputs.kept()
+    sources = Sources(leaves, states, kept, plan.connectors, foreseen.take_sources(), outputs.delay_ms())
     with contextlib.closing(sources):
         sources.refuse_other_number(place)
         sources.refuse_other_names(place)

@@ -41,6 +41,7 @@ class Sources:
         kept: What Spark keeps for them.
         connectors: Who may have made the sources.
         connections: Those that are open already, by system; this object's from now on.
+        delay_ms: As of ``Layout``.
     """
 
     def __init__(
@@ -50,12 +51,14 @@ class Sources:
         kept: Sequence[Kept] = (),
         connectors: Sequence[Connector] = (),
         connections: Mapping[Hashable, SourceConnection] = MappingProxyType({}),
+        delay_ms: int | None = None,
     ) -> None:
         self._leaves = tuple(leaves)
         self._states, self._columns = tuple(states), tuple(kept)
         self._connectors = tuple(connectors)
         self._sources = tuple(self._found(leaf) for leaf in leaves)
         self._connections = dict(connections)
+        self._delay_ms = delay_ms
 
     @property
     def distinct(self) -> list[Source | None]:
@@ -253,7 +256,7 @@ class Sources:
     # -- parts ------------------------------------------------------------------------------------
 
     def _layout(self, sources: tuple[LayoutSource, ...] = ()) -> Layout:
-        return Layout(sources, self._states, self._columns, VOCABULARY)
+        return Layout(sources, self._states, self._columns, VOCABULARY, self._delay_ms)
 
     def _found(self, leaf: Leaf) -> Source | None:
         return next(filter(None, (connector.find(leaf.kind, leaf.options) for connector in self._connectors)), None)

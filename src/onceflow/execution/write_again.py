@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from onceflow import crash_points as crash
 from onceflow.connectors.contract import Committer, Run, Shard, Sink, Writer
-from onceflow.errors import ConfigurationError, PreCommitError, RecoveryError
+from onceflow.errors import ConfigurationError, PreCommitError, RecoveryError, SinkContractError
 from onceflow.execution.foresight import connected
 from onceflow.execution.launch import Plan, outputs_for
 from onceflow.execution.outputs import Outputs, settle_guarantees
@@ -27,7 +27,7 @@ from onceflow.execution.put_back import Lost, LostEpoch
 from onceflow.execution.recompute import compared, run_again
 from onceflow.execution.task import Output, Task
 from onceflow.twophase.messages import Reply
-from onceflow.twophase.participants import TaskReport
+from onceflow.twophase.participants import Participant, TaskReport, parts_of, uncovered
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,7 +41,8 @@ class Again:
     """What is written again.
 
     Attributes:
-        run: Whose power it is; its epoch counts for nothing.
+        run: The job's. Its epoch counts for nothing, nor its start: an epoch that is decided behind what is lost, and
+            not done, has to follow it, and is of an older start than any that there could be now.
         lost: By sink.
         require_newest: Raises where another start has taken the power.
     """
@@ -54,15 +55,15 @@ class Again:
         """What each sink has lost of an epoch."""
         return {sink: each for sink, lost in self.lost.items() for each in lost.epochs if each.epoch == epoch}
 
-    def run_of(self, epoch: int) -> Run:
-        """The run of an epoch: each sink must know what it has got before."""
+    def run_of(self, epoch: int, incarnation: int) -> Run:
+        """The run of an epoch, as of the start that decided it: each sink must know what it has got before."""
         newest = {
             sink: max(before, key=lambda each: each.epoch).handle
             for sink, lost in self.lost.items()
             if (before := [each for each in lost.epochs if each.epoch < epoch])
         }
         handles = {sink: each.handle for sink, each in self.of(epoch).items()}
-        return replace(self.run, epoch=epoch, newest=newest, handles=handles)
+        return replace(self.run, incarnation=incarnation, epoch=epoch, newest=newest, handles=handles)
 
 
 def write_again(
@@ -108,10 +109,12 @@ def write_again(
             committers[name].preflight()
         factories = {name: connection.writer_factory() for name, connection in connections.items()}
 
+        starts = {int(receipt["epoch"]): int(receipt["incarnation"]) for receipt in receipts}
+
         def task(epoch: int) -> Task:
             of = again.of(epoch)
             each = (Output(s.name, factories[s.name] if s.name in of else discarding) for s in outputs.sinks)
-            return Task(tuple(each), again.run_of(epoch))
+            return Task(tuple(each), again.run_of(epoch, starts.get(epoch, again.run.incarnation)))
 
         for receipt, reports in run_again(session, outputs, plan, receipts, before, task):
             epoch = int(receipt["epoch"])
@@ -141,7 +144,7 @@ def _finish(
     reports: Sequence[TaskReport],
 ) -> None:
     """Commit what an epoch's tasks have prepared, if it is what was decided."""
-    run = again.run_of(epoch)
+    run, open_ones = again.run_of(epoch, int(receipt["incarnation"])), set(again.of(epoch))
     try:
         for each in compared(receipt, reports):
             if each.sink in run.handles and each.decided != each.now:
@@ -154,19 +157,41 @@ def _finish(
                     epoch=epoch,
                 )
         for sink in run.handles:
-            _commit(sink, committers[sink], [r for r in reports if r.sink == sink and r.transaction], run, again)
+            participants, wrong = _prepared(sink, committers[sink], reports, run)
+            if wrong is None:
+                crash.reach("O4", run.epoch)
+                again.require_newest()
+                open_ones.discard(sink)  # one that got no answer may be committed yet: it is nobody's to take away
+            _commit(sink, committers[sink], participants, run, wrong)
     except BaseException:
-        for sink in run.handles:
+        for sink in open_ones:
             committers[sink].abort_run(run)
         raise
 
 
-def _commit(sink: str, committer: Committer, reports: Sequence[TaskReport], run: Run, again: Again) -> None:
-    participants = committer.seal(reports, run)
-    wrong = committer.check(participants, run, 0.0)
+def _prepared(
+    sink: str, committer: Committer, reports: Sequence[TaskReport], run: Run
+) -> tuple[list[Participant], str | None]:
+    """A sink's participant, and what is wrong with it, or None."""
+    mine = [report for report in reports if report.sink == sink and report.transaction]
+    participants = committer.seal(mine, run)
+    wrong = uncovered(parts_of(mine), participants, frozenset())
+    if wrong is None and [p.handle for p in participants] != [run.handles[sink]]:
+        wrong = f"it sealed {', '.join(p.handle for p in participants)} for {run.handles[sink]}"
+    if wrong is not None:
+        raise SinkContractError(
+            f"epoch {run.epoch} was not written again: sink {sink} did not seal what its writers had prepared: {wrong}",
+            harmless="for what is there: nothing of this epoch was written",
+            cause="seal does not make one participant of all reports, with the handle of Run.handles (docs/sinks.md)",
+            action="mend the sink, then try again",
+            sink=sink,
+            epoch=run.epoch,
+        )
+    return participants, committer.check(participants, run, 0.0)
+
+
+def _commit(sink: str, committer: Committer, participants: list[Participant], run: Run, wrong: str | None) -> None:
     if wrong is None:
-        crash.reach("O4", run.epoch)
-        again.require_newest()
         replies = set(committer.commit(participants).values())
         if replies == {Reply.COMMITTED}:
             crash.reach("O5", run.epoch)

@@ -31,31 +31,54 @@ class HeldBack:
 
     Attributes:
         frame: It.
-        until_ms: Windows that began by then are left out: in milliseconds; None where none are.
+        holds: Windows are left out.
         partial: Windows that cannot be held back, by the names of their columns.
         others: Other operators, whose state begins empty.
     """
 
     frame: DataFrame
-    until_ms: int | None
+    holds: bool
     partial: tuple[str, ...]
     others: tuple[str, ...]
 
 
-def hold_back(frame: DataFrame, watermark_ms: int) -> HeldBack:
+def hold_back(frame: DataFrame, cut_ms: int) -> HeldBack:
     """Leave the windows out that began before a cut.
 
     Args:
         frame: A stream.
-        watermark_ms: The watermark of the plan that had read all before the cut: the latest event's time, less the
-            watermark's delay. Of several watermarks it is the least, and tells of no stream where it stood.
+        cut_ms: The time of the latest event before the cut, 0 where nobody knows it.
     """
-    plan = analyzed_plan(frame)
-    marks = {str(node.nodeId()) for node in nodes_of(plan) if kind_of(node) == "EventTimeWatermark"}
-    work = _Work(frame, watermark_ms, one=len(marks) == 1)
-    found = work.rebuilt(plan)
-    held = frame if work.until_ms is None else frame_of(frame.sparkSession, found)
-    return HeldBack(held, work.until_ms, tuple(dict.fromkeys(work.partial)), tuple(dict.fromkeys(work.others)))
+    work = _Work(frame, cut_ms)
+    found = work.rebuilt(analyzed_plan(frame))
+    held = frame_of(frame.sparkSession, found) if work.holds else frame
+    return HeldBack(held, work.holds, tuple(dict.fromkeys(work.partial)), tuple(dict.fromkeys(work.others)))
+
+
+def one_delay(frame: DataFrame) -> int | None:
+    """The delay, in milliseconds, of the one watermark that all state of a plan goes by; None where there is none.
+
+    Of several Spark takes the least, which tells of no stream how far it was read; and it tells nothing of a stream
+    that has none.
+    """
+    nodes = list(nodes_of(analyzed_plan(frame)))
+    marks = {str(node.nodeId()): node for node in nodes if kind_of(node) == "EventTimeWatermark"}
+    states = (node for node in nodes if node.isStreaming() and keeps_state(node))
+    if len(marks) != 1 or any(None in _marks(node, None) for node in states):
+        return None
+    (mark,) = marks.values()
+    delays = [a.metadata().getLong(_DELAY) for a in elements(mark.output()) if a.metadata().contains(_DELAY)]
+    return int(max(delays))
+
+
+def _marks(node: Any, above: Any) -> Iterator[Any]:
+    """For each stream that is read, the watermark that it goes by first."""
+    children = list(elements(node.children()))
+    below = node if kind_of(node) == "EventTimeWatermark" else above
+    if not children and node.isStreaming():
+        yield below
+    for child in children:
+        yield from _marks(child, below)
 
 
 @dataclass
@@ -64,17 +87,15 @@ class _Work:
 
     Attributes:
         frame: Of it.
-        watermark_ms: As of ``hold_back``.
-        one: It is the watermark of the whole plan.
-        until_ms: As of ``HeldBack``.
+        cut_ms: As of ``hold_back``.
+        holds: As of ``HeldBack``.
         partial: Likewise.
         others: Likewise.
     """
 
     frame: DataFrame
-    watermark_ms: int
-    one: bool
-    until_ms: int | None = None
+    cut_ms: int
+    holds: bool = False
     partial: list[str] = field(default_factory=list)
     others: list[str] = field(default_factory=list)
 
@@ -92,15 +113,14 @@ class _Work:
         return node if same else with_children(node, now)
 
     def _since(self, plan: Any, window: Any) -> Any:
-        """A plan without rows whose window began by the time of the latest event before the cut."""
-        told = window.metadata()
-        if not (self.one and told.contains(_WINDOW) and told.contains(_DELAY)):
+        """A plan without rows whose window began by the cut."""
+        if not (self.cut_ms and window.metadata().contains(_WINDOW)):
             self.partial.append(str(window.name()))
             return plan
-        seen = self.watermark_ms + int(told.getLong(_DELAY))
-        self.until_ms = max(seen, self.until_ms or seen)
+        self.holds = True
         begins = column_of(window).getField("start")
-        return analyzed_plan(frame_of(self.frame.sparkSession, plan).where(begins > F.timestamp_millis(F.lit(seen))))
+        later = begins > F.timestamp_millis(F.lit(self.cut_ms))
+        return analyzed_plan(frame_of(self.frame.sparkSession, plan).where(later))
 
 
 def _windows(node: Any) -> Iterator[Any]:

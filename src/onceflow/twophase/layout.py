@@ -98,14 +98,17 @@ class Layout:
         kept: What Spark keeps for them; None in a layout of before that was written down.
         vocabulary: How that is told. What another onceflow, or another Spark, has told cannot be compared; "" is said
             by a layout of before there were several.
-        cut_ms: The watermark, in milliseconds, of another job behind which this one began without its state: windows
-            that began before are held back; None for one that has the state of all that was read, or publishes them.
+        delay_ms: Of the one watermark that all state goes by, in milliseconds; None where there is none such.
+        cut_ms: The job began behind events of up to this time, in milliseconds, and without the state of them: windows
+            that began by then are held back. 0 where nobody knows the time; None for a job that has the state of all
+            that was read, or publishes such windows.
     """
 
     sources: tuple[Source, ...] = ()
     states: tuple[State, ...] = ()
     kept: tuple[Kept, ...] | None = None
     vocabulary: str = ""
+    delay_ms: int | None = None
     cut_ms: int | None = None
 
     def is_told_like(self, other: Layout) -> bool:

@@ -123,8 +123,8 @@ def restore(
                 _take(unfinished, files, [name for name in manifest.files if name.startswith(_JOURNAL)], manifest)
             else:
                 if not with_state:
-                    cut_ms = _watermark_ms(files, manifest) if layout.states else layout.cut_ms
-                    layout = Layout(layout.sources, cut_ms=None if partial_windows else cut_ms)
+                    cut_ms = None if partial_windows else _read_up_to(files, manifest, layout)
+                    layout = Layout(layout.sources, cut_ms=cut_ms)
                 _begin_journal(ours.below("journal"), restored.job_id, layout)
             unfinished.sync()
         if claim:  # as late as can be: whatever fails before leaves a running driver alone
@@ -249,10 +249,15 @@ def _counts(position: str) -> bool:
         return False
 
 
-def _watermark_ms(files: Folder, manifest: Manifest) -> int:
-    """Where the watermark stands behind all that was read, as Spark's record of the epoch has it; 0 for nowhere."""
+def _read_up_to(files: Folder, manifest: Manifest, layout: Layout) -> int | None:
+    """The time of the latest event of which something was in the state, in milliseconds: as of ``Layout.cut_ms``."""
+    if not layout.states:
+        return layout.cut_ms
     told = files.read(f"commits/{manifest.epoch}").decode().splitlines()
-    return int(json.loads(told[1]).get("nextBatchWatermarkMs") or 0) if len(told) > 1 else 0
+    watermark = int(json.loads(told[1]).get("nextBatchWatermarkMs") or 0) if len(told) > 1 else 0
+    if not watermark or layout.delay_ms is None or layout.cut_ms == 0:
+        return 0
+    return max(watermark + layout.delay_ms, layout.cut_ms or 0)
 
 
 def _begin_journal(store: Store, job_id: str, layout: Layout) -> None:
