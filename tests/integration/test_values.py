@@ -218,7 +218,8 @@ def by_hand(sink, kind, raw):
     elif sink == "sqlite" and isinstance(kind, DecimalType):
         column = pa.array([None if each is None else f"{each:.{kind.scale}f}" for each in raw], pa.string())
     elif sink == "sqlite" and isinstance(kind, DateType):
-        column = column.cast(pa.string())
+        # Arrow's own cast writes no year behind 32767, and says so in the text.
+        column = pa.array([None if each is None else values.text_of_days(each) for each in raw], pa.string())
     names = ["v", "onceflow_hash"] if sink in DATABASES else ["v"]
     hashes = [pa.array(range(len(raw)), pa.int64())] if sink in DATABASES else []
     return [pa.RecordBatch.from_arrays([column, *hashes], names)]

@@ -291,6 +291,19 @@ def days_of(text: str) -> int:
     return era * 146_097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719_468
 
 
+def text_of_days(days: int) -> str:
+    """A date's text as Spark writes it, of the days since 1970: the opposite of ``days_of``."""
+    era, of_era = divmod(days + 719_468, 146_097)
+    of_years = (of_era - of_era // 1_460 + of_era // 36_524 - of_era // 146_096) // 365
+    of_year = of_era - (365 * of_years + of_years // 4 - of_years // 100)
+    month = (5 * of_year + 2) // 153
+    day = of_year - (153 * month + 2) // 5 + 1
+    month += 3 if month < 10 else -9
+    year = of_years + era * 400 + (month <= 2)
+    sign = "+" if year > 9_999 else "-" if year < 0 else ""
+    return f"{sign}{abs(year):04}-{month:02}-{day:02}"
+
+
 def micros_of(text: str) -> int:
     """The microseconds since 1970 of a time's text, which is in UTC or has no zone."""
     *_, hour, minute, second, fraction, _ = found = _ISO.fullmatch(text).groups()
