@@ -29,9 +29,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 _MARKER = "onceflow-not-utf8:"
-_RAISED = (
-    f"[USER_RAISED_EXCEPTION] {_MARKER}"  # Spark's own words; a plan, which Spark prints too, has the marker alone
-)
+# Spark's own words; a plan, which Spark prints too, has the marker alone.
+_RAISED = f"[USER_RAISED_EXCEPTION] {_MARKER}"
 
 
 def without_form(kind: DataType) -> str | None:

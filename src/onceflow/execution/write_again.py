@@ -157,22 +157,19 @@ def _finish(
                     epoch=epoch,
                 )
         for sink in run.handles:
-            participants, wrong = _prepared(sink, committers[sink], reports, run)
-            if wrong is None:
-                crash.reach("O4", run.epoch)
-                again.require_newest()
-                open_ones.discard(sink)  # one that got no answer may be committed yet: it is nobody's to take away
-            _commit(sink, committers[sink], participants, run, wrong)
+            participants = _prepared(sink, committers[sink], reports, run)
+            crash.reach("O4", run.epoch)
+            again.require_newest()
+            open_ones.discard(sink)  # one that got no answer may be committed yet: it is nobody's to take away
+            _commit(sink, committers[sink], participants, run)
     except BaseException:
         for sink in open_ones:
             committers[sink].abort_run(run)
         raise
 
 
-def _prepared(
-    sink: str, committer: Committer, reports: Sequence[TaskReport], run: Run
-) -> tuple[list[Participant], str | None]:
-    """A sink's participant, and what is wrong with it, or None."""
+def _prepared(sink: str, committer: Committer, reports: Sequence[TaskReport], run: Run) -> list[Participant]:
+    """A sink's participant, checked."""
     mine = [report for report in reports if report.sink == sink and report.transaction]
     participants = committer.seal(mine, run)
     wrong = uncovered(parts_of(mine), participants, frozenset())
@@ -187,19 +184,23 @@ def _prepared(
             sink=sink,
             epoch=run.epoch,
         )
-    return participants, committer.check(participants, run, 0.0)
+    wrong = committer.check(participants, run, 0.0)
+    if wrong is not None:
+        raise _not_written(sink, run, wrong)
+    return participants
 
 
-def _commit(sink: str, committer: Committer, participants: list[Participant], run: Run, wrong: str | None) -> None:
-    if wrong is None:
-        replies = set(committer.commit(participants).values())
-        if replies == {Reply.COMMITTED}:
-            crash.reach("O5", run.epoch)
-            return
-        if Reply.REFUSED in replies:
-            raise committer.refusal(participants)
-        wrong = "its commit got no answer"
-    raise PreCommitError(
+def _commit(sink: str, committer: Committer, participants: list[Participant], run: Run) -> None:
+    replies = set(committer.commit(participants).values())
+    if Reply.REFUSED in replies:
+        raise committer.refusal(participants)
+    if replies != {Reply.COMMITTED}:
+        raise _not_written(sink, run, "its commit got no answer")
+    crash.reach("O5", run.epoch)
+
+
+def _not_written(sink: str, run: Run, wrong: str) -> PreCommitError:
+    return PreCommitError(
         f"sink {sink}: epoch {run.epoch} was not written again: {wrong}",
         harmless="for what is there: the epochs before it were written again, and each is there once",
         cause="the system did not answer, or somebody else writes the same at this moment",
