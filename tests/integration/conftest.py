@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.cluster import KafkaCluster
+from onceflow.flinksql.pipelines import SESSION
 from onceflow.local.devcluster import FAST_EXPIRY, DevCluster
 from onceflow.local.jars import spark_jars
 from onceflow.processes import kill_tree
@@ -107,6 +108,16 @@ def spark() -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("OFF")  # the tests make queries fail on purpose
     yield session
     session.stop()
+
+
+@pytest.fixture(autouse=True)
+def _own_settings() -> Iterator[None]:
+    """A job of SQL tells its session what Flink does; the next test has the session as Spark makes it."""
+    yield
+    session = SparkSession._instantiatedSession  # which the builder gives to whoever asks for one
+    if session is not None:
+        for setting in SESSION.keys() - {"spark.sql.session.timeZone"}:  # which all tests have at UTC
+            session.conf.unset(setting)
 
 
 @pytest.fixture

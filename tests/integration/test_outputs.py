@@ -178,7 +178,6 @@ def test_a_topic_that_keeps_no_times_is_refused_at_the_start(spark, cluster, fil
 
 def test_columns_that_spark_cannot_tell_apart_are_refused_in_our_words(spark, cluster, filled):
     """Two of one name, ignoring case, and a type that the sink cannot take."""
-    spark.conf.set("spark.sql.caseSensitive", "false")  # Spark's default; a job of SQL has told the session otherwise
     frame = payments(cluster, filled, spark)
     for columns, more in ((["id", "user AS ID"], {}), (["map(id, user) AS m"], {"value": of.Raw()})):
         with pytest.raises(ConfigurationError, match="sink s cannot write its output"):

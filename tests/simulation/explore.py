@@ -25,27 +25,36 @@ from onceflow.errors import (
 from tests.simulation import sim_driver
 from tests.simulation.sim_driver import Plan, Scene
 from tests.simulation.sim_operator import ACTS, command_in
-from tests.simulation.world import Chooser, Killed, RandomChooser, ScriptedChooser, Violation, in_world
+from tests.simulation.world import Chooser, Killed, RandomChooser, ScriptedChooser, Violation, World, in_world
+
+_BEGAN = 1_800_000_000.0
+"""The time of day at which each world begins, in seconds since 1970."""
 
 _HEALING_STARTS = 24
 
 
 @contextlib.contextmanager
-def _no_real_time(slept: list[float]) -> Iterator[None]:
-    """In the world's threads Python's own sleep is heard and does nothing: their clock is the only one there."""
-    sleep, mine = time.sleep, {threading.get_ident()}
+def _no_real_time(world: World, slept: list[float]) -> Iterator[None]:
+    """In the world's threads its clock is the only one: Python's own tells it, and a sleep is heard and does nothing.
+
+    Threads that another test of this process has left behind keep the real time.
+    """
+    sleep, clock, mine = time.sleep, time.time, threading.get_ident()
 
     def heard(seconds: float) -> None:
-        if threading.get_ident() in mine or in_world():
+        if threading.get_ident() == mine or in_world():
             slept.append(seconds)
         else:
-            sleep(seconds)  # a thread that another test of this process has left behind
+            sleep(seconds)
 
-    time.sleep = heard
+    def told() -> float:
+        return _BEGAN + world.now if threading.get_ident() == mine or in_world() else clock()
+
+    time.sleep, time.time = heard, told
     try:
         yield
     finally:
-        time.sleep = sleep
+        time.sleep, time.time = sleep, clock
 
 
 @dataclass
@@ -113,7 +122,7 @@ def run(plan: Plan, chooser: Chooser, *, traced: bool = False, scripted: bool = 
     scene = Scene(plan, chooser, scripted=scripted, trace=trace)
     slept: list[float] = []
     try:
-        with _no_real_time(slept):
+        with _no_real_time(scene.world, slept):
             _with_faults(scene, scripted=scripted)
             scene.world.heal()
             refusal = _to_the_end(scene)
