@@ -12,7 +12,7 @@ CHECK = command -v $(or $(PYTHON),python3) >/dev/null || { echo "onceflow needs 
 SEED ?=
 SEEDS ?=
 .PHONY: help setup java jars demo test test-fast test-lowest faults faults-state test-brokers test-three test-clusters example example-postgres example-offsets walk simulate bench bench-before bench-databases bench-executors bench-restart \
-	bench-page peer-expiry soak lint types format \
+	bench-page peer-expiry soak machines lint types format \
 	diagram settings reference sql-options sql-oracle sql-rows peers-sql lock clean
 
 help: ## List the targets
@@ -156,6 +156,9 @@ bench-before: jars ## Epochs of few records by the code before tasks took groups
 
 soak: jars ## Two jobs side by side, killed at random, for HOURS=48 or HOURS=0.5: what grows without end? ARGS="--seed 2"
 	@$(BIN)/python -m bench.soak $(or $(HOURS),1) $(ARGS)
+
+machines: jars ## State machines on real systems, for HOURS=8; ARGS="--only Delta --seed 7"; ARGS=--mutants undoes mends
+	@$(BIN)/python -m bench.machines $(or $(HOURS),1) $(ARGS)
 
 bench-page: $(SETUP) ## docs/benchmarks.md and its plots, from bench/results/latest.json
 	@$(BIN)/python -m bench.page

@@ -320,6 +320,7 @@ def lives(on) -> None:
         settings=settings(
             max_examples=MORE or 3,
             stateful_step_count=14,
+            database=None,
             deadline=None,
             suppress_health_check=list(HealthCheck),
             print_blob=True,

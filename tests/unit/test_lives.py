@@ -227,6 +227,7 @@ def as_test(machine: type[Lives], examples: int):
     test.settings = settings(
         max_examples=MORE or examples,
         stateful_step_count=14,
+        database=None,
         deadline=None,
         suppress_health_check=list(HealthCheck),
         print_blob=True,
