@@ -256,7 +256,12 @@ def read_topic(cluster: KafkaCluster, topic: str, *, committed: bool = True) -> 
 
 
 def read_messages(cluster: KafkaCluster, topic: str, *, committed: bool = True) -> list[Message]:
-    """All records of a topic up to its present end, in the order of each partition."""
+    """All records of a topic up to its present end, in the order of each partition.
+
+    A broker answers a commit before its markers are written: what is on its way is waited for.
+    """
+    if committed:
+        _await_markers(cluster)
     consumer = Consumer(
         cluster.for_librdkafka()
         | {
@@ -286,6 +291,11 @@ def read_messages(cluster: KafkaCluster, topic: str, *, committed: bool = True) 
                 raise AssertionError(message.error())
     consumer.close()
     return found
+
+
+def _await_markers(cluster: KafkaCluster) -> None:
+    with KafkaClient(cluster) as client:
+        wait_until(lambda: not transactions.list_ids(client, "", ("PrepareCommit", "PrepareAbort")), what="the markers")
 
 
 def command_of(message: str) -> list[str]:

@@ -24,7 +24,8 @@ def pipeline(cluster, new_topic, tmp_path):
     return make
 
 
-@pytest.mark.parametrize("point", [pytest.param("D1", marks=pytest.mark.faults), "D8"])
+@pytest.mark.parametrize("point", ["D1", "D8"])
+@pytest.mark.faults
 def test_death_outside_of_a_transaction_leaves_no_trace(pipeline, point):
     """D1, D8: before the first task and after commits/N there is nothing to undo, and the next start goes on."""
     p = pipeline("copy")
@@ -84,6 +85,7 @@ def test_death_after_the_decision_with_the_offsets_lost(pipeline):
     p.check()
 
 
+@pytest.mark.faults
 def test_a_second_death_during_the_recovery_from_the_first(pipeline):
     """D5 and then D6 in the roll-forward: the third start finishes what two have left."""
     p = pipeline("count")
@@ -93,6 +95,7 @@ def test_a_second_death_during_the_recovery_from_the_first(pipeline):
     p.check()
 
 
+@pytest.mark.faults
 def test_a_torn_decision_stops_the_start_and_is_named(pipeline):
     """D4t: a torn decision may be a decision: it is never skipped; put back, the job goes on."""
     p = pipeline("copy")
@@ -108,6 +111,7 @@ def test_a_torn_decision_stops_the_start_and_is_named(pipeline):
     p.check()
 
 
+@pytest.mark.faults
 def test_a_copied_checkpoint_is_refused(pipeline, tmp_path):
     """Z2: a copy at another place is refused and named; the original goes on."""
     p = pipeline("copy")

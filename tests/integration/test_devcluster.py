@@ -299,6 +299,7 @@ def connects(lines):
     assert Producer(names["kafka"].for_librdkafka()).list_topics(timeout=30).brokers
 
 
+@pytest.mark.faults
 def test_dev_up_with_a_login(tmp_path):
     """The lines that ``up --sasl-ssl`` prints connect, in Python and for Kafka's tools; its secret is in no log.
 

@@ -59,6 +59,7 @@ def test_a_decision_whose_append_raised_although_it_is_there_is_adopted(pipeline
     assert [r["kind"] for r in pipeline.records()].count("void") == 0
 
 
+@pytest.mark.faults
 def test_a_decision_that_could_not_be_written_is_voided(pipeline):
     """D4u: nothing was written: the place is taken by a void, the epoch is aborted and run again by the next start."""
     pipeline.job = "faulty_store"
@@ -161,6 +162,7 @@ def test_a_program_that_runs_a_job_outlives_its_signal(pipeline, processes):
     pipeline.check()
 
 
+@pytest.mark.faults
 def test_a_signal_ends_a_job_that_is_still_starting(pipeline, processes):
     """G1: while Spark starts there is nothing to finish; the job ends with 128 + SIGTERM and the next start begins."""
     pipeline.send(1_000)
@@ -175,6 +177,7 @@ def test_a_signal_ends_a_job_that_is_still_starting(pipeline, processes):
     pipeline.check()
 
 
+@pytest.mark.faults
 def test_a_signal_ends_a_job_whose_broker_is_silent(pipeline, processes, broker):
     """G1: a frozen broker answers nothing, and Spark's source waits for it; the job ends all the same."""
     pipeline.send(1_000)

@@ -502,8 +502,9 @@ def test_a_filter_above_is_found_wherever_the_state_stands(spark, text):
     assert re.search(r"of rows with \(key(?: of source 0 or 'a')? = 'x'\)", kept.operator)
 
 
-def test_the_words_are_the_same_whenever_they_are_made(spark):
-    """Each query of the SQL corpus, with its tables loaded twice: Spark's numbers of columns are no part of them."""
+@pytest.mark.parametrize("each", [4, pytest.param(1, marks=pytest.mark.faults)])
+def test_the_words_are_the_same_whenever_they_are_made(spark, each):
+    """Each query of the SQL corpus, or each fourth, its tables loaded twice: Spark's numbers are no part of them."""
     made = script()
     queries = [
         translate(statement.query, made.names)
@@ -512,7 +513,7 @@ def test_the_words_are_the_same_whenever_they_are_made(spark):
         for statement in parse(case.text)
         if isinstance(statement, Select | Insert)
     ]
-    queries = [query for query in queries if "sellers" not in query.tables]
+    queries = [query for query in queries if "sellers" not in query.tables][::each]
     tables = {name: made.names.tables[name] for query in queries for name in query.tables}
 
     def said():
@@ -524,7 +525,7 @@ def test_the_words_are_the_same_whenever_they_are_made(spark):
 
     first, second = list(said()), list(said())
     assert first == second
-    assert sum(map(bool, first)) > 25
+    assert sum(map(bool, first)) > 25 // each
     texts = [text for kept in first for each in kept for text in (each.operator, *each.columns)]
     assert not [text for text in texts if re.search(r"#\d|@[0-9a-f]{6}", text)]
     assert max(map(len, texts)) < 10_000

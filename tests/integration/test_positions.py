@@ -57,6 +57,7 @@ def test_a_topic_made_again_is_noticed_however_many_epochs_were_decided(pipeline
 
 
 @FAULTS
+@pytest.mark.faults
 def test_a_topic_made_again_while_the_job_runs_fails_the_epoch_that_reads_it(pipeline):
     """K1: the topic's id is asked for after each run, before the decision: nothing read of another topic is decided."""
     p = pipeline(per_epoch=500)
@@ -81,6 +82,7 @@ def outputs(p: Pipeline, *of: list) -> dict[str, str]:
 
 
 @FAULTS
+@pytest.mark.faults
 def test_the_order_in_which_outputs_are_named_moves_nothing(pipeline, new_topic):
     """Two outputs, each with a source of its own on one topic: exchanged in the dict, every record is there once."""
     p = pipeline("outputs")
@@ -166,6 +168,7 @@ def test_an_edit_that_would_move_a_state_is_refused(pipeline, new_topic, edit, s
 
 
 @FAULTS
+@pytest.mark.faults
 def test_what_moves_no_position_may_change(pipeline):
     """Filter, limit, interval, function: the new ones hold from the next epoch on, and nothing is there twice."""
     p = pipeline("outputs")
@@ -199,6 +202,7 @@ def test_a_sink_may_be_added_to_an_output_and_taken_from_it(pipeline, new_topic)
 
 
 @FAULTS
+@pytest.mark.faults
 def test_a_topic_may_be_added_to_a_source_and_not_be_taken_from_it(pipeline):
     """It is read from its first record on, and every record of both is there once; taken away, the start is refused."""
     p, q = pipeline("outputs"), pipeline()

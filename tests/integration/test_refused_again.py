@@ -110,7 +110,8 @@ def test_a_database_that_dies_in_each_epoch(server, tmp_path):
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("restarts", ["none", pytest.param("fixed-delay", marks=pytest.mark.faults)])
+@pytest.mark.faults
+@pytest.mark.parametrize("restarts", ["none", "fixed-delay"])
 def test_a_broker_that_refuses_each_start(cluster, admin, new_topic, tmp_path, restarts):
     """A record that is larger than a segment of its topic: 75, 75, 1; restarts in the process count as starts."""
     p = Pipeline(cluster, new_topic(1), new_topic(1), tmp_path / "checkpoint")
