@@ -10,15 +10,19 @@ import pytest
 from onceflow.checkpoint.identity import read_identity
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.store import LocalStore
+from onceflow.connectors.contract import Run
 from onceflow.errors import CheckpointConflictError, OutcomeUnknownError
+from onceflow.execution.put_back import Lost, LostEpoch
+from onceflow.execution.write_again import Again
 from onceflow.operations.transactions.access import Operator
 from onceflow.operations.transactions.resolution import resolve
 from onceflow.options.checkpointing import Checkpointing
+from onceflow.testing.trial import PREFIX, Trial
 from tests.unit import older
 from tests.unit.advice import parts_of
 from tests.unit.lakes import DeltaWorld, IcebergWorld
 from tests.unit.lives import InFolder, Lives
-from tests.unit.test_database import SqliteWorld, Upserting
+from tests.unit.test_database import Direct, SqliteWorld, Upserting
 
 WORLDS = {"sqlite": SqliteWorld, "iceberg": IcebergWorld, "delta": DeltaWorld}
 
@@ -78,6 +82,35 @@ def test_a_claimed_checkpoint_goes_on(world, behind):
 def test_a_claimed_checkpoint_of_an_upsert_goes_on(tmp_path):
     """Likewise where rows replace those of their keys."""
     older.claimed_checkpoint(Upserting(tmp_path, "text primary key not null"), behind=2)
+
+
+@pytest.mark.parametrize("kind", ["staged", "straight"])
+def test_an_upsert_is_written_again_though_the_running_job_had_begun_its_next_epoch(kind, tmp_path, snapshot):
+    """Its tasks had begun on the database that was put back: runs of one key have an order, and theirs is newer."""
+    (tmp_path / "system").mkdir()
+    world = (
+        Upserting(tmp_path / "system", "text primary key not null") if kind == "staged" else Direct(tmp_path / "system")
+    )
+    with Trial(world) as t:
+        first = t.start()
+        kept = older.write(t, first, 0)
+        put_back = snapshot()
+        lost = {epoch: older.write(t, first, epoch) for epoch in (1, 2)}
+        put_back()
+        begun = first.prepare(t.keys(), epoch=3)
+        with pytest.raises(CheckpointConflictError, match="does not know the newest epoch"):
+            first.committer.check(begun, first.run(3), 0.0)
+        first.close()
+        sink = world.sink().name
+        epochs = tuple(LostEpoch(epoch, 3, f"of epoch {epoch}") for epoch in (2, 1))
+        again = Again(Run(t.job_id, PREFIX, 7, -1), {sink: Lost(epochs)}, lambda: None)
+        second = t.start(7)
+        second.run = lambda epoch: again.run_of(epoch, 1)
+        for epoch, keys in lost.items():
+            t.commit(second, second.prepare(keys, epoch=epoch))
+        for of in (kept, *lost.values()):
+            t.all_visible_once(of, "written again")
+        assert second.committer.known([each.handle for each in epochs])
 
 
 @pytest.mark.parametrize("kind", ["iceberg", "delta"])
