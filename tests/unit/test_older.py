@@ -9,13 +9,16 @@ import pytest
 
 from onceflow.checkpoint.identity import read_identity
 from onceflow.checkpoint.journal import Journal
+from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.store import LocalStore
 from onceflow.connectors.contract import Run
 from onceflow.errors import CheckpointConflictError, OutcomeUnknownError
 from onceflow.execution.put_back import Lost, LostEpoch
 from onceflow.execution.write_again import Again
+from onceflow.operations.savepoints import reading, restoring, writing
 from onceflow.operations.transactions.access import Operator
 from onceflow.operations.transactions.resolution import resolve
+from onceflow.operations.transactions.writing_again import lost_rows
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.testing.trial import PREFIX, Trial
 from tests.unit import older
@@ -188,3 +191,88 @@ def test_a_replay_of_what_another_start_has_written_stops_for_a_person(kind):
         assert life.job.table().total() == 4, "nothing is there twice"
     finally:
         life.teardown()
+
+
+class Resumed(Lives):
+    """A job that was made of a savepoint of another one, whose rows are in the table; it was backed up before them."""
+
+    def begin(self):
+        """The older job has written four rows, two of them behind the backup."""
+        self.first()
+        self.back_up()
+        self.arrive(2, loud=True)
+        assert self.job.run() is None
+        path = self._folder / "savepoint"
+        writing.create(Place.at(self.job.folder, self.job.retain), path, "shop")
+        self.older, place = self.job.folder, Place.at(self._folder / "resumed", self.job.retain)
+        restoring.restore(path, reading.verify(path), place)
+        self.job.folder = place.checkpoint.folder
+        self.parent = read_identity(LocalStore(self.older / "onceflow")).job_id
+
+    def lost(self):
+        """What ``onceflow txn write-again`` finds."""
+        with contextlib.closing(Operator(Checkpointing(self.job.folder), "onceflow", self.job.sinks)) as looking:
+            return lost_rows(looking)
+
+
+@pytest.fixture(params=WORLDS)
+def resumed(request):
+    """On each kind of system."""
+
+    class OnTable(Resumed):
+        system = lambda: InFolder(WORLDS[request.param])  # noqa: E731
+
+    life = OnTable()
+    try:
+        life.begin()
+        yield life
+    finally:
+        life.teardown()
+
+
+@pytest.mark.parametrize("how", ["at its first start", "while its sink is quiet"])
+def test_put_back_to_before_what_a_resumed_job_goes_on_from(resumed, how):
+    """Nobody else asks for it: the older job does not run any more, and this one has decided no row for the sink."""
+    if how == "while its sink is quiet":
+        resumed.arrive(2, loud=False)
+        assert resumed.job.run() is None
+    resumed._system.put_back(0)
+    resumed.arrive(1, loud=True)
+    words = ("epoch 1 to 1", resumed.parent, "1 epochs with 2 rows", str(resumed.older))
+    for _ in range(2):
+        error = parts_of(resumed.job.run(), CheckpointConflictError, *words)
+        assert not error.retriable
+    assert resumed.job.table().total() == 2, "nothing more was written"
+    assert resumed.job.run(takeover="claim") is None
+    resumed.arrive(1, loud=True)
+    assert resumed.job.run() is None, "what the claim has given up is not asked for again"
+
+
+def test_put_back_to_before_both_jobs_the_older_ones_rows_are_written_again_first(resumed):
+    """Else the younger one's would be written again, and the older one's be lost with nobody to ask for them."""
+    resumed.arrive(2, loud=True)
+    assert resumed.job.run() is None
+    resumed._system.put_back(0)
+    parts_of(resumed.job.run(), CheckpointConflictError, "epoch 2 to 2 of this job")
+    with pytest.raises(CheckpointConflictError, match=f"of job {resumed.parent} any more, from which this one"):
+        resumed.lost()
+
+
+def test_a_resumed_job_asks_for_nothing_that_it_writes_again_itself(resumed):
+    """The older job has gone on behind the savepoint, and only that is lost."""
+    younger = resumed.job.folder
+    resumed.job.folder = resumed.older
+    resumed.back_up()
+    resumed.arrive(1, loud=True)
+    assert resumed.job.run() is None
+    resumed._system.put_back(1)
+    resumed.job.folder = younger
+    assert resumed.job.run() is None
+    assert resumed.job.table().total() == 5
+
+
+def test_a_resumed_job_goes_on_behind_a_history_that_was_expired(resumed):
+    """Of a lake table the older job's ledger tells it."""
+    resumed.tidy()
+    resumed.arrive(1, loud=True)
+    assert resumed.job.run() is None

@@ -12,7 +12,7 @@ from onceflow.checkpoint.restored import beginning
 from onceflow.checkpoint.trail import Trail
 from onceflow.connectors.contract import Run
 from onceflow.errors import ConfigurationError, RecoveryError
-from onceflow.execution.put_back import Lost, lost_commits
+from onceflow.execution.put_back import Lost, lost_commits, refuse_parents_put_back
 from onceflow.execution.recompute import Recomputed
 from onceflow.execution.write_again import Again
 from onceflow.operations.transactions.access import Operator
@@ -26,7 +26,9 @@ def lost_rows(operator: Operator) -> dict[str, Lost]:
         OnceflowError: A system was not reached, or refused.
     """
     operator.refuse_rewound()
-    return lost_commits(operator.committers, operator.journal, operator.identity, operator.checkpoint)
+    lost = lost_commits(operator.committers, operator.journal, operator.identity, operator.checkpoint)
+    refuse_parents_put_back(operator.place, operator.connections, lost)
+    return lost
 
 
 def waiting_receipts(operator: Operator) -> list[dict[str, Any]]:
