@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
 
 import pytest
 
+from onceflow.checkpoint.deleting import begin_deleting
 from onceflow.checkpoint.identity import read_identity
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.place import Place
@@ -18,7 +20,7 @@ from onceflow.execution.write_again import Again
 from onceflow.operations.savepoints import reading, restoring, writing
 from onceflow.operations.transactions.access import Operator
 from onceflow.operations.transactions.resolution import resolve
-from onceflow.operations.transactions.writing_again import lost_rows
+from onceflow.operations.transactions.writing_again import _begun, lost_rows
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.testing.trial import PREFIX, Trial
 from tests.unit import older
@@ -271,8 +273,72 @@ def test_a_resumed_job_asks_for_nothing_that_it_writes_again_itself(resumed):
     assert resumed.job.table().total() == 5
 
 
+def test_a_resumed_job_goes_on_beside_an_older_one_whose_deletion_has_died(resumed):
+    """Its sinks have forgotten it, and its checkpoint is there still."""
+    ours = LocalStore(resumed.older / "onceflow")
+    begin_deleting(ours, read_identity(ours))
+    resumed._system.forget()
+    resumed.arrive(1, loud=True)
+    assert resumed.job.run() is None
+
+
 def test_a_resumed_job_goes_on_behind_a_history_that_was_expired(resumed):
     """Of a lake table the older job's ledger tells it."""
     resumed.tidy()
     resumed.arrive(1, loud=True)
     assert resumed.job.run() is None
+
+
+def test_where_a_resumed_job_began_is_said_by_the_savepoints_epoch(resumed):
+    """Its first receipt does not say; without it none of its epochs could be written again."""
+    place = Place.at(resumed.job.folder, resumed.job.retain)
+    body = {"number": 1, "epoch": 2, "sources": [{"start": None, "end": '{"orders":{"0":6}}'}]}
+    assert json.loads(_begun(place, body)["sources"][0]["start"]) == {"orders": {"0": 4}}
+    assert _begun(place, {**body, "number": 2})["sources"] == body["sources"]
+    (resumed.job.folder / "offsets" / "1").unlink()
+    assert _begun(place, body) == body
+
+
+@pytest.mark.parametrize("kind", WORLDS)
+def test_put_back_while_its_sink_was_renamed(kind):
+    """By its default name a sink is its table's: what another name had committed is asked of the same system."""
+
+    class OnTable(Lives):
+        system = lambda: InFolder(WORLDS[kind])  # noqa: E731
+
+    life = OnTable()
+    try:
+        life.first()
+        life.back_up()
+        life.arrive(2, loud=True)
+        assert life.job.run() is None
+        name = life.job._table.name
+        life._system.put_back(0)
+        life.job._table.name = "renamed"
+        life.arrive(1, loud=True)
+        parts_of(life.job.run(), CheckpointConflictError, f"sink {name}", "epoch 1 to 1", "1 epochs with 2 rows")
+        assert life.job.run(takeover="claim") is None
+        life.tidy()
+        assert life.job.run() is None
+    finally:
+        life.teardown()
+
+
+@pytest.mark.parametrize("kind", WORLDS)
+def test_a_sink_that_was_renamed_goes_on(kind):
+    """Also where a lake table's history was expired: the older name's ledger has its newest."""
+
+    class OnTable(Lives):
+        system = lambda: InFolder(WORLDS[kind])  # noqa: E731
+
+    life = OnTable()
+    try:
+        life.first()
+        life.tidy()
+        life.job._table.name = "renamed"
+        assert life.job.run() is None
+        life.arrive(1, loud=True)
+        assert life.job.run() is None
+        assert life.job.table().total() == 3
+    finally:
+        life.teardown()

@@ -13,6 +13,7 @@ from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from onceflow.checkpoint.deleting import refuse_deleting
 from onceflow.checkpoint.identity import JobIdentity, read_identity
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.place import Place
@@ -21,6 +22,7 @@ from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.connectors.contract import Committer, SinkConnection
 from onceflow.errors import CheckpointConflictError, CheckpointError, ConfigurationError, OnceflowError, advised
 from onceflow.spark.places import place_at
+from onceflow.twophase.messages import Outcome
 from onceflow.twophase.participants import ParticipantId
 from onceflow.twophase.records import Newest
 
@@ -106,17 +108,31 @@ def lost_commits(
     last = history.newest(below=newest + 1)
     undone = history.decided if history.decided is not None and history.decided.epoch > newest else None
     lost: dict[str, Lost] = {}
-    for sink, committer in committers.items():
-        if sink not in last:
+    for sink, of in last.items():
+        committer = committers.get(sink) or _other_that_lacks(of, committers, journal, identity)
+        if committer is None:
             continue
         # What is undone may be committed, and then a sink's history may have forgotten the newest before it.
         behind = [p.handle for p in undone.effective if p.sink == sink] if undone is not None else []
-        known = committer.known([last[sink].handle, *behind])
+        known = committer.known([of.handle, *behind])
         if known is not None and not known:
             decided = _decided(journal, identity, sink)
             _settle(decided, journal.given_up())
-            lost[sink] = _lost(committer, last[sink], decided, whole=journal.receipts_are_whole())
+            lost[sink] = _lost(committer, of, decided, whole=journal.receipts_are_whole())
     return lost
+
+
+def _other_that_lacks(
+    of: Newest, committers: Mapping[str, Committer], journal: Journal, identity: JobIdentity
+) -> Committer | None:
+    """Of a sink that was renamed or taken out: another one of its system, which does not know what it had committed."""
+    epochs = journal.decided_epochs(identity.job_id)
+    held = next((p for each in epochs for p in each.effective if p.id == (of.sink, of.handle)), None)
+    able = (c for c in committers.values() if held is not None and c.known(()) is not None and c.can_finish(held))
+    other = next(able, None)
+    if other is None or held is None or other.outcomes([held])[held.id].outcome is Outcome.COMMITTED:
+        return None
+    return other
 
 
 def refuse_put_back(
@@ -172,6 +188,7 @@ def lost_of_parents(
     while asked and restored is not None and restored.parent:
         try:
             parent = _opened(restored.parent)
+            refuse_deleting(parent)  # its sinks may have forgotten it by now
             identity, above = read_identity(parent.ours), read_restored(parent.ours)
         except OnceflowError:
             return
