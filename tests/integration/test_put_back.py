@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
@@ -298,3 +299,32 @@ def test_a_claim_of_an_older_copy_beside_lake_tables(pipeline, tmp_path, behind)
     for name, rows, _ in tables(pipeline):
         assert Counter(rows.column("id").to_pylist()) == twice, name
     assert Counter(json.loads(v)["id"] for _, v in read_topic(pipeline.cluster, pipeline.sink)) == twice
+
+
+@pytest.mark.faults
+def test_what_a_resumed_job_and_the_one_before_it_have_lost_is_written_again(pipeline, bank, tmp_path):
+    """An upgrade by a savepoint, then a backup of before both: the older job's rows come first, with its checkpoint."""
+    alerts(pipeline, ALERT)
+    pipeline.run_well()
+    bank.back_up()
+    alerts(pipeline, ALERT + 1, ALERT + 2)
+    pipeline.run_well()
+    saved = onceflow(pipeline, "savepoint", "create", JOBS / "quiet_job.py", tmp_path / "s")
+    assert saved.returncode == 0, saved.stderr
+    newer = replace(pipeline, checkpoint=tmp_path / "newer")
+    alerts(pipeline, ALERT + 3)
+    resumed = onceflow(newer, "run", JOBS / "quiet_job.py", "--bounded", "-s", tmp_path / "s", "--yes")
+    assert resumed.returncode == 0, resumed.stderr
+    assert bank.ids("alerts") == Counter(range(ALERT, ALERT + 4))
+    bank.put_back()
+    assert newer.run().code == 1
+    told = write_again(newer)
+    assert told.returncode == 1
+    assert f"of job {pipeline.job_id()} any more, from which this one was begun: 1 epochs with 2 rows" in told.stderr
+    for each in (pipeline, newer):
+        told = write_again(each)
+        assert told.returncode == 0, told.stderr
+    alerts(pipeline, ALERT + 4)
+    newer.run_well()
+    assert bank.ids("alerts") == Counter(range(ALERT, ALERT + 5))
+    audited(newer)

@@ -165,6 +165,7 @@ class Lives(RuleBasedStateMachine):
         self.oldest_backup = 0  # those before it are of another table, or ledger
         self.harm: Harm | None = None
         self.saved: dict[Path, int] = {}  # savepoints of the job that runs now
+        self.born = False  # it was made of another job
 
     def teardown(self) -> None:
         self.job.close()
@@ -197,8 +198,8 @@ class Lives(RuleBasedStateMachine):
         gone = (self.table - self.job.table()).total()
         if self.stale:
             self._refused(error, "is older than what this job has done", "misses a start of this job")
-        elif gone:
-            self._refused(error, f"epochs with {gone} rows that it had committed")
+        elif gone:  # of a job that was made of another one, each job's are told when the older one's are there
+            self._refused(error, "rows that it had committed" if self.born else f"epochs with {gone} rows that it had")
         else:
             assert error is None, error
             self._went_on()
@@ -291,7 +292,7 @@ class Lives(RuleBasedStateMachine):
             assert "resume without --claim" in (refused.action or "")
             return
         self.job.folder = place.checkpoint.folder
-        self.done, self.saved, self.copies = self.saved[path], {}, {}
+        self.done, self.saved, self.copies, self.born = self.saved[path], {}, {}, self.born or not claim
         self._go_on_or_claim("misses a start of this job")
 
     @precondition(lambda self: not self.undone and self.harm is None)

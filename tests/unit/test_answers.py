@@ -25,9 +25,10 @@ def test_what_a_broker_refuses(code):
     "_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN", "LEADER_NOT_AVAILABLE", "NOT_ENOUGH_REPLICAS", "REQUEST_TIMED_OUT",
     "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR", "KAFKA_STORAGE_ERROR", "_FENCED",
     "THROTTLING_QUOTA_EXCEEDED", "CONCURRENT_TRANSACTIONS", "SASL_AUTHENTICATION_FAILED", "UNKNOWN", "_AUTHENTICATION",
+    "UNSUPPORTED_VERSION",
 ])  # fmt: skip
 def test_what_a_broker_is_waited_for(code):
-    """No answer, no leader, no room, a coordinator that loads, a login server away."""
+    """No answer, no leader, no room, a coordinator that loads, a login server away, brokers that are upgraded."""
     assert kafka.answer_of("alerts", KafkaException(KafkaError(getattr(KafkaError, code)))) == ""
 
 
@@ -95,3 +96,13 @@ class CommitFailedError(Exception):
 def test_what_a_store_is_waited_for(error):
     """No answer, no room, others that were faster, and whatever is not known."""
     assert lake.answer_of(error) == ""
+
+
+@pytest.mark.parametrize(
+    "said", ["No such file: s3://lake/unsupported/_delta_log/0.json", "Table bank.not-supported.x did not answer"]
+)
+def test_a_table_may_be_called_so(said):
+    """Only of what the library is not able to do it is said so."""
+    assert not lake.lacks_right(OSError(said))
+    assert lake.lacks_right(OSError("Unsupported reader features"))
+    assert lake.lacks_right(OSError("<Error><Code>AccessDenied</Code></Error>"))

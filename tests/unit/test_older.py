@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
 
 import pytest
 
+from onceflow.checkpoint.deleting import begin_deleting
 from onceflow.checkpoint.identity import read_identity
 from onceflow.checkpoint.journal import Journal
+from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.store import LocalStore
+from onceflow.connectors.contract import Run
 from onceflow.errors import CheckpointConflictError, OutcomeUnknownError
+from onceflow.execution.put_back import Lost, LostEpoch
+from onceflow.execution.write_again import Again
+from onceflow.operations.savepoints import reading, restoring, writing
 from onceflow.operations.transactions.access import Operator
 from onceflow.operations.transactions.resolution import resolve
+from onceflow.operations.transactions.writing_again import _begun, lost_rows
 from onceflow.options.checkpointing import Checkpointing
+from onceflow.testing.trial import PREFIX, Trial
 from tests.unit import older
 from tests.unit.advice import parts_of
 from tests.unit.lakes import DeltaWorld, IcebergWorld
 from tests.unit.lives import InFolder, Lives
-from tests.unit.test_database import SqliteWorld, Upserting
+from tests.unit.test_database import Direct, SqliteWorld, Upserting
 
 WORLDS = {"sqlite": SqliteWorld, "iceberg": IcebergWorld, "delta": DeltaWorld}
 
@@ -78,6 +87,35 @@ def test_a_claimed_checkpoint_goes_on(world, behind):
 def test_a_claimed_checkpoint_of_an_upsert_goes_on(tmp_path):
     """Likewise where rows replace those of their keys."""
     older.claimed_checkpoint(Upserting(tmp_path, "text primary key not null"), behind=2)
+
+
+@pytest.mark.parametrize("kind", ["staged", "straight"])
+def test_an_upsert_is_written_again_though_the_running_job_had_begun_its_next_epoch(kind, tmp_path, snapshot):
+    """Its tasks had begun on the database that was put back: runs of one key have an order, and theirs is newer."""
+    (tmp_path / "system").mkdir()
+    world = (
+        Upserting(tmp_path / "system", "text primary key not null") if kind == "staged" else Direct(tmp_path / "system")
+    )
+    with Trial(world) as t:
+        first = t.start()
+        kept = older.write(t, first, 0)
+        put_back = snapshot()
+        lost = {epoch: older.write(t, first, epoch) for epoch in (1, 2)}
+        put_back()
+        begun = first.prepare(t.keys(), epoch=3)
+        with pytest.raises(CheckpointConflictError, match="does not know the newest epoch"):
+            first.committer.check(begun, first.run(3), 0.0)
+        first.close()
+        sink = world.sink().name
+        epochs = tuple(LostEpoch(epoch, 3, f"of epoch {epoch}") for epoch in (2, 1))
+        again = Again(Run(t.job_id, PREFIX, 7, -1), {sink: Lost(epochs)}, lambda: None)
+        second = t.start(7)
+        second.run = lambda epoch: again.run_of(epoch, 1)
+        for epoch, keys in lost.items():
+            t.commit(second, second.prepare(keys, epoch=epoch))
+        for of in (kept, *lost.values()):
+            t.all_visible_once(of, "written again")
+        assert second.committer.known([each.handle for each in epochs])
 
 
 @pytest.mark.parametrize("kind", ["iceberg", "delta"])
@@ -153,5 +191,154 @@ def test_a_replay_of_what_another_start_has_written_stops_for_a_person(kind):
             error = parts_of(life.job.run(), CheckpointConflictError, "epoch 1 of start", "older than its sinks")
             assert not error.retriable
         assert life.job.table().total() == 4, "nothing is there twice"
+    finally:
+        life.teardown()
+
+
+class Resumed(Lives):
+    """A job that was made of a savepoint of another one, whose rows are in the table; it was backed up before them."""
+
+    def begin(self):
+        """The older job has written four rows, two of them behind the backup."""
+        self.first()
+        self.back_up()
+        self.arrive(2, loud=True)
+        assert self.job.run() is None
+        path = self._folder / "savepoint"
+        writing.create(Place.at(self.job.folder, self.job.retain), path, "shop")
+        self.older, place = self.job.folder, Place.at(self._folder / "resumed", self.job.retain)
+        restoring.restore(path, reading.verify(path), place)
+        self.job.folder = place.checkpoint.folder
+        self.parent = read_identity(LocalStore(self.older / "onceflow")).job_id
+
+    def lost(self):
+        """What ``onceflow txn write-again`` finds."""
+        with contextlib.closing(Operator(Checkpointing(self.job.folder), "onceflow", self.job.sinks)) as looking:
+            return lost_rows(looking)
+
+
+@pytest.fixture(params=WORLDS)
+def resumed(request):
+    """On each kind of system."""
+
+    class OnTable(Resumed):
+        system = lambda: InFolder(WORLDS[request.param])  # noqa: E731
+
+    life = OnTable()
+    try:
+        life.begin()
+        yield life
+    finally:
+        life.teardown()
+
+
+@pytest.mark.parametrize("how", ["at its first start", "while its sink is quiet"])
+def test_put_back_to_before_what_a_resumed_job_goes_on_from(resumed, how):
+    """Nobody else asks for it: the older job does not run any more, and this one has decided no row for the sink."""
+    if how == "while its sink is quiet":
+        resumed.arrive(2, loud=False)
+        assert resumed.job.run() is None
+    resumed._system.put_back(0)
+    resumed.arrive(1, loud=True)
+    words = ("epoch 1 to 1", resumed.parent, "1 epochs with 2 rows", str(resumed.older))
+    for _ in range(2):
+        error = parts_of(resumed.job.run(), CheckpointConflictError, *words)
+        assert not error.retriable
+    assert resumed.job.table().total() == 2, "nothing more was written"
+    assert resumed.job.run(takeover="claim") is None
+    resumed.arrive(1, loud=True)
+    assert resumed.job.run() is None, "what the claim has given up is not asked for again"
+
+
+def test_put_back_to_before_both_jobs_the_older_ones_rows_are_written_again_first(resumed):
+    """Else the younger one's would be written again, and the older one's be lost with nobody to ask for them."""
+    resumed.arrive(2, loud=True)
+    assert resumed.job.run() is None
+    resumed._system.put_back(0)
+    parts_of(resumed.job.run(), CheckpointConflictError, "epoch 2 to 2 of this job")
+    with pytest.raises(CheckpointConflictError, match=f"of job {resumed.parent} any more, from which this one"):
+        resumed.lost()
+
+
+def test_a_resumed_job_asks_for_nothing_that_it_writes_again_itself(resumed):
+    """The older job has gone on behind the savepoint, and only that is lost."""
+    younger = resumed.job.folder
+    resumed.job.folder = resumed.older
+    resumed.back_up()
+    resumed.arrive(1, loud=True)
+    assert resumed.job.run() is None
+    resumed._system.put_back(1)
+    resumed.job.folder = younger
+    assert resumed.job.run() is None
+    assert resumed.job.table().total() == 5
+
+
+def test_a_resumed_job_goes_on_beside_an_older_one_whose_deletion_has_died(resumed):
+    """Its sinks have forgotten it, and its checkpoint is there still."""
+    ours = LocalStore(resumed.older / "onceflow")
+    begin_deleting(ours, read_identity(ours))
+    resumed._system.forget()
+    resumed.arrive(1, loud=True)
+    assert resumed.job.run() is None
+
+
+def test_a_resumed_job_goes_on_behind_a_history_that_was_expired(resumed):
+    """Of a lake table the older job's ledger tells it."""
+    resumed.tidy()
+    resumed.arrive(1, loud=True)
+    assert resumed.job.run() is None
+
+
+def test_where_a_resumed_job_began_is_said_by_the_savepoints_epoch(resumed):
+    """Its first receipt does not say; without it none of its epochs could be written again."""
+    place = Place.at(resumed.job.folder, resumed.job.retain)
+    body = {"number": 1, "epoch": 2, "sources": [{"start": None, "end": '{"orders":{"0":6}}'}]}
+    assert json.loads(_begun(place, body)["sources"][0]["start"]) == {"orders": {"0": 4}}
+    assert _begun(place, {**body, "number": 2})["sources"] == body["sources"]
+    (resumed.job.folder / "offsets" / "1").unlink()
+    assert _begun(place, body) == body
+
+
+@pytest.mark.parametrize("kind", WORLDS)
+def test_put_back_while_its_sink_was_renamed(kind):
+    """By its default name a sink is its table's: what another name had committed is asked of the same system."""
+
+    class OnTable(Lives):
+        system = lambda: InFolder(WORLDS[kind])  # noqa: E731
+
+    life = OnTable()
+    try:
+        life.first()
+        life.back_up()
+        life.arrive(2, loud=True)
+        assert life.job.run() is None
+        name = life.job._table.name
+        life._system.put_back(0)
+        life.job._table.name = "renamed"
+        life.arrive(1, loud=True)
+        parts_of(life.job.run(), CheckpointConflictError, f"sink {name}", "epoch 1 to 1", "1 epochs with 2 rows")
+        assert life.job.run(takeover="claim") is None
+        life.tidy()
+        assert life.job.run() is None
+    finally:
+        life.teardown()
+
+
+@pytest.mark.parametrize("kind", WORLDS)
+def test_a_sink_that_was_renamed_goes_on(kind):
+    """Also where a lake table's history was expired: the older name's ledger has its newest."""
+
+    class OnTable(Lives):
+        system = lambda: InFolder(WORLDS[kind])  # noqa: E731
+
+    life = OnTable()
+    try:
+        life.first()
+        life.tidy()
+        life.job._table.name = "renamed"
+        assert life.job.run() is None
+        life.arrive(1, loud=True)
+        assert life.job.run() is None
+        assert life.job.table().total() == 3
     finally:
         life.teardown()

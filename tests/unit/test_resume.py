@@ -387,6 +387,15 @@ def test_rows_of_a_resumed_job_replace_those_of_the_old_one(savepoint, old, new,
     assert third.journal.starts() == 2  # what `onceflow checkpoints` counts
 
 
+def test_starts_of_a_resumed_job_are_newer_though_the_clock_was_set_back(old, new, tmp_path):
+    """Else a store that keeps start and epoch beside a row would drop its rows as late ones, in silence."""
+    ahead = 2 * above_all()
+    old.journal.start(checkpoints.JOB, ahead)
+    writing.create(old, tmp_path / "ahead", "fraud")
+    restored(tmp_path / "ahead", new)
+    assert new.journal.history()[0].incarnation > ahead
+
+
 def test_a_job_with_a_store_that_keeps_no_mark_has_starts_by_the_clock(old):
     """An older copy of its checkpoint is not noticed: started all the same, its rows are no late ones."""
     above = launch._above([own_store.StoreSink("pairs.db", "id")])

@@ -48,7 +48,7 @@ from onceflow.execution.ownership import (
 )
 from onceflow.execution.phases import Phases
 from onceflow.execution.progress import Progress, lag_group
-from onceflow.execution.put_back import lost_commits, refuse_put_back
+from onceflow.execution.put_back import lost_commits, lost_of_parents, refuse_parents_put_back, refuse_put_back
 from onceflow.execution.relatives import targets_of
 from onceflow.execution.running import RunningJob
 from onceflow.execution.source_check import Sources
@@ -612,12 +612,13 @@ def _driver(
         if plan.takeover is None:
             marks = refuse_rewound(committers, place.journal, identity, place.checkpoint)
             refuse_put_back(committers, place.journal, identity, place.checkpoint)
+            refuse_parents_put_back(place, connections)
             kept = {sink: mark for sink, mark in marks.items() if committers[sink].keeps_mark}
             tell_of_moved(kept, place.journal.history()[0], identity.job_id, plan.name)
         given_up: tuple[str, ...] | None = None
         if plan.takeover == "claim":
             above = max(above, _claimed_incarnation(committers.values()))
-            given_up = _given_up(place, committers, identity, plan.name)
+            given_up = _given_up(place, committers, connections, identity, plan.name)
         rules, around = means.rules(committers), means.around(len(committers))
         files = (place.journal, place.checkpoint)
         driver = Driver(identity, *files, committers, place.uri, rules, around, above, plan.name, given_up)
@@ -636,18 +637,27 @@ def _driver(
     return driver
 
 
-def _given_up(place: Place, committers: Mapping[str, Committer], identity: JobIdentity, name: str) -> tuple[str, ...]:
+def _given_up(
+    place: Place,
+    committers: Mapping[str, Committer],
+    connections: Mapping[str, SinkConnection],
+    identity: JobIdentity,
+    name: str,
+) -> tuple[str, ...]:
     """What the job has committed and its sinks do not know any more: a claim gives that up, and says what."""
-    lost = lost_commits(committers, place.journal, identity, place.checkpoint)
-    for sink, of in lost.items():
+    mine = lost_commits(committers, place.journal, identity, place.checkpoint)
+    older = [(f"job {parent.job_id}", lost) for parent, lost in lost_of_parents(place, connections, mine)]
+    found = [(whose, sink, of) for whose, lost in [("this job", mine), *older] for sink, of in lost.items()]
+    for whose, sink, of in found:
         JobLog(log, name).warning(
-            "sink %s does not know epoch %d to %d of this job any more: the claim gives up %s there",
+            "sink %s does not know epoch %d to %d of %s any more: the claim gives up %s there",
             sink,
             of.epochs[-1].epoch,
             of.newest.epoch,
+            whose,
             of.told,
         )
-    return tuple(sorted({each.handle for of in lost.values() for each in (of.newest, of.epochs[-1])}))
+    return tuple(sorted({each.handle for _, _, of in found for each in (of.newest, of.epochs[-1])}))
 
 
 def _claimed_incarnation(committers: Iterable[Committer]) -> int:

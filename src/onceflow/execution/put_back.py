@@ -8,18 +8,26 @@ has no rows for, so purges do not take it. Where it is not known, receipts and j
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
 
-from onceflow.checkpoint.identity import JobIdentity
+from onceflow.checkpoint.deleting import refuse_deleting
+from onceflow.checkpoint.identity import JobIdentity, read_identity
 from onceflow.checkpoint.journal import Journal
+from onceflow.checkpoint.place import Place
+from onceflow.checkpoint.restored import read_restored
 from onceflow.checkpoint.spark_files import SparkCheckpoint
-from onceflow.connectors.contract import Committer
-from onceflow.errors import CheckpointConflictError, advised
+from onceflow.connectors.contract import Committer, SinkConnection
+from onceflow.errors import CheckpointConflictError, CheckpointError, ConfigurationError, OnceflowError, advised
+from onceflow.spark.places import place_at
+from onceflow.twophase.messages import Outcome
 from onceflow.twophase.participants import ParticipantId
 from onceflow.twophase.records import Newest
 
 _AT_ONCE = 200
+_opened = partial(place_at, retain=1 << 31)  # it is read, and nothing of it is declared as purged
 
 
 @dataclass
@@ -100,17 +108,31 @@ def lost_commits(
     last = history.newest(below=newest + 1)
     undone = history.decided if history.decided is not None and history.decided.epoch > newest else None
     lost: dict[str, Lost] = {}
-    for sink, committer in committers.items():
-        if sink not in last:
+    for sink, of in last.items():
+        committer = committers.get(sink) or _other_that_lacks(of, committers, journal, identity)
+        if committer is None:
             continue
         # What is undone may be committed, and then a sink's history may have forgotten the newest before it.
         behind = [p.handle for p in undone.effective if p.sink == sink] if undone is not None else []
-        known = committer.known([last[sink].handle, *behind])
+        known = committer.known([of.handle, *behind])
         if known is not None and not known:
             decided = _decided(journal, identity, sink)
             _settle(decided, journal.given_up())
-            lost[sink] = _lost(committer, last[sink], decided, whole=journal.receipts_are_whole())
+            lost[sink] = _lost(committer, of, decided, whole=journal.receipts_are_whole())
     return lost
+
+
+def _other_that_lacks(
+    of: Newest, committers: Mapping[str, Committer], journal: Journal, identity: JobIdentity
+) -> Committer | None:
+    """Of a sink that was renamed or taken out: another one of its system, which does not know what it had committed."""
+    epochs = journal.decided_epochs(identity.job_id)
+    held = next((p for each in epochs for p in each.effective if p.id == (of.sink, of.handle)), None)
+    able = (c for c in committers.values() if held is not None and c.known(()) is not None and c.can_finish(held))
+    other = next(able, None)
+    if other is None or held is None or other.outcomes([held])[held.id].outcome is Outcome.COMMITTED:
+        return None
+    return other
 
 
 def refuse_put_back(
@@ -138,6 +160,94 @@ def refuse_put_back(
             action="bring the newer state back. Or let `onceflow txn write-again <job file>` write those epochs again, "
             f"into this sink alone. Or give their rows up: start with {advised('claim')}, once",
             checkpoint=identity.checkpoint,
+            epochs=epochs,
+        )
+
+
+def lost_of_parents(
+    place: Place, connections: Mapping[str, SinkConnection], lost: Collection[str] = ()
+) -> Iterator[tuple[JobIdentity, dict[str, Lost]]]:
+    """What a sink's system does not know any more of what this job goes on from: of jobs that it was made of.
+
+    A sink that knows the newest epoch of this job was not put back to before it; what such a job has written behind the
+    savepoint is read again. Where its checkpoint cannot be read nothing is known of it.
+
+    Args:
+        place: This job's checkpoint.
+        connections: Of the sinks that take part, by name.
+        lost: Those that do not know the newest epoch of this job.
+
+    Raises:
+        OnceflowError: A system was not reached, or refused.
+    """
+    newest = place.checkpoint.newest_commit()
+    mine = {} if newest is None else place.journal.history()[0].newest(below=newest + 1)
+    asked = {sink: to for sink, to in connections.items() if sink not in mine or sink in lost}
+    given_up = {handle for handles in place.journal.given_up() for handle in handles}
+    restored = read_restored(place.ours)
+    while asked and restored is not None and restored.parent:
+        try:
+            parent = _opened(restored.parent)
+            refuse_deleting(parent)  # its sinks may have forgotten it by now
+            identity, above = read_identity(parent.ours), read_restored(parent.ours)
+        except OnceflowError:
+            return
+        if identity is None or identity.job_id != restored.origin:
+            return
+        if not restored.claimed:  # its decisions came along
+            try:
+                found = _lost_of(parent, identity, asked)
+                has = parent.journal.history()[0].newest().keys()
+            except CheckpointError:
+                return
+            gone = {
+                sink: replace(of, epochs=epochs)
+                for sink, of in found.items()
+                if (epochs := tuple(each for each in of.epochs if each.epoch <= restored.parent_epoch))
+                and epochs[0].handle not in given_up
+            }
+            if gone:
+                yield identity, gone
+            asked = {sink: to for sink, to in asked.items() if sink in found or sink not in has}
+        restored = above
+
+
+def _lost_of(parent: Place, identity: JobIdentity, connections: Mapping[str, SinkConnection]) -> dict[str, Lost]:
+    systems, theirs = identity.cluster_id.split(","), dict[str, Committer]()
+    with ExitStack() as stack:
+        for sink, to in connections.items():
+            with suppress(ConfigurationError):  # it goes to another table than that job's did
+                if to.system_id in systems:
+                    theirs[sink] = stack.enter_context(closing(to.committer(identity.prefix, identity.job_id)))
+        return lost_commits(theirs, parent.journal, identity, parent.checkpoint)
+
+
+def refuse_parents_put_back(
+    place: Place, connections: Mapping[str, SinkConnection], lost: Collection[str] = ()
+) -> None:
+    """Refuse a sink's system that does not know any more what this job goes on from.
+
+    Args:
+        place: This job's checkpoint.
+        connections: Of the sinks that take part, by name.
+        lost: Those that do not know the newest epoch of this job.
+
+    Raises:
+        CheckpointConflictError: Naming that job, the epochs, and how many rows they had.
+    """
+    for identity, gone in lost_of_parents(place, connections, lost):
+        sink, of = next(iter(gone.items()))
+        epochs = [each.epoch for each in reversed(of.epochs)]
+        raise CheckpointConflictError(
+            f"sink {sink} does not know epoch {epochs[0]} to {epochs[-1]} of job {identity.job_id} any more, from "
+            f"which this one was begun: {of.told} that it had committed",
+            harmless="for the data that is there: nothing more is written",
+            cause="its system was put back to an older state: a backup, or a standby that had not everything; or "
+            "the ledger was changed by hand",
+            action="bring the newer state back. Or let `onceflow txn write-again <job file>` write those epochs again, "
+            f"with the file of that job and its checkpoint, {identity.checkpoint}. Or give their rows up: start with "
+            f"{advised('claim')}, once",
+            checkpoint=place.uri,
             epochs=epochs,
         )
 

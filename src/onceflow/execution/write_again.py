@@ -63,7 +63,8 @@ class Again:
             if (before := [each for each in lost.epochs if each.epoch < epoch])
         }
         handles = {sink: each.handle for sink, each in self.of(epoch).items()}
-        return replace(self.run, incarnation=incarnation, epoch=epoch, newest=newest, handles=handles)
+        told = replace(self.run, epoch=epoch, newest=newest, handles=handles, again=self.run.incarnation)
+        return replace(told, incarnation=incarnation)
 
 
 def write_again(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import insert, update
@@ -102,6 +102,8 @@ class DatabaseWriter(Writer):
         if not self._of.target.key:
             return
         run, sink = self._shard.run, self._of.sink
+        # What is written again comes behind whatever had begun when its database was put back.
+        run = replace(run, incarnation=run.again or run.incarnation)
         newest = newest_run(connection, self._own, run, self._of.target.ordered or self._of.target.staged)
         if newest <= (run.incarnation, run.epoch):
             return

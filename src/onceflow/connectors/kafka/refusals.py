@@ -157,7 +157,6 @@ def answer_of(topic: str, error: Exception | None) -> str:
         KafkaError.TOPIC_EXCEPTION,
         KafkaError.RECORD_LIST_TOO_LARGE,
         KafkaError.INVALID_REQUIRED_ACKS,
-        KafkaError.UNSUPPORTED_VERSION,
         KafkaError.INVALID_CONFIG,
         KafkaError.INVALID_REQUEST,
         KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT,

@@ -5,6 +5,7 @@ Must not know: sinks, epochs, any particular format.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from urllib.parse import unquote, urlsplit
 
@@ -19,6 +20,9 @@ _NO_RIGHT = (
 )
 _NOT_ABLE = ("unsupported", "not supported", "max catalog version")
 """What pyiceberg and deltalake say of a table that another engine has given what they do not have."""
+
+_NAMES = re.compile(r"\S*/\S*|\S+\.\w\S*")
+"""Paths, addresses, and names with dots."""
 
 # What a value or a form is refused by, here or by the catalog; a store that does not answer raises an OSError.
 _STAYS = (ValueError, TypeError, ArithmeticError, LookupError, NotImplementedError)
@@ -50,7 +54,9 @@ def secrets_of(settings: Mapping[str, str]) -> tuple[str, ...]:
 def lacks_right(error: BaseException) -> bool:
     """Whether a right is missing, or the library is not able to do it: the next try would end the same."""
     text = f"{type(error).__name__} {error}".lower()
-    return isinstance(error, PermissionError) or any(word in text for word in (*_NO_RIGHT, *_NOT_ABLE))
+    unnamed = _NAMES.sub("", text)  # a table may be called so
+    able = not any(word in unnamed for word in _NOT_ABLE)
+    return isinstance(error, PermissionError) or not able or any(word in text for word in _NO_RIGHT)
 
 
 def answer_of(error: BaseException) -> str:

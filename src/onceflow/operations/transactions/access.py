@@ -103,7 +103,7 @@ class Operator:
         if not deletes:
             refuse_deleting(place)
         self.committers: dict[str, Committer] = {}
-        self._connections: dict[str, SinkConnection] = {}
+        self.connections: dict[str, SinkConnection] = {}
         settle_guarantees(sinks, checkpointing)
         self._sinks = [sink for sink in sinks if sink.participates]
         self.apart = [sink for sink in sinks if not sink.participates]
@@ -124,19 +124,19 @@ class Operator:
         self.partial = partial
         try:
             for sink in self._sinks:
-                self._connections[sink.name] = sink.attach()
-            systems = {connection.system_id for connection in self._connections.values()}
+                self.connections[sink.name] = sink.attach()
+            systems = {connection.system_id for connection in self.connections.values()}
             known = set(identity.cluster_id.split(",")) - {""}
             if partial and systems <= known:
                 systems = known
             self._require_all(systems)
             same_place(identity, self.uri, ",".join(sorted(systems)), prefix)
-            for sink_name, connection in self._connections.items():
+            for sink_name, connection in self.connections.items():
                 self.committers[sink_name] = connection.committer(prefix, identity.job_id)
         except BaseException:
             self.close()
             raise
-        ids = {name: connection.system_id for name, connection in self._connections.items()}
+        ids = {name: connection.system_id for name, connection in self.connections.items()}
         self.systems = systems_of(self.committers, ids, {sink.name: sink.destination for sink in self._sinks})
 
     def _require_all(self, systems: Collection[str]) -> None:
@@ -168,7 +168,7 @@ class Operator:
         """Close the connections."""
         for committer in self.committers.values():
             committer.close()
-        for connection in self._connections.values():
+        for connection in self.connections.values():
             connection.close()
 
     def origin(self, transaction_id: str) -> Origin | None:

@@ -6,13 +6,16 @@ Must not know: Spark, how a plan is run again, which receipts count, how a comma
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
-from onceflow.checkpoint.restored import beginning
+from onceflow.checkpoint.place import Place
+from onceflow.checkpoint.restored import beginning, read_restored
+from onceflow.checkpoint.spark_files import positions
 from onceflow.checkpoint.trail import Trail
 from onceflow.connectors.contract import Run
-from onceflow.errors import ConfigurationError, RecoveryError
-from onceflow.execution.put_back import Lost, lost_commits
+from onceflow.errors import CheckpointCorruptError, ConfigurationError, RecoveryError
+from onceflow.execution.put_back import Lost, lost_commits, refuse_parents_put_back
 from onceflow.execution.recompute import Recomputed
 from onceflow.execution.write_again import Again
 from onceflow.operations.transactions.access import Operator
@@ -26,7 +29,9 @@ def lost_rows(operator: Operator) -> dict[str, Lost]:
         OnceflowError: A system was not reached, or refused.
     """
     operator.refuse_rewound()
-    return lost_commits(operator.committers, operator.journal, operator.identity, operator.checkpoint)
+    lost = lost_commits(operator.committers, operator.journal, operator.identity, operator.checkpoint)
+    refuse_parents_put_back(operator.place, operator.connections, lost)
+    return lost
 
 
 def waiting_receipts(operator: Operator) -> list[dict[str, Any]]:
@@ -78,7 +83,23 @@ def receipts_for(
                     epoch=each.epoch,
                 )
             found[each.epoch] = body
-    return [found[epoch] for epoch in sorted(found)]
+    return [_begun(operator.place, found[epoch]) for epoch in sorted(found)]
+
+
+def _begun(place: Place, body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A receipt with where its epoch began: that of the first one of a job that was made of a savepoint does not say.
+
+    Spark's file of the savepoint's epoch does, for as long as it is kept.
+    """
+    restored = read_restored(place.ours)
+    starts = [source["start"] for source in body["sources"]]
+    if body["number"] > 1 or None not in starts or restored is None or restored.claimed or not restored.with_state:
+        return body
+    with suppress(CheckpointCorruptError):
+        starts = positions(place.checkpoint.offsets(restored.epoch))
+        of = zip(body["sources"], starts, strict=True)
+        return {**body, "sources": [{**source, "start": start} for source, start in of]}
+    return body
 
 
 def without_state(lost: Mapping[str, Lost], error: ConfigurationError) -> ConfigurationError:
