@@ -32,6 +32,21 @@ def of_windows(events):
     return inner.groupBy(F.window(F.window_time("window"), "1 minute").alias("whole")).agg(F.sum("count").alias("n"))
 
 
+def of_sliding(events):
+    inner = events.groupBy(F.window("time", "40 seconds", "10 seconds")).count()
+    return inner.groupBy(F.window(F.window_time("window"), "1 minute").alias("whole")).agg(F.sum("count").alias("n"))
+
+
+def gathered_again(events):
+    inner = events.groupBy(F.window("time", "40 seconds", "10 seconds"), "user").count()
+    return inner.groupBy(F.col("window").alias("w")).agg(F.max("count").alias("n"))
+
+
+def of_others(events):
+    inner = events.groupBy(F.window("time", "70 seconds"), "user").count()
+    return inner.groupBy(F.window(F.window_time("window"), "3 minutes").alias("whole")).agg(F.sum("count").alias("n"))
+
+
 def run(spark, tmp_path, name, made, events, *, cut=None):
     """Run a plan over what is there, then over an event that closes all: its rows, and where the watermark stood."""
     folder = tmp_path / name
@@ -56,8 +71,11 @@ def run(spark, tmp_path, name, made, events, *, cut=None):
     return Counter(rows), json.loads(newest.read_text().splitlines()[1])["nextBatchWatermarkMs"]
 
 
+RARER = (of_others, tumbling, sliding)
+
+
 @pytest.mark.parametrize(
-    "made", [of_windows, *(pytest.param(made, marks=pytest.mark.faults) for made in (tumbling, sliding))]
+    "made", [of_windows, of_sliding, gathered_again, *(pytest.param(made, marks=pytest.mark.faults) for made in RARER)]
 )
 def test_windows_behind_a_cut_are_those_of_a_run_over_all(spark, tmp_path, made):
     """Each that comes out is as if nothing had been cut, and each that began behind the last event is there."""
@@ -89,6 +107,13 @@ def test_windows_that_cannot_be_held_back_are_named(events):
     sessions = hold_back(marked.groupBy(F.session_window("time", "1 minute")).count(), BEGIN * 1000)
     assert (sessions.holds, sessions.partial) == (False, ("session_window",))
     assert hold_back(tumbling(marked), 0).partial == ("window",)
+    shifted = F.from_utc_timestamp("time", "Europe/Berlin")
+    assert hold_back(marked.groupBy(F.window(shifted, "1 day")).count(), BEGIN * 1000).partial == ("window",)
+    both = [marked.withColumn("w", F.window("time", length)).select("w") for length in ("1 minute", "1 hour")]
+    gathered = both[0].union(both[1]).groupBy("w").count()
+    assert hold_back(gathered, BEGIN * 1000).holds
+    again = gathered.groupBy(F.window(F.window_time("w"), "1 day").alias("whole")).count()
+    assert hold_back(again, BEGIN * 1000).partial == ("window",)
     assert hold_back(marked.groupBy("user").count(), BEGIN * 1000).others == ("Aggregate",)
 
 

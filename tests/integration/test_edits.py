@@ -172,6 +172,21 @@ def counting(t: Asked, state: str, key: str = "key") -> DataFrame:
     return t.left().groupBy(key).applyInPandasWithState(count, "n bigint", state, "update", "NoTimeout")
 
 
+def summing(t: Asked, column: str, *more: str) -> DataFrame:
+    """A function that keeps the sum of a column."""
+
+    def add(key, frames, kept):
+        (n,) = kept.getOption or (0,)
+        n += sum(int(frame["n"].sum()) for frame in frames)
+        kept.update((n,))
+        import pandas as pd
+
+        yield pd.DataFrame({"key": [key[0]], "n": [n]})
+
+    rows = t.left().select("key", F.col(column).alias("n"), *more)
+    return rows.groupBy("key").applyInPandasWithState(add, "key string, n bigint", "n bigint", "update", "NoTimeout")
+
+
 class Counting(StatefulProcessor):
     """Counts the rows of each key, in a variable of some name."""
 
@@ -517,6 +532,20 @@ EDITS = [
         FAULTS,
     ),
     # functions and classes
+    edit(
+        "column of a function with state",
+        update(lambda t: summing(t, "p")),
+        update(lambda t: summing(t, "q")),
+        r"column n, which .* is made of, was p: BIGINT and would be q: BIGINT",
+        FAULTS,
+    ),
+    edit(
+        "column more for a function with state",
+        update(lambda t: summing(t, "p")),
+        update(lambda t: summing(t, "p", "q")),
+        None,
+        FAULTS,
+    ),
     edit(
         "stateSchema", PANDAS, update(lambda t: counting(t, "b bigint, a bigint")), "was a: BIGINT.*read as b", FAULTS
     ),

@@ -136,7 +136,16 @@ def made(*aggregates):
     return lambda t: t.groupBy("key").agg(*map(F.expr, aggregates))
 
 
+def folded(t, of, *more):
+    """A function that keeps a state of what it gets."""
+    rows = t.select("key", F.col(of).alias("n"), *more)
+    return rows.groupBy(F.upper("key").alias("key")).applyInPandasWithState(
+        lambda _, frames, state: iter(()), "n bigint", "n bigint", "update", "NoTimeout"
+    )
+
+
 OTHERS = {
+    "a column that a function with state gets": (lambda t: folded(t, "p"), lambda t: folded(t, "q")),
     "the argument of which function": (
         lambda t: t.groupBy(F.transform("many", lambda x: F.transform("many", lambda y: y)).alias("k")).count(),
         lambda t: t.groupBy(F.transform("many", lambda x: F.transform("many", lambda y: x)).alias("k")).count(),
@@ -260,6 +269,7 @@ OTHERS = {
 }  # fmt: skip
 
 ALIKE = {
+    "a column more for a function with state": (lambda t: folded(t, "p"), lambda t: folded(t, "p", "q")),
     "a condition of both sides of an inner join": (lambda t: met(t, "l.p > r.q"), lambda t: met(t, "l.p < r.q")),
     "the same above it": (
         lambda t: met(t, "true", "l.p > r.q or l.p = 3"),
@@ -531,6 +541,9 @@ def test_the_words_are_the_same_whenever_they_are_made(spark, each):
     assert max(map(len, texts)) < 10_000
 
 
+FIRST = (
+    "SELECT k, v FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY bid_time ASC) AS rn FROM (%s)) WHERE rn = 1"
+)
 MINUTES = (
     "SELECT window_start, auction, COUNT(*) n "
     "FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(bid_time), INTERVAL '1' MINUTE)) "
@@ -588,6 +601,21 @@ SQL = {
         "SELECT auction, SUM(price) n FROM bids GROUP BY auction",
         "SELECT auction, SUM(price + 1) n FROM bids GROUP BY auction",
         "is refused",
+    ),
+    "another column of the first row of a key": (
+        FIRST % "SELECT auction AS k, price AS v, bid_time FROM bids",
+        FIRST % "SELECT auction AS k, price + 1 AS v, bid_time FROM bids",
+        "is refused",
+    ),
+    "a column more of the first row of a key": (
+        FIRST % "SELECT auction AS k, price AS v, bid_time FROM bids",
+        FIRST % "SELECT auction AS k, price AS v, bid_time, item FROM bids",
+        "is refused",
+    ),
+    "WHERE below the first row of a key": (
+        FIRST % "SELECT auction AS k, price AS v, bid_time FROM bids",
+        FIRST % "SELECT auction AS k, price AS v, bid_time FROM bids WHERE price > 3",
+        "goes on",
     ),
     "another column of a join": (
         "SELECT a.seller, b.bidder FROM bids b JOIN asks a ON b.auction = a.auction",

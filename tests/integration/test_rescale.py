@@ -47,6 +47,23 @@ class Counting(StatefulProcessor):
         """Nothing is open."""
 
 
+class Timed(Counting):
+    """The same, with a timer for each key."""
+
+    def init(self, handle):
+        super().init(handle)
+        self.handle = handle
+
+    def handleInputRows(self, key, rows, timers):  # noqa: N802 - Spark's names
+        self.handle.registerTimer(timers.getCurrentProcessingTimeInMs() + 3_600_000)
+        yield from super().handleInputRows(key, rows, timers)
+
+
+def timed(records):
+    made = records("left").groupBy("key").transformWithState(Timed(), "key string, n long", "update", "processingTime")
+    return made, "update"
+
+
 def counted(records):
     return records("left").groupBy("key").agg(F.count("*").alias("n"), F.max("v").alias("most")), "update"
 
@@ -191,6 +208,15 @@ def test_state_without_keys_is_where_a_query_looks_for_it_or_is_refused(session,
     restore(tmp_path / "three", verify(tmp_path / "three"), Place.at(tmp_path / "new-three", retain=100))
     put(tmp_path, 3)
     assert [row["n"] for row in run(session, tmp_path, totalled, "new-three")] == [400]
+
+
+@NEEDS_PROTOBUF
+def test_state_that_spark_does_not_read_is_refused(session, tmp_path):
+    """Timers (Spark 4.2): nothing would prove that they are where a query looks for them."""
+    saved(session, tmp_path, timed)
+    with pytest.raises(ConfigurationError, match=r"does not read that of transformWithState\S* 0 true"):
+        rescale(session, tmp_path / "two", tmp_path / "four", 4)
+    assert not (tmp_path / "four").exists()
 
 
 def test_state_that_spark_puts_elsewhere_is_no_savepoint(session, tmp_path, monkeypatch):

@@ -129,6 +129,24 @@ def test_a_first_start_is_not_asked_what_its_owner_was_told(old, tmp_path):
     relatives.refuse_written(new, HERE)
 
 
+@pytest.mark.parametrize("with_state", [True, False])
+def test_a_first_start_is_asked_what_its_owner_could_not_be_told(old, tmp_path, with_state):
+    """The newer file did not start, and the older one went on: nobody was told that its rows would come twice."""
+    new = Place.at(tmp_path / "new", retain=100)
+    with resuming.opened(f"{tmp_path / 'old'}@3", tmp_path / "new") as (path, manifest):
+        assert "no decided row is written again" in "\n".join(
+            resuming.lines(manifest, resuming.written_again(path, manifest), claim=False)
+        )
+        restoring.restore(path, manifest, new, with_state=with_state)
+    relatives.look(new, HERE, "fraud", None)
+    checkpoints.run(old, 4)
+    checkpoints.run(old, 5)
+    error = refused(new)
+    assert "is of one family with this one" in error.what
+    assert "in 2 epochs (4 to 5): 10 rows to sink alerts" in error.what
+    assert "from the savepoint again" in error.action
+
+
 def test_grandchildren_are_found(old, tmp_path):
     """Upgraded twice and back to the first: what the second and the third have written is told."""
     second = write(born(old, tmp_path / "second"), 4)

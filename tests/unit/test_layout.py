@@ -241,6 +241,20 @@ def test_columns_that_are_not_known_are_not_compared():
     assert with_what_was_known(now, replace(then, vocabulary="of another Spark")) == now
 
 
+def test_what_a_function_with_state_gets_is_told_by_its_names():
+    """Columns may come, go and change places; one that means something else is refused. Older layouts do not say it."""
+    key, n = ("key", "upper(key): STRING"), ("n", "p: BIGINT")
+    of = Kept(("a",), "FlatMapGroupsInPandasWithState, by key", ("n: BIGINT",), given=(key, ("key", "key: STRING"), n))
+    then = replace(OLDER, kept=(of,))
+    for given_now in (of.given, (n, *of.given[:2]), (*of.given, ("q", "q: BIGINT")), of.given[:2], ()):
+        assert what_moved(then, replace(OLDER, kept=(replace(of, given=given_now),))) is None
+        assert what_moved(replace(OLDER, kept=(replace(of, given=given_now),)), then) is None
+    now = replace(OLDER, kept=(replace(of, columns=None, given=(*of.given[:2], ("n", "q: BIGINT"))),))
+    assert "column n, which state 0 of output a is made of, was p: BIGINT and would be q: BIGINT" in what_moved(
+        then, now
+    )
+
+
 def test_words_of_another_spark_are_not_compared():
     """It may say the same otherwise: neither what is kept nor shapes are refused for their words alone."""
     then = replace(OLDER, kept=(SUM,), vocabulary="2 of Spark 4.1.0")

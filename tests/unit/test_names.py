@@ -96,7 +96,7 @@ def test_names_come_back_from_the_journal(sinks, text):
     layout = Layout(
         (Source(tuple(sinks), text, text, text, (Topic(sinks[0], text, 3),)),), (State(tuple(sinks), text, text),)
     )
-    kept = replace(layout, kept=(Kept(tuple(sinks), text, (text, text)),))
+    kept = replace(layout, kept=(Kept(tuple(sinks), text, (text, text), given=((text, text),)),))
     for record in (
         Decide(1, 0, text, tuple(sinks), made),
         Replay(1, 0, 1, "parts", made, who),

@@ -178,6 +178,7 @@ def _kept_states(value: Any) -> tuple[Kept, ...] | None:
             None if v["columns"] is None else _texts(v["columns"]),
             _texts(v["names"]),
             _texts(v.get("narrowed", ())),
+            tuple((str(name), str(means)) for name, means in v.get("given", ())),
         )
         for v in value
     )

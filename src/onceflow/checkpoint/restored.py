@@ -35,6 +35,7 @@ class Restored:
         parent: The URI of that job's checkpoint when the savepoint was taken; "" likewise.
         parent_epoch: That job's newest epoch in it; -1 likewise.
         left_behind: What of the state was not restored, in words; "" for nothing.
+        parent_decided: That job's newest decided epoch when this was made, -1 for none; None where it is not known.
     """
 
     savepoint: str
@@ -46,6 +47,12 @@ class Restored:
     parent: str = ""
     parent_epoch: int = -1
     left_behind: str = ""
+    parent_decided: int | None = None
+
+    @property
+    def was_newest(self) -> bool:
+        """Nothing was decided behind the savepoint when this was made: so nobody was told of rows that come twice."""
+        return self.parent_decided is not None and self.parent_decided <= self.parent_epoch
 
     def dumps(self) -> bytes:
         """The bytes of its file."""
@@ -114,6 +121,7 @@ def read_restored(store: Store) -> Restored | None:
             str(body.get("parent", "")),
             int(body.get("parent_epoch", -1)),
             str(body.get("left_behind", "")),
+            None if body.get("parent_decided") is None else int(body["parent_decided"]),
         )
 
 

@@ -299,7 +299,7 @@ def outputs_for(result: object, sinks: Sequence[Sink], plan: Plan) -> Outputs:
     given = result.values() if isinstance(result, Mapping) else [result]
     # Outputs of one frame stay outputs of one: they share its positions.
     held = {id(frame): hold_back(frame, cut_ms) for frame in given if isinstance(frame, DataFrame)}
-    _require_whole(plan, cut_ms, held.values())
+    _require_whole(plan, held.values())
 
     def whole(frame: Any) -> Any:
         return held[id(frame)].frame if id(frame) in held else frame
@@ -308,7 +308,7 @@ def outputs_for(result: object, sinks: Sequence[Sink], plan: Plan) -> Outputs:
     return Outputs(now, sinks, plan.connectors, plan.output_mode)
 
 
-def _require_whole(plan: Plan, cut_ms: int, held: Collection[HeldBack]) -> None:
+def _require_whole(plan: Plan, held: Collection[HeldBack]) -> None:
     """Refuse windows that would come out without what was left behind, and say which are held back."""
     partial = sorted({name for each in held for name in each.partial})
     if partial:
@@ -316,7 +316,8 @@ def _require_whole(plan: Plan, cut_ms: int, held: Collection[HeldBack]) -> None:
             f"windows ({', '.join(partial)}) would come out that lack what was read before this job began",
             harmless="always: nothing was read or written",
             cause="the checkpoint was made of a savepoint without its state, and which windows had begun is not known: "
-            "they are sessions, or not all that the older job read went by one watermark",
+            "they are sessions, or of another time than the watermark's, or not all that the older job read went by "
+            "one watermark",
             action="resume with the state. Or remove the checkpoint's folder, in which no epoch has run, and run from "
             "the savepoint again with --allow-partial-windows",
         )
@@ -324,7 +325,7 @@ def _require_whole(plan: Plan, cut_ms: int, held: Collection[HeldBack]) -> None:
     if any(each.holds for each in held):
         said.warning(
             "windows that began by %s are held back: this job began behind events of up to then, without their state",
-            datetime.fromtimestamp(cut_ms / 1000, UTC).isoformat(timespec="milliseconds"),
+            datetime.fromtimestamp(max(each.until_ms for each in held) / 1000, UTC).isoformat(timespec="milliseconds"),
         )
     others = sorted({name for each in held for name in each.others})
     if others:

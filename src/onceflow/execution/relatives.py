@@ -65,7 +65,8 @@ def look(place: Place, targets: tuple[Target, ...], name: str, takeover: str | N
 def refuse_written(place: Place, targets: tuple[Target, ...]) -> None:
     """Refuse to write again what another job of the family has written to these targets, unless that was said.
 
-    A job's first start from a savepoint is not asked here: who began it was told before.
+    A job's first start from a savepoint is asked for what the older job has written since, where nothing was to be told
+    of it when the checkpoint was made; else who began it was told before.
 
     Args:
         place: The job's checkpoint.
@@ -74,12 +75,17 @@ def refuse_written(place: Place, targets: tuple[Target, ...]) -> None:
     Raises:
         CheckpointConflictError: Naming that job, its epochs, and its rows by sink.
     """
-    if place.is_empty() or _is_first(place):
+    if place.is_empty():
+        return
+    restored, is_first = read_restored(place.ours), _is_first(place)
+    if is_first and (restored is None or restored.claimed or not restored.was_newest):
         return
     others = family.relatives(place, _opened)
+    if is_first and restored is not None:
+        others = [other for other in others if other.job_id == restored.origin]
     again = _again(place, targets, others)
     if again:
-        raise _written_again(place, again, others)
+        raise _written_again(place, again, others, is_first=is_first)
 
 
 def _again(place: Place, targets: tuple[Target, ...], others: Iterable[Relative]) -> list[Relative]:
@@ -203,7 +209,9 @@ def _told(again: Relative, others: Iterable[Relative]) -> str:
     )
 
 
-def _written_again(place: Place, again: Sequence[Relative], others: Sequence[Relative]) -> CheckpointConflictError:
+def _written_again(
+    place: Place, again: Sequence[Relative], others: Sequence[Relative], *, is_first: bool
+) -> CheckpointConflictError:
     told = "; ".join(_told(other, others) for other in again)
     unknown = [other for other in again if not other.is_known]
     where = ", ".join(dict.fromkeys(other.checkpoint for other in again))
@@ -216,6 +224,11 @@ def _written_again(place: Place, again: Sequence[Relative], others: Sequence[Rel
         action = "make what is not known readable from here, so that the start can say what would be written twice; "
         action += f"or, if its rows are gone from the sinks, or are to be there twice: {advised('claim')}, once "
         action += "(docs/upgrade.md); else go on with the newer job"
+    if is_first:
+        cause = "the checkpoint was made of a savepoint when nothing had come behind that; this job has not run since, "
+        cause += f"and the one that it was begun from has gone on ({where})"
+        action = "remove the folder of this checkpoint, in which no epoch is done, and run from a newer savepoint of "
+        action += "that job; or from the savepoint again, which says what is written twice, and asks"
     rows: dict[str, int] = {}
     for other in again:
         for sink, count in other.rows().items():

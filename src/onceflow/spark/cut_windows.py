@@ -5,7 +5,8 @@ Must not know: checkpoints, why there was a cut, sinks. A plan goes in, and one 
 A job that takes the positions of another one and not its state reads on behind events of up to some time. A window that
 began by then had gathered some of them, and would come out as if it had not. So its rows are left out below the
 aggregation, where each row has its window. A session is not known there; above it Spark (4.2) moves a filter of its
-beginning below all the same, and makes other sessions of what is left.
+beginning below all the same, and makes other sessions of what is left. Windows of windows lack what is held back below
+them: of these all are held back that began before the last of those ended.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
 
-from onceflow.spark.internals import analyzed_plan, column_of, elements, frame_of, with_children
+from onceflow.spark.internals import Optimizer, analyzed_plan, column_of, elements, frame_of, with_children
 from onceflow.spark.plan import keeps_state, kind_of, nodes_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+_MAKING = {"Project": "projectList", "Aggregate": "aggregateExpressions"}
 _WINDOW, _SESSION, _DELAY = "spark.timeWindow", "spark.sessionWindow", "spark.watermarkDelayMs"
 
 
@@ -32,12 +34,14 @@ class HeldBack:
     Attributes:
         frame: It.
         holds: Windows are left out.
+        until_ms: Those that began by then, in milliseconds: of windows of windows some are later than the cut.
         partial: Windows that cannot be held back, by the names of their columns.
         others: Other operators, whose state begins empty.
     """
 
     frame: DataFrame
     holds: bool
+    until_ms: int
     partial: tuple[str, ...]
     others: tuple[str, ...]
 
@@ -50,9 +54,10 @@ def hold_back(frame: DataFrame, cut_ms: int) -> HeldBack:
         cut_ms: The time of the latest event before the cut, 0 where nobody knows it.
     """
     work = _Work(frame, cut_ms)
-    found = work.rebuilt(analyzed_plan(frame))
-    held = frame_of(frame.sparkSession, found) if work.holds else frame
-    return HeldBack(held, work.holds, tuple(dict.fromkeys(work.partial)), tuple(dict.fromkeys(work.others)))
+    found, _ = work.rebuilt(analyzed_plan(frame))
+    held, until_us = (frame_of(frame.sparkSession, found) if work.cuts else frame), max(work.cuts.values(), default=0)
+    partial, others = (tuple(dict.fromkeys(names)) for names in (work.partial, work.others))
+    return HeldBack(held, bool(work.cuts), until_us // 1000, partial, others)
 
 
 def one_delay(frame: DataFrame) -> int | None:
@@ -88,39 +93,81 @@ class _Work:
     Attributes:
         frame: Of it.
         cut_ms: As of ``hold_back``.
-        holds: As of ``HeldBack``.
-        partial: Likewise.
+        cuts: Of windows that are held back, by the ids of their columns: up to which beginning, in microseconds.
+        partial: As of ``HeldBack``.
         others: Likewise.
     """
 
     frame: DataFrame
     cut_ms: int
-    holds: bool = False
+    cuts: dict[int, int] = field(default_factory=dict)
     partial: list[str] = field(default_factory=list)
     others: list[str] = field(default_factory=list)
 
-    def rebuilt(self, node: Any) -> Any:
-        """A plan with filters, or the same where it needs none."""
+    def rebuilt(self, node: Any) -> tuple[Any, int | None]:
+        """A plan with filters, or the same where it needs none; and up to which time it lacks rows, in microseconds.
+
+        The time is None where it is not known. It is that of the watermark alone: of another nobody knows how far it
+        was read.
+        """
         children = list(elements(node.children()))
-        now = [self.rebuilt(child) for child in children]
+        done = [self.rebuilt(child) for child in children]
+        now = [plan for plan, _ in done]
+        every = [lacks for _, lacks in done] or [self.cut_ms * 1000 + 999 if self.cut_ms else None]
+        lacks = None if None in every else max(filter(None, every))
         if node.isStreaming() and keeps_state(node):
             windows = list(_windows(node)) if kind_of(node) == "Aggregate" else []
             if not windows:
                 self.others.append(str(node.nodeName()))
             for window in windows:
-                now = [self._since(now[0], window)]
+                key, made = _made_by(children[0], window.exprId().id())
+                # One that is gathered again lacks nothing more than before.
+                cut = self.cuts.get(key, lacks)
+                if cut is None or not all(map(window.metadata().contains, (_WINDOW, _DELAY))):
+                    self.partial.append(str(window.name()))
+                    continue
+                self.cuts[key] = cut
+                later = column_of(window).getField("start") > F.timestamp_micros(F.lit(cut))
+                now = [analyzed_plan(frame_of(self.frame.sparkSession, now[0]).where(later))]
+                lacks = None if lacks is None or made is None else max(lacks, self._last(made, cut))
         same = all(a is b for a, b in zip(children, now, strict=True))
-        return node if same else with_children(node, now)
+        return node if same else with_children(node, now), lacks
 
-    def _since(self, plan: Any, window: Any) -> Any:
-        """A plan without rows whose window began by the cut."""
-        if not (self.cut_ms and window.metadata().contains(_WINDOW)):
-            self.partial.append(str(window.name()))
-            return plan
-        self.holds = True
-        begins = column_of(window).getField("start")
-        later = begins > F.timestamp_millis(F.lit(self.cut_ms))
-        return analyzed_plan(frame_of(self.frame.sparkSession, plan).where(later))
+    def _last(self, made: Any, at_us: int) -> int:
+        """The last moment of the windows that began by a time: what gathers windows takes it for the window's."""
+        session = self.frame.sparkSession
+        one = session.range(1)
+        (at,) = elements(analyzed_plan(one.select(F.timestamp_micros(F.lit(at_us)).alias("at"))).projectList())
+        ends = F.unix_micros(column_of(_with(made, at.child()))["end"]).alias("ends")
+        (end,) = elements(Optimizer(session).optimized(analyzed_plan(one.select(ends))).projectList())
+        return int(end.child().value()) - 1
+
+
+def _made_by(plan: Any, key: int) -> tuple[int, Any]:
+    """Under which id the windows of a column were made, and by which expression; None where that is not known.
+
+    Of windows that overlap, of which a row gets several, it is that of the last: Spark tells them from the last on.
+    """
+    for node in nodes_of(plan):
+        kind, output = kind_of(node), [column.exprId().id() for column in elements(node.output())]
+        if kind == "Union" and key in output:
+            break  # each of its plans may have other ones
+        if kind == "Expand" and key in output:
+            return key, node.projections().apply(0).apply(output.index(key))
+        for named in elements(getattr(node, _MAKING[kind])()) if kind in _MAKING else ():
+            if kind_of(named) == "Alias" and named.exprId().id() == key:
+                if kind_of(named.child()) != "AttributeReference":
+                    return key, named.child()
+                key = named.child().exprId().id()
+    return key, None
+
+
+def _with(expression: Any, time: Any) -> Any:
+    """An expression of a row's time, over this one."""
+    if kind_of(expression) == "AttributeReference":
+        return time
+    children = [_with(child, time) for child in elements(expression.children())]
+    return with_children(expression, children) if children else expression
 
 
 def _windows(node: Any) -> Iterator[Any]:

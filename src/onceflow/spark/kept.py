@@ -29,6 +29,7 @@ VOCABULARY = f"2 of Spark {pyspark.__version__}"
 _DEEPEST = 20_000
 _EQUAL = ("EqualTo", "EqualNullSafe")
 _WITH_KEYS, _EXPIRES = ("Deduplicate", "DeduplicateWithinWatermark"), "DeduplicateWithinWatermark"
+_OF_PYTHON = ("FlatMapGroupsInPandasWithState", "TransformWithStateInPySpark")
 _EVENT_TIME = "spark.watermarkDelayMs"
 
 
@@ -75,7 +76,7 @@ class _Operator:
             operator += f", of rows with {' and '.join(self._found.moved)}"
         told = None if columns is None else tuple(columns)
         lacks = tuple(condition for condition in self._found.narrowed if condition not in self._never_null())
-        return Kept(outputs, f"{operator}, output mode {mode}", told, tuple(names), lacks)
+        return Kept(outputs, f"{operator}, output mode {mode}", told, tuple(names), lacks, tuple(self._given()))
 
     def _told(self) -> tuple[str, list[str] | None, list[str]]:
         """The operator, what its columns mean, and what Spark's files call them where that says which they are."""
@@ -159,6 +160,12 @@ class _Operator:
         told = f"{self._written.kind}, time mode {java.timeMode()}, by {self._each(keys)}"
         variables = variables_of(java)
         return told, None if variables is None else list(variables.values()), list(variables or ())
+
+    def _given(self) -> Iterator[tuple[str, str]]:
+        """What a function of the user's is given of each row, by its name; nothing of what Spark keeps by itself."""
+        if self._written.family in _OF_PYTHON:
+            for column in elements(self._written.children[0].java.output()):
+                yield str(column.name()), self._typed(column)
 
     def _keys(self) -> list[Any]:
         """The keys of an aggregation, as they were asked for where the optimizer has left their number alone."""

@@ -79,6 +79,8 @@ class Kept:
         names: What Spark calls them in its files, where the plan alone does not say what is kept: of a join's columns,
             a state's fields and variables, and the keys of a DISTINCT.
         narrowed: What rows had to fulfil to be kept, and have to fulfil above once more: others are missing.
+        given: What a function with state, or a state class, gets: each column by its name, and what it means. What is
+            made of them is in a state that does not say it.
     """
 
     outputs: tuple[str, ...]
@@ -86,6 +88,7 @@ class Kept:
     columns: tuple[str, ...] | None
     names: tuple[str, ...] = ()
     narrowed: tuple[str, ...] = ()
+    given: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +236,11 @@ def _kept_moved(then: Sequence[Kept], now: Sequence[Kept]) -> str | None:
         missing = [each for each in old.narrowed if each not in new.narrowed]
         if missing:
             return f"{of} was kept of rows with {_short(missing[0])} alone, which is asked no more: others are missing"
+        before = _by_name(old.given)
+        for name, means in _by_name(new.given).items():
+            if before.get(name, means) != means:
+                was, now_is = _apart(before[name], means)
+                return f"column {name}, which {of} is made of, was {was} and would be {now_is}"
         if old.columns is None or new.columns is None:
             continue
         of += f" ({new.operator.partition(',')[0]})"
@@ -245,6 +253,14 @@ def _kept_moved(then: Sequence[Kept], now: Sequence[Kept]) -> str | None:
             extra = ", ".join(map(_short, more[len(less) :]))
             return f"{of} had {len(old.columns)} columns and would have {len(new.columns)}; the difference is {extra}"
     return None
+
+
+def _by_name(given: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """What columns mean, by name: a key may have that of a column beside it."""
+    found: dict[str, str] = {}
+    for name, means in given:
+        found[name] = f"{found[name]} and {means}" if name in found else means
+    return found
 
 
 _TEXT = re.compile(r"'((?:[^'\\]|\\.)*)'", re.DOTALL)

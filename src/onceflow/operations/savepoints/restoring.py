@@ -108,6 +108,7 @@ def restore(
         manifest.checkpoint,
         manifest.job_epoch,
         "" if with_state else left_behind(path, manifest, partial_windows=partial_windows),
+        _decided(manifest),
     )
     with _being_made(place, target) as draft:
         with explained(target.where):
@@ -178,6 +179,17 @@ def left_behind(path: Where, manifest: Manifest, *, partial_windows: bool = Fals
         )
         + "; rows that were too late for the watermark count again"
     )
+
+
+def _decided(manifest: Manifest) -> int | None:
+    """The newest epoch that the savepoint's job has decided, -1 for none; None where that is not to be seen."""
+    with contextlib.suppress(OnceflowError):
+        old = place_at(manifest.checkpoint, retain=_ALL)
+        identity = read_identity(old.ours)
+        if identity is not None and identity.job_id == manifest.job_id:
+            decided = old.journal.history()[0].decided
+            return -1 if decided is None else decided.epoch
+    return None
 
 
 def refuse_newer(manifest: Manifest) -> None:
