@@ -136,6 +136,10 @@ class Job(Shop):
         digests = [None if key is None else zlib.crc32(key.encode()) for key in keys]
         return made | {output_column(1, DIGEST): pa.array(digests, pa.int64())}
 
+    def name_table(self, name: str) -> None:
+        """Call the table's sink otherwise."""
+        self._table.name = name
+
     def shown(self) -> Counter[int]:
         """Which orders the ledger shows, and how often."""
         return Counter(int(row.split()[1]) for row in visible(self.ledger))
@@ -166,6 +170,7 @@ class Lives(RuleBasedStateMachine):
         self.harm: Harm | None = None
         self.saved: dict[Path, int] = {}  # savepoints of the job that runs now
         self.born = False  # it was made of another job
+        self.names = 0
 
     def teardown(self) -> None:
         self.job.close()
@@ -251,6 +256,13 @@ class Lives(RuleBasedStateMachine):
         error = self.job.run()
         assert error is None, error
         self._went_on()
+
+    @precondition(lambda self: self.harm is None and not self.stale and not self.undone)
+    @rule()
+    def rename(self) -> None:
+        """The sink gets another name: its table is the same."""
+        self.names += 1
+        self.job.name_table(f"payments-{self.names}")
 
     @precondition(lambda self: self.harm is None and self._may_go_on() and not self.undone)
     @rule()
