@@ -613,7 +613,7 @@ def _driver(
         if plan.takeover is None:
             marks = refuse_rewound(committers, place.journal, identity, place.checkpoint)
             refuse_put_back(committers, place.journal, identity, place.checkpoint)
-            refuse_parents_put_back(place, connections)
+            refuse_parents_put_back(place, committers, connections)
             kept = {sink: mark for sink, mark in marks.items() if committers[sink].keeps_mark}
             tell_of_moved(kept, place.journal.history()[0], identity.job_id, plan.name)
         given_up: tuple[str, ...] | None = None
@@ -647,7 +647,7 @@ def _given_up(
 ) -> tuple[str, ...]:
     """What the job has committed and its sinks do not know any more: a claim gives that up, and says what."""
     mine = lost_commits(committers, place.journal, identity, place.checkpoint)
-    older = [(f"job {parent.job_id}", lost) for parent, lost in lost_of_parents(place, connections, mine)]
+    older = [(f"job {parent.job_id}", lost) for parent, lost in lost_of_parents(place, committers, connections, mine)]
     found = [(whose, sink, of) for whose, lost in [("this job", mine), *older] for sink, of in lost.items()]
     for whose, sink, of in found:
         JobLog(log, name).warning(

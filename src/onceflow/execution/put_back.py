@@ -128,11 +128,16 @@ def _other_that_lacks(
     """Of a sink that was renamed or taken out: another one of its system, which does not know what it had committed."""
     epochs = journal.decided_epochs(identity.job_id)
     held = next((p for each in epochs for p in each.effective if p.id == (of.sink, of.handle)), None)
-    able = (c for c in committers.values() if held is not None and c.known(()) is not None and c.can_finish(held))
+    able = (c for c in committers.values() if held is not None and _keeps(c) and c.can_finish(held))
     other = next(able, None)
     if other is None or held is None or other.outcomes([held])[held.id].outcome is Outcome.COMMITTED:
         return None
     return other
+
+
+def _keeps(committer: Committer) -> bool:
+    """Whether its system keeps its commits; it is not asked, since its table may have to be made yet."""
+    return type(committer).known is not Committer.known
 
 
 def refuse_put_back(
@@ -165,7 +170,10 @@ def refuse_put_back(
 
 
 def lost_of_parents(
-    place: Place, connections: Mapping[str, SinkConnection], lost: Collection[str] = ()
+    place: Place,
+    committers: Mapping[str, Committer],
+    connections: Mapping[str, SinkConnection],
+    lost: Collection[str] = (),
 ) -> Iterator[tuple[JobIdentity, dict[str, Lost]]]:
     """What a sink's system does not know any more of what this job goes on from: of jobs that it was made of.
 
@@ -174,7 +182,8 @@ def lost_of_parents(
 
     Args:
         place: This job's checkpoint.
-        connections: Of the sinks that take part, by name.
+        committers: Of this job, by sink.
+        connections: Likewise.
         lost: Those that do not know the newest epoch of this job.
 
     Raises:
@@ -182,7 +191,8 @@ def lost_of_parents(
     """
     newest = place.checkpoint.newest_commit()
     mine = {} if newest is None else place.journal.history()[0].newest(below=newest + 1)
-    asked = {sink: to for sink, to in connections.items() if sink not in mine or sink in lost}
+    unsaid = [sink for sink, each in committers.items() if _keeps(each) and (sink not in mine or sink in lost)]
+    asked = {sink: connections[sink] for sink in unsaid}
     given_up = {handle for handles in place.journal.given_up() for handle in handles}
     restored = read_restored(place.ours)
     while asked and restored is not None and restored.parent:
@@ -223,19 +233,23 @@ def _lost_of(parent: Place, identity: JobIdentity, connections: Mapping[str, Sin
 
 
 def refuse_parents_put_back(
-    place: Place, connections: Mapping[str, SinkConnection], lost: Collection[str] = ()
+    place: Place,
+    committers: Mapping[str, Committer],
+    connections: Mapping[str, SinkConnection],
+    lost: Collection[str] = (),
 ) -> None:
     """Refuse a sink's system that does not know any more what this job goes on from.
 
     Args:
         place: This job's checkpoint.
-        connections: Of the sinks that take part, by name.
+        committers: Of this job, by sink.
+        connections: Likewise.
         lost: Those that do not know the newest epoch of this job.
 
     Raises:
         CheckpointConflictError: Naming that job, the epochs, and how many rows they had.
     """
-    for identity, gone in lost_of_parents(place, connections, lost):
+    for identity, gone in lost_of_parents(place, committers, connections, lost):
         sink, of = next(iter(gone.items()))
         epochs = [each.epoch for each in reversed(of.epochs)]
         raise CheckpointConflictError(

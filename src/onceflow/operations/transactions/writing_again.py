@@ -30,7 +30,7 @@ def lost_rows(operator: Operator) -> dict[str, Lost]:
     """
     operator.refuse_rewound()
     lost = lost_commits(operator.committers, operator.journal, operator.identity, operator.checkpoint)
-    refuse_parents_put_back(operator.place, operator.connections, lost)
+    refuse_parents_put_back(operator.place, operator.committers, operator.connections, lost)
     return lost
 
 
