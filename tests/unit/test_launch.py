@@ -223,6 +223,19 @@ def test_a_system_that_was_put_back_is_refused(tmp_path):
     refuse_put_back({"another": Remembering(set())}, place.journal, identity, place.checkpoint)
 
 
+def test_a_sink_that_lost_more_than_the_journal_keeps_is_told_of_all(tmp_path):
+    """Records that wait for their purge have no receipt yet: they count all the same, with their rows."""
+    identity, place = started(tmp_path)
+    journal = Journal(place.records, retain=20)
+    journal.start(identity.job_id)
+    for epochs in (range(20), range(20, 28)):
+        decided_in(replace(place, journal=journal), journal.history()[0], *epochs)
+        journal.purge()
+    done(tmp_path, 27)
+    with pytest.raises(CheckpointConflictError, match=r"does not know epoch 1 to 27 .*: 27 epochs"):
+        refuse_put_back({"s": Remembering({"h0"})}, journal, identity, place.checkpoint)
+
+
 def test_a_new_job_asks_for_nothing_that_another_has_committed(tmp_path):
     """With --as-new the journal still ends with the old job's epochs, which may be of another system."""
     identity, place = started(tmp_path)

@@ -112,7 +112,8 @@ def test_the_journal_and_its_receipts_hold_every_decision(answers, retain):
         answer = effect()
         return None if fault else answer
 
-    store = FakeStore("journal", Files(), carry)
+    files = Files()
+    store = FakeStore("journal", files, carry)
     journal = Journal(store, retain=retain)
     journal.start(JOB)
     for epoch in range(20):
@@ -120,7 +121,14 @@ def test_the_journal_and_its_receipts_hold_every_decision(answers, retain):
         journal.purge()
         in_journal = {entry.record.epoch for entry in journal.read() if isinstance(entry.record, Decide)}
         assert in_journal | receipted(store) == set(range(epoch + 1))
+        looking = Journal(FakeStore("journal", files, lambda _, effect: effect()))
+        counted = {each.epoch for each in looking.decided_epochs(JOB)} | told(looking)
+        assert counted == set(range(epoch + 1)), "nor in neither of what the two are asked for"
     assert len(in_journal) < 20 or "before" in answers or "after" in answers
+
+
+def told(journal):
+    return {receipt.epoch for receipt in journal.receipts(waiting=True)}
 
 
 def test_a_purge_that_dies_anywhere_loses_no_decision():

@@ -276,7 +276,7 @@ def _opened(uri: str, job_id: str, opened: Opened) -> Place | None:
 def _written(place: Place, job_id: str, since: int, targets: Iterable[Target]) -> tuple[Epoch, ...]:
     """What a job has written behind an epoch, as its journal tells."""
     found: dict[int, Epoch] = {}
-    for receipt in place.journal.receipts():
+    for receipt in place.journal.receipts(waiting=True):
         if receipt.kind == "decide":
             found[receipt.epoch] = Epoch(receipt.epoch, "", _summed((p.id[0], p.rows) for p in receipt.participants))
     for decided in place.journal.decided_epochs(job_id):

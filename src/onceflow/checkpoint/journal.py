@@ -241,13 +241,18 @@ class Journal:
         """Whether all that was purged has its receipt still."""
         return self._receipts.are_whole()
 
-    def receipts(self) -> list[Receipt]:
+    def receipts(self, *, waiting: bool = False) -> list[Receipt]:
         """Of what was purged, by place; those of a hundred thousand epochs ago are gone.
 
+        Args:
+            waiting: Also of what is to be purged: it has none yet, since they are written for many at once, and is none
+                of ``decided_epochs`` any more.
+
         Raises:
-            CheckpointCorruptError, CheckpointConflictError: As ``Receipts.read``.
+            CheckpointCorruptError, CheckpointConflictError: As ``Receipts.read``; and as ``read``.
         """
-        return self._receipts.read()
+        entries = self.read() if waiting else []  # before: a purge in between writes the receipts first
+        return self._receipts.read({e.place: e.record for e in entries if e.place < entries[-1].kept_from})
 
     # -- appending --------------------------------------------------------------------------------
 

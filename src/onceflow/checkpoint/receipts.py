@@ -14,6 +14,7 @@ import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from onceflow.checkpoint import envelope
@@ -144,8 +145,11 @@ class Receipts:
         self._store.sync(_name(file))
         self._store.sync()
 
-    def read(self) -> list[Receipt]:
+    def read(self, waiting: Mapping[int, Record] = MappingProxyType({})) -> list[Receipt]:
         """All receipts that were not let go, by their places.
+
+        Args:
+            waiting: Records that are to be purged, by their places: of those that have no receipt yet, what they get.
 
         Raises:
             CheckpointCorruptError: A file was changed or cut; the message names it.
@@ -153,14 +157,17 @@ class Receipts:
         """
         while True:
             found: dict[int, Receipt] = {}
+            files = sorted(self._files())
             try:
-                for file in sorted(self._files()):
+                for file in files:
                     for line in self._read(file):
                         receipt = self._receipt(file, line)
                         found.setdefault(receipt.place, receipt)
             except FileNotFoundError:
                 continue  # joined with a newer one since the folder was listed
-            return [found[place] for place in sorted(found)]
+            after = max((last for _, last in files), default=0)
+            made = (receipt_of(place, waiting[place]) for place in sorted(waiting) if place > after)
+            return [found[place] for place in sorted(found)] + [receipt for receipt in made if receipt is not None]
 
     def _files(self) -> list[tuple[int, int]]:
         parts = (name.removesuffix(".json").split("-") for name in self._store.names() if name.endswith(".json"))

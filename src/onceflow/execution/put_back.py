@@ -269,7 +269,7 @@ def refuse_parents_put_back(
 def _decided(journal: Journal, identity: JobIdentity, sink: str) -> dict[int, _Held]:
     """What each epoch has in a sink, of the journal where it has it, and else of its receipts."""
     found: dict[int, _Held] = {}
-    for receipt in journal.receipts():
+    for receipt in journal.receipts(waiting=True):
         of = found.setdefault(receipt.epoch, _Held())
         if receipt.kind == "resolve":
             if receipt.choice in ("count-as-written", "give-up-rows"):

@@ -109,7 +109,7 @@ def written_again(path: Where, manifest: Manifest) -> WrittenAgain:
         if identity is None or identity.job_id != manifest.job_id:
             return WrittenAgain(known=False)
         decided = {each.epoch: each for each in old.journal.decided_epochs(manifest.job_id)}
-        receipts = [receipt for receipt in old.journal.receipts() if receipt.kind == "decide"]
+        receipts = [receipt for receipt in old.journal.receipts(waiting=True) if receipt.kind == "decide"]
         newest = old.checkpoint.newest_commit()
         oldest = min([*decided, *(receipt.epoch for receipt in receipts)], default=0)
         whole = oldest <= manifest.job_epoch or old.journal.receipts_are_whole()
