@@ -64,7 +64,10 @@ class Sqlite:
             lambda s: s.does("delete from onceflow_ledger where epoch = 2", "delete from payments where key > 'dddd'"),
             {"missing": 3},
         ),
-        (lambda s: s.does(*(f"drop table onceflow_{name}" for name in ("ledger", "attempts", "marks"))), {"unknown": 7}),
+        (
+            lambda s: s.does(*(f"drop table onceflow_{name}" for name in ("ledger", "attempts", "marks"))),
+            {"unknown": 7},
+        ),
     ],
     ids=[
         "put back",
