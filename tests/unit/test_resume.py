@@ -96,6 +96,16 @@ def test_a_resumed_run_is_a_new_job(old, savepoint, new):
     assert history.incarnation > old.journal.history()[0].incarnation + 1_000_000
 
 
+def test_a_resumed_run_is_newer_than_the_old_one_whatever_the_clock_says(old, tmp_path, new, monkeypatch):
+    """The machine's clock is an hour behind that by which the old job began: an upsert would drop the new one's rows."""
+    before = Place.at(old.checkpoint.folder, retain=100).journal.start(checkpoints.JOB, above_all())
+    writing.create(old, tmp_path / "s", "fraud")
+    now = time.time()
+    monkeypatch.setattr("onceflow.checkpoint.journal.time", SimpleNamespace(time=lambda: now - 3600))
+    made = restored(tmp_path / "s", new)
+    assert new.journal.start(made.job_id).incarnation > before.incarnation
+
+
 def test_nothing_of_a_later_epoch_comes_along(old, tmp_path, new):
     """Of an older epoch: no offsets, commits, state or decision of those behind it."""
     with resuming.opened(f"{tmp_path / 'old'}@1", new.checkpoint.folder) as (path, manifest):

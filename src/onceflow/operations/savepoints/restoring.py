@@ -37,7 +37,7 @@ from onceflow.operations.savepoints.reading import FILES, PARTS, explained, held
 from onceflow.operations.savepoints.writing import publish
 from onceflow.spark.places import folder_at, place_at
 from onceflow.twophase.layout import Layout, folders
-from onceflow.twophase.records import Planned
+from onceflow.twophase.records import Planned, Start
 
 _JOURNAL = f"{OURS}/journal/"
 _ALL = 1 << 31
@@ -125,7 +125,7 @@ def restore(
                 if not with_state:
                     cut_ms = None if partial_windows else _read_up_to(files, manifest, layout)
                     layout = Layout(layout.sources, cut_ms=cut_ms)
-                _begin_journal(ours.below("journal"), restored.job_id, layout)
+                _begin_journal(ours.below("journal"), restored.job_id, layout, above=_newest_start(path))
             unfinished.sync()
         if claim:  # as late as can be: whatever fails before leaves a running driver alone
             _fence(manifest)
@@ -260,14 +260,20 @@ def _read_up_to(files: Folder, manifest: Manifest, layout: Layout) -> int | None
     return max(watermark + layout.delay_ms, layout.cut_ms or 0)
 
 
-def _begin_journal(store: Store, job_id: str, layout: Layout) -> None:
+def _newest_start(path: Where) -> int:
+    """The old job's newest incarnation that a savepoint knows of: a clock may have been put back since."""
+    entries = Journal(folder_at(path).below(f"{FILES}/{OURS}/journal").store).kept()
+    return max((entry.record.incarnation for entry in entries if isinstance(entry.record, Start)), default=0)
+
+
+def _begin_journal(store: Store, job_id: str, layout: Layout, *, above: int) -> None:
     """A journal in which nothing is decided: its job has begun, and this stands at the positions.
 
     Its starts are newer than all of the old job's, and of those that were made of the same savepoint before.
     """
     store.make()
     journal = Journal(store)
-    history = journal.start(job_id, above_all())
+    history = journal.start(job_id, max(above, above_all()))
     journal.append(Planned(history.incarnation, layout))
 
 
