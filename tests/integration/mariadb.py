@@ -1,5 +1,6 @@
-"""A MariaDB of a test's own, on a port of its own, where ``mariadbd`` is on the path.
+"""A MariaDB or a MySQL of a test's own, on a port of its own.
 
+The first where ``mariadbd`` is on the path; the second where ``MYSQLD`` names a program, or ``mysqld`` is one of MySQL.
 Must not know: what is tested. Tests of a database start no Spark and no broker.
 """
 
@@ -23,10 +24,20 @@ from tests.integration.postgres import HOST, free_port
 from tests.unit.test_database import Saying, SqliteWorld
 
 _SERVER = shutil.which("mariadbd")
+_MYSQL = os.environ.get("MYSQLD") or shutil.which("mysqld")
 
 
 class MariaDb:
-    """A server in a folder of its own, on a port of its own. It does not run as root: there it is nobody's."""
+    """A server in a folder of its own, on a port of its own. It does not run as root: there it is nobody's.
+
+    Attributes:
+        engines: Those beside InnoDB, which keep no transactions.
+        exact: The collation by which texts that differ differ.
+    """
+
+    scheme = "mariadb"
+    engines: tuple[str, ...] = ("MyISAM", "Aria")
+    exact = "utf8mb4_nopad_bin"
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="onceflow-mariadb-"))
@@ -34,6 +45,18 @@ class MariaDb:
         if self._user:
             shutil.chown(self._folder, self._user)
         self.port = free_port()
+        self._install()
+        self.start()
+
+    def world(self, **more: Any) -> MariaDbWorld:
+        """A table of it."""
+        return MariaDbWorld(self.port, scheme=self.scheme, **more)
+
+    def saying(self, **more: Any) -> SayingMariaDb:
+        """A table of it that is asked what its rows say."""
+        return SayingMariaDb(self.port, scheme=self.scheme, **more)
+
+    def _install(self) -> None:
         base = Path(_SERVER or "").resolve().parents[1]
         self._command = [
             str(_SERVER),
@@ -58,7 +81,6 @@ class MariaDb:
             check=True,
             capture_output=True,
         )
-        self.start()
 
     def start(self) -> None:
         """Start, and wait until it answers."""
@@ -69,7 +91,7 @@ class MariaDb:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        wait_until(self._answers, what="MariaDB")
+        wait_until(self._answers, what="the server")
 
     def kill(self) -> None:
         """``kill -9``."""
@@ -81,7 +103,7 @@ class MariaDb:
             with pymysql.connect(host=HOST, port=self.port, user="root") as connection:
                 connection.cursor().execute("create database if not exists bank character set utf8mb4")
         except pymysql.err.OperationalError:
-            assert self._server.poll() is None, "MariaDB has ended"
+            assert self._server.poll() is None, "it has ended"
             return False
         return True
 
@@ -92,14 +114,30 @@ class MariaDb:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
+class MySql(MariaDb):
+    """A server of MySQL."""
+
+    scheme = "mysql"
+    engines = ("MyISAM",)
+    exact = "utf8mb4_0900_bin"
+
+    def _install(self) -> None:
+        self._command = [str(_MYSQL), "--no-defaults", f"--datadir={self._folder}/data", f"--tmpdir={self._folder}"]
+        subprocess.run(
+            [*self._command, "--initialize-insecure"], user=self._user, cwd="/", check=True, capture_output=True
+        )
+        self._command += ["--mysqlx=OFF"]
+
+
 class MariaDbWorld(SqliteWorld):
     """A table of a real server."""
 
-    def __init__(self, port: int, **more: Any) -> None:
-        self.port, self.more = port, {"table": "payments", "create_table": True} | more
+    def __init__(self, port: int, *, scheme: str = "mariadb", **more: Any) -> None:
+        self.port, self.scheme = port, scheme
+        self.more = {"table": "payments", "create_table": True} | more
 
     def sink(self) -> DatabaseSink:
-        return DatabaseSink(f"mariadb://root@{HOST}:{self.port}/bank", **self.more)
+        return DatabaseSink(f"{self.scheme}://root@{HOST}:{self.port}/bank", **self.more)
 
     def ask(self, query: str, *values: object) -> Any:
         with pymysql.connect(host=HOST, port=self.port, user="root", database="bank") as connection:
@@ -129,6 +167,26 @@ def running_mariadb() -> Iterator[MariaDb]:
     if _SERVER is None:
         pytest.skip("there is no mariadbd")
     server = MariaDb()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def is_mysql() -> bool:
+    """Whether there is a server of MySQL: some systems call one of MariaDB so."""
+    if _MYSQL is None:
+        return False
+    told = subprocess.run([_MYSQL, "--no-defaults", "--version"], capture_output=True, text=True, check=False).stdout
+    return bool(told) and "MariaDB" not in told
+
+
+@contextlib.contextmanager
+def running_mysql() -> Iterator[MySql]:
+    """A server of MySQL for some tests, which are skipped where there is none."""
+    if not is_mysql():
+        pytest.skip("there is no mysqld of MySQL")
+    server = MySql()
     try:
         yield server
     finally:

@@ -46,9 +46,8 @@ class Postgres:
         if self._user:
             shutil.chown(self._folder, self._user)
         self.port = free_port()
-        self._run(
-            "initdb", "-A", "trust", "-U", "postgres", "-E", "utf8", "--no-sync", "-D", str(self._folder / "data")
-        )
+        self._data = self._folder / "data"
+        self._run("initdb", "-A", "trust", "-U", "postgres", "-E", "utf8", "--no-sync", "-D", str(self._data))
         self._server: subprocess.Popen[bytes] | None = None
 
     def _run(self, program: str, *args: str) -> None:
@@ -65,7 +64,7 @@ class Postgres:
     def _answers(self) -> bool:
         if self._server is None or self._server.poll() is not None:
             self._server = subprocess.Popen(
-                [_BIN / "postgres", "-D", self._folder / "data", "-p", str(self.port), "-h", HOST, "-k", ""],
+                [_BIN / "postgres", "-D", self._data, "-p", str(self.port), "-h", HOST, "-k", ""],
                 user=self._user,
                 cwd="/",
                 stdout=subprocess.DEVNULL,
@@ -82,6 +81,11 @@ class Postgres:
         assert self._server is not None
         self._server.send_signal(signal.SIGKILL)
         self._server.wait()
+
+    def crash(self) -> None:
+        """``kill -9``, and a start: it recovers, and its unlogged tables are empty."""
+        self.kill()
+        self.start()
 
     def stop(self) -> None:
         """End it, and remove what it has written."""

@@ -1,5 +1,7 @@
 """The lives of a server beside a job: the machine of tests/unit/lives.py on PostgreSQL and on MariaDB.
 
+A server may crash as well; a PostgreSQL may have standbys that lag, of which one is promoted.
+
 ``LIVES=2000 pytest -m faults tests/integration/test_lives.py`` runs longer.
 """
 
@@ -14,14 +16,16 @@ import psycopg
 import pymysql
 import pytest
 from hypothesis import HealthCheck, settings
-from hypothesis.stateful import run_state_machine_as_test
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule, run_state_machine_as_test
 
 from onceflow.connectors.database.sink import DatabaseSink
 from tests.integration import postgres
 from tests.integration.harness import wait_until
 from tests.integration.mariadb import HOST, MariaDb, MariaDbWorld, running_mariadb
 from tests.integration.postgres import PostgresWorld
-from tests.unit.lives import Harm, Lives
+from tests.integration.standby import Primary, Standby
+from tests.unit.lives import MOMENTS, Harm, Lives
 
 MORE = int(os.environ.get("LIVES", "0"))
 USER = "lives_job"
@@ -52,8 +56,9 @@ class OnPostgres:
                     connection.execute(each)
 
     def harms(self) -> Mapping[str, Harm]:
-        def harm(does: str, undoes: str) -> Harm:
-            return Harm(lambda: self._do(*does.split("; ")), lambda: self._do(*undoes.split("; ")))
+        def harm(does: str, undoes: str, *, volatile: bool = False) -> Harm:
+            do, undo = does.split("; "), undoes.split("; ")
+            return Harm(lambda: self._do(*do), lambda: self._do(*undo), volatile=volatile)
 
         def retyped(kind: str) -> Harm:
             column = "alter column amount type"
@@ -76,9 +81,9 @@ class OnPostgres:
             "the table is renamed": Harm(
                 lambda: self._do(f"{ALTER} rename to payments_old"), self._renamed_back, hides=True
             ),
-            "the table is made unlogged": harm(f"{ALTER} set unlogged", f"{ALTER} set logged"),
+            "the table is made unlogged": harm(f"{ALTER} set unlogged", f"{ALTER} set logged", volatile=True),
             "the ledger is made unlogged": harm(
-                "alter table onceflow_ledger set unlogged", "alter table onceflow_ledger set logged"
+                "alter table onceflow_ledger set unlogged", "alter table onceflow_ledger set logged", volatile=True
             ),
             "another table stands in front": harm(
                 f"create schema {USER} authorization {USER}; create table {USER}.payments (like public.payments); "
@@ -140,6 +145,9 @@ class OnPostgres:
             f"create database {self._name} template {self._name}_{name}",
         )
 
+    def crash(self) -> None:
+        self._server.crash()
+
     def tidy(self) -> None:
         """A database keeps its ledger by itself."""
 
@@ -149,6 +157,28 @@ class OnPostgres:
                 self._server.execute(f"drop database {name} with (force)")
 
 
+class OnStandbys(OnPostgres):
+    """A server of its own: its backup is a standby that gets nothing more, and is promoted when the server dies."""
+
+    def __init__(self) -> None:
+        self._primary = Primary()
+        self._primary.start()
+        self._primary.execute(f"create role {USER} login")
+        self._standbys: list[Standby] = []
+        super().__init__(self._primary)
+
+    def back_up(self, name: int) -> None:
+        standby = self._primary.standby(f"standby-{name}")
+        standby.detach()
+        self._standbys.append(standby)
+
+    def put_back(self, name: int) -> None:
+        self._primary.fail_over(self._standbys[name])
+
+    def close(self) -> None:
+        self._primary.stop()
+
+
 class World(PostgresWorld):
     """A table that may not be there yet."""
 
@@ -156,6 +186,15 @@ class World(PostgresWorld):
         with psycopg.connect(self.owner) as connection:
             there = connection.execute("select to_regclass('public.payments')").fetchone()
             return super().visible() if there and there[0] else []
+
+    def knows(self) -> int:
+        """How many epochs its ledger has; -1 while there is none."""
+        with psycopg.connect(self.owner) as connection:
+            there = connection.execute("select to_regclass('public.onceflow_ledger')").fetchone()
+            if not there or not there[0]:
+                return -1
+            (count,) = connection.execute("select count(*) from onceflow_ledger").fetchone() or (0,)
+            return int(count)
 
 
 class OnMariaDb:
@@ -309,10 +348,41 @@ def mariadb():
         yield made
 
 
-def lives(on) -> None:
+class CrashingLives(Lives):
+    """The server may crash, too."""
+
+    @precondition(lambda self: self._may_go_on() and not (self.harm and self.undone))
+    @rule(moment=st.sampled_from(("between", "check", *MOMENTS)))
+    def crash(self, moment: str) -> None:
+        """The server is killed and started again: between two lives, or in the middle of one that goes on."""
+        if moment == "between" or self.harm is not None or self.undone:
+            self._crash_between()
+            return
+        self.arrive(1, loud=True)
+        self.job.meanwhile[moment] = self._system.crash
+        error = self.job.run()
+        assert not self.job.meanwhile, "it came there"
+        if error is not None:
+            assert error.retriable, error
+            error = self.job.run()
+        assert error is None, error
+        self._went_on()
+
+    def _crash_between(self) -> None:
+        shown, known = self.job.table(), self._system.world.knows()
+        self._system.crash()
+        emptied, self.forgotten = shown - self.job.table(), self.forgotten or self._system.world.knows() < known
+        if emptied or self.forgotten:
+            assert self.harm is not None
+            assert self.harm.volatile
+            self.table -= emptied
+            self.oldest_backup = self.backups
+
+
+def lives(on, machine: type[Lives] = Lives) -> None:
     """The machine, on systems that are made so."""
 
-    class OnServer(Lives):
+    class OnServer(machine):
         system = on
 
     run_state_machine_as_test(
@@ -331,7 +401,13 @@ def lives(on) -> None:
 @pytest.mark.faults
 def test_the_lives_of_a_postgresql(server):
     """Deaths, what is put back, claims, savepoints, an owner's changes: what was decided is shown, once, or refused."""
-    lives(lambda: OnPostgres(server))
+    lives(lambda: OnPostgres(server), CrashingLives)
+
+
+@pytest.mark.faults
+def test_the_lives_of_a_postgresql_with_standbys():
+    """What is put back is a standby that lags: the server dies, and it is promoted at the server's address."""
+    lives(OnStandbys, CrashingLives)
 
 
 @pytest.mark.faults

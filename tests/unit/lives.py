@@ -41,11 +41,13 @@ class Harm:
         does: Does it.
         undoes: Takes it back, whatever the job has done since.
         hides: Rows are elsewhere until then.
+        volatile: A crash of the system empties what was harmed.
     """
 
     does: Callable[[], object]
     undoes: Callable[[], object] = lambda: None
     hides: bool = False
+    volatile: bool = False
 
 
 class System(Protocol):
@@ -168,6 +170,7 @@ class Lives(RuleBasedStateMachine):
         self.newest = set[int]()  # the copies behind which there was no start
         self.oldest_backup = 0  # those before it are of another table, or ledger
         self.harm: Harm | None = None
+        self.forgotten = False  # what says which epochs are in the table was emptied by a crash
         self.saved: dict[Path, int] = {}  # savepoints of the job that runs now
         self.born = False  # it was made of another job
         self.names = 0
@@ -253,6 +256,10 @@ class Lives(RuleBasedStateMachine):
         assert self.harm is not None
         self.harm.undoes()
         self.harm = None
+        if self.forgotten:
+            self.forgotten = False
+            self._go_on_or_claim("rows that it had committed")
+            return
         error = self.job.run()
         assert error is None, error
         self._went_on()

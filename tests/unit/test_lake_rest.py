@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from onceflow.connectors.lake import iceberg
 from onceflow.testing import conformance
 from onceflow.testing.trial import Trial
 from onceflow.twophase.messages import Reply
@@ -60,3 +61,17 @@ def test_a_right_that_is_taken_away(catalog):
         assert "rest-geheim" not in str(refusal)
         t.commit(start, prepared)
         t.all_visible_once(keys, "after the right is back")
+
+
+def test_a_catalog_that_says_nothing_any_more(catalog, monkeypatch):
+    """It is not waited for as long as it lives: the commit has no answer, and is found when it is asked for again."""
+    monkeypatch.setattr(iceberg, "ANSWERED_S", 1.0)
+    server, world = catalog
+    with Trial(world) as t:
+        start, keys = t.start(), t.keys()
+        prepared = start.prepare(keys)
+        server.silent = True
+        assert next(iter(start.committer.commit(prepared).values())) in (Reply.RETRY, Reply.COMMITTED)
+        assert not server.silent
+        t.commit(start, prepared)
+        t.all_visible_once(keys, "after an answer that never came")

@@ -1,5 +1,7 @@
 """The lives of systems beside a job, on SQLite, Iceberg and Delta: hypothesis chooses what happens, in any order.
 
+Iceberg's catalog is a file, or a REST catalog whose answers to commits say otherwise than what it has done.
+
 ``LIVES=2000`` runs longer; the same machine runs on PostgreSQL and MariaDB in tests/integration/test_lives.py.
 """
 
@@ -8,12 +10,15 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Callable
+from pathlib import Path
 
 import pyarrow as pa
 from deltalake import Field
 from deltalake.exceptions import DeltaError
 from deltalake.schema import PrimitiveType
 from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table.update import SetCurrentSchemaUpdate
 from pyiceberg.transforms import IdentityTransform
@@ -22,9 +27,11 @@ from pyiceberg.types import LongType, StringType
 from onceflow.errors import CheckpointConflictError, RecoveryError
 from tests.unit import lakes
 from tests.unit.lives import Harm, InFolder, Job, Lives
+from tests.unit.rest_catalog import RestCatalog
 from tests.unit.test_database import SqliteWorld as OneSqlite
 
 MORE = int(os.environ.get("LIVES", "0"))
+ANSWERS = st.sampled_from((0, 409, 500, 502, 503, 504))  # 0: it hangs up
 
 
 def owner(does: Callable[[], object], undoes: Callable[[], object] = lambda: None, *, hides: bool = False) -> Harm:
@@ -215,6 +222,57 @@ class OnIceberg(Lives):
     system = lambda: InFolder(IcebergWorld)  # noqa: E731
 
 
+class RestWorld(IcebergWorld):
+    """A table of a REST catalog, whose owner changes it by the same."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.server = RestCatalog(folder)
+        self.settings = {"type": "rest", "uri": self.server.address, "token": "rest-geheim"}
+
+
+class InRestCatalog(InFolder):
+    """A folder, and the catalog that serves it."""
+
+    world: RestWorld
+
+    def __init__(self) -> None:
+        super().__init__(RestWorld)
+        self.world.server.__enter__()
+
+    def put_back(self, name: int) -> None:
+        super().put_back(name)
+        self.world.server.reopen()
+
+    def close(self) -> None:
+        self.world.server.__exit__()
+        super().close()
+
+
+class OnRest(Lives):
+    """A table of a REST catalog that has done a commit, has not, or does it later, and says one thing of all three."""
+
+    system = InRestCatalog
+
+    @precondition(lambda self: self.harm is None and self._may_go_on())
+    @rule(answers=st.lists(st.tuples(st.sampled_from(("lose", "refuse", "late")), ANSWERS), min_size=1, max_size=3))
+    def answer_otherwise(self, answers: list[tuple[str, int]]) -> None:
+        """The next commits are answered so: the job goes on, at this start or the next, and each row is there once."""
+        server = self._system.world.server
+        for what, code in answers:
+            getattr(server, what).append(code)
+        self.arrive(1, loud=True)
+        for _ in range(1 + len(answers)):
+            error = self.job.run()
+            if error is None:
+                break
+            assert error.retriable, error
+        assert error is None, error
+        for what, _ in answers:
+            getattr(server, what).clear()
+        self._went_on()
+
+
 class OnDelta(Lives):
     """A table that is a folder."""
 
@@ -237,6 +295,7 @@ def as_test(machine: type[Lives], examples: int):
 
 TestSqlite = as_test(OnSqlite, 15)
 TestIceberg = as_test(OnIceberg, 3)
+TestRest = as_test(OnRest, 3)
 TestDelta = as_test(OnDelta, 3)
 
 

@@ -83,6 +83,8 @@ def check(
             findings.add(kind, told, rows, name)
         for body, p in decided:
             _compare(name, body, p, by_attempt, findings, rewritten=rewritten)
+        if strange and gone:
+            _count(name, decided, by_attempt, rows, findings)
     except Exception as error:  # noqa: BLE001 - each catalog and store has errors of its own
         rows = sum(p["rows"] for _, p in decided)
         said = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
@@ -134,6 +136,23 @@ def _compare(
         findings.add("changed", f"{told}: its {seen} rows are not those that were decided", seen, name, epoch)
     else:
         findings.rows += seen
+
+
+def _count(
+    name: str,
+    decided: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]],
+    by_attempt: Mapping[str, Sequence[_File]],
+    strange: int,
+    findings: Findings,
+) -> None:
+    """What was written anew holds no more rows than it has, whichever they are."""
+    less = 0
+    for body, p in decided:
+        seen = sum(len(file.rows()) for i in _attempts(p) for file in by_attempt.get(i, ()))
+        less += 0 if chosen(body, p) else max(0, p["rows"] - seen)
+    if strange < less:
+        told = f"sink {name}: of {less} rows the own files are gone, and what was written anew has {strange} rows"
+        findings.add("missing", f"{told}: at least {less - strange} are in neither", less - strange, name)
 
 
 def _digest(table: Any, destination: str, columns: Sequence[Sequence[str]]) -> int:

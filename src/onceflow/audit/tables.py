@@ -86,6 +86,9 @@ def _check(
     *,
     whole: bool,
 ) -> None:
+    from sqlalchemy import inspect  # noqa: PLC0415
+    from sqlalchemy.exc import SQLAlchemyError  # noqa: PLC0415
+
     jobs = {body["job"] for body in now_known().receipts}
     ledger = [row for job in sorted(jobs) for row in _ledger(connection, sink, job)]
     held = {(row["job"], row["epoch"]): row for row in ledger}
@@ -104,7 +107,15 @@ def _check(
         exact = {
             who: _hash_of(p) for who, of in held_by.items() for p in of["participants"] if p["sink"] == sink["name"]
         }
-        _table(connection, sink, shapes, ledger, exact, findings)
+        try:
+            _table(connection, sink, shapes, ledger, exact, findings)
+        except SQLAlchemyError:
+            connection.rollback()
+            if inspect(connection).has_table(sink["table"], schema=sink["table_schema"]):
+                raise
+            rows = sum(int(row["rows"]) for row in ledger)
+            told = f"sink {sink['name']}: there is no table {sink['table']}, of which its ledger counts {rows} rows"
+            findings.add("missing", told, rows, sink["name"])
     elif whole and decided:
         told = f"sink {sink['name']}: an upserted table shows the newest row of each key: its ledger alone is compared"
         findings.add("note", told, sum(p["rows"] for _, p in decided), sink["name"])

@@ -440,13 +440,10 @@ class DatabaseCommitter(Committer, Inspectable):
             return Evidence(Outcome.UNKNOWN, f"table {target.name} was dropped, with what it had; {what}")
         if gone:
             # A merge removes them and writes the ledger at once: without the ledger's row both may have been removed.
-            return Evidence(Outcome.UNKNOWN, f"neither it nor attempt {gone[0]} of it is there: somebody removed them")
-        if wrong is None and staged.sealed is not None and not self._follows(connection, staged.sealed):
-            return Evidence(
-                Outcome.UNKNOWN,
-                "it is staged whole, and the ledger does not know the epoch before it, which this job had committed: "
-                "the database was put back to an older state",
-            )
+            why = self._older(connection, staged) or ": somebody removed them"
+            return Evidence(Outcome.UNKNOWN, f"neither it nor attempt {gone[0]} of it is there{why}")
+        if wrong is None and (why := self._older(connection, staged)):
+            return Evidence(Outcome.UNKNOWN, f"it is staged whole{why}")
         if wrong is None:
             return Evidence(Outcome.OPEN, "it is staged whole, and not in the ledger")
         return Evidence(Outcome.ABORTED, f"it is not in the ledger, and can never be merged: {wrong}")
@@ -463,6 +460,15 @@ class DatabaseCommitter(Committer, Inspectable):
     def _follows(self, connection: Connection, sealed: Sealed) -> bool:
         """Whether the ledger knows the epoch that comes before this one."""
         return not sealed.after or self._knows(connection, sealed.after)
+
+    def _older(self, connection: Connection, staged: Staged) -> str:
+        """By what the database is an older one than the job had, or ""."""
+        if staged.sealed is None or self._follows(connection, staged.sealed):
+            return ""
+        return (
+            ", and the ledger does not know the epoch before it, which this job had committed: the database was put "
+            "back to an older state"
+        )
 
     def _in_ledger(self, connection: Connection, participant: Participant) -> str | None:
         """Which handle the ledger has for a participant's epoch."""

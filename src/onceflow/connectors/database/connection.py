@@ -24,6 +24,7 @@ from onceflow.connectors.database.committer import DatabaseCommitter
 from onceflow.connectors.database.fit import for_new, for_new_key, misfit, not_a_key
 from onceflow.connectors.database.limits import Limit, limits
 from onceflow.connectors.database.merge import merge
+from onceflow.connectors.database.pooling import require_sessions
 from onceflow.connectors.database.refusals import told_of
 from onceflow.connectors.database.shapes import (
     collation,
@@ -85,6 +86,7 @@ class DatabaseConnection(SinkConnection):
         self._limits: dict[str, Limit] = {}
         try:
             with self._telling("look for onceflow's tables"):
+                require_sessions(self._engine, f"sink {sink.name}: the database")
                 if making:
                     own.make(self._engine, self._own)
                 self.system_id = self._identity()

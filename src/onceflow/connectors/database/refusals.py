@@ -51,11 +51,13 @@ _FOREIGN_KEY = {"23503", 1451, 1452}
 
 def refusal(error: DBAPIError) -> Refusal:
     """What would help against an error of a statement or a connection."""
+    if _is_pooled(error):
+        return Refusal.RIGHT
     if error.connection_invalidated:
         return Refusal.PASSING
     code = _code(error)
     if isinstance(code, str):
-        if code in _RIGHT or code in _POOLED:
+        if code in _RIGHT:
             return Refusal.RIGHT
         if code in _PASSING or code[:2] in _PASSING_CLASSES:
             return Refusal.PASSING
@@ -135,14 +137,8 @@ def told_of(error: DBAPIError, who: str, what: str) -> OnceflowError:
             action="see to the database, or correct the URL; then start the job again. If it is gone for good, take "
             "the sink out of the job: a start then says how what is decided for it is given up",
         )
-    if _code(error) in _POOLED:
-        return ConfigurationError(
-            f"{who} refused to {what}: {words(error)}",
-            harmless="for the data: nothing was changed",
-            cause="the URL leads to a pooler that gives each transaction another connection (pgbouncer with "
-            "pool_mode=transaction): what a connection was told before is not there, also not what a commit rests on",
-            action="connect to the server itself, or through a pooler of sessions (pool_mode=session)",
-        )
+    if _is_pooled(error):
+        return by_pooler(f"{who} refused to {what}: {words(error)}")
     return DatabaseRightsError(
         f"{who} refused to {what}: {words(error)}",
         harmless="for the data: nothing was changed",
@@ -150,6 +146,21 @@ def told_of(error: DBAPIError, who: str, what: str) -> OnceflowError:
         action="grant what docs/databases.md lists, put the table right, or correct the URL or schema=; then start the "
         "job again",
     )
+
+
+def by_pooler(what: str) -> ConfigurationError:
+    """The error of a connection that is another one in its next transaction."""
+    return ConfigurationError(
+        what,
+        harmless="for the data: nothing was changed",
+        cause="the URL leads to a pooler that gives each transaction another connection (pgbouncer with "
+        "pool_mode=transaction): what a connection was told before is not there, also not what a commit rests on",
+        action="connect to the server itself, or through a pooler of sessions (pool_mode=session)",
+    )
+
+
+def _is_pooled(error: DBAPIError) -> bool:
+    return _code(error) in _POOLED or (_code(error) == "08P01" and "statement pooling mode" in str(error.orig))
 
 
 def words(error: DBAPIError) -> str:

@@ -48,6 +48,9 @@ _REFUSALS = (NoSuchTableError, NoSuchNamespaceError, UnauthorizedError, Forbidde
 _HANDLE = "onceflow.handle"
 _TARGET_BYTES = 512 << 20
 
+CONNECTED_S, ANSWERED_S = 10.0, 60.0
+"""For how long a REST catalog is waited for: then it did not answer, and is asked what it has done."""
+
 
 def iceberg_connection(sink: IcebergSink, *, making: bool) -> SinkConnection:
     """Connect a sink.
@@ -81,6 +84,7 @@ class IcebergTable(Table):
                     action="give the catalog's type and address: "
                     'properties={"type": "sql", "uri": "sqlite:////lake/catalog.db", "warehouse": "file:///lake"}',
                 ) from None
+        _limit_waits(self._catalog)
         self._secrets = secrets_of({**sink.properties, **self._catalog.properties})
         try:
             table = self._load()
@@ -191,6 +195,19 @@ class IcebergTable(Table):
                 "right is missing",
                 action="create the table, pass create_table=True, or grant what docs/lake.md lists; then start again",
             ) from None
+
+
+def _limit_waits(catalog: Catalog) -> None:
+    """Let a REST catalog that says nothing any more be one that did not answer: pyiceberg (0.12) waits for ever."""
+    session = getattr(catalog, "_session", None)
+    if session is None:
+        return
+    send = session.send
+
+    def sent(request: Any, **settings: Any) -> Any:
+        return send(request, **settings | {"timeout": settings.get("timeout") or (CONNECTED_S, ANSWERED_S)})
+
+    session.send = sent
 
 
 class _OneCommit:
