@@ -51,11 +51,11 @@ class Machine:
 
 
 MACHINES = {
-    "lives of SQLite": Machine(f"{_LIVES}::TestSqlite", 15),
-    "lives of Iceberg": Machine(f"{_LIVES}::TestIceberg", 6),
-    "lives of Delta": Machine(f"{_LIVES}::TestDelta", 6),
-    "lives of PostgreSQL": Machine(f"{_SERVERS}::test_the_lives_of_a_postgresql", 6),
-    "lives of MariaDB": Machine(f"{_SERVERS}::test_the_lives_of_a_mariadb", 6),
+    "lives of SQLite": Machine(f"{_LIVES}::TestSqlite", 30),
+    "lives of Iceberg": Machine(f"{_LIVES}::TestIceberg", 10),
+    "lives of Delta": Machine(f"{_LIVES}::TestDelta", 10),
+    "lives of PostgreSQL": Machine(f"{_SERVERS}::test_the_lives_of_a_postgresql", 10),
+    "lives of MariaDB": Machine(f"{_SERVERS}::test_the_lives_of_a_mariadb", 10),
     "values of PostgreSQL": Machine(f"{_BY_HAND}[postgresql]", 100),
     "values of MariaDB": Machine(f"{_BY_HAND}[mariadb]", 100),
     "values of SQLite": Machine(f"{_BY_HAND}[sqlite]", 100),
@@ -130,7 +130,9 @@ def _plain(of: Sum) -> dict[str, Any]:
 
 
 def _mutants(only: str, seed: int, rounds: int) -> int:
-    told: dict[str, Any] = {**machine.head(), "first_seed": seed, "rounds": rounds, "mutants": []}
+    told: dict[str, Any] = {**machine.head(), "first_seed": seed, "rounds": rounds}
+    before = json.loads(FOUND.read_text())["mutants"] if FOUND.exists() else []
+    told["mutants"] = [line for line in before if only not in f"{line['rule']}, {line['machine']}"]
     missed = 0
     for number, mutant in enumerate(MUTANTS):
         if only not in f"{mutant.name}, {mutant.machine}":
