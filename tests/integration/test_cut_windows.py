@@ -39,7 +39,7 @@ def of_sliding(events):
 
 def gathered_again(events):
     inner = events.groupBy(F.window("time", "40 seconds", "10 seconds"), "user").count()
-    return inner.groupBy(F.col("window").alias("w")).agg(F.max("count").alias("n"))
+    return inner.groupBy(F.col("window").alias("w")).agg(F.sum("count").alias("n"))
 
 
 def of_others(events):

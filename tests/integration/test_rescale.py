@@ -48,20 +48,18 @@ class Counting(StatefulProcessor):
 
 
 class Timed(Counting):
-    """The same, with a timer for each key."""
+    """The same, with a timer for each key, which says the key with a 0."""
 
     def init(self, handle):
         super().init(handle)
         self.handle = handle
 
     def handleInputRows(self, key, rows, timers):  # noqa: N802 - Spark's names
-        self.handle.registerTimer(timers.getCurrentProcessingTimeInMs() + 3_600_000)
+        self.handle.registerTimer(1_767_312_000_000)  # 2026-01-02
         yield from super().handleInputRows(key, rows, timers)
 
-
-def timed(records):
-    made = records("left").groupBy("key").transformWithState(Timed(), "key string, n long", "update", "processingTime")
-    return made, "update"
+    def handleExpiredTimer(self, key, timerValues, expiredTimerInfo):  # noqa: N802, N803 - Spark's names
+        yield Row(key=key[0], n=0)
 
 
 def counted(records):
@@ -80,6 +78,11 @@ def transformed(records):
         records("left").groupBy("key").transformWithState(Counting(), "key string, n long", "update", "none"),
         "update",
     )
+
+
+def timed(records):
+    by_key = records("left").withWatermark("at", "1 hour").groupBy("key")
+    return by_key.transformWithState(Timed(), "key string, n long", "update", "eventTime"), "update"
 
 
 def totalled(records):
@@ -102,6 +105,7 @@ SEEN = {
     "totalled": [{}],
     "joined": [{"joinSide": "left"}, {"joinSide": "right"}],
     "transformed": [{"stateVarName": "count"}],
+    "timed": [{"stateVarName": "count"}, {"readRegisteredTimers": "true"}],
 }
 
 
@@ -166,7 +170,10 @@ def saved(session, tmp_path: Path, plan) -> Place:
     return place
 
 
-@pytest.mark.parametrize("plan", [counted, joined, once, visits, pytest.param(transformed, marks=NEEDS_PROTOBUF)])
+CLASSES = [pytest.param(plan, marks=NEEDS_PROTOBUF) for plan in (transformed, timed)]
+
+
+@pytest.mark.parametrize("plan", [counted, joined, once, visits, *CLASSES])
 def test_two_become_four_and_then_three(session, tmp_path, plan):
     """Each key has what it had, where a query looks for it; and a query that goes on from there counts on."""
     saved(session, tmp_path, plan)
@@ -186,7 +193,7 @@ def test_two_become_four_and_then_three(session, tmp_path, plan):
     (tmp_path / "old").rename(tmp_path / "gone")  # nothing in the new one is read from there
     put(tmp_path, 3)
     rows = run(session, tmp_path, plan, "new-three")
-    if plan in (counted, transformed):
+    if plan in (counted, transformed, timed):
         newest = {row["key"]: row["n"] for row in rows}
         assert newest == {f"k{k}": len([i for i in range(400) if i % 40 == k]) for k in range(40) if f"k{k}" in newest}
         assert len(newest) == 40
@@ -194,6 +201,19 @@ def test_two_become_four_and_then_three(session, tmp_path, plan):
         # Each row of a key meets all of the other side: 10 of each key were there, and 2 or 3 have come.
         per_key = [Counter(i % 40 for i in range(n)) for n in (300, 400)]
         assert len(rows) == sum(per_key[1][k] ** 2 - per_key[0][k] ** 2 for k in range(40))
+
+
+@NEEDS_PROTOBUF
+def test_timers_fire_where_they_were_put(session, tmp_path):
+    """Each once, behind the time that it waited for."""
+    saved(session, tmp_path, timed)
+    rescale(session, tmp_path / "two", tmp_path / "four", 4)
+    restore(tmp_path / "four", verify(tmp_path / "four"), Place.at(tmp_path / "new", retain=100))
+    for number in (3, 4):
+        row = {"key": "late", "v": number, "at": "2026-02-01T00:00:00Z"}
+        checkpoints.write(tmp_path / "left" / f"{number}.json", json.dumps(row))
+    fired = Counter(row["key"] for row in run(session, tmp_path, timed, "new") if not row["n"])
+    assert {key: fired[key] for key in fired if key != "late"} == {f"k{k}": 1 for k in range(40)}
 
 
 def test_state_without_keys_is_where_a_query_looks_for_it_or_is_refused(session, tmp_path):
@@ -208,15 +228,6 @@ def test_state_without_keys_is_where_a_query_looks_for_it_or_is_refused(session,
     restore(tmp_path / "three", verify(tmp_path / "three"), Place.at(tmp_path / "new-three", retain=100))
     put(tmp_path, 3)
     assert [row["n"] for row in run(session, tmp_path, totalled, "new-three")] == [400]
-
-
-@NEEDS_PROTOBUF
-def test_state_that_spark_does_not_read_is_refused(session, tmp_path):
-    """Timers (Spark 4.2): nothing would prove that they are where a query looks for them."""
-    saved(session, tmp_path, timed)
-    with pytest.raises(ConfigurationError, match=r"does not read that of transformWithState\S* 0 true"):
-        rescale(session, tmp_path / "two", tmp_path / "four", 4)
-    assert not (tmp_path / "four").exists()
 
 
 def test_state_that_spark_puts_elsewhere_is_no_savepoint(session, tmp_path, monkeypatch):

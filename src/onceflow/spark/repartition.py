@@ -48,11 +48,11 @@ def repartition(session: SparkSession, checkpoint: SparkCheckpoint, partitions: 
         What it kept, by part of the state.
 
     Raises:
-        ConfigurationError: Spark cannot repartition this state, or cannot read it; its operators are named.
+        ConfigurationError: Spark cannot repartition this state; its operators are named.
         EpochFailedError: Spark did, and a key has another state than before, or has it where no query looks for it.
     """
     _refuse_without_keys(session, checkpoint, partitions)
-    before = _read(session, checkpoint)
+    before = {name: _digest(frame) for name, frame in _parts(session, checkpoint)}
     try:
         repartition_state(session, spark_path(session, checkpoint), partitions)
     except Exception as error:
@@ -91,24 +91,6 @@ def _parts(session: SparkSession, checkpoint: SparkCheckpoint) -> Iterator[tuple
         for each in options:
             reader = session.read.format("statestore").options(operatorId=str(number), **each)
             yield " ".join([f"{name} {number}", *each.values()]), reader.load(spark_path(session, checkpoint))
-
-
-def _read(session: SparkSession, checkpoint: SparkCheckpoint) -> dict[str, Digest]:
-    """What is kept, by part."""
-    found = {}
-    for name, frame in _parts(session, checkpoint):
-        try:
-            found[name] = _digest(frame)
-        except Exception as error:
-            raise ConfigurationError(
-                f"Spark's reader of state does not read that of {name}: {_first_line(error)}",
-                harmless="always: the savepoint is as it was, and nothing was made",
-                cause="so it is with timers of transformWithState in Spark 4.2; without a look at what each key has "
-                "before and after, nothing proves that it is the same",
-                action="resume with as many partitions as it has; or begin with empty state "
-                "(--allow-non-restored-state)",
-            ) from error
-    return found
 
 
 def _digest(frame: DataFrame) -> Digest:
