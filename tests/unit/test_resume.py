@@ -97,7 +97,7 @@ def test_a_resumed_run_is_a_new_job(old, savepoint, new):
 
 
 def test_a_resumed_run_is_newer_than_the_old_one_whatever_the_clock_says(old, tmp_path, new, monkeypatch):
-    """The machine's clock is an hour behind that by which the old job began: an upsert would drop the new one's rows."""
+    """Its clock is an hour behind that by which the old job began: an upsert would drop the new one's rows."""
     before = Place.at(old.checkpoint.folder, retain=100).journal.start(checkpoints.JOB, above_all())
     writing.create(old, tmp_path / "s", "fraud")
     now = time.time()
