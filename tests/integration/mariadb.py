@@ -126,7 +126,7 @@ class MySql(MariaDb):
         subprocess.run(
             [*self._command, "--initialize-insecure"], user=self._user, cwd="/", check=True, capture_output=True
         )
-        self._command += ["--mysqlx=OFF"]
+        self._command += ["--mysqlx=OFF", "--secure-file-priv=NULL"]
 
 
 class MariaDbWorld(SqliteWorld):

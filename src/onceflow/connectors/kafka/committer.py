@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from onceflow.connectors.contract import TOO_OLD, Committer, Run
 from onceflow.connectors.inspection import Inspectable
-from onceflow.connectors.kafka import canary, group_offsets, oracle, transactions
+from onceflow.connectors.kafka import broker_checks, canary, group_offsets, oracle, transactions
 from onceflow.connectors.kafka.client import KafkaClient, Topic
 from onceflow.connectors.kafka.codes import Code, named
 from onceflow.connectors.kafka.holders import open_producers
@@ -85,7 +85,9 @@ class KafkaCommitter(Committer, Inspectable):
         # A name of its own, as an attempt: another start at this moment must not end our canary. Incarnation 0 is older
         # than all, so one that was left open is swept by the next start.
         name = name_transaction(self._prefix, self._job_id, 0, self._sink, 0, 0, secrets.randbits(48))
-        canary.fly(self._client, name, self._topic, int(self._timeout_s * 1000))
+        ahead_s = canary.fly(self._client, name, self._topic, int(self._timeout_s * 1000))
+        for found in broker_checks.clocks(ahead_s):
+            log.warning("sink %s: %s: %s; %s", self._sink, found.what, found.why, found.command)
 
     @property
     def keeps_mark(self) -> bool:
