@@ -7,15 +7,17 @@ files, of verdicts as the broker gives them, and of what Spark records.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from onceflow.connectors.database.tables import ABORTED
 from onceflow.connectors.kafka import prepared
 from onceflow.connectors.kafka.transactional_id import parse_transactional_id
 from onceflow.twophase.participants import Participant, ParticipantId
 from onceflow.twophase.records import Decide, Record, Replay, ReplayBegin, Resolve, Start
 from tests.simulation.fake_broker import Batch, Observer, Transaction
+from tests.simulation.fake_database import Content, Entry
 from tests.simulation.world import World
 
 PREFIX, JOB = "sim", "simulated"
@@ -33,6 +35,7 @@ INVARIANTS: Mapping[str, str] = {
     "outcomes first": "nothing of a decided epoch is committed while the loss of another part could be known",
     "nothing lost": "at the end every source record is in every sink",
     "decided rows": "a job that stops because of its source or its plan has committed what it had decided",
+    "put back": "a database that was put back is told with what is gone, before anything more is decided",
     "receipts": "what was committed is in the journal, or has a receipt",
     "refusals": "a job stops for a person only when it cannot know better",
     "advice": "an error is retriable exactly when starting again, unchanged, is right; doing what a message says helps",
@@ -43,6 +46,11 @@ INVARIANTS: Mapping[str, str] = {
 
 Key = tuple[int, str, int]
 Handle = tuple[str, int, int]
+Lost = Mapping[str, Mapping[str, Entry]]
+"""By sink and handle, what its database has lost."""
+
+OF_DATABASE = -1
+"""In the place of a producer id: the handle is an attempt's in a database, with the start that made it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +62,12 @@ class Row:
     sink: str
     partition: int
     run: int
+
+
+def _row(sink: str, held: tuple[int, ...]) -> Row:
+    """As a table has it."""
+    record, epoch, partition, run = held
+    return Row(record, epoch, sink, partition, run)
 
 
 @dataclass
@@ -68,9 +82,20 @@ class Books:
 
 
 def handles_of(participant: Participant) -> list[Handle]:
-    """The Kafka handles of a participant: one, or those of all tasks whose rows it shows by one step."""
+    """The handles of a participant: one, or those of all tasks whose rows it shows by one step."""
+    if "attempts" in participant.transaction:
+        start = int(participant.transaction["sealed"]["incarnation"])
+        return sorted((attempt, OF_DATABASE, start) for attempt, *_ in participant.transaction["attempts"])
     held = participant.transaction.get("members", [participant.transaction])
     return [(t["transactional_id"], t["producer_id"], t["producer_epoch"]) for t in held]
+
+
+def _start_of(handle: Handle) -> float:
+    """The start that began it; infinity for what is none of the job's."""
+    if handle[1] == OF_DATABASE:
+        return handle[2]
+    parsed = parse_transactional_id(handle[0], PREFIX, JOB)
+    return math.inf if parsed is None else parsed.incarnation
 
 
 def _all_handles(participants: Iterable[Participant]) -> set[Handle]:
@@ -108,6 +133,15 @@ class Watch(Observer):
         self.forgotten: set[tuple[int, int]] = set()  # producer ids and epochs of records that are gone
         self.rotten = False
         self.aborted_rows = 0
+        self.ledgers: dict[str, dict[str, Entry]] = {}  # by sink: what was committed, and nobody has given up
+        self.members: dict[str, list[Handle]] = {}  # of what was decided for a database, by its handle
+        self.away: set[Handle] = set()  # committed, and then lost
+        self.away_rows: dict[tuple[str, int], Row] = {}
+        self.lost_now: Lost = {}
+        self.lost_before: Lost = {}
+        self.lost_since: dict[str, int] = {}
+        self.done: set[int] = set()
+        self.older_at = -1  # the step at which a database was last put back
 
     # -- the journal ----------------------------------------------------------------------------------------------
 
@@ -119,6 +153,7 @@ class Watch(Observer):
         self.tail = place
         if isinstance(record, Start):
             self.newest = record.incarnation
+            self._give_up(record.given_up)
             self.starts[record.incarnation] = place
             self.started_at.setdefault(record.incarnation, self._world.steps)
             return
@@ -133,6 +168,7 @@ class Watch(Observer):
         elif isinstance(record, Replay):
             books = self.epochs[record.epoch]
             kept = {p: c for p, c in books.effective.items() if p in record.kept}
+            self._settle(p for p in books.effective if p not in kept)
             books.effective = kept | {p.id: p for p in record.participants}
             books.replaying = False
             self._decide(record.epoch, record.participants)
@@ -144,6 +180,8 @@ class Watch(Observer):
         if record.choice in ("accept-state", "give-up-rows"):
             self.accepted.add(record.epoch)
         books.given_up |= record.choice == "give-up-rows"
+        if record.choice in ("count-as-written", "give-up-rows"):
+            self._settle(record.participants)
         if record.choice == "write-again" and books.given_up:
             # Told with the choice: what is written again may not come again, and what is open is aborted for it.
             left = _all_handles(books.effective.values()) - self.committed.keys()
@@ -185,6 +223,84 @@ class Watch(Observer):
             first, *_ = handles = handles_of(p)
             self.first_of |= dict.fromkeys(handles, first)
             self.decided |= {handle: [(epoch, *part.id) for part in p.parts] for handle in handles}
+            if first[1] == OF_DATABASE:
+                self.members[p.handle] = handles
+
+    def decided_from(self, step: int, record: Decide) -> None:
+        """An epoch was decided by who began to check it at this step."""
+        for sink, since in self.lost_since.items():
+            self._world.check(
+                since > step,
+                "put back",
+                lambda sink=sink: f"epoch {record.epoch} is decided, and sink {sink} has lost {self.lost_now[sink]}",
+            )
+
+    # -- databases ------------------------------------------------------------------------------------------------
+
+    def changed(self, sink: str, before: Content, after: Content, by: str) -> None:
+        """A database's transaction was committed."""
+        held = self.ledgers.setdefault(sink, {})
+        for handle in before.ledger.keys() - after.ledger.keys():  # written again behind a claim
+            held.pop(handle, None)
+        for handle in after.ledger.keys() - before.ledger.keys():
+            held[handle] = after.ledger[handle]
+            for attempt in self.members.get(handle, [(handle, OF_DATABASE, 0)]):
+                self.ending(Transaction(*attempt), commit=True, by=by)
+        for attempt, (start, state) in after.attempts.items():
+            if state == ABORTED and before.attempts.get(attempt, (0, ""))[1] != ABORTED:
+                self.ending(Transaction(attempt, OF_DATABASE, start), commit=False, by=by)
+        for place in sorted(after.rows.keys() - before.rows.keys()):
+            self._show(_row(sink, after.rows[place]))
+
+    def put_back(self, sink: str, before: Content, after: Content) -> None:
+        """A database has become an older one, or a newer one again, or its ledger is empty."""
+        self.older_at = self._world.steps
+        there = {_row(sink, row) for row in after.rows.values()}
+        for at, row in list(self.rows.items()):
+            if row.sink == sink and row not in there:
+                self.away_rows[at] = self.rows.pop(at)
+        for row in there:
+            self.rows.setdefault((sink, row.record), row)
+        emptied = before.rows.keys() == after.rows.keys()
+        for handle in before.ledger.keys() - after.ledger.keys() if not emptied else ():
+            gone = {
+                attempt for attempt in self.members.get(handle, ()) if self.committed.pop(attempt, None) is not None
+            }
+            self.away |= gone
+            firsts = {self.first_of[attempt] for attempt in gone}
+            self.shown = {key: of for key, of in self.shown.items() if of not in firsts}
+        for handle in after.ledger.keys() - before.ledger.keys():
+            for attempt in self.members.get(handle, ()):
+                self.committed.setdefault(attempt, self._world.steps)
+                self.shown |= dict.fromkeys(self.decided.get(attempt, ()), self.first_of[attempt])
+        for attempt, (start, state) in after.attempts.items():
+            if state != ABORTED:
+                self.aborted_at.pop((attempt, OF_DATABASE, start), None)
+
+    def missing(self, sink: str, content: Content, newest: int) -> dict[str, Entry]:
+        """What was committed, in epochs up to this one, and is not in the ledger."""
+        held = self.ledgers.get(sink, {}).items()
+        return {handle: of for handle, of in held if of.epoch <= newest and handle not in content.ledger}
+
+    def lost(self, now: Lost) -> None:
+        """So much is lost now."""
+        if now != self.lost_now:
+            self.lost_before, self.lost_now = self.lost_now, now
+        self.lost_since = {sink: self.lost_since.get(sink, self._world.steps) for sink in now}
+
+    def _give_up(self, handles: Iterable[str]) -> None:
+        """A person gives up what the sinks do not know any more: of each all between the oldest and the newest."""
+        for held in self.ledgers.values():
+            ends = [held[handle].epoch for handle in handles if handle in held]
+            for handle in [h for h, of in held.items() if ends and min(ends) <= of.epoch <= max(ends)]:
+                del held[handle]
+                rows = (row for attempt in self.members.get(handle, ()) for row in self.of.get(attempt, ()))
+                self.may_lose |= {(row.sink, row.record) for row in rows}
+                self._world.marks.add("operator: lost rows are given up")
+
+    def _settle(self, participants: Iterable[ParticipantId]) -> None:
+        for sink, handle in participants:
+            self.ledgers.get(sink, {}).pop(handle, None)
 
     # -- the broker -----------------------------------------------------------------------------------------------
 
@@ -214,9 +330,8 @@ class Watch(Observer):
 
     def _aborted_by_hand(self, handle: Handle, by: str) -> None:
         """Without a start of one's own only what nobody can decide any more may be aborted."""
-        parsed = parse_transactional_id(handle[0], PREFIX, JOB)
         self._world.check(
-            parsed is not None and parsed.incarnation < self.newest,
+            _start_of(handle) < self.newest,
             "6",
             lambda: f"{by} aborts {handle} of the newest start, {self.newest}",
         )
@@ -224,9 +339,13 @@ class Watch(Observer):
 
     def _spares_decided(self, handle: Handle, by: str) -> None:
         for epoch, books in self.epochs.items():
+            # What a backup has brought back as it was before its commit is somebody's to end, if its epoch is done.
+            done = handle in self.away and epoch in self.done
             ours = any(handle in handles_of(p) and not self._is_gone(p, handle) for p in books.effective.values())
             self._world.check(
-                not ours or books.replaying, "2", lambda epoch=epoch: f"{by} aborts {handle} of decided epoch {epoch}"
+                not ours or done or books.replaying,
+                "2",
+                lambda epoch=epoch: f"{by} aborts {handle} of decided epoch {epoch}",
             )
 
     def _is_gone(self, participant: Participant, handle: Handle) -> bool:
@@ -259,10 +378,9 @@ class Watch(Observer):
     began: dict[str, int]
 
     def _aborting(self, handle: Handle, by: str) -> None:
-        mine = self.incarnations[by]
-        parsed = parse_transactional_id(handle[0], PREFIX, JOB)
+        mine, of = self.incarnations[by], _start_of(handle)
         self._world.check(
-            parsed is not None and (parsed.incarnation == mine or (parsed.incarnation < mine and mine in self.starts)),
+            of == mine or (of < mine and mine in self.starts),
             "6",
             lambda: f"{by}, incarnation {mine}, aborts {handle}",
         )
@@ -270,18 +388,19 @@ class Watch(Observer):
 
     def visible(self, pid: int, batches: list[Batch]) -> None:
         for batch in batches:
-            row: Row = batch.rows
-            if row is None:
-                continue
-            before = self.rows.get((row.sink, row.record))
-            self._world.check(
-                before is None or (row.sink, row.record) in self.may_double,
-                "3",
-                lambda row=row, before=before: f"{row} is visible, and so is {before}",
-            )
-            if before is not None:
-                self.may_double.discard((row.sink, row.record))  # once
-            self.rows[row.sink, row.record] = row
+            if batch.rows is not None:
+                self._show(batch.rows)
+
+    def _show(self, row: Row) -> None:
+        before = self.rows.get((row.sink, row.record))
+        self._world.check(
+            before is None or (row.sink, row.record) in self.may_double,
+            "3",
+            lambda: f"{row} is visible, and so is {before}",
+        )
+        if before is not None:
+            self.may_double.discard((row.sink, row.record))  # once
+        self.rows[row.sink, row.record] = row
 
     # -- Spark ----------------------------------------------------------------------------------------------------
 
@@ -291,9 +410,10 @@ class Watch(Observer):
 
     def finished(self, epoch: int) -> None:
         """Spark wrote commits/N."""
+        self.done.add(epoch)
         books = self.epochs.get(epoch, Books())
         handles = _all_handles(books.effective.values()) - books.counted
-        left = [h for h in handles if h not in self.committed]
+        left = [h for h in handles if h not in self.committed and h not in self.away]
         self._world.check(not left, "4", lambda: f"commits/{epoch} exists, and these are not committed: {left}")
 
     def recorded(self, epoch: int, sink: str, records: list[int], state: int | None) -> None:
@@ -301,7 +421,7 @@ class Watch(Observer):
         for record in records:
             row = self.rows.get((sink, record))
             self._world.check(
-                (row is not None and row.epoch == epoch) or (sink, record) in self.may_lose,
+                (row is not None and row.epoch == epoch) or (sink, record) in self.may_lose | self.away_rows.keys(),
                 "4",
                 lambda record=record, row=row: f"commits/{epoch} exists, record {record} in sink {sink} is {row}",
             )
@@ -311,17 +431,18 @@ class Watch(Observer):
                 lambda row=row: f"the state of epoch {epoch} is of run {state}, its output has {row}",
             )
 
-    def at_the_end(self, wanted: Mapping[str, Iterable[int]], transactions: Mapping[str, Transaction]) -> None:
+    def at_the_end(self, wanted: Mapping[str, Iterable[int]], left: Collection[str]) -> None:
         """After healing and a run to the end."""
         missing = [place for s, of in wanted.items() for r in of if (place := (s, r)) not in self.rows]
         missing = [place for place in missing if place not in self.may_lose]
         self._world.check(not missing, "nothing lost", lambda: f"missing: {missing}")
-        left = [t.name for t in transactions.values() if t.state == "Ongoing"]
         self._world.check(not left, "5", lambda: f"still open: {left}")
 
     def receipted(self, known: set[str]) -> None:
         """These handles are in the journal or have a receipt."""
-        unknown = {str(prepared.Handle(*handle)) for handle in self.committed} - known
+        of_tables = {self.first_of[handle][0] for handle in self.committed if handle[1] == OF_DATABASE}
+        of_topics = {str(prepared.Handle(*handle)) for handle in self.committed if handle[1] != OF_DATABASE}
+        unknown = (of_topics | of_tables) - known
         self._world.check(not unknown, "receipts", lambda: f"committed, and nowhere written down: {unknown}")
 
     def at_a_refusal(self) -> None:

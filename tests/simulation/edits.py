@@ -89,6 +89,7 @@ class Job:
         self.filters = {0}
         self.remade: set[Place] = set()
         self.gone: set[int] = set()  # records that nobody can read any more
+        self.quiet: tuple[str, ...] = ()  # sinks that get the first records only
 
     @classmethod
     def of_one_output(cls, sinks: tuple[str, ...], records: int) -> Job:
@@ -210,12 +211,17 @@ class Job:
         """Whether no filter that was ever in force drops it. Some epochs have no output at all."""
         return record not in (8, 9, 10) and not any(n and record % n == 0 for n in self.filters)
 
+    def gives(self, sink: str, record: int) -> bool:
+        """Whether the sink gets a row of it."""
+        return sink not in self.quiet or record < 4
+
     def wanted(self) -> dict[str, list[int]]:
         """The records that each sink must hold: of the topics of now, what no filter that was ever in force drops."""
         found: dict[str, list[int]] = {}
         for output in self.outputs:
             for sink in (self.since or frozenset()).intersection(output.sinks):
-                found[sink] = [r for r in self.topics[output.reads].records if self.keeps(r) and r not in self.gone]
+                there = (r for r in self.topics[output.reads].records if self.keeps(r) and r not in self.gone)
+                found[sink] = [r for r in there if self.gives(sink, r)]
         return found
 
     # -- Spark ------------------------------------------------------------------------------------------------------

@@ -120,7 +120,13 @@ def run_seed(seed: int, *, traced: bool = False, focus: Sequence[str] = (), **fi
     if plan.operator or fixed.get("operator"):
         plan = replace(plan, moves=False, accepts=beside.random() < 0.5, keeps=beside.choice([6, 20, 60]))
     plan = replace(plan, sleeps_in_rename=not focus and beside.random() < 0.2)
-    return run(replace(plan, **fixed), chooser, traced=traced)
+    if not focus and beside.random() < 0.2:
+        lives, quiet = beside.choice([0, 6, 20]), beside.random() < 0.3
+        plan = replace(plan, databases=beside.choice([("b",), ("a", "b")]), lives=lives, quiet=quiet)
+    plan = replace(plan, **fixed)
+    if plan.edits or plan.together or not {*plan.databases} <= {*plan.sinks}:
+        plan = replace(plan, databases=(), lives=0, quiet=False)
+    return run(plan, chooser, traced=traced)
 
 
 def run_scripted(plan: Plan, deviations: dict[int, str], *, traced: bool = False) -> tuple[Result, ScriptedChooser]:
@@ -196,6 +202,8 @@ def _with_faults(scene: Scene, *, scripted: bool) -> None:  # noqa: C901, PLR091
                 _a_person_acts(scene)
             if plan.edits and draw("source", [False] * plan.keeps + [True]):
                 _a_source_changes(scene)
+            if plan.lives and draw("a database lives", [False] * plan.lives + [True]):
+                scene.a_database_lives()
             if plan.sound and scene.journal.content and draw("rot", [False] * plan.sound + [True]):
                 scene.rot()
         if living := world.living():
@@ -251,6 +259,13 @@ def _obeyed(scene: Scene, error: OnceflowError) -> bool:
         else:
             scene.put_newest_back()
         return True
+    if advised("claim") in error.action and scene.lost():
+        there = all(scene.databases[sink].newest for sink in scene.lost())
+        if scene.world.chooser.draw("which advice", ["claim", "newest"]) == "claim" or not there:
+            scene.claims = True
+        else:
+            scene.bring_newest_back()
+        return True
     if "give the job its checkpoint back" in error.action and scene.watch.older:
         scene.put_newest_back()
         return True
@@ -263,7 +278,7 @@ def _follow(scene: Scene, error: OnceflowError) -> bool:
         scene.job.take_back()
         scene.judge.somebody_came()
         return True
-    if not scene.plan.operator:
+    if not (scene.plan.operator or scene.plan.lives):
         return False
     if not _obeyed(scene, error):
         if isinstance(error, SourceDataLostError) and scene.world.violation is None:
@@ -338,7 +353,7 @@ def _guard_decided(scene: Scene) -> None:
 
 def _guard(scene: Scene) -> None:
     try:
-        scene.watch.at_the_end(scene.job.wanted(), scene.broker.transactions)
+        scene.watch.at_the_end(scene.job.wanted(), scene.left_open())
         # An older copy knows nothing of what was committed since it was taken.
         if (
             not {"operator: an older copy", "operator: the checkpoint is lost"} & scene.world.marks

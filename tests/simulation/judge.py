@@ -6,6 +6,7 @@ whether evidence was lost, whether the power was cut; and it takes an error's wo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -14,9 +15,11 @@ from onceflow.errors import OnceflowError
 from tests.simulation.checks import TIMEOUT_S, Watch
 
 if TYPE_CHECKING:
+    from tests.simulation.fake_database import Entry
     from tests.simulation.sim_driver import Scene, WatchedRules
     from tests.simulation.world import Actor
 
+_LOST = re.compile(r"sink (\w+) does not know epoch .* any more: (\d+) epochs with (\d+) rows")
 _BY_LUCK = (errors.NotDeterministicError, errors.TimeoutTooShortError, errors.CheckpointCorruptError)
 """A plan may give the same rows by chance, an epoch be slow once, and a running driver purge a spoiled record."""
 
@@ -68,6 +71,7 @@ class Judge:
         world.marks.add(f"refused: {name}")
         justified = _JUSTIFIED.get(type(error), lambda *_: False)
         world.check(justified(self._scene, watch, rules), "refusals", lambda: f"{actor.name} ends with {name}: {error}")
+        self._lost_is_told(error)
         # Brokers may be up again at the next start; and what an older driver says, or one beside another that is still
         # at work, may have been seen to by then.
         passing = rules is not None and rules.got_no_evidence()
@@ -75,6 +79,21 @@ class Judge:
         knew = actor.started_at > self._came_at  # else it may have looked before somebody came
         if alone and knew and not passing and not 0 < mine < watch.newest:
             self.refused.append(error)
+
+    def _lost_is_told(self, error: OnceflowError) -> None:
+        """Whoever says what a database has lost says how much."""
+        said = _LOST.search(error.what)
+        if said is None or self._scene.watch.older:  # an older copy knows less
+            return
+        sink, count = said[1], (int(said[2]), int(said[3]))
+        true = [(len(of), sum(each.rows for each in of.values())) for of in self._lost_in(sink)]
+        self._scene.world.marks.add("what a database has lost was told")
+        self._scene.world.check(count in true, "put back", lambda: f"told of sink {sink}: {count}, and it is {true}")
+
+    def _lost_in(self, sink: str) -> list[Mapping[str, Entry]]:
+        """What it has lost now, and had a moment ago: it may have fallen back while it was asked."""
+        watch = self._scene.watch
+        return [of.get(sink, {}) for of in (watch.lost_now, watch.lost_before)]
 
     def somebody_came(self) -> None:
         """A person, or something from outside, has changed what was refused."""
@@ -98,7 +117,15 @@ def _took_too_long(scene: Scene, _: Watch, rules: WatchedRules | None) -> bool:
 
 
 def _nothing_proves(_: Scene, watch: Watch, rules: WatchedRules | None) -> bool:
-    return bool(watch.forgotten) or (rules is not None and rules.got_no_evidence())
+    lost = bool(watch.forgotten) or watch.older_at >= 0
+    return lost or (rules is not None and rules.got_no_evidence())
+
+
+def _is_older(scene: Scene, watch: Watch, _: WatchedRules | None) -> bool:
+    """The checkpoint is older than its sinks, or one of them is older than it: now, or a moment ago."""
+    me = scene.world.current
+    passing = me is not None and watch.older_at >= me.started_at
+    return watch.older or scene.job.moved or bool(watch.lost_now) or passing
 
 
 _JUSTIFIED: Mapping[type, Callable[[Scene, Watch, WatchedRules | None], bool]] = {
@@ -107,7 +134,7 @@ _JUSTIFIED: Mapping[type, Callable[[Scene, Watch, WatchedRules | None], bool]] =
     errors.NotDeterministicError: lambda scene, _, __: not scene.plan.deterministic or len(scene.job.filters) > 1,
     errors.SourceDataLostError: lambda scene, _, __: bool(scene.job.gone),
     errors.ConfigurationError: lambda scene, _, __: scene.job.has_other_sinks,
-    errors.CheckpointConflictError: lambda scene, watch, _: watch.older or scene.job.moved,
+    errors.CheckpointConflictError: _is_older,
     errors.CheckpointCorruptError: lambda _, watch, __: watch.rotten,
     errors.TimeoutTooShortError: _took_too_long,
 }

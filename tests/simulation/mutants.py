@@ -19,6 +19,7 @@ from onceflow.checkpoint import journal as journal_module
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.receipts import Receipts
+from onceflow.connectors.database.committer import DatabaseCommitter
 from onceflow.connectors.inspection import Phase
 from onceflow.connectors.kafka import committer as kafka_committer
 from onceflow.connectors.kafka import oracle, transactions
@@ -566,12 +567,23 @@ def _accepted_by_number() -> list[Patches]:
     return [mock.patch.object(runs, "find_by_origin", by_number)]
 
 
+def _newest_of_the_last_decision() -> list[Patches]:
+    def newest(self: History, below: int | None = None) -> Any:
+        decided = self.decided
+        return {} if decided is None or (below is not None and decided.epoch >= below) else decided.newest()
+
+    return [mock.patch.object(History, "newest", newest)]
+
+
 SLEEPING: Mapping[str, Any] = {"sleeps_in_rename": True}
 """A driver may sleep inside Spark's exists-check and rename of ``offsets/N``."""
 
 QUIET: Mapping[str, Any] = {"edits": False, "operator": False, "sound": 0, "remembers": 0}
 EDITED: Mapping[str, Any] = {"edits": True, "sound": 0, "operator": False}
 OPERATOR: Mapping[str, Any] = {"edits": False, "operator": True, "sound": 0, "remembers": 0}
+
+_TABLES = {"databases": ("a", "b")}
+_LIVES = QUIET | {"databases": ("b",), "lives": 3, "most_starts": 8}
 
 _REGROUPED = (("die", "one"), QUIET | {"partitions": 4, "renumbers": True, "deterministic": True})
 
@@ -809,6 +821,48 @@ MUTANTS = (
         _accepted_by_number,
         ("die", "one"),
         {"operator": True, "accepts": True, "deterministic": False, "renumbers": True, "sound": 0, "edits": False},
+    ),
+    Mutant(
+        "a database is not asked for the newest epoch before the decision",
+        ("put back",),
+        lambda: [mock.patch.object(DatabaseCommitter, "_require_known")],
+        ("back",),
+        _LIVES,
+    ),
+    Mutant(
+        "a ledger newer than the checkpoint is gone on with",
+        ("3", "refusals"),
+        lambda: [mock.patch.object(DatabaseCommitter, "_require_first")],
+        ("die",),
+        OPERATOR | _TABLES,
+    ),
+    Mutant(
+        "a purge forgets a quiet sink's newest epoch",
+        ("put back", "nothing lost"),
+        _newest_of_the_last_decision,
+        ("back",),
+        _LIVES | {"quiet": True, "epochs": 4},
+    ),
+    Mutant(
+        "what waits for its purge is not counted as lost",
+        ("put back",),
+        lambda: [mock.patch.object(Receipts, "read", lambda self, _=None, real=Receipts.read: real(self))],
+        ("back",),
+        _LIVES | {"epochs": 6, "retain": 4},
+    ),
+    Mutant(
+        "a commit without an answer is not looked up in the ledger",
+        ("ends", "refusals", "3"),
+        lambda: [mock.patch.object(DatabaseCommitter, "_in_ledger", return_value=None)],
+        ("unanswered", "late", "die-after"),
+        QUIET | _TABLES,
+    ),
+    Mutant(
+        "a commit does not ask for the epoch before",
+        ("put back", "nothing lost"),
+        lambda: [mock.patch.object(DatabaseCommitter, "_follows", return_value=True)],
+        ("back",),
+        _LIVES,
     ),
 )
 assert kafka_committer.transactions is transactions  # the committer must see the patched functions

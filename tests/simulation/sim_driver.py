@@ -32,6 +32,8 @@ from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.checkpoint.statistics import Statistics
 from onceflow.checkpoint.store import LocalStore
 from onceflow.connectors.contract import Connector, Guarantee, Run, Sink, SinkConnection
+from onceflow.connectors.database.committer import DatabaseCommitter
+from onceflow.connectors.database.tables import ABORTED, OPEN, PREPARED
 from onceflow.connectors.kafka.client import Topic as KafkaTopic
 from onceflow.connectors.kafka.committer import KafkaCommitter
 from onceflow.connectors.kafka.group_offsets import name_group
@@ -62,6 +64,7 @@ from onceflow.twophase.memory import Mode
 from onceflow.twophase.messages import (
     Action,
     AskOutcomes,
+    Check,
     Checked,
     Event,
     Evidence,
@@ -78,9 +81,9 @@ from onceflow.twophase.messages import (
     TakenOver,
 )
 from onceflow.twophase.participants import Part, Participant, ParticipantId, PartId, TaskReport, miscounted, parts_of
-from onceflow.twophase.records import Decide, Planned, Replay, Resolve
+from onceflow.twophase.records import Decide, Planned, Replay, Resolve, Start
 from onceflow.twophase.state import State
-from tests.simulation.checks import JOB, PREFIX, TIMEOUT_S, Row, Watch
+from tests.simulation.checks import JOB, OF_DATABASE, PREFIX, TIMEOUT_S, Lost, Row, Watch
 from tests.simulation.edits import Job, Output, Place, Topic, from_text, in_positions, to_text
 from tests.simulation.fake_broker import (
     CONCURRENT,
@@ -92,10 +95,11 @@ from tests.simulation.fake_broker import (
     FakeBroker,
     FakeClient,
 )
+from tests.simulation.fake_database import TARGET, Content, FakeDatabase, FakeEngine, hashed
 from tests.simulation.fake_files import FakeStore, Files
 from tests.simulation.judge import Judge
 from tests.simulation.sim_operator import act
-from tests.simulation.world import ASK, CHANGE, LOOK, SEND, Actor, Chooser, Killed, World
+from tests.simulation.world import ASK, BACK, CHANGE, END, LOOK, SEND, Actor, Chooser, Killed, World
 
 _TIMEOUT_MS = int(TIMEOUT_S * 1000)
 _FENCED = frozenset({FENCED, INVALID_EPOCH, INVALID_MAPPING, INVALID_STATE})
@@ -148,6 +152,9 @@ class Plan:
         slow: Seconds between two records of a task; tasks run beside each other.
         together: How many tasks of a sink are committed as one, by one step; 0: each is by itself, as in Kafka.
         sleeps_in_rename: A driver may sleep where Spark has seen that offsets/N is not there and has not written it.
+        databases: Of the sinks those that are tables, each of a database of its own; the others are topics.
+        lives: At one in so many moments a database is put back, crashes or loses its ledger; 0: never.
+        quiet: The last of the databases gets rows of the first records only.
     """
 
     epochs: int = 3
@@ -171,6 +178,9 @@ class Plan:
     slow: float = 0.0
     together: int = 0
     sleeps_in_rename: bool = False
+    databases: tuple[str, ...] = ()
+    lives: int = 0
+    quiet: bool = False
 
 
 class Copy:
@@ -203,7 +213,9 @@ class Scene:
         self.journal, self.offsets, self.commits = Files(), Files(), Files()
         self.initial, self.ours = Files(), Files()
         self.receipts = self.journal.below("receipts")
-        identity = JobIdentity(JOB, "checkpoint", FakeClient.cluster_id, PREFIX)
+        self.databases = {sink: self._database(sink) for sink in plan.databases}
+        systems = {FakeClient.cluster_id if s not in self.databases else self.databases[s].name for s in plan.sinks}
+        identity = JobIdentity(JOB, "checkpoint", ",".join(sorted(systems)), PREFIX)
         write_identity(FakeStore("onceflow", self.ours, lambda _, effect: effect()), identity)
         self.rules: dict[str, WatchedRules] = {}  # of the newest driver of each process
         self.zombies: list[Iterator[Any]] = []
@@ -212,6 +224,7 @@ class Scene:
         self.errors: list[OnceflowError] = []
         self.acts = 0
         self.job = Job.of_two_outputs(chooser.draw) if plan.edits else Job.of_one_output(plan.sinks, 4 * plan.epochs)
+        self.job.quiet = plan.databases[-1:] if plan.quiet else ()
         self.copy: Copy | None = None
         self.newest: Copy | None = None
         self.claims = False
@@ -223,6 +236,7 @@ class Scene:
         self.world.on_power_cut = self._power_cut
         self.world.on_slow = self._markers_wait
         self.world.on_idle = self.broker.complete_all
+        self.world.on_back = self._falls_back
 
     # -- faults that are not an answer ------------------------------------------------------------------------------
 
@@ -241,6 +255,8 @@ class Scene:
 
     def _power_cut(self) -> None:
         self.zombies.clear()
+        for database in self.databases.values():
+            database.crash()
         # Each folder loses what was written last, but for what somebody synced; and no commits/N outlives offsets/N:
         # that is refused, rightly, and a person has to look at it.
         for name in self.journal.unsynced:
@@ -309,6 +325,62 @@ class Scene:
         self.world.say(f"    {name} is spoiled")
         self.journal.content[name] = self.journal.content[name][:-9]
         self.watch.rotten = True
+
+    # -- databases ----------------------------------------------------------------------------------------------------
+
+    def _database(self, sink: str) -> FakeDatabase:
+        def changed(before: Content, after: Content, by: str) -> None:
+            self.watch.changed(sink, before, after, by)
+
+        return FakeDatabase(sink, changed, lambda: self.world.chooser.draw("waits for the lock", [True, True, False]))
+
+    def a_database_lives(self) -> None:
+        """One of them is put back, crashes, or somebody empties its ledger."""
+        database = self.databases[self.world.chooser.draw("database", list(self.plan.databases))]
+        match self.world.chooser.draw("life", ["put back", "put back", "crash", "truncate"]):
+            case "put back":
+                self._put_database_back(database)
+            case "crash":
+                database.crash()
+            case _:
+                self._is_older(database, database.truncate, "lost its ledger")
+
+    def _falls_back(self, what: str) -> None:
+        """Between two requests a standby takes over that has not everything."""
+        self._put_database_back(next(of for of in self.databases.values() if what.endswith(of.name)))
+
+    def _put_database_back(self, database: FakeDatabase) -> None:
+        commits = self.world.chooser.draw("commits", [1, 3, 9, 20, 50])
+        self._is_older(database, lambda: database.put_back(commits), f"loses its last {commits} commits")
+
+    def _is_older(self, database: FakeDatabase, happens: Callable[[], None], what: str) -> None:
+        before = database.content
+        happens()
+        self.world.say(
+            f"    {database.name} {what}: {len(database.content.ledger)} of {len(before.ledger)} in its ledger"
+        )
+        self.world.marks.add(f"a database {what.split(' last', maxsplit=1)[0]}")
+        self.watch.put_back(database.sink, before, database.content)
+        self.watch.lost(self.lost())
+        self.judge.somebody_came()
+
+    def bring_newest_back(self) -> None:
+        """A person brings back what the databases had that were put back."""
+        for sink in self.lost():
+            database = self.databases[sink]
+            self._is_older(database, database.bring_newest_back, "has what it had")
+
+    def lost(self) -> Lost:
+        """By sink and handle, what the checkpoint counts as committed, and its database does not know."""
+        if self.watch.rotten:
+            return {}
+        newest = max(self.commits.numbers(), default=-1)
+        missing = {s: self.watch.missing(s, of.content, newest) for s, of in self.databases.items()}
+        if not any(missing.values()):
+            return {}
+        named = self.written_down()
+        known = {s: {handle: at for handle, at in of.items() if handle in named} for s, of in missing.items()}
+        return {sink: of for sink, of in known.items() if of}
 
     # -- a driver ---------------------------------------------------------------------------------------------------
 
@@ -406,6 +478,12 @@ class Scene:
         self.newest = None
         self.judge.somebody_came()
 
+    def left_open(self) -> list[str]:
+        """What is open in the sinks' systems."""
+        staged = (of.content.attempts.items() for of in self.databases.values())
+        attempts = [attempt for of in staged for attempt, (_, state) in of if state != ABORTED]
+        return attempts + [t.name for t in self.broker.transactions.values() if t.state == ONGOING]
+
     def written_down(self) -> set[str]:
         """The handles that the journal or a receipt names."""
         entries = [decode(data, int(name[:-5])) for name, data in self.journal.content.items()]
@@ -435,9 +513,10 @@ class Scene:
         """A process's connection to the cluster."""
         return SimClient(self, self.broker, self.network, actor.name, lambda: self.world.sleep(0.1))
 
-    def described(self, client: SimClient) -> list[SimSink]:
+    def described(self, client: SimClient) -> list[Sink]:
         """The job's sinks, over a connection."""
-        return [SimSink(self, client, sink) for sink in self.sinks]
+        kinds = ((SimDatabaseSink if sink in self.databases else SimSink, sink) for sink in self.sinks)
+        return [kind(self, client, sink) for kind, sink in kinds]
 
     @property
     def sinks(self) -> tuple[str, ...]:
@@ -486,12 +565,27 @@ class Scene:
         """A request to the broker."""
         return self.world.request(what, effect, SEND if what.startswith(("commit", "abort", "init")) else ASK)
 
+    def engine(self, who: str, database: FakeDatabase) -> FakeEngine:
+        """A process's connection to a database."""
+
+        def ask(what: str, effect: Callable[[], Any]) -> Any:
+            return self.world.request(what, effect, (*ASK, BACK) if self.plan.lives else ASK)
+
+        def is_late(ending: Callable[[], Any]) -> bool:
+            return any(late.effect is ending for late in self.world.late)
+
+        return FakeEngine(database, ask, lambda what, end: self.world.request(what, end, END), is_late, who)
+
     def created(self, name: str, data: bytes) -> None:
         """A file appeared in the journal."""
         place = int(name[:-5])
         entry = decode(data, place)
         self.world.say(f"    journal {place}: {entry.record}")
         self.watch.appended(place, entry.record)
+        if isinstance(entry.record, Start) and entry.record.claimed:
+            self.watch.lost(self.lost())
+        if isinstance(entry.record, Decide) and self.world.current is not None and self.databases:
+            self.watch.decided_from(self.rules[self.world.current.name].checked_from, entry.record)
         if isinstance(entry.record, Planned):
             self.job.laid(entry.record.layout)
         if isinstance(entry.record, Decide):
@@ -538,6 +632,7 @@ class WatchedRules(Coordinator):
     Attributes:
         failed_at: The world's step at which it was last told that a run or a check failed; -1 for none.
         blind_at: The one at which the journal last gave no answer; likewise.
+        checked_from: The one at which its last check began; likewise.
         ran_from: When its last run began.
     """
 
@@ -545,7 +640,7 @@ class WatchedRules(Coordinator):
         super().__init__(sinks)
         self._scene, self._actor = scene, actor
         self._heard: tuple[Evidence, ...] = ()
-        self.failed_at = self.blind_at = -1
+        self.failed_at = self.blind_at = self.checked_from = -1
         self.ran_from = 0.0
         scene.rules[actor.name] = self
 
@@ -584,6 +679,8 @@ class WatchedRules(Coordinator):
             world.say(f"    [{self.state.name}] {self.happened.value}")
         if isinstance(action, AskOutcomes):
             self._heard = ()
+        if isinstance(action, Check):
+            self.checked_from = world.steps
         if not isinstance(action, TakenOver | Ready | Return | Fail):
             if self.memory.history.incarnation:
                 watch.incarnations[who] = self.memory.history.incarnation
@@ -807,6 +904,58 @@ class SimSinkConnection(SinkConnection):
 
     def close(self) -> None:
         """There is nothing to close."""
+
+
+class SimDatabaseCommitter(DatabaseCommitter):
+    """The real one over a fake engine; a mark may get lost, as is allowed, and a name's never does.
+
+    Args:
+        scene: The world.
+        actor: The process.
+        sink: The sink's name.
+        prefix, job_id: As of the real one.
+    """
+
+    def __init__(self, scene: Scene, actor: str, sink: str, prefix: str, job_id: str) -> None:
+        self._scene, self._begins = scene, prefix
+        database = scene.databases[sink]
+        engine: Any = scene.engine(actor, database)
+        told = (prefix, job_id, sink, TARGET.table)
+        super().__init__(engine, database.tables, database.name, lambda: TARGET, *told)
+
+    def preflight(self) -> None:
+        """All is allowed."""
+
+    def write_mark(self, mark: str) -> None:
+        if self._scene.world.chooser.draw("mark", [True, False]):
+            super().write_mark(mark)
+
+    def read_name_mark(self, name: str) -> str | None:
+        return self._scene.marks.get(name_group(self._begins, name))
+
+    def write_name_mark(self, name: str, mark: str) -> None:
+        self._scene.marks[name_group(self._begins, name)] = mark
+
+
+class SimDatabaseSink(SimSink):
+    """A table of a database."""
+
+    def expires_after_s(self) -> None:  # type: ignore[override]
+        return None
+
+    def connect(self) -> SimDatabaseConnection:  # type: ignore[override]
+        return SimDatabaseConnection(self._scene, self._link, self.name)
+
+
+class SimDatabaseConnection(SimSinkConnection):
+    """The same, connected."""
+
+    def __init__(self, scene: Scene, client: SimClient, name: str) -> None:
+        super().__init__(scene, client, name)
+        self.system_id = scene.databases[name].name
+
+    def committer(self, prefix: str, job_id: str) -> SimDatabaseCommitter:  # type: ignore[override]
+        return SimDatabaseCommitter(self._scene, self._link.who, self._called, prefix, job_id)
 
 
 class SourceAdmin:
@@ -1135,6 +1284,9 @@ class Tasks:
             return TaskReport(sink, task, attempt, told)
         if len({row.partition for row in rows}) > 1:
             self.scene.world.marks.add("a transaction was of several parts")
+        if sink in self.scene.databases:
+            staged = yield from self._stage(self.scene.databases[sink], action.epoch, task, attempt, rows)
+            return TaskReport(sink, task, attempt, told, staged)
         name = name_transaction(PREFIX, self.job_id, self.incarnation, sink, task, action.epoch, attempt)
         code, pid, epoch = yield from self._ask(lambda: broker.init(name, TIMEOUT_S), f"init {name}")
         if code:
@@ -1159,6 +1311,20 @@ class Tasks:
             witness = Witness(partition, offset)
         prepared = PreparedTransaction(Handle(name, pid, epoch), frozenset(partitions), witness)
         return TaskReport(sink, task, attempt, told, prepared.to_json())
+
+    def _stage(self, database: FakeDatabase, epoch: int, task: int, attempt: int, rows: Sequence[Row]) -> Iterator[Any]:
+        """What a writer does in a database; its value is what it has prepared."""
+        run = Run(self.job_id, PREFIX, self.incarnation, epoch)
+        _, made = yield from self._ask(lambda: (0, database.open(run, task, attempt)), f"open in {database.name}")
+        self.scene.watch.of[made, OF_DATABASE, self.incarnation] = list(rows)
+        values = [(row.record, row.epoch, row.partition, row.run) for row in rows]
+        for some, state in ((values[:-1], OPEN), (values[-1:], PREPARED)):
+            staged, _ = yield from self._ask(
+                lambda some=some, state=state: (database.stage(made, some, state), 0), f"stage {state} {made} {some}"
+            )
+            if not staged:
+                raise TaskFailed(f"stage {made}: it was ended", fenced=True)
+        return {"attempt": made, "rows": len(rows), "hash": sum(map(hashed, values)) & _WRAP}
 
     def _ask(self, effect: Callable[[], Any], what: str) -> Iterator[Any]:
         """A producer's request: sent once, and a step of the driver that waits for it, or of a zombie."""
@@ -1232,7 +1398,7 @@ class Query:
                 if records is None:
                     where = f"[{first}, {last}) for topic partition {output.reads.topic}-0"
                     raise SparkError(f"Could not read records in offset {where}")
-                found += records
+                found += (record for record in records if self.job.gives(sink, record))
         return found
 
     def _first(self) -> int | None:
@@ -1310,6 +1476,7 @@ class Query:
         scene.commits.put(str(epoch), b"v1")
         scene.world.say(f"    commits/{epoch}")
         scene.watch.finished(epoch)
+        scene.watch.lost(scene.lost())
         self.job.went_on()
         if not self.job.gone:
             for sink in scene.watch.sinks_of(epoch) or self.tasks.sinks:

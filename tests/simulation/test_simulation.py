@@ -15,7 +15,7 @@ from onceflow.twophase.state import TABLE
 from tests.simulation.explore import Result, _guard, every_run, run, run_seed
 from tests.simulation.sim_driver import Plan, Scene, quiet
 from tests.simulation.sim_operator import ACTS
-from tests.simulation.world import ASK, CHANGE, POINT, SEND, Chooser, Killed, ScriptedChooser
+from tests.simulation.world import ASK, BACK, CHANGE, POINT, SEND, Chooser, Killed, ScriptedChooser
 
 SEEDS = 10_000
 
@@ -28,8 +28,6 @@ BY_HAND = {
     "COMMITTING + ALL_REFUSED",
     "FINISHING + ALL_REFUSED",
     "SEALING + RUN_FAILED",
-    # A topic keeps no ledger, so no check finds another start's epoch there; databases and lake tables do.
-    "CHECKING + CONFLICTING",
     "RECONSIDERING + SOME_PASSING",
     "RECONSIDERING + COMMITTED_AFTER_ALL",
     "RECONSIDERING + SOME_UNKNOWN",
@@ -39,6 +37,8 @@ BY_HAND = {
 RARE = {
     # A handful in 10,000 seeds.
     "CHECKING + GROWN",
+    # A database that was put back between two epochs, or that holds another start's.
+    "CHECKING + CONFLICTING",
     "JUDGING + ALL_COMMITTED",
     "MATCHING + RUN_FAILED",
     "SEALING + NOT_DETERMINISTIC",
@@ -103,6 +103,11 @@ REACHED = {
     "refused: TimeoutTooShortError",
     "the power cut took a file",
     "transactions expired",
+    "a database has what it had",
+    "a database loses its",
+    "a database lost its ledger",
+    "operator: lost rows are given up",
+    "what a database has lost was told",
 }
 
 
@@ -152,7 +157,7 @@ def test_ten_thousand_seeds():
     steps = {f"{state.name} + {happened.name}" for state, row in TABLE.items() for happened in row}
     assert steps - set(marks) <= BY_HAND | RARE | BY_PAIRS
     assert set(marks) >= REACHED
-    assert set(faults) == {*ASK, *CHANGE, *SEND, *POINT}
+    assert set(faults) == {*ASK, *CHANGE, *SEND, *POINT, BACK}
     assert refusals < SEEDS / 10, "most runs must come to the end of the source, or they prove little"
 
 
@@ -218,6 +223,18 @@ def test_a_job_that_is_edited_and_topics_that_are_made_again(seeds):
     """After edits between two starts each record of a topic is in its sinks once, or the start says what moved."""
     results = {f"seed {seed}": run_seed(seed, edits=True) for seed in seeds}
     assert not any(result.violation for result in results.values()), summary(results)
+
+
+@pytest.mark.parametrize("databases", [("b",), ("a", "b")], ids="+".join)
+def test_databases_that_are_put_back(databases):
+    """Put back, fallen back between two requests, without a ledger: what is gone is told and given up, or comes back."""
+    plan = {"databases": databases, "edits": False, "lives": 4}
+    results = {f"seed {seed}": run_seed(seed, quiet=seed % 2 == 0, **plan) for seed in range(100)}
+    assert not any(result.violation for result in results.values()), summary(results)
+    marks = Counter(mark for result in results.values() for mark in result.marks)
+    assert marks["what a database has lost was told"] > 5
+    assert marks["operator: lost rows are given up"]
+    assert marks["a database has what it had"]
 
 
 class _Regrouping(ScriptedChooser):
@@ -301,8 +318,8 @@ def test_a_start_before_the_overwritten_plan_of_a_decided_epoch_is_put_right(see
 
 def test_a_seed_is_one_run():
     """The same seed gives the same steps, so a failure can be looked at."""
-    for seed in range(10):
-        for fixed in ({}, {"operator": True, "remembers": 1}, {"edits": True}):
+    for seed in range(8):
+        for fixed in ({}, {"operator": True, "remembers": 1}, {"edits": True}, {"databases": ("b",), "lives": 4}):
             assert run_seed(seed, traced=True, **fixed).trace == run_seed(seed, traced=True, **fixed).trace
 
 

@@ -26,12 +26,14 @@ ONE = "one"  # one transaction expires first, the others not
 POWER = "power"  # the power goes out where the drivers run
 DOWN = "down"  # the brokers answer nothing for a while, or nothing of one kind
 SLOW = "slow"  # the markers are written some time later
+BACK = "back"  # the system that is asked is an older one from here on
 
 LOOK = (PAUSE, DIE, LOST)
 CHANGE = (PAUSE, DIE, DIE_AFTER, LOST, UNANSWERED, LATE, POWER)
 ASK = (PAUSE, DIE, LOST, WAIT, ONE, DOWN)
 SEND = (PAUSE, DIE, DIE_AFTER, LOST, UNANSWERED, LATE, TWICE, WAIT, ONE, DOWN, SLOW)
 POINT = (PAUSE, DIE, POWER)
+END = (DIE, DIE_AFTER, LOST, UNANSWERED, LATE)  # of a transaction that holds its locks: nobody else can be first
 
 
 class Killed(BaseException):
@@ -200,6 +202,7 @@ class World:
         self.on_power_cut: Callable[[], None] = lambda: None
         self.on_slow: Callable[[bool], None] = lambda _: None
         self.on_idle: Callable[[], None] = lambda: None
+        self.on_back: Callable[[str], None] = lambda _: None
 
     # -- said by anybody ----------------------------------------------------------------------------------------
 
@@ -252,6 +255,9 @@ class World:
                 self.down_for = self.chooser.draw("down for", ["describe", "", "", "fetch", "commit"])
                 self.down_until = self.now + self.chooser.draw("down until", [64.0, 1.0, 20.0, 70.0, 300.0])
                 return None
+            case "back":
+                self.on_back(what)
+                return effect()
             case "slow":
                 self.on_slow(True)
                 try:

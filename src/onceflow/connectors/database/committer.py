@@ -264,7 +264,7 @@ class DatabaseCommitter(Committer, Inspectable):
         """
         with self._telling("try the commit"):
             connection = self._engine.connect()
-        kept = False
+        kept, refused = False, None
         try:
             connection.begin()
             if is_offered(connection):
@@ -280,7 +280,7 @@ class DatabaseCommitter(Committer, Inspectable):
                 merge_whole(connection, self._own.attempts.schema, sealed.target, staged.ids, staged.rows)
                 take_back(connection)
         except TargetError as error:
-            raise objection(error, self._sink, sealed.epoch) from None
+            refused = error
         except _UnfitError as error:
             return str(error)
         except _InLedgerError:
@@ -296,7 +296,21 @@ class DatabaseCommitter(Committer, Inspectable):
             if not kept:
                 with suppress(DBAPIError):
                     connection.close()
-        return None
+        return None if refused is None else self._why(refused, staged, sealed, run)
+
+    def _why(self, refused: TargetError, staged: Staged, sealed: Sealed, run: Run) -> str | None:
+        """What is wrong where the target did not take all: it was put back, or its rows were ended, since the look.
+
+        Raises:
+            CheckpointConflictError: The database is older than the checkpoint.
+            EpochFailedError: It is the target.
+        """
+        with self._telling("look at what is staged"), self._engine.begin() as connection:
+            self._require_known(connection, run)
+            wrong = self._unfit(connection, staged)
+        if wrong is None:
+            raise objection(refused, self._sink, sealed.epoch)
+        return wrong
 
     def _write(self, connection: Connection, participant: Participant, staged: Staged, sealed: Sealed) -> None:
         """All that a commit writes, but for the end of what is staged, in the connection's transaction."""
