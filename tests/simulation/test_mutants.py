@@ -15,6 +15,9 @@ SEEDS = 4_000
 
 RARE = {
     # None of the first 25 seeds shows them.
+    "a commit does not ask for the epoch before",
+    "a ledger newer than the checkpoint is gone on with",
+    "a database is not asked for the newest epoch before the decision",
     "void at another place than the disputed one",
     "a creation that raised is believed without a sync",
     "checksum error swallowed",
