@@ -138,7 +138,7 @@ class Watch(Observer):
         self.away: set[Handle] = set()  # committed, and then lost
         self.away_rows: dict[tuple[str, int], Row] = {}
         self.lost_now: Lost = {}
-        self.lost_before: Lost = {}
+        self.lost_from: list[tuple[int, Lost]] = [(0, {})]  # from which step on that was lost
         self.lost_since: dict[str, int] = {}
         self.done: set[int] = set()
         self.older_at = -1  # the step at which a database was last put back
@@ -277,6 +277,11 @@ class Watch(Observer):
             if state != ABORTED:
                 self.aborted_at.pop((attempt, OF_DATABASE, start), None)
 
+    def lost_since_step(self, step: int) -> list[Lost]:
+        """What was lost at any time from a step on."""
+        ends = [*(begin for begin, _ in self.lost_from[1:]), math.inf]
+        return [lost for end, (_, lost) in zip(ends, self.lost_from, strict=True) if end >= step]
+
     def missing(self, sink: str, content: Content, newest: int) -> dict[str, Entry]:
         """What was committed, in epochs up to this one, and is not in the ledger."""
         held = self.ledgers.get(sink, {}).items()
@@ -285,7 +290,8 @@ class Watch(Observer):
     def lost(self, now: Lost) -> None:
         """So much is lost now."""
         if now != self.lost_now:
-            self.lost_before, self.lost_now = self.lost_now, now
+            self.lost_now = now
+            self.lost_from.append((self._world.steps, now))
         self.lost_since = {sink: self.lost_since.get(sink, self._world.steps) for sink in now}
 
     def _give_up(self, handles: Iterable[str]) -> None:

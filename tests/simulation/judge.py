@@ -15,7 +15,6 @@ from onceflow.errors import OnceflowError
 from tests.simulation.checks import TIMEOUT_S, Watch
 
 if TYPE_CHECKING:
-    from tests.simulation.fake_database import Entry
     from tests.simulation.sim_driver import Scene, WatchedRules
     from tests.simulation.world import Actor
 
@@ -71,7 +70,7 @@ class Judge:
         world.marks.add(f"refused: {name}")
         justified = _JUSTIFIED.get(type(error), lambda *_: False)
         world.check(justified(self._scene, watch, rules), "refusals", lambda: f"{actor.name} ends with {name}: {error}")
-        self._lost_is_told(error)
+        self._lost_is_told(actor, error)
         # Brokers may be up again at the next start; and what an older driver says, or one beside another that is still
         # at work, may have been seen to by then.
         passing = rules is not None and rules.got_no_evidence()
@@ -80,20 +79,16 @@ class Judge:
         if alone and knew and not passing and not 0 < mine < watch.newest:
             self.refused.append(error)
 
-    def _lost_is_told(self, error: OnceflowError) -> None:
-        """Whoever says what a database has lost says how much."""
+    def _lost_is_told(self, actor: Actor, error: OnceflowError) -> None:
+        """Whoever says what a database has lost says how much, as it was while that one lived."""
         said = _LOST.search(error.what)
         if said is None or self._scene.watch.older:  # an older copy knows less
             return
         sink, count = said[1], (int(said[2]), int(said[3]))
-        true = [(len(of), sum(each.rows for each in of.values())) for of in self._lost_in(sink)]
+        held = [of.get(sink, {}) for of in self._scene.watch.lost_since_step(actor.started_at)]
+        true = [(len(of), sum(each.rows for each in of.values())) for of in held]
         self._scene.world.marks.add("what a database has lost was told")
         self._scene.world.check(count in true, "put back", lambda: f"told of sink {sink}: {count}, and it is {true}")
-
-    def _lost_in(self, sink: str) -> list[Mapping[str, Entry]]:
-        """What it has lost now, and had a moment ago: it may have fallen back while it was asked."""
-        watch = self._scene.watch
-        return [of.get(sink, {}) for of in (watch.lost_now, watch.lost_before)]
 
     def somebody_came(self) -> None:
         """A person, or something from outside, has changed what was refused."""

@@ -830,10 +830,13 @@ MUTANTS = (
         _LIVES,
     ),
     Mutant(
-        "a ledger newer than the checkpoint is gone on with",
+        "a ledger newer than the checkpoint is gone on with where no mark tells",
         ("3", "refusals"),
-        lambda: [mock.patch.object(DatabaseCommitter, "_require_first")],
-        ("die",),
+        lambda: [
+            mock.patch.object(launch, "refuse_rewound", return_value={}),
+            mock.patch.object(DatabaseCommitter, "_require_first"),
+        ],
+        ("pause", "die"),
         OPERATOR | _TABLES,
     ),
     Mutant(
@@ -842,13 +845,6 @@ MUTANTS = (
         _newest_of_the_last_decision,
         ("back",),
         _LIVES | {"quiet": True, "epochs": 4},
-    ),
-    Mutant(
-        "what waits for its purge is not counted as lost",
-        ("put back",),
-        lambda: [mock.patch.object(Receipts, "read", lambda self, _=None, real=Receipts.read: real(self))],
-        ("back",),
-        _LIVES | {"epochs": 6, "retain": 4},
     ),
     Mutant(
         "a commit without an answer is not looked up in the ledger",
