@@ -72,7 +72,9 @@ def test_two_that_start_at_once(supervised):
     p = supervised.pipeline
     p.send(200)
     both = {name: supervised(name) for name in ("first", "second")}
-    wait_until(lambda: starts(p) >= 2 or any(each.poll() is not None for each in both.values()), PATIENCE_S, "both starts")
+    wait_until(
+        lambda: starts(p) >= 2 or any(each.poll() is not None for each in both.values()), PATIENCE_S, "both starts"
+    )
     p.send(200)
     wait_until(lambda: any(each.poll() is not None for each in both.values()), PATIENCE_S, "the end of one")
     wait_until(lambda: len(p.read()) == 400, PATIENCE_S, "all rows")
