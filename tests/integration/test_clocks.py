@@ -9,7 +9,7 @@ import pytest
 
 from tests.integration.harness import Pipeline
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.faults]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.faults, pytest.mark.timeout(900)]
 
 HOUR_S = 3_600
 

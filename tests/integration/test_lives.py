@@ -405,6 +405,7 @@ def test_the_lives_of_a_postgresql(server):
 
 
 @pytest.mark.faults
+@pytest.mark.timeout(900)
 def test_the_lives_of_a_postgresql_with_standbys():
     """What is put back is a standby that lags: the server dies, and it is promoted at the server's address."""
     lives(OnStandbys, CrashingLives)
