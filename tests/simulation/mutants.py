@@ -830,16 +830,6 @@ MUTANTS = (
         _LIVES,
     ),
     Mutant(
-        "a ledger newer than the checkpoint is gone on with where no mark tells",
-        ("3", "refusals"),
-        lambda: [
-            mock.patch.object(launch, "refuse_rewound", return_value={}),
-            mock.patch.object(DatabaseCommitter, "_require_first"),
-        ],
-        ("pause", "die"),
-        OPERATOR | _TABLES,
-    ),
-    Mutant(
         "a purge forgets a quiet sink's newest epoch",
         ("put back", "nothing lost"),
         _newest_of_the_last_decision,
@@ -852,13 +842,6 @@ MUTANTS = (
         lambda: [mock.patch.object(DatabaseCommitter, "_in_ledger", return_value=None)],
         ("unanswered", "late", "die-after"),
         QUIET | _TABLES,
-    ),
-    Mutant(
-        "a commit does not ask for the epoch before",
-        ("put back", "nothing lost"),
-        lambda: [mock.patch.object(DatabaseCommitter, "_follows", return_value=True)],
-        ("back",),
-        _LIVES,
     ),
 )
 assert kafka_committer.transactions is transactions  # the committer must see the patched functions
