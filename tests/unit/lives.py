@@ -277,7 +277,7 @@ class Lives(RuleBasedStateMachine):
         """The table is dropped: a start makes another one, or is refused until it is claimed."""
         self._system.drop()
         self.oldest_backup, self.table = self.backups, Counter()
-        self._go_on_or_claim("payments writes to was dropped or renamed")
+        self._go_on_or_claim("writes to was dropped or renamed")
 
     @precondition(lambda self: self.harm is None and self._may_go_on() and not self.undone)
     @rule()
