@@ -72,6 +72,7 @@ def test_death_after_the_decision_is_rolled_forward(pipeline, job, point):
     assert p.aborted() == 0, "a decided epoch was written again"
 
 
+@pytest.mark.faults
 def test_death_after_the_decision_with_the_offsets_lost(pipeline):
     """D7o: a power cut takes offsets/N, which Spark does not sync; the decision restores them byte for byte."""
     p = pipeline("count")

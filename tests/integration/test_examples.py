@@ -12,7 +12,7 @@ FIRST_ROWS = {"backfill": 2}
 """The epoch that is the first to write, where it is not the second: backfill reads on from a day before its own."""
 
 
-ALIKE = {"hourly_sales", "several_totals", "backfill", "existing_after", "enriched", "fan_out"}
+ALIKE = {"hourly_sales", "several_totals", "backfill", "existing_after", "enriched", "fan_out", "sessions"}
 """They keep state of a kind that another one keeps, too."""
 
 
