@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
@@ -19,7 +19,6 @@ from onceflow.connectors import arrow_values, json_text
 from onceflow.connectors.database import connection, limits, merge, writer
 from onceflow.connectors.database.committer import DatabaseCommitter
 from onceflow.connectors.database.fit import for_new
-from onceflow.connectors.database.limits import Limit
 from onceflow.connectors.lake import committer as lake
 from onceflow.connectors.lake import iceberg_fields
 from onceflow.connectors.lake.committer import LakeCommitter
@@ -101,31 +100,10 @@ def _times_are_loaded_as_they_come() -> list[Any]:
     return [_of(arrow_values, "trouble", _nothing)]
 
 
-def _blanks_are_kept() -> list[Any]:
-    def limit(kind: Any, required: bool, name: str) -> Limit:
-        real = _real_limit(kind, required, name)
-        return Limit(real.letters, real.octets, blanks=True, nulls=real.nulls)
-
-    return [_of(limits, "_limit", limit)]
-
-
-def _letters_are_not_counted() -> list[Any]:
-    def limit(kind: Any, required: bool, name: str) -> Limit:
-        real = _real_limit(kind, required, name)
-        return Limit(None, None, real.blanks, real.nulls)
-
-    return [_of(limits, "_limit", limit)]
-
-
-def _nulls_are_taken() -> list[Any]:
-    def limit(kind: Any, required: bool, name: str) -> Limit:
-        real = _real_limit(kind, required, name)
-        return Limit(real.letters, real.octets, real.blanks, nulls=True)
-
-    return [_of(limits, "_limit", limit), _of(merge, "_require_no_filled", _nothing)]
-
-
-_real_limit = limits._limit
+def _limits_without(**changed: Any) -> list[Any]:
+    """Columns whose limits a task does not see."""
+    real = limits._limit
+    return [_of(limits, "_limit", lambda *column: replace(real(*column), **changed))]
 
 
 def _floats_are_made() -> list[Any]:
@@ -186,9 +164,13 @@ MUTANTS = (
         lambda: [_of(limits, "_no_number", _nothing)],
     ),
     Mutant("no value is looked at by a task", "values of MariaDB", lambda: [_of(writer, "require_forms", _nothing)]),
-    Mutant("blanks at the end are written to char(n)", "columns", _blanks_are_kept),
-    Mutant("letters of a text are not counted", "columns", _letters_are_not_counted),
-    Mutant("null is written where MariaDB makes a value of it", "columns", _nulls_are_taken),
+    Mutant("blanks at the end are written to char(n)", "columns", lambda: _limits_without(blanks=True)),
+    Mutant("letters of a text are not counted", "columns", lambda: _limits_without(letters=None, octets=None)),
+    Mutant(
+        "null is written where MariaDB makes a value of it",
+        "columns",
+        lambda: [*_limits_without(nulls=True), _of(merge, "_require_no_filled", _nothing)],
+    ),
     Mutant(
         "what is not UTF-8 becomes JSON",
         "values of Spark in Kafka",

@@ -56,18 +56,16 @@ def bank(server):
     return Bank(server)
 
 
+def quiet_job(cluster, new_topic, tmp_path, url: str) -> Pipeline:
+    """The job with a quiet sink, in this database."""
+    of = {"job": "quiet", "per_epoch": 10, "environment": {"DATABASE": url}}
+    return Pipeline(cluster, new_topic(1), new_topic(1), tmp_path / "checkpoint", **of)
+
+
 @pytest.fixture
 def pipeline(cluster, new_topic, tmp_path, bank):
     """The job with a quiet sink."""
-    return Pipeline(
-        cluster,
-        new_topic(1),
-        new_topic(1),
-        tmp_path / "checkpoint",
-        job="quiet",
-        per_epoch=10,
-        environment={"DATABASE": bank.url},
-    )
+    return quiet_job(cluster, new_topic, tmp_path, bank.url)
 
 
 def alerts(p: Pipeline, *ids: int) -> None:

@@ -10,10 +10,10 @@ import pytest
 
 from onceflow.connectors.database.committer import DatabaseCommitter
 from onceflow.errors import CheckpointConflictError, OutcomeUnknownError
-from tests.integration.harness import Pipeline, wait_until
+from tests.integration.harness import wait_until
 from tests.integration.standby import replicated
 from tests.integration.test_lives import USER, OnPostgres
-from tests.integration.test_put_back import ALERT, alerts, audited, write_again
+from tests.integration.test_put_back import ALERT, alerts, audited, quiet_job, write_again
 from tests.unit.lives import Job
 
 pytestmark = pytest.mark.faults
@@ -196,15 +196,7 @@ def test_a_commit_whose_wait_for_the_standby_is_cut_short_is_told_when_the_stand
 @pytest.mark.kafka
 def test_what_a_standby_had_not_got_is_written_again(cluster, new_topic, tmp_path, primary, processes):
     """The running job ends for good, by name; the command writes what is gone, and the audit finds all of it."""
-    p = Pipeline(
-        cluster,
-        new_topic(1),
-        new_topic(1),
-        tmp_path / "checkpoint",
-        job="quiet",
-        per_epoch=10,
-        environment={"DATABASE": primary.url()},
-    )
+    p = quiet_job(cluster, new_topic, tmp_path, primary.url())
 
     def shown() -> Counter[int]:
         with psycopg.connect(primary.url()) as connection:

@@ -299,46 +299,41 @@ def test_where_a_resumed_job_began_is_said_by_the_savepoints_epoch(resumed):
     assert _begun(place, body) == body
 
 
-@pytest.mark.parametrize("kind", WORLDS)
-def test_put_back_while_its_sink_was_renamed(kind):
+@pytest.fixture(params=WORLDS)
+def life(request):
+    """A job that has written two rows, on each kind of system."""
+
+    class OnTable(Lives):
+        system = lambda: InFolder(WORLDS[request.param])  # noqa: E731
+
+    made = OnTable()
+    try:
+        made.first()
+        yield made
+    finally:
+        made.teardown()
+
+
+def test_put_back_while_its_sink_was_renamed(life):
     """By its default name a sink is its table's: what another name had committed is asked of the same system."""
-
-    class OnTable(Lives):
-        system = lambda: InFolder(WORLDS[kind])  # noqa: E731
-
-    life = OnTable()
-    try:
-        life.first()
-        life.back_up()
-        life.arrive(2, loud=True)
-        assert life.job.run() is None
-        name = life.job._table.name
-        life._system.put_back(0)
-        life.job._table.name = "renamed"
-        life.arrive(1, loud=True)
-        parts_of(life.job.run(), CheckpointConflictError, f"sink {name}", "epoch 1 to 1", "1 epochs with 2 rows")
-        assert life.job.run(takeover="claim") is None
-        life.tidy()
-        assert life.job.run() is None
-    finally:
-        life.teardown()
+    life.back_up()
+    life.arrive(2, loud=True)
+    assert life.job.run() is None
+    name = life.job._table.name
+    life._system.put_back(0)
+    life.job._table.name = "renamed"
+    life.arrive(1, loud=True)
+    parts_of(life.job.run(), CheckpointConflictError, f"sink {name}", "epoch 1 to 1", "1 epochs with 2 rows")
+    assert life.job.run(takeover="claim") is None
+    life.tidy()
+    assert life.job.run() is None
 
 
-@pytest.mark.parametrize("kind", WORLDS)
-def test_a_sink_that_was_renamed_goes_on(kind):
+def test_a_sink_that_was_renamed_goes_on(life):
     """Also where a lake table's history was expired: the older name's ledger has its newest."""
-
-    class OnTable(Lives):
-        system = lambda: InFolder(WORLDS[kind])  # noqa: E731
-
-    life = OnTable()
-    try:
-        life.first()
-        life.tidy()
-        life.job._table.name = "renamed"
-        assert life.job.run() is None
-        life.arrive(1, loud=True)
-        assert life.job.run() is None
-        assert life.job.table().total() == 3
-    finally:
-        life.teardown()
+    life.tidy()
+    life.job._table.name = "renamed"
+    assert life.job.run() is None
+    life.arrive(1, loud=True)
+    assert life.job.run() is None
+    assert life.job.table().total() == 3

@@ -155,18 +155,21 @@ def refuse_put_back(
         CheckpointConflictError: Naming the epochs and how many rows they had.
     """
     for sink, lost in lost_commits(committers, journal, identity, checkpoint).items():
-        epochs = [each.epoch for each in reversed(lost.epochs)]
-        raise CheckpointConflictError(
-            f"sink {sink} does not know epoch {epochs[0]} to {epochs[-1]} of this job any more: {lost.told} that it "
-            "had committed",
-            harmless="for the data that is there: nothing more is written",
-            cause="its system was put back to an older state: a backup, or a standby that had not everything; or "
-            "the ledger was changed by hand",
-            action="bring the newer state back. Or let `onceflow txn write-again <job file>` write those epochs again, "
-            f"into this sink alone. Or give their rows up: start with {advised('claim')}, once",
-            checkpoint=identity.checkpoint,
-            epochs=epochs,
-        )
+        raise _refusal(sink, lost, "this job any more", "into this sink alone", identity.checkpoint)
+
+
+def _refusal(sink: str, lost: Lost, of: str, again: str, checkpoint: str) -> CheckpointConflictError:
+    epochs = [each.epoch for each in reversed(lost.epochs)]
+    return CheckpointConflictError(
+        f"sink {sink} does not know epoch {epochs[0]} to {epochs[-1]} of {of}: {lost.told} that it had committed",
+        harmless="for the data that is there: nothing more is written",
+        cause="its system was put back to an older state: a backup, or a standby that had not everything; or "
+        "the ledger was changed by hand",
+        action="bring the newer state back. Or let `onceflow txn write-again <job file>` write those epochs again, "
+        f"{again}. Or give their rows up: start with {advised('claim')}, once",
+        checkpoint=checkpoint,
+        epochs=epochs,
+    )
 
 
 def lost_of_parents(
@@ -251,18 +254,9 @@ def refuse_parents_put_back(
     """
     for identity, gone in lost_of_parents(place, committers, connections, lost):
         sink, of = next(iter(gone.items()))
-        epochs = [each.epoch for each in reversed(of.epochs)]
-        raise CheckpointConflictError(
-            f"sink {sink} does not know epoch {epochs[0]} to {epochs[-1]} of job {identity.job_id} any more, from "
-            f"which this one was begun: {of.told} that it had committed",
-            harmless="for the data that is there: nothing more is written",
-            cause="its system was put back to an older state: a backup, or a standby that had not everything; or "
-            "the ledger was changed by hand",
-            action="bring the newer state back. Or let `onceflow txn write-again <job file>` write those epochs again, "
-            f"with the file of that job and its checkpoint, {identity.checkpoint}. Or give their rows up: start with "
-            f"{advised('claim')}, once",
-            checkpoint=place.uri,
-            epochs=epochs,
+        whose = f"job {identity.job_id} any more, from which this one was begun"
+        raise _refusal(
+            sink, of, whose, f"with the file of that job and its checkpoint, {identity.checkpoint}", place.uri
         )
 
 

@@ -91,9 +91,10 @@ def _begun(place: Place, body: Mapping[str, Any]) -> Mapping[str, Any]:
 
     Spark's file of the savepoint's epoch does, for as long as it is kept.
     """
+    if body["number"] > 1 or None not in [source["start"] for source in body["sources"]]:
+        return body
     restored = read_restored(place.ours)
-    starts = [source["start"] for source in body["sources"]]
-    if body["number"] > 1 or None not in starts or restored is None or restored.claimed or not restored.with_state:
+    if restored is None or restored.claimed or not restored.with_state:
         return body
     with suppress(CheckpointCorruptError):
         starts = positions(place.checkpoint.offsets(restored.epoch))
