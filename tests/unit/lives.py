@@ -327,6 +327,19 @@ class Lives(RuleBasedStateMachine):
         """The system is put back from one of its backups."""
         self._system.put_back(data.draw(st.integers(self.oldest_backup, self.backups - 1)))
 
+    @precondition(lambda self: self.harm is None and self._may_go_on() and not self.undone)
+    @rule(epochs=st.integers(1, 2), quiet=st.integers(0, 4))
+    def lose(self, epochs: int, quiet: int) -> None:
+        """The system is put back to before its newest rows, some epochs without any behind them."""
+        self.back_up()
+        for _ in range(epochs):
+            self.arrive(1, loud=True)
+            self.run()
+        for _ in range(quiet):
+            self.arrive(1, loud=False)
+            self.run()
+        self._system.put_back(self.backups - 1)
+
     @precondition(lambda self: self.harm is None)
     @rule()
     def tidy(self) -> None:

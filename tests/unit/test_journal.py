@@ -821,6 +821,20 @@ def test_a_claimed_journal_goes_on_above_what_is_known_outside(store):
     assert Journal(store).start(JOB, above=7).incarnation == 9
 
 
+def test_what_a_claim_has_found_is_read_again_as_it_was_written(store):
+    """Also of a claim from before it said what its sinks know still."""
+    claim = Claim(("newest", "oldest"), (Newest("payments", "older", 3, 5, 7),))
+    started(store)
+    Journal(store).start(JOB, claim=claim)
+    entry = Journal(store).read()[-1]
+    assert entry.record.claim == claim
+    older = json.loads(encode(entry))
+    del older["record"]["known"]
+    assert decode(envelope.seal({k: v for k, v in older.items() if k != "sha256"}), entry.place).record.claim == Claim(
+        claim.given_up
+    )
+
+
 def test_what_an_epoch_without_a_decision_read_is_known_to_the_next_start(tmp_path):
     """Of the newest such epoch of the start before; what another start noted proves nothing."""
     older = Journal(LocalStore(tmp_path))

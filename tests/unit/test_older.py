@@ -195,15 +195,19 @@ def test_a_replay_of_what_another_start_has_written_stops_for_a_person(kind):
         life.teardown()
 
 
+FIRST, SECOND = range(2)
+
+
 class Resumed(Lives):
     """A job that was made of a savepoint of another one, whose rows are in the table; it was backed up before them."""
 
     def begin(self):
-        """The older job has written four rows, two of them behind the backup."""
+        """The older job has written three epochs of two rows; there are backups of behind the first and the second."""
         self.first()
-        self.back_up()
-        self.arrive(2, loud=True)
-        assert self.job.run() is None
+        for _ in (FIRST, SECOND):
+            self.back_up()
+            self.arrive(2, loud=True)
+            assert self.job.run() is None
         path = self._folder / "savepoint"
         writing.create(Place.at(self.job.folder, self.job.retain), path, "shop")
         self.older, place = self.job.folder, Place.at(self._folder / "resumed", self.job.retain)
@@ -238,13 +242,13 @@ def test_put_back_to_before_what_a_resumed_job_goes_on_from(resumed, how):
     if how == "while its sink is quiet":
         resumed.arrive(2, loud=False)
         assert resumed.job.run() is None
-    resumed._system.put_back(0)
+    resumed._system.put_back(SECOND)
     resumed.arrive(1, loud=True)
-    words = ("epoch 1 to 1", resumed.parent, "1 epochs with 2 rows", str(resumed.older))
+    words = ("epoch 2 to 2", resumed.parent, "1 epochs with 2 rows", str(resumed.older))
     for _ in range(2):
         error = parts_of(resumed.job.run(), CheckpointConflictError, *words)
         assert not error.retriable
-    assert resumed.job.table().total() == 2, "nothing more was written"
+    assert resumed.job.table().total() == 4, "nothing more was written"
     assert resumed.job.run(takeover="claim") is None
     resumed.arrive(1, loud=True)
     assert resumed.job.run() is None, "what the claim has given up is not asked for again"
@@ -254,8 +258,8 @@ def test_put_back_to_before_both_jobs_the_older_ones_rows_are_written_again_firs
     """Else the younger one's would be written again, and the older one's be lost with nobody to ask for them."""
     resumed.arrive(2, loud=True)
     assert resumed.job.run() is None
-    resumed._system.put_back(0)
-    parts_of(resumed.job.run(), CheckpointConflictError, "epoch 2 to 2 of this job")
+    resumed._system.put_back(SECOND)
+    parts_of(resumed.job.run(), CheckpointConflictError, "epoch 3 to 3 of this job")
     with pytest.raises(CheckpointConflictError, match=f"of job {resumed.parent} any more, from which this one"):
         resumed.lost()
 
@@ -267,17 +271,17 @@ def test_a_resumed_job_asks_for_nothing_that_it_writes_again_itself(resumed):
     resumed.back_up()
     resumed.arrive(1, loud=True)
     assert resumed.job.run() is None
-    resumed._system.put_back(1)
+    resumed._system.put_back(2)
     resumed.job.folder = younger
     assert resumed.job.run() is None
-    assert resumed.job.table().total() == 5
+    assert resumed.job.table().total() == 7
 
 
 def test_a_resumed_job_goes_on_beside_an_older_one_whose_deletion_has_died(resumed):
     """Its sinks may have forgotten it, as if they had been put back, and its checkpoint is there still."""
     ours = LocalStore(resumed.older / "onceflow")
     begin_deleting(ours, read_identity(ours))
-    resumed._system.put_back(0)
+    resumed._system.put_back(SECOND)
     resumed.arrive(1, loud=True)
     assert resumed.job.run() is None
 
@@ -292,11 +296,21 @@ def test_a_resumed_job_goes_on_behind_a_history_that_was_expired(resumed):
 def test_where_a_resumed_job_began_is_said_by_the_savepoints_epoch(resumed):
     """Its first receipt does not say; without it none of its epochs could be written again."""
     place = Place.at(resumed.job.folder, resumed.job.retain)
-    body = {"number": 1, "epoch": 2, "sources": [{"start": None, "end": '{"orders":{"0":6}}'}]}
-    assert json.loads(_begun(place, body)["sources"][0]["start"]) == {"orders": {"0": 4}}
+    body = {"number": 1, "epoch": 3, "sources": [{"start": None, "end": '{"orders":{"0":8}}'}]}
+    assert json.loads(_begun(place, body)["sources"][0]["start"]) == {"orders": {"0": 6}}
     assert _begun(place, {**body, "number": 2})["sources"] == body["sources"]
-    (resumed.job.folder / "offsets" / "1").unlink()
+    (resumed.job.folder / "offsets" / "2").unlink()
     assert _begun(place, body) == body
+
+
+def test_a_second_loss_of_what_a_resumed_job_goes_on_from(resumed):
+    """A claim has given up what it found of the older job, and no more than that."""
+    resumed._system.put_back(SECOND)
+    assert resumed.job.run(takeover="claim") is None
+    resumed._system.put_back(FIRST)
+    parts_of(resumed.job.run(), CheckpointConflictError, "epoch 1 to 1", resumed.parent, "1 epochs with 2 rows")
+    assert resumed.job.run(takeover="claim") is None
+    assert resumed.job.run() is None
 
 
 @pytest.fixture(params=WORLDS)
@@ -337,3 +351,31 @@ def test_a_sink_that_was_renamed_goes_on(life):
     life.arrive(1, loud=True)
     assert life.job.run() is None
     assert life.job.table().total() == 3
+
+
+@pytest.mark.parametrize("how", ["at the next start", "while its sink is quiet", "again at a claim"])
+def test_a_second_loss_behind_a_claim_that_gave_up_the_newest(life, how):
+    """The claim says what the system still knows; else nothing would be asked of it until it has new rows."""
+    life._system.back_up(0)
+    for backup in (1, 2):
+        life.arrive(2, loud=True)
+        assert life.job.run() is None
+        life._system.back_up(backup)
+    life.arrive(2, loud=True)
+    assert life.job.run() is None
+    life._system.put_back(2)
+    parts_of(life.job.run(), CheckpointConflictError, "epoch 3 to 3", "1 epochs with 2 rows")
+    assert life.job.run(takeover="claim") is None
+    for _ in range(6 if how == "while its sink is quiet" else 0):
+        life.arrive(1, loud=False)
+        assert life.job.run() is None
+    life._system.put_back(1)
+    parts_of(life.job.run(), CheckpointConflictError, "epoch 2 to 2", "1 epochs with 2 rows")
+    if how == "again at a claim":
+        assert life.job.run(takeover="claim") is None
+        life._system.put_back(0)
+        parts_of(life.job.run(), CheckpointConflictError, "epoch 1 to 1", "1 epochs with 2 rows")
+        assert life.job.run(takeover="claim") is None
+        life.arrive(1, loud=True)
+        assert life.job.run() is None
+        assert life.job.table().total() == 3

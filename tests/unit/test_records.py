@@ -6,9 +6,11 @@ from hypothesis import strategies as st
 
 from onceflow.twophase.layout import Layout, Source
 from onceflow.twophase.records import (
+    Claim,
     Decide,
     History,
     HistoryError,
+    Newest,
     Planned,
     Recut,
     Replay,
@@ -263,10 +265,13 @@ def test_a_part_that_was_given_up_stays_given_up_in_a_replay_that_keeps_it():
     assert history.decided.given_up == {A.id}
 
 
-def test_a_claim_that_gives_up_the_newest_of_a_sink_gives_up_what_came_before_it():
-    """Where the newest is gone nobody knows what else is; another sink keeps its own."""
+def test_a_claim_that_gives_up_the_newest_of_a_sink_says_what_is_known_still():
+    """What came before it may be gone as well: only what the claim has found is asked for. Another sink keeps its own."""
     a, b, other = participant(0), participant(1), participant(2, sink="t")
     two = read_history([Start(1), Decide(1, 0, "o", ("s", "t"), (a, other)), Decide(1, 1, "p", ("s", "t"), (b,))])
-    claimed = two.then(Start(2, claimed=True, given_up=(b.handle,)))
+    known = Newest("s", "older", 1, -1, 5)
     assert two.newest().keys() == {"s", "t"}
-    assert claimed.newest().keys() == {"t"}
+    assert two.then(Start(2, claim=Claim((b.handle,)))).newest().keys() == {"t"}
+    claimed = two.then(Start(2, claim=Claim((b.handle,), (known,))))
+    assert claimed.newest()["s"] == known
+    assert claimed.then(Decide(2, 2, "q", ("s", "t"), ())).newest()["s"] == known

@@ -26,6 +26,7 @@ from onceflow.checkpoint.trail import Trail
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, CheckpointStoreError, advised
 from onceflow.twophase.messages import Adopted, Appended, Superseded, Unanswered, Voided
 from onceflow.twophase.records import (
+    Claim,
     Decide,
     DecidedEpoch,
     History,
@@ -166,8 +167,9 @@ class Journal:
         return list(found.values())
 
     def given_up(self) -> list[tuple[str, ...]]:
-        """What each claim has given up, as ``Start.given_up`` has it."""
-        return [e.record.given_up for e in self.read() if isinstance(e.record, Start) and e.record.given_up]
+        """What each claim has given up, as ``Claim.given_up`` has it."""
+        claims = (e.record.claim for e in self.read() if isinstance(e.record, Start))
+        return [claim.given_up for claim in claims if claim is not None and claim.given_up]
 
     def _histories(self, entries: Sequence[Entry]) -> Iterator[History]:
         """What the records mean, up to each that counts."""
@@ -256,9 +258,7 @@ class Journal:
 
     # -- appending --------------------------------------------------------------------------------
 
-    def start(
-        self, job_id: str, above: int = 0, left: str = "", *, claimed: bool = False, given_up: Sequence[str] = ()
-    ) -> History:
+    def start(self, job_id: str, above: int = 0, left: str = "", claim: Claim | None = None) -> History:
         """Append a start with the next incarnation's number, and return the history up to and with it.
 
         Whoever else starts at the same moment gets another place; the later one of the two is the newest.
@@ -267,15 +267,14 @@ class Journal:
             job_id: Whose start it is; with another id than the newest start's a new job begins.
             above: An incarnation that is known from elsewhere; the new one is greater.
             left: The job that this one has left (``--as-new``), whose starts may stand before its first.
-            claimed: An operator claims the checkpoint with it.
-            given_up: Handles of what the job has committed and its sinks do not know any more, as the claim has found.
+            claim: Where an operator claims the checkpoint with it: what that gives up.
 
         Raises:
             CheckpointConflictError: The newest start is of a job that this one does not know of. Appended behind it,
                 this one would begin a history in which what that job has decided is forgotten.
         """
         with self._lock:
-            return self._start(Start(above + 1, job_id, claimed, tuple(given_up)), left)
+            return self._start(Start(above + 1, job_id, claim), left)
 
     def _start(self, wanted: Start, left: str) -> History:
         job_id = wanted.job_id

@@ -5,7 +5,7 @@ Must not know: what a record means, who may append it, where it is kept. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from onceflow.checkpoint import envelope
 from onceflow.twophase.layout import Kept, Layout, Source, State, Topic
 from onceflow.twophase.participants import Participant, ParticipantId
 from onceflow.twophase.records import (
+    Claim,
     Decide,
     Newest,
     Planned,
@@ -89,9 +90,9 @@ _KINDS: dict[type, str] = {
 
 def _record_to_json(record: Record) -> dict[str, Any]:
     match record:
-        case Start(incarnation, job_id, claimed, given_up):
+        case Start(incarnation, job_id, claim):
             told: dict[str, Any] = {"incarnation": incarnation, "job_id": job_id}
-            return told | ({"claimed": True, "given_up": list(given_up)} if claimed else {})
+            return told if claim is None else told | _claim_to_json(claim)
         case Planned(incarnation, layout):
             return {"incarnation": incarnation, "layout": asdict(layout)}
         case Recut(incarnation, epoch, limit):
@@ -111,7 +112,7 @@ def _record_to_json(record: Record) -> dict[str, Any]:
                 "participants": [p.to_json() for p in participants],
                 "took_ms": took_ms,
                 "about": about,
-                "newest": [[n.sink, n.handle, n.incarnation, n.epoch, n.rows] for n in newest],
+                "newest": _newest_to_json(newest),
             }
         case Replay(incarnation, epoch, replay, scope, participants, kept, about):
             return {
@@ -184,13 +185,28 @@ def _kept_states(value: Any) -> tuple[Kept, ...] | None:
     )
 
 
+def _claim_to_json(claim: Claim) -> dict[str, Any]:
+    return {"claimed": True, "given_up": list(claim.given_up), "known": _newest_to_json(claim.known)}
+
+
+def _newest_to_json(newest: Iterable[Newest]) -> list[list[Any]]:
+    return [[n.sink, n.handle, n.incarnation, n.epoch, n.rows] for n in newest]
+
+
+def _newest(value: Any) -> tuple[Newest, ...]:
+    return tuple(Newest(str(s), str(h), int(i), int(e), int(rows)) for s, h, i, e, rows in value)
+
+
 def _texts(value: Any) -> tuple[str, ...]:
     return tuple(str(v) for v in value)
 
 
 _READERS: dict[str, Callable[[dict[str, Any]], Record]] = {
     "start": lambda v: Start(
-        int(v["incarnation"]), str(v["job_id"]), bool(v.get("claimed", False)), _texts(v.get("given_up", ()))
+        int(v["incarnation"]),
+        str(v["job_id"]),
+        # Of a claim from before it said what is known: nothing is asked of that sink until it has new rows.
+        Claim(_texts(v.get("given_up", ())), _newest(v.get("known", ()))) if v.get("claimed") else None,
     ),
     "layout": lambda v: Planned(int(v["incarnation"]), _layout(v["layout"])),
     "recut": lambda v: Recut(int(v["incarnation"]), int(v["epoch"]), int(v["limit"])),
@@ -206,7 +222,7 @@ _READERS: dict[str, Callable[[dict[str, Any]], Record]] = {
         int(v["took_ms"]),
         str(v.get("about", "")),  # of before there were receipts
         # Of a journal from before a decision said it: nothing is asked of a sink that was quiet since.
-        tuple(Newest(str(s), str(h), int(i), int(e), int(rows)) for s, h, i, e, rows in v.get("newest", ())),
+        _newest(v.get("newest", ())),
     ),
     "replay": lambda v: Replay(
         int(v["incarnation"]),

@@ -100,7 +100,7 @@ from onceflow.twophase.participants import (
     ParticipantId,
     parts_of,
 )
-from onceflow.twophase.records import Decide, History, Replay, ReplayBegin
+from onceflow.twophase.records import Claim, Decide, History, Replay, ReplayBegin
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -144,8 +144,7 @@ class Driver:
         around: What it has of its process; its threads end with this object.
         above: An incarnation that is known from outside of the checkpoint; this one is greater.
         name: The job's name, for its log, and under which its sinks keep that it has written there; "" for none.
-        given_up: Where an operator claims the checkpoint with this start: handles of what the job has committed and its
-            sinks do not know any more; None where it is no claim.
+        claim: Where an operator claims the checkpoint with this start: what that gives up.
     """
 
     def __init__(
@@ -159,10 +158,10 @@ class Driver:
         around: Surroundings,
         above: int = 0,
         name: str = "",
-        given_up: Sequence[str] | None = None,
+        claim: Claim | None = None,
     ) -> None:
         self.name = name
-        self._given_up = given_up
+        self._claim = claim
         self._log = JobLog(log, name)
         self._identity = identity
         self._journal = journal
@@ -480,13 +479,7 @@ class Driver:
     # -- start ------------------------------------------------------------------------------------
 
     def _append_start(self) -> Event:
-        history = self._journal.start(
-            self._identity.job_id,
-            self._above,
-            self._identity.left,
-            claimed=self._given_up is not None,
-            given_up=self._given_up or (),
-        )
+        history = self._journal.start(self._identity.job_id, self._above, self._identity.left, self._claim)
         job = f"{self.name} ({self._identity.job_id})" if self.name else self._identity.job_id
         log.info("incarnation %d of job %s on %s", history.incarnation, job, self._uri)
         if self._journal.is_newest():  # else an older mark would take the place of a newer start's

@@ -77,7 +77,7 @@ from onceflow.spark.session import IN_S3, ON_HDFS, pin, spark_path
 from onceflow.twophase.coordinator import objection
 from onceflow.twophase.layout import Layout
 from onceflow.twophase.names import PREFIX
-from onceflow.twophase.records import Decide
+from onceflow.twophase.records import Claim, Decide
 
 log = logging.getLogger(__name__)
 
@@ -616,13 +616,13 @@ def _driver(
             refuse_parents_put_back(place, committers, connections)
             kept = {sink: mark for sink, mark in marks.items() if committers[sink].keeps_mark}
             tell_of_moved(kept, place.journal.history()[0], identity.job_id, plan.name)
-        given_up: tuple[str, ...] | None = None
+        claim: Claim | None = None
         if plan.takeover == "claim":
             above = max(above, _claimed_incarnation(committers.values()))
-            given_up = _given_up(place, committers, connections, identity, plan.name)
+            claim = _claim(place, committers, connections, identity, plan.name)
         rules, around = means.rules(committers), means.around(len(committers))
         files = (place.journal, place.checkpoint)
-        driver = Driver(identity, *files, committers, place.uri, rules, around, above, plan.name, given_up)
+        driver = Driver(identity, *files, committers, place.uri, rules, around, above, plan.name, claim)
         if plan.takeover == "claim":
             # Behind all that may refuse it: a claim that fails leaves the checkpoint as it was. Whoever dies between
             # this and the start that follows says the same again.
@@ -638,13 +638,13 @@ def _driver(
     return driver
 
 
-def _given_up(
+def _claim(
     place: Place,
     committers: Mapping[str, Committer],
     connections: Mapping[str, SinkConnection],
     identity: JobIdentity,
     name: str,
-) -> tuple[str, ...]:
+) -> Claim:
     """What the job has committed and its sinks do not know any more: a claim gives that up, and says what."""
     mine = lost_commits(committers, place.journal, identity, place.checkpoint)
     older = [(f"job {parent.job_id}", lost) for parent, lost in lost_of_parents(place, committers, connections, mine)]
@@ -658,7 +658,9 @@ def _given_up(
             whose,
             of.told,
         )
-    return tuple(sorted({each.handle for _, _, of in found for each in (of.newest, of.epochs[-1])}))
+    ends = {each.handle for _, _, of in found for each in (of.newest, of.epochs[-1])}
+    # What is known of an older job is asked of that job's checkpoint.
+    return Claim(tuple(sorted(ends)), tuple(of.known for of in mine.values() if of.known is not None))
 
 
 def _claimed_incarnation(committers: Iterable[Committer]) -> int:

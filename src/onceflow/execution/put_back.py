@@ -34,6 +34,7 @@ _opened = partial(place_at, retain=1 << 31)  # it is read, and nothing of it is 
 class _Held:
     """What an epoch has in a sink, as far as journal and receipts know."""
 
+    incarnation: int
     rows: dict[str, int] = field(default_factory=dict)
     settled: set[str] = field(default_factory=set)
 
@@ -65,10 +66,12 @@ class Lost:
     Attributes:
         epochs: The newest first.
         is_all: Nothing older may be lost as well, of which no receipt is left.
+        known: The newest before them, which it knows; None where nothing is left.
     """
 
     epochs: tuple[LostEpoch, ...]
     is_all: bool = True
+    known: Newest | None = None
 
     @property
     def newest(self) -> LostEpoch:
@@ -196,7 +199,7 @@ def lost_of_parents(
     mine = {} if newest is None else place.journal.history()[0].newest(below=newest + 1)
     unsaid = [sink for sink, each in committers.items() if _keeps(each) and (sink not in mine or sink in lost)]
     asked = {sink: connections[sink] for sink in unsaid}
-    given_up = {handle for handles in place.journal.given_up() for handle in handles}
+    claims = place.journal.given_up()
     restored = read_restored(place.ours)
     while asked and restored is not None and restored.parent:
         try:
@@ -216,13 +219,19 @@ def lost_of_parents(
             gone = {
                 sink: replace(of, epochs=epochs)
                 for sink, of in found.items()
-                if (epochs := tuple(each for each in of.epochs if each.epoch <= restored.parent_epoch))
-                and epochs[0].handle not in given_up
+                if (epochs := _still_asked(of, restored.parent_epoch, claims))
             }
             if gone:
                 yield identity, gone
             asked = {sink: to for sink, to in asked.items() if sink in found or sink not in has}
         restored = above
+
+
+def _still_asked(lost: Lost, up_to: int, claims: Iterable[Collection[str]]) -> tuple[LostEpoch, ...]:
+    """Of what is lost of an older job: what this one goes on from, and has not given up by a claim of its own."""
+    decided = {each.epoch: _Held(0, {each.handle: each.rows}) for each in lost.epochs if each.epoch <= up_to}
+    _settle(decided, claims)
+    return tuple(each for each in lost.epochs if each.epoch in decided and decided[each.epoch].asked)
 
 
 def _lost_of(parent: Place, identity: JobIdentity, connections: Mapping[str, SinkConnection]) -> dict[str, Lost]:
@@ -264,7 +273,7 @@ def _decided(journal: Journal, identity: JobIdentity, sink: str) -> dict[int, _H
     """What each epoch has in a sink, of the journal where it has it, and else of its receipts."""
     found: dict[int, _Held] = {}
     for receipt in journal.receipts(waiting=True):
-        of = found.setdefault(receipt.epoch, _Held())
+        of = found.setdefault(receipt.epoch, _Held(receipt.incarnation))
         if receipt.kind == "resolve":
             if receipt.choice in ("count-as-written", "give-up-rows"):
                 of.settled |= _handles(receipt.about, sink)
@@ -275,7 +284,7 @@ def _decided(journal: Journal, identity: JobIdentity, sink: str) -> dict[int, _H
     for each in journal.decided_epochs(identity.job_id):
         settled = each.counted | each.given_up | each.forgotten
         rows = {p.handle: p.rows for p in each.effective if p.sink == sink}
-        found[each.epoch] = _Held(rows, _handles(settled, sink))
+        found[each.epoch] = _Held(each.incarnation, rows, _handles(settled, sink))
     return found
 
 
@@ -303,6 +312,7 @@ def _lost(committer: Committer, last: Newest, decided: Mapping[int, _Held], *, w
             of = decided[epoch]
             gone = of.asked - known
             if not gone:
-                return Lost(tuple(lost))
+                rows = sum(of.rows[handle] for handle in of.asked)
+                return Lost(tuple(lost), known=Newest(last.sink, min(of.asked), of.incarnation, epoch, rows))
             lost.append(LostEpoch(epoch, sum(of.rows[handle] for handle in gone), min(gone)))
     return Lost(tuple(lost), is_all=whole)

@@ -17,36 +17,6 @@ from onceflow.twophase.participants import Participant, ParticipantId
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
-    """A driver took over: from this place on no older one may append anything.
-
-    With another ``job_id`` than the start before it, a new job begins here (``--as-new``): what stands before is not
-    its own. The two share one numbering, so that a driver of the old job is fenced like any other.
-
-    Attributes:
-        incarnation: Its number.
-        job_id: Whose it is.
-        claimed: An operator has claimed the checkpoint (``--claim``): what older starts have committed behind its
-            newest epoch is written again on purpose, to all sinks alike.
-        given_up: Of each sink that did not know any more what the job had committed when it was claimed, the handles of
-            the newest and of the oldest epoch of that.
-    """
-
-    incarnation: int
-    job_id: str = ""
-    claimed: bool = False
-    given_up: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """What stands at Spark's positions from here on: at each start, and when a source has grown since."""
-
-    incarnation: int
-    layout: Layout
-
-
-@dataclass(frozen=True, slots=True)
 class Newest:
     """The newest epoch that was decided with rows for a sink: what the sink's system must know for ever.
 
@@ -63,6 +33,49 @@ class Newest:
     incarnation: int
     epoch: int
     rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """An operator has claimed the checkpoint (``--claim``).
+
+    What older starts have committed behind its newest epoch is written again on purpose, to all sinks alike.
+
+    Attributes:
+        given_up: Of each sink that did not know any more what the job had committed, the handles of the newest and of
+            the oldest epoch of that.
+        known: Of each such sink that still knew something, the newest epoch of that. It is asked for from then on: the
+            system can come back older once more, before it has new rows.
+    """
+
+    given_up: tuple[str, ...] = ()
+    known: tuple[Newest, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A driver took over: from this place on no older one may append anything.
+
+    With another ``job_id`` than the start before it, a new job begins here (``--as-new``): what stands before is not
+    its own. The two share one numbering, so that a driver of the old job is fenced like any other.
+
+    Attributes:
+        incarnation: Its number.
+        job_id: Whose it is.
+        claim: What was claimed with it, or None.
+    """
+
+    incarnation: int
+    job_id: str = ""
+    claim: Claim | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What stands at Spark's positions from here on: at each start, and when a source has grown since."""
+
+    incarnation: int
+    layout: Layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +331,8 @@ class History:
             if self.job_id and record.job_id != self.job_id:
                 # The new job goes on from the same offsets and state, so what stands there stays known.
                 return History(record.incarnation, record.job_id, layout=self.layout)
-            return replace(self._claimed_by(record), incarnation=record.incarnation, job_id=record.job_id)
+            history = self if record.claim is None else self._claimed(record.claim, record.incarnation)
+            return replace(history, incarnation=record.incarnation, job_id=record.job_id)
         if record.incarnation != self.incarnation:
             # An older driver's record behind a newer start: the newer one may have aborted what this decides.
             raise HistoryError(
@@ -342,28 +356,27 @@ class History:
         match record:
             case Start():
                 claimed = 0 if self.job_id and record.job_id != self.job_id else self.claimed
-                return replace(self, job_id=record.job_id, claimed=record.incarnation if record.claimed else claimed)
+                return replace(self, job_id=record.job_id, claimed=record.incarnation if record.claim else claimed)
             case Planned():
                 return replace(self, layout=record.layout)
         return self
 
-    def _claimed_by(self, record: Start) -> History:
+    def _claimed(self, claim: Claim, incarnation: int) -> History:
         """What a claim settles: a sink that does not know what it had is not asked for it again.
 
         Of an epoch that is undone nothing is settled by it: that is committed, or written again.
         """
-        if not record.claimed:
-            return self
         decided = self.decided
         newest = decided.newest() if decided is not None else {}
-        gone = {sink for sink, of in newest.items() if of.handle in record.given_up}
+        gone = {sink for sink, of in newest.items() if of.handle in claim.given_up}
         if decided is not None:
             lost = frozenset(p.id for p in decided.effective if p.sink in gone)
             decided = replace(decided, forgotten=decided.forgotten | lost)
-        # Where the newest is gone nobody knows what else is.
-        kept = {sink: of for sink, of in self.before.items() if of.handle not in record.given_up}
+        kept = {sink: of for sink, of in self.before.items() if of.handle not in claim.given_up}
+        # What stood before a newest that is gone may be gone as well; the claim has looked, and says what is not.
         before = {sink: of for sink, of in kept.items() if sink not in gone}
-        return replace(self, claimed=record.incarnation, decided=decided, before=before)
+        before |= {of.sink: of for of in claim.known}
+        return replace(self, claimed=incarnation, decided=decided, before=before)
 
     def _decide(self, record: Decide) -> History:
         if self.decided is not None and record.epoch <= self.decided.epoch:
