@@ -129,6 +129,26 @@ def test_a_lock_that_does_not_come_is_tried_again(server, trial, monkeypatch):
     trial.all_visible_once(keys, "after the lock was free")
 
 
+def test_a_commit_that_a_limit_breaks_off_each_time_is_refused(server, trial):
+    """It would be broken off for ever; with the limit, or what takes so long, removed, the decision is carried out."""
+    start, keys = trial.start(), trial.keys()
+    (name,) = server.execute("select current_database()")[0]
+    server.execute(f"alter database {name} set statement_timeout = '300ms'")
+    try:
+        prepared = decided(server, start, keys)
+        server.execute(
+            "create function slow() returns trigger language plpgsql as 'begin perform pg_sleep(9); return new; end'",
+            "create trigger slow before insert on payments for each row execute function slow()",
+        )
+        assert answer(start, prepared) is Reply.REFUSED
+        parts_of(start.committer.refusal(prepared), RecoveryError, "QueryCanceled", "raise the limit")
+        server.execute("drop function slow cascade")
+        assert answer(start, prepared) is Reply.COMMITTED
+    finally:
+        server.execute(f"alter database {name} reset statement_timeout")
+    trial.all_visible_once(keys, "when nothing takes so long any more")
+
+
 def test_a_row_of_somebody_elses_before_a_commit_from_staging(server, trial):
     """It is refused and told without a value; when the other row is away, the decision is carried out."""
     start, keys = trial.start(), trial.keys()

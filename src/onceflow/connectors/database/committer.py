@@ -44,7 +44,7 @@ from onceflow.connectors.database.held import HeldCommit, bound, is_offered
 from onceflow.connectors.database.inspection import DatabaseInspection
 from onceflow.connectors.database.keys import require_keys
 from onceflow.connectors.database.merge import merge_whole, take_back
-from onceflow.connectors.database.refusals import Refusal, by_foreign_key, refusal, told_of, words
+from onceflow.connectors.database.refusals import Refusal, answer_of, by_foreign_key, refusal, told_of, words
 from onceflow.connectors.database.shapes import passing
 from onceflow.connectors.database.staged import Attempt, Sealed, Staged
 from onceflow.connectors.database.target import AlteredError, Target, TargetError, objection
@@ -353,7 +353,7 @@ class DatabaseCommitter(Committer, Inspectable):
             return Reply.REFUSED
         except DBAPIError as error:
             self._refused = words(error)
-            if refusal(error) is Refusal.PASSING:
+            if refusal(error) is Refusal.PASSING and not answer_of(error):
                 log.info("sink %s: a commit got no answer, and is tried again: %s", participant.sink, self._refused)
                 return Reply.RETRY
             return Reply.REFUSED
@@ -394,9 +394,10 @@ class DatabaseCommitter(Committer, Inspectable):
             f"sink {self._sink}: the database refuses the commit of what is decided for epoch "
             f"{', '.join(map(str, epochs))}: {self._refused}",
             harmless="for the data: what is staged stays, and the next start merges it",
-            cause="a right was taken away, the target was altered or dropped, or somebody else wrote a row that "
-            "collides with a staged one after the merge was tried",
-            action="give the right back, put the table right, or remove the other row; then start the job again. If "
+            cause="a right was taken away, the target was altered or dropped, somebody else wrote a row that collides "
+            "with a staged one after the merge was tried, or a limit breaks the merge off (statement_timeout)",
+            action="give the right back, put the table right, remove the other row, or raise the limit; then start the "
+            "job again. If "
             f"the table is gone for good: `onceflow txn resolve <job file> {max(epochs, default=0)}`",
         )
 
