@@ -3,6 +3,8 @@
 import json
 import os
 import random
+import re
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -10,7 +12,9 @@ from collections import Counter
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
-from onceflow.spark.cut_windows import hold_back, one_delay
+from onceflow.spark.cut_windows import hold_back
+from onceflow.spark.marks import one_mark
+from onceflow.twophase.layout import Cut
 from tests.integration.harness import JOBS, Pipeline
 
 pytestmark = [pytest.mark.spark]
@@ -56,7 +60,7 @@ def run(spark, tmp_path, name, made, events, *, cut=None):
     read = spark.readStream.schema(schema).json(str(folder)).selectExpr("user", "timestamp_seconds(at) AS time")
     frame = made(read.withWatermark("time", f"{DELAY_S} seconds"))
     if cut is not None:
-        held = hold_back(frame, cut)
+        held = hold_back(frame, Cut(cut))
         assert (held.holds, held.partial, held.others) == (True, (), ())
         frame = held.frame
     rows = []
@@ -104,37 +108,65 @@ def events(spark, tmp_path):
 def test_windows_that_cannot_be_held_back_are_named(events):
     """Sessions, above which Spark moves a filter below them; and any where nobody knows how far was read."""
     marked = events.withWatermark("time", "1 hour")
-    sessions = hold_back(marked.groupBy(F.session_window("time", "1 minute")).count(), BEGIN * 1000)
+    sessions = hold_back(marked.groupBy(F.session_window("time", "1 minute")).count(), Cut(BEGIN * 1000))
     assert (sessions.holds, sessions.partial) == (False, ("session_window",))
-    assert hold_back(tumbling(marked), 0).partial == ("window",)
+    assert hold_back(tumbling(marked), Cut(0)).partial == ("window",)
     shifted = F.from_utc_timestamp("time", "Europe/Berlin")
-    assert hold_back(marked.groupBy(F.window(shifted, "1 day")).count(), BEGIN * 1000).partial == ("window",)
+    assert hold_back(marked.groupBy(F.window(shifted, "1 day")).count(), Cut(BEGIN * 1000)).partial == ("window",)
     both = [marked.withColumn("w", F.window("time", length)).select("w") for length in ("1 minute", "1 hour")]
     gathered = both[0].union(both[1]).groupBy("w").count()
-    assert hold_back(gathered, BEGIN * 1000).holds
+    assert hold_back(gathered, Cut(BEGIN * 1000)).holds
     again = gathered.groupBy(F.window(F.window_time("w"), "1 day").alias("whole")).count()
-    assert hold_back(again, BEGIN * 1000).partial == ("window",)
-    assert hold_back(marked.groupBy("user").count(), BEGIN * 1000).others == ("Aggregate",)
+    assert hold_back(again, Cut(BEGIN * 1000)).partial == ("window",)
+    assert hold_back(marked.groupBy("user").count(), Cut(BEGIN * 1000)).others == ("Aggregate",)
 
 
 def test_how_far_was_read_is_known_of_one_watermark_alone(events):
     """Of several Spark takes the least; one that two outputs share is one; what keeps no state does not count."""
     hour, minute = events.withWatermark("time", "1 hour"), events.withWatermark("time", "1 minute")
     counted = tumbling(hour).select("user")
-    assert one_delay(counted) == 3_600_000
+    assert one_mark(counted).delay_ms == 3_600_000
     wider = hour.groupBy(F.window("time", "5 minutes"), "user").count().select("user")
-    assert one_delay(counted.union(wider)) == 3_600_000
-    assert one_delay(counted.union(events.select("user"))) == 3_600_000
-    assert one_delay(counted.union(tumbling(minute).select("user"))) is None
-    assert one_delay(counted.union(tumbling(events).select("user"))) is None
-    assert one_delay(tumbling(hour.union(events))) is None
+    assert one_mark(counted.union(wider)).delay_ms == 3_600_000
+    assert one_mark(counted.union(events.select("user"))).delay_ms == 3_600_000
+    assert one_mark(counted.union(tumbling(minute).select("user"))) is None
+    assert one_mark(counted.union(tumbling(events).select("user"))) is None
+    assert one_mark(tumbling(hour.union(events))) is None
+    assert one_mark(counted.union(wider.where("user = 'a'"))) is None, "of the two it has moved by the least"
 
 
-def onceflow(p, *words):
+def test_windows_of_rows_that_the_older_watermark_has_not_seen_are_not_held_back(events):
+    """A condition less, the same one of another branch, another time: how far such rows were read nobody knows."""
+
+    def mark(rows, time="time"):
+        return rows.withWatermark(time, "1 hour")
+
+    def whole(then, now):
+        saw = one_mark(tumbling(then)).rows
+        held = hold_back(tumbling(now), Cut(BEGIN * 1000, saw))
+        assert held.holds is not bool(held.partial) is bool(held.wider)
+        return held.holds
+
+    a, b = (events.where(f"user <> '{user}'") for user in "ab")
+    assert whole(mark(a), mark(a))
+    assert whole(mark(a), mark(a).where("user <> 'c'")), "fewer rows"
+    assert whole(mark(events).where("user <> 'a'"), mark(a)), "Spark asks it below the watermark"
+    assert not whole(mark(a), mark(events))
+    assert not whole(mark(events).where("user <> 'a'"), mark(events))
+    assert whole(mark(a.union(b)), mark(a.union(b)))
+    assert not whole(mark(a.union(b)), mark(b.union(a)))
+    assert not whole(mark(a.union(b)), mark(a.union(b).union(events)))
+    assert not whole(mark(events), mark(events.withColumn("time", F.col("time") + F.expr("INTERVAL 1 DAY"))))
+    shown = events.withColumn("each", F.explode(F.array("user")))
+    assert not whole(mark(shown.where("user <> 'a'")), mark(shown))
+    assert hold_back(mark(events).groupBy("user").count(), Cut(1, ("something",))).others == ("Aggregate",)
+
+
+def onceflow(p, *words, ends_with=0):
     """A command of the operator's; what it said."""
     command = [sys.executable, "-m", "onceflow", *map(str, words)]
     done = subprocess.run(command, env=os.environ | p.settings(), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == ends_with, done.stderr
     return done.stderr
 
 
@@ -182,3 +214,23 @@ def test_a_job_that_takes_positions_alone(job, tmp_path, told):
     job.at(first + 300)
     job.run_well()
     assert max(counts(job)) == (first + 240, 2)
+
+
+@pytest.mark.kafka
+@pytest.mark.faults
+def test_a_job_that_takes_positions_alone_and_counts_what_the_older_one_left_out(job, tmp_path):
+    """Of the rows that it left out nobody knows how far they were read: a window of theirs would come out in part."""
+    narrow = tmp_path / "narrow.py"
+    narrow.write_text(
+        (JOBS / "window_job.py").read_text().replace(".withColumn(", ".where('at % 2 = 0').withColumn(", 1)
+    )
+    first = (60 - BEGIN % 60) % 60
+    job.at(first + 6, first + 70, first + 191)
+    onceflow(job, "run", narrow, "--bounded")
+    onceflow(job, "savepoint", "create", job.checkpoint, tmp_path / "narrow")
+    job.checkpoint = tmp_path / "wider"
+    words = ["--bounded", "--yes", "--allow-non-restored-state", "-s", tmp_path / "narrow"]
+    said = onceflow(job, "run", JOBS / "window_job.py", *words, ends_with=1)
+    assert re.search("which saw those .*at % 2.* --allow-partial-windows", said, re.DOTALL)
+    shutil.rmtree(job.checkpoint)
+    assert "are held back" in onceflow(job, "run", narrow, *words)

@@ -4,6 +4,7 @@ An edit is one line below: the job before, the job after, and what the refusal s
 that goes on must write behind the old state what it writes behind a beginning of its own. More edits are more lines.
 """
 
+import functools
 import importlib.util
 import itertools
 import json
@@ -233,8 +234,8 @@ def keyed(t: Asked, key: str, name: str = "key") -> DataFrame:
     )
 
 
-def both(t: Asked, one: str, other: str) -> DataFrame:
-    return t.left().select("key", one).union(t.left().select("key", other))
+def together(t: Asked, *columns: str) -> DataFrame:
+    return functools.reduce(DataFrame.union, (t.left().select("key", column) for column in columns))
 
 
 def renamed(t: Asked, key: str, other: str) -> DataFrame:
@@ -386,9 +387,22 @@ EDITS = [
     edit("window without an edit", WINDOWS, WINDOWS, None, FAULTS),
     edit(
         "union's columns",
-        update(lambda t: both(t, "p", "q").groupBy("key").agg(F.sum("p").alias("n"))),
-        update(lambda t: both(t, "p", "id").groupBy("key").agg(F.sum("p").alias("n"))),
+        update(lambda t: together(t, "p", "q").groupBy("key").agg(F.sum("p").alias("n"))),
+        update(lambda t: together(t, "p", "id").groupBy("key").agg(F.sum("p").alias("n"))),
         "was sum.*read as sum",
+        FAULTS,
+    ),
+    edit(
+        "column of one of a union's three, to that of another",
+        update(lambda t: together(t, "p", "q", "q").groupBy("key").agg(F.sum("p").alias("n"))),
+        update(lambda t: together(t, "p", "p", "q").groupBy("key").agg(F.sum("p").alias("n"))),
+        "was sum.*read as sum",
+    ),
+    edit(
+        "union of three without an edit",
+        update(lambda t: together(t, "p", "q", "q").groupBy("key").agg(F.sum("p").alias("n"))),
+        update(lambda t: together(t, "p", "q", "q").groupBy("key").agg(F.sum("p").alias("n"))),
+        None,
         FAULTS,
     ),
     edit(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import shutil
 
@@ -236,14 +237,18 @@ def resumed(request):
         life.teardown()
 
 
-@pytest.mark.parametrize("how", ["at its first start", "while its sink is quiet"])
+@pytest.mark.parametrize("how", ["at its first start", "while its sink is quiet", "before its first rows"])
 def test_put_back_to_before_what_a_resumed_job_goes_on_from(resumed, how):
     """Nobody else asks for it: the older job does not run any more, and this one has decided no row for the sink."""
     if how == "while its sink is quiet":
         resumed.arrive(2, loud=False)
         assert resumed.job.run() is None
-    resumed._system.put_back(SECOND)
     resumed.arrive(1, loud=True)
+    put_back = functools.cache(functools.partial(resumed._system.put_back, SECOND))
+    if how == "before its first rows":
+        resumed.job.row = lambda n: put_back() or f"order {n}"
+    else:
+        put_back()
     words = ("epoch 2 to 2", resumed.parent, "1 epochs with 2 rows", str(resumed.older))
     for _ in range(2):
         error = parts_of(resumed.job.run(), CheckpointConflictError, *words)

@@ -266,7 +266,7 @@ def test_a_part_that_was_given_up_stays_given_up_in_a_replay_that_keeps_it():
 
 
 def test_a_claim_that_gives_up_the_newest_of_a_sink_says_what_is_known_still():
-    """What came before it may be gone as well: only what the claim has found is asked for. Another sink keeps its own."""
+    """What came before it may be gone as well: what the claim has found is asked for. Another sink keeps its own."""
     a, b, other = participant(0), participant(1), participant(2, sink="t")
     two = read_history([Start(1), Decide(1, 0, "o", ("s", "t"), (a, other)), Decide(1, 1, "p", ("s", "t"), (b,))])
     known = Newest("s", "older", 1, -1, 5)

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from onceflow.checkpoint import envelope
-from onceflow.twophase.layout import Kept, Layout, Source, State, Topic
+from onceflow.twophase.layout import Cut, Kept, Layout, Mark, Source, State, Topic
 from onceflow.twophase.participants import Participant, ParticipantId
 from onceflow.twophase.records import (
     Claim,
@@ -160,13 +160,20 @@ def _layout(value: Any) -> Layout:
         tuple(State(_texts(v["outputs"]), str(v["shape"]), str(v["path"])) for v in value["states"]),
         _kept_states(value.get("kept")),  # of before it was written down
         str(value.get("vocabulary", "")),
-        _number(value.get("delay_ms")),
-        _number(value.get("cut_ms")),
+        _mark(value.get("mark")),
+        _cut(value),
     )
 
 
-def _number(value: Any) -> int | None:
-    return None if value is None else int(value)
+def _mark(value: Any) -> Mark | None:
+    return None if value is None else Mark(int(value["delay_ms"]), _texts(value["rows"]))
+
+
+def _cut(value: Any) -> Cut | None:
+    if value.get("cut_ms") is not None:  # of before it was said of which rows it is known
+        return Cut(int(value["cut_ms"]))
+    cut = value.get("cut")
+    return None if cut is None else Cut(int(cut["at_ms"]), _texts(cut["rows"]))
 
 
 def _kept_states(value: Any) -> tuple[Kept, ...] | None:

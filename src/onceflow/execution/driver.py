@@ -196,6 +196,9 @@ class Driver:
         """Told of each epoch that is finished, in Spark's thread: it neither waits nor raises."""
         self.is_watched = True
         """Whoever started the job waits for its end, and is told ``failure``; else the log tells it."""
+        self.look_behind: Callable[[], None] = lambda: None
+        """Asked before the first rows for a sink are decided: raises where its system came back older than what the job
+        goes on from."""
         self.timeout_s = math.inf
         """An epoch may take so long before its decision."""
         self.min_pause_s = 0.0
@@ -679,6 +682,8 @@ class Driver:
         age = self._now() - self._run_began
         run = self._run(self._coordinator.memory.epoch)
         try:
+            if any(p.sink not in run.newest for p in action.participants):
+                self.look_behind()
             for name, committer in self._committers.items():
                 of = [p for p in action.participants if p.sink == name]
                 problem = committer.check(of, run, age) if action.participants else None

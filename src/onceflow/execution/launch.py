@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from itertools import pairwise
 from operator import methodcaller
 from typing import Any, Literal
@@ -171,7 +172,7 @@ def launch(
     taking_part = [sink for sink in outputs.sinks if sink.participates]
     where = spark_path(session, place.checkpoint)
     leaves, states, ends = outputs.leaves(), outputs.states(), _never_caught_up(outputs, plan)
-    sources = Sources(leaves, states, outputs.kept(), plan.connectors, foreseen.take_sources(), outputs.delay_ms())
+    sources = Sources(leaves, states, outputs.kept(), plan.connectors, foreseen.take_sources(), outputs.mark())
     connections: dict[str, SinkConnection] = {}
     try:
         if not foreseen.allows(outputs.sinks):
@@ -293,12 +294,12 @@ def outputs_for(result: object, sinks: Sequence[Sink], plan: Plan) -> Outputs:
         ConfigurationError: As of ``Outputs``; or windows cannot be held back.
     """
     layout = place_of(plan).journal.history()[0].layout
-    cut_ms = None if layout is None else layout.cut_ms
-    if cut_ms is None:
+    cut = None if layout is None else layout.cut
+    if cut is None:
         return Outputs(result, sinks, plan.connectors, plan.output_mode)
     given = result.values() if isinstance(result, Mapping) else [result]
     # Outputs of one frame stay outputs of one: they share its positions.
-    held = {id(frame): hold_back(frame, cut_ms) for frame in given if isinstance(frame, DataFrame)}
+    held = {id(frame): hold_back(frame, cut) for frame in given if isinstance(frame, DataFrame)}
     _require_whole(plan, held.values())
 
     def whole(frame: Any) -> Any:
@@ -311,13 +312,18 @@ def outputs_for(result: object, sinks: Sequence[Sink], plan: Plan) -> Outputs:
 def _require_whole(plan: Plan, held: Collection[HeldBack]) -> None:
     """Refuse windows that would come out without what was left behind, and say which are held back."""
     partial = sorted({name for each in held for name in each.partial})
+    wider = sorted({asked for each in held for asked in each.wider})
     if partial:
         raise ConfigurationError(
             f"windows ({', '.join(partial)}) would come out that lack what was read before this job began",
             harmless="always: nothing was read or written",
             cause="the checkpoint was made of a savepoint without its state, and which windows had begun is not known: "
             "they are sessions, or of another time than the watermark's, or not all that the older job read went by "
-            "one watermark",
+            "one watermark"
+            + (
+                f", or they may count rows that its watermark has not seen, which saw those {'; '.join(wider)}"
+                * bool(wider)
+            ),
             action="resume with the state. Or remove the checkpoint's folder, in which no epoch has run, and run from "
             "the savepoint again with --allow-partial-windows",
         )
@@ -631,6 +637,7 @@ def _driver(
         for committer in committers.values():
             committer.close()
         raise
+    driver.look_behind = partial(refuse_parents_put_back, place, committers, connections)
     driver.is_watched = plan.watched
     driver.timeout_s = plan.checkpointing.timeout_ms / 1000
     driver.min_pause_s = plan.checkpointing.min_pause_ms / 1000

@@ -28,11 +28,11 @@ from onceflow.connectors.formats import column_named
 from onceflow.errors import ConfigurationError
 from onceflow.execution.task import DIGEST, PARTITION, output_column
 from onceflow.options.checkpointing import Checkpointing
-from onceflow.spark.cut_windows import one_delay
 from onceflow.spark.kept import kept_of
+from onceflow.spark.marks import one_mark
 from onceflow.spark.one_read import read_once
 from onceflow.spark.plan import Leaf, leaves_of, states_of
-from onceflow.twophase.layout import Kept, State
+from onceflow.twophase.layout import Kept, Mark, State
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -119,9 +119,9 @@ class Outputs:
         """The state operators, in the order of the plan."""
         return [state for outputs, frame in self._frames for state in states_of(frame, outputs)]
 
-    def delay_ms(self) -> int | None:
-        """Of the one watermark that all state goes by; None where there is none such."""
-        return one_delay(self.query)
+    def mark(self) -> Mark | None:
+        """The one watermark that all state goes by; None where there is none such."""
+        return one_mark(self.query)
 
     def kept(self) -> list[Kept]:
         """What Spark keeps for the state operators: what the sinks do not take is not among it."""

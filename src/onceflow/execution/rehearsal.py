@@ -38,7 +38,7 @@ def rehearse(session: SparkSession, result: object, sinks: Sequence[Sink], plan:
     refuse_incomplete(place)
     outputs = outputs_of(session, result, sinks, plan)
     leaves, states, kept = outputs.leaves(), outputs.states(), outputs.kept()
-    sources = Sources(leaves, states, kept, plan.connectors, foreseen.take_sources(), outputs.delay_ms())
+    sources = Sources(leaves, states, kept, plan.connectors, foreseen.take_sources(), outputs.mark())
     with contextlib.closing(sources):
         sources.refuse_other_number(place)
         sources.refuse_other_names(place)

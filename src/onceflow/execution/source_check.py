@@ -24,7 +24,7 @@ from onceflow.errors import (
 )
 from onceflow.spark.kept import VOCABULARY
 from onceflow.spark.plan import Leaf
-from onceflow.twophase.layout import Kept, Layout, State, folders, named_otherwise, with_what_was_known
+from onceflow.twophase.layout import Kept, Layout, Mark, State, folders, named_otherwise, with_what_was_known
 from onceflow.twophase.layout import Source as LayoutSource
 from onceflow.twophase.messages import Surveyed
 from onceflow.twophase.records import DecidedEpoch
@@ -41,7 +41,7 @@ class Sources:
         kept: What Spark keeps for them.
         connectors: Who may have made the sources.
         connections: Those that are open already, by system; this object's from now on.
-        delay_ms: As of ``Layout``.
+        mark: As of ``Layout``.
     """
 
     def __init__(
@@ -51,14 +51,14 @@ class Sources:
         kept: Sequence[Kept] = (),
         connectors: Sequence[Connector] = (),
         connections: Mapping[Hashable, SourceConnection] = MappingProxyType({}),
-        delay_ms: int | None = None,
+        mark: Mark | None = None,
     ) -> None:
         self._leaves = tuple(leaves)
         self._states, self._columns = tuple(states), tuple(kept)
         self._connectors = tuple(connectors)
         self._sources = tuple(self._found(leaf) for leaf in leaves)
         self._connections = dict(connections)
-        self._delay_ms = delay_ms
+        self._mark = mark
 
     @property
     def distinct(self) -> list[Source | None]:
@@ -187,7 +187,7 @@ class Sources:
         needed = starts if undone is None or again else ends
         found = [self._look(i, needed[i], ends[i], known) for i in self._numbers]
         now = self._layout(tuple(place for place, _ in found))
-        layout = now if known is None else replace(with_what_was_known(now, known), cut_ms=known.cut_ms)
+        layout = now if known is None else replace(with_what_was_known(now, known), cut=known.cut)
         losses = {  # a source that stands at several positions has lost it once
             (self._first_of(i), error.what): error
             for i, (_, standing) in enumerate(found)
@@ -256,7 +256,7 @@ class Sources:
     # -- parts ------------------------------------------------------------------------------------
 
     def _layout(self, sources: tuple[LayoutSource, ...] = ()) -> Layout:
-        return Layout(sources, self._states, self._columns, VOCABULARY, self._delay_ms)
+        return Layout(sources, self._states, self._columns, VOCABULARY, self._mark)
 
     def _found(self, leaf: Leaf) -> Source | None:
         return next(filter(None, (connector.find(leaf.kind, leaf.options) for connector in self._connectors)), None)

@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
 
 from onceflow.spark.internals import Optimizer, analyzed_plan, column_of, elements, frame_of, with_children
+from onceflow.spark.marks import one_mark
 from onceflow.spark.plan import keeps_state, kind_of, nodes_of
+from onceflow.twophase.layout import Cut
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -37,6 +39,7 @@ class HeldBack:
         until_ms: Those that began by then, in milliseconds: of windows of windows some are later than the cut.
         partial: Windows that cannot be held back, by the names of their columns.
         others: Other operators, whose state begins empty.
+        wider: What rows had to fulfil before the cut, and need not here: then no window can be held back.
     """
 
     frame: DataFrame
@@ -44,46 +47,29 @@ class HeldBack:
     until_ms: int
     partial: tuple[str, ...]
     others: tuple[str, ...]
+    wider: tuple[str, ...] = ()
 
 
-def hold_back(frame: DataFrame, cut_ms: int) -> HeldBack:
+def hold_back(frame: DataFrame, cut: Cut) -> HeldBack:
     """Leave the windows out that began before a cut.
 
     Args:
         frame: A stream.
-        cut_ms: The time of the latest event before the cut, 0 where nobody knows it.
+        cut: Where it lies: of rows that the frame counts and that were left out before it, nobody knows how far they
+            were read.
     """
-    work = _Work(frame, cut_ms)
+    wider = _wider(frame, cut)
+    work = _Work(frame, 0 if wider else cut.at_ms)
     found, _ = work.rebuilt(analyzed_plan(frame))
     held, until_us = (frame_of(frame.sparkSession, found) if work.cuts else frame), max(work.cuts.values(), default=0)
     partial, others = (tuple(dict.fromkeys(names)) for names in (work.partial, work.others))
-    return HeldBack(held, bool(work.cuts), until_us // 1000, partial, others)
+    return HeldBack(held, bool(work.cuts), until_us // 1000, partial, others, wider)
 
 
-def one_delay(frame: DataFrame) -> int | None:
-    """The delay, in milliseconds, of the one watermark that all state of a plan goes by; None where there is none.
-
-    Of several Spark takes the least, which tells of no stream how far it was read; and it tells nothing of a stream
-    that has none.
-    """
-    nodes = list(nodes_of(analyzed_plan(frame)))
-    marks = {str(node.nodeId()): node for node in nodes if kind_of(node) == "EventTimeWatermark"}
-    states = (node for node in nodes if node.isStreaming() and keeps_state(node))
-    if len(marks) != 1 or any(None in _marks(node, None) for node in states):
-        return None
-    (mark,) = marks.values()
-    delays = [a.metadata().getLong(_DELAY) for a in elements(mark.output()) if a.metadata().contains(_DELAY)]
-    return int(max(delays))
-
-
-def _marks(node: Any, above: Any) -> Iterator[Any]:
-    """For each stream that is read, the watermark that it goes by first."""
-    children = list(elements(node.children()))
-    below = node if kind_of(node) == "EventTimeWatermark" else above
-    if not children and node.isStreaming():
-        yield below
-    for child in children:
-        yield from _marks(child, below)
+def _wider(frame: DataFrame, cut: Cut) -> tuple[str, ...]:
+    """What rows had to fulfil before a cut, and need not behind it."""
+    mark = one_mark(frame) if cut.rows else None
+    return tuple(asked for asked in cut.rows if mark is None or asked not in mark.rows)
 
 
 @dataclass
@@ -92,7 +78,7 @@ class _Work:
 
     Attributes:
         frame: Of it.
-        cut_ms: As of ``hold_back``.
+        cut_ms: Where the cut lies, in milliseconds; 0 where nobody knows it.
         cuts: Of windows that are held back, by the ids of their columns: up to which beginning, in microseconds.
         partial: As of ``HeldBack``.
         others: Likewise.

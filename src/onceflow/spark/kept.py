@@ -24,7 +24,7 @@ from onceflow.spark.variables import variables_of
 from onceflow.spark.words import AGGREGATE, attributes, conjuncts
 from onceflow.twophase.layout import Kept
 
-VOCABULARY = f"2 of Spark {pyspark.__version__}"
+VOCABULARY = f"3 of Spark {pyspark.__version__}"
 """How what is kept is told: our form, and the Spark whose words they are. Those of two cannot be compared."""
 _DEEPEST = 20_000
 _EQUAL = ("EqualTo", "EqualNullSafe")
@@ -43,12 +43,12 @@ def kept_of(written: DataFrame, outputs: tuple[str, ...], mode: str) -> list[Kep
     """
     if not is_stateful(written):
         return []
-    with _room_for_depth():
+    with room_for_depth():
         return [_Operator(found).kept(outputs, mode) for found in operators_of(written)]
 
 
 @contextmanager
-def _room_for_depth() -> Iterator[None]:
+def room_for_depth() -> Iterator[None]:
     """Plans and expressions are as deep as the program has steps, and each takes several calls."""
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(max(before, _DEEPEST))

@@ -30,7 +30,7 @@ _CLOCK = "CurrentBatchTimestamp"
 _SUBQUERIES = frozenset({"ScalarSubquery", "ListQuery", "Exists", "LateralSubquery"})
 _PYTHON = "Python"
 _SAID_BY_ROWS = frozenset({"Filter", "Join"})
-_SAY_NOTHING = frozenset({"Project", "SubqueryAlias", "View", REFERENCE, "ResolvedHint", "Union"})
+SAY_NOTHING = frozenset({"Project", "SubqueryAlias", "View", REFERENCE, "ResolvedHint", "Union"})
 _TIME = re.compile(r"\btimestamp\b")
 _BY_TYPES = frozenset({
     "StructsToJson", "JsonToStructs", "StructsToCsv", "CsvToStructs", "StructsToXml", "XmlToStructs", "Sequence",
@@ -143,7 +143,7 @@ class Words:
         inside = Words(self._names | names_of(plan))
         said = [inside._found(key, plan, below) for key in plan.columns]
         for node in all_of(plan):
-            if node.children and node.kind not in _SAY_NOTHING:
+            if node.children and node.kind not in SAY_NOTHING:
                 around = (*node.children, *below)
                 told = ", ".join(inside.of(each, around) for each in elements(node.java.expressions()))
                 said.append(f"{node.kind}({told})")
@@ -168,7 +168,9 @@ class Words:
         below = (*node.children, *around)
         if node.kind in ("Union", REFERENCE):
             place = node.columns.index(key)
-            return " or ".join(dict.fromkeys(self._column(each.columns[place], each) for each in node.children))
+            told = [self._column(each.columns[place], each) for each in node.children]
+            # Where they are not all the same, which of them it is that two have alike is a part of the meaning.
+            return told[0] if len(set(told)) == 1 else " or ".join(told)
         if key in self._names:
             return self._names[key]
         if node.kind == "Expand":  # each row becomes several: of windows that overlap, of a ROLLUP

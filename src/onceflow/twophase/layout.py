@@ -92,6 +92,32 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """A watermark.
+
+    Attributes:
+        delay_ms: How far it stays behind the latest event that it has seen, in milliseconds.
+        rows: Which rows it has seen, in words: how that is told, the time that it goes by, and what each had to fulfil.
+    """
+
+    delay_ms: int
+    rows: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The job began behind events, and without the state of them: windows that began by then are held back.
+
+    Attributes:
+        at_ms: The time of the latest of them, in milliseconds, 0 where nobody knows it.
+        rows: Of which rows that is known, as of ``Mark``.
+    """
+
+    at_ms: int
+    rows: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Layout:
     """Sources in the order of Spark's positions, state operators in the order of the plan.
 
@@ -101,18 +127,17 @@ class Layout:
         kept: What Spark keeps for them; None in a layout of before that was written down.
         vocabulary: How that is told. What another onceflow, or another Spark, has told cannot be compared; "" is said
             by a layout of before there were several.
-        delay_ms: Of the one watermark that all state goes by, in milliseconds; None where there is none such.
-        cut_ms: The job began behind events of up to this time, in milliseconds, and without the state of them: windows
-            that began by then are held back. 0 where nobody knows the time; None for a job that has the state of all
-            that was read, or publishes such windows.
+        mark: The one watermark that all state goes by; None where there is none such.
+        cut: What the job has no state of; None for a job that has the state of all that was read, or publishes windows
+            of a part.
     """
 
     sources: tuple[Source, ...] = ()
     states: tuple[State, ...] = ()
     kept: tuple[Kept, ...] | None = None
     vocabulary: str = ""
-    delay_ms: int | None = None
-    cut_ms: int | None = None
+    mark: Mark | None = None
+    cut: Cut | None = None
 
     def is_told_like(self, other: Layout) -> bool:
         """Whether what is kept can be compared with that of another layout."""

@@ -36,7 +36,7 @@ from onceflow.operations.savepoints.manifest import Manifest
 from onceflow.operations.savepoints.reading import FILES, PARTS, explained, held_of, spoiled
 from onceflow.operations.savepoints.writing import publish
 from onceflow.spark.places import folder_at, place_at
-from onceflow.twophase.layout import Layout, folders
+from onceflow.twophase.layout import Cut, Layout, folders
 from onceflow.twophase.records import Planned, Start
 
 _JOURNAL = f"{OURS}/journal/"
@@ -124,8 +124,8 @@ def restore(
                 _take(unfinished, files, [name for name in manifest.files if name.startswith(_JOURNAL)], manifest)
             else:
                 if not with_state:
-                    cut_ms = None if partial_windows else _read_up_to(files, manifest, layout)
-                    layout = Layout(layout.sources, cut_ms=cut_ms)
+                    cut = None if partial_windows else _cut(files, manifest, layout)
+                    layout = Layout(layout.sources, cut=cut)
                 _begin_journal(ours.below("journal"), restored.job_id, layout, _newest_start(path))
             unfinished.sync()
         if claim:  # as late as can be: whatever fails before leaves a running driver alone
@@ -261,15 +261,19 @@ def _counts(position: str) -> bool:
         return False
 
 
-def _read_up_to(files: Folder, manifest: Manifest, layout: Layout) -> int | None:
-    """The time of the latest event of which something was in the state, in milliseconds: as of ``Layout.cut_ms``."""
+def _cut(files: Folder, manifest: Manifest, layout: Layout) -> Cut | None:
+    """Behind which events a job begins that takes the positions alone: as of ``Layout.cut``."""
+    before, mark = layout.cut, layout.mark
     if not layout.states:
-        return layout.cut_ms
+        return before
     told = files.read(f"commits/{manifest.epoch}").decode().splitlines()
     watermark = int(json.loads(told[1]).get("nextBatchWatermarkMs") or 0) if len(told) > 1 else 0
-    if not watermark or layout.delay_ms is None or layout.cut_ms == 0:
-        return 0
-    return max(watermark + layout.delay_ms, layout.cut_ms or 0)
+    if not watermark or mark is None or (before is not None and not before.at_ms):
+        return Cut(0)
+    at_ms = watermark + mark.delay_ms
+    if before is None:
+        return Cut(at_ms, mark.rows)
+    return Cut(max(at_ms, before.at_ms), (*before.rows, *(asked for asked in mark.rows if asked not in before.rows)))
 
 
 def _newest_start(path: Where) -> int:
