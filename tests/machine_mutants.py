@@ -80,6 +80,11 @@ def _quiet_sinks_are_forgotten() -> list[Any]:
     return [_of(History, "newest", newest)]
 
 
+def _a_claim_knows_nothing() -> list[Any]:
+    real = History._claimed
+    return [_of(History, "_claimed", lambda self, claim, number: real(self, replace(claim, known=()), number))]
+
+
 def _nothing_is_looked_at() -> list[Any]:
     return [_of(merge, "trouble", _nothing)]
 
@@ -127,6 +132,7 @@ MUTANTS = (
         _not_asked_of_a_lake,
     ),
     Mutant("a purge forgets the newest epoch of a quiet sink", "lives of SQLite", _quiet_sinks_are_forgotten),
+    Mutant("a claim does not say what is known still", "lives of SQLite", _a_claim_knows_nothing),
     Mutant(
         "an older copy of the checkpoint goes on beside a newer ledger",
         "lives of SQLite",
