@@ -153,7 +153,7 @@ class Watch(Observer):
         self.tail = place
         if isinstance(record, Start):
             self.newest = record.incarnation
-            self._give_up(record.given_up)
+            self._give_up(record.claim.given_up if record.claim is not None else ())
             self.starts[record.incarnation] = place
             self.started_at.setdefault(record.incarnation, self._world.steps)
             return

@@ -582,7 +582,7 @@ class Scene:
         entry = decode(data, place)
         self.world.say(f"    journal {place}: {entry.record}")
         self.watch.appended(place, entry.record)
-        if isinstance(entry.record, Start) and entry.record.claimed:
+        if isinstance(entry.record, Start) and entry.record.claim:
             self.watch.lost(self.lost())
         if isinstance(entry.record, Decide) and self.world.current is not None and self.databases:
             self.watch.decided_from(self.rules[self.world.current.name].checked_from, entry.record)
