@@ -137,11 +137,9 @@ def _mutants(only: str, seed: int, rounds: int) -> int:
     for number, mutant in enumerate(MUTANTS):
         if only not in f"{mutant.name}, {mutant.machine}":
             continue
-        found = next(
-            ((each, why) for each in range(seed, seed + rounds) if (why := _undone(mutant.machine, each, number))), None
-        )
-        if found is not None and round_of(mutant.machine, found[0], {})[2] is not None:
-            found = None  # it would have been found without the mutant
+        tried = ((each, _undone(mutant.machine, each, number)) for each in range(seed, seed + rounds))
+        alone = ((each, why) for each, why in tried if why and round_of(mutant.machine, each, {})[2] is None)
+        found = next(alone, None)
         missed += found is None
         line: dict[str, Any] = {"rule": mutant.name, "machine": mutant.machine}
         line |= {"seed": None} if found is None else {"seed": found[0], "told": found[1]}

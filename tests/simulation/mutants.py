@@ -423,7 +423,7 @@ def _no_durability() -> list[Patches]:
 
 
 def _sleeping_start_believed() -> list[Patches]:
-    def start(self: Journal, job_id: str, _above: int = 0, _left: str = "", _claim: object = None) -> Any:
+    def start(self: Journal, job_id: str, _above: int = 0, _left: str = "", *_more: object) -> Any:
         while True:
             history, entries = self.history()
             self._adopt(entries)

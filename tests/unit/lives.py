@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import uuid
 import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -86,8 +87,10 @@ class InFolder:
         shutil.copytree(self._folder / "system", self._folder / f"backup-{name}")
 
     def put_back(self, name: int) -> None:
-        shutil.rmtree(self._folder / "system")
+        gone = self._folder / f"gone-{uuid.uuid4().hex}"  # at one moment, while others may write into it
+        (self._folder / "system").rename(gone)
         shutil.copytree(self._folder / f"backup-{name}", self._folder / "system")
+        shutil.rmtree(gone, ignore_errors=True)
 
     def tidy(self) -> None:
         if hasattr(self.world, "tidy_up"):

@@ -217,13 +217,13 @@ def test_a_system_that_was_put_back_is_refused(tmp_path):
     decided_in(place, place.journal.history()[0], 0, 1, 2, 3)
     done(tmp_path, 2)
     for known in ({"h0", "h1", "h2"}, {"h2"}):  # epoch 3 is undone: recovery looks after it
-        refuse_put_back({"s": Remembering(known)}, place.journal, identity, place.checkpoint)
+        refuse_put_back({"s": Remembering(known)}, {}, place.journal, identity, place.checkpoint)
     with pytest.raises(CheckpointConflictError, match=r"does not know epoch 1 to 2 .* 2 epochs") as caught:
-        refuse_put_back({"s": Remembering({"h0"})}, place.journal, identity, place.checkpoint)
+        refuse_put_back({"s": Remembering({"h0"})}, {}, place.journal, identity, place.checkpoint)
     assert caught.value.facts["epochs"] == [1, 2]
     assert 'takeover="claim"' in caught.value.action
-    refuse_put_back({"s": Remembering(None)}, place.journal, identity, place.checkpoint)
-    refuse_put_back({"another": Remembering(set())}, place.journal, identity, place.checkpoint)
+    refuse_put_back({"s": Remembering(None)}, {}, place.journal, identity, place.checkpoint)
+    refuse_put_back({"another": Remembering(set())}, {}, place.journal, identity, place.checkpoint)
 
 
 def test_a_sink_that_lost_more_than_the_journal_keeps_is_told_of_all(tmp_path):
@@ -236,7 +236,7 @@ def test_a_sink_that_lost_more_than_the_journal_keeps_is_told_of_all(tmp_path):
         journal.purge()
     done(tmp_path, 27)
     with pytest.raises(CheckpointConflictError, match=r"does not know epoch 1 to 27 .*: 27 epochs"):
-        refuse_put_back({"s": Remembering({"h0"})}, journal, identity, place.checkpoint)
+        refuse_put_back({"s": Remembering({"h0"})}, {}, journal, identity, place.checkpoint)
 
 
 def test_a_new_job_asks_for_nothing_that_another_has_committed(tmp_path):
@@ -245,9 +245,9 @@ def test_a_new_job_asks_for_nothing_that_another_has_committed(tmp_path):
     decided_in(place, place.journal.history()[0], 0)
     done(tmp_path, 0)
     another = replace(identity, job_id="another")
-    refuse_put_back({"s": Remembering(set())}, place.journal, another, place.checkpoint)
+    refuse_put_back({"s": Remembering(set())}, {}, place.journal, another, place.checkpoint)
     place.journal.start("another", left=identity.job_id)
-    refuse_put_back({"s": Remembering(set())}, place.journal, another, place.checkpoint)
+    refuse_put_back({"s": Remembering(set())}, {}, place.journal, another, place.checkpoint)
 
 
 @pytest.mark.parametrize("text", ["", "?", "{}"])

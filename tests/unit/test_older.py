@@ -333,11 +333,18 @@ def life(request):
         made.teardown()
 
 
-def test_put_back_while_its_sink_was_renamed(life):
-    """By its default name a sink is its table's: what another name had committed is asked of the same system."""
+@pytest.mark.parametrize("quiet", [0, 5])
+def test_put_back_while_its_sink_was_renamed(life, quiet):
+    """By its default name a sink is its table's: what another name had committed is asked of the same system.
+
+    Also where the journal has purged what was committed: a start says which system each sink was of.
+    """
     life.back_up()
     life.arrive(2, loud=True)
     assert life.job.run() is None
+    for _ in range(quiet):
+        life.arrive(1, loud=False)
+        assert life.job.run() is None
     name = life.job._table.name
     life._system.put_back(0)
     life.job._table.name = "renamed"

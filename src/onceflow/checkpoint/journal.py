@@ -14,8 +14,9 @@ import contextlib
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from onceflow.checkpoint import envelope
 from onceflow.checkpoint.contract import Store, Where
@@ -258,7 +259,14 @@ class Journal:
 
     # -- appending --------------------------------------------------------------------------------
 
-    def start(self, job_id: str, above: int = 0, left: str = "", claim: Claim | None = None) -> History:
+    def start(
+        self,
+        job_id: str,
+        above: int = 0,
+        left: str = "",
+        claim: Claim | None = None,
+        systems: Mapping[str, str] = MappingProxyType({}),
+    ) -> History:
         """Append a start with the next incarnation's number, and return the history up to and with it.
 
         Whoever else starts at the same moment gets another place; the later one of the two is the newest.
@@ -268,13 +276,14 @@ class Journal:
             above: An incarnation that is known from elsewhere; the new one is greater.
             left: The job that this one has left (``--as-new``), whose starts may stand before its first.
             claim: Where an operator claims the checkpoint with it: what that gives up.
+            systems: By sink, the id of its system; of none for a start that writes nothing.
 
         Raises:
             CheckpointConflictError: The newest start is of a job that this one does not know of. Appended behind it,
                 this one would begin a history in which what that job has decided is forgotten.
         """
         with self._lock:
-            return self._start(Start(above + 1, job_id, claim), left)
+            return self._start(Start(above + 1, job_id, claim, dict(systems)), left)
 
     def _start(self, wanted: Start, left: str) -> History:
         job_id = wanted.job_id

@@ -90,8 +90,8 @@ _KINDS: dict[type, str] = {
 
 def _record_to_json(record: Record) -> dict[str, Any]:
     match record:
-        case Start(incarnation, job_id, claim):
-            told: dict[str, Any] = {"incarnation": incarnation, "job_id": job_id}
+        case Start(incarnation, job_id, claim, systems):
+            told: dict[str, Any] = {"incarnation": incarnation, "job_id": job_id, "systems": dict(systems)}
             return told if claim is None else told | _claim_to_json(claim)
         case Planned(incarnation, layout):
             return {"incarnation": incarnation, "layout": asdict(layout)}
@@ -214,6 +214,8 @@ _READERS: dict[str, Callable[[dict[str, Any]], Record]] = {
         str(v["job_id"]),
         # Of a claim from before it said what is known: nothing is asked of that sink until it has new rows.
         Claim(_texts(v.get("given_up", ())), _newest(v.get("known", ()))) if v.get("claimed") else None,
+        # Of a start from before it said so: nothing is asked of a sink that has another name since.
+        {str(sink): str(system) for sink, system in v.get("systems", {}).items()},
     ),
     "layout": lambda v: Planned(int(v["incarnation"]), _layout(v["layout"])),
     "recut": lambda v: Recut(int(v["incarnation"]), int(v["epoch"]), int(v["limit"])),

@@ -164,6 +164,10 @@ class Committer(ABC):
         """
         return None
 
+    def known_of(self, sink: str, handles: Collection[str]) -> Collection[str] | None:  # noqa: ARG002 - as above
+        """As ``known``, of participants of another sink of the same system: of what this one was called before."""
+        return self.known(handles)
+
     @property
     def keeps_mark(self) -> bool:
         """Whether the system can keep the job's mark, so that its absence says something."""

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from onceflow import crash_points as crash
@@ -145,6 +146,7 @@ class Driver:
         above: An incarnation that is known from outside of the checkpoint; this one is greater.
         name: The job's name, for its log, and under which its sinks keep that it has written there; "" for none.
         claim: Where an operator claims the checkpoint with this start: what that gives up.
+        systems: By sink, the id of its system.
     """
 
     def __init__(
@@ -159,9 +161,10 @@ class Driver:
         above: int = 0,
         name: str = "",
         claim: Claim | None = None,
+        systems: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.name = name
-        self._claim = claim
+        self._claim, self._systems = claim, dict(systems)
         self._log = JobLog(log, name)
         self._identity = identity
         self._journal = journal
@@ -482,7 +485,8 @@ class Driver:
     # -- start ------------------------------------------------------------------------------------
 
     def _append_start(self) -> Event:
-        history = self._journal.start(self._identity.job_id, self._above, self._identity.left, self._claim)
+        of = self._identity
+        history = self._journal.start(of.job_id, self._above, of.left, self._claim, self._systems)
         job = f"{self.name} ({self._identity.job_id})" if self.name else self._identity.job_id
         log.info("incarnation %d of job %s on %s", history.incarnation, job, self._uri)
         if self._journal.is_newest():  # else an older mark would take the place of a newer start's
@@ -713,7 +717,7 @@ class Driver:
     def _what_is_lost(self) -> CheckpointConflictError | None:
         """What a start would say of a system that was put back: which epochs and how many rows are gone."""
         try:
-            refuse_put_back(self._committers, self._journal, self._identity, self._checkpoint)
+            refuse_put_back(self._committers, self._systems, self._journal, self._identity, self._checkpoint)
         except CheckpointConflictError as error:
             return error
         except OnceflowError:  # it does not answer: then what the check has seen is told

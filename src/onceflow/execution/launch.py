@@ -606,7 +606,7 @@ def _driver(
     """The driver of the sinks that take part, from their connections by name."""
     if plan.takeover is None:
         refuse_lost(place, connections.values(), plan.prefix, plan.name)
-    systems = {name: connection.system_id for name, connection in connections.items()}
+    systems = _systems(connections)
     identity = identify(place, ",".join(sorted(set(systems.values()))), plan.prefix, plan.takeover, systems)
     committers: dict[str, Committer] = {}
     try:
@@ -618,8 +618,7 @@ def _driver(
         place.records.make()
         if plan.takeover is None:
             marks = refuse_rewound(committers, place.journal, identity, place.checkpoint)
-            refuse_put_back(committers, place.journal, identity, place.checkpoint)
-            refuse_parents_put_back(place, committers, connections)
+            _refuse_older(place, committers, connections, identity)
             kept = {sink: mark for sink, mark in marks.items() if committers[sink].keeps_mark}
             tell_of_moved(kept, place.journal.history()[0], identity.job_id, plan.name)
         claim: Claim | None = None
@@ -628,7 +627,7 @@ def _driver(
             claim = _claim(place, committers, connections, identity, plan.name)
         rules, around = means.rules(committers), means.around(len(committers))
         files = (place.journal, place.checkpoint)
-        driver = Driver(identity, *files, committers, place.uri, rules, around, above, plan.name, claim)
+        driver = Driver(identity, *files, committers, place.uri, rules, around, above, plan.name, claim, systems)
         if plan.takeover == "claim":
             # Behind all that may refuse it: a claim that fails leaves the checkpoint as it was. Whoever dies between
             # this and the start that follows says the same again.
@@ -637,12 +636,27 @@ def _driver(
         for committer in committers.values():
             committer.close()
         raise
-    driver.look_behind = partial(refuse_parents_put_back, place, committers, connections)
+    driver.look_behind = partial(_refuse_older, place, committers, connections, identity)
     driver.is_watched = plan.watched
     driver.timeout_s = plan.checkpointing.timeout_ms / 1000
     driver.min_pause_s = plan.checkpointing.min_pause_ms / 1000
     driver.observer = plan.observer
     return driver
+
+
+def _refuse_older(
+    place: Place,
+    committers: Mapping[str, Committer],
+    connections: Mapping[str, SinkConnection],
+    identity: JobIdentity,
+) -> None:
+    """Refuse a sink's system that came back older than what the job has committed, or goes on from."""
+    refuse_put_back(committers, _systems(connections), place.journal, identity, place.checkpoint)
+    refuse_parents_put_back(place, committers, connections)
+
+
+def _systems(connections: Mapping[str, SinkConnection]) -> dict[str, str]:
+    return {sink: connection.system_id for sink, connection in connections.items()}
 
 
 def _claim(
@@ -653,7 +667,7 @@ def _claim(
     name: str,
 ) -> Claim:
     """What the job has committed and its sinks do not know any more: a claim gives that up, and says what."""
-    mine = lost_commits(committers, place.journal, identity, place.checkpoint)
+    mine = lost_commits(committers, _systems(connections), place.journal, identity, place.checkpoint)
     older = [(f"job {parent.job_id}", lost) for parent, lost in lost_of_parents(place, committers, connections, mine)]
     found = [(whose, sink, of) for whose, lost in [("this job", mine), *older] for sink, of in lost.items()]
     for whose, sink, of in found:

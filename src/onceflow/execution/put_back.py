@@ -8,7 +8,7 @@ has no rows for, so purges do not take it. Where it is not known, receipts and j
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -22,10 +22,11 @@ from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.connectors.contract import Committer, SinkConnection
 from onceflow.errors import CheckpointConflictError, CheckpointError, ConfigurationError, OnceflowError, advised
 from onceflow.spark.places import place_at
-from onceflow.twophase.messages import Outcome
 from onceflow.twophase.participants import ParticipantId
 from onceflow.twophase.records import Newest
 
+Known = Callable[[Collection[str]], Collection[str] | None]
+"""Those of some handles that a system knows as committed; None for one that does not keep that."""
 _AT_ONCE = 200
 _opened = partial(place_at, retain=1 << 31)  # it is read, and nothing of it is declared as purged
 
@@ -86,7 +87,11 @@ class Lost:
 
 
 def lost_commits(
-    committers: Mapping[str, Committer], journal: Journal, identity: JobIdentity, checkpoint: SparkCheckpoint
+    committers: Mapping[str, Committer],
+    systems: Mapping[str, str],
+    journal: Journal,
+    identity: JobIdentity,
+    checkpoint: SparkCheckpoint,
 ) -> dict[str, Lost]:
     """What a sink's system does not know any more of what this job has committed to it.
 
@@ -94,6 +99,7 @@ def lost_commits(
 
     Args:
         committers: By sink.
+        systems: By sink, the id of its system.
         journal: The checkpoint's.
         identity: The job's.
         checkpoint: Spark's files.
@@ -112,30 +118,24 @@ def lost_commits(
     undone = history.decided if history.decided is not None and history.decided.epoch > newest else None
     lost: dict[str, Lost] = {}
     for sink, of in last.items():
-        committer = committers.get(sink) or _other_that_lacks(of, committers, journal, identity)
-        if committer is None:
-            continue
+        known = _witness(sink, committers, systems, history.systems.get(sink))
         # What is undone may be committed, and then a sink's history may have forgotten the newest before it.
         behind = [p.handle for p in undone.effective if p.sink == sink] if undone is not None else []
-        known = committer.known([of.handle, *behind])
-        if known is not None and not known:
+        found = known([of.handle, *behind])
+        if found is not None and not found:
             decided = _decided(journal, identity, sink)
             _settle(decided, journal.given_up())
-            lost[sink] = _lost(committer, of, decided, whole=journal.receipts_are_whole())
+            lost[sink] = _lost(known, of, decided, whole=journal.receipts_are_whole())
     return lost
 
 
-def _other_that_lacks(
-    of: Newest, committers: Mapping[str, Committer], journal: Journal, identity: JobIdentity
-) -> Committer | None:
-    """Of a sink that was renamed or taken out: another one of its system, which does not know what it had committed."""
-    epochs = journal.decided_epochs(identity.job_id)
-    held = next((p for each in epochs for p in each.effective if p.id == (of.sink, of.handle)), None)
-    able = (c for c in committers.values() if held is not None and _keeps(c) and c.can_finish(held))
-    other = next(able, None)
-    if other is None or held is None or other.outcomes([held])[held.id].outcome is Outcome.COMMITTED:
-        return None
-    return other
+def _witness(sink: str, committers: Mapping[str, Committer], systems: Mapping[str, str], system: str | None) -> Known:
+    """Who knows what a sink has committed: of one that was renamed or taken out, another one of its system."""
+    if sink in committers:
+        return committers[sink].known
+    of_it = [committers[name] for name in committers if system is not None and systems[name] == system]
+    other = next(filter(_keeps, of_it), None)
+    return (lambda _: None) if other is None else partial(other.known_of, sink)
 
 
 def _keeps(committer: Committer) -> bool:
@@ -144,12 +144,17 @@ def _keeps(committer: Committer) -> bool:
 
 
 def refuse_put_back(
-    committers: Mapping[str, Committer], journal: Journal, identity: JobIdentity, checkpoint: SparkCheckpoint
+    committers: Mapping[str, Committer],
+    systems: Mapping[str, str],
+    journal: Journal,
+    identity: JobIdentity,
+    checkpoint: SparkCheckpoint,
 ) -> None:
     """Refuse a sink's system that does not know any more what this job has committed to it.
 
     Args:
         committers: By sink.
+        systems: By sink, the id of its system.
         journal: The checkpoint's.
         identity: The job's.
         checkpoint: Spark's files.
@@ -157,7 +162,7 @@ def refuse_put_back(
     Raises:
         CheckpointConflictError: Naming the epochs and how many rows they had.
     """
-    for sink, lost in lost_commits(committers, journal, identity, checkpoint).items():
+    for sink, lost in lost_commits(committers, systems, journal, identity, checkpoint).items():
         raise _refusal(sink, lost, "this job any more", "into this sink alone", identity.checkpoint)
 
 
@@ -235,13 +240,13 @@ def _still_asked(lost: Lost, up_to: int, claims: Iterable[Collection[str]]) -> t
 
 
 def _lost_of(parent: Place, identity: JobIdentity, connections: Mapping[str, SinkConnection]) -> dict[str, Lost]:
-    systems, theirs = identity.cluster_id.split(","), dict[str, Committer]()
+    theirs, systems = dict[str, Committer](), {sink: to.system_id for sink, to in connections.items()}
     with ExitStack() as stack:
         for sink, to in connections.items():
             with suppress(ConfigurationError):  # it goes to another table than that job's did
-                if to.system_id in systems:
+                if systems[sink] in identity.cluster_id.split(","):
                     theirs[sink] = stack.enter_context(closing(to.committer(identity.prefix, identity.job_id)))
-        return lost_commits(theirs, parent.journal, identity, parent.checkpoint)
+        return lost_commits(theirs, systems, parent.journal, identity, parent.checkpoint)
 
 
 def refuse_parents_put_back(
@@ -301,13 +306,13 @@ def _settle(decided: Mapping[int, _Held], claims: Iterable[Collection[str]]) -> 
                 of.settled |= of.rows.keys()
 
 
-def _lost(committer: Committer, last: Newest, decided: Mapping[int, _Held], *, whole: bool) -> Lost:
+def _lost(known_of: Known, last: Newest, decided: Mapping[int, _Held], *, whole: bool) -> Lost:
     """From the newest back to the first that is known: it was put back to a moment, so what is older is there."""
     lost = [LostEpoch(last.epoch, last.rows, last.handle)]
     older = [epoch for epoch in sorted(decided, reverse=True) if epoch < last.epoch and decided[epoch].asked]
     for at in range(0, len(older), _AT_ONCE):
         some = older[at : at + _AT_ONCE]
-        known = set(committer.known(sorted(set().union(*(decided[epoch].asked for epoch in some)))) or ())
+        known = set(known_of(sorted(set().union(*(decided[epoch].asked for epoch in some)))) or ())
         for epoch in some:
             of = decided[epoch]
             gone = of.asked - known

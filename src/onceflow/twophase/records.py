@@ -63,11 +63,13 @@ class Start:
         incarnation: Its number.
         job_id: Whose it is.
         claim: What was claimed with it, or None.
+        systems: By sink, the id of the system that it writes to: of a sink that has another name later, too.
     """
 
     incarnation: int
     job_id: str = ""
     claim: Claim | None = None
+    systems: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +297,7 @@ class History:
         loss_accepted: The undecided epoch before which an operator gave up what the source has lost, or None.
         claimed: The newest start that an operator has claimed the checkpoint with, 0 for none.
         before: By sink, the newest epoch before ``decided`` that was decided with rows for it.
+        systems: By sink, the id of its system, as the last start that had it has said.
     """
 
     incarnation: int = 0
@@ -307,6 +310,7 @@ class History:
     loss_accepted: int | None = None
     claimed: int = 0
     before: Mapping[str, Newest] = field(default_factory=dict)
+    systems: Mapping[str, str] = field(default_factory=dict)
 
     def newest(self, below: int | None = None) -> Mapping[str, Newest]:
         """By sink, the newest epoch that was decided with rows for it: what its system must know.
@@ -330,9 +334,10 @@ class History:
                 raise HistoryError(f"start {record.incarnation} after start {self.incarnation}")
             if self.job_id and record.job_id != self.job_id:
                 # The new job goes on from the same offsets and state, so what stands there stays known.
-                return History(record.incarnation, record.job_id, layout=self.layout)
+                return History(record.incarnation, record.job_id, layout=self.layout, systems=record.systems)
             history = self if record.claim is None else self._claimed(record.claim, record.incarnation)
-            return replace(history, incarnation=record.incarnation, job_id=record.job_id)
+            systems = {**self.systems, **record.systems}
+            return replace(history, incarnation=record.incarnation, job_id=record.job_id, systems=systems)
         if record.incarnation != self.incarnation:
             # An older driver's record behind a newer start: the newer one may have aborted what this decides.
             raise HistoryError(
@@ -355,8 +360,10 @@ class History:
         """The history with what a record from before its beginning still says: purges leave starts and layouts."""
         match record:
             case Start():
-                claimed = 0 if self.job_id and record.job_id != self.job_id else self.claimed
-                return replace(self, job_id=record.job_id, claimed=record.incarnation if record.claim else claimed)
+                before = self if record.job_id == self.job_id or not self.job_id else History(layout=self.layout)
+                claimed = record.incarnation if record.claim else before.claimed
+                systems = {**before.systems, **record.systems}
+                return replace(self, job_id=record.job_id, claimed=claimed, systems=systems)
             case Planned():
                 return replace(self, layout=record.layout)
         return self

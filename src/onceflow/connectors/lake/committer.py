@@ -76,8 +76,12 @@ class LakeCommitter(Committer, Inspectable):
 
     def known(self, handles: Collection[str]) -> Collection[str]:
         """Those that the table's ledger, or its history, has."""
+        return self.known_of(self._sink, handles)
+
+    def known_of(self, sink: str, handles: Collection[str]) -> Collection[str]:
+        """Likewise: each sink of a table has a ledger of its own there."""
         view = self._seen()
-        ledger = view.ledger(self._job_id, self._sink)
+        ledger = view.ledger(self._job_id, sink)
         return [handle for handle in handles if _known(view, ledger, handle)]
 
     @property

@@ -29,7 +29,8 @@ def lost_rows(operator: Operator) -> dict[str, Lost]:
         OnceflowError: A system was not reached, or refused.
     """
     operator.refuse_rewound()
-    lost = lost_commits(operator.committers, operator.journal, operator.identity, operator.checkpoint)
+    systems = {sink: connection.system_id for sink, connection in operator.connections.items()}
+    lost = lost_commits(operator.committers, systems, operator.journal, operator.identity, operator.checkpoint)
     refuse_parents_put_back(operator.place, operator.committers, operator.connections, lost)
     return lost
 
