@@ -160,6 +160,17 @@ def test_windows_of_rows_that_the_older_watermark_has_not_seen_are_not_held_back
     shown = events.withColumn("each", F.explode(F.array("user")))
     assert not whole(mark(shown.where("user <> 'a'")), mark(shown))
     assert hold_back(mark(events).groupBy("user").count(), Cut(1, ("something",))).others == ("Aggregate",)
+    named = events.withColumn("name", F.coalesce("user", F.lit("")))
+    table = events.sparkSession.createDataFrame([("a",)], "name string")
+    found, all_of_them, others = (named.join(table, "name", how) for how in ("inner", "left", "left_anti"))
+    assert whole(mark(found), mark(found))
+    assert not whole(mark(found), mark(all_of_them))
+    assert not whole(mark(named.join(table, "name", "left_semi")), mark(others))
+    parts = F.split("user", ",")
+    assert not whole(mark(events.select("*", F.explode(parts))), mark(events.select("*", F.explode_outer(parts))))
+    assert not whole(mark(events.dropna(thresh=2)), mark(events.dropna(thresh=1)))
+    first, second = (events.where(f"xpath_string(user, '{path}') = 'x'") for path in "ab")
+    assert not whole(mark(first), mark(second))
 
 
 def onceflow(p, *words, ends_with=0):

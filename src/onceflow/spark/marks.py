@@ -16,7 +16,7 @@ from onceflow.spark.internals import Optimizer, analyzed_plan, elements
 from onceflow.spark.kept import VOCABULARY, room_for_depth
 from onceflow.spark.plan import keeps_state, kind_of, nodes_of
 from onceflow.spark.trees import REFERENCE, Node, all_of, told_plan, tree_of
-from onceflow.spark.words import SAY_NOTHING, Words, conjuncts, names_of
+from onceflow.spark.words import SAY_NOTHING, Words, conjuncts, named, names_of
 from onceflow.twophase.layout import Mark
 
 _MARK, _DELAY = "EventTimeWatermark", "spark.watermarkDelayMs"
@@ -63,9 +63,9 @@ def _fulfilled(node: Node, words: Words) -> Iterator[str]:
     if node.kind == "Filter":
         yield from (words.of(part, node.children) for part in conjuncts(node.java.condition()))
     elif node.children and node.kind not in SAY_NOTHING:
-        yield f"{node.kind}({', '.join(words.of(each, node.children) for each in elements(node.java.expressions()))})"
+        yield f"{named(node)}({', '.join(words.of(each, node.children) for each in elements(node.java.expressions()))})"
     sides = [sorted(set(_fulfilled(child, words))) for child in node.children]
     if len(sides) < 2 or node.kind == REFERENCE:
         yield from (said for side in sides for said in side)
     elif any(sides) or node.kind == "Union":
-        yield f"{node.kind} of {' or of '.join('(' + ' and '.join(side) + ')' for side in sides)}"
+        yield f"{named(node)} of {' or of '.join('(' + ' and '.join(side) + ')' for side in sides)}"
