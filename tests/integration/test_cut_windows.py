@@ -12,6 +12,7 @@ from collections import Counter
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
+import onceflow as of
 from onceflow.spark.cut_windows import hold_back
 from onceflow.spark.marks import one_mark
 from onceflow.twophase.layout import Cut
@@ -135,7 +136,7 @@ def test_how_far_was_read_is_known_of_one_watermark_alone(events):
     assert one_mark(counted.union(wider.where("user = 'a'"))) is None, "of the two it has moved by the least"
 
 
-def test_windows_of_rows_that_the_older_watermark_has_not_seen_are_not_held_back(events):
+def test_windows_of_rows_that_the_older_watermark_has_not_seen_are_not_held_back(spark, events):
     """A condition less, the same one of another branch, another time: how far such rows were read nobody knows."""
 
     def mark(rows, time="time"):
@@ -160,6 +161,23 @@ def test_windows_of_rows_that_the_older_watermark_has_not_seen_are_not_held_back
     shown = events.withColumn("each", F.explode(F.array("user")))
     assert not whole(mark(shown.where("user <> 'a'")), mark(shown))
     assert hold_back(mark(events).groupBy("user").count(), Cut(1, ("something",))).others == ("Aggregate",)
+    named = events.withColumn("name", F.coalesce("user", F.lit("")))
+    table = spark.createDataFrame([("a",)], "name string")
+    found, all_of_them, others = (named.join(table, "name", how) for how in ("inner", "left", "left_anti"))
+    assert whole(mark(found), mark(found))
+    assert not whole(mark(found), mark(all_of_them))
+    assert not whole(mark(named.join(table, "name", "left_semi")), mark(others))
+    parts = F.split("user", ",")
+    assert not whole(mark(events.select("*", F.explode(parts))), mark(events.select("*", F.explode_outer(parts))))
+    here, more, there = (
+        of.KafkaSource(of.KafkaCluster("localhost:1"), topics, value=of.Json("user string, time timestamp")).load(spark)
+        for topics in (["a"], ["a", "b"], ["b"])
+    )
+    assert whole(mark(here), mark(more)), "a topic is added to its source"
+    assert not whole(mark(here), mark(there)), "another source, which may have been read further"
+    assert not whole(mark(events.dropna(thresh=2)), mark(events.dropna(thresh=1)))
+    first, second = (events.where(f"xpath_string(user, '{path}') = 'x'") for path in "ab")
+    assert not whole(mark(first), mark(second))
 
 
 def onceflow(p, *words, ends_with=0):
@@ -234,3 +252,31 @@ def test_a_job_that_takes_positions_alone_and_counts_what_the_older_one_left_out
     assert re.search("which saw those .*at % 2.* --allow-partial-windows", said, re.DOTALL)
     shutil.rmtree(job.checkpoint)
     assert "are held back" in onceflow(job, "run", narrow, *words)
+
+
+@pytest.mark.kafka
+@pytest.mark.faults
+@pytest.mark.parametrize("marked", [False, True])
+def test_a_job_that_takes_positions_alone_and_gathers_what_the_older_one_only_passed_on(job, tmp_path, marked):
+    """The older one kept no state, so its windows are in none: known where it has a watermark all the same."""
+    plain = tmp_path / "plain.py"
+    text = (JOBS / "window_job.py").read_text()
+    passed_on = 'return counts.select("user", F.col("at").alias("end"), F.lit(1).alias("n"))\n    return ('
+    text = text.replace("return (", passed_on, 1)
+    plain.write_text(text if marked else text.replace('.withWatermark("time", delay)', "", 1))
+    first = (60 - BEGIN % 60) % 60
+    job.at(first + 5, first + 65, first + 70)
+    onceflow(job, "run", plain, "--bounded")
+    onceflow(job, "savepoint", "create", job.checkpoint, tmp_path / "plain")
+    job.checkpoint = tmp_path / "gathers"
+    words = ["--bounded", "--yes", "--allow-non-restored-state", "-s", tmp_path / "plain"]
+    said = onceflow(job, "run", JOBS / "window_job.py", *words, ends_with=0 if marked else 1)
+    assert ("are held back" if marked else "--allow-partial-windows") in said
+    if not marked:
+        shutil.rmtree(job.checkpoint)
+        onceflow(job, "run", JOBS / "window_job.py", *words, "--allow-partial-windows")
+    job.at(first + 80, first + 125, first + 200)
+    job.run_well()
+    partial = [] if marked else [(first + 120, 1)]
+    passed = [(first + s, 1) for s in (5, 65, 70)]
+    assert sorted(counts(job)) == sorted([*passed, *partial, (first + 180, 1)])

@@ -144,7 +144,45 @@ def folded(t, of, *more):
     )
 
 
+def greatest(what):
+    """The greatest of an expression of SQL's, or of a column, for each key."""
+    return lambda t: t.groupBy("key").agg(F.max(F.expr(what) if isinstance(what, str) else what(t)))
+
+
+def pivoted(*values):
+    return lambda t: t.groupBy(F.window("at", "1 minute")).pivot("q", list(values)).agg(F.sum("p"))
+
+
+def with_some(n):
+    return lambda t: t.groupBy("key", "p").count().dropna(thresh=n, subset=["key", "p"])
+
+
 OTHERS = {
+    "patterns of LIKE ANY": (greatest("key like any ('a%', 'b%')"), greatest("key like any ('a%', 'c%')")),
+    "patterns of LIKE ALL": (greatest("key not like all ('a%', 'b%')"), greatest("key not like all ('a%', 'c%')")),
+    "which field of a struct is replaced": (
+        greatest(lambda t: t.s.withField("a", F.col("q"))["a"]),
+        greatest(lambda t: t.s.withField("b", F.col("q"))["a"]),
+    ),
+    "which field of a struct is left out": (
+        greatest(lambda t: t.s.dropFields("a").cast("string")),
+        greatest(lambda t: t.s.dropFields("b").cast("string")),
+    ),
+    "values of a pivot": (pivoted(1, 2), pivoted(1, 3)),
+    "fields of a CSV text in another order": (
+        greatest("from_csv(key, 'a int, b int').a"),
+        greatest("from_csv(key, 'b int, a int').a"),
+    ),
+    "the type of a variant's field": (
+        greatest("variant_get(parse_json(key), '$.a', 'int') is null"),
+        greatest("variant_get(parse_json(key), '$.a', 'date') is null"),
+    ),
+    "a number in a text that names a lambda": (greatest("key = 'lambda_1'"), greatest("key = 'lambda_2'")),
+    "how many keys of a group must be there": (with_some(1), with_some(2)),
+    "how tables are joined inside of a subquery": (
+        greatest("p + (select max(a) from values (1L) l(a) join values (2L) r(b) on a = b)"),
+        greatest("p + (select max(a) from values (1L) l(a) left join values (2L) r(b) on a = b)"),
+    ),
     "a column that a function with state gets": (lambda t: folded(t, "p"), lambda t: folded(t, "q")),
     "the argument of which function": (
         lambda t: t.groupBy(F.transform("many", lambda x: F.transform("many", lambda y: y)).alias("k")).count(),

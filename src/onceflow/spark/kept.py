@@ -24,7 +24,7 @@ from onceflow.spark.variables import variables_of
 from onceflow.spark.words import AGGREGATE, attributes, conjuncts
 from onceflow.twophase.layout import Kept
 
-VOCABULARY = f"3 of Spark {pyspark.__version__}"
+VOCABULARY = f"4 of Spark {pyspark.__version__}"
 """How what is kept is told: our form, and the Spark whose words they are. Those of two cannot be compared."""
 _DEEPEST = 20_000
 _EQUAL = ("EqualTo", "EqualNullSafe")

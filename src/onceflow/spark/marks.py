@@ -1,8 +1,8 @@
 """The one watermark that all state of a plan goes by: its delay, and which rows have moved it, in words.
 
 Must not know: checkpoints, what is done with it, sinks. A watermark tells how far a stream was read, but only of the
-rows that came by: those that a condition below it leaves out did not move it. Spark moves conditions below it for what
-stands above, so they are asked of the optimized plan.
+rows that came by: those of other sources did not move it, nor those that a condition below it leaves out. Spark moves
+conditions below it for what stands above, so they are asked of the optimized plan.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame
 
 from onceflow.spark.internals import Optimizer, analyzed_plan, elements
 from onceflow.spark.kept import VOCABULARY, room_for_depth
-from onceflow.spark.plan import keeps_state, kind_of, nodes_of
+from onceflow.spark.plan import keeps_state, kind_of, nodes_of, read_below
 from onceflow.spark.trees import REFERENCE, Node, all_of, told_plan, tree_of
-from onceflow.spark.words import SAY_NOTHING, Words, conjuncts, names_of
+from onceflow.spark.words import SAY_NOTHING, Words, conjuncts, named, names_of
 from onceflow.twophase.layout import Mark
 
 _MARK, _DELAY = "EventTimeWatermark", "spark.watermarkDelayMs"
@@ -40,7 +40,8 @@ def one_mark(frame: DataFrame) -> Mark | None:
         runs = tree_of(Optimizer(frame.sparkSession).optimized(told_plan(plan)))
         words = Words(names_of(runs))
         seen = {_seen(node, words) for node in all_of(runs) if node.kind == _MARK}
-    return Mark(int(max(delays)), seen.pop()) if len(seen) == 1 else None
+    read = (f"of {each}" for each in sorted(read_below(mark)))
+    return Mark(int(max(delays)), (*read, *seen.pop())) if len(seen) == 1 else None
 
 
 def _by(node: Any, above: Any) -> Iterator[Any]:
@@ -63,9 +64,9 @@ def _fulfilled(node: Node, words: Words) -> Iterator[str]:
     if node.kind == "Filter":
         yield from (words.of(part, node.children) for part in conjuncts(node.java.condition()))
     elif node.children and node.kind not in SAY_NOTHING:
-        yield f"{node.kind}({', '.join(words.of(each, node.children) for each in elements(node.java.expressions()))})"
+        yield f"{named(node)}({', '.join(words.of(each, node.children) for each in elements(node.java.expressions()))})"
     sides = [sorted(set(_fulfilled(child, words))) for child in node.children]
     if len(sides) < 2 or node.kind == REFERENCE:
         yield from (said for side in sides for said in side)
     elif any(sides) or node.kind == "Union":
-        yield f"{node.kind} of {' or of '.join('(' + ' and '.join(side) + ')' for side in sides)}"
+        yield f"{named(node)} of {' or of '.join('(' + ' and '.join(side) + ')' for side in sides)}"

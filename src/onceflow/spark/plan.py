@@ -191,6 +191,15 @@ def _source_of(leaf: Any) -> tuple[str, dict[str, str]]:
     return str(leaf.sourceName()), {str(key).lower(): str(options[key]) for key in options}
 
 
+def read_below(node: Any) -> set[str]:
+    """What the streaming sources below a node read, in words, each topic for itself."""
+    found = (each for each in nodes_of(node) if each.isStreaming() and not each.children().size())
+    leaves = [Leaf((), *_source_of(leaf), "") for leaf in found if kind_of(leaf) != _REFERENCE]
+    topics = {name.strip() for leaf in leaves for name in leaf.options.get("subscribe", "").split(",")}
+    others = {leaf.reads for leaf in leaves if "subscribe" not in leaf.options}
+    return {f"topic {name}" for name in topics if name} | others
+
+
 def kind_of(node: Any) -> str:
     """The name of a node's class, or of an expression's."""
     return str(node.getClass().getSimpleName())

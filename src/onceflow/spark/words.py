@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from onceflow.spark.internals import AGGREGATE_FUNCTION, ZONED, arguments_of, elements, is_a, with_numbers
@@ -38,6 +38,12 @@ _BY_TYPES = frozenset({
 """Functions that have a time zone, and need it for values of the type TIMESTAMP alone."""
 _ADDED = "TimestampAddInterval"
 _DAY_US = 86_400_000_000
+_BESIDE: Mapping[str, str] = {
+    "LikeAll": "patterns", "NotLikeAll": "patterns", "LikeAny": "patterns", "NotLikeAny": "patterns",
+    "AtLeastNNonNulls": "n", "PivotFirst": "pivotColumnValues", "CsvToStructs": "schema", "VariantGet": "targetType",
+}  # fmt: skip
+"""Functions that are told something beside their children, by Spark's name for it, of which their SQL is silent."""
+_FIELDS, _INVOKE, _XPATH = "UpdateFields", "Invoke", "XPath"
 
 
 def names_of(plan: Node) -> dict[int, str]:
@@ -146,7 +152,7 @@ class Words:
             if node.children and node.kind not in SAY_NOTHING:
                 around = (*node.children, *below)
                 told = ", ".join(inside.of(each, around) for each in elements(node.java.expressions()))
-                said.append(f"{node.kind}({told})")
+                said.append(f"{named(node)}({told})")
         said += [self._of(child, below) for child in elements(expression.children())]
         return f"{expression.prettyName()}({', '.join(said)})"
 
@@ -192,6 +198,13 @@ class Words:
         return f"{next(name for column, name in _columns(node) if column == key)} of {node.kind}"
 
 
+def named(node: Node) -> str:
+    """What a node is, with what decides which rows pass it beside its expressions."""
+    if node.kind == "Join":
+        return f"{node.java.joinType().sql()} join"
+    return "outer Generate" if node.kind == "Generate" and node.java.outer() else node.kind
+
+
 def conjuncts(condition: Any) -> Iterator[Any]:
     """The parts of a condition all of which must hold."""
     if kind_of(condition) != "And":
@@ -233,7 +246,7 @@ def _literal(literal: Any) -> str:
     kind = kind_of(literal.dataType())
     if kind == "ObjectType":
         return kind_of(literal.value())
-    text = in_sql(literal)
+    text = str(literal.sql())  # not of ``in_sql``: in a value of the program's a number is no number of Spark's
     if text.startswith("INTERVAL ") or kind in ("DateType", "TimestampNTZType"):
         return text
     if literal.value() is not None and _TIME.search(literal.dataType().catalogString()):
@@ -249,15 +262,33 @@ def _sorted(values: Any) -> str:
     return " ".join(sorted(str(value) for value in elements(values.toSeq())))
 
 
+def _beside(value: Any) -> str:
+    """A number, a type, or values in their order."""
+    if isinstance(value, int):
+        return str(value)
+    if is_a(value, "scala.collection.Seq"):
+        return " ".join(map(str, elements(value)))
+    return str(value.sql())
+
+
 def _settings(expression: Any) -> Iterator[str]:
     """What an expression is told beside its children: its SQL does not say it.
 
-    That is options, how exact a function is, and of an aggregate whether it passes over nulls. Elsewhere a flag says
-    whether an error is raised, whole numbers are Spark's own, and a type is that of the column, or of one that nobody
-    asks for.
+    That is options, how exact a function is, of an aggregate whether it passes over nulls, and what has a name of its
+    own. Elsewhere a flag says whether an error is raised, whole numbers are Spark's own, and a type is that of the
+    column, or of one that nobody asks for.
     """
-    if kind_of(expression).startswith(_PYTHON):
+    kind = kind_of(expression)
+    if kind.startswith(_PYTHON):
         return  # known by its name
+    if kind in _BESIDE:
+        yield _hashed(_beside(getattr(expression, _BESIDE[kind])()))
+    elif kind == _FIELDS:
+        yield ", ".join(f"{kind_of(each)} {each.name()}" for each in elements(expression.fieldOps()))
+    elif kind == _INVOKE and kind_of(expression.targetObject()) == _LITERAL:
+        evaluator = expression.targetObject().value()
+        if kind_of(evaluator).startswith(_XPATH):
+            yield _hashed(str(evaluator.toString()))
     aggregate = is_a(expression, AGGREGATE_FUNCTION)
     for value in arguments_of(expression):
         if isinstance(value, dict) and value:

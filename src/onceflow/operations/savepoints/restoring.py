@@ -264,8 +264,6 @@ def _counts(position: str) -> bool:
 def _cut(files: Folder, manifest: Manifest, layout: Layout) -> Cut | None:
     """Behind which events a job begins that takes the positions alone: as of ``Layout.cut``."""
     before, mark = layout.cut, layout.mark
-    if not layout.states:
-        return before
     told = files.read(f"commits/{manifest.epoch}").decode().splitlines()
     watermark = int(json.loads(told[1]).get("nextBatchWatermarkMs") or 0) if len(told) > 1 else 0
     if not watermark or mark is None or (before is not None and not before.at_ms):
