@@ -236,6 +236,25 @@ def test_a_job_that_takes_positions_alone(job, tmp_path, told):
 
 @pytest.mark.kafka
 @pytest.mark.faults
+def test_positions_alone_behind_an_edit_of_the_watermark(job, tmp_path, monkeypatch):
+    """It stands where the older delay has left it: by the new one less would seem to have been read."""
+    first = (60 - BEGIN % 60) % 60
+    monkeypatch.setenv("DELAY", "1 hour")
+    job.at(first + 5, first + 125)
+    job.run_well()
+    monkeypatch.setenv("DELAY", "10 seconds")
+    job.run_well()
+    onceflow(job, "savepoint", "create", job.checkpoint, tmp_path / "edited")
+    job.checkpoint = tmp_path / "begun"
+    words = ["--bounded", "--yes", "--allow-non-restored-state", "-s", tmp_path / "edited"]
+    assert "are held back" in onceflow(job, "run", JOBS / "window_job.py", *words)
+    job.at(first + 130, first + 190, first + 300)
+    job.run_well()
+    assert counts(job) == [(first + 240, 1)], "the third minute had an event before"
+
+
+@pytest.mark.kafka
+@pytest.mark.faults
 def test_a_job_that_takes_positions_alone_and_counts_what_the_older_one_left_out(job, tmp_path):
     """Of the rows that it left out nobody knows how far they were read: a window of theirs would come out in part."""
     narrow = tmp_path / "narrow.py"

@@ -7,14 +7,18 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from onceflow.twophase.layout import (
+    Cut,
     Kept,
     Layout,
+    Mark,
     Remade,
     Source,
     State,
     Topic,
     named_otherwise,
+    read_up_to,
     remade,
+    under,
     what_moved,
     with_what_was_known,
     without_texts,
@@ -408,3 +412,23 @@ def test_kept_states_in_another_order_are_noticed(layout, kept):
     then, now = (replace(layout, kept=tuple(each)) for each in (kept, kept[::-1]))
     assume(layout.states)
     assert what_moved(then, now)
+
+
+def test_how_far_was_read_is_known_of_all_marks_together():
+    """The latest time of any, of rows that all have seen; of a mark that nobody knows, nothing."""
+    first, second = Mark(60, ("a", "b")), Mark(10, ("a", "c"))
+    begun = Layout(mark=first)
+    assert read_up_to(begun, 0) == Cut(0)
+    assert read_up_to(begun, 100) == Cut(160, ("a", "b"))
+    assert under(Layout(mark=first), begun, 100) == begun
+    edited = under(Layout(mark=second), begun, 100)
+    assert edited.read == Cut(160, ("a", "b"))
+    assert under(Layout(mark=second), edited, 120) == edited
+    assert read_up_to(edited, 120) == Cut(160, ("a", "c", "b"))
+    assert read_up_to(edited, 200) == Cut(210, ("a", "c", "b"))
+    assert read_up_to(replace(begun, cut=Cut(500, ("d",))), 100) == Cut(500, ("a", "b", "d"))
+    assert read_up_to(replace(begun, cut=Cut(0)), 100).at_ms == 0
+    assert read_up_to(Layout(), 100) == Cut(0)
+    assert under(begun, Layout(), 100).read == Cut(0)
+    assert under(begun, Layout(), 0).read is None
+    assert under(begun, replace(begun, cut=Cut(5)), 100).cut == Cut(5)

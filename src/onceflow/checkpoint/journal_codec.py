@@ -161,7 +161,8 @@ def _layout(value: Any) -> Layout:
         _kept_states(value.get("kept")),  # of before it was written down
         str(value.get("vocabulary", "")),
         _mark(value.get("mark")),
-        _cut(value),
+        _cut(value.get("cut")),
+        _cut(value.get("read")),
     )
 
 
@@ -170,10 +171,7 @@ def _mark(value: Any) -> Mark | None:
 
 
 def _cut(value: Any) -> Cut | None:
-    if value.get("cut_ms") is not None:  # of before it was said of which rows it is known
-        return Cut(int(value["cut_ms"]))
-    cut = value.get("cut")
-    return None if cut is None else Cut(int(cut["at_ms"]), _texts(cut["rows"]))
+    return None if value is None else Cut(int(value["at_ms"]), _texts(value["rows"]))
 
 
 def _kept_states(value: Any) -> tuple[Kept, ...] | None:

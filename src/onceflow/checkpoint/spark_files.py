@@ -97,6 +97,10 @@ class SparkCheckpoint:
         """The newest epoch that Spark has recorded as done; a file that a power cut left empty records nothing."""
         return next((n for n in sorted(_numbers(self._commits), reverse=True) if not _is_empty(self._commits, n)), None)
 
+    def watermark(self) -> int:
+        """Where the watermark stands behind the newest epoch that is done, in milliseconds; 0 for nowhere."""
+        return watermark_behind("\n".join(self._newest_record()))
+
     def is_done(self, epoch: int) -> bool:
         """Whether Spark has recorded the epoch as done; of a negative one there is nothing to record."""
         newest = self.newest_commit()
@@ -472,6 +476,14 @@ def partition_lags(told: Mapping[str, Any]) -> dict[tuple[str, str], int]:
     """
     start, end = (_counters(json.dumps(told.get(name))) for name in ("endOffset", "latestOffset"))
     return {which: max(0, end.get(which, 0) - start.get(which, 0)) for which in sorted({*start, *end})}
+
+
+def watermark_behind(commit: str) -> int:
+    """The watermark behind an epoch, in milliseconds, as Spark's ``commits/N`` says; 0 for none."""
+    try:
+        return int(json.loads(commit.splitlines()[1]).get("nextBatchWatermarkMs") or 0)
+    except (IndexError, ValueError, AttributeError):
+        return 0
 
 
 def _watermark(offsets: str) -> int:

@@ -24,7 +24,7 @@ from onceflow.errors import (
 )
 from onceflow.spark.kept import VOCABULARY
 from onceflow.spark.plan import Leaf
-from onceflow.twophase.layout import Kept, Layout, Mark, State, folders, named_otherwise, with_what_was_known
+from onceflow.twophase.layout import Kept, Layout, Mark, State, folders, named_otherwise, under, with_what_was_known
 from onceflow.twophase.layout import Source as LayoutSource
 from onceflow.twophase.messages import Surveyed
 from onceflow.twophase.records import DecidedEpoch
@@ -187,7 +187,7 @@ class Sources:
         needed = starts if undone is None or again else ends
         found = [self._look(i, needed[i], ends[i], known) for i in self._numbers]
         now = self._layout(tuple(place for place, _ in found))
-        layout = now if known is None else replace(with_what_was_known(now, known), cut=known.cut)
+        layout = now if known is None else under(with_what_was_known(now, known), known, checkpoint.watermark())
         losses = {  # a source that stands at several positions has lost it once
             (self._first_of(i), error.what): error
             for i, (_, standing) in enumerate(found)

@@ -130,6 +130,7 @@ class Layout:
         mark: The one watermark that all state goes by; None where there is none such.
         cut: What the job has no state of; None for a job that has the state of all that was read, or publishes windows
             of a part.
+        read: How far was read under other marks, before an edit of the plan; None for a plan whose mark is the first.
     """
 
     sources: tuple[Source, ...] = ()
@@ -138,10 +139,37 @@ class Layout:
     vocabulary: str = ""
     mark: Mark | None = None
     cut: Cut | None = None
+    read: Cut | None = None
 
     def is_told_like(self, other: Layout) -> bool:
         """Whether what is kept can be compared with that of another layout."""
         return self.kept is not None and other.kept is not None and self.vocabulary == other.vocabulary
+
+
+def read_up_to(layout: Layout, watermark_ms: int) -> Cut:
+    """How far a job has read, by its watermarks.
+
+    Args:
+        layout: Its newest.
+        watermark_ms: Where its watermark stands, in milliseconds; 0 for nowhere.
+    """
+    mark = layout.mark
+    now = Cut(watermark_ms + mark.delay_ms, mark.rows) if mark is not None and watermark_ms else Cut(0)
+    known = [now, *(each for each in (layout.read, layout.cut) if each is not None)]
+    at_ms = max(each.at_ms for each in known) if all(each.at_ms for each in known) else 0
+    return Cut(at_ms, tuple(dict.fromkeys(asked for each in known for asked in each.rows)))
+
+
+def under(now: Layout, then: Layout, watermark_ms: int) -> Layout:
+    """A layout, with what an older one has left out, and how far was read under it.
+
+    Args:
+        now: What the plan has.
+        then: What the checkpoint knows.
+        watermark_ms: Where the watermark stands, in milliseconds; 0 for nowhere.
+    """
+    is_first = now.mark == then.mark or not watermark_ms  # nothing has moved it so far
+    return replace(now, cut=then.cut, read=then.read if is_first else read_up_to(replace(then, cut=None), watermark_ms))
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,13 +30,13 @@ from onceflow.checkpoint.journal import Journal, above_all
 from onceflow.checkpoint.place import OURS, Place
 from onceflow.checkpoint.restored import FILE as RESTORED_FILE
 from onceflow.checkpoint.restored import Restored, read_restored, refuse_unfinished
-from onceflow.checkpoint.spark_files import positions
+from onceflow.checkpoint.spark_files import positions, watermark_behind
 from onceflow.errors import CheckpointConflictError, ConfigurationError, OnceflowError
 from onceflow.operations.savepoints.manifest import Manifest
 from onceflow.operations.savepoints.reading import FILES, PARTS, explained, held_of, spoiled
 from onceflow.operations.savepoints.writing import publish
 from onceflow.spark.places import folder_at, place_at
-from onceflow.twophase.layout import Cut, Layout, folders
+from onceflow.twophase.layout import Layout, folders, read_up_to
 from onceflow.twophase.records import Planned, Start
 
 _JOURNAL = f"{OURS}/journal/"
@@ -124,7 +124,8 @@ def restore(
                 _take(unfinished, files, [name for name in manifest.files if name.startswith(_JOURNAL)], manifest)
             else:
                 if not with_state:
-                    cut = None if partial_windows else _cut(files, manifest, layout)
+                    watermark = watermark_behind(files.read(f"commits/{manifest.epoch}").decode())
+                    cut = None if partial_windows else read_up_to(layout, watermark)
                     layout = Layout(layout.sources, cut=cut)
                 _begin_journal(ours.below("journal"), restored.job_id, layout, _newest_start(path))
             unfinished.sync()
@@ -259,19 +260,6 @@ def _counts(position: str) -> bool:
         return all(isinstance(at, int) for of in topics.values() for at in of.values())
     except (ValueError, AttributeError):
         return False
-
-
-def _cut(files: Folder, manifest: Manifest, layout: Layout) -> Cut | None:
-    """Behind which events a job begins that takes the positions alone: as of ``Layout.cut``."""
-    before, mark = layout.cut, layout.mark
-    told = files.read(f"commits/{manifest.epoch}").decode().splitlines()
-    watermark = int(json.loads(told[1]).get("nextBatchWatermarkMs") or 0) if len(told) > 1 else 0
-    if not watermark or mark is None or (before is not None and not before.at_ms):
-        return Cut(0)
-    at_ms = watermark + mark.delay_ms
-    if before is None:
-        return Cut(at_ms, mark.rows)
-    return Cut(max(at_ms, before.at_ms), (*before.rows, *(asked for asked in mark.rows if asked not in before.rows)))
 
 
 def _newest_start(path: Where) -> int:
