@@ -207,7 +207,10 @@ class Lives(RuleBasedStateMachine):
         if self.stale:
             self._refused(error, "is older than what this job has done", "misses a start of this job")
         elif gone:  # of a job that was made of another one, each job's are told when the older one's are there
-            self._refused(error, "rows that it had committed" if self.born else f"epochs with {gone} rows that it had")
+            self._refused(
+                error,
+                "rows that it had committed" if self.born or self.names else f"epochs with {gone} rows that it had",
+            )
         else:
             assert error is None, error
             self._went_on()

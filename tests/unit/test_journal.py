@@ -826,11 +826,16 @@ def test_a_claimed_journal_goes_on_above_what_is_known_outside(store):
 
 def test_what_a_claim_has_found_is_read_again_as_it_was_written(store):
     """Also of a claim from before it said what its sinks know still."""
-    claim = Claim(("newest", "oldest"), (Newest("payments", "older", 3, 5, 7),))
+    claim = Claim(("newest", "oldest"), (Newest("payments", "older", 3, 5, 7, {"system": "b"}),))
     started(store)
     Journal(store).start(JOB, claim=claim)
     entry = Journal(store).read()[-1]
     assert entry.record.claim == claim
+    assert entry.record.claim.known[0].transaction == {"system": "b"}
+    body = json.loads(encode(entry))
+    body["record"]["known"][0].pop()
+    del body["sha256"]
+    assert decode(envelope.seal(body), entry.place).record.claim.known[0].transaction == {}
     body = json.loads(encode(entry))
     del body["record"]["known"], body["sha256"]
     assert decode(envelope.seal(body), entry.place).record.claim == replace(claim, known=())

@@ -197,11 +197,12 @@ def _claim_to_json(claim: Claim) -> dict[str, Any]:
 
 
 def _newest_to_json(newest: Iterable[Newest]) -> list[list[Any]]:
-    return [[n.sink, n.handle, n.incarnation, n.epoch, n.rows] for n in newest]
+    return [[n.sink, n.handle, n.incarnation, n.epoch, n.rows, dict(n.transaction)] for n in newest]
 
 
 def _newest(value: Any) -> tuple[Newest, ...]:
-    return tuple(Newest(str(s), str(h), int(i), int(e), int(rows)) for s, h, i, e, rows in value)
+    # One from before there were transactions has none.
+    return tuple(Newest(str(s), str(h), int(i), int(e), int(rows), *of) for s, h, i, e, rows, *of in value)
 
 
 def _texts(value: Any) -> tuple[str, ...]:

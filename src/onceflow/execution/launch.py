@@ -49,7 +49,7 @@ from onceflow.execution.ownership import (
 )
 from onceflow.execution.phases import Phases
 from onceflow.execution.progress import Progress, lag_group
-from onceflow.execution.put_back import lost_commits, lost_of_parents, refuse_parents_put_back, refuse_put_back
+from onceflow.execution.put_back import leave, lost_commits, lost_of_parents, refuse_parents_put_back, refuse_put_back
 from onceflow.execution.relatives import targets_of
 from onceflow.execution.running import RunningJob
 from onceflow.execution.source_check import Sources
@@ -607,6 +607,7 @@ def _driver(
     if plan.takeover is None:
         refuse_lost(place, connections.values(), plan.prefix, plan.name)
     systems = {name: connection.system_id for name, connection in connections.items()}
+    claim = leave(place, connections) if plan.takeover == "as-new" else None
     identity = identify(place, ",".join(sorted(set(systems.values()))), plan.prefix, plan.takeover, systems)
     committers: dict[str, Committer] = {}
     try:
@@ -622,7 +623,6 @@ def _driver(
             refuse_parents_put_back(place, committers, connections)
             kept = {sink: mark for sink, mark in marks.items() if committers[sink].keeps_mark}
             tell_of_moved(kept, place.journal.history()[0], identity.job_id, plan.name)
-        claim: Claim | None = None
         if plan.takeover == "claim":
             above = max(above, _claimed_incarnation(committers.values()))
             claim = _claim(place, committers, connections, identity, plan.name)

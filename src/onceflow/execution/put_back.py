@@ -8,10 +8,12 @@ has no rows for, so purges do not take it. Where it is not known, receipts and j
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 from onceflow.checkpoint.deleting import refuse_deleting
 from onceflow.checkpoint.identity import JobIdentity, read_identity
@@ -23,8 +25,10 @@ from onceflow.connectors.contract import Committer, SinkConnection
 from onceflow.errors import CheckpointConflictError, CheckpointError, ConfigurationError, OnceflowError, advised
 from onceflow.spark.places import place_at
 from onceflow.twophase.messages import Outcome
-from onceflow.twophase.participants import ParticipantId
-from onceflow.twophase.records import Newest
+from onceflow.twophase.participants import Participant, ParticipantId
+from onceflow.twophase.records import Claim, Newest, Start
+
+log = logging.getLogger(__name__)
 
 _AT_ONCE = 200
 _opened = partial(place_at, retain=1 << 31)  # it is read, and nothing of it is declared as purged
@@ -37,6 +41,7 @@ class _Held:
     incarnation: int
     rows: dict[str, int] = field(default_factory=dict)
     settled: set[str] = field(default_factory=set)
+    transactions: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def asked(self) -> set[str]:
@@ -129,8 +134,10 @@ def _other_that_lacks(
     of: Newest, committers: Mapping[str, Committer], journal: Journal, identity: JobIdentity
 ) -> Committer | None:
     """Of a sink that was renamed or taken out: another one of its system, which does not know what it had committed."""
-    epochs = journal.decided_epochs(identity.job_id)
-    held = next((p for each in epochs for p in each.effective if p.id == (of.sink, of.handle)), None)
+    held = Participant(of.sink, of.handle, (), of.transaction) if of.transaction else None
+    if held is None:  # of an older onceflow's journal: as long as that has the epoch
+        epochs = journal.decided_epochs(identity.job_id)
+        held = next((p for each in epochs for p in each.effective if p.id == (of.sink, of.handle)), None)
     able = (c for c in committers.values() if held is not None and _keeps(c) and c.can_finish(held))
     other = next(able, None)
     if other is None or held is None or other.outcomes([held])[held.id].outcome is Outcome.COMMITTED:
@@ -158,7 +165,11 @@ def refuse_put_back(
         CheckpointConflictError: Naming the epochs and how many rows they had.
     """
     for sink, lost in lost_commits(committers, journal, identity, checkpoint).items():
-        raise _refusal(sink, lost, "this job any more", "into this sink alone", identity.checkpoint)
+        raise _refusal(sink, lost, "this job any more", _again("into this sink alone"), identity.checkpoint)
+
+
+def _again(how: str) -> str:
+    return f"Or let `onceflow txn write-again <job file>` write those epochs again, {how}. "
 
 
 def _refusal(sink: str, lost: Lost, of: str, again: str, checkpoint: str) -> CheckpointConflictError:
@@ -168,8 +179,7 @@ def _refusal(sink: str, lost: Lost, of: str, again: str, checkpoint: str) -> Che
         harmless="for the data that is there: nothing more is written",
         cause="its system was put back to an older state: a backup, or a standby that had not everything; or "
         "the ledger was changed by hand",
-        action="bring the newer state back. Or let `onceflow txn write-again <job file>` write those epochs again, "
-        f"{again}. Or give their rows up: start with {advised('claim')}, once",
+        action=f"bring the newer state back. {again}Or give their rows up: start with {advised('claim')}, once",
         checkpoint=checkpoint,
         epochs=epochs,
     )
@@ -200,6 +210,7 @@ def lost_of_parents(
     unsaid = [sink for sink, each in committers.items() if _keeps(each) and (sink not in mine or sink in lost)]
     asked = {sink: connections[sink] for sink in unsaid}
     claims = place.journal.given_up()
+    yield from _lost_of_left(place, asked, claims)
     restored = read_restored(place.ours)
     while asked and restored is not None and restored.parent:
         try:
@@ -225,6 +236,51 @@ def lost_of_parents(
                 yield identity, gone
             asked = {sink: to for sink, to in asked.items() if sink in found or sink not in has}
         restored = above
+
+
+def leave(place: Place, connections: Mapping[str, SinkConnection]) -> Claim | None:
+    """What a new job (``--as-new``) has to ask for of the one that it leaves: each sink's newest of that.
+
+    Raises:
+        CheckpointConflictError: A sink's system does not know it any more.
+        OnceflowError: A system was not reached, or refused.
+    """
+    identity, newest = None, place.checkpoint.newest_commit()
+    with suppress(CheckpointError):  # of a job whose file is spoiled nothing can be asked
+        identity = read_identity(place.ours)
+    if identity is None or newest is None:
+        return None
+    gone = _lost_of(place, identity, connections)
+    for sink, lost in gone.items():
+        if identity.checkpoint == place.uri:
+            of = f"job {identity.job_id} any more, which this one is to leave"
+            raise _refusal(sink, lost, of, _again("into this sink alone"), place.uri)
+        log.warning("sink %s has lost %s of job %s: this one begins without them", sink, lost.told, identity.job_id)
+    had = place.journal.history()[0].newest(below=newest + 1)
+    known = (of for sink, of in sorted(had.items()) if sink in connections and sink not in gone)
+    systems = identity.cluster_id.split(",")
+    return Claim(known=tuple(of for of in known if connections[of.sink].system_id in systems))
+
+
+def _lost_of_left(
+    place: Place, connections: Mapping[str, SinkConnection], claims: Iterable[Collection[str]]
+) -> Iterator[tuple[JobIdentity, dict[str, Lost]]]:
+    """Of the job that this one has left: its newest, as this one's first start has it. What was before is not known."""
+    starts = [entry.record for entry in place.journal.read() if isinstance(entry.record, Start)]
+    first = next((at for at, each in enumerate(starts) if each.job_id == starts[-1].job_id), 0)
+    claim = starts[first].claim if first else None
+    if claim is None:
+        return
+    identity, gone = JobIdentity(starts[first - 1].job_id, place.uri, "", ""), dict[str, Lost]()
+    for of in claim.known:
+        if of.sink in connections:
+            with closing(connections[of.sink].committer("", identity.job_id)) as committer:
+                known = committer.known([of.handle])
+            lost = Lost((LostEpoch(of.epoch, of.rows, of.handle),), is_all=False)
+            if known is not None and not known and _still_asked(lost, of.epoch, claims):
+                gone[of.sink] = lost
+    if gone:
+        yield identity, gone
 
 
 def _still_asked(lost: Lost, up_to: int, claims: Iterable[Collection[str]]) -> tuple[LostEpoch, ...]:
@@ -264,9 +320,9 @@ def refuse_parents_put_back(
     for identity, gone in lost_of_parents(place, committers, connections, lost):
         sink, of = next(iter(gone.items()))
         whose = f"job {identity.job_id} any more, from which this one was begun"
-        raise _refusal(
-            sink, of, whose, f"with the file of that job and its checkpoint, {identity.checkpoint}", place.uri
-        )
+        again = _again(f"with the file of that job and its checkpoint, {identity.checkpoint}")
+        # One that was left has no checkpoint any more to write it again by.
+        raise _refusal(sink, of, whose, "" if identity.checkpoint == place.uri else again, place.uri)
 
 
 def _decided(journal: Journal, identity: JobIdentity, sink: str) -> dict[int, _Held]:
@@ -283,8 +339,9 @@ def _decided(journal: Journal, identity: JobIdentity, sink: str) -> dict[int, _H
         of.rows |= {p.id[1]: p.rows for p in receipt.participants if p.id[0] == sink}
     for each in journal.decided_epochs(identity.job_id):
         settled = each.counted | each.given_up | each.forgotten
-        rows = {p.handle: p.rows for p in each.effective if p.sink == sink}
-        found[each.epoch] = _Held(each.incarnation, rows, _handles(settled, sink))
+        mine = {p.handle: p for p in each.effective if p.sink == sink}
+        rows, transactions = {h: p.rows for h, p in mine.items()}, {h: p.transaction for h, p in mine.items()}
+        found[each.epoch] = _Held(each.incarnation, rows, _handles(settled, sink), transactions)
     return found
 
 
@@ -312,7 +369,8 @@ def _lost(committer: Committer, last: Newest, decided: Mapping[int, _Held], *, w
             of = decided[epoch]
             gone = of.asked - known
             if not gone:
-                rows = sum(of.rows[handle] for handle in of.asked)
-                return Lost(tuple(lost), known=Newest(last.sink, min(of.asked), of.incarnation, epoch, rows))
+                rows, first = sum(of.rows[handle] for handle in of.asked), min(of.asked)
+                held = of.transactions.get(first, {})
+                return Lost(tuple(lost), known=Newest(last.sink, first, of.incarnation, epoch, rows, held))
             lost.append(LostEpoch(epoch, sum(of.rows[handle] for handle in gone), min(gone)))
     return Lost(tuple(lost), is_all=whole)

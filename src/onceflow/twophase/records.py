@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from onceflow.twophase.layout import Layout
 from onceflow.twophase.participants import Participant, ParticipantId
@@ -26,6 +26,8 @@ class Newest:
         incarnation: The start that decided it.
         epoch: Which.
         rows: How many it had for the sink.
+        transaction: That participant's, by which another sink of the system is asked when this one has another name
+            now; nothing where it is not known any more.
     """
 
     sink: str
@@ -33,6 +35,7 @@ class Newest:
     incarnation: int
     epoch: int
     rows: int
+    transaction: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,8 @@ class Claim:
         given_up: Of each sink that did not know any more what the job had committed, the handles of the newest and of
             the oldest epoch of that.
         known: Of each such sink that still knew something, the newest epoch of that. It is asked for from then on: the
-            system can come back older once more, before it has new rows.
+            system can come back older once more, before it has new rows. With a new job's first start (``--as-new``):
+            of each sink, the newest epoch of the job that it leaves.
     """
 
     given_up: tuple[str, ...] = ()
@@ -226,10 +230,11 @@ class DecidedEpoch:
         for p in self.effective:
             if p.id not in self.counted | self.given_up | self.forgotten:
                 held.setdefault(p.sink, []).append(p)
-        return {
-            sink: Newest(sink, min(p.handle for p in of), self.incarnation, self.epoch, sum(p.rows for p in of))
-            for sink, of in held.items()
-        }
+        found = dict[str, Newest]()
+        for sink, of in held.items():
+            first, rows = min(of, key=lambda p: p.handle), sum(p.rows for p in of)
+            found[sink] = Newest(sink, first.handle, self.incarnation, self.epoch, rows, first.transaction)
+        return found
 
     def replaced_by(self, record: Replay) -> DecidedEpoch:
         """The epoch after a replay was decided.
