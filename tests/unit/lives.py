@@ -86,8 +86,10 @@ class InFolder:
         shutil.copytree(self._folder / "system", self._folder / f"backup-{name}")
 
     def put_back(self, name: int) -> None:
-        shutil.rmtree(self._folder / "system")
-        shutil.copytree(self._folder / f"backup-{name}", self._folder / "system")
+        system = self._folder / "system"
+        while system.exists():  # a mark of a job that runs may land meanwhile
+            shutil.rmtree(system, ignore_errors=True)
+        shutil.copytree(self._folder / f"backup-{name}", system, dirs_exist_ok=True)
 
     def tidy(self) -> None:
         if hasattr(self.world, "tidy_up"):
