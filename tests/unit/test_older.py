@@ -392,6 +392,28 @@ def test_a_job_is_not_left_while_its_system_has_lost_its_rows(life):
     assert life.job.table().total() == 3
 
 
+def test_put_back_to_before_what_the_job_before_a_resumed_one_has_left(life):
+    """The resumed job asks the older one's checkpoint for that, too."""
+    life.back_up()
+    life.arrive(2, loud=True)
+    assert life.job.run() is None
+    life.arrive(1, loud=False)
+    assert life.job.run(takeover="as-new") is None
+    path, place = life._folder / "savepoint", Place.at(life._folder / "resumed", life.job.retain)
+    writing.create(Place.at(life.job.folder, life.job.retain), path, "shop")
+    restoring.restore(path, reading.verify(path), place)
+    life.job.folder = place.checkpoint.folder
+    life.arrive(1, loud=False)
+    assert life.job.run() is None
+    life._system.put_back(0)
+    life.arrive(1, loud=True)
+    error = parts_of(life.job.run(), CheckpointConflictError, "epoch 1 to 1", "2 rows that it had committed")
+    assert "write-again" not in (error.action or ""), "by which checkpoint?"
+    assert life.job.run(takeover="claim") is None
+    assert life.job.run() is None
+    assert life.job.table().total() == 3
+
+
 @pytest.mark.parametrize("first", [False, True])
 def test_a_job_that_was_left_by_one_that_died_before_its_first_start_is_asked_for(life, first):
     """Whose first start says nothing of ``--as-new``; it is asked, and keeps what it has found."""

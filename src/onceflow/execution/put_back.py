@@ -235,6 +235,8 @@ def lost_of_parents(
             if gone:
                 yield identity, gone
             asked = {sink: to for sink, to in asked.items() if sink in found or sink not in has}
+            there = identity.cluster_id.split(",")
+            yield from _lost_of_left(parent, {s: to for s, to in asked.items() if to.system_id in there}, claims)
         restored = above
 
 
@@ -279,7 +281,7 @@ def _lost_of_left(
     claim = starts[first].claim if first else None
     if claim is None:
         return
-    identity, gone = JobIdentity(starts[first - 1].job_id, place.uri, "", ""), dict[str, Lost]()
+    identity, gone = JobIdentity(starts[first - 1].job_id, "", "", ""), dict[str, Lost]()
     for of in claim.known:
         if of.sink in connections:
             with closing(connections[of.sink].committer("", identity.job_id)) as committer:
@@ -330,7 +332,7 @@ def refuse_parents_put_back(
         whose = f"job {identity.job_id} any more, from which this one was begun"
         again = _again(f"with the file of that job and its checkpoint, {identity.checkpoint}")
         # One that was left has no checkpoint any more to write it again by.
-        raise _refusal(sink, of, whose, "" if identity.checkpoint == place.uri else again, place.uri)
+        raise _refusal(sink, of, whose, again if identity.checkpoint else "", place.uri)
 
 
 def _decided(journal: Journal, identity: JobIdentity, sink: str) -> dict[int, _Held]:
