@@ -10,7 +10,7 @@ import shutil
 import pytest
 
 from onceflow.checkpoint.deleting import begin_deleting
-from onceflow.checkpoint.identity import JobIdentity, read_identity, write_identity
+from onceflow.checkpoint.identity import read_identity
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.store import LocalStore
@@ -411,24 +411,6 @@ def test_put_back_to_before_what_the_job_before_a_resumed_one_has_left(life):
     assert "write-again" not in (error.action or ""), "by which checkpoint?"
     assert life.job.run(takeover="claim") is None
     assert life.job.run() is None
-    assert life.job.table().total() == 3
-
-
-@pytest.mark.parametrize("first", [False, True])
-def test_a_job_that_was_left_by_one_that_died_before_its_first_start_is_asked_for(life, first):
-    """Whose first start says nothing of ``--as-new``; it is asked, and keeps what it has found."""
-    life.back_up()
-    life.arrive(2, loud=True)
-    assert life.job.run() is None
-    place = Place.at(life.job.folder, life.job.retain)
-    left = read_identity(place.ours)
-    write_identity(place.ours, JobIdentity.new(place.uri, left.cluster_id, left.prefix, left.job_id))
-    if not first:
-        assert life.job.run() is None
-    life._system.put_back(0)
-    life.arrive(1, loud=True)
-    parts_of(life.job.run(), CheckpointConflictError, "epoch 1 to 1", left.job_id, "1 epochs with 2 rows")
-    assert life.job.run(takeover="claim") is None
     assert life.job.table().total() == 3
 
 

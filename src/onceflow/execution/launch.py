@@ -607,7 +607,7 @@ def _driver(
     if plan.takeover is None:
         refuse_lost(place, connections.values(), plan.prefix, plan.name)
     systems = {name: connection.system_id for name, connection in connections.items()}
-    claim = None if plan.takeover == "claim" else leave(place, connections, now=plan.takeover == "as-new")
+    claim = leave(place, connections) if plan.takeover == "as-new" else None
     identity = identify(place, ",".join(sorted(set(systems.values()))), plan.prefix, plan.takeover, systems)
     committers: dict[str, Committer] = {}
     try:

@@ -240,13 +240,8 @@ def lost_of_parents(
         restored = above
 
 
-def leave(place: Place, connections: Mapping[str, SinkConnection], *, now: bool) -> Claim | None:
+def leave(place: Place, connections: Mapping[str, SinkConnection]) -> Claim | None:
     """What a new job (``--as-new``) has to ask for of the one that it leaves: each sink's newest of that.
-
-    Args:
-        place: The checkpoint.
-        connections: Of the new job, by sink.
-        now: It leaves it with this start. Else that may have died between ``job.json`` and the first start.
 
     Raises:
         CheckpointConflictError: A sink's system does not know it any more.
@@ -255,21 +250,20 @@ def leave(place: Place, connections: Mapping[str, SinkConnection], *, now: bool)
     identity, newest = None, place.checkpoint.newest_commit()
     with suppress(CheckpointError):  # of a job whose file is spoiled nothing can be asked
         identity = read_identity(place.ours)
-    if identity is not None and not now:
-        identity = replace(identity, job_id=identity.left)
     history = place.journal.history()[0]
-    if identity is None or newest is None or history.job_id != identity.job_id:
+    if identity is None or newest is None or not history.job_id or history.job_id != identity.job_id:
         return None
     gone = _lost_of(place, identity, connections)
     for sink, lost in gone.items():
         if identity.checkpoint == place.uri:
             of = f"job {identity.job_id} any more, which this one is to leave"
-            raise _refusal(sink, lost, of, _again("into this sink alone") if now else "", place.uri)
+            raise _refusal(sink, lost, of, _again("into this sink alone"), place.uri)
         log.warning("sink %s has lost %s of job %s: this one begins without them", sink, lost.told, identity.job_id)
     had = history.newest(below=newest + 1)
     known = (of for sink, of in sorted(had.items()) if sink in connections and sink not in gone)
     systems = identity.cluster_id.split(",")
-    return Claim(known=tuple(of for of in known if connections[of.sink].system_id in systems))
+    kept = tuple(of for of in known if connections[of.sink].system_id in systems)
+    return Claim(known=kept) if kept else None
 
 
 def _lost_of_left(
