@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -28,7 +29,7 @@ from onceflow.checkpoint.spark_files import SparkCheckpoint, positions, records_
 from onceflow.checkpoint.statistics import EpochStatistics
 from onceflow.checkpoint.trail import Trail
 from onceflow.connectors.contract import Committer, Connector, EpochLimit, Guarantee, Sink, SinkConnection
-from onceflow.errors import ConfigurationError, advised
+from onceflow.errors import CheckpointError, ConfigurationError, advised
 from onceflow.execution import pace, relatives
 from onceflow.execution.active import require_free
 from onceflow.execution.collect import Collector
@@ -607,7 +608,7 @@ def _driver(
     if plan.takeover is None:
         refuse_lost(place, connections.values(), plan.prefix, plan.name)
     systems = {name: connection.system_id for name, connection in connections.items()}
-    claim = leave(place, connections) if plan.takeover == "as-new" else None
+    left = _left(place) if plan.takeover == "as-new" else None
     identity = identify(place, ",".join(sorted(set(systems.values()))), plan.prefix, plan.takeover, systems)
     committers: dict[str, Committer] = {}
     try:
@@ -623,6 +624,7 @@ def _driver(
             refuse_parents_put_back(place, committers, connections)
             kept = {sink: mark for sink, mark in marks.items() if committers[sink].keeps_mark}
             tell_of_moved(kept, place.journal.history()[0], identity.job_id, plan.name)
+        claim = None if left is None else leave(place, left, committers, connections)
         if plan.takeover == "claim":
             above = max(above, _claimed_incarnation(committers.values()))
             claim = _claim(place, committers, connections, identity, plan.name)
@@ -643,6 +645,13 @@ def _driver(
     driver.min_pause_s = plan.checkpointing.min_pause_ms / 1000
     driver.observer = plan.observer
     return driver
+
+
+def _left(place: Place) -> JobIdentity | None:
+    """The job that a new one is to leave; None for one of which nothing can be asked, since its file is spoiled."""
+    with suppress(CheckpointError):
+        return read_identity(place.ours)
+    return None
 
 
 def _claim(

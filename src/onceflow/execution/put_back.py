@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from onceflow.checkpoint.deleting import refuse_deleting
-from onceflow.checkpoint.identity import JobIdentity, read_identity
+from onceflow.checkpoint.identity import JobIdentity, read_identity, write_identity
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.restored import read_restored
@@ -240,16 +240,20 @@ def lost_of_parents(
         restored = above
 
 
-def leave(place: Place, connections: Mapping[str, SinkConnection]) -> Claim | None:
+def leave(
+    place: Place,
+    identity: JobIdentity | None,
+    committers: Mapping[str, Committer],
+    connections: Mapping[str, SinkConnection],
+) -> Claim | None:
     """What a new job (``--as-new``) has to ask for of the one that it leaves: each sink's newest of that.
 
     Raises:
         CheckpointConflictError: A sink's system does not know it any more.
         OnceflowError: A system was not reached, or refused.
     """
-    identity, newest = None, place.checkpoint.newest_commit()
-    with suppress(CheckpointError):  # of a job whose file is spoiled nothing can be asked
-        identity = read_identity(place.ours)
+    newest = place.checkpoint.newest_commit()
+    connections = {sink: to for sink, to in connections.items() if _keeps(committers[sink])}
     history = place.journal.history()[0]
     if identity is None or newest is None or not history.job_id or history.job_id != identity.job_id:
         return None
@@ -257,6 +261,7 @@ def leave(place: Place, connections: Mapping[str, SinkConnection]) -> Claim | No
     for sink, lost in gone.items():
         if identity.checkpoint == place.uri:
             of = f"job {identity.job_id} any more, which this one is to leave"
+            write_identity(place.ours, identity)  # it is not left
             raise _refusal(sink, lost, of, _again("into this sink alone"), place.uri)
         log.warning("sink %s has lost %s of job %s: this one begins without them", sink, lost.told, identity.job_id)
     had = history.newest(below=newest + 1)
