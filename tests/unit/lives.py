@@ -210,7 +210,8 @@ class Lives(RuleBasedStateMachine):
         if self.stale:
             self._refused(error, "is older than what this job has done", "misses a start of this job")
         elif gone:  # of a job that was made of another one, each job's are told when the older one's are there
-            self._refused(error, "rows that it had committed" if self.born else f"epochs with {gone} rows that it had")
+            one = f"epochs with {gone} rows that it had"  # of two names each is told when the other's are there
+            self._refused(error, "rows that it had committed" if self.born or self.names else one)
         else:
             assert error is None, error
             self._went_on()

@@ -355,6 +355,25 @@ def test_put_back_while_its_sink_was_renamed(life, quiet):
     assert life.job.run() is None
 
 
+@pytest.mark.parametrize("loud", [False, True])
+def test_put_back_to_before_its_sink_was_renamed_though_the_journal_has_purged_that(life, loud):
+    """The newest of the older name stays known with its system, also behind the new name's rows."""
+    life.back_up()
+    life.arrive(2, loud=True)
+    assert life.job.run() is None
+    name, life.job._table.name = life.job._table.name, "renamed"
+    for _ in range(6):
+        life.arrive(1, loud=loud)
+        assert life.job.run() is None
+    life._system.put_back(0)
+    life.arrive(1, loud=True)
+    parts_of(life.job.run(), CheckpointConflictError, f"sink {name} ", "epoch 1 to 1", "1 epochs with 2 rows")
+    with contextlib.closing(Operator(Checkpointing(life.job.folder), "onceflow", life.job.sinks)) as looking:
+        assert set(lost_rows(looking)) == ({name, "renamed"} if loud else {name})
+    assert life.job.run(takeover="claim") is None
+    assert life.job.run() is None
+
+
 def test_a_sink_that_was_renamed_goes_on(life):
     """Also where a lake table's history was expired: the older name's ledger has its newest."""
     life.tidy()
@@ -363,6 +382,76 @@ def test_a_sink_that_was_renamed_goes_on(life):
     life.arrive(1, loud=True)
     assert life.job.run() is None
     assert life.job.table().total() == 3
+
+
+def test_a_job_is_not_left_while_its_system_has_lost_its_rows(life):
+    """Of a new job nobody would ask for them."""
+    life.back_up()
+    life.arrive(2, loud=True)
+    assert life.job.run() is None
+    life._system.put_back(0)
+    life.arrive(1, loud=True)
+    error = life.job.run(takeover="as-new")
+    parts_of(error, CheckpointConflictError, "is to leave", "epoch 1 to 1", "1 epochs with 2 rows")
+    parts_of(life.job.run(), CheckpointConflictError, "of this job any more", "epoch 1 to 1", "1 epochs with 2 rows")
+    assert life.job.run(takeover="claim") is None
+    assert life.job.run(takeover="as-new") is None
+    assert life.job.table().total() == 3
+
+
+def test_put_back_to_before_what_the_job_before_a_resumed_one_has_left(life):
+    """The resumed job asks the older one's checkpoint for that, too."""
+    life.back_up()
+    life.arrive(2, loud=True)
+    assert life.job.run() is None
+    life.arrive(1, loud=False)
+    assert life.job.run(takeover="as-new") is None
+    path, place = life._folder / "savepoint", Place.at(life._folder / "resumed", life.job.retain)
+    writing.create(Place.at(life.job.folder, life.job.retain), path, "shop")
+    restoring.restore(path, reading.verify(path), place)
+    life.job.folder = place.checkpoint.folder
+    life.arrive(1, loud=False)
+    assert life.job.run() is None
+    life._system.put_back(0)
+    life.arrive(1, loud=True)
+    error = parts_of(life.job.run(), CheckpointConflictError, "epoch 1 to 1", "2 rows that it had committed")
+    assert "write-again" not in (error.action or ""), "by which checkpoint?"
+    assert life.job.run(takeover="claim") is None
+    assert life.job.run() is None
+    assert life.job.table().total() == 3
+
+
+@pytest.mark.parametrize("how", ["at the next start", "while its sink is quiet", "behind rows of the new job"])
+def test_put_back_to_before_what_a_job_has_left(life, how):
+    """The new job's first start has what its sinks knew of the older one."""
+    life.back_up()
+    life.arrive(2, loud=True)
+    assert life.job.run() is None
+    life.tidy()
+    life.arrive(1, loud=False)
+    assert life.job.run(takeover="as-new") is None
+    for _ in range(6 if how == "while its sink is quiet" else 0):
+        life.arrive(1, loud=False)
+        assert life.job.run() is None
+    new = how == "behind rows of the new job"
+    if new:
+        life.arrive(1, loud=True)
+        assert life.job.run() is None
+    assert life.job.run() is None
+    life._system.put_back(0)
+    life.arrive(1, loud=True)
+    error = parts_of(
+        life.job.run(), CheckpointConflictError, *(("to 3 of this job",) if new else ("epoch 1 to 1", "2 rows"))
+    )
+    assert new or "write-again" not in (error.action or ""), "by which checkpoint?"
+    looking = Operator(Checkpointing(life.job.folder), "onceflow", life.job.sinks)
+    with contextlib.closing(looking), pytest.raises(CheckpointConflictError, match="at least 1 epochs with 2 rows"):
+        lost_rows(looking)
+    assert life.job.run(takeover="claim") is None
+    assert life.job.run() is None
+    life.arrive(1, loud=True)
+    assert life.job.run() is None
+    assert life.job.table().total() == 4
 
 
 @pytest.mark.parametrize("how", ["at the next start", "while its sink is quiet", "again at a claim"])

@@ -32,6 +32,7 @@ from onceflow.twophase.records import (
     DecidedEpoch,
     History,
     HistoryError,
+    Newest,
     Planned,
     Record,
     Replay,
@@ -266,6 +267,7 @@ class Journal:
         left: str = "",
         claim: Claim | None = None,
         systems: Mapping[str, str] = MappingProxyType({}),
+        had: Sequence[Newest] = (),
     ) -> History:
         """Append a start with the next incarnation's number, and return the history up to and with it.
 
@@ -277,13 +279,20 @@ class Journal:
             left: The job that this one has left (``--as-new``), whose starts may stand before its first.
             claim: Where an operator claims the checkpoint with it: what that gives up.
             systems: By sink, the id of its system; of none for a start that writes nothing.
+            had: Of a new job's first start, the newest epochs of the one that it has left, by its sinks.
 
         Raises:
             CheckpointConflictError: The newest start is of a job that this one does not know of. Appended behind it,
                 this one would begin a history in which what that job has decided is forgotten.
         """
         with self._lock:
-            return self._start(Start(above + 1, job_id, claim, dict(systems)), left)
+            return self._start(Start(above + 1, job_id, claim, dict(systems), tuple(had)), left)
+
+    def left(self) -> tuple[str, tuple[Newest, ...]]:
+        """The job that this one has left, "" for none, and what each of its sinks' systems had of it then."""
+        starts = [entry.record for entry in self.read() if isinstance(entry.record, Start)]
+        first = next((at for at, each in enumerate(starts) if each.job_id == starts[-1].job_id), 0)
+        return (starts[first - 1].job_id, starts[first].left) if first else ("", ())
 
     def _start(self, wanted: Start, left: str) -> History:
         job_id = wanted.job_id

@@ -90,8 +90,10 @@ _KINDS: dict[type, str] = {
 
 def _record_to_json(record: Record) -> dict[str, Any]:
     match record:
-        case Start(incarnation, job_id, claim, systems):
-            told: dict[str, Any] = {"incarnation": incarnation, "job_id": job_id, "systems": dict(systems)}
+        case Start(incarnation, job_id, claim, systems, left):
+            told: dict[str, Any] = {"incarnation": incarnation, "job_id": job_id}
+            told |= {"systems": dict(systems)} if systems else {}
+            told |= {"left": _newest_to_json(left)} if left else {}
             return told if claim is None else told | _claim_to_json(claim)
         case Planned(incarnation, layout):
             return {"incarnation": incarnation, "layout": asdict(layout)}
@@ -214,6 +216,7 @@ _READERS: dict[str, Callable[[dict[str, Any]], Record]] = {
         Claim(_texts(v.get("given_up", ())), _newest(v.get("known", ()))) if v.get("claimed") else None,
         # Of a start from before it said so: nothing is asked of a sink that has another name since.
         {str(sink): str(system) for sink, system in v.get("systems", {}).items()},
+        _newest(v.get("left", ())),
     ),
     "layout": lambda v: Planned(int(v["incarnation"]), _layout(v["layout"])),
     "recut": lambda v: Recut(int(v["incarnation"]), int(v["epoch"]), int(v["limit"])),

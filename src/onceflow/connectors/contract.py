@@ -165,7 +165,12 @@ class Committer(ABC):
         return None
 
     def known_of(self, sink: str, handles: Collection[str]) -> Collection[str] | None:  # noqa: ARG002 - as above
-        """As ``known``, of participants of another sink of the same system: of what this one was called before."""
+        """As ``known``, of another sink of the same system: of what this one was called before.
+
+        Args:
+            sink: The other one's name.
+            handles: Of participants of it that are finished.
+        """
         return self.known(handles)
 
     @property

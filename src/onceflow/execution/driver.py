@@ -101,7 +101,7 @@ from onceflow.twophase.participants import (
     ParticipantId,
     parts_of,
 )
-from onceflow.twophase.records import Claim, Decide, History, Replay, ReplayBegin
+from onceflow.twophase.records import Claim, Decide, History, Newest, Replay, ReplayBegin
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -147,6 +147,7 @@ class Driver:
         name: The job's name, for its log, and under which its sinks keep that it has written there; "" for none.
         claim: Where an operator claims the checkpoint with this start: what that gives up.
         systems: By sink, the id of its system.
+        had: Of a new job's first start, the newest epochs of the one that it leaves, by its sinks.
     """
 
     def __init__(
@@ -162,9 +163,10 @@ class Driver:
         name: str = "",
         claim: Claim | None = None,
         systems: Mapping[str, str] = MappingProxyType({}),
+        had: Sequence[Newest] = (),
     ) -> None:
         self.name = name
-        self._claim, self._systems = claim, dict(systems)
+        self._claim, self._systems, self._had = claim, dict(systems), tuple(had)
         self._log = JobLog(log, name)
         self._identity = identity
         self._journal = journal
@@ -486,7 +488,7 @@ class Driver:
 
     def _append_start(self) -> Event:
         of = self._identity
-        history = self._journal.start(of.job_id, self._above, of.left, self._claim, self._systems)
+        history = self._journal.start(of.job_id, self._above, of.left, self._claim, self._systems, self._had)
         job = f"{self.name} ({self._identity.job_id})" if self.name else self._identity.job_id
         log.info("incarnation %d of job %s on %s", history.incarnation, job, self._uri)
         if self._journal.is_newest():  # else an older mark would take the place of a newer start's

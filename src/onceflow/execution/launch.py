@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -28,7 +29,7 @@ from onceflow.checkpoint.spark_files import SparkCheckpoint, positions, records_
 from onceflow.checkpoint.statistics import EpochStatistics
 from onceflow.checkpoint.trail import Trail
 from onceflow.connectors.contract import Committer, Connector, EpochLimit, Guarantee, Sink, SinkConnection
-from onceflow.errors import ConfigurationError, advised
+from onceflow.errors import CheckpointError, ConfigurationError, advised
 from onceflow.execution import pace, relatives
 from onceflow.execution.active import require_free
 from onceflow.execution.collect import Collector
@@ -49,7 +50,7 @@ from onceflow.execution.ownership import (
 )
 from onceflow.execution.phases import Phases
 from onceflow.execution.progress import Progress, lag_group
-from onceflow.execution.put_back import lost_commits, lost_of_parents, refuse_parents_put_back, refuse_put_back
+from onceflow.execution.put_back import leave, lost_commits, lost_of_parents, refuse_parents_put_back, refuse_put_back
 from onceflow.execution.relatives import targets_of
 from onceflow.execution.running import RunningJob
 from onceflow.execution.source_check import Sources
@@ -607,6 +608,7 @@ def _driver(
     if plan.takeover is None:
         refuse_lost(place, connections.values(), plan.prefix, plan.name)
     systems = _systems(connections)
+    left = _left(place) if plan.takeover == "as-new" else None
     identity = identify(place, ",".join(sorted(set(systems.values()))), plan.prefix, plan.takeover, systems)
     committers: dict[str, Committer] = {}
     try:
@@ -622,12 +624,13 @@ def _driver(
             kept = {sink: mark for sink, mark in marks.items() if committers[sink].keeps_mark}
             tell_of_moved(kept, place.journal.history()[0], identity.job_id, plan.name)
         claim: Claim | None = None
+        had = () if left is None else leave(place, left, committers, connections)
         if plan.takeover == "claim":
             above = max(above, _claimed_incarnation(committers.values()))
             claim = _claim(place, committers, connections, identity, plan.name)
         rules, around = means.rules(committers), means.around(len(committers))
         files = (place.journal, place.checkpoint)
-        driver = Driver(identity, *files, committers, place.uri, rules, around, above, plan.name, claim, systems)
+        driver = Driver(identity, *files, committers, place.uri, rules, around, above, plan.name, claim, systems, had)
         if plan.takeover == "claim":
             # Behind all that may refuse it: a claim that fails leaves the checkpoint as it was. Whoever dies between
             # this and the start that follows says the same again.
@@ -642,6 +645,13 @@ def _driver(
     driver.min_pause_s = plan.checkpointing.min_pause_ms / 1000
     driver.observer = plan.observer
     return driver
+
+
+def _left(place: Place) -> JobIdentity | None:
+    """The job that a new one is to leave; None for one of which nothing can be asked, since its file is spoiled."""
+    with suppress(CheckpointError):
+        return read_identity(place.ours)
+    return None
 
 
 def _refuse_older(

@@ -8,13 +8,14 @@ has no rows for, so purges do not take it. Where it is not known, receipts and j
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from onceflow.checkpoint.deleting import refuse_deleting
-from onceflow.checkpoint.identity import JobIdentity, read_identity
+from onceflow.checkpoint.identity import JobIdentity, read_identity, write_identity
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.restored import read_restored
@@ -24,6 +25,8 @@ from onceflow.errors import CheckpointConflictError, CheckpointError, Configurat
 from onceflow.spark.places import place_at
 from onceflow.twophase.participants import ParticipantId
 from onceflow.twophase.records import Newest
+
+log = logging.getLogger(__name__)
 
 Known = Callable[[Collection[str]], Collection[str] | None]
 """Those of some handles that a system knows as committed; None for one that does not keep that."""
@@ -163,7 +166,11 @@ def refuse_put_back(
         CheckpointConflictError: Naming the epochs and how many rows they had.
     """
     for sink, lost in lost_commits(committers, systems, journal, identity, checkpoint).items():
-        raise _refusal(sink, lost, "this job any more", "into this sink alone", identity.checkpoint)
+        raise _refusal(sink, lost, "this job any more", _again("into this sink alone"), identity.checkpoint)
+
+
+def _again(how: str) -> str:
+    return f"Or let `onceflow txn write-again <job file>` write those epochs again, {how}. "
 
 
 def _refusal(sink: str, lost: Lost, of: str, again: str, checkpoint: str) -> CheckpointConflictError:
@@ -173,8 +180,7 @@ def _refusal(sink: str, lost: Lost, of: str, again: str, checkpoint: str) -> Che
         harmless="for the data that is there: nothing more is written",
         cause="its system was put back to an older state: a backup, or a standby that had not everything; or "
         "the ledger was changed by hand",
-        action="bring the newer state back. Or let `onceflow txn write-again <job file>` write those epochs again, "
-        f"{again}. Or give their rows up: start with {advised('claim')}, once",
+        action=f"bring the newer state back. {again}Or give their rows up: start with {advised('claim')}, once",
         checkpoint=checkpoint,
         epochs=epochs,
     )
@@ -205,6 +211,7 @@ def lost_of_parents(
     unsaid = [sink for sink, each in committers.items() if _keeps(each) and (sink not in mine or sink in lost)]
     asked = {sink: connections[sink] for sink in unsaid}
     claims = place.journal.given_up()
+    yield from _lost_of_left(place, asked, claims)
     restored = read_restored(place.ours)
     while asked and restored is not None and restored.parent:
         try:
@@ -229,7 +236,54 @@ def lost_of_parents(
             if gone:
                 yield identity, gone
             asked = {sink: to for sink, to in asked.items() if sink in found or sink not in has}
+            there = identity.cluster_id.split(",")
+            yield from _lost_of_left(parent, {s: to for s, to in asked.items() if to.system_id in there}, claims)
         restored = above
+
+
+def leave(
+    place: Place,
+    identity: JobIdentity,
+    committers: Mapping[str, Committer],
+    connections: Mapping[str, SinkConnection],
+) -> tuple[Newest, ...]:
+    """What a new job (``--as-new``) has to ask for of the one that it leaves: each sink's newest of that.
+
+    Raises:
+        CheckpointConflictError: A sink's system does not know it any more.
+        OnceflowError: A system was not reached, or refused.
+    """
+    newest = place.checkpoint.newest_commit()
+    connections = {sink: to for sink, to in connections.items() if _keeps(committers[sink])}
+    history = place.journal.history()[0]
+    if newest is None or history.job_id != identity.job_id:
+        return ()
+    gone = _lost_of(place, identity, connections)
+    for sink, lost in gone.items():
+        if identity.checkpoint == place.uri:
+            of = f"job {identity.job_id} any more, which this one is to leave"
+            write_identity(place.ours, identity)  # it is not left
+            raise _refusal(sink, lost, of, _again("into this sink alone"), place.uri)
+        log.warning("sink %s has lost %s of job %s: this one begins without them", sink, lost.told, identity.job_id)
+    systems = identity.cluster_id.split(",")
+    asked = {sink for sink, to in connections.items() if to.system_id in systems} - gone.keys()
+    return tuple(of for sink, of in sorted(history.newest(below=newest + 1).items()) if sink in asked)
+
+
+def _lost_of_left(
+    place: Place, connections: Mapping[str, SinkConnection], claims: Iterable[Collection[str]]
+) -> Iterator[tuple[JobIdentity, dict[str, Lost]]]:
+    """Of the job that this one has left: its newest, as this one's first start has it. What was before is not known."""
+    job_id, had = place.journal.left()
+    gone = dict[str, Lost]()
+    for of in (each for each in had if each.sink in connections):
+        with closing(connections[of.sink].committer("", job_id)) as committer:
+            known = committer.known([of.handle])
+        lost = Lost((LostEpoch(of.epoch, of.rows, of.handle),), is_all=False)
+        if known is not None and not known and _still_asked(lost, of.epoch, claims):
+            gone[of.sink] = lost
+    if gone:
+        yield JobIdentity(job_id, "", "", ""), gone
 
 
 def _still_asked(lost: Lost, up_to: int, claims: Iterable[Collection[str]]) -> tuple[LostEpoch, ...]:
@@ -269,9 +323,9 @@ def refuse_parents_put_back(
     for identity, gone in lost_of_parents(place, committers, connections, lost):
         sink, of = next(iter(gone.items()))
         whose = f"job {identity.job_id} any more, from which this one was begun"
-        raise _refusal(
-            sink, of, whose, f"with the file of that job and its checkpoint, {identity.checkpoint}", place.uri
-        )
+        again = _again(f"with the file of that job and its checkpoint, {identity.checkpoint}")
+        # One that was left has no checkpoint any more to write it again by.
+        raise _refusal(sink, of, whose, again if identity.checkpoint else "", place.uri)
 
 
 def _decided(journal: Journal, identity: JobIdentity, sink: str) -> dict[int, _Held]:

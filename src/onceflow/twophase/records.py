@@ -64,12 +64,14 @@ class Start:
         job_id: Whose it is.
         claim: What was claimed with it, or None.
         systems: By sink, the id of the system that it writes to: of a sink that has another name later, too.
+        left: With a new job's first one, of each sink the newest epoch of the job that it leaves.
     """
 
     incarnation: int
     job_id: str = ""
     claim: Claim | None = None
     systems: Mapping[str, str] = field(default_factory=dict)
+    left: tuple[Newest, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
