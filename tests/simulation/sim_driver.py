@@ -441,6 +441,7 @@ class Scene:
         for files, content in zip(self._checkpoint_folders(), copy.folders, strict=True):
             files.put_back(content)
         self._read_books()
+        self.watch.lost(self.lost())  # a database may have been put back while there was another checkpoint
         self.judge.somebody_came()
 
     def exchange(self) -> None:
@@ -927,7 +928,8 @@ class SimDatabaseCommitter(DatabaseCommitter):
         """All is allowed."""
 
     def write_mark(self, mark: str) -> None:
-        if self._scene.world.chooser.draw("mark", [True, False]):
+        # Of a job whose every mark was lost from the first on a start says that it cannot tell, which is meant so.
+        if self.read_mark() is None or self._scene.world.chooser.draw("mark", [True, False]):
             super().write_mark(mark)
 
     def read_name_mark(self, name: str) -> str | None:
