@@ -828,7 +828,7 @@ def test_what_a_claim_has_found_is_read_again_as_it_was_written(store):
     """Also of a claim from before it said what its sinks know still."""
     claim = Claim(("newest", "oldest"), (Newest("payments", "older", 3, 5, 7),))
     started(store)
-    Journal(store).start(JOB, claim=claim)
+    Journal(store).start(JOB, said=Start(0, claim=claim))
     entry = Journal(store).read()[-1]
     assert entry.record.claim == claim
     body = json.loads(encode(entry))

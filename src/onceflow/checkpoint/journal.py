@@ -14,9 +14,8 @@ import contextlib
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 
 from onceflow.checkpoint import envelope
 from onceflow.checkpoint.contract import Store, Where
@@ -27,7 +26,6 @@ from onceflow.checkpoint.trail import Trail
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, CheckpointStoreError, advised
 from onceflow.twophase.messages import Adopted, Appended, Superseded, Unanswered, Voided
 from onceflow.twophase.records import (
-    Claim,
     Decide,
     DecidedEpoch,
     History,
@@ -260,15 +258,7 @@ class Journal:
 
     # -- appending --------------------------------------------------------------------------------
 
-    def start(
-        self,
-        job_id: str,
-        above: int = 0,
-        left: str = "",
-        claim: Claim | None = None,
-        systems: Mapping[str, str] = MappingProxyType({}),
-        had: Sequence[Newest] = (),
-    ) -> History:
+    def start(self, job_id: str, above: int = 0, left: str = "", said: Start | None = None) -> History:
         """Append a start with the next incarnation's number, and return the history up to and with it.
 
         Whoever else starts at the same moment gets another place; the later one of the two is the newest.
@@ -277,16 +267,14 @@ class Journal:
             job_id: Whose start it is; with another id than the newest start's a new job begins.
             above: An incarnation that is known from elsewhere; the new one is greater.
             left: The job that this one has left (``--as-new``), whose starts may stand before its first.
-            claim: Where an operator claims the checkpoint with it: what that gives up.
-            systems: By sink, the id of its system; of none for a start that writes nothing.
-            had: Of a new job's first start, the newest epochs of the one that it has left, by its sinks.
+            said: What else it says; its number and job are not looked at.
 
         Raises:
             CheckpointConflictError: The newest start is of a job that this one does not know of. Appended behind it,
                 this one would begin a history in which what that job has decided is forgotten.
         """
         with self._lock:
-            return self._start(Start(above + 1, job_id, claim, dict(systems), tuple(had)), left)
+            return self._start(replace(said or Start(0), incarnation=above + 1, job_id=job_id), left)
 
     def left(self) -> tuple[str, tuple[Newest, ...]]:
         """The job that this one has left, "" for none, and what each of its sinks' systems had of it then."""

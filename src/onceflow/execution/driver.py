@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from onceflow import crash_points as crash
@@ -101,7 +100,7 @@ from onceflow.twophase.participants import (
     ParticipantId,
     parts_of,
 )
-from onceflow.twophase.records import Claim, Decide, History, Newest, Replay, ReplayBegin
+from onceflow.twophase.records import Decide, History, Replay, ReplayBegin, Start
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -145,9 +144,7 @@ class Driver:
         around: What it has of its process; its threads end with this object.
         above: An incarnation that is known from outside of the checkpoint; this one is greater.
         name: The job's name, for its log, and under which its sinks keep that it has written there; "" for none.
-        claim: Where an operator claims the checkpoint with this start: what that gives up.
-        systems: By sink, the id of its system.
-        had: Of a new job's first start, the newest epochs of the one that it leaves, by its sinks.
+        said: What its start says beside its number and its job: of its sinks, and of an operator's choice.
     """
 
     def __init__(
@@ -161,12 +158,10 @@ class Driver:
         around: Surroundings,
         above: int = 0,
         name: str = "",
-        claim: Claim | None = None,
-        systems: Mapping[str, str] = MappingProxyType({}),
-        had: Sequence[Newest] = (),
+        said: Start | None = None,
     ) -> None:
         self.name = name
-        self._claim, self._systems, self._had = claim, dict(systems), tuple(had)
+        self._said = said or Start(0)
         self._log = JobLog(log, name)
         self._identity = identity
         self._journal = journal
@@ -487,8 +482,7 @@ class Driver:
     # -- start ------------------------------------------------------------------------------------
 
     def _append_start(self) -> Event:
-        of = self._identity
-        history = self._journal.start(of.job_id, self._above, of.left, self._claim, self._systems, self._had)
+        history = self._journal.start(self._identity.job_id, self._above, self._identity.left, self._said)
         job = f"{self.name} ({self._identity.job_id})" if self.name else self._identity.job_id
         log.info("incarnation %d of job %s on %s", history.incarnation, job, self._uri)
         if self._journal.is_newest():  # else an older mark would take the place of a newer start's
@@ -719,7 +713,7 @@ class Driver:
     def _what_is_lost(self) -> CheckpointConflictError | None:
         """What a start would say of a system that was put back: which epochs and how many rows are gone."""
         try:
-            refuse_put_back(self._committers, self._systems, self._journal, self._identity, self._checkpoint)
+            refuse_put_back(self._committers, self._said.systems, self._journal, self._identity, self._checkpoint)
         except CheckpointConflictError as error:
             return error
         except OnceflowError:  # it does not answer: then what the check has seen is told

@@ -79,7 +79,7 @@ from onceflow.spark.session import IN_S3, ON_HDFS, pin, spark_path
 from onceflow.twophase.coordinator import objection
 from onceflow.twophase.layout import Layout
 from onceflow.twophase.names import PREFIX
-from onceflow.twophase.records import Claim, Decide
+from onceflow.twophase.records import Claim, Decide, Start
 
 log = logging.getLogger(__name__)
 
@@ -628,9 +628,10 @@ def _driver(
         if plan.takeover == "claim":
             above = max(above, _claimed_incarnation(committers.values()))
             claim = _claim(place, committers, connections, identity, plan.name)
+        said = Start(0, claim=claim, systems=systems, left=had)
         rules, around = means.rules(committers), means.around(len(committers))
         files = (place.journal, place.checkpoint)
-        driver = Driver(identity, *files, committers, place.uri, rules, around, above, plan.name, claim, systems, had)
+        driver = Driver(identity, *files, committers, place.uri, rules, around, above, plan.name, said)
         if plan.takeover == "claim":
             # Behind all that may refuse it: a claim that fails leaves the checkpoint as it was. Whoever dies between
             # this and the start that follows says the same again.
