@@ -208,7 +208,8 @@ class Lives(RuleBasedStateMachine):
         error = self.job.run()
         gone = (self.table - self.job.table()).total()
         if self.stale:
-            self._refused(error, "is older than what this job has done", "misses a start of this job")
+            other = "writes to was dropped or renamed"  # the table that the copy speaks of
+            self._refused(error, "is older than what this job has done", "misses a start of this job", other)
         elif gone:  # of a job that was made of another one, each job's are told when the older one's are there
             one = f"epochs with {gone} rows that it had"  # of two names each is told when the other's are there
             self._refused(error, "rows that it had committed" if self.born or self.names else one)
