@@ -101,6 +101,7 @@ def main() -> None:
 def _hours(hours: float, only: str, seed: int) -> int:
     told: dict[str, Any] = {**machine.head(), "hours": hours, "first_seed": seed, "machines": {}}
     sums = {name: Sum() for name in MACHINES if only in name}
+    before = json.loads(RESULTS.read_text())["runs"] if RESULTS.exists() else []
     end = time.monotonic() + hours * 3600
     while time.monotonic() < end:
         name = min(sums, key=lambda each: sums[each].seconds)
@@ -114,7 +115,7 @@ def _hours(hours: float, only: str, seed: int) -> int:
         told |= {"load_after": machine.load(), "next_seed": seed + 1}
         told["machines"] = {each: _plain(of) for each, of in sums.items() if of.rounds}
         told["hours_run"] = round(sum(of.seconds for of in sums.values()) / 3600, 2)
-        RESULTS.write_text(json.dumps(told, indent=1) + "\n")
+        RESULTS.write_text(json.dumps({"runs": [*before, told]}, indent=1) + "\n")
         seed += 1
     return int(any(of.found for of in sums.values()))
 
