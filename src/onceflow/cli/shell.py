@@ -5,6 +5,7 @@ Must not know: what statements mean.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,8 +14,10 @@ from prompt_toolkit import PromptSession
 from prompt_toolkit.history import FileHistory
 
 from onceflow.errors import OnceflowError
+from onceflow.flinksql.connectors import is_secret
 
 _HISTORY = Path("~/.local/state/onceflow/sql_history")
+_OPTION = re.compile(r"'((?:[^']|'')*)'\s*=\s*('(?:[^']|'')*')")
 _HELP = """Statements end with ; and may go over several lines.
 An INSERT runs its job here until Ctrl-C; a SELECT shows its rows.
 SHOW TABLES;  DESCRIBE t;  SHOW CREATE TABLE t;  EXPLAIN …;  SET;  QUIT;"""
@@ -27,9 +30,7 @@ def shell(flags: Mapping[str, str]) -> None:
 
     program.show_log()
     script = Script(flags)
-    history = _HISTORY.expanduser()
-    history.parent.mkdir(parents=True, exist_ok=True)
-    lines: PromptSession[str] = PromptSession(history=FileHistory(str(history)))
+    lines: PromptSession[str] = PromptSession(history=_history(_HISTORY.expanduser()))
     typer.echo("Flink's SQL on Spark; HELP; says how, QUIT; or Ctrl-D ends it")
     while True:
         try:
@@ -45,6 +46,22 @@ def shell(flags: Mapping[str, str]) -> None:
             typer.echo(_HELP)
         elif word:
             _take(script, text)
+
+
+class _History(FileHistory):
+    """Statements without such as hold a secret."""
+
+    def store_string(self, string: str) -> None:
+        if not any(is_secret(key) for key, _ in _OPTION.findall(string)):
+            super().store_string(string)
+
+
+def _history(path: Path) -> FileHistory:
+    """The file of the statements, for its owner's eyes alone."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.touch(mode=0o600)
+    path.chmod(0o600)  # one from before this was so
+    return _History(str(path))
 
 
 def _statement(lines: PromptSession[str]) -> str:

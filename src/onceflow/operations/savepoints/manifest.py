@@ -97,7 +97,7 @@ class Manifest:
             _texts(body["versions"]),
             _texts(body["formats"]),
             None if body["partitions"] is None else int(body["partitions"]),
-            {str(path): Held(int(held["size"]), str(held["sha256"])) for path, held in body["files"].items()},
+            {_within(path): Held(int(held["size"]), str(held["sha256"])) for path, held in body["files"].items()},
         )
 
 
@@ -121,6 +121,17 @@ def shuffle_partitions(offsets: str) -> int | None:
         return int(conf["spark.sql.shuffle.partitions"])
     except (IndexError, ValueError, KeyError, TypeError):
         return None
+
+
+def _within(path: str) -> str:
+    """A file's path, if it stays in the folder: a stranger may have made the manifest, and files are deleted by it.
+
+    Raises:
+        ValueError: It leads out.
+    """
+    if "\0" in path or "\\" in path or any(part in ("", ".", "..") for part in path.split("/")):
+        raise ValueError(f"it names a file outside of its folder, {path!r}")
+    return path
 
 
 def _texts(value: Mapping[str, Any]) -> dict[str, str]:
