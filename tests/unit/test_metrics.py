@@ -1,6 +1,7 @@
 """A job's figures and health: what is counted, what is exposed under which names, and when a job is ready."""
 
 import json
+import logging
 import re
 import shutil
 import socket
@@ -313,6 +314,22 @@ def test_the_three_paths(figures, standing):
     buckets = [s for s in families["onceflow_checkpoint_duration_seconds"].samples if s.name.endswith("_bucket")]
     assert [s.labels["le"] for s in buckets] == [*map(str, BUCKETS), "+Inf"]
     assert [s.value for s in buckets][-2:] == [2, 2]
+
+
+def test_who_hangs_up_writes_nothing_into_the_log(figures, caplog, capfd):
+    """Else any user of the machine could wash it away, a traceback a time."""
+
+    def answer(_):
+        raise BrokenPipeError
+
+    with Endpoint(MetricsAddress(port=0), figures.samples, figures.not_ready) as at:
+        at._server.answer = answer
+        with caplog.at_level(logging.DEBUG, "onceflow.metrics.endpoint"), pytest.raises(OSError, match="Remote end"):
+            get(at.port, "/livez")
+        wait_until(lambda: "BrokenPipeError" in caplog.text, what="the line")
+    (line,) = (record for record in caplog.records if "BrokenPipeError" in record.getMessage())
+    assert (line.levelname, line.exc_info) == ("DEBUG", None)
+    assert capfd.readouterr().err == ""
 
 
 def test_a_port_that_is_taken_is_tried_again(figures, monkeypatch, caplog):

@@ -9,6 +9,7 @@ import json
 import logging
 import socket
 import socketserver
+import sys
 import threading
 from collections.abc import Callable
 from http import HTTPStatus
@@ -114,6 +115,10 @@ class _Server(socketserver.ThreadingTCPServer):
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         self.answer = answer
         super().__init__(address, _Handler)
+
+    def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002 - the library's signature
+        """One line at DEBUG: whoever hangs up could else fill the job's log."""
+        log.debug("a request at the metrics' port was not answered: %r", sys.exception())
 
 
 class _Handler(BaseHTTPRequestHandler):
