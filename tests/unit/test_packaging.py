@@ -72,6 +72,7 @@ def test_the_manifests_settings_are_taken(tmp_path, monkeypatch):
         "blocks": spark["spark.driver.blockManager.port"],
     }
     assert spark["spark.kubernetes.container.image"] == driver["image"]
+    assert (spark["spark.authenticate"], spark["spark.network.crypto.enabled"]) == ("true", "true")
     assert spark["spark.kubernetes.authenticate.serviceAccountName"] == parts["ServiceAccount"]["metadata"]["name"]
     assert spark[f"{volume}.options.claimName"] == claim["metadata"]["name"]
     assert claim["spec"]["accessModes"] == ["ReadWriteMany"]

@@ -223,6 +223,9 @@ def _local_defaults(settings: dict[str, str], *, s3: bool = False) -> None:
         settings.setdefault("spark.driver.host", "127.0.0.1")
         settings.setdefault("spark.driver.bindAddress", "127.0.0.1")
         settings.setdefault("spark.ui.enabled", "false")
+        if not master.startswith("local-cluster"):  # of which Spark makes no secret itself
+            # Tasks carry passwords. Without it any user of the machine fetches tasks, and puts others in their place.
+            settings.setdefault("spark.authenticate", "true")
         _java_defaults(settings, on_class_path)
         # Two hundred shuffle partitions, Spark's default, are two hundred state stores for a laptop.
         settings.setdefault("spark.sql.shuffle.partitions", str(max(2, os.cpu_count() or 2)))
