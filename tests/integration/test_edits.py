@@ -397,6 +397,7 @@ EDITS = [
         update(lambda t: together(t, "p", "q", "q").groupBy("key").agg(F.sum("p").alias("n"))),
         update(lambda t: together(t, "p", "p", "q").groupBy("key").agg(F.sum("p").alias("n"))),
         "was sum.*read as sum",
+        FAULTS,
     ),
     edit(
         "union of three without an edit",
