@@ -15,7 +15,8 @@ from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.store import LocalStore
 from onceflow.connectors.contract import Run
-from onceflow.errors import CheckpointConflictError, OutcomeUnknownError
+from onceflow.errors import CheckpointConflictError, DatabaseUnavailableError, OutcomeUnknownError
+from onceflow.execution import launch
 from onceflow.execution.put_back import Lost, LostEpoch
 from onceflow.execution.write_again import Again
 from onceflow.operations.savepoints import reading, restoring, writing
@@ -480,3 +481,70 @@ def test_a_second_loss_behind_a_claim_that_gave_up_the_newest(life, how):
         life.arrive(1, loud=True)
         assert life.job.run() is None
         assert life.job.table().total() == 3
+
+
+def test_a_second_loss_of_what_a_job_has_left(life):
+    """A claim has given up its newest; what it had before that is asked for behind it."""
+    for _ in range(2):
+        life.back_up()
+        life.arrive(2, loud=True)
+        assert life.job.run() is None
+    life.arrive(1, loud=False)
+    assert life.job.run(takeover="as-new") is None
+    life._system.put_back(1)
+    parts_of(life.job.run(), CheckpointConflictError, "epoch 2 to 2", "1 epochs with 2 rows")
+    assert life.job.run(takeover="claim") is None
+    assert life.job.run() is None
+    life._system.put_back(0)
+    life.arrive(1, loud=True)
+    parts_of(life.job.run(), CheckpointConflictError, "epoch 1 to 1", "1 epochs with 2 rows")
+    assert life.job.run(takeover="claim") is None
+    assert life.job.run() is None
+    assert life.job.table().total() == 3
+
+
+@pytest.mark.parametrize("when", ["with the job", "later"])
+def test_put_back_to_before_what_a_job_has_left_whose_sink_was_renamed(life, when):
+    """What the older name had is asked of its system."""
+    life.back_up()
+    life.arrive(2, loud=True)
+    assert life.job.run() is None
+    name = life.job._table.name
+    if when == "with the job":
+        life.job.name_table("renamed")
+    life.arrive(1, loud=False)
+    assert life.job.run(takeover="as-new") is None
+    life.job.name_table("renamed")
+    life.tidy()
+    assert life.job.run() is None
+    life._system.put_back(0)
+    life.arrive(1, loud=True)
+    parts_of(life.job.run(), CheckpointConflictError, f"sink {name} ", "epoch 1 to 1", "1 epochs with 2 rows")
+    assert life.job.run(takeover="claim") is None
+    assert life.job.run() is None
+
+
+@pytest.mark.parametrize("lost", ["before", "later"])
+def test_a_job_that_is_left_is_asked_for_though_the_start_that_leaves_it_came_no_further(life, lost, monkeypatch):
+    """It has named the new job, and then its system did not answer; the next start goes on without ``--as-new``."""
+    life.back_up()
+    life.arrive(2, loud=True)
+    assert life.job.run() is None
+    with monkeypatch.context() as broken:
+        broken.setattr(launch, "leave", _silent)
+        assert isinstance(life.job.run(takeover="as-new"), DatabaseUnavailableError)
+    if lost == "later":
+        life.arrive(1, loud=False)
+        assert life.job.run() is None
+    life._system.put_back(0)
+    life.arrive(1, loud=True)
+    for _ in range(2):
+        error = parts_of(life.job.run(), CheckpointConflictError, "epoch 1 to 1", "1 epochs with 2 rows")
+        assert "write-again" not in (error.action or ""), "by which job?"
+    assert life.job.run(takeover="claim") is None
+    assert life.job.run() is None
+    assert life.job.table().total() == 3
+
+
+def _silent(*_, **__):
+    raise DatabaseUnavailableError("it did not answer", harmless="always", cause="it is away", action="wait")

@@ -50,7 +50,13 @@ from onceflow.execution.ownership import (
 )
 from onceflow.execution.phases import Phases
 from onceflow.execution.progress import Progress, lag_group
-from onceflow.execution.put_back import leave, lost_commits, lost_of_parents, refuse_parents_put_back, refuse_put_back
+from onceflow.execution.put_back import (
+    leave,
+    lost_commits,
+    lost_of_parents,
+    refuse_parents_put_back,
+    refuse_put_back,
+)
 from onceflow.execution.relatives import targets_of
 from onceflow.execution.running import RunningJob
 from onceflow.execution.source_check import Sources
@@ -624,7 +630,8 @@ def _driver(
             kept = {sink: mark for sink, mark in marks.items() if committers[sink].keeps_mark}
             tell_of_moved(kept, place.journal.history()[0], identity.job_id, plan.name)
         claim: Claim | None = None
-        had = () if left is None else leave(place, left, committers, connections)
+        left = left or _still_to_leave(place, identity, plan)
+        had = () if left is None else leave(place, left, committers, connections, now=plan.takeover == "as-new")
         if plan.takeover == "claim":
             above = max(above, _claimed_incarnation(committers.values()))
             claim = _claim(place, committers, connections, identity, plan.name)
@@ -653,6 +660,15 @@ def _left(place: Place) -> JobIdentity | None:
     with suppress(CheckpointError):
         return read_identity(place.ours)
     return None
+
+
+def _still_to_leave(place: Place, identity: JobIdentity, plan: Plan) -> JobIdentity | None:
+    """The job that this one is to leave, where the start with ``--as-new`` came no further than to ``job.json``."""
+    if not identity.left or place.journal.history()[0].job_id != identity.left:
+        return None
+    # What it has lost is given up by a claim.
+    at = "" if plan.takeover == "claim" else place.uri
+    return JobIdentity(identity.left, at, identity.cluster_id, identity.prefix)
 
 
 def _refuse_older(
