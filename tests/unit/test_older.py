@@ -6,6 +6,7 @@ import contextlib
 import functools
 import json
 import shutil
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,6 +18,7 @@ from onceflow.checkpoint.store import LocalStore
 from onceflow.connectors.contract import Run
 from onceflow.errors import CheckpointConflictError, DatabaseUnavailableError, OutcomeUnknownError
 from onceflow.execution import launch
+from onceflow.execution.finishers import Finishers
 from onceflow.execution.put_back import Lost, LostEpoch
 from onceflow.execution.write_again import Again
 from onceflow.operations.savepoints import reading, restoring, writing
@@ -25,6 +27,7 @@ from onceflow.operations.transactions.resolution import resolve
 from onceflow.operations.transactions.writing_again import _begun, lost_rows
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.testing.trial import PREFIX, Trial
+from onceflow.twophase.participants import Participant
 from tests.unit import older
 from tests.unit.advice import parts_of
 from tests.unit.lakes import DeltaWorld, IcebergWorld
@@ -548,3 +551,75 @@ def test_a_job_that_is_left_is_asked_for_though_the_start_that_leaves_it_came_no
 
 def _silent(*_, **__):
     raise DatabaseUnavailableError("it did not answer", harmless="always", cause="it is away", action="wait")
+
+
+def _exchange_names(life):
+    ledger, table = life.job.sink, life.job._table
+    ledger.name, table.name = table.name, ledger.name
+
+
+def test_sinks_that_have_exchanged_their_names_are_refused(life):
+    """Each would be asked for what the other one has committed, and ``write-again`` would write that into it, too."""
+    life.arrive(2, loud=True)
+    assert life.job.run() is None
+    _exchange_names(life)
+    life.arrive(1, loud=True)
+    error = parts_of(life.job.run(), CheckpointConflictError, "writes to another system than before", "up to epoch 1")
+    assert "write-again" not in (error.action or "")
+    looking = Operator(Checkpointing(life.job.folder), "onceflow", life.job.sinks)
+    with contextlib.closing(looking), pytest.raises(CheckpointConflictError, match="to another system than before"):
+        lost_rows(looking)
+    assert life.job.run(takeover="claim") is None
+    life.arrive(1, loud=True)
+    for _ in range(2):
+        assert life.job.run() is None
+    assert life.job.table().total() == 6
+
+
+@pytest.mark.parametrize("undone", [False, True])
+def test_sinks_that_have_their_names_back_go_on(life, undone):
+    """Also where the claim, by which they were to be exchanged, met an epoch that nobody could finish so."""
+    life.arrive(2, loud=True)
+    if undone:
+        life.job.dies_at("commit")
+    assert undone or life.job.run() is None
+    _exchange_names(life)
+    assert isinstance(life.job.run(), CheckpointConflictError)
+    if undone:
+        assert isinstance(life.job.run(takeover="claim"), OutcomeUnknownError)
+    _exchange_names(life)
+    life.arrive(1, loud=True)
+    for _ in range(2):
+        assert life.job.run() is None
+    assert life.job.table().total() == 5
+
+
+def test_put_back_while_another_sink_has_got_its_name(life):
+    """The other one's system keeps no commits: nobody would be asked."""
+    life.back_up()
+    life.arrive(2, loud=True)
+    assert life.job.run() is None
+    _exchange_names(life)
+    life.job.name_table("another")
+    life._system.put_back(0)
+    life.arrive(1, loud=True)
+    parts_of(life.job.run(), CheckpointConflictError, "writes to another system than before, and sink another to")
+    assert life.job.run(takeover="claim") is None
+    assert life.job.run() is None
+
+
+def test_a_resumed_job_whose_sinks_have_exchanged_their_names_goes_on(resumed):
+    """What the older job has committed is asked of the systems that it wrote to."""
+    _exchange_names(resumed)
+    assert resumed.job.run() is None
+    resumed._system.put_back(SECOND)
+    resumed.arrive(1, loud=True)
+    parts_of(resumed.job.run(), CheckpointConflictError, "epoch 2 to 2", "1 epochs with 2 rows", resumed.parent)
+
+
+def test_who_finishes_what_is_decided_where_another_sink_has_got_its_name():
+    """One of its system; its own name only where nobody says so."""
+    decided = Participant("a", "handle", (), {"of": "b"})
+    committers = {n: SimpleNamespace(can_finish=lambda p, n=n: p.transaction["of"] == n) for n in ("a", "b")}
+    assert Finishers(committers, lambda: 0).of(decided) == "b"
+    assert Finishers({"a": committers["a"]}, lambda: 0).of(decided) == "a"

@@ -51,6 +51,7 @@ from onceflow.execution.ownership import (
 from onceflow.execution.phases import Phases
 from onceflow.execution.progress import Progress, lag_group
 from onceflow.execution.put_back import (
+    exchanged,
     leave,
     lost_commits,
     lost_of_parents,
@@ -694,7 +695,12 @@ def _claim(
     name: str,
 ) -> Claim:
     """What the job has committed and its sinks do not know any more: a claim gives that up, and says what."""
-    mine = lost_commits(committers, _systems(connections), place.journal, identity, place.checkpoint)
+    systems = _systems(connections)
+    elsewhere = exchanged(committers, systems, place.journal, identity)
+    for sink, newest in elsewhere.items():
+        what = "sink %s writes to another system than before: what it has committed up to epoch %d is asked for no more"
+        JobLog(log, name).warning(what, sink, newest.epoch)
+    mine = lost_commits(committers, systems, place.journal, identity, place.checkpoint)
     older = [(f"job {parent.job_id}", lost) for parent, lost in lost_of_parents(place, committers, connections, mine)]
     found = [(whose, sink, of) for whose, lost in [("this job", mine), *older] for sink, of in lost.items()]
     for whose, sink, of in found:
@@ -707,8 +713,10 @@ def _claim(
             of.told,
         )
     ends = {each.handle for _, _, of in found for each in (of.newest, of.epochs[-1])}
+    ends |= {newest.handle for newest in elsewhere.values()}
     # What is known of an older job is asked of that job's checkpoint.
-    return Claim(tuple(sorted(ends)), tuple(of.known for of in mine.values() if of.known is not None))
+    known = (of.known for sink, of in mine.items() if sink not in elsewhere and of.known is not None)
+    return Claim(tuple(sorted(ends)), tuple(known))
 
 
 def _claimed_incarnation(committers: Iterable[Committer]) -> int:

@@ -133,11 +133,14 @@ def lost_commits(
 
 
 def _witness(sink: str, committers: Mapping[str, Committer], systems: Mapping[str, str], system: str | None) -> Known:
-    """Who knows what a sink has committed: of one that was renamed or taken out, another one of its system."""
-    if sink in committers:
+    """Who knows what a sink has committed: of one that was renamed or taken out, another one of its system.
+
+    Also where another sink has got its name. Of a system that no sink writes to any more it is asked itself.
+    """
+    of_it = [name for name in committers if system is not None and systems[name] == system]
+    if sink in of_it or (sink in committers and not of_it):
         return committers[sink].known
-    of_it = [committers[name] for name in committers if system is not None and systems[name] == system]
-    other = next(filter(_keeps, of_it), None)
+    other = next(filter(_keeps, (committers[name] for name in of_it)), None)
     return (lambda _: None) if other is None else partial(other.known_of, sink)
 
 
@@ -147,6 +150,59 @@ def _asking(sink: str, systems: Mapping[str, str], system: str | None) -> str | 
         return sink if sink in systems else None
     of_it = [name for name in systems if systems[name] == system]
     return sink if sink in of_it else next(iter(of_it), None)
+
+
+def exchanged(
+    committers: Mapping[str, Committer], systems: Mapping[str, str], journal: Journal, identity: JobIdentity
+) -> dict[str, Newest]:
+    """The newest of each sink that goes elsewhere now, while another one has got its system: names were exchanged.
+
+    It would be asked of a system that has never known it, and be written into that by ``write-again``.
+
+    Args:
+        committers: By sink.
+        systems: By sink, the id of its system.
+        journal: The checkpoint's.
+        identity: The job's.
+    """
+    history = journal.history()[0]
+    found = dict[str, Newest]()
+    for sink, of in history.newest().items() if history.job_id == identity.job_id else ():
+        was = history.systems.get(sink)
+        if sink in committers and was != systems.get(sink) and was in systems.values():
+            there = [sink, *(name for name in committers if systems.get(name) == was)]
+            if any(_keeps(committers[name]) for name in there):
+                found[sink] = of
+    return found
+
+
+def refuse_exchanged(
+    committers: Mapping[str, Committer], systems: Mapping[str, str], journal: Journal, identity: JobIdentity
+) -> None:
+    """Refuse sinks that have exchanged their names.
+
+    Args:
+        committers: By sink.
+        systems: By sink, the id of its system.
+        journal: The checkpoint's.
+        identity: The job's.
+
+    Raises:
+        CheckpointConflictError: Naming the first one.
+    """
+    for sink, of in exchanged(committers, systems, journal, identity).items():
+        was = journal.history()[0].systems[sink]
+        now = next(name for name in sorted(committers) if systems[name] == was)
+        raise CheckpointConflictError(
+            f"sink {sink} writes to another system than before, and sink {now} to the one that it wrote to: what "
+            f"{sink} has committed up to epoch {of.epoch} could not be asked for",
+            harmless="always: nothing was written",
+            cause="sinks have exchanged their names, or one has got the name of another",
+            action="give them their names back; or give each that writes elsewhere now a name that no sink of this job "
+            "has had. Or have what they had committed not asked for any more: start with "
+            f"{advised('claim')}, once",
+            checkpoint=identity.checkpoint,
+        )
 
 
 def _keeps(committer: Committer) -> bool:
@@ -173,6 +229,7 @@ def refuse_put_back(
     Raises:
         CheckpointConflictError: Naming the epochs and how many rows they had.
     """
+    refuse_exchanged(committers, systems, journal, identity)
     for sink, lost in lost_commits(committers, systems, journal, identity, checkpoint).items():
         raise _refusal(sink, lost, "this job any more", _again("into this sink alone"), identity.checkpoint)
 
@@ -343,7 +400,9 @@ def _lost_of(parent: Place, identity: JobIdentity, connections: Mapping[str, Sin
             with suppress(ConfigurationError):  # it goes to another table than that job's did
                 if systems[sink] in identity.cluster_id.split(","):
                     theirs[sink] = stack.enter_context(closing(to.committer(identity.prefix, identity.job_id)))
-        return lost_commits(theirs, systems, parent.journal, identity, parent.checkpoint)
+        lost = lost_commits(theirs, systems, parent.journal, identity, parent.checkpoint)
+    was = parent.journal.history()[0].systems
+    return {sink: of for sink, of in lost.items() if was.get(sink) in (None, *systems.values())}  # else nobody knows it
 
 
 def refuse_parents_put_back(
