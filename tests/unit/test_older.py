@@ -322,6 +322,35 @@ def test_a_second_loss_of_what_a_resumed_job_goes_on_from(resumed):
     assert resumed.job.run() is None
 
 
+def test_put_back_to_before_what_a_resumed_job_goes_on_from_though_that_was_left_since(resumed):
+    """Another job has the older one's checkpoint now (``--as-new``): what it had left says what the savepoint's had."""
+    younger, resumed.job.folder = resumed.job.folder, resumed.older
+    resumed.arrive(1, loud=False)
+    assert resumed.job.run(takeover="as-new") is None
+    resumed.job.folder = younger
+    assert resumed.job.run() is None
+    resumed._system.put_back(SECOND)
+    resumed.arrive(1, loud=True)
+    parts_of(resumed.job.run(), CheckpointConflictError, "epoch 2 to 2", resumed.parent, "1 epochs with 2 rows")
+    assert resumed.job.run(takeover="claim") is None
+    assert resumed.job.run() is None
+    resumed._system.put_back(FIRST)
+    assert isinstance(resumed.job.run(), CheckpointConflictError), "a second loss"
+
+
+def test_a_resumed_job_asks_for_nothing_of_one_that_was_left_that_it_writes_again_itself(resumed):
+    """The older job has gone on behind the savepoint before it was left, and only that is lost."""
+    younger, resumed.job.folder = resumed.job.folder, resumed.older
+    resumed.back_up()
+    resumed.arrive(1, loud=True)
+    assert resumed.job.run() is None
+    resumed.arrive(1, loud=False)
+    assert resumed.job.run(takeover="as-new") is None
+    resumed._system.put_back(2)
+    resumed.job.folder = younger
+    assert resumed.job.run() is None
+
+
 @pytest.fixture(params=WORLDS)
 def life(request):
     """A job that has written two rows, on each kind of system."""

@@ -9,7 +9,7 @@ has no rows for, so purges do not take it. Where it is not known, receipts and j
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,7 +18,7 @@ from onceflow.checkpoint.deleting import refuse_deleting
 from onceflow.checkpoint.identity import JobIdentity, read_identity, write_identity
 from onceflow.checkpoint.journal import Journal, Left
 from onceflow.checkpoint.place import Place
-from onceflow.checkpoint.restored import read_restored
+from onceflow.checkpoint.restored import Restored, read_restored
 from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.connectors.contract import Committer, SinkConnection
 from onceflow.errors import CheckpointConflictError, CheckpointError, ConfigurationError, OnceflowError, advised
@@ -286,6 +286,7 @@ def lost_of_parents(
         except OnceflowError:
             return
         if identity is None or identity.job_id != restored.origin:
+            yield from _lost_of_origin(parent, restored, asked, claims)
             return
         if not restored.claimed:  # its decisions came along
             try:
@@ -304,6 +305,23 @@ def lost_of_parents(
             there = identity.cluster_id.split(",")
             yield from _lost_of_left(parent, {s: to for s, to in asked.items() if to.system_id in there}, claims)
         restored = above
+
+
+def _lost_of_origin(
+    parent: Place, restored: Restored, asked: Mapping[str, SinkConnection], claims: Sequence[Collection[str]]
+) -> Iterator[tuple[JobIdentity, dict[str, Lost]]]:
+    """Of the job that a savepoint is of, where another one has left it (``--as-new``) in its checkpoint since."""
+    with suppress(CheckpointError):
+        if parent.journal.left().job_id != restored.origin:
+            return
+    for identity, found in _lost_of_left(parent, asked, ()):
+        gone = {
+            sink: replace(of, epochs=epochs)
+            for sink, of in found.items()
+            if (epochs := _still_asked(of, restored.parent_epoch, claims))
+        }
+        if gone:
+            yield identity, gone
 
 
 def leave(
