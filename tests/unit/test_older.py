@@ -6,6 +6,7 @@ import contextlib
 import functools
 import json
 import shutil
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,7 +16,9 @@ from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.store import LocalStore
 from onceflow.connectors.contract import Run
-from onceflow.errors import CheckpointConflictError, OutcomeUnknownError
+from onceflow.errors import CheckpointConflictError, DatabaseUnavailableError, OutcomeUnknownError
+from onceflow.execution import launch
+from onceflow.execution.finishers import Finishers
 from onceflow.execution.put_back import Lost, LostEpoch
 from onceflow.execution.write_again import Again
 from onceflow.operations.savepoints import reading, restoring, writing
@@ -24,6 +27,7 @@ from onceflow.operations.transactions.resolution import resolve
 from onceflow.operations.transactions.writing_again import _begun, lost_rows
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.testing.trial import PREFIX, Trial
+from onceflow.twophase.participants import Participant
 from tests.unit import older
 from tests.unit.advice import parts_of
 from tests.unit.lakes import DeltaWorld, IcebergWorld
@@ -318,6 +322,35 @@ def test_a_second_loss_of_what_a_resumed_job_goes_on_from(resumed):
     assert resumed.job.run() is None
 
 
+def test_put_back_to_before_what_a_resumed_job_goes_on_from_though_that_was_left_since(resumed):
+    """Another job has the older one's checkpoint now (``--as-new``): what it had left says what the savepoint's had."""
+    younger, resumed.job.folder = resumed.job.folder, resumed.older
+    resumed.arrive(1, loud=False)
+    assert resumed.job.run(takeover="as-new") is None
+    resumed.job.folder = younger
+    assert resumed.job.run() is None
+    resumed._system.put_back(SECOND)
+    resumed.arrive(1, loud=True)
+    parts_of(resumed.job.run(), CheckpointConflictError, "epoch 2 to 2", resumed.parent, "1 epochs with 2 rows")
+    assert resumed.job.run(takeover="claim") is None
+    assert resumed.job.run() is None
+    resumed._system.put_back(FIRST)
+    assert isinstance(resumed.job.run(), CheckpointConflictError), "a second loss"
+
+
+def test_a_resumed_job_asks_for_nothing_of_one_that_was_left_that_it_writes_again_itself(resumed):
+    """The older job has gone on behind the savepoint before it was left, and only that is lost."""
+    younger, resumed.job.folder = resumed.job.folder, resumed.older
+    resumed.back_up()
+    resumed.arrive(1, loud=True)
+    assert resumed.job.run() is None
+    resumed.arrive(1, loud=False)
+    assert resumed.job.run(takeover="as-new") is None
+    resumed._system.put_back(2)
+    resumed.job.folder = younger
+    assert resumed.job.run() is None
+
+
 @pytest.fixture(params=WORLDS)
 def life(request):
     """A job that has written two rows, on each kind of system."""
@@ -480,3 +513,142 @@ def test_a_second_loss_behind_a_claim_that_gave_up_the_newest(life, how):
         life.arrive(1, loud=True)
         assert life.job.run() is None
         assert life.job.table().total() == 3
+
+
+def test_a_second_loss_of_what_a_job_has_left(life):
+    """A claim has given up its newest; what it had before that is asked for behind it."""
+    for _ in range(2):
+        life.back_up()
+        life.arrive(2, loud=True)
+        assert life.job.run() is None
+    life.arrive(1, loud=False)
+    assert life.job.run(takeover="as-new") is None
+    life._system.put_back(1)
+    parts_of(life.job.run(), CheckpointConflictError, "epoch 2 to 2", "1 epochs with 2 rows")
+    assert life.job.run(takeover="claim") is None
+    assert life.job.run() is None
+    life._system.put_back(0)
+    life.arrive(1, loud=True)
+    parts_of(life.job.run(), CheckpointConflictError, "epoch 1 to 1", "1 epochs with 2 rows")
+    assert life.job.run(takeover="claim") is None
+    assert life.job.run() is None
+    assert life.job.table().total() == 3
+
+
+@pytest.mark.parametrize("when", ["with the job", "later"])
+def test_put_back_to_before_what_a_job_has_left_whose_sink_was_renamed(life, when):
+    """What the older name had is asked of its system."""
+    life.back_up()
+    life.arrive(2, loud=True)
+    assert life.job.run() is None
+    name = life.job._table.name
+    if when == "with the job":
+        life.job.name_table("renamed")
+    life.arrive(1, loud=False)
+    assert life.job.run(takeover="as-new") is None
+    life.job.name_table("renamed")
+    life.tidy()
+    assert life.job.run() is None
+    life._system.put_back(0)
+    life.arrive(1, loud=True)
+    parts_of(life.job.run(), CheckpointConflictError, f"sink {name} ", "epoch 1 to 1", "1 epochs with 2 rows")
+    assert life.job.run(takeover="claim") is None
+    assert life.job.run() is None
+
+
+@pytest.mark.parametrize("lost", ["before", "later"])
+def test_a_job_that_is_left_is_asked_for_though_the_start_that_leaves_it_came_no_further(life, lost, monkeypatch):
+    """It has named the new job, and then its system did not answer; the next start goes on without ``--as-new``."""
+    life.back_up()
+    life.arrive(2, loud=True)
+    assert life.job.run() is None
+    with monkeypatch.context() as broken:
+        broken.setattr(launch, "leave", _silent)
+        assert isinstance(life.job.run(takeover="as-new"), DatabaseUnavailableError)
+    if lost == "later":
+        life.arrive(1, loud=False)
+        assert life.job.run() is None
+    life._system.put_back(0)
+    life.arrive(1, loud=True)
+    for _ in range(2):
+        error = parts_of(life.job.run(), CheckpointConflictError, "epoch 1 to 1", "1 epochs with 2 rows")
+        assert "write-again" not in (error.action or ""), "by which job?"
+    assert life.job.run(takeover="claim") is None
+    assert life.job.run() is None
+    assert life.job.table().total() == 3
+
+
+def _silent(*_, **__):
+    raise DatabaseUnavailableError("it did not answer", harmless="always", cause="it is away", action="wait")
+
+
+def _exchange_names(life):
+    ledger, table = life.job.sink, life.job._table
+    ledger.name, table.name = table.name, ledger.name
+
+
+def test_sinks_that_have_exchanged_their_names_are_refused(life):
+    """Each would be asked for what the other one has committed, and ``write-again`` would write that into it, too."""
+    life.arrive(2, loud=True)
+    assert life.job.run() is None
+    _exchange_names(life)
+    life.arrive(1, loud=True)
+    error = parts_of(life.job.run(), CheckpointConflictError, "writes to another system than before", "up to epoch 1")
+    assert "write-again" not in (error.action or "")
+    looking = Operator(Checkpointing(life.job.folder), "onceflow", life.job.sinks)
+    with contextlib.closing(looking), pytest.raises(CheckpointConflictError, match="to another system than before"):
+        lost_rows(looking)
+    assert life.job.run(takeover="claim") is None
+    life.arrive(1, loud=True)
+    for _ in range(2):
+        assert life.job.run() is None
+    assert life.job.table().total() == 6
+
+
+@pytest.mark.parametrize("undone", [False, True])
+def test_sinks_that_have_their_names_back_go_on(life, undone):
+    """Also where the claim, by which they were to be exchanged, met an epoch that nobody could finish so."""
+    life.arrive(2, loud=True)
+    if undone:
+        life.job.dies_at("commit")
+    assert undone or life.job.run() is None
+    _exchange_names(life)
+    assert isinstance(life.job.run(), CheckpointConflictError)
+    if undone:
+        assert isinstance(life.job.run(takeover="claim"), OutcomeUnknownError)
+    _exchange_names(life)
+    life.arrive(1, loud=True)
+    for _ in range(2):
+        assert life.job.run() is None
+    assert life.job.table().total() == 5
+
+
+def test_put_back_while_another_sink_has_got_its_name(life):
+    """The other one's system keeps no commits: nobody would be asked."""
+    life.back_up()
+    life.arrive(2, loud=True)
+    assert life.job.run() is None
+    _exchange_names(life)
+    life.job.name_table("another")
+    life._system.put_back(0)
+    life.arrive(1, loud=True)
+    parts_of(life.job.run(), CheckpointConflictError, "writes to another system than before, and sink another to")
+    assert life.job.run(takeover="claim") is None
+    assert life.job.run() is None
+
+
+def test_a_resumed_job_whose_sinks_have_exchanged_their_names_goes_on(resumed):
+    """What the older job has committed is asked of the systems that it wrote to."""
+    _exchange_names(resumed)
+    assert resumed.job.run() is None
+    resumed._system.put_back(SECOND)
+    resumed.arrive(1, loud=True)
+    parts_of(resumed.job.run(), CheckpointConflictError, "epoch 2 to 2", "1 epochs with 2 rows", resumed.parent)
+
+
+def test_who_finishes_what_is_decided_where_another_sink_has_got_its_name():
+    """One of its system; its own name only where nobody says so."""
+    decided = Participant("a", "handle", (), {"of": "b"})
+    committers = {n: SimpleNamespace(can_finish=lambda p, n=n: p.transaction["of"] == n) for n in ("a", "b")}
+    assert Finishers(committers, lambda: 0).of(decided) == "b"
+    assert Finishers({"a": committers["a"]}, lambda: 0).of(decided) == "a"

@@ -14,8 +14,8 @@ import contextlib
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from onceflow.checkpoint import envelope
 from onceflow.checkpoint.contract import Store, Where
@@ -51,6 +51,23 @@ def above_all() -> int:
     of a run that begins anew with low numbers, in silence. The seconds since 2020 rise faster than starts come.
     """
     return int(time.time()) - _2020
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """The job that a new one (``--as-new``) has left.
+
+    Attributes:
+        job_id: Its id, "" for none.
+        had: What the systems of its sinks had of it then.
+        systems: By its sinks, the ids of these.
+        starts: Its incarnations.
+    """
+
+    job_id: str = ""
+    had: tuple[Newest, ...] = ()
+    systems: Mapping[str, str] = field(default_factory=dict)
+    starts: frozenset[int] = frozenset()
 
 
 class Journal:
@@ -276,11 +293,15 @@ class Journal:
         with self._lock:
             return self._start(replace(said or Start(0), incarnation=above + 1, job_id=job_id), left)
 
-    def left(self) -> tuple[str, tuple[Newest, ...]]:
-        """The job that this one has left, "" for none, and what each of its sinks' systems had of it then."""
+    def left(self) -> Left:
+        """The job that this one has left."""
         starts = [entry.record for entry in self.read() if isinstance(entry.record, Start)]
         first = next((at for at, each in enumerate(starts) if each.job_id == starts[-1].job_id), 0)
-        return (starts[first - 1].job_id, starts[first].left) if first else ("", ())
+        if not first:
+            return Left()
+        its = [each for each in starts[:first] if each.job_id == starts[first - 1].job_id]
+        systems = {sink: system for each in its for sink, system in each.systems.items()}
+        return Left(its[0].job_id, starts[first].left, systems, frozenset(each.incarnation for each in its))
 
     def _start(self, wanted: Start, left: str) -> History:
         job_id = wanted.job_id

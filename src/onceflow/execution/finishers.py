@@ -52,11 +52,12 @@ class Finishers:
         return by_sink
 
     def of(self, participant: Participant) -> str | None:
-        """Its own sink, or one of the same system; None for nobody."""
-        if participant.sink in self._committers:
-            return participant.sink
+        """Its own sink, or one of the same system, also where another one has got its name; None for nobody."""
+        mine = participant.sink if participant.sink in self._committers else None
+        if mine is not None and self._committers[mine].can_finish(participant):
+            return mine
         able = (name for name, committer in self._committers.items() if committer.can_finish(participant))
-        return next(able, None)
+        return next(able, mine)
 
     def _required(self, participant: Participant) -> str:
         found = self.of(participant)

@@ -50,7 +50,14 @@ from onceflow.execution.ownership import (
 )
 from onceflow.execution.phases import Phases
 from onceflow.execution.progress import Progress, lag_group
-from onceflow.execution.put_back import leave, lost_commits, lost_of_parents, refuse_parents_put_back, refuse_put_back
+from onceflow.execution.put_back import (
+    exchanged,
+    leave,
+    lost_commits,
+    lost_of_parents,
+    refuse_parents_put_back,
+    refuse_put_back,
+)
 from onceflow.execution.relatives import targets_of
 from onceflow.execution.running import RunningJob
 from onceflow.execution.source_check import Sources
@@ -624,7 +631,8 @@ def _driver(
             kept = {sink: mark for sink, mark in marks.items() if committers[sink].keeps_mark}
             tell_of_moved(kept, place.journal.history()[0], identity.job_id, plan.name)
         claim: Claim | None = None
-        had = () if left is None else leave(place, left, committers, connections)
+        left = left or _still_to_leave(place, identity, plan)
+        had = () if left is None else leave(place, left, committers, connections, now=plan.takeover == "as-new")
         if plan.takeover == "claim":
             above = max(above, _claimed_incarnation(committers.values()))
             claim = _claim(place, committers, connections, identity, plan.name)
@@ -655,6 +663,15 @@ def _left(place: Place) -> JobIdentity | None:
     return None
 
 
+def _still_to_leave(place: Place, identity: JobIdentity, plan: Plan) -> JobIdentity | None:
+    """The job that this one is to leave, where the start with ``--as-new`` came no further than to ``job.json``."""
+    if not identity.left or place.journal.history()[0].job_id != identity.left:
+        return None
+    # What it has lost is given up by a claim.
+    at = "" if plan.takeover == "claim" else place.uri
+    return JobIdentity(identity.left, at, identity.cluster_id, identity.prefix)
+
+
 def _refuse_older(
     place: Place,
     committers: Mapping[str, Committer],
@@ -678,7 +695,12 @@ def _claim(
     name: str,
 ) -> Claim:
     """What the job has committed and its sinks do not know any more: a claim gives that up, and says what."""
-    mine = lost_commits(committers, _systems(connections), place.journal, identity, place.checkpoint)
+    systems = _systems(connections)
+    elsewhere = exchanged(committers, systems, place.journal, identity)
+    for sink, newest in elsewhere.items():
+        what = "sink %s writes to another system than before: what it has committed up to epoch %d is asked for no more"
+        JobLog(log, name).warning(what, sink, newest.epoch)
+    mine = lost_commits(committers, systems, place.journal, identity, place.checkpoint)
     older = [(f"job {parent.job_id}", lost) for parent, lost in lost_of_parents(place, committers, connections, mine)]
     found = [(whose, sink, of) for whose, lost in [("this job", mine), *older] for sink, of in lost.items()]
     for whose, sink, of in found:
@@ -691,8 +713,10 @@ def _claim(
             of.told,
         )
     ends = {each.handle for _, _, of in found for each in (of.newest, of.epochs[-1])}
+    ends |= {newest.handle for newest in elsewhere.values()}
     # What is known of an older job is asked of that job's checkpoint.
-    return Claim(tuple(sorted(ends)), tuple(of.known for of in mine.values() if of.known is not None))
+    known = (of.known for sink, of in mine.items() if sink not in elsewhere and of.known is not None)
+    return Claim(tuple(sorted(ends)), tuple(known))
 
 
 def _claimed_incarnation(committers: Iterable[Committer]) -> int:

@@ -9,16 +9,16 @@ has no rows for, so purges do not take it. Where it is not known, receipts and j
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from onceflow.checkpoint.deleting import refuse_deleting
 from onceflow.checkpoint.identity import JobIdentity, read_identity, write_identity
-from onceflow.checkpoint.journal import Journal
+from onceflow.checkpoint.journal import Journal, Left
 from onceflow.checkpoint.place import Place
-from onceflow.checkpoint.restored import read_restored
+from onceflow.checkpoint.restored import Restored, read_restored
 from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.connectors.contract import Committer, SinkConnection
 from onceflow.errors import CheckpointConflictError, CheckpointError, ConfigurationError, OnceflowError, advised
@@ -126,19 +126,83 @@ def lost_commits(
         behind = [p.handle for p in undone.effective if p.sink == sink] if undone is not None else []
         found = known([of.handle, *behind])
         if found is not None and not found:
-            decided = _decided(journal, identity, sink)
+            decided = _decided(journal, identity.job_id, sink)
             _settle(decided, journal.given_up())
             lost[sink] = _lost(known, of, decided, whole=journal.receipts_are_whole())
     return lost
 
 
 def _witness(sink: str, committers: Mapping[str, Committer], systems: Mapping[str, str], system: str | None) -> Known:
-    """Who knows what a sink has committed: of one that was renamed or taken out, another one of its system."""
-    if sink in committers:
+    """Who knows what a sink has committed: of one that was renamed or taken out, another one of its system.
+
+    Also where another sink has got its name. Of a system that no sink writes to any more it is asked itself.
+    """
+    of_it = [name for name in committers if system is not None and systems[name] == system]
+    if sink in of_it or (sink in committers and not of_it):
         return committers[sink].known
-    of_it = [committers[name] for name in committers if system is not None and systems[name] == system]
-    other = next(filter(_keeps, of_it), None)
+    other = next(filter(_keeps, (committers[name] for name in of_it)), None)
     return (lambda _: None) if other is None else partial(other.known_of, sink)
+
+
+def _asking(sink: str, systems: Mapping[str, str], system: str | None) -> str | None:
+    """Which of some sinks is asked for what one of an older job has committed: of its system, by whichever name."""
+    if system is None:  # nobody has written down which it was
+        return sink if sink in systems else None
+    of_it = [name for name in systems if systems[name] == system]
+    return sink if sink in of_it else next(iter(of_it), None)
+
+
+def exchanged(
+    committers: Mapping[str, Committer], systems: Mapping[str, str], journal: Journal, identity: JobIdentity
+) -> dict[str, Newest]:
+    """The newest of each sink that goes elsewhere now, while another one has got its system: names were exchanged.
+
+    It would be asked of a system that has never known it, and be written into that by ``write-again``.
+
+    Args:
+        committers: By sink.
+        systems: By sink, the id of its system.
+        journal: The checkpoint's.
+        identity: The job's.
+    """
+    history = journal.history()[0]
+    found = dict[str, Newest]()
+    for sink, of in history.newest().items() if history.job_id == identity.job_id else ():
+        was = history.systems.get(sink)
+        if sink in committers and was != systems.get(sink) and was in systems.values():
+            there = [sink, *(name for name in committers if systems.get(name) == was)]
+            if any(_keeps(committers[name]) for name in there):
+                found[sink] = of
+    return found
+
+
+def refuse_exchanged(
+    committers: Mapping[str, Committer], systems: Mapping[str, str], journal: Journal, identity: JobIdentity
+) -> None:
+    """Refuse sinks that have exchanged their names.
+
+    Args:
+        committers: By sink.
+        systems: By sink, the id of its system.
+        journal: The checkpoint's.
+        identity: The job's.
+
+    Raises:
+        CheckpointConflictError: Naming the first one.
+    """
+    for sink, of in exchanged(committers, systems, journal, identity).items():
+        was = journal.history()[0].systems[sink]
+        now = next(name for name in sorted(committers) if systems[name] == was)
+        raise CheckpointConflictError(
+            f"sink {sink} writes to another system than before, and sink {now} to the one that it wrote to: what "
+            f"{sink} has committed up to epoch {of.epoch} could not be asked for",
+            harmless="always: nothing was written",
+            cause="sinks have exchanged their names, or one has got the name of another",
+            action="give them their names back; or give each that writes elsewhere now a name that no sink of this job "
+            "has had. Or have what they had committed not asked for any more: start with "
+            f"{advised('claim')}, once",
+            checkpoint=identity.checkpoint,
+        )
 
 
 def _keeps(committer: Committer) -> bool:
@@ -165,6 +229,7 @@ def refuse_put_back(
     Raises:
         CheckpointConflictError: Naming the epochs and how many rows they had.
     """
+    refuse_exchanged(committers, systems, journal, identity)
     for sink, lost in lost_commits(committers, systems, journal, identity, checkpoint).items():
         raise _refusal(sink, lost, "this job any more", _again("into this sink alone"), identity.checkpoint)
 
@@ -221,6 +286,7 @@ def lost_of_parents(
         except OnceflowError:
             return
         if identity is None or identity.job_id != restored.origin:
+            yield from _lost_of_origin(parent, restored, asked, claims)
             return
         if not restored.claimed:  # its decisions came along
             try:
@@ -241,13 +307,39 @@ def lost_of_parents(
         restored = above
 
 
+def _lost_of_origin(
+    parent: Place, restored: Restored, asked: Mapping[str, SinkConnection], claims: Sequence[Collection[str]]
+) -> Iterator[tuple[JobIdentity, dict[str, Lost]]]:
+    """Of the job that a savepoint is of, where another one has left it (``--as-new``) in its checkpoint since."""
+    with suppress(CheckpointError):
+        if parent.journal.left().job_id != restored.origin:
+            return
+    for identity, found in _lost_of_left(parent, asked, ()):
+        gone = {
+            sink: replace(of, epochs=epochs)
+            for sink, of in found.items()
+            if (epochs := _still_asked(of, restored.parent_epoch, claims))
+        }
+        if gone:
+            yield identity, gone
+
+
 def leave(
     place: Place,
     identity: JobIdentity,
     committers: Mapping[str, Committer],
     connections: Mapping[str, SinkConnection],
+    *,
+    now: bool,
 ) -> tuple[Newest, ...]:
     """What a new job (``--as-new``) has to ask for of the one that it leaves: each sink's newest of that.
+
+    Args:
+        place: The checkpoint.
+        identity: The job that is left.
+        committers: Of the new job, by sink.
+        connections: Likewise.
+        now: It leaves it with this start: else one with ``--as-new`` has died, or was refused, on its way.
 
     Raises:
         CheckpointConflictError: A sink's system does not know it any more.
@@ -262,28 +354,54 @@ def leave(
     for sink, lost in gone.items():
         if identity.checkpoint == place.uri:
             of = f"job {identity.job_id} any more, which this one is to leave"
-            write_identity(place.ours, identity)  # it is not left
-            raise _refusal(sink, lost, of, _again("into this sink alone"), place.uri)
+            if now:
+                write_identity(place.ours, identity)  # it is not left
+            raise _refusal(sink, lost, of, _again("into this sink alone") if now else "", place.uri)
         log.warning("sink %s has lost %s of job %s: this one begins without them", sink, lost.told, identity.job_id)
     systems = identity.cluster_id.split(",")
-    asked = {sink for sink, to in connections.items() if to.system_id in systems} - gone.keys()
-    return tuple(of for sink, of in sorted(history.newest(below=newest + 1).items()) if sink in asked)
+    there = {sink: to.system_id for sink, to in connections.items() if to.system_id in systems}
+    had = sorted(history.newest(below=newest + 1).items())
+    return tuple(of for sink, of in had if sink not in gone and _asking(sink, there, history.systems.get(sink)))
 
 
 def _lost_of_left(
     place: Place, connections: Mapping[str, SinkConnection], claims: Iterable[Collection[str]]
 ) -> Iterator[tuple[JobIdentity, dict[str, Lost]]]:
-    """Of the job that this one has left: its newest, as this one's first start has it. What was before is not known."""
-    job_id, had = place.journal.left()
-    gone = dict[str, Lost]()
-    for of in (each for each in had if each.sink in connections):
-        with closing(connections[of.sink].committer("", job_id)) as committer:
-            known = committer.known([of.handle])
-        lost = Lost((LostEpoch(of.epoch, of.rows, of.handle),), is_all=False)
-        if known is not None and not known and _still_asked(lost, of.epoch, claims):
+    """Of the job that this one has left: from its newest on, as this one's first start has it, as far as is known."""
+    left = place.journal.left()
+    systems, gone = {sink: to.system_id for sink, to in connections.items()}, dict[str, Lost]()
+    for of in left.had:
+        sink = _asking(of.sink, systems, left.systems.get(of.sink))
+        if sink is None:
+            continue
+        with closing(connections[sink].committer("", left.job_id)) as committer:
+            known = partial(committer.known_of, of.sink)
+            found = known([of.handle])
+            lost = None if found is None or found else _lost_of_newest(place.journal, left, of, known, claims)
+        if lost is not None:
             gone[of.sink] = lost
     if gone:
-        yield JobIdentity(job_id, "", "", ""), gone
+        yield JobIdentity(left.job_id, "", "", ""), gone
+
+
+def _lost_of_newest(
+    journal: Journal, left: Left, newest: Newest, known: Known, claims: Iterable[Collection[str]]
+) -> Lost | None:
+    """Of a job that was left: what is gone of its newest and before it, and was not given up since."""
+    decided = _decided(journal, left.job_id, newest.sink)
+    decided = {n: of for n, of in decided.items() if n <= newest.epoch and of.incarnation in left.starts}
+    decided.setdefault(newest.epoch, _Held(newest.incarnation, {newest.handle: newest.rows}))
+    _settle(decided, claims)
+    asked = {n: of for n, of in decided.items() if of.asked}
+    if not asked:
+        return None
+    last = max(asked)
+    of = asked[last]
+    if known(sorted(of.asked)):
+        return None
+    rows = sum(of.rows[handle] for handle in of.asked)
+    found = _lost(known, Newest(newest.sink, min(of.asked), of.incarnation, last, rows), decided, whole=False)
+    return replace(found, is_all=False)
 
 
 def _still_asked(lost: Lost, up_to: int, claims: Iterable[Collection[str]]) -> tuple[LostEpoch, ...]:
@@ -300,7 +418,9 @@ def _lost_of(parent: Place, identity: JobIdentity, connections: Mapping[str, Sin
             with suppress(ConfigurationError):  # it goes to another table than that job's did
                 if systems[sink] in identity.cluster_id.split(","):
                     theirs[sink] = stack.enter_context(closing(to.committer(identity.prefix, identity.job_id)))
-        return lost_commits(theirs, systems, parent.journal, identity, parent.checkpoint)
+        lost = lost_commits(theirs, systems, parent.journal, identity, parent.checkpoint)
+    was = parent.journal.history()[0].systems
+    return {sink: of for sink, of in lost.items() if was.get(sink) in (None, *systems.values())}  # else nobody knows it
 
 
 def refuse_parents_put_back(
@@ -328,7 +448,7 @@ def refuse_parents_put_back(
         raise _refusal(sink, of, whose, again if identity.checkpoint else "", place.uri)
 
 
-def _decided(journal: Journal, identity: JobIdentity, sink: str) -> dict[int, _Held]:
+def _decided(journal: Journal, job_id: str, sink: str) -> dict[int, _Held]:
     """What each epoch has in a sink, of the journal where it has it, and else of its receipts."""
     found: dict[int, _Held] = {}
     for receipt in journal.receipts(waiting=True):
@@ -340,7 +460,7 @@ def _decided(journal: Journal, identity: JobIdentity, sink: str) -> dict[int, _H
         kept = None if receipt.kept is None else _handles(receipt.kept, sink)
         of.rows = {h: rows for h, rows in of.rows.items() if kept is not None and h in kept}
         of.rows |= {p.id[1]: p.rows for p in receipt.participants if p.id[0] == sink}
-    for each in journal.decided_epochs(identity.job_id):
+    for each in journal.decided_epochs(job_id):
         settled = each.counted | each.given_up | each.forgotten
         rows = {p.handle: p.rows for p in each.effective if p.sink == sink}
         found[each.epoch] = _Held(each.incarnation, rows, _handles(settled, sink))

@@ -15,7 +15,7 @@ from onceflow.checkpoint.spark_files import positions
 from onceflow.checkpoint.trail import Trail
 from onceflow.connectors.contract import Run
 from onceflow.errors import CheckpointCorruptError, ConfigurationError, RecoveryError
-from onceflow.execution.put_back import Lost, lost_commits, refuse_parents_put_back
+from onceflow.execution.put_back import Lost, lost_commits, refuse_exchanged, refuse_parents_put_back
 from onceflow.execution.recompute import Recomputed
 from onceflow.execution.write_again import Again
 from onceflow.operations.transactions.access import Operator
@@ -30,6 +30,7 @@ def lost_rows(operator: Operator) -> dict[str, Lost]:
     """
     operator.refuse_rewound()
     systems = {sink: connection.system_id for sink, connection in operator.connections.items()}
+    refuse_exchanged(operator.committers, systems, operator.journal, operator.identity)
     lost = lost_commits(operator.committers, systems, operator.journal, operator.identity, operator.checkpoint)
     refuse_parents_put_back(operator.place, operator.committers, operator.connections, lost)
     return lost
