@@ -14,6 +14,8 @@ import onceflow as of
 from onceflow.connectors.formats import Json, Raw, Text
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.source import explain
+from onceflow.flinksql import records
+from onceflow.flinksql.kinds import INT, STRING, TIMESTAMP
 from tests.integration.harness import read_topic
 
 pytestmark = pytest.mark.spark
@@ -265,6 +267,60 @@ def test_a_time_from_when_clocks_had_seconds_of_their_own(spark, in_zone):
     form = Json("t timestamp")
     read_again = encoded.select(form.parsed(F.col("value")).alias("it")).select(*form.columns(F.col("it")))
     assert read_again.select(F.unix_millis("t")).first()[0] == -3786825599500
+
+
+@pytest.mark.parametrize("options", [{}, {"csv.quote-character": "'"}, {"csv.null-literal": "none"}])
+def test_an_empty_text_in_csv_is_one_behind_it(spark, options):
+    """Written in the table's own quotes; and Spark would read it as what is missing."""
+    texts = ["", None, " ", '""', "''", "a"]
+    frame = spark.createDataFrame(list(enumerate(texts)), "n int, t string")
+    value = records.written("csv", {"t": ("t", STRING), "n": ("n", INT)}, options)
+    form = records.reader("csv", {"t": STRING, "n": INT}, options)
+    read = frame.select(value.alias("value")).select("value", form.parsed(F.col("value")).alias("it"))
+    read = read.select(form.malformed(F.col("value"), F.col("it"), None).alias("bad"), *form.columns(F.col("it")))
+    found = sorted(read.collect(), key=lambda row: row[1].n)
+    assert [None if row.bad else row[1].t for row in found] == texts
+    assert not any(row.bad for row in found)
+
+
+def test_headers_are_told_by_the_names_of_their_fields(spark):
+    """In whatever order they stand: a CAST goes by places, and would write a header's value as its name."""
+    other = "named_struct('value', CAST('v' AS BINARY), 'key', 'k')"
+    frame = spark.sql(
+        f"SELECT 1 AS a, array({other}) AS h UNION ALL SELECT 2, NULL UNION ALL "
+        "SELECT 3, array(named_struct('value', CAST(NULL AS BINARY), 'key', 'n'))"
+    )
+    rows = frame.select("a", *of.KafkaSink(NOWHERE, "t", headers="h").columns(frame.schema)).orderBy("a").collect()
+    assert [row.headers and [(h.key, h.value) for h in row.headers] for row in rows] == [
+        [("k", b"v")],
+        None,
+        [("n", None)],
+    ]
+
+
+def test_times_in_csv_are_read_as_those_in_json(spark):
+    """Spark makes of a time of day alone one of the day on which it is read; and a far one moves a watermark."""
+    form = records.reader("csv", {"k": STRING, "at": TIMESTAMP}, {})
+    texts = {
+        "a,2026-01-01 10:00:00.5": None,
+        "a,2026-01-01T10:00:00.5Z": None,
+        "a,": None,
+        "a,10:30:00": "field at is no time",
+        "a,T10:30": "field at is no time",
+        "a,2026": "field at is no time",
+        "a,soon": "field at is no time",
+        "a,2999-01-01 00:00:00": "field at is no plausible time",
+        "a,10000-01-01 00:00:00": "field at is no plausible time",
+        "a,b,c": "it is no row of CSV with these columns",
+    }
+    frame = spark.createDataFrame([(text, text.encode()) for text in texts], "text string, value binary")
+    frame = frame.select("text", "value", form.parsed(F.col("value")).alias("it"))
+    latest = F.lit("2026-01-02").cast("timestamp")
+    wrong = form.malformed(F.col("value"), F.col("it"), latest)
+    why = F.when(wrong, form.reason(F.col("value"), F.col("it"), latest))
+    assert dict(frame.select("text", why).collect()) == texts
+    read = {row.text: row[1].at for row in frame.where(~wrong).select("text", *form.columns(F.col("it"))).collect()}
+    assert [at and at.microsecond for at in read.values()] == [500_000, 500_000, None]
 
 
 def test_a_job_with_a_text_that_is_not_utf_8_says_so(spark, cluster, new_topic, produce, tmp_path):

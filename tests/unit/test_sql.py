@@ -5,11 +5,14 @@ import re
 import subprocess
 import sys
 
+import pandas as pd
 import pytest
 
 import onceflow as of
+from onceflow.connectors.contract import Guarantee
 from onceflow.errors import ConfigurationError
 from onceflow.flinksql import kafka_tables
+from onceflow.flinksql.keeping import _first
 from onceflow.flinksql.kinds import STRING, Kind, common, fits
 from onceflow.flinksql.pipelines import seen_texts
 from onceflow.flinksql.problems import Position
@@ -153,6 +156,26 @@ def test_a_start_says_what_is_not_as_in_flink():
     assert answers[-1].pipeline.job.transactional_id_prefix == "tx-"
 
 
+@pytest.mark.parametrize(
+    ("said", "variable", "mode"),
+    [
+        ("AT_LEAST_ONCE", ("ONCEFLOW__EXECUTION__CHECKPOINTING__MODE", "EXACTLY_ONCE"), "exactly-once"),
+        ("", ("ONCEFLOW__PRESET", "logs"), "at-least-once"),
+        ("AT_LEAST_ONCE", ("ONCEFLOW__PRESET", "finance"), "at-least-once"),
+    ],
+)
+def test_a_table_without_a_guarantee_has_that_of_the_mode_whoever_sets_it(monkeypatch, said, variable, mode):
+    """A variable goes before SET, and a preset may say it, too: the sink is as the job, and the start says so."""
+    monkeypatch.setenv(*variable)
+    start = f"SET 'execution.checkpointing.mode' = '{said}';" if said else ""
+    _, answers = run(start + table() + table("u") + "INSERT INTO u SELECT a FROM t;")
+    made = answers[-1].pipeline
+    (sink,) = made.job.sinks
+    sink.under(Guarantee(made.job.settings()["checkpointing.mode"].value.replace("_", "-").lower()))
+    assert sink.guarantee == mode
+    assert f"without 'sink.delivery-guarantee' it is {mode}" in "\n".join(made.notes)
+
+
 def test_a_statement_set_has_the_prefix_of_its_first_insert():
     """Flink wants one of its own for each sink, so scripts come like that: it is said which one counts for all."""
     first, other = (f", 'sink.transactional-id-prefix' = '{prefix}'" for prefix in ("shop-b", "shop-a"))
@@ -175,7 +198,7 @@ def test_javas_properties_become_those_of_each_client():
     )
     made, _ = run(table(more=options))
     of_t = made.names.tables["t"]
-    sink = kafka_tables.sink_of(of_t, None, mode="EXACTLY_ONCE", columns=set(), name="t")
+    sink = kafka_tables.sink_of(of_t, None, columns=set(), name="t")
     assert sink.producer == {"linger.ms": "5", "queue.buffering.max.kbytes": 32768}
     assert sink.timeout_ms == 60_000
     source = kafka_tables.source_of(of_t, None, "1 h")
@@ -280,6 +303,44 @@ def test_an_event_time_that_is_null_stops_the_job():
     )
     assert seen_texts(tables["bids"])[:2] == ["`auction`", "`bidder`"]
     assert seen_texts(tables["counts"]) == ["`auction`", "`n`"]
+
+
+class _State:
+    """A key's state, as Spark gives it to the function."""
+
+    def __init__(self, watermark_ms, held=None):
+        self.watermark_ms, self.held, self.due = watermark_ms, held, None
+        self.exists = held is not None
+
+    @property
+    def get(self):
+        return self.held
+
+    def getCurrentWatermarkMs(self):  # noqa: N802 - Spark's name
+        return self.watermark_ms
+
+    def update(self, held):
+        self.held = held
+
+    def setTimeoutTimestamp(self, at):  # noqa: N802 - Spark's name
+        self.due = at
+
+
+def _given(state, *rows):
+    frame = pd.DataFrame({"at": [at * 1000 for at, _ in rows], "row": [row for _, row in rows]})
+    return [bytes(row) for found in _first()((), iter([frame]), state) for row in found["row"]]
+
+
+def test_the_first_row_of_a_key_may_come_behind_this_epochs_watermark():
+    """Late is what Spark takes out, and counts, by the watermark of the epoch before: the rest is not to be lost."""
+    new = _State(1_000)
+    assert _given(new, (990, b"behind"), (995, b"later")) == [b"behind"]
+    waited = _State(1_000, (1_000_000, b"held", False))
+    assert _given(waited, (990, b"behind")) == [b"behind"]
+    assert _given(_State(1_000, waited.held), (980, b"once more")) == []
+    waits = _State(1_000)
+    assert _given(waits, (1_001, b"ahead")) == []
+    assert waits.due == 1_001
 
 
 def test_csv_doubles_quotes_and_keeps_blanks():

@@ -138,7 +138,7 @@ _FORMAT_OPTIONS = (
         not_taken={"DROP": "a MAP has no null key in Spark", "LITERAL": "a MAP has no null key in Spark"},
     ),
     _refused("json.map-null-key.literal", "a MAP has no null key in Spark", "remove it"),
-    _said("json.encode.decimal-as-plain-number", "decimals are always written plainly"),
+    _said("json.encode.decimal-as-plain-number", "what is below 0.000001 has an exponent, as Spark writes it: 1E-7"),
     _taken("json.encode.ignore-null-fields", "Null fields are left out.", "true", "false"),
     _said("json.decode.json-parser.enabled", "Spark has one parser"),
     _taken("csv.field-delimiter", "One character."),
@@ -149,7 +149,10 @@ _FORMAT_OPTIONS = (
     _refused("csv.disable-quote-character", "Spark always quotes what needs it", "remove it"),
     _refused("csv.allow-comments", "a record is a row", "filter them out before"),
     _refused("csv.array-element-delimiter", "an ARRAY is no field of CSV here", "use json"),
-    _said("csv.write-bigdecimal-in-scientific-notation", "decimals are always written plainly"),
+    _said(
+        "csv.write-bigdecimal-in-scientific-notation",
+        "what is below 0.000001 has an exponent, as Spark writes it: 1E-7",
+    ),
     _taken("raw.charset", "The bytes of text.", "UTF-8", not_taken={"UTF-16": "text is UTF-8 here"}),
     _refused("raw.endianness", "numbers are no raw column here", "use json, or a STRING"),
 )

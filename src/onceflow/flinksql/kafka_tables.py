@@ -171,18 +171,16 @@ def _specific(table: DefinedTable, text: str) -> Mapping[str, Mapping[int, int]]
     return {topic: {int(each[1]): int(each[2]) for each in found if each is not None}}
 
 
-def sink_of(table: DefinedTable, servers: str | None, *, mode: str, columns: set[str], name: str) -> KafkaSink:
-    """What writes a table.
+def sink_of(table: DefinedTable, servers: str | None, *, columns: set[str], name: str) -> KafkaSink:
+    """What writes a table. Where it names no guarantee, ``execution.checkpointing.mode`` says it, whoever sets that.
 
     Args:
         table: The table.
         servers: Brokers that go before those of the table.
-        mode: What ``execution.checkpointing.mode`` says.
         columns: Which columns a record has beside its value: key, headers, timestamp.
         name: The sink's name in the job.
     """
     values, given = table.options.values, _properties(table)
-    default = "at-least-once" if mode == "AT_LEAST_ONCE" else "exactly-once"
     producer: dict[str, Any] = {_LIBRDKAFKAS[key]: value for key, value in given.items() if key in _LIBRDKAFKAS}
     if "buffer.memory" in given:
         producer["queue.buffering.max.kbytes"] = max(1, int(given["buffer.memory"]) // 1024)
@@ -197,7 +195,7 @@ def sink_of(table: DefinedTable, servers: str | None, *, mode: str, columns: set
         headers="headers" if "headers" in columns else None,
         timestamp="timestamp" if "timestamp" in columns else None,
         name=name,
-        guarantee=values.get("sink.delivery-guarantee", default),
+        guarantee=values.get("sink.delivery-guarantee"),
         transaction_timeout=None if timeout is None else f"{timeout} ms",
         producer=producer,
     )

@@ -24,7 +24,9 @@ def keep_first(rows: DataFrame, step: KeepFirst) -> DataFrame:
     """Of the rows with a key the one with the least time, given once the watermark has passed that time.
 
     A row is carried through Python as bytes that Spark made and reads again, so no value is changed on its way. Of rows
-    with the same time the one whose bytes come first is taken: the same in every run.
+    with the same time the one whose bytes come first is taken: the same in every run. Which rows are late is Spark's to
+    say, which counts them: it goes by the watermark of the epoch before, as everywhere, so what is behind this one's
+    may still come, and is given at once.
     """
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as everywhere
 
@@ -54,8 +56,7 @@ def _first() -> Callable[[tuple[Any, ...], Iterator[pd.DataFrame], GroupState], 
         watermark_ms = state.getCurrentWatermarkMs()
         for frame in frames:
             for when, each in zip(frame["at"], frame["row"], strict=True):
-                late = int(when) // 1000 <= watermark_ms
-                if not late and (at is None or (int(when), bytes(each)) < (at, bytes(row))):
+                if at is None or (int(when), bytes(each)) < (at, bytes(row)):
                     at, row = int(when), bytes(each)
         if at is None or row is None:
             return

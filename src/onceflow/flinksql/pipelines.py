@@ -35,7 +35,7 @@ from onceflow.flinksql.problems import Position, refused, wrong
 from onceflow.flinksql.queries import translate
 from onceflow.flinksql.records import written
 from onceflow.flinksql.relations import KEEP, Query, View
-from onceflow.flinksql.settings import MODE, NAME, SERVERS, Settings
+from onceflow.flinksql.settings import NAME, SERVERS, Settings
 from onceflow.flinksql.statements import Insert
 from onceflow.job import Job
 from onceflow.options.checkpointing import Checkpointing
@@ -320,13 +320,13 @@ def _require_one_mode(parts: Sequence[Written]) -> None:
 
 
 def _sink(part: Written, settings: Settings) -> Sink:
-    table, mode = part.table, settings.get(MODE) or "EXACTLY_ONCE"
+    table = part.table
     # The sink's name is part of what is decided: a table keeps it as long as it keeps its own.
     name = _NO_NAME.sub("-", table.name)
     if table.options.connector in ("kafka", "upsert-kafka"):
         columns = {"key"} if key_fields(table) else set()
         columns |= {each.metadata or "" for each in table.metadata if not each.virtual}
-        return kafka_tables.sink_of(table, settings.get(SERVERS), mode=mode.upper(), columns=columns, name=name)
+        return kafka_tables.sink_of(table, settings.get(SERVERS), columns=columns, name=name)
     return other_tables.sink_of(table, name=name, deletes=part.query.keep)
 
 
@@ -470,7 +470,7 @@ def _notes(
         values, table = part.table.options.values, part.table
         notes += [f"INSERT INTO {table.name}: {note}" for note in part.query.notes]
         if table.options.connector in ("kafka", "upsert-kafka") and "sink.delivery-guarantee" not in values:
-            given = "at-least-once" if (settings.get(MODE) or "").upper() == "AT_LEAST_ONCE" else "exactly-once"
+            given = "at-least-once" if told["checkpointing.mode"].value == "AT_LEAST_ONCE" else "exactly-once"
             prefix = "with a prefix and without" if _PREFIX in values else "without"
             notes.append(
                 f"table {table.name}: {prefix} 'sink.delivery-guarantee' it is {given}; in Flink at-least-once"

@@ -5,21 +5,25 @@ Must not know: brokers, jobs. Reading is by ``connectors.formats``; here is what
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
-from pyspark.sql.types import DataType, StructField, StructType
+from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from onceflow.connectors.formats import Format, Json, Raw, Text, column_named
 from onceflow.connectors.json_text import as_json, require_form
+from onceflow.connectors.times import as_written, times_read, times_wrong
 from onceflow.flinksql.kinds import Kind, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
 _CORRUPT = "_onceflow_corrupt"
+_TIMES = "iso-8601"
+_EMPTY = "\ue000onceflow-empty\ue000"
+"""What an empty text in quotes is read as, which Spark would take for what is missing."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,8 @@ class StrictJson(Json):
 class Csv(Format):
     """One row of CSV for each record, without a header.
 
+    Times are read as those of JSON: Spark would make of a time of day alone one of the day on which it is read.
+
     Args:
         ddl: Its fields.
         options: Spark's options of CSV.
@@ -95,33 +101,55 @@ class Csv(Format):
         return fields
 
     def parsed(self, column: Column) -> Column:
-        """A struct of the fields, and of one that is null where all is well."""
-        told = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, **dict(self.options)}
-        return F.from_csv(column.cast("string"), f"{self.ddl}, {_CORRUPT} STRING", told)
+        """A struct of the fields, times as they are written, and of one that is null where all is well."""
+        told = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, "emptyValue": _EMPTY, **dict(self.options)}
+        asked = (f"{quoted(field.name)} {field.dataType.simpleString()}" for field in as_written(self.fields(), _TIMES))
+        return F.from_csv(column.cast("string"), f"{', '.join(asked)}, {_CORRUPT} STRING", told)
 
-    def malformed(self, column: Column, parsed: Column, latest: Column | None) -> Column:  # noqa: ARG002 - the contract's
+    def malformed(self, column: Column, parsed: Column, latest: Column | None) -> Column:
         """No row, or one that does not fit."""
-        return (
+        found = (
             parsed.isNull()
             | parsed[_CORRUPT].isNotNull()
             | ~F.coalesce(F.is_valid_utf8(column.cast("string")), F.lit(False))
         )
+        for wrong, _ in self._wrong_times(parsed, latest):
+            found |= wrong
+        return found
 
-    def reason(self, column: Column, parsed: Column, latest: Column | None) -> Column:  # noqa: ARG002 - the contract's
-        """There are three."""
-        return (
+    def reason(self, column: Column, parsed: Column, latest: Column | None) -> Column:
+        """The first that holds."""
+        found = (
             F.when(column.isNull(), F.lit("it is null, a tombstone"))
             .when(~F.is_valid_utf8(column.cast("string")), F.lit("its bytes are not UTF-8"))
-            .otherwise(F.lit("it is no row of CSV with these columns"))
+            .when(parsed.isNull() | parsed[_CORRUPT].isNotNull(), F.lit("it is no row of CSV with these columns"))
         )
+        for wrong, told in self._wrong_times(parsed, latest):
+            found = found.when(wrong, F.lit(told))
+        return found
+
+    def _wrong_times(self, parsed: Column, latest: Column | None) -> Iterator[tuple[Column, str]]:
+        """Conditions, and what is said where they hold."""
+        for field in self.fields():
+            found = times_wrong(parsed.getField(field.name), field.dataType, _TIMES, latest)
+            told = (f"field {field.name} is no time", f"field {field.name} is no plausible time")
+            yield from zip(found, told, strict=False)
 
     def columns(self, parsed: Column) -> list[Column]:
-        """Each field."""
-        return [parsed.getField(field.name).alias(field.name) for field in self.fields()]
+        """Each field, times as times."""
+
+        def read(field: StructField) -> Column:
+            column = parsed.getField(field.name)
+            if isinstance(field.dataType, StringType):
+                return F.when(column == _EMPTY, F.lit("")).otherwise(column)
+            return times_read(column, field.dataType, _TIMES)
+
+        return [read(field).alias(field.name) for field in self.fields()]
 
     def encode(self, columns: Sequence[StructField]) -> Column:
         """One row."""
-        return F.to_csv(F.struct(*(column_named(field.name) for field in columns)), dict(self.options)).cast("binary")
+        row = F.struct(*(column_named(field.name) for field in columns))
+        return F.to_csv(row, _writing(self.options)).cast("binary")
 
 
 def reader(form: str, columns: Mapping[str, Kind], options: Mapping[str, str]) -> Format:
@@ -156,6 +184,12 @@ def _csv(options: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return (*told.items(), ("ignoreLeadingWhiteSpace", "false"), ("ignoreTrailingWhiteSpace", "false"))
 
 
+def _writing(options: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    """Those to write by: an empty text is two quotes, whichever is the quote."""
+    told = dict(options)
+    return {"emptyValue": told.get("quote", '"') * 2, **told}
+
+
 def written(form: str, columns: Mapping[str, tuple[str, Kind]], options: Mapping[str, str]) -> Column:
     """Columns as the bytes of a record.
 
@@ -170,7 +204,7 @@ def written(form: str, columns: Mapping[str, tuple[str, Kind]], options: Mapping
     iso = options.get("json.timestamp-format.standard", "SQL").upper() == "ISO-8601"
     shown = [_shown(parts[name], kind, iso=iso).alias(name) for name, (_, kind) in columns.items()]
     if form == "csv":
-        return F.to_csv(F.struct(*shown), dict(_csv(options))).cast("binary")
+        return F.to_csv(F.struct(*shown), _writing(_csv(options))).cast("binary")
     left_out = options.get("json.encode.ignore-null-fields", "false").lower()
     told = {name: (parts[name], DataType.fromDDL(kind.spark())) for name, (_, kind) in columns.items()}
     require_form([StructField(name, of) for name, (_, of) in told.items()])

@@ -24,7 +24,7 @@ from onceflow.twophase.names import SINK_NAME
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
 log = logging.getLogger(__name__)
 
@@ -236,8 +236,7 @@ class KafkaSink(Sink):
         if self.topic_column is not None:
             columns.append(column_named(self.topic_column).cast("string").alias("topic"))
         if self._headers is not None:
-            headers = column_named(self._headers).cast("array<struct<key:string,value:binary>>")
-            columns.append(headers.alias("headers"))
+            columns.append(_headers(column_named(self._headers), fields[self._headers].dataType).alias("headers"))
         if self.timestamp is not None:
             columns.append(F.unix_millis(column_named(self.timestamp).cast("timestamp")).alias("timestamp"))
         return columns
@@ -302,6 +301,17 @@ class KafkaSink(Sink):
         from onceflow.connectors.kafka.sink_connection import attach  # noqa: PLC0415 - it knows this one
 
         return attach(self)
+
+
+def _headers(column: Column, kind: DataType) -> Column:
+    """As the writer takes them. A CAST alone goes by the fields' places, whatever they are called."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415
+    from pyspark.sql.types import ArrayType, StructType  # noqa: PLC0415
+
+    item = kind.elementType if isinstance(kind, ArrayType) else None
+    if isinstance(item, StructType) and sorted(item.names) == ["key", "value"]:
+        column = F.transform(column, lambda each: F.when(each.isNotNull(), F.struct(each["key"], each["value"])))
+    return column.cast("array<struct<key:string,value:binary>>")
 
 
 _GUARANTEES = (Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.NONE)

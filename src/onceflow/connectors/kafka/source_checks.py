@@ -117,7 +117,7 @@ def checked_topics(topics: Any) -> tuple[str, ...] | re.Pattern[str]:
     """Names of topics, or a pattern that Java understands, too."""
     if isinstance(topics, re.Pattern):
         if topics.flags & ~re.UNICODE or not isinstance(topics.pattern, str):
-            wrong("topics", topics, "a pattern of text without flags; inside it, Java's (?i) works")
+            wrong("topics", topics, "a pattern of text without flags; inside it (?i:…) works, for Java, too")
         return topics
     names = (topics,) if isinstance(topics, str) else tuple(topics) if isinstance(topics, Iterable) else ()
     if not names or not all(is_topic_name(name) for name in names) or len(set(names)) < len(names):
