@@ -345,6 +345,19 @@ class Lives(RuleBasedStateMachine):
             self.run()
         self._system.put_back(self.backups - 1)
 
+    @precondition(lambda self: self.harm is None and self._may_go_on() and not self.undone)
+    @rule(quiet=st.integers(0, 4))
+    def lose_again(self, quiet: int) -> None:
+        """Behind a claim that gave its newest rows up the system comes back older once more, before it has new ones."""
+        first = self.backups
+        self.lose(1, 0)
+        self._claim_what_is_there()
+        self.arrive(1, loud=True)
+        self.run()
+        self.lose(1, quiet)
+        self._claim_what_is_there()
+        self._system.put_back(first)
+
     @precondition(lambda self: self.harm is None)
     @rule()
     def tidy(self) -> None:
@@ -383,6 +396,11 @@ class Lives(RuleBasedStateMachine):
         except CheckpointConflictError as error:
             return error
         return None
+
+    def _claim_what_is_there(self) -> None:
+        self.run()
+        self.look()
+        self._claim()
 
     def _claim(self) -> None:
         error = self.job.run(takeover="claim")
