@@ -641,6 +641,7 @@ class Driver:
         except Exception as error:  # noqa: BLE001 - as of the run
             return self._failed_run(epoch, error)
         self._report.participants = len(sealed)
+        self._finishers.sealed(sealed)
         crash.reach("D4", epoch)
         return Sealed(tuple(sorted(sealed, key=lambda p: p.id)))
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from onceflow.connectors.contract import Committer
 from onceflow.errors import ConfigurationError
-from onceflow.twophase.participants import Participant
+from onceflow.twophase.participants import Participant, ParticipantId
 
 
 class Finishers:
@@ -25,6 +25,14 @@ class Finishers:
     def __init__(self, committers: Mapping[str, Committer], epoch: Callable[[], int]) -> None:
         self._committers = committers
         self._epoch = epoch
+        self._mine: frozenset[ParticipantId] = frozenset()
+
+    def sealed(self, participants: Iterable[Participant]) -> None:
+        """Told of what this start itself has sealed for the epoch in work.
+
+        Their sinks have no other name than they had then, so nobody asks a system who finishes them.
+        """
+        self._mine = frozenset(participant.id for participant in participants)
 
     def shortest_s(self) -> float:
         """The shortest time in seconds for which a sink's system keeps what is pre-committed; infinity for ever."""
@@ -54,7 +62,7 @@ class Finishers:
     def of(self, participant: Participant) -> str | None:
         """Its own sink, or one of the same system, also where another one has got its name; None for nobody."""
         mine = participant.sink if participant.sink in self._committers else None
-        if mine is not None and self._committers[mine].can_finish(participant):
+        if mine is not None and (participant.id in self._mine or self._committers[mine].can_finish(participant)):
             return mine
         able = (name for name, committer in self._committers.items() if committer.can_finish(participant))
         return next(able, mine)
