@@ -11,7 +11,7 @@ import onceflow as of
 logging.basicConfig(level=logging.INFO)
 logging.getLogger("py4j").setLevel(logging.WARNING)
 KAFKA = os.environ.get("KAFKA", "localhost:9092")
-spark = SparkSession.builder.appName("views").getOrCreate()
+spark = SparkSession.builder.appName("views").config("spark.authenticate", "true").getOrCreate()
 records = (
     spark.readStream.format("kafka")
     .option("kafka.bootstrap.servers", KAFKA)

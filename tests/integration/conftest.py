@@ -101,6 +101,7 @@ def spark() -> Iterator[SparkSession]:
         .appName("onceflow tests")
         .config("spark.jars", ",".join(str(jar) for jar in spark_jars()))
         .config("spark.ui.enabled", "false")
+        .config("spark.authenticate", "true")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
         .getOrCreate()

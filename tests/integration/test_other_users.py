@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from onceflow.local.jars import spark_jars
+
 pytestmark = [pytest.mark.spark]
 
 JOB = """
@@ -23,6 +25,30 @@ sys.stdin.read()
 """
 RPC_REQUEST, RPC_RESPONSE, RPC_FAILURE = 3, 4, 5
 OPEN_BLOCKS = b"\0"
+
+
+OWN = """
+import logging, sys
+from pyspark.sql import SparkSession
+import onceflow as of
+from onceflow.errors import OnceflowError
+
+logging.basicConfig(level=logging.WARNING, format="%(message)s")
+folder, url, settings = sys.argv[1], sys.argv[2], dict(each.split("=") for each in sys.argv[3:])
+spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").config("spark.jars", JARS)
+for name, value in settings.items():
+    spark = spark.config(name, value)
+spark = spark.getOrCreate()
+spark.sparkContext.setLogLevel("OFF")
+rows = spark.readStream.schema("n int").json(folder + "/in")
+sink = of.DatabaseSink(url, "rows", create_table=True)
+try:
+    query = of.start(rows, sinks=[sink], name="own", checkpointing=of.Checkpointing(folder + "/cp"), until="caught-up")
+    query.awaitTermination()
+    print("it ran")
+except OnceflowError as error:
+    print(type(error).__name__, error)
+"""
 
 
 def text(word):
@@ -51,3 +77,38 @@ def test_nobody_fetches_a_task_from_a_jobs_block_manager():
     finally:
         job.communicate("")
     assert (kind, b"Expected SaslMessage" in said) == (RPC_FAILURE, True), said
+
+
+@pytest.fixture
+def own(tmp_path):
+    """``own(url, *settings)`` runs a program that makes its session itself, and gives what it prints and logs."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "rows.json").write_text('{"n": 1}\n')
+    program = OWN.replace("JARS", repr(",".join(map(str, spark_jars()))))
+
+    def run(url, *settings):
+        command = [sys.executable, "-c", program, str(tmp_path), url, *settings]
+        ended = subprocess.run(command, capture_output=True, text=True, check=True)
+        return ended.stdout.strip(), ended.stderr
+
+    return run
+
+
+def test_a_session_of_ones_own_that_hands_out_tasks_is_refused_where_they_carry_a_secret(own, tmp_path):
+    """Before the database is asked for: nothing listens at its port."""
+    said, _ = own("postgresql://bank:xyzzy@127.0.0.1:1/bank")
+    assert said.startswith("RefusedSettingError a session without spark.authenticate is refused on local[2]")
+    assert "tasks carry the secret of sink rows" in said
+    assert "xyzzy" not in said
+
+
+@pytest.mark.parametrize("setting", ["spark.authenticate=true", "spark.onceflow.unauthenticated=allow"])
+def test_one_that_authenticates_or_is_allowed_comes_as_far_as_the_database(own, setting):
+    said, logged = own("postgresql://bank:xyzzy@127.0.0.1:1/bank", setting)
+    assert said.startswith("DatabaseUnavailableError")
+    assert ("any user of this machine can fetch this session's tasks" in logged) is ("allow" in setting)
+
+
+def test_one_whose_tasks_carry_nothing_is_warned_of_and_runs(own, tmp_path):
+    said, logged = own(f"sqlite:///{tmp_path}/bank.db")
+    assert (said, logged.count('Add .config("spark.authenticate", "true")')) == ("it ran", 1), (said, logged)

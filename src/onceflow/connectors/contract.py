@@ -328,6 +328,11 @@ class Sink(ABC):
         """Whether the sink takes part in the decision."""
         return self.guarantee is Guarantee.EXACTLY_ONCE
 
+    @property
+    def carries_secret(self) -> bool:
+        """Whether its writers need a secret (a password, a token, a key): Spark's tasks carry it then."""
+        return False
+
     def under(self, mode: Guarantee) -> None:  # noqa: B027 - most sinks have only one
         """Take the guarantee of a job's checkpoints, if none was named; a sink that has only one keeps it.
 

@@ -67,6 +67,7 @@ from onceflow.execution.told import about
 from onceflow.findings import Checks
 from onceflow.options.auditing import Auditing
 from onceflow.options.checkpointing import Checkpointing
+from onceflow.spark.authentication import require_authenticated, secret_options
 from onceflow.spark.cut_windows import HeldBack, hold_back
 from onceflow.spark.interpreter import to_try, try_out
 from onceflow.spark.plan import (
@@ -355,6 +356,9 @@ def outputs_of(session: SparkSession, result: object, sinks: Sequence[Sink], pla
     outputs = outputs_for(result, sinks, plan)
     settle_guarantees(outputs.sinks, plan.checkpointing)
     check_query(outputs.query, plan.output_mode, read_again=any(map(must_come_again, outputs.sinks)))
+    warning = require_authenticated(dict(session.sparkContext.getConf().getAll()), carriers_of_secrets(outputs))
+    if warning is not None:
+        JobLog(log, plan.name).warning("%s", warning)
     checkpoint = place_of(plan).checkpoint
     require_reached(session, checkpoint)
     set_up(session, checkpoint, plan)
@@ -397,6 +401,13 @@ def set_up(session: SparkSession, checkpoint: SparkCheckpoint, plan: Plan) -> No
             wanted,
             kept,
         )
+
+
+def carriers_of_secrets(outputs: Outputs) -> list[str]:
+    """What of a job has its tasks carry a secret, in words."""
+    sinks = [f"the secret of sink {sink.name}" for sink in outputs.sinks if sink.carries_secret]
+    read = [name for leaf in outputs.leaves() for name in secret_options(leaf.options)]
+    return [*sinks, *dict.fromkeys(f"{name} of a source" for name in read)]
 
 
 def must_come_again(sink: Sink) -> bool:

@@ -108,6 +108,11 @@ class DatabaseSink(Sink):
         """Which database it is: SQLAlchemy's word."""
         return self.url.get_backend_name()
 
+    @property
+    def carries_secret(self) -> bool:
+        """Whether its URL has a password."""
+        return self.url.password is not None
+
     def describe(self) -> str:
         """The sink in a few words, without user and password."""
         return f"{self.database} table {self.destination} ({self.guarantee})"

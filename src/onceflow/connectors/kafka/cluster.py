@@ -22,6 +22,8 @@ from onceflow.options.arguments import named
 
 __all__ = ["KafkaCluster"]
 
+_SECRETS = frozenset({"password", "oauth_client_secret", "ssl_key_password"})
+
 
 class KafkaCluster(BaseModel):
     """Where a Kafka cluster is and how to log in to it.
@@ -127,8 +129,12 @@ class KafkaCluster(BaseModel):
 
     def description(self) -> dict[str, str]:
         """Every setting that is given, secrets left out: may be shown to anybody, and JSON can hold it."""
-        secrets = {"password", "oauth_client_secret", "ssl_key_password"}
-        return {str(name): str(value) for name, value in self if value is not None and name not in secrets}
+        return {str(name): str(value) for name, value in self if value is not None and name not in _SECRETS}
+
+    @property
+    def has_secret(self) -> bool:
+        """Whether a login needs one. A private key is a file, which each machine reads for itself."""
+        return any(value is not None for name, value in self if name in _SECRETS)
 
     def for_spark(self) -> dict[str, str]:
         """Options of Spark's Kafka connector: the Java client's names behind ``kafka.``."""

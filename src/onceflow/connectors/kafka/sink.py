@@ -185,6 +185,11 @@ class KafkaSink(Sink):
         """What is promised: what was named, or what the job's mode says."""
         return self._named or self._mode or Guarantee.EXACTLY_ONCE
 
+    @property
+    def carries_secret(self) -> bool:
+        """Whether its cluster has one: librdkafka asks for it where it writes."""
+        return self.cluster.has_secret
+
     def under(self, mode: Guarantee) -> None:
         """Take the guarantee of the job's checkpoints, if none was named."""
         if self._named is Guarantee.EXACTLY_ONCE and mode is not Guarantee.EXACTLY_ONCE:

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from onceflow.connectors.contract import Guarantee, Sink, SinkConnection
 from onceflow.connectors.formats import column_named
+from onceflow.connectors.lake.refusals import secrets_of
 from onceflow.connectors.times import within
 from onceflow.errors import ConfigurationError, RefusedSettingError
 from onceflow.options.arguments import checked
@@ -96,6 +97,14 @@ class IcebergSink(_LakeSink):
         self.destination = f"{catalog}.{table}"
         self._named(table if name is None else name)
 
+    @property
+    def carries_secret(self) -> bool:
+        """Whether its catalog's properties have one, those of pyiceberg's own files and variables among them."""
+        from pyiceberg.utils.config import Config  # noqa: PLC0415 - as below
+
+        elsewhere = {name: str(value) for name, value in (Config().get_catalog_config(self.catalog) or {}).items()}
+        return bool(secrets_of(elsewhere | self.properties))
+
     def describe(self) -> str:
         """The sink in a few words, without its settings."""
         return f"Iceberg table {self.table} of catalog {self.catalog} ({self.guarantee})"
@@ -160,6 +169,11 @@ class DeltaSink(_LakeSink):
         self.create_table = create_table
         self.destination = self.path
         self._named(self.path.rpartition("/")[2] if name is None else name)
+
+    @property
+    def carries_secret(self) -> bool:
+        """Whether its store's options have one."""
+        return bool(secrets_of(self.storage_options))
 
     def describe(self) -> str:
         """The sink in a few words, without its settings."""
