@@ -1,6 +1,10 @@
-"""What another user of the machine, without any credential, gets of a job that runs: its ports are on 127.0.0.1."""
+"""What another user of the machine, without any credential, gets of a job that runs: its ports are on 127.0.0.1.
+
+Run as root, since only root can become another user.
+"""
 
 import json
+import os
 import socket
 import struct
 import subprocess
@@ -27,6 +31,23 @@ RPC_REQUEST, RPC_RESPONSE, RPC_FAILURE = 3, 4, 5
 OPEN_BLOCKS = b"\0"
 
 
+LISTENING = """
+import json, sys
+from onceflow.spark.internals import add_listener
+from onceflow.spark.session import make_session
+
+class Listener:
+    held = "a secret"
+    def onQueryStarted(self, event): pass
+    class Java:
+        implements = ["org.apache.spark.sql.streaming.PythonStreamingQueryListener"]
+
+session = make_session("a job", {}, lambda _: None)
+add_listener(session, Listener())
+gateway = session.sparkContext._gateway
+print(json.dumps({"port": gateway._callback_server.port, "ids": list(gateway.gateway_property.pool.dict)}), flush=True)
+sys.stdin.read()
+"""
 OWN = """
 import logging, sys
 from pyspark.sql import SparkSession
@@ -112,3 +133,57 @@ def test_one_that_authenticates_or_is_allowed_comes_as_far_as_the_database(own, 
 def test_one_whose_tasks_carry_nothing_is_warned_of_and_runs(own, tmp_path):
     said, logged = own(f"sqlite:///{tmp_path}/bank.db")
     assert (said, logged.count('Add .config("spark.authenticate", "true")')) == ("it ran", 1), (said, logged)
+
+
+def as_nobody(function, *given):
+    """What a function of sockets gives in a process of another user, of no group that has rights."""
+    if os.getuid() != 0:
+        pytest.skip("only root can become another user: sudo make test-security")
+    socket.getaddrinfo("127.0.0.1", 0)  # imports what nobody may not read
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+            os.write(writing, json.dumps(function(*given)).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    os.waitpid(child, 0)
+    with os.fdopen(reading, "rb") as answer:
+        return json.loads(answer.read())
+
+
+def called(port, ids, method):
+    """What PySpark's callback server answers to a call of each object, "" where it hangs up."""
+    answers = []
+    for each in ids:
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as to:
+            try:
+                to.sendall(f"c\n{each}\n{method}\ne\n".encode())
+                answers.append(to.recv(1000).decode())
+            except ConnectionError:
+                answers.append("")
+    return answers
+
+
+@pytest.fixture
+def listening():
+    """A process with Spark whose callback server knows an object, and what it says of itself."""
+    job = subprocess.Popen([sys.executable, "-c", LISTENING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        yield json.loads(next(line for line in job.stdout if line.startswith("{")))
+    finally:
+        job.communicate("")
+
+
+def test_nobody_calls_a_jobs_objects_through_pysparks_callback_server(listening):
+    """It takes any attribute of them, with any object of Java's as an argument, and asks for no token."""
+    ids = listening["ids"]
+    assert ids
+    assert as_nobody(called, listening["port"], ids, "toString") == ["" for _ in ids]
+    assert as_nobody(called, listening["port"], ids, "__repr__") == ["" for _ in ids]
+    for method in ["__repr__", "__class__"]:
+        assert all(answer.startswith("!x") for answer in called(listening["port"], ids, method))

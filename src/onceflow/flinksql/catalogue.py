@@ -19,6 +19,7 @@ from onceflow.flinksql.problems import Position, meant, refused, wrong
 from onceflow.flinksql.reading import read_expression
 from onceflow.flinksql.relations import Column, Table, View
 from onceflow.flinksql.statements import ColumnDefinition, CreateTable
+from onceflow.masking import shown
 
 _METADATA: Mapping[str, str] = {
     "topic": "STRING",
@@ -454,7 +455,4 @@ def created(table: DefinedTable) -> Iterator[str]:
         names = ", ".join(map(quoted, table.definition.primary_key))
         lines.append(f"  PRIMARY KEY ({names}) NOT ENFORCED")
     yield f"CREATE TABLE {quoted(table.name)} (\n" + ",\n".join(lines) + "\n) WITH ("
-    hidden = {
-        key: "'******'" if connectors.is_secret(key) else f"'{value}'" for key, value in table.options.values.items()
-    }
-    yield ",\n".join(f"  '{key}' = {value}" for key, value in hidden.items()) + "\n)"
+    yield ",\n".join(f"  '{key}' = '{shown(key, value)}'" for key, value in table.options.values.items()) + "\n)"

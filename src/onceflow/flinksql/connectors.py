@@ -356,12 +356,6 @@ _NO_CONNECTORS: Mapping[str, str] = {
     "paimon": "use iceberg",
     "delta": "write the job in Python: DeltaSink",
 }
-SECRET = ("password", "jaas", "token", "credential", "secret", "s3.access-key-id", "key.password")
-
-
-def is_secret(key: str) -> bool:
-    """Whether an option's value is not to be shown."""
-    return any(word in key.lower() for word in SECRET)
 
 
 @dataclass(frozen=True, slots=True)

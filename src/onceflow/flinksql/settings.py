@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 
 from onceflow.errors import ConfigurationError
-from onceflow.flinksql.connectors import is_secret
 from onceflow.flinksql.problems import Position, meant, refused, wrong
+from onceflow.masking import shown
 from onceflow.options.catalogue import SETTINGS
 from onceflow.options.durations import duration_ms
 
@@ -119,8 +119,7 @@ class Settings:
     def shown(self) -> Iterator[tuple[str, str, str]]:
         """Every setting that is not a job's: its key, its value, who said it."""
         for key in sorted({*self._said, *self._flags}):
-            shown = "******" if is_secret(key) else str(self.get(key))
-            yield key, shown, "-D" if key in self._flags else "SET"
+            yield key, shown(key, str(self.get(key))), "-D" if key in self._flags else "SET"
 
     @property
     def max_ahead(self) -> str | None:

@@ -7,7 +7,6 @@ Must not know: what a setting is for. Keys are Flink's where it has one; each va
 from __future__ import annotations
 
 import os
-import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from onceflow.errors import ConfigurationError
+from onceflow.masking import shown
 from onceflow.options.catalogue import LAYER, SETTINGS, Setting
 from onceflow.options.durations import duration_ms
 from onceflow.options.presets import KEY, preset
@@ -27,7 +27,6 @@ SPARK = "spark."
 PYTHON = "Python"
 SET = "SET"
 DEFAULT = "default"
-_SECRET = re.compile(r"(?i)^spark\..*(secret|password|token|credential|jaas|access[.]?key|private[.]?key)")
 
 
 @dataclass(frozen=True)
@@ -51,11 +50,11 @@ class Effective:
         """The value as it is written; of a setting of Spark's that holds a secret, only that there is one."""
         if self.value is None:
             return None
-        if _SECRET.search(self.setting.name):
-            return "(redacted)"
         if self.setting.type == "boolean":
             return str(self.value).lower()
-        return f"{self.value} ms" if self.setting.type == "duration" else str(self.value)
+        if self.setting.type == "duration":
+            return f"{self.value} ms"
+        return shown(self.setting.name, str(self.value)) if self.setting.name.startswith(SPARK) else str(self.value)
 
 
 def effective(

@@ -9,24 +9,23 @@ Spark's driver and its block manager listen on a port each. Without the setting 
 from __future__ import annotations
 
 import ipaddress
-import re
 from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
 from onceflow.errors import RefusedSettingError
+from onceflow.masking import is_secret
 
 ALLOWING = "spark.onceflow.unauthenticated"
 """A setting of a session that goes without ``spark.authenticate`` on purpose: ``allow``."""
-_SECRET = re.compile(r"secret|password|token|jaas|keystore[.]key")
 
 
 def secret_options(options: Mapping[str, str]) -> list[str]:
     """Which options of a source hold a secret: tasks carry all of them.
 
     Args:
-        options: As they stand in Spark's plan, with lower-case names.
+        options: As they stand in Spark's plan.
     """
-    return sorted(name for name in options if _SECRET.search(name))
+    return sorted(name for name in options if is_secret(name))
 
 
 def require_authenticated(settings: Mapping[str, str], carriers: Sequence[str]) -> str | None:

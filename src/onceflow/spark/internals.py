@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pyspark
+from py4j.clientserver import ClientServerConnection, PythonServer
 from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark import SparkConf, SparkContext
@@ -27,6 +28,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from onceflow.errors import ConfigurationError
 from onceflow.processes import children_with, kill_tree
+from onceflow.spark import callbacks
 
 _CATALYST = "org.apache.spark.sql.catalyst."
 _EXECUTION = "org.apache.spark.sql.execution."
@@ -145,6 +147,8 @@ def _python_side(session: SparkSession) -> list[tuple[str, bool]]:
         ("SparkContext._gateway", getattr(SparkContext, "_gateway", None) is not None),
         ("SparkSession._jvm", getattr(session, "_jvm", None) is not None),
         ("SparkSession._jsparkSession", getattr(session, "_jsparkSession", None) is not None),
+        ("py4j's CallbackServer._create_connection", hasattr(PythonServer, "_create_connection")),
+        ("py4j's ClientServerConnection._call_proxy", hasattr(ClientServerConnection, "_call_proxy")),
         ("StreamingQueryManager._jsqm", getattr(session.streams, "_jsqm", None) is not None),
     ]
 
@@ -363,7 +367,9 @@ def scala_context(query: StreamingQuery) -> Any:
 
 def add_listener(session: SparkSession, listener: Any) -> Callable[[], object]:
     """Let Spark call a Python object (``PythonStreamingQueryListener``) for every event; what takes it off again."""
-    ensure_callback_server_started(session.sparkContext._gateway)  # type: ignore[no-untyped-call]  # noqa: SLF001
+    gateway: Any = session.sparkContext._gateway  # noqa: SLF001
+    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+    callbacks.guard(gateway._callback_server)  # noqa: SLF001
     wrapped = java(session).org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(listener)
     manager: Any = session.streams._jsqm  # noqa: SLF001
     manager.addListener(wrapped)

@@ -25,6 +25,7 @@ from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.errors import ConfigurationError, RefusedSettingError
 from onceflow.local import class_archive
 from onceflow.local.jars import java_executable, s3_jars, spark_jars
+from onceflow.masking import NAMES
 from onceflow.spark.internals import is_classic, jar_of, java, java_runs_already, quiet, require, start_java
 from onceflow.spark.interpreter import take_the_drivers
 
@@ -130,7 +131,9 @@ def _settings(name: str, spark: Mapping[str, str], *, s3: bool = False) -> dict[
     # Workers run another interpreter than this one unless they are told.
     os.environ["PYSPARK_PYTHON"] = spark.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON", sys.executable)
     armed = {f"spark.executorEnv.{variable}": value for variable, value in crash.announce_driver().items()}
-    settings = {"spark.app.name": name} | armed | dict(PINNED) | dict(spark)
+    # Spark's own pattern, for its event log and its UI, lets keys of stores pass.
+    masked = {"spark.redaction.regex": NAMES}
+    settings = {"spark.app.name": name} | armed | masked | dict(PINNED) | dict(spark)
     if _begun and settings == {key: _begun.get(key) for key in settings}:
         return dict(_begun)
     if not _is_submitted():

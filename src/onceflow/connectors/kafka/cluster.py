@@ -18,6 +18,7 @@ from onceflow.connectors.kafka import dialects
 from onceflow.connectors.kafka.cluster_checks import check
 from onceflow.connectors.kafka.cluster_values import GivenSecret, Mechanism, PemFile, Secret, Servers, TokenEndpoint
 from onceflow.errors import ConfigurationError
+from onceflow.masking import in_text
 from onceflow.options.arguments import named
 
 __all__ = ["KafkaCluster"]
@@ -125,11 +126,12 @@ class KafkaCluster(BaseModel):
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """What was given, for repr and str; pydantic masks the secrets."""
-        return ((name, value) for name, value in super().__repr_args__() if value is not None)
+        args = ((name, value) for name, value in super().__repr_args__() if value is not None)
+        return ((name, in_text(value) if isinstance(value, str) else value) for name, value in args)
 
     def description(self) -> dict[str, str]:
         """Every setting that is given, secrets left out: may be shown to anybody, and JSON can hold it."""
-        return {str(name): str(value) for name, value in self if value is not None and name not in _SECRETS}
+        return {str(name): in_text(str(value)) for name, value in self if value is not None and name not in _SECRETS}
 
     @property
     def has_secret(self) -> bool:

@@ -1,0 +1,49 @@
+"""Which values are secret, by the name that they stand under and by their shape, and how a value is shown without one.
+
+Must not know: who shows it, or where it comes from.
+"""
+
+from __future__ import annotations
+
+import re
+
+MASKED = "******"
+"""What is shown in the place of a secret."""
+
+NAMES = (
+    "(?i)password|passwd|secret|token|credential|jaas|signature"
+    "|(access|account|private|keystore|storage)[._-]?key"
+    "|(^|[._-])(pass|pwd|pw|sas)($|[._-])"
+)
+"""Names of what is secret, as a regular expression that Java reads alike."""
+_NAME = re.compile(NAMES)
+_LOGIN = re.compile(r"(?<=//)[^/\s'\"]+(?=@)")
+_PARAMETER = re.compile(r"([?&;]\s*)([\w.-]+)=([^&;\s'\"]+)")
+
+
+def is_secret(name: str) -> bool:
+    """Whether what stands under a name is not to be shown.
+
+    Args:
+        name: Of a setting, an option or a variable.
+    """
+    return _NAME.search(name) is not None
+
+
+def shown(name: str, value: str) -> str:
+    """A value as it may be shown: masked where its name says that it is a secret, else without those in its addresses.
+
+    Args:
+        name: As of ``is_secret``.
+        value: What stands there.
+    """
+    return MASKED if is_secret(name) else in_text(value)
+
+
+def in_text(text: str) -> str:
+    """A text without the logins and the secret parameters of the addresses in it."""
+
+    def parameter(found: re.Match[str]) -> str:
+        return f"{found[1]}{found[2]}={MASKED if is_secret(found[2]) else found[3]}"
+
+    return _PARAMETER.sub(parameter, _LOGIN.sub(MASKED, text))

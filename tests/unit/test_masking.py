@@ -1,0 +1,84 @@
+"""What is shown of settings, options and addresses: names and values as others write them, with secrets made up."""
+
+import pytest
+
+import onceflow as of
+from onceflow.masking import MASKED, in_text, is_secret, shown
+from onceflow.options import layers
+
+SECRET = [
+    "password",
+    "properties.sasl.jaas.config",
+    "properties.ssl.key.password",
+    "kafka.ssl.keystore.key",
+    "s3.access-key-id",
+    "s3.secret-access-key",
+    "spark.hadoop.fs.s3a.access.key",
+    "spark.hadoop.fs.azure.account.key.bank.dfs.core.windows.net",
+    "spark.hadoop.fs.azure.sas.container.bank",
+    "spark.executorEnv.DB_PASS",
+    "spark.executorEnv.PGPASSWORD",
+    "AZURE_STORAGE_ACCOUNT_KEY",
+    "spark.authenticate.secret",
+    "oauth_client_secret",
+    "token",
+    "credential",
+]
+OPEN = [
+    "key.format",
+    "key.fields",
+    "value.fields-include",
+    "topic",
+    "url",
+    "connector",
+    "spark.sql.shuffle.partitions",
+    "spark.executor.memory",
+    "bypass",
+    "compass.direction",
+    "json.map-null-key.mode",
+    "ssl_certificate",
+]
+TEXTS = {
+    "jdbc:postgresql://localhost/bank": None,
+    "jdbc:postgresql://u:PW@localhost/bank": f"jdbc:postgresql://{MASKED}@localhost/bank",
+    "jdbc:postgresql://localhost/bank?user=u&password=PW&ssl=true": "jdbc:postgresql://localhost/bank?user=u"
+    f"&password={MASKED}&ssl=true",
+    "jdbc:sqlserver://localhost;user=u;password=PW": f"jdbc:sqlserver://localhost;user=u;password={MASKED}",
+    "https://id:PW@login/token?api=1": f"https://{MASKED}@login/token?api=1",
+    "https://store/file?sig=x&sas=PW": f"https://store/file?sig=x&sas={MASKED}",
+    "a@b, //c": None,
+    "localhost:9092,localhost:9093": None,
+}
+
+
+@pytest.mark.parametrize("name", SECRET)
+def test_a_secret_is_known_by_its_name(name):
+    assert (is_secret(name), shown(name, "PW")) == (True, MASKED)
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_other_names_are_no_secrets(name):
+    assert (is_secret(name), shown(name, "what it is")) == (False, "what it is")
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_secret_is_known_by_its_shape(text):
+    assert in_text(text) == (TEXTS[text] or text)
+
+
+def test_a_cluster_shows_no_login_of_its_endpoint():
+    cluster = of.KafkaCluster(
+        "localhost:9092",
+        security_protocol="SASL_SSL",
+        sasl_mechanism="OAUTHBEARER",
+        oauth_token_endpoint="https://id:PW@login/token?client_secret=PW",
+        oauth_client_id="me",
+        oauth_client_secret="PW",
+    )
+    assert "PW" not in f"{cluster!r} {cluster} {cluster.description()}"
+
+
+def test_settings_of_sparks_are_shown_without_secrets():
+    given = {f"spark.hadoop.{name}": "PW" for name in SECRET} | {"spark.x": "jdbc:x://u:PW@h"}
+    found = layers.effective(given, {})
+    assert all("PW" not in found[name].text for name in given)
