@@ -12,8 +12,17 @@ FIRST_ROWS = {"backfill": 2}
 """The epoch that is the first to write, where it is not the second: backfill reads on from a day before its own."""
 
 
-ALIKE = {"hourly_sales", "several_totals", "backfill", "existing_after", "enriched", "fan_out", "sessions"}
-"""They keep state of a kind that another one keeps, too."""
+ALIKE = {
+    "payments_with_orders",
+    "hourly_sales",
+    "several_totals",
+    "backfill",
+    "existing_after",
+    "enriched",
+    "fan_out",
+    "sessions",
+}
+"""They keep state of a kind that another one keeps, too, or whose edits are tested with deaths (a join)."""
 
 
 @pytest.mark.parametrize(

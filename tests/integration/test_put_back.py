@@ -73,6 +73,7 @@ def alerts(p: Pipeline, *ids: int) -> None:
     p._transaction([(b"k", json.dumps({"id": i}).encode()) for i in ids], commit=True)
 
 
+@pytest.mark.faults  # tests/unit/test_older.py has it on each system, without Spark
 def test_a_database_that_was_put_back_while_its_sink_was_quiet(pipeline, bank):
     """However many epochs had no row for it, and were purged: the start says what is gone; a claim gives that up."""
     alerts(pipeline, ALERT)
