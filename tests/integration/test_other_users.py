@@ -187,3 +187,32 @@ def test_nobody_calls_a_jobs_objects_through_pysparks_callback_server(listening)
     assert as_nobody(called, listening["port"], ids, "__repr__") == ["" for _ in ids]
     for method in ["__repr__", "__class__"]:
         assert all(answer.startswith("!x") for answer in called(listening["port"], ids, method))
+
+
+COMMANDS = """
+import json, sys
+from onceflow.spark.session import make_session
+settings = json.loads(sys.stdin.readline())
+session = make_session("a job", settings, lambda _: None)
+java = session.sparkContext._gateway.proc.pid
+line = open(f"/proc/{java}/cmdline").read()
+conf = session.sparkContext._jsc.hadoopConfiguration()
+told = {name: conf.get(name.removeprefix("spark.hadoop.")) for name in settings}
+print(json.dumps({"line": line, "told": told}), flush=True)
+"""
+
+
+def test_no_secret_stands_on_javas_command_line():
+    """Which each user of the machine reads; Spark has them all the same."""
+    settings = {
+        "spark.hadoop.fs.s3a.secret.key": "CANARY-1",
+        "spark.hadoop.fs.azure.account.key.bank.dfs.core.windows.net": "CANARY-2",
+        "spark.hadoop.bank.address": "https://me:CANARY-3@bank",
+        "spark.hadoop.bank.name": "seen",
+    }
+    command = [sys.executable, "-c", COMMANDS]
+    ended = subprocess.run(command, input=json.dumps(settings) + "\n", capture_output=True, text=True, check=True)
+    told = json.loads(next(line for line in ended.stdout.splitlines() if line.startswith("{")))
+    assert told["told"] == settings
+    assert "bank.name=seen" in told["line"]
+    assert "CANARY" not in told["line"]

@@ -1,8 +1,10 @@
 """What is shown of settings, options and addresses: names and values as others write them, with secrets made up."""
 
 import pytest
+import typer
 
 import onceflow as of
+from onceflow.cli.config import read_settings
 from onceflow.masking import MASKED, in_text, is_secret, shown
 from onceflow.options import layers
 
@@ -82,3 +84,10 @@ def test_settings_of_sparks_are_shown_without_secrets():
     given = {f"spark.hadoop.{name}": "PW" for name in SECRET} | {"spark.x": "jdbc:x://u:PW@h"}
     found = layers.effective(given, {})
     assert all("PW" not in found[name].text for name in given)
+
+
+@pytest.mark.parametrize("given", ["spark.hadoop.fs.s3a.secret.key=PW", "spark.executorEnv.URL=https://u:PW@h"])
+def test_a_command_line_takes_no_secret(given):
+    with pytest.raises(typer.BadParameter, match="mode 0600") as refused:
+        read_settings(["spark.executor.memory=2g", given], None)
+    assert "PW" not in refused.value.message

@@ -14,6 +14,7 @@ import typer
 
 from onceflow.cli.job_file import blamed_on, find_job
 from onceflow.cli.output import Output, OutputOption, tell_json
+from onceflow.masking import shown
 from onceflow.options import presets
 
 SettingsOption = Annotated[
@@ -43,6 +44,11 @@ def read_settings(settings: Sequence[str] | None, config: Path | None, preset: s
         key, between, value = each.partition("=")
         if not between:
             raise typer.BadParameter(f"-D {each} has no value: write -D key=value")
+        if shown(key, value) != value:
+            raise typer.BadParameter(
+                f"-D {key.strip()} holds a secret, which every user of the machine could read on this command line: "
+                "give it in a file that its owner alone reads (mode 0600), by --config FILE"
+            )
         flags[key.strip()] = value
     return flags
 

@@ -27,6 +27,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from onceflow.errors import ConfigurationError
+from onceflow.masking import shown
 from onceflow.processes import children_with, kill_tree
 from onceflow.spark import callbacks
 
@@ -233,10 +234,13 @@ def start_java(settings: Mapping[str, str]) -> None:
     which Java must still be there. Java ends by itself when Python is gone, however that ended: its input does.
 
     Args:
-        settings: The session's settings, of which some count only at Java's start.
+        settings: The session's settings, of which some count only at Java's start. Those with a secret are left out,
+            since all that Java is started with stands on its command line, which each user of the machine reads: they
+            become properties of the running Java, as the others do by its own doing.
     """
+    withheld = {name: value for name, value in settings.items() if shown(name, value) != value}
     conf = SparkConf(loadDefaults=False)
-    conf.setAll(list(settings.items()))
+    conf.setAll([(name, value) for name, value in settings.items() if name not in withheld])
     how: dict[str, Any] = {"start_new_session": True}
     try:
         gateway: Any = launch_gateway(conf, how)  # type: ignore[no-untyped-call]
@@ -246,6 +250,8 @@ def start_java(settings: Mapping[str, str]) -> None:
             kill_tree(pid)
         raise
     SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001
+    for name, value in withheld.items():
+        gateway.jvm.java.lang.System.setProperty(name, value)
     misc = gateway.jvm.sun.misc
     misc.Signal.handle(misc.Signal("TERM"), misc.SignalHandler.SIG_IGN)
 
