@@ -54,6 +54,8 @@ from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any, ClassVar, Literal, Self
 
+from onceflow.masking import printable
+
 _by_command: ContextVar[bool] = ContextVar("_by_command", default=False)
 
 
@@ -96,10 +98,10 @@ class OnceflowError(Exception):
         others: Sequence[OnceflowError] = (),
         **facts: Any,
     ) -> None:
-        self.what = what
-        self.harmless = harmless
-        self.cause = cause
-        self.action = action
+        self.what = what = printable(what)
+        self.harmless = harmless = printable(harmless)
+        self.cause = cause = printable(cause)
+        self.action = action = printable(action)
         self.others = tuple(others)
         self.facts = facts
         parts = [what]

@@ -1,4 +1,4 @@
-"""Which values are secret, by the name that they stand under and by their shape, and how a value is shown without one.
+"""Which values are secret, by the name that they stand under and by their shape, and how what others wrote is shown.
 
 Must not know: who shows it, or where it comes from.
 """
@@ -19,6 +19,28 @@ NAMES = (
 _NAME = re.compile(NAMES)
 _LOGIN = re.compile(r"(?<=//)[^/\s'\"]+(?=@)")
 _PARAMETER = re.compile(r"([?&;]\s*)([\w.-]+)=([^&;\s'\"]+)")
+
+
+_MOVING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""Characters that a terminal acts on or that turn a text's direction; all but tabs and ends of lines."""
+
+
+def printable(text: str) -> str:
+    """A text of others with each character that moves a terminal as an escape; lines stay lines.
+
+    Args:
+        text: A name, a message, a row.
+    """
+    return _MOVING.sub(_escaped, text)
+
+
+def in_one_line(text: str) -> str:
+    """The same with the ends of lines as escapes, too: nobody forges a line of ours."""
+    return printable(text).replace("\n", "\\n")
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode()
 
 
 def is_secret(name: str) -> bool:

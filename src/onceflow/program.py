@@ -19,11 +19,20 @@ import sys
 from typing import Any, NoReturn
 
 from onceflow.errors import ConfigurationError, OnceflowError
+from onceflow.masking import printable
 
 DEBUG = "ONCEFLOW_DEBUG"
 """The variable that asks for tracebacks."""
 
 FAILED, TRY_AGAIN = 1, 75
+
+
+class _Lines(logging.Formatter):
+    """Lines in which names and messages of others move no terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, with what moves a terminal as escapes."""
+        return printable(super().format(record))
 
 
 def show_log() -> None:
@@ -35,7 +44,7 @@ def show_log() -> None:
     ours = logging.getLogger("onceflow")
     if not logging.getLogger().handlers and not ours.handlers:
         handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
+        handler.setFormatter(_Lines("%(asctime)s %(levelname)-7s %(message)s"))
         ours.addHandler(handler)
         ours.setLevel(logging.INFO)
         # py4j logs by `logging.info(…)`, which gives the root logger a handler: every line would come twice.

@@ -32,9 +32,9 @@ ROOMS = {
     },
     "supervision": {"errors", "control", "options", "execution", "checkpoint", "program"},
     "control": {"errors"},
-    "program": {"errors"},
+    "program": {"errors", "masking"},
     "options": {"errors", "masking"},
-    "errors": set(),
+    "errors": {"masking"},
     "masking": set(),
     "findings": {"errors"},
     # The rules, and what they stand on.
@@ -279,7 +279,7 @@ def test_the_table_allows_no_more_than_is_used():
 
 def test_workers_do_not_need_the_drivers_client():
     """A Spark worker that writes needs no kafka-python, no journal and none of the driver's modules."""
-    allowed = {"onceflow.errors", "onceflow.crash_points", "onceflow.version"}
+    allowed = {"onceflow.errors", "onceflow.masking", "onceflow.crash_points", "onceflow.version"}
     allowed |= {"onceflow.connectors.kafka.transactional_id"}
     for name in WORKERS:
         theirs = {str(Path(w).with_suffix("")).replace("/", ".") for w in WORKERS}

@@ -5,7 +5,8 @@ import typer
 
 import onceflow as of
 from onceflow.cli.config import read_settings
-from onceflow.masking import MASKED, in_text, is_secret, shown
+from onceflow.errors import OnceflowError
+from onceflow.masking import MASKED, in_one_line, in_text, is_secret, printable, shown
 from onceflow.options import layers
 
 SECRET = [
@@ -91,3 +92,25 @@ def test_a_command_line_takes_no_secret(given):
     with pytest.raises(typer.BadParameter, match="mode 0600") as refused:
         read_settings(["spark.executor.memory=2g", given], None)
     assert "PW" not in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("café, naïve — 日本語\tand\nlines", "café, naïve — 日本語\tand\nlines"),
+        ("\x1b[2J\x1b]0;OWNED\x07", "\\x1b[2J\\x1b]0;OWNED\\x07"),
+        ("a\rb\x7f\x9bc", "a\\rb\\x7f\\x9bc"),
+        ("\u202egnp.exe\u2066", "\\u202egnp.exe\\u2066"),
+    ],
+)
+def test_what_moves_a_terminal_is_shown_as_an_escape(text, seen):
+    assert printable(text) == seen
+    assert printable(seen) == seen
+    assert "\n" not in in_one_line(text)
+
+
+def test_an_error_of_ours_moves_no_terminal():
+    error = OnceflowError("topic \x1b[2J", cause="\x9b", action="\x07\n  two lines")
+    assert str(error).count("\\x") == 3
+    assert not set(str(error)) & set("\x1b\x9b\x07")
+    assert error.what == "topic \\x1b[2J"

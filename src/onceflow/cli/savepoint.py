@@ -20,6 +20,7 @@ from onceflow.cli.job_file import find_job
 from onceflow.cli.output import Output, OutputOption, tell_json
 from onceflow.cli.places import place_of
 from onceflow.control.client import RunningJob, find, held, running
+from onceflow.masking import in_one_line
 from onceflow.spark.places import place_at
 
 if TYPE_CHECKING:
@@ -93,8 +94,8 @@ def show(path: PathArgument, output: OutputOption = Output.TEXT) -> None:
         tell_json(_as_json(path, manifest) | {"offsets": manifest.offsets, "files": _files(manifest)})
         return
     for name, value in _as_json(path, manifest).items():
-        typer.echo(f"{name:<11} {'-' if value in (None, '') else value}")
-    typer.echo(f"{'offsets':<11} " + " ".join(manifest.offsets.splitlines()[2:]))
+        typer.echo(in_one_line(f"{name:<11} {'-' if value in (None, '') else value}"))
+    typer.echo(in_one_line(f"{'offsets':<11} " + " ".join(manifest.offsets.splitlines()[2:])))
 
 
 @app.command()
@@ -197,7 +198,7 @@ def told(path: str, taken: Taken, output: Output) -> None:
 
 def _line(path: Where, of: Manifest) -> str:
     name = f"job {of.job} ({of.job_id})" if of.job else f"job {of.job_id}"
-    return f"{path}  {of.created_at}  {name}  epoch {of.epoch}  {len(of.files)} files  {of.size:,} bytes"
+    return in_one_line(f"{path}  {of.created_at}  {name}  epoch {of.epoch}  {len(of.files)} files  {of.size:,} bytes")
 
 
 def _as_json(path: Where, of: Manifest) -> dict[str, Any]:

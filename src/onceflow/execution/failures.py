@@ -69,6 +69,7 @@ def from_spark(error: BaseException, explain: Explain = unexplained) -> Onceflow
         carried.find(text)
         or explain(text)
         or sentences.two_drivers(text)
+        or sentences.of_values(text)
         or sentences.no_buffer(text)
         or sentences.other_python(text)
         or sentences.raised_in_worker(text.partition(carried.MARKER)[0])  # its line is cut off, or it has none

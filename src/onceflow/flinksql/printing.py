@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from onceflow.connectors.contract import Guarantee, Shard, Sink, SinkConnection, Writer, WriterFactory
 from onceflow.connectors.formats import column_named
+from onceflow.masking import in_one_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -73,7 +74,8 @@ class _Lines(Writer):
         self._before = f"{identifier}> " if identifier else ""
 
     def write(self, rows: pa.RecordBatch) -> None:
-        text = "".join(f"{self._before}+I[{line}]\n" for line in rows.column("line").to_pylist())
+        lines = map(in_one_line, rows.column("line").to_pylist())
+        text = "".join(f"{self._before}+I[{line}]\n" for line in lines)
         os.write(sys.stderr.fileno(), text.encode())
 
     def prepare(self) -> Mapping[str, Any] | None:

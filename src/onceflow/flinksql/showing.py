@@ -19,6 +19,7 @@ from onceflow.errors import ConfigurationError
 from onceflow.flinksql.pipelines import SESSION, Reading
 from onceflow.flinksql.relations import KEEP, WINDOW, Query
 from onceflow.flinksql.script import Script
+from onceflow.masking import in_one_line
 from onceflow.spark.session import make_session
 
 _HIDDEN = (KEEP, WINDOW)
@@ -42,7 +43,9 @@ def show(script: Script, query: Query, say: Callable[[str], None]) -> None:
 
 def _lines(rows: Sequence[Sequence[Any]], *, updating: bool) -> list[str]:
     mark = "+U" if updating else "+I"
-    return [f"{mark}[{', '.join('NULL' if value is None else str(value) for value in row)}]" for row in rows]
+    return [
+        f"{mark}[{', '.join('NULL' if value is None else in_one_line(str(value)) for value in row)}]" for row in rows
+    ]
 
 
 def _rows_to(query: Query, session: SparkSession, say: Callable[[str], None], *, bounded: bool) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 
 from onceflow import errors
-from onceflow.errors import ConfigurationError, EpochFailedError, OnceflowError
+from onceflow.errors import ConfigurationError, EpochFailedError, MalformedRecordError, OnceflowError
 
 # How a Python traceback ends inside a Java exception's text.
 _RAISED = re.compile(r"onceflow\.errors\.(\w+Error): (.*?)(?=\n\s*at |\n\n|\nDriver stacktrace|\Z)", re.DOTALL)
@@ -25,6 +25,11 @@ _ARROW = "spark.sql.execution.arrow."
 
 # What Spark 4.2 says when offsets/N or commits/N is there already, or comes to be there while it writes its own.
 _TWO_DRIVERS = re.compile(r"\[CONCURRENT_STREAM_LOG_UPDATE\]|Multiple streaming queries are concurrently using")
+
+# How Spark's errors of SQL's class 22 begin and end: a value of a record does not fit what the plan does with it.
+# Behind them Spark says where in the program that is.
+_OF_VALUES = re.compile(r"\[([A-Z_]+(?:\.[A-Z_]+)?)\].*?SQLSTATE: 22\w{3}", re.DOTALL)
+_CALL = re.compile(r"was called from\s+([\w./~ -]+:\d+)")
 
 # What Spark 4.2 says when its cluster ends the application: while it does so, and afterwards.
 _APPLICATION_ENDED = re.compile(
@@ -127,6 +132,24 @@ def two_drivers(text: str) -> OnceflowError | None:
         "the older one plans its last epoch before it learns that it was replaced",
         cause="two starts of one job at the same time: a supervisor that starts too early, or a forgotten terminal",
         action="start the job again, once; it goes on from what is decided",
+    )
+
+
+def of_values(text: str) -> MalformedRecordError | None:
+    """A value that the plan's own expressions cannot take. Spark's words hold it, so they are not told."""
+    found = _OF_VALUES.search(text)
+    if found is None:
+        return None
+    call = _CALL.search(text, found.end())
+    place = f", in {call[1]}" if call is not None else ""
+    return MalformedRecordError(
+        f"a value of a record does not fit what the plan does with it: {found[1]}{place}",
+        harmless="for what is visible: it stays as it is; but every start meets the record again",
+        cause="Spark refuses it by this error (spark.sql.ansi.enabled), whose text would hold the value",
+        action="let the plan take such values: try_cast, try_to_timestamp, try_divide and their like give null for "
+        "them, and filter them out or send them elsewhere; or read the source by a format with on_malformed=. Where "
+        "the record itself may be shown, look for it with the same expression in a batch query",
+        error_class=found[1],
     )
 
 
