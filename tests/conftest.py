@@ -20,3 +20,12 @@ def _runtime_dir() -> Iterator[None]:
     with tempfile.TemporaryDirectory(prefix="of-") as folder:
         os.environ["ONCEFLOW_RUNTIME_DIR"] = folder
         yield
+
+
+@pytest.fixture(autouse=True)
+def _umask() -> Iterator[None]:
+    """A command that a test runs in this process keeps its files to itself; the next test's are as they were."""
+    before = os.umask(0o022)
+    os.umask(before)
+    yield
+    os.umask(before)

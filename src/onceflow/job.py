@@ -190,6 +190,7 @@ class Job:
         program.bear_a_full_log()
         program.show_log()
         try:
+            program.keep_files_private()
             self.run(until=until, takeover=takeover)
         except Stopped as stopped:
             program.end(stopped.signal, clean=stopped.clean)

@@ -24,6 +24,9 @@ from onceflow.masking import printable
 DEBUG = "ONCEFLOW_DEBUG"
 """The variable that asks for tracebacks."""
 
+UMASK = "ONCEFLOW_UMASK"
+"""The variable that says what others get of the files."""
+
 FAILED, TRY_AGAIN = 1, 75
 
 
@@ -102,6 +105,28 @@ def fail(error: OnceflowError) -> NoReturn:
         raise error
     sys.stderr.write(f"{last_words(error)}\n")
     leave(exit_code(error))
+
+
+def keep_files_private() -> None:
+    """Let nobody else read what this process and its Java write: checkpoints, state and shuffles hold rows as they are.
+
+    Raises:
+        ConfigurationError: The variable that says what else others get is no umask.
+    """
+    given = os.environ.get(UMASK) or "077"
+    try:
+        mask = int(given, 8)
+        if not 0 <= mask <= 0o777:
+            raise ValueError
+    except ValueError:
+        raise ConfigurationError(
+            f"{UMASK} is {given!r}, and no umask",
+            harmless="always: nothing was started",
+            cause="it is written in octal digits, as a shell's umask is",
+            action=f"write 077 (for nobody else), 027 (a group reads), or leave {UMASK} away",
+            setting="process.umask",
+        ) from None
+    os.umask(os.umask(0o077) | mask)
 
 
 def bear_a_full_log() -> None:

@@ -85,7 +85,7 @@ def test_the_manifests_parts_fit_together():
     job = parts["Job"]["spec"]
     pod, labels = job["template"]["spec"], job["template"]["metadata"]["labels"]
     driver = pod["containers"][0]
-    assert parts["Service"]["spec"]["selector"] == labels
+    assert parts["Service"]["spec"]["selector"].items() <= labels.items()
     assert pod["serviceAccountName"] == parts["ServiceAccount"]["metadata"]["name"]
     assert parts["RoleBinding"]["roleRef"]["name"] == parts["Role"]["metadata"]["name"]
     assert {mount["name"] for mount in driver["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
@@ -102,6 +102,37 @@ def test_the_manifests_parts_fit_together():
     assert "COPY job.py /job/job.py" in image
     assert f"pyspark=={TESTED[-1]}" in image
     assert f"apache/spark:{TESTED[-1]} " in image
+
+
+def test_the_manifest_lets_others_reach_nothing():
+    """Only pods of the job reach its ports, which are the pod's own; no root, nothing to write but what is mounted."""
+    parts = parts_of_the_manifest()
+    pod = parts["Job"]["spec"]["template"]
+    policy = parts["NetworkPolicy"]["spec"]
+    settings = parts["ConfigMap"]["data"]["settings.toml"]
+    mine = policy["podSelector"]["matchLabels"]
+    ((name, value),) = mine.items()
+    assert mine.items() <= pod["metadata"]["labels"].items()
+    assert f'kubernetes.executor.label.{name} = "{value}"' in settings
+    assert policy["ingress"] == [{"from": [{"podSelector": {"matchLabels": mine}}]}]
+    driver = pod["spec"]["containers"][0]
+    assert "spark.driver.bindAddress=$(POD_IP)" in driver["args"]
+    assert "bindAddress" not in settings
+    assert driver["securityContext"]["readOnlyRootFilesystem"]
+    assert pod["spec"]["securityContext"]["runAsNonRoot"]
+    assert f"USER {pod['spec']['securityContext']['runAsUser']}\n" in (KUBERNETES / "Dockerfile").read_text()
+
+
+def test_the_unit_leaves_nothing_to_others():
+    """Files for the user alone, its own folders, no core with a password in it."""
+    unit = configparser.ConfigParser(interpolation=None, strict=False)
+    unit.optionxform = str
+    unit.read_string(UNIT.read_text())
+    service = unit["Service"]
+    hard = {"NoNewPrivileges": "yes", "PrivateTmp": "yes", "ProtectSystem": "strict", "UMask": "0077", "LimitCORE": "0"}
+    assert {name: service[name] for name in hard} == hard
+    assert service["StateDirectoryMode"] == service["RuntimeDirectoryMode"] == "0700"
+    assert f"ONCEFLOW_RUNTIME_DIR=/run/{service['RuntimeDirectory']}" in UNIT.read_text()
 
 
 def test_the_model_of_a_large_cluster_is_the_one_on_the_page(capsys):

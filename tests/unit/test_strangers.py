@@ -2,11 +2,16 @@
 
 import pytest
 
+import onceflow as of
 from onceflow.checkpoint import envelope
 from onceflow.cli.shell import _history
-from onceflow.errors import CheckpointCorruptError
+from onceflow.errors import CheckpointCorruptError, ConfigurationError, SetupError
+from onceflow.flinksql.problems import Position
+from onceflow.flinksql.settings import Settings
 from onceflow.operations.savepoints import reading, writing
 from onceflow.operations.savepoints.manifest import FORMAT, NAME
+from onceflow.options.auditing import read_key
+from onceflow.supervision import log_file
 from tests.unit import checkpoints
 
 
@@ -42,3 +47,67 @@ def test_the_shells_history_is_its_owners_and_has_no_secret(tmp_path):
     path.chmod(0o644)
     _history(path)
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_log_that_is_a_link_is_not_written(tmp_path):
+    """In a folder of others a link leads to any file of this user; so does the older log's name."""
+    victim = tmp_path / "victim"
+    victim.write_text("somebody's")
+    (tmp_path / "job.log").symlink_to(victim)
+    with pytest.raises(SetupError, match="it is a link"):
+        log_file.opened(tmp_path / "job.log")
+    (tmp_path / "other.log").write_bytes(b"x" * (log_file.LARGEST + 1))
+    (tmp_path / "other.log.1").symlink_to(victim)
+    log_file.bound(tmp_path / "other.log")
+    assert victim.read_text() == "somebody's"
+
+
+@pytest.mark.parametrize(("mode", "told"), [(0o600, 0), (0o400, 0), (0o640, 1), (0o644, 1)])
+def test_a_secret_that_others_may_read_is_told(tmp_path, caplog, mode, told):
+    """Of a file that is named as a key or as a password."""
+    path = tmp_path / "key"
+    path.write_text("a secret of enough bytes")
+    path.chmod(mode)
+    with caplog.at_level("WARNING"):
+        read_key(path)
+        of.KafkaCluster(
+            "localhost:9092",
+            security_protocol="SASL_SSL",
+            sasl_mechanism="PLAIN",
+            username="bank",
+            password={"file": path},
+        )
+    assert caplog.text.count(f"{path} holds a secret") == 2 * told
+    assert "enough bytes" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "spark.driver.extraJavaOptions",
+        "spark.executor.defaultJavaOptions",
+        "spark.jars",
+        "spark.jars.packages",
+        "spark.plugins",
+        "spark.authenticate",
+        "spark.executorEnv.PYTHONPATH",
+        "spark.sql.extensions",
+        "spark.sql.catalog.own",
+        "spark.extraListeners",
+        "spark.sql.queryExecutionListeners",
+        "spark.pyspark.python",
+        "spark.driver.extraClassPath",
+        "SPARK.JARS",
+        "spark.hadoop.fs.own.impl",
+        "spark.onceflow.unauthenticated",
+    ],
+)
+def test_a_script_sets_nothing_that_runs_code(key):
+    """Whoever starts it may, on the command line."""
+    settings = Settings({})
+    with pytest.raises(ConfigurationError, match="runs code") as refused:
+        settings.set(Position(1, 1), key, "x")
+    assert f"-D {key}=" in refused.value.action
+    if key.startswith("spark."):
+        assert Settings({key: "x"}).of_spark() == {key: "x"}
+    settings.set(Position(1, 1), "spark.sql.shuffle.partitions", "2")

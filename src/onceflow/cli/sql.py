@@ -57,6 +57,7 @@ def sql(
         shell(flags)
         return
     program.show_log()
+    program.keep_files_private()
     log.info("onceflow %s runs %s", __version__, file or "statements")
     text = ";\n".join([*([file.read_text(encoding="utf-8")] if file is not None else []), *(statement or [])])
     pipelines = _taken(text, flags, showing=job is None, quiet=check)

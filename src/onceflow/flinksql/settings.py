@@ -66,6 +66,31 @@ REFUSED: Mapping[str, tuple[str, str]] = {
     "python.*": ("functions run in the interpreter of the job", "start onceflow with another Python"),
 }
 
+RUNS_CODE = (
+    "spark.*.extrajavaoptions",
+    "spark.*.defaultjavaoptions",
+    "spark.*.extraclasspath",
+    "spark.*.extralibrarypath",
+    "spark.*.userclasspathfirst",
+    "spark.*listeners",
+    "spark.archives",
+    "spark.authenticate*",
+    "spark.executorenv.*",
+    "spark.files",
+    "spark.hadoop.*.impl",
+    "spark.jars*",
+    "spark.onceflow.*",
+    "spark.plugins*",
+    "spark.pyspark.*",
+    "spark.r.*",
+    "spark.redaction.*",
+    "spark.sql.catalog.*",
+    "spark.sql.extensions",
+    "spark.sql.warehouse.dir",
+    "spark.submit.*",
+)
+"""Settings by which a script would bring code along, or open the job to others: only who starts it says them."""
+
 _OF_JOBS = {each.flink: each for each in SETTINGS if each.flink is not None}
 
 
@@ -92,6 +117,13 @@ class Settings:
 
     def set(self, at: Position, key: str, value: str) -> None:
         """SET."""
+        if any(fnmatchcase(key.lower(), pattern) for pattern in RUNS_CODE):
+            raise refused(
+                at,
+                f"the setting '{key}' in a script",
+                "it runs code, or opens the job to others",
+                f"say -D {key}=… where the script is started",
+            )
         self._said[_folder(key)] = self._checked(at, key, value)
 
     def reset(self, at: Position, key: str | None) -> None:

@@ -14,6 +14,7 @@ import contextlib
 import hashlib
 import logging
 import os
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -32,12 +33,13 @@ def folder() -> Path:
 def find(class_path: Sequence[Path]) -> Path | None:
     """The archive for a Spark that PySpark starts with these jars before its own; None if none is there whole.
 
-    Only this user's files and root's count: Java runs what is in them.
+    Only this user's files and root's count, and none that another one may write: Java runs what is in them.
     """
     try:
         for archive in folder().glob(f"{_key(class_path)}-*.jsa"):
             about = archive.stat()
-            if archive.stem.endswith(f"-{about.st_size}") and about.st_uid in (0, os.geteuid()):
+            ours = about.st_uid in (0, os.geteuid()) and not stat.S_IMODE(about.st_mode) & 0o022
+            if archive.stem.endswith(f"-{about.st_size}") and ours:
                 with contextlib.suppress(OSError):
                     os.utime(archive)  # it is in use, see forget_old()
                 return archive

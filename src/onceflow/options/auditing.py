@@ -15,6 +15,7 @@ from typing import Self
 from onceflow.errors import ConfigurationError
 from onceflow.options.catalogue import setting
 from onceflow.options.durations import duration_ms
+from onceflow.options.secret_files import tell_of_readers
 
 RETENTION = "ONCEFLOW_AUDIT_RETENTION"
 KEY_FILE = "ONCEFLOW_AUDIT_KEY_FILE"
@@ -64,6 +65,7 @@ def read_key(path: Path) -> bytes:
     why = ""
     try:
         key = path.read_bytes().strip()
+        tell_of_readers(path)
         if len(key) < _SHORTEST:
             why = f"it holds {len(key)} bytes, and a key has at least {_SHORTEST}"
     except OSError as error:

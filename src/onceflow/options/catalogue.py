@@ -327,6 +327,14 @@ SETTINGS = (
         environment="ONCEFLOW_CONFIG",
     ),
     Setting(
+        name="process.umask",
+        type="text",
+        default="077",
+        doc="What others get of the files that `job.main()` and the command line write: nothing, or with `027` the "
+        "group reads them. A stricter one that the process has already stays.",
+        environment="ONCEFLOW_UMASK",
+    ),
+    Setting(
         name="control.runtime_dir",
         type="path",
         default=None,

@@ -213,6 +213,7 @@ def _local_defaults(settings: dict[str, str], *, s3: bool = False) -> None:
     java_executable()
     master = settings.setdefault("spark.master", os.environ.get("SPARK_MASTER", "local[*]"))
     settings.setdefault("spark.ui.showConsoleProgress", "false")
+    settings.setdefault("spark.ui.enabled", "false")  # it asks nobody who he is, and listens on all addresses
     on_class_path: Sequence[Path] = ()
     if "spark.jars" not in settings and "spark.jars.packages" not in settings:
         jars = [*spark_jars(), *(s3_jars() if s3 else [])]
@@ -225,7 +226,6 @@ def _local_defaults(settings: dict[str, str], *, s3: bool = False) -> None:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings.setdefault("spark.driver.host", "127.0.0.1")
         settings.setdefault("spark.driver.bindAddress", "127.0.0.1")
-        settings.setdefault("spark.ui.enabled", "false")
         if not master.startswith("local-cluster"):  # of which Spark makes no secret itself
             # Tasks carry passwords. Without it any user of the machine fetches tasks, and puts others in their place.
             settings.setdefault("spark.authenticate", "true")

@@ -5,6 +5,7 @@ Must not know: what is written to it.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from pathlib import Path
@@ -22,19 +23,23 @@ def default(name: str) -> Path:
     return Path(state, "onceflow", f"{name}.log")
 
 
+_TO_ITS_END = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
 def opened(path: Path) -> IO[bytes]:
     """The file, to add to its end; of mode 0600, also where it was there with another one.
 
     Raises:
-        SetupError: It cannot be written.
+        SetupError: It cannot be written; or it is a link, by which others could have any file of this user's written.
     """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        handle = os.open(path, _TO_ITS_END, 0o600)
         os.fchmod(handle, 0o600)
     except OSError as error:
         raise SetupError(
-            f"the log cannot be written to {path}: {error.strerror or error}",
+            f"the log cannot be written to {path}: "
+            + ("it is a link" if error.errno == errno.ELOOP else error.strerror or str(error)),
             harmless="always: nothing was started",
             cause="--log names it, or it is the default (XDG_STATE_HOME)",
             action="name a file that this user may write with --log",
@@ -56,5 +61,5 @@ def bound(path: Path) -> None:
             to.truncate(0)
             shutil.copyfileobj(it, to)
         os.truncate(path, 0)
-    except OSError:
-        return  # a full disk: the job goes on
+    except (OSError, SetupError):
+        return  # a full disk, or a link in the way: the job goes on

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, SecretStr
 
 from onceflow.errors import ConfigurationError
+from onceflow.options.secret_files import tell_of_readers
 
 _HOST = re.compile(r"[\w.-]+|\[[\da-fA-F:.%\w]+\]")
 
@@ -81,6 +82,7 @@ def _secret(value: Any) -> Any:
         case {"file": str() | Path() as path} if len(value) == 1:
             try:
                 text = Path(path).read_text(encoding="utf-8")
+                tell_of_readers(Path(path))
             except (OSError, UnicodeDecodeError) as error:
                 raise ValueError(f"cannot read the file {path}: {type(error).__name__}") from None
             return SecretStr(text.rstrip("\r\n"))
