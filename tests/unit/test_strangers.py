@@ -1,9 +1,12 @@
 """What somebody else has made and a command is given, and what a command leaves for others to see."""
 
+import os
+
 import pytest
 
 import onceflow as of
 from onceflow.checkpoint import envelope
+from onceflow.checkpoint.folders import LocalFolder
 from onceflow.cli.shell import _history
 from onceflow.errors import CheckpointCorruptError, ConfigurationError, SetupError
 from onceflow.flinksql.problems import Position
@@ -111,3 +114,47 @@ def test_a_script_sets_nothing_that_runs_code(key):
     if key.startswith("spark."):
         assert Settings({key: "x"}).of_spark() == {key: "x"}
     settings.set(Position(1, 1), "spark.sql.shuffle.partitions", "2")
+
+
+def changed_links(files):
+    """Ways in which a savepoint's files lead out of it."""
+    outside = files.parent.parent / "outside"
+    outside.mkdir()
+    file = next(path for path in sorted(files.rglob("*")) if path.is_file())
+    (outside / "file").write_bytes(file.read_bytes())
+    return outside, file
+
+
+def test_a_savepoint_in_which_a_file_is_a_link_is_not_what_it_was(tmp_path):
+    """Whoever can write what it leads to could change a checkpoint behind ``verify``."""
+    path = tmp_path / "of" / "savepoint"
+    writing.create(checkpoints.make(tmp_path / "checkpoint", 2), path, "shop")
+    outside, file = changed_links(path / "files")
+    file.unlink()
+    file.symlink_to(outside / "file")
+    with pytest.raises(CheckpointCorruptError, match="is not what it was"):
+        reading.verify(path)
+
+
+def test_a_savepoint_with_a_link_to_a_folder_is_not_what_it_was(tmp_path):
+    """It is no file, and what it leads to is no part of the savepoint."""
+    path = tmp_path / "of" / "savepoint"
+    writing.create(checkpoints.make(tmp_path / "checkpoint", 2), path, "shop")
+    outside, _ = changed_links(path / "files")
+    (path / "files" / "more").symlink_to(outside)
+    with pytest.raises(CheckpointCorruptError, match="more was added"):
+        reading.verify(path)
+
+
+def test_a_file_of_another_user_is_copied_and_never_linked(tmp_path, monkeypatch):
+    """He could write it later by the name that he has: the checkpoint would change under the job."""
+    (tmp_path / "of").mkdir()
+    (tmp_path / "of" / "file").write_text("content")
+    mine, theirs = LocalFolder(tmp_path / "mine"), LocalFolder(tmp_path / "theirs")
+    mine.take(LocalFolder(tmp_path / "of"), ["file"])
+    uid = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: uid + 1)
+    theirs.take(LocalFolder(tmp_path / "of"), ["file"])
+    assert (mine.path / "file").stat().st_nlink == 2
+    assert (theirs.path / "file").stat().st_nlink == 1
+    assert theirs.read("file") == b"content"

@@ -18,6 +18,7 @@ import hashlib
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -177,10 +178,12 @@ class LocalFolder:
         return [each.name for each in folder.iterdir()] if folder.is_dir() else []
 
     def files(self) -> list[str]:
-        """The paths of all files."""
-        return [
-            str(Path(folder, name).relative_to(self.path)) for folder, _, names in os.walk(self.path) for name in names
-        ]
+        """The paths of all files, and of links to folders: what they lead to is not in this one."""
+        found: list[Path] = []
+        for folder, folders, names in os.walk(self.path):
+            found += (Path(folder, name) for name in names)
+            found += (path for name in folders if (path := Path(folder, name)).is_symlink())
+        return [str(path.relative_to(self.path)) for path in found]
 
     def size(self, path: str) -> tuple[int, int]:
         """How many files a file or folder is, and of how many bytes."""
@@ -209,17 +212,24 @@ class LocalFolder:
             os.link(of.path / path, self.path / path)
 
     def take(self, of: Folder, paths: Sequence[str]) -> None:
-        """A second name for each file, or a copy where its file system is another one, or knows no links."""
+        """A second name for each file, or a copy where its file system is another one, or knows no links.
+
+        Also where the file is another user's, who could change it later by the name that he has.
+        """
         if not isinstance(of, LocalFolder):
             carry(of, self, paths)
             return
         for path in paths:
-            try:
-                self.link(of, [path])
-            except FileNotFoundError:
-                raise
-            except OSError:
-                shutil.copyfile(of.path / path, self.path / path)
+            about = (of.path / path).lstat()
+            if about.st_uid == os.geteuid() and stat.S_ISREG(about.st_mode):
+                try:
+                    self.link(of, [path])
+                    continue
+                except FileNotFoundError:
+                    raise
+                except OSError:
+                    pass
+            self.copy(of, [path])
 
     def copy(self, of: Folder, paths: Sequence[str]) -> None:
         """Copy files of another folder."""
@@ -231,9 +241,11 @@ class LocalFolder:
             shutil.copyfile(of.path / path, self.path / path)
 
     def held(self, paths: Sequence[str]) -> Mapping[str, Held]:
-        """The files' sizes and digests."""
+        """The files' sizes and digests; a link has what no file has."""
 
         def one(path: str) -> Held:
+            if (self.path / path).is_symlink():
+                return 0, "a link"
             with (self.path / path).open("rb") as file:
                 return os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest()
 
