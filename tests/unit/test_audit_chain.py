@@ -3,9 +3,12 @@
 import gzip
 import hashlib
 import json
+import tracemalloc
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from onceflow.audit import chain
 from onceflow.audit.files import OnDisk
@@ -204,3 +207,95 @@ def test_a_checkpoint_on_no_disk_is_read_by_who_is_handed_in(checkpoint):
     assert both()["epochs"] == 6
     rewrite(newest(checkpoint), lambda lines: [lines[0].replace('"epoch":3', '"epoch":2'), *lines[1:]])
     assert both()["receipts"] > 0
+
+
+def forged(checkpoint, change):
+    """The newest receipt, which no other one names yet, changed and hashed anew."""
+
+    def of(lines):
+        body = json.loads(lines[-1])
+        change(body)
+        return [*lines[:-1], json.dumps(seal(body), sort_keys=True, separators=(",", ":"))]
+
+    rewrite(newest(checkpoint), of)
+
+
+def test_a_choice_that_the_journal_does_not_know_is_found(checkpoint):
+    """Whoever can write to the checkpoint could let rows be gone by it, without any key."""
+    choice = {"choice": "give-up-rows", "participants": [], "who": "ops", "why": "agreed", "epoch": 5}
+    forged(checkpoint, lambda body: body.update(choices=[choice]))
+    (what,) = told(checkpoint)
+    assert what.startswith("receipt changed: receipt 6 says that an operator has chosen give-up-rows, and the journal")
+
+
+def test_a_replay_that_the_journal_does_not_know_is_found(checkpoint):
+    forged(checkpoint, lambda body: body.update(replays=1, participants=[]))
+    assert told(checkpoint)[0] == (
+        "receipt changed: receipt 6 says that the epoch was written again, and the journal knows of no replay"
+    )
+
+
+def test_a_file_that_unpacks_to_a_hundred_times_its_size_takes_no_memory(checkpoint, monkeypatch):
+    """It is cut where it becomes larger than receipts ever are."""
+    monkeypatch.setattr(chain, "_LARGEST", 1 << 20)
+    (checkpoint / "onceflow" / "audit" / "9-aa-1.jsonl.gz").write_bytes(gzip.compress(bytes(1 << 26)))
+    tracemalloc.start()
+    audited(checkpoint)
+    assert tracemalloc.get_traced_memory()[1] < 1 << 25
+    tracemalloc.stop()
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@st.composite
+def changes(draw, body):
+    """A receipt in which one place is something else, or gone."""
+    body = json.loads(json.dumps(body))
+    at = body
+    while True:
+        key = draw(st.sampled_from(sorted(at) if isinstance(at, dict) else range(len(at))))
+        inner = at[key]
+        if isinstance(inner, dict | list) and inner and draw(st.booleans()):
+            at = inner
+            continue
+        if draw(st.booleans()):
+            del at[key]
+        else:
+            at[key] = draw(JSON)
+        return body
+
+
+@given(data=st.data())
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_stands_in_a_receipt_the_audit_has_a_verdict(checkpoint, data):
+    """Hashed anew or not; never a traceback, and never a change without a word where it is not hashed anew."""
+    path = newest(checkpoint)
+    before = path.read_bytes()
+    lines = before.decode().splitlines()
+    body = json.loads(lines[-1])
+    changed = data.draw(changes(body))
+    hashed = data.draw(st.booleans())
+    try:
+        path.write_text(
+            "".join(f"{each}\n" for each in [*lines[:-1], json.dumps(seal(changed) if hashed else changed)])
+        )
+        _, findings = audited(checkpoint, key=data.draw(st.sampled_from([None, KEY])), retention=timedelta(days=7))
+    finally:
+        path.write_bytes(before)
+    for each in (body, changed):
+        each.pop("signature", None)  # nobody looks at it without a key
+    if not hashed and changed != body:
+        assert findings.found
+
+
+@pytest.mark.parametrize(
+    "line", ["[" * 100_000, '{"a":' * 100_000, "9" * 100_000, '{"format": 1, "hash": 1}', "null", "\x00", '""']
+)
+def test_a_line_that_is_no_receipt_is_told(checkpoint, line):
+    rewrite(newest(checkpoint), lambda lines: [line, *lines])
+    assert any("is no receipt any more" in each for each in told(checkpoint))

@@ -6,11 +6,11 @@ Must not know: sinks, how a checkpoint's files are reached. It reads two folders
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import hmac
 import json
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -21,6 +21,26 @@ from onceflow.audit.findings import Findings
 
 FORMAT = 1
 _TRAIL, _RECORDS = "onceflow/audit", "onceflow/journal"
+_LARGEST = 1 << 30
+"""Of an unpacked file, in bytes; a day's receipts are some megabytes."""
+_HEX = re.compile("[0-9a-f]{16}")
+_PART = (int, int, _HEX, str)
+_PARTICIPANT = {"sink": str, "handle": str, "rows": int, "digest": _HEX, "parts": [_PART], "transaction": dict}
+_RECEIPT = {
+    "number": int,
+    "before": str,
+    "before_at": str,
+    "at": str,
+    "job": str,
+    "epoch": int,
+    "hash": str,
+    "sources": [{"start": str | None, "end": str}],
+    "sinks": dict,
+    "participants": [_PARTICIPANT],
+    "replays": int,
+    "choices": [{"choice": str, "participants": [list], "who": str, "why": str, "epoch": int}],
+}
+"""What a receipt of this format has, as far as it is looked at."""
 _NAME = re.compile(r"(\d+)-([0-9a-f]*)-(\d+)\.jsonl(?:\.gz)?")
 
 
@@ -31,12 +51,16 @@ class Chain:
     Attributes:
         receipts: Those that count, in order.
         decided: Of the journal: what is decided, by job and epoch; each with its participants.
+        chosen: Of the journal: what an operator has chosen, by job, epoch and choice.
+        replayed: Of the journal: epochs that were to be written again, by job.
         others: Participants of receipts that do not count, and of everything in the journal: known, whatever became
             of them.
     """
 
     receipts: list[Mapping[str, Any]] = field(default_factory=list)
     decided: dict[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
+    chosen: set[tuple[str, int, str]] = field(default_factory=set)
+    replayed: set[tuple[str, int]] = field(default_factory=set)
     others: list[Mapping[str, Any]] = field(default_factory=list)
 
     @property
@@ -106,17 +130,41 @@ def _packed(checkpoint: Files, name: str) -> bytes:
 
 
 def _lines(name: str, data: bytes) -> Iterator[_Line]:
-    if data.startswith(b"\x1f\x8b"):
-        data = gzip.decompress(data)
-    lines = data.splitlines(keepends=True)
+    lines = (_unpacked(data) if data.startswith(b"\x1f\x8b") else data).splitlines(keepends=True)
     for number, line in enumerate(lines, 1):
         last = number == len(lines)
         try:
             body = json.loads(line)
-            whole = isinstance(body, dict) and "hash" in body and line.endswith(b"\n")
+            whole = (
+                isinstance(body, dict)
+                and line.endswith(b"\n")
+                and (body.get("format") != FORMAT or _fits(body, _RECEIPT))
+            )
             yield _Line(name, number, body if whole else None, last)
-        except ValueError:
+        except (ValueError, RecursionError):
             yield _Line(name, number, None, last)
+
+
+def _unpacked(data: bytes) -> bytes:
+    """What was packed, of at most so many bytes: a file of nothing but zeros unpacks to a thousand times its size."""
+    unpacking = zlib.decompressobj(wbits=31)
+    try:
+        return unpacking.decompress(data, _LARGEST)
+    except zlib.error:
+        return b"torn"
+
+
+def _fits(value: Any, form: Any) -> bool:
+    """Whether a value of JSON has a form: a type, a pattern, a list of one form, a row of several, an object."""
+    if isinstance(form, dict):
+        return isinstance(value, dict) and all(name in value and _fits(value[name], of) for name, of in form.items())
+    if isinstance(form, re.Pattern):
+        return isinstance(value, str) and form.fullmatch(value) is not None
+    if isinstance(form, tuple):
+        return isinstance(value, list) and len(value) == len(form) and all(map(_fits, value, form))
+    if isinstance(form, list):
+        return isinstance(value, list) and all(_fits(each, form[0]) for each in value)
+    return isinstance(value, form) and not isinstance(value, bool)
 
 
 def _continue(
@@ -162,7 +210,7 @@ def _one(line: _Line, body: Mapping[str, Any], findings: Findings, key: bytes | 
     signed = hmac.new(key, str(body["hash"]).encode(), hashlib.sha256).hexdigest()
     if "signature" not in body:
         findings.add("receipt", f"receipt not signed: {named}", epoch=body["epoch"])
-    elif not hmac.compare_digest(signed, str(body["signature"])):
+    elif not hmac.compare_digest(signed.encode(), str(body["signature"]).encode()):
         findings.add("receipt", f"receipt signed with another key, or changed: {named}", epoch=body["epoch"])
 
 
@@ -192,10 +240,18 @@ def _head(chain: Chain, findings: Findings, retention: timedelta | None) -> None
         return
     first = chain.receipts[0]
     gone, until = first["number"] - 1, first["before_at"]
-    if retention is not None and datetime.fromisoformat(until) > datetime.now(UTC) - retention:
+    if retention is not None and _is_younger(until, retention):
         findings.add("receipt", f"receipt removed: the first {gone}, up to {until}, younger than audit.retention")
     else:
         findings.add("note", f"the chain begins at receipt {first['number']}; {gone} up to {until} were let go")
+
+
+def _is_younger(at: str, retention: timedelta) -> bool:
+    """Also what is no time: nobody knows then that it is old enough."""
+    try:
+        return datetime.fromisoformat(at) > datetime.now(UTC) - retention
+    except (ValueError, TypeError):  # TypeError: a time without a zone
+        return True
 
 
 def _order(chain: Chain, findings: Findings) -> None:
@@ -224,13 +280,17 @@ def _journal(checkpoint: Files, chain: Chain) -> None:
         try:
             entry = json.loads(data or b"")
             kind, record = entry["kind"], entry["record"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             continue  # purged since the folder was listed; one that is spoiled stops the job, which says so
         if kind == "start":
             job = record["job_id"]
         elif kind == "decide":
             chain.decided[job, record["epoch"]] = record
             chain.others += record["participants"]
+        elif kind == "resolve":
+            chain.chosen.add((job, record["epoch"], record["choice"]))
+        elif kind == "replay-begin":
+            chain.replayed.add((job, record["epoch"]))
         elif kind == "replay":
             chain.decided.pop((job, record["epoch"]), None)  # which of all count is for its receipt to say
             chain.others += record["participants"]
@@ -255,12 +315,27 @@ def _against_the_journal(chain: Chain, findings: Findings) -> None:
                 why = "it was removed, or its start has not written it yet"
                 findings.add("receipt", f"receipt removed: {told} ({why})", epoch=epoch)
             continue
-        if body["replays"] or body["choices"]:
+        told = _not_in_the_journal(body, chain)
+        if told:
+            findings.add("receipt", f"receipt changed: receipt {body['number']} says {told}", epoch=epoch)
+        if body["choices"]:
             continue
         there, here = _rows(record["participants"]), _rows(body["participants"])
         if there != here:
             told = f"receipt {body['number']} and the journal differ about epoch {epoch}"
             findings.add("receipt", f"receipt changed: {told}", epoch=epoch)
+
+
+def _not_in_the_journal(body: Mapping[str, Any], chain: Chain) -> str:
+    """What a receipt says that somebody has done, where the journal still has its epoch's decision and knows nothing.
+
+    Whoever rewrites the newest receipt alone, which no other names yet, could let rows be gone by it.
+    """
+    if body["replays"] and (body["job"], body["epoch"]) not in chain.replayed:
+        return "that the epoch was written again, and the journal knows of no replay"
+    mine = (c["choice"] for c in body["choices"] if c["choice"] != "skip" and c["epoch"] == body["epoch"])
+    unknown = [choice for choice in mine if (body["job"], body["epoch"], choice) not in chain.chosen]
+    return f"that an operator has chosen {unknown[0]}, and the journal knows of no such choice" if unknown else ""
 
 
 def _rows(participants: Iterable[Mapping[str, Any]]) -> set[tuple[str, str, int, int]]:
