@@ -85,7 +85,7 @@ example-offsets: jars ## Four ways to keep offsets, each killed, and what it los
 	@$(BIN)/python -m tests.examples.offsets
 
 simulate: $(SETUP) ## The rules in a world of faults; SEEDS=100000 for more, SEED=7 to replay one with its trace
-	@PYTHONPATH=src:. $(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),10000))
+	@PYTHONPATH=src:. $(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),10000)) $(ARGS)
 
 lint: $(SETUP) ## ruff
 	@$(BIN)/ruff check .

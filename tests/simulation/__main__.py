@@ -6,15 +6,21 @@
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import sys
 import time
 from collections import Counter
+from pathlib import Path
+
+from bench.machine import head
 
 from tests.simulation.checks import INVARIANTS
 from tests.simulation.explore import Result, every_run, run_scripted, run_seed
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.sim_driver import Plan, quiet
+
+RESULTS = Path(__file__).resolve().parents[2] / "bench" / "results" / "simulation.json"
 
 
 def main() -> int:
@@ -22,6 +28,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="replay this seed and print what happened")
     parser.add_argument("--seeds", type=int, default=10_000, help="run so many seeds")
     parser.add_argument("--first", type=int, default=0, help="the first of them")
+    parser.add_argument("--keep", action="store_true", help=f"keep the figures in {RESULTS.name}")
     parser.add_argument("--together", type=int, default=0, help="so many tasks of four are committed as one")
     parser.add_argument("--exhaustive", type=int, metavar="DEPTH", help="every run with at most so many faults")
     parser.add_argument("--script", help='replay faults by step, as an exhaustive run names them: {"12": "die"}')
@@ -40,7 +47,8 @@ def main() -> int:
             runs = ((f"script {json.dumps(script)}", r) for script, r in every_run(Plan(), asked.exhaustive))
             return _many(runs, "--script")
         seeds = range(asked.first, asked.first + asked.seeds)
-        return _many(((f"seed {seed}", run_seed(seed, **fixed)) for seed in seeds), "--seed")
+        runs = ((f"seed {seed}", run_seed(seed, **fixed)) for seed in seeds)
+        return _many(runs, "--seed", head() | {"first": asked.first, "seeds": asked.seeds} if asked.keep else None)
 
 
 def _mutants() -> int:
@@ -65,7 +73,7 @@ def _show(result: Result, name: str) -> int:
     return int(result.violation is not None)
 
 
-def _many(runs, option: str) -> int:
+def _many(runs, option: str, keep: dict | None = None) -> int:
     began, count, bad, refused, faults, marks = time.monotonic(), 0, 0, 0, 0, Counter()
     for name, result in runs:
         count += 1
@@ -78,7 +86,18 @@ def _many(runs, option: str) -> int:
     for mark, times in sorted(marks.items()):
         print(f"{times:8d}  {mark}")
     print(f"{count} runs, {faults} faults, {refused} refusals, {bad} violations, {time.monotonic() - began:.0f} s")
+    if keep is not None:
+        took = {"faults": faults, "refusals": refused, "violations": bad, "seconds": round(time.monotonic() - began)}
+        _keep(keep | took)
     return int(bad > 0)
+
+
+def _keep(run: dict) -> None:
+    """One more run in the file, which two processes may write to at the same time."""
+    with Path(__file__).open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        runs = json.loads(RESULTS.read_text())["runs"] if RESULTS.exists() else []
+        RESULTS.write_text(json.dumps({"runs": [*runs, run]}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
