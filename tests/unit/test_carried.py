@@ -64,7 +64,8 @@ def test_every_part_survives(kind, what, harmless, cause, action, facts):
     message = str(given_)
     found = from_spark(in_spark(in_worker(given_)))
     assert type(found) is kind
-    assert (found.what, found.harmless, found.cause, found.action) == (what, harmless, cause, action)
+    told = (given_.what, given_.harmless, given_.cause, given_.action)  # with escapes
+    assert (found.what, found.harmless, found.cause, found.action) == told
     assert found.facts == facts
     assert str(found) == message
 
