@@ -59,7 +59,9 @@ class Health:
     def reasons(self, standing: Standing) -> list[str]:
         """Why it is not ready; nothing where it is."""
         if standing.state != "RUNNING":
-            return [f"the job is {standing.state}" + (f": {standing.failure}" if standing.failure else "")]
+            # Not what the failure said: whoever reaches the port would read it, and a user's own error may quote a row.
+            why = "; its log and `onceflow list` say what the newest failure was" if standing.failure else ""
+            return [f"the job is {standing.state}{why}"]
         found = []
         age, expires_after_s = self.in_work()
         longest = TOO_OLD * expires_after_s if math.isfinite(expires_after_s) else LONGEST_S
