@@ -345,8 +345,9 @@ class Watch(Observer):
 
     def _spares_decided(self, handle: Handle, by: str) -> None:
         for epoch, books in self.epochs.items():
-            # What a backup has brought back as it was before its commit is somebody's to end, if its epoch is done.
-            done = handle in self.away and epoch in self.done
+            # What a backup has brought back as it was before its commit is somebody's to end, if its epoch is done; so
+            # is what it has left of a transaction that an operator then counted as written.
+            done = epoch in self.done and handle in self.away | books.counted
             ours = any(handle in handles_of(p) and not self._is_gone(p, handle) for p in books.effective.values())
             self._world.check(
                 not ours or done or books.replaying,

@@ -493,6 +493,7 @@ class Driver:
         done = self._done()
         for epoch in self._checkpoint.other_than(done):
             self._checkpoint.put_right(epoch, done[epoch])
+        self._ran = done
         if history.decided is not None and undone:
             self._log.info(
                 "epoch %d is decided and not done: it is committed, or written again where its transactions are lost",
@@ -504,9 +505,23 @@ class Driver:
         return Started(history, checkpoint.newest_commit(), checkpoint.newest_offsets(), checkpoint.is_stateful())
 
     def _put_right(self) -> None:
-        """Put right what a driver that slept has written over ``offsets/`` of the epoch before."""
-        for epoch in self._checkpoint.other_than(self._ran):
+        """Put right what a driver that slept has written over ``offsets/`` of the epoch before.
+
+        Spark has read it when its query began: written over between this start's own look and that, it has Spark begin
+        the first epoch at another place. So that one is not run; behind it Spark goes by what it has in memory.
+        """
+        other = self._checkpoint.other_than(self._ran)
+        for epoch in other:
             self._put_right_one(epoch, self._ran[epoch])
+        if other and self._last_epoch < 0:
+            raise EpochFailedError(
+                f"offsets/{other[-1]} was written over while this start began, and Spark may have read it: the epoch "
+                "behind it could read records once more, or leave some out",
+                harmless="always for the data: nothing of the epoch was run, and the file is right again",
+                cause="a driver of an older start slept while it planned an epoch, and woke up now",
+                action="start the job again; it goes on from what is decided",
+                epoch=other[-1],
+            )
 
     def _put_back(self, epoch: int, offsets: str) -> None:
         """See before the return that ``offsets/<epoch>`` is what was run, and keep it where no decision does."""
@@ -557,7 +572,7 @@ class Driver:
     def _restore_offsets(self, action: RestoreOffsets) -> Event:
         self._put_right_one(action.epoch, action.offsets)
         if action.before:
-            self._checkpoint.set_start(action.epoch, action.before)
+            self._begin_at(action.epoch, action.before)
         return Restored()
 
     def _take_back(self, action: TakeBack) -> Event:
@@ -566,8 +581,12 @@ class Driver:
         )
         self._checkpoint.take_back(action.epoch, action.planned)
         if action.before:
-            self._checkpoint.set_start(action.epoch, action.before)
+            self._begin_at(action.epoch, action.before)
         return TakenBack()
+
+    def _begin_at(self, epoch: int, before: str) -> None:
+        self._checkpoint.set_start(epoch, before)
+        self._ran[epoch - 1] = before  # which stands in its file now, whatever it had read
 
     def _survey(self, action: Survey) -> Event:
         if self._sources is None:
