@@ -19,8 +19,6 @@ NAMES = (
 _NAME = re.compile(NAMES)
 _LOGIN = re.compile(r"(?<=//)[^/\s'\"]+(?=@)")
 _PARAMETER = re.compile(r"([?&;]\s*)([\w.-]+)=([^&;\s'\"]+)")
-
-
 _MOVING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """Characters that a terminal acts on or that turn a text's direction; all but tabs and ends of lines."""
 

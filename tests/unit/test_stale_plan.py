@@ -29,6 +29,16 @@ def sleeper(shop, end, epoch=0):
     return lambda: path.write_text(f'v1\n{{"batchWatermarkMs":0}}\n{json.dumps({"orders": {"0": end}})}')
 
 
+def ended_by(shop, driver):
+    """The error with which a driver's first epoch ends."""
+    try:
+        with pytest.raises(EpochFailedError) as caught:
+            shop.work(driver)
+    finally:
+        shop.close()
+    return caught.value
+
+
 @pytest.mark.parametrize("end", [1, 9])
 def test_before_the_return_it_is_put_back(shop, end):
     """Once the epoch is decided, and before Spark records it: the next epoch begins where this one ended."""
@@ -65,12 +75,7 @@ def test_between_the_start_and_its_epoch_the_next_start_restores_it(shop, end):
     shop.dies_at("commit")
     driver = shop.start()
     sleeper(shop, end)()
-    try:
-        with pytest.raises(EpochFailedError) as caught:
-            shop.work(driver)
-    finally:
-        shop.close()
-    assert parts_of(caught.value, EpochFailedError, "offsets/0", "epoch 0").retriable
+    assert parts_of(ended_by(shop, driver), EpochFailedError, "offsets/0", "epoch 0").retriable
     assert shop.run() is None
     assert offsets(shop) == 3
     assert shop.written() == shop.all_orders()
@@ -109,12 +114,7 @@ def test_of_an_epoch_that_is_done_it_ends_a_start_that_has_looked_before(shop, e
     shop.orders.end = 10
     driver = shop.start()
     sleeper(shop, end)()
-    try:
-        with pytest.raises(EpochFailedError) as caught:
-            shop.work(driver)
-    finally:
-        shop.close()
-    assert parts_of(caught.value, EpochFailedError, "offsets/0").retriable
+    assert parts_of(ended_by(shop, driver), EpochFailedError, "offsets/0").retriable
     assert offsets(shop) == 3
     assert shop.run() is None
     assert shop.written() == shop.all_orders()

@@ -67,7 +67,7 @@ from onceflow.execution.told import about
 from onceflow.findings import Checks
 from onceflow.options.auditing import Auditing
 from onceflow.options.checkpointing import Checkpointing
-from onceflow.spark.authentication import require_authenticated, secret_options
+from onceflow.spark.authentication import authenticates, require_authenticated, secret_options
 from onceflow.spark.cut_windows import HeldBack, hold_back
 from onceflow.spark.interpreter import to_try, try_out
 from onceflow.spark.plan import (
@@ -356,9 +356,9 @@ def outputs_of(session: SparkSession, result: object, sinks: Sequence[Sink], pla
     outputs = outputs_for(result, sinks, plan)
     settle_guarantees(outputs.sinks, plan.checkpointing)
     check_query(outputs.query, plan.output_mode, read_again=any(map(must_come_again, outputs.sinks)))
-    warning = require_authenticated(dict(session.sparkContext.getConf().getAll()), carriers_of_secrets(outputs))
-    if warning is not None:
-        JobLog(log, plan.name).warning("%s", warning)
+    settings = dict(session.sparkContext.getConf().getAll())
+    if not authenticates(settings):  # else nobody need walk the plan for what tasks carry
+        JobLog(log, plan.name).warning("%s", require_authenticated(settings, carriers_of_secrets(outputs)))
     checkpoint = place_of(plan).checkpoint
     require_reached(session, checkpoint)
     set_up(session, checkpoint, plan)

@@ -28,6 +28,15 @@ def secret_options(options: Mapping[str, str]) -> list[str]:
     return sorted(name for name in options if is_secret(name))
 
 
+def authenticates(settings: Mapping[str, str]) -> bool:
+    """Whether a session lets nobody else fetch its tasks.
+
+    Args:
+        settings: Of the session, ``spark.*``.
+    """
+    return settings.get("spark.authenticate", "false").lower() == "true"
+
+
 def require_authenticated(settings: Mapping[str, str], carriers: Sequence[str]) -> str | None:
     """Refuse a session that would hand out a job's tasks to strangers.
 
@@ -41,7 +50,7 @@ def require_authenticated(settings: Mapping[str, str], carriers: Sequence[str]) 
     Raises:
         RefusedSettingError: Its tasks carry a secret, or its driver is reached from other machines.
     """
-    if settings.get("spark.authenticate", "false").lower() == "true":
+    if authenticates(settings):
         return None
     master = settings.get("spark.master", "")
     here = _is_here(master)
