@@ -22,6 +22,7 @@ from onceflow.connectors.database.fit import for_new
 from onceflow.connectors.lake import committer as lake
 from onceflow.connectors.lake import iceberg_fields
 from onceflow.connectors.lake.committer import LakeCommitter
+from onceflow.execution import ownership
 from onceflow.twophase.records import History
 
 NAMED = "ONCEFLOW_MUTANT"
@@ -98,7 +99,8 @@ def _types_are_not_compared() -> list[Any]:
 
 
 def _an_older_checkpoint_goes_on() -> list[Any]:
-    return [_of(DatabaseCommitter, "_require_first", _nothing)]
+    """The job's mark outside tells it first; where that is lost, the ledger's newest row does."""
+    return [_of(ownership, "not_rewound", _nothing), _of(DatabaseCommitter, "_require_first", _nothing)]
 
 
 def _times_are_loaded_as_they_come() -> list[Any]:
@@ -134,7 +136,7 @@ MUTANTS = (
     Mutant("a purge forgets the newest epoch of a quiet sink", "lives of SQLite", _quiet_sinks_are_forgotten),
     Mutant("a claim does not say what is known still", "lives of SQLite", _a_claim_knows_nothing),
     Mutant(
-        "an older copy of the checkpoint goes on beside a newer ledger",
+        "an older copy of the checkpoint goes on beside a newer mark and ledger",
         "lives of SQLite",
         _an_older_checkpoint_goes_on,
     ),
