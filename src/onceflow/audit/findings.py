@@ -42,12 +42,14 @@ class Findings:
         found: In the order in which they were found.
         epochs: How many epochs were looked at.
         rows: How many rows were seen to be as they were decided.
+        keyed: Of these, how many by a keyed digest, which nobody makes without the job's key.
         read: How many records were read for it.
     """
 
     found: list[Finding] = field(default_factory=list)
     epochs: int = 0
     rows: int = 0
+    keyed: int = 0
     read: int = 0
 
     def add(self, kind: Kind, what: str, rows: int = 0, sink: str = "", epoch: int | None = None) -> None:
@@ -76,6 +78,7 @@ class Findings:
             "good": self.is_good(shared=shared),
             "epochs": self.epochs,
             "rows": self.rows,
+            "keyed": self.keyed,
             "missing": rows["missing"],
             "changed": rows["changed"],
             "foreign": rows["foreign"],

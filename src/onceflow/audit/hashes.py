@@ -17,6 +17,7 @@ U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]
 
 SEED = 42
+MASK = (1 << 64) - 1
 _P1, _P2, _P3, _P4, _P5 = (
     np.uint64(prime)
     for prime in (
@@ -43,6 +44,11 @@ class Texts:
         lengths = np.array([-1 if v is None else len(v) for v in values], np.int64)
         ends = np.cumsum(np.maximum(lengths, 0))
         return cls(b"".join(v for v in values if v), ends - np.maximum(lengths, 0), lengths)
+
+    def single(self) -> list[bytes | None]:
+        """The values, one by one."""
+        stretches = zip(self.starts.tolist(), self.lengths.tolist(), strict=True)
+        return [None if length < 0 else self.data[start : start + length] for start, length in stretches]
 
 
 def seeds(count: int) -> U64:

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from onceflow.audit import keyed
 from onceflow.audit.chain import Chain, chosen
 from onceflow.audit.findings import Findings, Kind
-from onceflow.audit.tables import hash_rows, unread
+from onceflow.audit.tables import hash_rows, netstrings, unread
 
 _OURS = re.compile(r"onceflow/([^/]+)/([^/]+)/(\d+)/(\d+)/([0-9a-f]+)-\d+\.parquet$")
 _MASK = (1 << 64) - 1
@@ -40,6 +41,7 @@ def check(
     receipts: Sequence[Mapping[str, Any]],
     known: Callable[[], Chain],
     findings: Findings,
+    key: bytes | None = None,
 ) -> None:
     """Compare a lake sink's table with the receipts.
 
@@ -48,6 +50,7 @@ def check(
         receipts: The epochs that are checked.
         known: Reads all that is decided by now: what the table has by then is decided before.
         findings: Where what is wrong goes.
+        key: The audit's, of which the key of each job's rows is made; None looks at no keyed digest.
     """
     name = sink["name"]
     decided = [(body, p) for body in receipts for p in body["participants"] if p["sink"] == name]
@@ -82,7 +85,7 @@ def check(
             told = f"sink {name}: {rows} rows in {len(strange)} files, first {strange[0].path}: {why}"
             findings.add(kind, told, rows, name)
         for body, p in decided:
-            _compare(name, body, p, by_attempt, findings, rewritten=rewritten)
+            _compare(name, body, p, by_attempt, findings, key, rewritten=rewritten)
         if strange and gone:
             _count(name, decided, by_attempt, rows, findings)
     except Exception as error:  # noqa: BLE001 - each catalog and store has errors of its own
@@ -102,6 +105,7 @@ def _compare(
     p: Mapping[str, Any],
     by_attempt: Mapping[str, Sequence[_File]],
     findings: Findings,
+    key: bytes | None,
     *,
     rewritten: bool,
 ) -> None:
@@ -109,12 +113,15 @@ def _compare(
     rule = body["sinks"][name]
     columns = rule.get("columns", [])
     other = unread(columns)
-    seen = digest = 0
+    seen = digest = made = 0
+    decided = None if key is None else keyed.decided(p)
+    rows_key = None if key is None or decided is None else keyed.key_of_rows(key, body["job"])
     for file in (file for i in _attempts(p) for file in by_attempt.get(i, ())):
         table = file.rows()
         seen += len(table)
         if columns and not other:
-            digest += _digest(table, rule["destination"], columns)
+            one, other_one = _digest(table, rule["destination"], columns, rows_key)
+            digest, made = digest + one, made + other_one
     findings.read += seen
     if seen != p["rows"]:
         if seen > p["rows"]:
@@ -134,8 +141,12 @@ def _compare(
         findings.add("unknown", words, seen, name, epoch)
     elif digest & _MASK != int(p["digest"], 16):
         findings.add("changed", f"{told}: its {seen} rows are not those that were decided", seen, name, epoch)
+    elif rows_key is not None and made & keyed.MASK != decided:
+        words = f"{told}: its {seen} rows were made to fit the digest of those that were decided: they have another "
+        findings.add("changed", f"{words}keyed one", seen, name, epoch)
     else:
         findings.rows += seen
+        findings.keyed += 0 if rows_key is None else seen
 
 
 def _count(
@@ -155,13 +166,16 @@ def _count(
         findings.add("missing", f"{told}: at least {less - strange} are in neither", less - strange, name)
 
 
-def _digest(table: Any, destination: str, columns: Sequence[Sequence[str]]) -> int:
-    total = 0
+def _digest(table: Any, destination: str, columns: Sequence[Sequence[str]], key: bytes | None) -> tuple[int, int]:
+    """The digest of a table's rows, and the keyed one, 0 without a key."""
+    total = made = 0
     for batch in table.select([name for name, _ in columns]).to_batches(max_chunksize=_TOGETHER):
         if len(batch):
             values = [column.to_pylist() for column in batch.columns]
             total += int(hash_rows(columns, values, destination).sum(dtype=np.uint64))
-    return total
+            if key is not None:
+                made += sum(keyed.digests(key, destination, netstrings(columns, values)))
+    return total, made
 
 
 def _iceberg(sink: Mapping[str, Any]) -> Iterator[_File]:

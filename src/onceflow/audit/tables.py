@@ -10,13 +10,13 @@ import datetime as dt
 import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal
+from decimal import Context, Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onceflow.audit import hashes
+from onceflow.audit import hashes, keyed
 from onceflow.audit.chain import Chain, chosen
 from onceflow.audit.findings import Findings
 from onceflow.audit.hashes import U64, Texts
@@ -28,6 +28,8 @@ _LEDGER_EPOCHS = 100_000
 _TOGETHER = 10_000
 _MASK = (1 << 64) - 1
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_EXACT = Context(prec=80)
+"""Spark's decimals have up to 38 digits, Python's arithmetic rounds to 28."""
 Fields = Sequence[Sequence[str]]
 
 
@@ -36,6 +38,7 @@ def check(
     receipts: Sequence[Mapping[str, Any]],
     known: Callable[[], Chain],
     findings: Findings,
+    key: bytes | None = None,
     *,
     whole: bool,
 ) -> None:
@@ -46,6 +49,7 @@ def check(
         receipts: The epochs that are checked.
         known: Reads all that is decided by now: what the ledger has by then is decided before.
         findings: Where what is wrong goes.
+        key: The audit's, of which the key of each job's rows is made; None looks at no keyed digest.
         whole: All epochs are asked for, so the table is looked at, too.
     """
     from sqlalchemy import create_engine, make_url  # noqa: PLC0415 - only where a sink is a database
@@ -64,7 +68,7 @@ def check(
         with engine.connect() as connection:
             if url.get_backend_name() == "sqlite":
                 connection.exec_driver_sql("BEGIN")  # ledger and table of one moment
-            _check(connection, sink, decided, known, findings, whole=whole)
+            _check(connection, sink, decided, known, findings, key, whole=whole)
             connection.rollback()
     except SQLAlchemyError as error:
         said = str(error.__cause__ or error).splitlines()[0]
@@ -83,6 +87,7 @@ def _check(
     decided: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]],
     now_known: Callable[[], Chain],
     findings: Findings,
+    key: bytes | None,
     *,
     whole: bool,
 ) -> None:
@@ -249,13 +254,34 @@ def hash_rows(fields: Fields, columns: Sequence[Sequence[Any]], destination: str
     return found
 
 
+def netstrings(fields: Fields, columns: Sequence[Sequence[Any]]) -> list[list[bytes]]:
+    """The values of each column as a keyed digest's message has them; arguments as of ``hash_rows``."""
+    return [_netstrings(kind, values) for (_, kind), values in zip(fields, columns, strict=True)]
+
+
+def _netstrings(kind: str, values: Sequence[Any]) -> list[bytes]:
+    if kind.startswith(("string", "varchar", "char", "binary")):
+        return keyed.texts([_octets(value) for value in values])
+    if kind.startswith("decimal") and _precision(kind)[0] > 18:
+        told = [None if v is None else f"{_unscaled(v, _precision(kind)[1])}E-{_precision(kind)[1]}" for v in values]
+        return keyed.texts([None if each is None else str(Decimal(each)).encode() for each in told])
+    read = _reader(kind)
+    if read is None:
+        raise ValueError(f"no message is made of {kind}")
+    return keyed.numbers(read(hashes.seeds(len(values)), values), [value is None for value in values])
+
+
+def _precision(kind: str) -> tuple[int, int]:
+    precision, _, scale = kind.partition("(")[2].rstrip(")").partition(",")
+    return int(precision), int(scale or 0)
+
+
 def _reader(kind: str) -> Callable[[U64, Sequence[Any]], U64] | None:
     """What goes on with a column of this type, None where a database may keep another form of it."""
     if kind.startswith(("string", "varchar", "char")):
         return lambda found, values: hashes.add_texts(found, Texts.of([_octets(v) for v in values]))
     if kind.startswith("decimal"):
-        precision, _, scale = kind.partition("(")[2].rstrip(")").partition(",")
-        return lambda found, values: _decimals(found, values, int(precision), int(scale or 0))
+        return lambda found, values: _decimals(found, values, *_precision(kind))
     return _READERS.get(kind)
 
 
@@ -293,11 +319,15 @@ def _micros(value: Any) -> int:
 
 
 def _decimals(found: U64, values: Sequence[Any], precision: int, scale: int) -> U64:
-    unscaled = [None if v is None else int(Decimal(str(v)).scaleb(scale).to_integral_value()) for v in values]
+    unscaled = [None if v is None else _unscaled(v, scale) for v in values]
     if precision <= 18:
         nulls = np.array([v is None for v in unscaled])
         return hashes.add_longs(found, np.array([v or 0 for v in unscaled], np.int64), nulls)
     return hashes.add_texts(found, Texts.of([None if v is None else _big(v) for v in unscaled]))
+
+
+def _unscaled(value: Any, scale: int) -> int:
+    return int(Decimal(str(value)).scaleb(scale, _EXACT).to_integral_value())
 
 
 def _big(value: int) -> bytes:

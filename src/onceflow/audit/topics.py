@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from onceflow.audit import hashes
+from onceflow.audit import hashes, keyed
 from onceflow.audit.chain import chosen
 from onceflow.audit.findings import Findings, Kind
 from onceflow.audit.hashes import U64, Texts
@@ -47,6 +47,9 @@ class Expected:
         chosen: What an operator has chosen for it, in words, or "".
         seen: Rows that were seen.
         sums: Their digests, one for each way to read what cannot be seen.
+        keyed: Their keyed digest; None where the receipt has none, or nobody has given the key.
+        key: Of the job's rows; None likewise.
+        keyed_sums: As ``sums``.
     """
 
     sink: str
@@ -61,6 +64,9 @@ class Expected:
     chosen: str = ""
     seen: int = 0
     sums: list[int] = field(default_factory=list)
+    keyed: int | None = None
+    key: bytes | None = field(default=None, repr=False)
+    keyed_sums: list[int] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -73,8 +79,13 @@ class _Log:
     why: str = ""
 
 
-def transactions(receipts: Iterable[Mapping[str, Any]]) -> dict[Producer, Expected]:
-    """The transactions of these receipts, by producer id and epoch; participants of other systems are left out."""
+def transactions(receipts: Iterable[Mapping[str, Any]], key: bytes | None = None) -> dict[Producer, Expected]:
+    """The transactions of these receipts, by producer id and epoch; participants of other systems are left out.
+
+    Args:
+        receipts: They.
+        key: The audit's, of which the key of each job's rows is made; None looks at no keyed digest.
+    """
     found = {}
     for body in receipts:
         for p in body["participants"]:
@@ -84,6 +95,7 @@ def transactions(receipts: Iterable[Mapping[str, Any]]) -> dict[Producer, Expect
             rule = body["sinks"].get(p["sink"], {})
             formula = json.dumps([rule["destination"], rule["columns"]]) if rule.get("columns") else None
             last = told["witness"]
+            sealed = None if key is None else keyed.decided(p)
             found[told["producer_id"], told["producer_epoch"]] = Expected(
                 p["sink"],
                 body["epoch"],
@@ -95,6 +107,8 @@ def transactions(receipts: Iterable[Mapping[str, Any]]) -> dict[Producer, Expect
                 last["topic_id"],
                 formula,
                 chosen(body, p),
+                keyed=sealed,
+                key=None if key is None or sealed is None else keyed.key_of_rows(key, body["job"]),
             )
     return found
 
@@ -273,8 +287,10 @@ def _first_offset(topic: Topic, number: int, earlier: Iterable[Expected]) -> int
 
 @dataclass(slots=True)
 class _Rows:
-    """Batches that wait for their records' hashes, of transactions with one formula."""
+    """Batches that wait for their records' hashes, of transactions with one formula and one key."""
 
+    formula: str
+    key: bytes | None
     names: frozenset[str]
     whose: list[Expected] = field(default_factory=list)
     counts: list[int] = field(default_factory=list)
@@ -287,7 +303,7 @@ class _Adding:
     """Adds up what was seen of each transaction, many records at once."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, _Rows] = {}
+        self._waiting: dict[tuple[str, bytes | None], _Rows] = {}
         self.read = 0
 
     def add(self, expected: Expected, topic: str, number: int, batch: Batch) -> None:
@@ -296,10 +312,11 @@ class _Adding:
         self.read += batch.count
         if expected.formula is None:
             return
-        rows = self._waiting.get(expected.formula)
+        which = expected.formula, expected.key
+        rows = self._waiting.get(which)
         if rows is None:
             names = frozenset(name for name, _ in json.loads(expected.formula)[1])
-            rows = self._waiting[expected.formula] = _Rows(names)
+            rows = self._waiting[which] = _Rows(*which, names)
         rows.whose.append(expected)
         rows.counts.append(batch.count)
         rows.waiting += batch.count
@@ -310,23 +327,33 @@ class _Adding:
                 for name in rows.names & told.keys():
                     rows.columns.setdefault(name, []).append(told[name])
         if rows.waiting >= _TOGETHER:
-            self._flush(expected.formula)
+            self._flush(which)
 
     def flush(self) -> None:
         """Add up what still waits."""
-        for formula in list(self._waiting):
-            self._flush(formula)
+        for which in list(self._waiting):
+            self._flush(which)
 
-    def _flush(self, formula: str) -> None:
-        rows = self._waiting.pop(formula)
+    def _flush(self, which: tuple[str, bytes | None]) -> None:
+        rows = self._waiting.pop(which)
         starts = np.cumsum([0, *rows.counts[:-1]])
         ends = list(accumulate(map(len, rows.data)))
         keys, values = keys_and_values(b"".join(rows.data), rows.counts, ends)
-        for way, found in enumerate(digests(formula, {"key": keys, "value": values, **rows.columns}, rows.waiting)):
+        columns = {"key": keys, "value": values, **rows.columns}
+        for way, found in enumerate(digests(rows.formula, columns, rows.waiting)):
             sums = np.add.reduceat(found, starts).tolist()
             for expected, each in zip(rows.whose, sums, strict=True):
-                expected.sums += [0] * (way + 1 - len(expected.sums))
-                expected.sums[way] = (expected.sums[way] + each) % (1 << 64)
+                _add(expected.sums, way, each, hashes.MASK)
+        if rows.key is None:
+            return
+        for way, made in enumerate(keyed_digests(rows.key, rows.formula, columns)):
+            for expected, start, count in zip(rows.whose, starts.tolist(), rows.counts, strict=True):
+                _add(expected.keyed_sums, way, sum(made[start : start + count]), keyed.MASK)
+
+
+def _add(sums: list[int], way: int, more: int, mask: int) -> None:
+    sums += [0] * (way + 1 - len(sums))
+    sums[way] = (sums[way] + more) & mask
 
 
 def digests(formula: str, columns: Mapping[str, Any], count: int) -> Iterator[U64]:
@@ -352,6 +379,32 @@ def digests(formula: str, columns: Mapping[str, Any], count: int) -> Iterator[U6
                 found, nulls = _column(found, name, columns[name], destination, given=given[unsure.index(name)])
             found = hashes.add_ints(found, nulls)
         yield found
+
+
+def keyed_digests(key: bytes, formula: str, columns: Mapping[str, Any]) -> Iterator[list[int]]:
+    """The keyed digest of each record, once for each way, in the order of ``digests``; arguments as there."""
+    destination, named = json.loads(formula)
+    unsure = [name for name, _ in named if name in _AMBIGUOUS]
+    for given in product((True, False), repeat=len(unsure)):
+        told = []
+        for name, _ in named:
+            values = columns[name]
+            if isinstance(values, Texts):
+                told.append(keyed.texts(values.single()))
+            else:
+                told.append(_netstrings(name, values, destination, given=given[unsure.index(name)]))
+        yield keyed.digests(key, destination, told)
+
+
+def _netstrings(name: str, values: Sequence[Any], destination: str, *, given: bool) -> list[bytes]:
+    """One of the columns that may have been null, as ``_column``."""
+    if name == "topic":
+        return keyed.texts([None if not given and value == destination.encode() else value for value in values])
+    if name == "headers":
+        return keyed.texts([None if not given and not value else headers_text(value) for value in values])
+    add = hashes.add_ints if name == "partition" else hashes.add_longs
+    found = add(hashes.seeds(len(values)), np.array(values, np.int64))
+    return keyed.numbers(found, [not given] * len(values))
 
 
 def _column(found: U64, name: str, values: Sequence[Any], destination: str, *, given: bool) -> tuple[U64, Any]:
@@ -426,7 +479,14 @@ def _compare(each: Expected, unknown: str, findings: Findings) -> None:
         told = f"{named}: {each.seen} rows are there, and {each.rows} were decided"
         findings.add("changed", told, -less, each.sink, each.epoch)
         return
-    if each.digest in (each.sums or [0]):
+    same = [way for way, found in enumerate(each.sums or [0]) if found == each.digest]
+    if same and each.keyed is not None:
+        if not any(each.keyed == (each.keyed_sums or [0])[way] for way in same):
+            told = f"{named}: its {each.rows} rows were made to fit the digest of those that were decided: they have "
+            findings.add("changed", f"{told}another keyed one", each.rows, each.sink, each.epoch)
+            return
+        findings.keyed += each.rows
+    if same:
         findings.rows += each.rows
         return
     if each.formula is None:

@@ -32,7 +32,7 @@ class Asked:
         sinks: Of each: ``name`` and ``kind``, and what that kind needs (docs/audit.md).
         first: The first epoch; None for the first that has a receipt.
         last: The last one; None for the newest.
-        key: Of the receipts' signatures; None checks none.
+        key: Of the receipts' signatures and of keyed digests; None checks none.
         retention: How long receipts are to be kept; None does not ask.
         patience_s: How long an open transaction may keep readers waiting.
     """
@@ -72,9 +72,9 @@ def audit(asked: Asked) -> Findings:
         for sink in asked.sinks:
             if sink["kind"] == "database":
                 whole = asked.first is None and asked.last is None
-                tables.check(sink, mine, lambda: chain.read(asked.files, Findings()), findings, whole=whole)
+                tables.check(sink, mine, lambda: chain.read(asked.files, Findings()), findings, asked.key, whole=whole)
             elif sink["kind"] in ("iceberg", "delta"):
-                lakes.check(sink, mine, lambda: chain.read(asked.files, Findings()), findings)
+                lakes.check(sink, mine, lambda: chain.read(asked.files, Findings()), findings, asked.key)
     _tell_of_nothing(asked, known, mine, findings)
     return findings
 
@@ -176,7 +176,7 @@ def _scope(known: Chain, mine: Sequence[Mapping[str, Any]], asked: Asked, names:
         if "producer_id" in p["transaction"]
     }
     return topics.Scope(
-        expected={who: each for who, each in topics.transactions(mine).items() if each.sink in names},
+        expected={who: each for who, each in topics.transactions(mine, asked.key).items() if each.sink in names},
         earlier=topics.transactions(earlier),
         later=frozenset(topics.transactions(later)),
         known=frozenset({*topics.transactions(rest), *others} - topics.transactions(mine).keys()),

@@ -30,7 +30,7 @@ from onceflow.checkpoint.contract import Store
 from onceflow.checkpoint.spark_files import positions
 from onceflow.errors import CheckpointStoreError
 from onceflow.twophase.layout import Layout, Source, folders
-from onceflow.twophase.participants import Participant
+from onceflow.twophase.participants import KEYED_MASK, Participant
 from onceflow.twophase.records import (
     Decide,
     DecidedEpoch,
@@ -163,7 +163,7 @@ def receipt(
         "places": [of.first, of.last],
         "planned": _planned(decided.offsets),
         "sources": _sources(of, before, begins),
-        "sinks": _sinks(decided, told.get("sinks", {})),
+        "sinks": _sinks(decided, told.get("sinks", {}), {} if before is None else before["sinks"]),
         "participants": [_participant(p) for p in sorted(decided.effective, key=lambda p: p.id)],
         "replays": decided.replays,
         "choices": [_choice(choice) for choice in of.choices],
@@ -228,14 +228,29 @@ def _counters(position: str) -> dict[tuple[str, int], int]:
         return {}  # a source that is not Kafka's; its position stands in start and end
 
 
-def _sinks(decided: DecidedEpoch, told: Mapping[str, Any]) -> dict[str, Any]:
+def _sinks(decided: DecidedEpoch, told: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
     """Each sink's rows and digest, and how the digest is made."""
+    keyed = {name: _total(name, decided, before.get(name, {})) for name in decided.sinks}
     rows = dict.fromkeys(decided.sinks, 0)
     digests = dict.fromkeys(decided.sinks, 0)
     for p in decided.effective:
         rows[p.sink] = rows.get(p.sink, 0) + p.rows
         digests[p.sink] = (digests.get(p.sink, 0) + p.digest) & ((1 << 64) - 1)
-    return {name: {"rows": rows[name], "digest": _hex(digests[name]), **told.get(name, {})} for name in sorted(rows)}
+    return {
+        name: {"rows": rows[name], "digest": _hex(digests[name]), **keyed.get(name, {}), **told.get(name, {})}
+        for name in sorted(rows)
+    }
+
+
+def _total(name: str, decided: DecidedEpoch, before: Mapping[str, Any]) -> dict[str, Any]:
+    """Rows and keyed digest of all that a sink got since it has keyed digests: a table is compared as a whole."""
+    mine = [p for p in decided.effective if p.sink == name]
+    made = [p.keyed for p in mine]
+    if None in made or not (made or "total" in before):
+        return {}
+    rows, keyed = before.get("total", [0, "0"])
+    keyed = sum([int(keyed, 16), *(k for k in made if k is not None)]) & KEYED_MASK
+    return {"total": [rows + sum(p.rows for p in mine), f"{keyed:032x}"]}
 
 
 def _participant(p: Participant) -> dict[str, Any]:
@@ -244,6 +259,7 @@ def _participant(p: Participant) -> dict[str, Any]:
         "handle": p.handle,
         "rows": p.rows,
         "digest": _hex(p.digest),
+        **({} if p.keyed is None else {"keyed": f"{p.keyed:032x}"}),
         "parts": [[part.number, part.rows, _hex(part.digest), part.origin] for part in p.parts],
         "transaction": dict(p.transaction),
     }

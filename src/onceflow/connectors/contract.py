@@ -328,6 +328,9 @@ class Sink(ABC):
         """Whether the sink takes part in the decision."""
         return self.guarantee is Guarantee.EXACTLY_ONCE
 
+    keeps_fields: bool = False
+    """Whether what is read back of its system are the output's fields, as of a table, and not what ``columns`` makes."""
+
     @property
     def carries_secret(self) -> bool:
         """Whether its writers need a secret (a password, a token, a key): Spark's tasks carry it then."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from onceflow.connectors.contract import Run
 from onceflow.execution.groups import groups
+from onceflow.execution.keyed import key_of_rows
 from onceflow.execution.task import RESULT_SCHEMA, Output, Shared, Task
 from onceflow.spark.internals import executed_plan, partition_count
 from onceflow.spark.origins import ends, origins
@@ -41,6 +42,7 @@ class Collector:
         together: As ``origins.origins`` takes it.
         metadata: Spark's file of that name in the checkpoint, where executors that keep state must see it, too; None
             where they see it as the driver does, whatever it is.
+        key: The audit's, of which each job's key for its rows is made; None: rows get no keyed digests.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class Collector:
         stateful: Callable[[], bool],
         together: str = "",
         metadata: Path | None = None,
+        key: bytes | None = None,
     ) -> None:
         self._outputs = tuple(outputs)
         self._session = session
@@ -59,6 +62,7 @@ class Collector:
         self._stateful = stateful
         self._together = together
         self._metadata = metadata
+        self._key = key
 
     def __call__(self, plan: DataFrame, action: RunPlan, run: Run, records: int, threads: Executor) -> Ran:
         """Run it."""
@@ -67,7 +71,8 @@ class Collector:
         query_id = plan.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")  # of this thread
         keeps_state = self._metadata is not None and self._stateful()
         shared = Shared(self._metadata, str(query_id)) if self._metadata is not None and keeps_state else None
-        task = Task(self._outputs, run, action.write, action.silent, shared)
+        key = None if self._key is None else key_of_rows(self._key, run.job_id)
+        task = Task(self._outputs, run, action.write, action.silent, shared, key)
         executed = partial(executed_plan, self._session, str(query_id))
         end = threads.submit(ends, executed)
         read = threads.submit(origins, executed, partitions, keys_repeat=self._keys_repeat, together=self._together)

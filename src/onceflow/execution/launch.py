@@ -226,6 +226,7 @@ def launch(
                 stateful=lambda: bool(states) or place.checkpoint.is_stateful(),
                 together=outputs.together,
                 metadata=place.checkpoint.folder / "metadata" if place.checkpoint.is_local else None,
+                key=Auditing.told().key,
             )
             _audit(place, plan, outputs)
             driver.settle(runner, sources, cuts=plan.limits)
@@ -296,8 +297,11 @@ def _audit(place: Place, plan: Plan, outputs: Outputs) -> None:
     place.journal.audited(trail, told)
 
 
-def outputs_for(result: object, sinks: Sequence[Sink], plan: Plan) -> Outputs:
+def outputs_for(result: object, sinks: Sequence[Sink], plan: Plan, *, keyed: bool = False) -> Outputs:
     """The outputs of what a stream function returned, without windows of which a part was left behind.
+
+    Args:
+        result, sinks, plan, keyed: As ``launch`` and ``Outputs`` take them.
 
     Raises:
         ConfigurationError: As of ``Outputs``; or windows cannot be held back.
@@ -305,7 +309,7 @@ def outputs_for(result: object, sinks: Sequence[Sink], plan: Plan) -> Outputs:
     layout = place_of(plan).journal.history()[0].layout
     cut = None if layout is None else layout.cut
     if cut is None:
-        return Outputs(result, sinks, plan.connectors, plan.output_mode)
+        return Outputs(result, sinks, plan.connectors, plan.output_mode, keyed=keyed)
     given = result.values() if isinstance(result, Mapping) else [result]
     # Outputs of one frame stay outputs of one: they share its positions.
     held = {id(frame): hold_back(frame, cut) for frame in given if isinstance(frame, DataFrame)}
@@ -315,7 +319,7 @@ def outputs_for(result: object, sinks: Sequence[Sink], plan: Plan) -> Outputs:
         return held[id(frame)].frame if id(frame) in held else frame
 
     now = {sink: whole(frame) for sink, frame in result.items()} if isinstance(result, Mapping) else whole(result)
-    return Outputs(now, sinks, plan.connectors, plan.output_mode)
+    return Outputs(now, sinks, plan.connectors, plan.output_mode, keyed=keyed)
 
 
 def _require_whole(plan: Plan, held: Collection[HeldBack]) -> None:
@@ -353,7 +357,7 @@ def outputs_of(session: SparkSession, result: object, sinks: Sequence[Sink], pla
     Raises:
         OnceflowError: It cannot run, and why.
     """
-    outputs = outputs_for(result, sinks, plan)
+    outputs = outputs_for(result, sinks, plan, keyed=Auditing.told().key is not None)
     settle_guarantees(outputs.sinks, plan.checkpointing)
     check_query(outputs.query, plan.output_mode, read_again=any(map(must_come_again, outputs.sinks)))
     settings = dict(session.sparkContext.getConf().getAll())
@@ -407,7 +411,8 @@ def carriers_of_secrets(outputs: Outputs) -> list[str]:
     """What of a job has its tasks carry a secret, in words."""
     sinks = [f"the secret of sink {sink.name}" for sink in outputs.sinks if sink.carries_secret]
     read = [name for leaf in outputs.leaves() for name in secret_options(leaf.options)]
-    return [*sinks, *dict.fromkeys(f"{name} of a source" for name in read)]
+    key = ["the audit's key for rows"] if outputs.keyed else []
+    return [*sinks, *dict.fromkeys(f"{name} of a source" for name in read), *key]
 
 
 def must_come_again(sink: Sink) -> bool:

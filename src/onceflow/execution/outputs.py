@@ -26,6 +26,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 from onceflow.connectors.contract import Connector, Guarantee, Sink, Source
 from onceflow.connectors.formats import column_named
 from onceflow.errors import ConfigurationError
+from onceflow.execution.keyed import SHA256, sha256_of
 from onceflow.execution.task import DIGEST, PARTITION, output_column
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.spark.kept import kept_of
@@ -46,13 +47,20 @@ class Outputs:
         sinks: The sinks of the job, for one DataFrame.
         connectors: Who may have made the sources, of which some have dead letters: each is one more output.
         mode: Spark's output mode.
+        keyed: Each row's message goes along, as SHA-256: the job has a key for its rows.
 
     Raises:
         ConfigurationError: It is no streaming DataFrame, or the sinks do not fit.
     """
 
     def __init__(
-        self, result: object, sinks: Sequence[Sink], connectors: Sequence[Connector] = (), mode: str = "append"
+        self,
+        result: object,
+        sinks: Sequence[Sink],
+        connectors: Sequence[Connector] = (),
+        mode: str = "append",
+        *,
+        keyed: bool = False,
     ) -> None:
         if isinstance(result, DataFrame):
             if not sinks:
@@ -90,6 +98,7 @@ class Outputs:
         frames += [((sink.name,), frame) for sink, _, frame in dead_letters]
         self._frames = sorted(frames, key=itemgetter(0))
         self._mode = mode
+        self.keyed = keyed
         self._branches: list[DataFrame] = []
         self._along: set[int] = set()
         self.together = ""
@@ -154,10 +163,15 @@ class Outputs:
         # object at a time.
         columns = {i: self._columns(self.sinks[i], frame.schema) for i in indexes}
         fields = {i: self._fields(i, frame, columns[i]) for i in indexes}
-        rows = frame.select(*(column for i in indexes for column in columns[i]))
-        rows = rows.toDF(*(output_column(i, field.name) for i in indexes for field in fields[i]))
-        digests = (_digest(i, fields[i], self.sinks[i].destination) for i in indexes)
-        return rows.select("*", *digests)
+        # What is read back of a table are the output's own fields, and they are there in this step only.
+        own = [i for i in indexes if self.keyed and self.sinks[i].keeps_fields]
+        told = [sha256_of([(column_named(f.name), f.dataType) for f in frame.schema.fields]) for _ in own]
+        rows = frame.select(*(column for i in indexes for column in columns[i]), *told)
+        names = [output_column(i, field.name) for i in indexes for field in fields[i]]
+        rows = rows.toDF(*names, *(output_column(i, SHA256) for i in own))
+        digests = [_digest(i, fields[i], self.sinks[i].destination) for i in indexes]
+        others = [i for i in indexes if self.keyed and i not in own]
+        return rows.select("*", *digests, *(_sha256(i, fields[i], self.sinks[i].destination) for i in others))
 
     def _columns(self, sink: Sink, schema: StructType) -> list[Column]:
         return sink.dead_letter_columns(schema) if sink in self.dead_letter_sinks else sink.columns(schema)
@@ -216,6 +230,12 @@ def _digest(i: int, fields: Sequence[StructField], destination: str) -> Column:
         nested = isinstance(field.dataType, ArrayType | MapType | StructType)
         hashed += [F.to_json(value) if nested else value, value.isNull()]
     return F.xxhash64(*hashed).alias(output_column(i, DIGEST))
+
+
+def _sha256(i: int, fields: Sequence[StructField], destination: str) -> Column:
+    """SHA-256 of the message of destination and fields."""
+    told = [(column_named(output_column(i, field.name)), field.dataType) for field in fields]
+    return sha256_of(told, destination).alias(output_column(i, SHA256))
 
 
 def _null(name: str, kind: DataType) -> Column:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import socket
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -19,7 +19,8 @@ from onceflow import crash_points as crash
 from onceflow.connectors.contract import Run, Shard, Writer, WriterFactory
 from onceflow.errors import ConfigurationError, OnceflowError, PreCommitError
 from onceflow.execution.carried import add_line
-from onceflow.twophase.participants import DIGEST_MASK, Part, PartId, TaskReport, miscounted
+from onceflow.execution.keyed import SHA256, keyed
+from onceflow.twophase.participants import DIGEST_MASK, KEYED_MASK, Part, PartId, TaskReport, miscounted
 from onceflow.version import VERSION
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ class Task:
         write: False: write nothing, only count and digest.
         silent: Parts that are not written although ``write`` is true.
         shared: What the task's machine must see; None: nothing.
+        key: Of the rows' keyed digests; None makes none.
         version: The driver's onceflow.
     """
 
@@ -108,6 +110,7 @@ class Task:
     write: bool = True
     silent: frozenset[PartId] = frozenset()
     shared: Shared | None = None
+    key: bytes | None = field(default=None, repr=False)
     version: str = VERSION
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -146,7 +149,7 @@ class Task:
         Raises:
             PreCommitError: A sink could not prove its share. All shares of this shard are aborted.
         """
-        shares = [_Share(output, shard, self.write, self.silent) for output in self.outputs]
+        shares = [_Share(output, shard, self.write, self.silent, self.key) for output in self.outputs]
         try:
             for batch in batches:
                 numbers = _partitions_of(batch)
@@ -181,7 +184,9 @@ def _freeze_once() -> None:
 class _Share:
     """One sink's share of a task: counts and digests each part, and writes the rows of those that are not silent."""
 
-    def __init__(self, output: Output, shard: Shard, write: bool, silent: frozenset[PartId]) -> None:
+    def __init__(
+        self, output: Output, shard: Shard, write: bool, silent: frozenset[PartId], key: bytes | None
+    ) -> None:
         self._output = output
         self._shard = shard
         self._writes = write
@@ -189,6 +194,8 @@ class _Share:
         self._writer: Writer | None = None
         self._written = 0
         self._parts: dict[int, tuple[int, int]] = {}  # rows and digest, by the partition's number
+        self._key = key
+        self._keyed: dict[int, int] = {}  # likewise, where there is a key
 
     def write(self, rows: pa.RecordBatch, numbers: pa.Array) -> None:
         if rows.column(DIGEST).null_count:
@@ -196,11 +203,17 @@ class _Share:
             rows, numbers = rows.filter(mine), numbers.filter(mine)
         if not len(rows):
             return
+        at = 0
         for number, count, digest in by_part(numbers.to_numpy(), rows.column(DIGEST).to_numpy()):
             known, sum_before = self._parts.get(number, (0, 0))
             self._parts[number] = known + count, (sum_before + digest) & DIGEST_MASK
+            if self._key is not None:
+                made = keyed(self._key, rows.column(SHA256).slice(at, count).to_pylist())
+                self._keyed[number] = (self._keyed.get(number, 0) + made) & KEYED_MASK
+            at += count
         if self._writes:
-            self._write(self._without_silent(rows, numbers).drop_columns([DIGEST]))
+            own = [name for name in (DIGEST, SHA256) if name in rows.schema.names]
+            self._write(self._without_silent(rows, numbers).drop_columns(own))
 
     def _without_silent(self, rows: pa.RecordBatch, numbers: pa.Array) -> pa.RecordBatch:
         import pyarrow as pa  # noqa: PLC0415 - only in a worker
@@ -221,7 +234,10 @@ class _Share:
 
     def prepare(self) -> TaskReport:
         sink, shard = self._output.sink, self._shard
-        parts = tuple(Part(sink, number, *counted) for number, counted in sorted(self._parts.items()))
+        parts = tuple(
+            Part(sink, number, rows, digest, keyed=self._keyed.get(number))
+            for number, (rows, digest) in sorted(self._parts.items())
+        )
         silent = frozenset(p.id for p in parts if not self._writes or p.number in self._silent)
         wrong = miscounted(parts, silent, self._written)
         if wrong is not None:

@@ -108,6 +108,8 @@ class DatabaseSink(Sink):
         """Which database it is: SQLAlchemy's word."""
         return self.url.get_backend_name()
 
+    keeps_fields = True
+
     @property
     def carries_secret(self) -> bool:
         """Whether its URL has a password."""

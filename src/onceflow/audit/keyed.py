@@ -1,0 +1,56 @@
+"""Keyed digests of rows, made anew: what nobody who lacks the job's key makes fit another row.
+
+Must not know: where rows come from, how receipts are kept. docs/audit.md has the definition: a row's message is its
+values as netstrings, and its digest 16 bytes of HMAC-SHA-256 over the message's SHA-256.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from onceflow.audit.hashes import U64
+
+MASK = (1 << 128) - 1
+NULL = b"-"
+_HEX = re.compile("[0-9a-f]{32}")
+
+
+def key_of_rows(key: bytes, job: str) -> bytes:
+    """The key of a job's rows."""
+    return hmac.new(key, b"onceflow rows " + job.encode(), hashlib.sha256).digest()
+
+
+def decided(of: Mapping[str, Any]) -> int | None:
+    """The keyed digest that a receipt has of a participant; None where it has none."""
+    told = of.get("keyed")
+    return int(told, 16) if isinstance(told, str) and _HEX.fullmatch(told) else None
+
+
+def texts(values: Sequence[bytes | None]) -> list[bytes]:
+    """Values that are told by their bytes, as netstrings."""
+    return [NULL if value is None else b"%d:%b," % (len(value), value) for value in values]
+
+
+def numbers(hashes: U64, nulls: Sequence[bool]) -> list[bytes]:
+    """Values of at most eight bytes, of which no two have the same XXH64: told by it, as a signed decimal number."""
+    signed = hashes.view(np.int64).tolist()
+    return texts([None if null else b"%d" % each for each, null in zip(signed, nulls, strict=True)])
+
+
+def digests(key: bytes, destination: str, columns: Sequence[Sequence[bytes]]) -> list[int]:
+    """The keyed digest of each row; of several rows it is their sum modulo 2**128.
+
+    Args:
+        key: The job's, for rows.
+        destination: What stands before the values, "" for nothing.
+        columns: The values of each column, as netstrings.
+    """
+    first = texts([destination.encode()])[0] if destination else b""
+    rows = (hashlib.sha256(first + b"".join(row)).digest() for row in zip(*columns, strict=True))
+    return [int.from_bytes(hmac.digest(key, row, hashlib.sha256)[:16], "big") for row in rows]

@@ -1,0 +1,79 @@
+"""The keyed digest of rows: Spark says what each row is in 32 bytes, a task makes of it what nobody makes without the key.
+
+Must not know: sinks, receipts, where the key lies. docs/audit.md has the definition with test vectors; the auditor makes
+the same of what it reads, with code of its own.
+
+The hash that runs are compared by (XXH64) is fast, and anybody finds another row with the same one. So each row is also
+told as one message, from which its values can be read back; SHA-256 of that crosses to the task, and there HMAC-SHA-256
+under the job's key, of which 16 bytes are added up. The key stands in no plan: Spark shows plans.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from onceflow.twophase.participants import KEYED_MASK
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+    from pyspark.sql.types import DataType
+
+SHA256 = "onceflow_sha256"
+"""Beside a sink's columns, where the job has a key: SHA-256 of the row's message; null where the row is not the sink's."""
+
+
+def key_of_rows(key: bytes, job_id: str) -> bytes:
+    """The key of a job's keyed digests, of 32 bytes: a task that has it cannot sign receipts."""
+    return hmac.digest(key, f"onceflow rows {job_id}".encode(), "sha256")
+
+
+def keyed(key: bytes, hashes: Iterable[bytes]) -> int:
+    """The keyed digest of rows of these messages' SHA-256: a sum modulo 2**128, so order has no meaning."""
+    digest, read = hmac.digest, int.from_bytes
+    return sum(read(digest(key, each, "sha256")[:16], "big") for each in hashes) & KEYED_MASK
+
+
+def sha256_of(values: Sequence[tuple[Column, DataType]], destination: str = "") -> Column:
+    """SHA-256 of a row's message: its values as netstrings one behind the other, ``-`` for null.
+
+    Args:
+        values: The row's, with their types.
+        destination: What stands before them, "" for nothing.
+    """
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - a task needs none of it
+
+    told = [_netstring(F.lit(destination.encode()))] if destination else []
+    told += [F.when(value.isNull(), F.lit(b"-")).otherwise(_netstring(_octets(value, kind))) for value, kind in values]
+    return F.unhex(F.sha2(F.concat(*told), 256))
+
+
+def _netstring(octets: Column) -> Column:
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+    return F.concat(F.octet_length(octets).cast("string").cast("binary"), F.lit(b":"), octets, F.lit(b","))
+
+
+def _octets(value: Column, kind: DataType) -> Column:
+    """What a value is in bytes, of which no two values of its type have the same."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415
+    from pyspark.sql.types import (  # noqa: PLC0415
+        ArrayType,
+        BinaryType,
+        CharType,
+        DecimalType,
+        MapType,
+        StringType,
+        StructType,
+        VarcharType,
+    )
+
+    if isinstance(kind, StringType | VarcharType | CharType | BinaryType):
+        return value.cast("binary")
+    if isinstance(kind, ArrayType | MapType | StructType):
+        return F.to_json(value).cast("binary")
+    if isinstance(kind, DecimalType) and kind.precision > 18:
+        return F.format_string("%s", value).cast("binary")
+    # XXH64 of eight bytes or fewer is one to one, and the same for an auditor whatever a database makes of the type.
+    return F.xxhash64(value).cast("string").cast("binary")
