@@ -1,6 +1,7 @@
 """``python -m bench.auditing``: how many records a second ``onceflow audit`` reads and proves, beside the broker.
 
-The topic is filled by the job's own writers, so that its batches are as a job's. Must not know: how the audit works.
+Also what keyed digests cost: the audit with the key and without, and seconds of a core per million rows in Spark and in
+a task. The topic is filled by the job's own writers, so that its batches are as a job's. Must not know: how the audit works.
 """
 
 from __future__ import annotations
@@ -10,17 +11,19 @@ import json
 import random
 import sys
 import tempfile
+import time
 import uuid
 from pathlib import Path
 from typing import Any
 
 from bench import machine
 from kafka.admin import NewTopic
-from tests.integration.audited import COLUMNS, World
+from pyspark.sql import SparkSession
+from tests.integration.audited import World
+from tests.unit.keyed_rows import KEY
 
-from onceflow.audit.hashes import Texts
-from onceflow.audit.topics import digests
 from onceflow.connectors.kafka.cluster import KafkaCluster
+from onceflow.execution.keyed import keyed, sha256_of
 from onceflow.local.devcluster import DevCluster
 
 RESULTS = Path(__file__).resolve().parent / "results" / "audit.json"
@@ -44,21 +47,17 @@ def main() -> int:
         admin.create_topics([NewTopic(topic, _PARTITIONS, 1)])
         admin.wait_for_topics([topic])
         admin.close()
-        world: Any = World(cluster, topic, Path(folder))
-        formula = json.dumps([topic, COLUMNS])
+        world: Any = World(cluster, topic, Path(folder), key=KEY)
         each = asked.records // asked.epochs
         for epoch in range(asked.epochs):
             rows = [(b"u-%d" % draw.randrange(1000), _value(draw, epoch * each + n)) for n in range(each)]
-            keys, values = (Texts.of([row[i] for row in rows]) for i in (0, 1))
-            digest = int(next(digests(formula, {"key": keys, "value": values}, each)).sum())
-            world.epoch(epoch, rows, digests=[digest])
+            world.epoch(epoch, rows)
         rounds = []
-        for _ in range(asked.rounds):
+        for key in [None, KEY] * asked.rounds:
             load = machine.load()
-            report = world.audit()
-            rounds.append(
-                {"s": round(world.took_s, 2), "rate": round(report["read"] / world.took_s), "load_before": load}
-            )
+            report = world.audit(key=key)
+            rate = round(report["read"] / world.took_s)
+            rounds.append({"key": key is not None, "s": round(world.took_s, 2), "rate": rate, "load_before": load})
             print(f"  {report['rows']:,} rows proven, {rounds[-1]}", flush=True)
             if not report["good"] or report["rows"] != each * asked.epochs:
                 print(report["findings"], file=sys.stderr)
@@ -71,11 +70,39 @@ def main() -> int:
         "partitions": _PARTITIONS,
         "epochs": asked.epochs,
         "rounds": rounds,
-        "best_rate": max(r["rate"] for r in rounds),
+        "best_rate": max(r["rate"] for r in rounds if not r["key"]),
+        "best_rate_with_key": max(r["rate"] for r in rounds if r["key"]),
+        "core_s_per_million": {"task": _of_a_task(draw), "spark": _of_spark()},
     }
     RESULTS.write_text(json.dumps(results, indent=1) + "\n")
     print(RESULTS)
     return 0
+
+
+def _of_a_task(draw: random.Random) -> float:
+    """What a task adds for a million rows, in seconds of a core."""
+    hashes = [draw.randbytes(32) for _ in range(1_000_000)]
+    began = time.process_time()
+    keyed(KEY, hashes)
+    return round(time.process_time() - began, 2)
+
+
+def _of_spark() -> dict[str, float]:
+    """What a million rows take Java, with their messages' SHA-256 and without; of three rounds the best."""
+    spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+    rows = spark.range(1_000_000).selectExpr("cast(id as string) as key", f"lpad(id, {_VALUE_BYTES}, 'x') as value")
+    rows.cache().count()
+    of = rows.schema["value"].dataType
+    told = {"with": rows.select("*", sha256_of([(rows["value"], of), (rows["key"], of)], "topic")), "without": rows}
+    java = spark.sparkContext._jvm.java.lang.management.ManagementFactory.getOperatingSystemMXBean()
+    best: dict[str, float] = {}
+    for name in ["with", "without"] * 4:  # the first warms up
+        before = java.getProcessCpuTime()
+        told[name].write.format("noop").mode("overwrite").save()
+        took = round((java.getProcessCpuTime() - before) / 1e9, 2)
+        best[name] = min(took, best.get(name, took))
+    spark.stop()
+    return best
 
 
 def _value(draw: random.Random, number: int) -> bytes:

@@ -21,6 +21,7 @@ from onceflow.twophase.layout import Layout, Source, Topic
 from onceflow.twophase.messages import Appended
 from onceflow.twophase.participants import Part, Participant
 from onceflow.twophase.records import Decide, Planned
+from tests.unit.keyed_rows import of_rows
 from tests.unit.xx64 import MASK, of_record
 
 COLUMNS = [["value", "binary"], ["key", "binary"]]
@@ -37,6 +38,7 @@ class World:
     producer: dict = field(default_factory=dict)
     handles: dict = field(default_factory=dict)
     knows_its_beginning: bool = True
+    key: bytes | None = None
 
     def __post_init__(self):
         self.client = KafkaClient(self.cluster)
@@ -46,7 +48,8 @@ class World:
         self.history = self.journal.start("a" * 12)
         about = {"sinks": {"out": {"destination": self.topic, "columns": COLUMNS}}}
         begins = (lambda _: '{"in":{"0":0}}') if self.knows_its_beginning else (lambda _: "")
-        self.journal.audited(Trail(LocalStore(self.folder / "onceflow" / "audit"), begins=begins), json.dumps(about))
+        trail = Trail(LocalStore(self.folder / "onceflow" / "audit"), key=self.key, begins=begins)
+        self.journal.audited(trail, json.dumps(about))
         assert self.journal.append(Planned(1, LAYOUT)) == Appended()
 
     def prepare(self, rows):
@@ -64,13 +67,18 @@ class World:
         """Commit, and see it answered."""
         assert transactions.commit(self.client, [prepared.handle]) == {prepared.handle: 0}
 
-    def epoch(self, number, *groups, digests=None, receipted=True, lost=False):
-        """An epoch with a transaction for each group of rows: prepared, decided, committed (or lost), receipted."""
+    def epoch(self, number, *groups, decided=None, receipted=True, lost=False):
+        """An epoch with a transaction for each group of rows: prepared, decided, committed (or lost), receipted.
+
+        What was decided are these rows, or others in their place.
+        """
         held = [self.prepare(rows) for rows in groups]
         participants = []
-        for i, (prepared, rows) in enumerate(zip(held, groups, strict=True)):
-            digest = digests[i] if digests else sum(of_record(self.topic, v, k) for k, v in rows) & MASK
-            part = Part("out", i, len(rows), digest)
+        for i, (prepared, rows) in enumerate(zip(held, decided or groups, strict=True)):
+            digest = sum(of_record(self.topic, v, k) for k, v in rows) & MASK
+            told = [[self.topic.encode(), v, k] for k, v in rows]
+            keyed = None if self.key is None else of_rows(self.key, "a" * 12, told)
+            part = Part("out", i, len(rows), digest, keyed=keyed)
             participants.append(Participant("out", str(prepared.handle), (part,), prepared.to_json()))
         offsets = f'v1\n{{"batchTimestampMs":{number}}}\n{{"in":{{"0":{10 * (number + 1)}}}}}'
         assert self.journal.append(Decide(1, number, offsets, ("out",), tuple(participants))) == Appended()

@@ -11,7 +11,8 @@ from onceflow.connectors.kafka import transactions
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from tests.integration.audited import World, rows, whats
 from tests.integration.harness import wait_until
-from tests.unit.xx64 import MASK, of_record
+from tests.unit.keyed_rows import KEY
+from tests.unit.xx64 import fitting, xx64
 
 pytestmark = pytest.mark.kafka
 
@@ -56,8 +57,7 @@ def test_each_tampering_with_records_is_found_and_named(world, cluster, produce)
     unknown = world.prepare(rows(500, 30))
     world.commit(unknown)
     changed = [(k, b"other" if n == 3 else v) for n, (k, v) in enumerate(rows(100, 100))]
-    decided = sum(of_record(world.topic, v, k) for k, v in rows(100, 100)) & MASK
-    world.epoch(1, changed, digests=[decided])
+    world.epoch(1, changed, decided=[rows(100, 100)])
     world.epoch(2, rows(200, 10))
     report = world.audit()
     assert not report["good"]
@@ -68,6 +68,21 @@ def test_each_tampering_with_records_is_found_and_named(world, cluster, produce)
     assert [t for t in strangers if f"producer {handle.producer_id}, epoch {handle.producer_epoch}" in t]
     (told,) = whats(report, "changed")
     assert told.startswith(f"sink out, epoch 1, transaction {world.handles[1][0]}: its 100 rows are not those")
+
+
+def test_a_payment_that_was_made_to_fit_is_found_with_the_key(cluster, new_topic, tmp_path):
+    """Another payment with the digest of the decided one takes no search; without the key the audit does not see it."""
+    world = World(cluster, new_topic(partitions=1), tmp_path, key=KEY)
+    paid = b"pay    10 to ann" + b" payment"
+    seed = xx64(world.topic.encode(), 42)
+    forged = fitting(seed, xx64(paid, seed), b"pay 99999 to eve")
+    world.epoch(0, rows(0, 20))
+    world.epoch(1, [(b"k", forged)], decided=[[(b"k", paid)]])
+    blind, report = world.audit(), world.audit(key=KEY)
+    world.close()
+    assert (blind["good"], blind["against"], blind["keyed"]) == (True, "accidents", 0)
+    assert (report["good"], report["changed"], report["rows"], report["keyed"]) == (False, 1, 20, 20)
+    assert "made to fit the digest" in whats(report, "changed")[0]
 
 
 def test_rows_of_before_a_trail_that_begins_late_are_nobodys_fault(cluster, new_topic, tmp_path):

@@ -9,25 +9,44 @@ import sys
 
 import pytest
 
+from onceflow.audit.tables import hash_rows
 from tests.integration.harness import JOBS, Pipeline, rows_of, wait_until
+from tests.unit.xx64 import fitting, xx64
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 RECORDS = 6_000
 
 
-def audited(pipeline, *options, file=None):
+def audited(pipeline, *options, file=None, environment=None):
     """What the command says: its exit code, and its report."""
     file = file or JOBS / f"{pipeline.job}_job.py"
     ran = subprocess.run(
         [sys.executable, "-m", "onceflow", "audit", str(file), "--output", "json", *options],
-        env=os.environ | pipeline.settings(),
+        env=os.environ | pipeline.settings() | (environment or {}),
         capture_output=True,
         text=True,
         check=False,
     )
     assert ran.stdout, ran.stderr
     return ran.returncode, json.loads(ran.stdout.splitlines()[-1])
+
+
+def forge(database, checkpoint, which):
+    """Put another share into a row of the table, and eight octets that give the row the hash that it had."""
+    trail = next((checkpoint / "onceflow" / "audit").glob("*-000001.jsonl"))
+    fields = json.loads(trail.read_text().splitlines()[0])["sinks"]["seen"]["fields"]
+    before = [name for name, _ in fields].index("octets")
+    names = ", ".join(f'"{name}"' for name, _ in fields[:before])
+    with sqlite3.connect(database) as connection:
+        *had, octets = connection.execute(f"select {names}, octets from seen where id = ?", [which]).fetchone()
+        share = [name for name, _ in fields].index("share")
+        seeds = [
+            int(hash_rows(fields[:before], [[value] for value in row])[0])
+            for row in (had, [*had[:share], 1e9, *had[share + 1 :]])
+        ]
+        made = fitting(seeds[1], xx64(octets, seeds[0]))
+        connection.execute("update seen set share = 1e9, octets = ? where id = ?", [made, which])
 
 
 def test_a_job_that_died_is_proven_and_what_is_tampered_with_is_found(cluster, new_topic, tmp_path, produce):
@@ -53,9 +72,15 @@ def test_a_job_that_died_is_proven_and_what_is_tampered_with_is_found(cluster, n
     code, report = audited(pipeline)
     assert report["findings"] == []
     assert (code, report["good"], report["epochs"]) == (0, True, len(pipeline.decisions()))
-    assert report["rows"] == 3 * RECORDS
+    assert (report["rows"], report["keyed"]) == (3 * RECORDS, 3 * RECORDS)
     code, report = audited(pipeline, "--epochs", "1..1")
     assert (code, report["epochs"], report["findings"]) == (0, 1, [])
+
+    forge(database, pipeline.checkpoint, 78)
+    with_key, without = audited(pipeline), audited(pipeline, environment={"ONCEFLOW_AUDIT_KEY_FILE": ""})
+    assert (without[0], without[1]["good"], without[1]["against"]) == (0, True, "accidents")
+    assert (with_key[0], with_key[1]["changed"]) == (1, 1)
+    assert "made to fit the digest" in with_key[1]["findings"][0]["what"]
 
     with sqlite3.connect(database) as connection:
         connection.execute("update seen set share = share + 1e-9 where id = 77")

@@ -36,7 +36,7 @@ def test_it_ends_with_0_where_all_is_as_decided_and_with_1_where_it_is_not(fille
     assert call(monkeypatch, "audit", filled.job) == 0
     assert capsys.readouterr().out.splitlines()[-2:] == [
         "2 epochs, 3 rows as they were decided; 0 missing, 0 changed, 0 foreign, 0 unknown",
-        "good: what can be seen is what was decided",
+        "good against accidents: what can be seen is what was decided",
     ]
     change(filled, "insert into payments values ('x', 1)")
     assert call(monkeypatch, "audit", filled.job, "--output", "json") == 1

@@ -132,6 +132,7 @@ LIBRARIES = {
 WORKERS = (
     "execution/task.py",
     "execution/carried.py",
+    "execution/keyed.py",
     "connectors/arrow_values.py",
     "connectors/contract.py",
     "connectors/kafka/plain_writer.py",

@@ -57,3 +57,21 @@ def of_record(destination, *values):
             found = xx64(value, found)
         found = xx64(int(value is None).to_bytes(4, "little"), found)
     return found
+
+
+def fitting(seed, wanted, begin=b""):
+    """Bytes with this beginning (of 0, 8 or 16 bytes) and the wanted hash: a hash that is made for speed seals nothing.
+
+    Each step of the last word is undone.
+    """
+    p1, p2, p3 = (pow(p, -1, 1 << 64) for p in (P1, P2, P3))
+    state = (seed + P5 + len(begin) + 8) & MASK
+    for i in range(0, len(begin), 8):
+        state = (rotated(state ^ step(0, int.from_bytes(begin[i : i + 8], "little")), 27) * P1 + P4) & MASK
+    found = wanted ^ wanted >> 32
+    found = found * p3 & MASK
+    found ^= found >> 29 ^ found >> 58
+    found = found * p2 & MASK
+    found ^= found >> 33
+    found = rotated((found - P4) * p1 & MASK, 64 - 27) ^ state
+    return begin + (rotated(found * p1 & MASK, 64 - 31) * p2 & MASK).to_bytes(8, "little")

@@ -342,6 +342,6 @@ def _rows(participants: Iterable[Mapping[str, Any]]) -> set[tuple[str, str, int,
     found = set()
     for p in participants:
         parts = p["parts"]
-        digests = [int(d, 16) if isinstance(d, str) else d for _, _, d, _ in parts]
-        found.add((p["sink"], p["handle"], sum(rows for _, rows, _, _ in parts), sum(digests) % (1 << 64)))
+        digests = [int(d, 16) if isinstance(d, str) else d for _, _, d, *_ in parts]
+        found.add((p["sink"], p["handle"], sum(rows for _, rows, *_ in parts), sum(digests) % (1 << 64)))
     return found

@@ -69,6 +69,11 @@ class Findings:
         wrong = (*_DIFFERENCES, *(() if shared else ("foreign",)))
         return not any(each.kind in wrong for each in self.found)
 
+    @property
+    def against(self) -> str:
+        """Against what the audit proves: of rows without a keyed digest, against accidents alone."""
+        return "accidents, and people without the key" if self.keyed and self.keyed == self.rows else "accidents"
+
     def report(self, *, shared: bool) -> dict[str, Any]:
         """As JSON values."""
         rows: Counter[str] = Counter()
@@ -76,6 +81,7 @@ class Findings:
             rows[each.kind] += each.rows
         return {
             "good": self.is_good(shared=shared),
+            "against": self.against,
             "epochs": self.epochs,
             "rows": self.rows,
             "keyed": self.keyed,

@@ -10,6 +10,7 @@ import datetime as dt
 import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Context, Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -113,7 +114,9 @@ def _check(
             who: _hash_of(p) for who, of in held_by.items() for p in of["participants"] if p["sink"] == sink["name"]
         }
         try:
-            _table(connection, sink, shapes, ledger, exact, findings)
+            with_key = None if key is None else _keyed_total(sink["name"], chain, held, key)
+            if _table(connection, sink, shapes, ledger, exact, with_key, findings):
+                findings.keyed += sum(p["rows"] for _, p in decided)
         except SQLAlchemyError:
             connection.rollback()
             if inspect(connection).has_table(sink["table"], schema=sink["table_schema"]):
@@ -174,25 +177,30 @@ def _table(
     shapes: Sequence[Fields],
     ledger: Sequence[Mapping[str, Any]],
     exact: Mapping[tuple[str, int], int],
+    with_key: _Keyed | None,
     findings: Findings,
-) -> None:
-    """The table as a whole: as many rows as the ledger has, with the sum of their hashes."""
+) -> bool:
+    """The table as a whole: as many rows as the ledger has, with the sum of their hashes.
+
+    Returns:
+        Whether its rows have the keyed digest that was decided, too.
+    """
     name = sink["name"]
     rows = sum(int(row["rows"]) for row in ledger)
     digest = sum(exact.get((row["job"], row["epoch"]), int(row["hash"])) for row in ledger) & _MASK
     if not shapes:
-        return
+        return False
     if any(not isinstance(row["hash"], Decimal) and (row["job"], row["epoch"]) not in exact for row in ledger):
         told = f"sink {name}: of epochs without a receipt its ledger has no exact hash, so rows are not compared"
         findings.add("unknown", told, rows, name)
-        return
+        return False
     if any(shape != shapes[0] for shape in shapes):
         findings.add(
             "unknown", f"sink {name}: its columns changed between epochs, so rows are not compared", rows, name
         )
-        return
+        return False
     other = unread(shapes[0])
-    found, count = _sum(connection, sink, [] if other else shapes[0])
+    found, made, count = _sum(connection, sink, [] if other else shapes[0], with_key)
     findings.read += count
     where = f"sink {name}, table {sink['table']}"
     if count < rows:
@@ -209,21 +217,57 @@ def _table(
     elif found != digest:
         told = f"{where}: all {rows} rows are there, and not all are those that were decided: at least one was changed"
         findings.add("changed", told, 1, name)
+    elif with_key is not None and with_key.rows == rows:
+        if made == with_key.digest:
+            return True
+        told = f"{where}: all {rows} rows are there, and at least one was changed and made to fit the digest of before"
+        findings.add("changed", told, 1, name)
+    return False
 
 
-def _sum(connection: Connection, sink: Mapping[str, Any], fields: Fields) -> tuple[int, int]:
-    """The sum of the hashes of all rows, and how many there are."""
+@dataclass(frozen=True, slots=True)
+class _Keyed:
+    """All that a sink got since it has keyed digests: the key of the job's rows, how many, and their digest."""
+
+    key: bytes
+    rows: int
+    digest: int
+
+
+def _keyed_total(name: str, chain: Chain, held: Mapping[tuple[str, int], Any], key: bytes) -> _Keyed | None:
+    """By the newest receipt of an epoch that the ledger has, and the journal behind it; None where none tells it."""
+    jobs = {job for job, _ in held}
+    there = [body for body in chain.receipts if (body["job"], body["epoch"]) in held]
+    told = there[-1]["sinks"][name].get("total") if len(jobs) == 1 and there else None
+    if not (isinstance(told, list) and len(told) == 2 and keyed.decided({"keyed": told[1]}) is not None):
+        return None
+    rows, digest = int(told[0]), int(told[1], 16)
+    for (job, epoch), record in chain.decided.items():
+        if (job, epoch) in held and epoch > there[-1]["epoch"]:
+            parts = [part for p in record["participants"] if p["sink"] == name for part in p["parts"]]
+            rows += sum(count for _, count, *_ in parts)
+            digest += sum(int(made[0], 16) for _, _, _, _, *made in parts if made)
+    return _Keyed(keyed.key_of_rows(key, there[-1]["job"]), rows, digest & keyed.MASK)
+
+
+def _sum(
+    connection: Connection, sink: Mapping[str, Any], fields: Fields, with_key: _Keyed | None
+) -> tuple[int, int, int]:
+    """The sum of the hashes of all rows, that of their keyed digests (0 without a key), and how many there are."""
     from sqlalchemy import column, func, select, table  # noqa: PLC0415
 
     of = table(sink["table"], *(column(name) for name, _ in fields), schema=sink["table_schema"])
     if not fields:
-        return 0, int(connection.execute(select(func.count()).select_from(of)).scalar_one())
-    total = count = 0
+        return 0, 0, int(connection.execute(select(func.count()).select_from(of)).scalar_one())
+    total = made = count = 0
     streamed = connection.execution_options(yield_per=_TOGETHER).execute(select(*of.c))
     for rows in streamed.partitions():
         count += len(rows)
-        total += int(hash_rows(fields, list(zip(*rows, strict=True))).sum(dtype=np.uint64))
-    return total & _MASK, count
+        columns = list(zip(*rows, strict=True))
+        total += int(hash_rows(fields, columns).sum(dtype=np.uint64))
+        if with_key is not None:
+            made += sum(keyed.digests(with_key.key, "", netstrings(fields, columns)))
+    return total & _MASK, made & keyed.MASK, count
 
 
 # -- a row's hash ---------------------------------------------------------------------------------

@@ -204,7 +204,8 @@ def lines(findings: Findings, *, shared: bool) -> list[str]:
     told = [f"{each.kind}: {each.what}" for each in findings.found]
     counted = ", ".join(f"{report[name]:,} {name}" for name in ("missing", "changed", "foreign", "unknown"))
     told.append(f"{report['epochs']:,} epochs, {report['rows']:,} rows as they were decided; {counted}")
-    word = "good: what can be seen is what was decided" if report["good"] else "NOT what was decided"
+    good = f"good against {report['against']}: what can be seen is what was decided"
+    word = good if report["good"] else "NOT what was decided"
     if any(findings.of("nothing")):
         word = "NOTHING was compared"
     elif report["good"] and report["unknown"]:

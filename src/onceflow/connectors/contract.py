@@ -329,7 +329,7 @@ class Sink(ABC):
         return self.guarantee is Guarantee.EXACTLY_ONCE
 
     keeps_fields: bool = False
-    """Whether what is read back of its system are the output's fields, as of a table, and not what ``columns`` makes."""
+    """Whether a reader of its system gets the output's fields, as of a table, not what ``columns`` makes of them."""
 
     @property
     def carries_secret(self) -> bool:

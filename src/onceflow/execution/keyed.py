@@ -1,7 +1,7 @@
-"""The keyed digest of rows: Spark says what each row is in 32 bytes, a task makes of it what nobody makes without the key.
+"""The keyed digest of rows: Spark tells what each row is in 32 bytes, a task makes of it what takes the job's key.
 
-Must not know: sinks, receipts, where the key lies. docs/audit.md has the definition with test vectors; the auditor makes
-the same of what it reads, with code of its own.
+Must not know: sinks, receipts, where the key lies. docs/audit.md has the definition with test vectors; the auditor
+makes the same of what it reads, with code of its own.
 
 The hash that runs are compared by (XXH64) is fast, and anybody finds another row with the same one. So each row is also
 told as one message, from which its values can be read back; SHA-256 of that crosses to the task, and there HMAC-SHA-256
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 SHA256 = "onceflow_sha256"
-"""Beside a sink's columns, where the job has a key: SHA-256 of the row's message; null where the row is not the sink's."""
+"""Beside a sink's columns, where the job has a key: SHA-256 of the row's message; null where it is another sink's."""
 
 
 def key_of_rows(key: bytes, job_id: str) -> bytes:

@@ -301,7 +301,10 @@ def outputs_for(result: object, sinks: Sequence[Sink], plan: Plan, *, keyed: boo
     """The outputs of what a stream function returned, without windows of which a part was left behind.
 
     Args:
-        result, sinks, plan, keyed: As ``launch`` and ``Outputs`` take them.
+        result: One streaming DataFrame, or ``{sink: DataFrame}``.
+        sinks: The sinks that get the rows of one DataFrame.
+        plan: The rest.
+        keyed: As ``Outputs`` takes it.
 
     Raises:
         ConfigurationError: As of ``Outputs``; or windows cannot be held back.

@@ -184,9 +184,7 @@ def _freeze_once() -> None:
 class _Share:
     """One sink's share of a task: counts and digests each part, and writes the rows of those that are not silent."""
 
-    def __init__(
-        self, output: Output, shard: Shard, write: bool, silent: frozenset[PartId], key: bytes | None
-    ) -> None:
+    def __init__(self, output: Output, shard: Shard, write: bool, silent: frozenset[PartId], key: bytes | None) -> None:
         self._output = output
         self._shard = shard
         self._writes = write

@@ -284,7 +284,7 @@ SETTINGS = (
         name="audit.key_file",
         type="path",
         default=None,
-        doc="A file with the key (at least 16 bytes) that signs each receipt, by HMAC with SHA-256.",
+        doc="A file with the key (at least 16 bytes) of each receipt's signature and of keyed digests: HMAC-SHA-256.",
         environment="ONCEFLOW_AUDIT_KEY_FILE",
     ),
     Setting(

@@ -1,0 +1,101 @@
+"""Keyed digests: the definition that docs/audit.md gives, with its vectors, is what tasks and the auditor compute."""
+
+import json
+import re
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from onceflow.audit import keyed as audited
+from onceflow.audit.tables import hash_rows, netstrings
+from onceflow.connectors.contract import Run, Shard
+from onceflow.execution.keyed import SHA256, key_of_rows, keyed
+from onceflow.execution.task import DIGEST, PARTITION, Output, Task, output_column
+from onceflow.twophase.participants import Part, Participant, TaskReport
+from tests.unit.keyed_rows import KEY, message, of_rows
+from tests.unit.xx64 import of_columns
+
+DOCS = Path(__file__).parents[2] / "docs" / "audit.md"
+
+
+def test_the_vectors_of_the_page_come_out_everywhere():
+    """By the auditor and by a task, from the key to the digest of one row and the sum of two."""
+    (text,) = re.findall(r"```json\n(\{\"key\".*?)\n```", DOCS.read_text(), re.DOTALL)
+    told = json.loads(text)
+    key, job = told["key"].encode(), told["job"]
+    assert key_of_rows(key, job).hex() == audited.key_of_rows(key, job).hex() == told["key_of_rows"]
+    columns = [["text", "string"], ["amount", "bigint"]]
+    values = [[row["text"] for row in told["rows"]], [row["amount"] for row in told["rows"]]]
+    made = list(zip(*netstrings(columns, values), strict=True))
+    first = message(told["destination"].encode())
+    assert [(first + b"".join(row)).decode() for row in made] == [row["message"] for row in told["rows"]]
+    mine = key_of_rows(key, job)
+    assert sum(audited.digests(mine, told["destination"], netstrings(columns, values))) & audited.MASK == int(
+        told["keyed"], 16
+    )
+    assert keyed(mine, [bytes.fromhex(row["sha256"]) for row in told["rows"]]) == int(told["keyed"], 16)
+
+
+def test_a_task_sums_the_rows_of_each_part_and_hands_a_writer_none_of_it():
+    """Parts have the keyed digests of their own rows, whatever batches these came in; a writer gets its columns."""
+    written = []
+
+    class Writer:
+        def write(self, rows):
+            written.append(rows.schema.names)
+
+        def prepare(self):
+            return {}
+
+        def abort(self):
+            raise AssertionError("nothing fails")
+
+    hashes = [bytes([n]) * 32 for n in range(6)]
+    numbers = [0, 0, 1, 1, 1, 0]
+    mine = key_of_rows(KEY, "job")
+    task = Task((Output("s", lambda _: Writer()),), Run("job", "p", 1, 1), key=mine)
+    batches = [
+        pa.record_batch(
+            {
+                output_column(0, "value"): pa.array([b"v"] * len(part)),
+                output_column(0, DIGEST): pa.array([1] * len(part), pa.int64()),
+                output_column(0, SHA256): pa.array([hashes[n] for n in part], pa.binary()),
+                PARTITION: pa.array([numbers[n] for n in part], pa.int32()),
+            }
+        )
+        for part in (range(4), range(4, 6))
+    ]
+    (report,) = task.write_shard(Shard(Run("job", "p", 1, 1), 0, 0), batches)
+    expected = {number: keyed(mine, [hashes[n] for n in range(6) if numbers[n] == number]) for number in (0, 1)}
+    assert {part.number: part.keyed for part in report.parts} == expected
+    assert written == [["value"], ["value"]]
+    assert {part.number: part.keyed for part in TaskReport.loads(report.dumps()).parts} == expected
+
+
+def test_a_participant_has_one_only_where_all_of_its_parts_have_one():
+    """Of a half that was written before there was a key nobody can say what its rows were."""
+    parts = Part("s", 0, 2, 7, keyed=(1 << 128) - 1), Part("s", 1, 1, 8, keyed=3)
+    assert Participant("s", "h", parts, {}).keyed == 2
+    assert Participant("s", "h", (*parts, Part("s", 2, 1, 9)), {}).keyed is None
+    whole = Participant("s", "h", parts, {})
+    assert [part.keyed for part in Participant.from_json(whole.to_json()).parts] == [part.keyed for part in parts]
+    assert [part.keyed for part in Participant.from_json(whole.to_json() | {"parts": [[0, 2, 7, "o"]]}).parts] == [None]
+
+
+def test_a_value_cannot_move_from_one_column_into_the_next():
+    """Nor can a null stand for a text, or a key of one job for another's."""
+    rows = [[b"ab", b"c"], [b"a", b"bc"], [b"abc", None], [None, b"abc"], [b"abc", b""], [b"-", b"abc"]]
+    assert len({of_rows(KEY, "job", [row]) for row in rows}) == len(rows)
+    assert of_rows(KEY, "job", rows) != of_rows(KEY, "other", rows)
+
+
+def test_a_decimal_of_38_digits_is_read_with_all_of_them():
+    """Python rounds at 28, so two amounts that differ behind that had one hash, and a right one was told as changed."""
+    unscaled = 12345678901234567890123456789012345678
+    value = Decimal(f"{unscaled}E-6")
+    octets = unscaled.to_bytes(16, "big", signed=True).lstrip(b"\0")
+    (found,) = hash_rows([["exact", "decimal(38,6)"]], [[value]])
+    assert found == np.uint64(of_columns(octets))
+    assert netstrings([["exact", "decimal(38,6)"]], [[value]]) == [[b"39:12345678901234567890123456789012.345678,"]]
