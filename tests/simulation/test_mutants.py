@@ -44,6 +44,7 @@ RARE = {
     "what stands at Spark's positions is purged",
     "topics are told by their bare names",
     "the sources are looked at before what is decided is finished",
+    "a lost epoch's source is looked at from the epoch's end",
     "an undone epoch that Spark has recorded since is taken for undone",
     "offsets/N of an epoch that is done is not compared with its decision",
     "offsets/N of an epoch that is undone is left as it is",
@@ -51,8 +52,6 @@ RARE = {
     "accepted state is found by its task's number",
 }
 HIDDEN = {
-    # Since what an epoch has read is compared with Spark's files at a start, too, no seed of 9,000 has shown it.
-    "a lost epoch's source is looked at from the epoch's end",
     # Since a start makes offsets/N what was decided, whatever it holds, no seed of 4,000 has shown it.
     "the plan of a decided epoch is taken back",
 }
