@@ -1,8 +1,8 @@
-"""``python -m bench.auditing``: how many records a second ``onceflow audit`` reads and proves, and what keys cost.
+"""``python -m bench.auditing``: how many records a second ``onceflow audit`` proves, and what a key costs.
 
 Broker and audit are on one machine; the audit runs with the key and without. Of what keyed digests cost a job: seconds
-of a core per million rows, in Spark and in a task. The topic is filled by the job's own writers, so that its batches are
-as a job's. Must not know: how the audit works.
+of a core per million rows, in Spark and in a task. The topic is filled by the job's own writers, for batches as a job
+makes them. Must not know: how the audit works.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from onceflow.audit import chain
 from onceflow.audit.files import OnDisk
 from onceflow.audit.findings import Findings
 from onceflow.audit.verify import Asked, audit
+from onceflow.checkpoint import trail
 from onceflow.checkpoint.store import LocalStore
 from onceflow.cli.audit import Elsewhere
 from tests.unit.test_trail import Started, decide
@@ -157,6 +158,31 @@ def test_a_torn_end_and_a_replaced_driver_are_no_difference(tmp_path):
     assert epochs == [0, 1, 2]
     assert [each.kind for each in findings.found] == ["note"]
     new.finish(3)
+
+
+def test_what_an_auditor_has_noted_is_found_to_be_cut_or_written_anew_by_who_has_the_key(checkpoint):
+    """A tail that was cut, and a receipt signed again, look right to who looks for the first time."""
+    for record in sorted((checkpoint / "onceflow" / "journal").glob("0*.json"))[1:]:
+        record.unlink()
+    fifth, sixth = chain.read(OnDisk(checkpoint), Findings()).receipts[-2:]
+    noted = (6, sixth["hash"])
+    assert told(checkpoint, key=KEY, after=noted) == []
+    whole = newest(checkpoint).read_text()
+    rewrite(newest(checkpoint), lambda lines: lines[:-1])
+    assert told(checkpoint, key=KEY) == []
+    (said,) = told(checkpoint, key=KEY, after=noted)
+    assert said.startswith("receipt removed: receipt 6 with hash")
+    assert "the chain ends at receipt 5" in said
+    assert told(checkpoint, key=KEY, after=(5, fifth["hash"])) == []
+
+    newest(checkpoint).write_text(whole)
+    rewrite(newest(checkpoint), lambda lines: [*lines[:-1], trail.seal(json.loads(lines[-1]) | {"code": ""}, KEY)])
+    assert told(checkpoint, key=KEY) == []
+    (said,) = told(checkpoint, key=KEY, after=noted)
+    assert said.startswith("receipt changed: receipt 6 with hash")
+
+    (checkpoint / "onceflow" / "audit").rename(checkpoint / "gone")
+    assert "no receipt is there" in told(checkpoint, key=KEY, after=noted)[-1]
 
 
 def test_another_format_is_unknown_and_not_good_by_silence(checkpoint):

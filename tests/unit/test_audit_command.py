@@ -34,10 +34,15 @@ def filled(tmp_path):
 def test_it_ends_with_0_where_all_is_as_decided_and_with_1_where_it_is_not(filled, monkeypatch, capsys):
     """For people in lines, for programs as one object; the last line says it."""
     assert call(monkeypatch, "audit", filled.job) == 0
-    assert capsys.readouterr().out.splitlines()[-2:] == [
-        "2 epochs, 3 rows as they were decided; 0 missing, 0 changed, 0 foreign, 0 unknown",
-        "good against accidents: what can be seen is what was decided",
-    ]
+    counted, newest, word = capsys.readouterr().out.splitlines()[-3:]
+    assert counted == "2 epochs, 3 rows as they were decided; 0 missing, 0 changed, 0 foreign, 0 unknown"
+    assert word == "good against accidents: what can be seen is what was decided"
+    head = newest.removeprefix("the newest receipt is ").partition(";")[0]
+    assert call(monkeypatch, "audit", filled.job, "--after", head) == 0
+    assert call(monkeypatch, "audit", filled.job, "--after", f"3:{'0' * 64}") == 1
+    assert "receipt 3 with hash" in capsys.readouterr().out
+    assert call(monkeypatch, "audit", filled.job, "--after", "3") == 2
+    capsys.readouterr()
     change(filled, "insert into payments values ('x', 1)")
     assert call(monkeypatch, "audit", filled.job, "--output", "json") == 1
     report = json.loads(capsys.readouterr().out.splitlines()[-1])
@@ -99,7 +104,7 @@ def test_an_audit_that_could_look_at_no_row_is_not_good(filled, monkeypatch, cap
     assert call(monkeypatch, "audit", filled.job) == 1
     told = capsys.readouterr().out.splitlines()
     assert told[-1] == "NOTHING was compared"
-    assert "not one of the 3 rows of 2 epochs could be looked at" in told[-3]
+    assert "not one of the 3 rows of 2 epochs could be looked at" in told[-4]
 
 
 def test_it_checks_signatures_where_it_has_the_key(filled, monkeypatch, capsys, tmp_path):

@@ -83,7 +83,12 @@ class _Line:
 
 
 def read(
-    checkpoint: Files, findings: Findings, *, key: bytes | None = None, retention: timedelta | None = None
+    checkpoint: Files,
+    findings: Findings,
+    *,
+    key: bytes | None = None,
+    retention: timedelta | None = None,
+    after: tuple[int, str] | None = None,
 ) -> Chain:
     """Read the chain and check it.
 
@@ -92,6 +97,7 @@ def read(
         findings: Where what is wrong goes.
         key: Of the signatures; None checks none.
         retention: How long receipts are to be kept: a head that was cut sooner is told.
+        after: A receipt that was there before, by number and hash: the chain must have it, or be younger than it.
     """
     chain = Chain()
     _journal(checkpoint, chain)  # first: a record goes only behind its receipt
@@ -110,6 +116,8 @@ def read(
         _continue(chain, of, at, there, findings, key)
     _head(chain, findings, retention)
     _order(chain, findings)
+    if after is not None:
+        _has(chain, *after, findings)
     _against_the_journal(chain, findings)
     return chain
 
@@ -244,6 +252,20 @@ def _head(chain: Chain, findings: Findings, retention: timedelta | None) -> None
         findings.add("receipt", f"receipt removed: the first {gone}, up to {until}, younger than audit.retention")
     else:
         findings.add("note", f"the chain begins at receipt {first['number']}; {gone} up to {until} were let go")
+
+
+def _has(chain: Chain, number: int, hashed: str, findings: Findings) -> None:
+    """A receipt that an auditor has seen is there as it was: its signature may be made anew, his note may not."""
+    held = {body["number"]: body["hash"] for body in chain.receipts}
+    named = f"receipt {number} with hash {hashed}, which an earlier audit has seen"
+    if number in held:
+        if held[number] != hashed:
+            findings.add("receipt", f"receipt changed: {named}, has hash {held[number]} now")
+    elif not held or number > max(held):
+        ends = f"the chain ends at receipt {max(held)}" if held else "no receipt is there"
+        findings.add("receipt", f"receipt removed: {named}, is gone: {ends}")
+    elif number < min(held):
+        findings.add("note", f"{named}, was let go: the chain begins at receipt {min(held)}")
 
 
 def _is_younger(at: str, retention: timedelta) -> bool:

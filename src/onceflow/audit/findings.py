@@ -44,6 +44,8 @@ class Findings:
         rows: How many rows were seen to be as they were decided.
         keyed: Of these, how many by a keyed digest, which nobody makes without the job's key.
         read: How many records were read for it.
+        head: The newest receipt, as ``NUMBER:HASH``; "" where there is none. Kept elsewhere and given to the next audit,
+            it shows what was cut or written anew up to it.
     """
 
     found: list[Finding] = field(default_factory=list)
@@ -51,6 +53,7 @@ class Findings:
     rows: int = 0
     keyed: int = 0
     read: int = 0
+    head: str = ""
 
     def add(self, kind: Kind, what: str, rows: int = 0, sink: str = "", epoch: int | None = None) -> None:
         """Keep one."""
@@ -91,5 +94,6 @@ class Findings:
             "unknown": rows["unknown"],
             "receipts": sum(each.kind == "receipt" for each in self.found),
             "read": self.read,
+            "head": self.head,
             "findings": [asdict(each) for each in self.found],
         }

@@ -34,6 +34,7 @@ class Asked:
         last: The last one; None for the newest.
         key: Of the receipts' signatures and of keyed digests; None checks none.
         retention: How long receipts are to be kept; None does not ask.
+        after: The number and the hash of the newest receipt that an earlier audit has told; None for no such one.
         patience_s: How long an open transaction may keep readers waiting.
     """
 
@@ -43,6 +44,7 @@ class Asked:
     last: int | None = None
     key: bytes | None = None
     retention: timedelta | None = None
+    after: tuple[int, str] | None = None
     patience_s: float = 30.0
 
     @property
@@ -61,7 +63,9 @@ def audit(asked: Asked) -> Findings:
     with contextlib.ExitStack() as stack:
         findings = Findings()
         clusters = list(_clusters(asked, checked.receipts, stack, findings))
-        known = chain.read(asked.files, findings, key=asked.key, retention=asked.retention)
+        known = chain.read(asked.files, findings, key=asked.key, retention=asked.retention, after=asked.after)
+        if known.receipts:
+            findings.head = f"{known.receipts[-1]['number']}:{known.receipts[-1]['hash']}"
         covered = {(body["job"], body["epoch"]) for body in checked.receipts}
         mine = [b for b in known.receipts if (b["job"], b["epoch"]) in covered and _asked_for(b["epoch"], asked)]
         findings.epochs = len(mine)
@@ -81,7 +85,7 @@ def audit(asked: Asked) -> Findings:
 
 def receipts_of(asked: Asked, findings: Findings) -> list[Mapping[str, Any]]:
     """The receipts of the epochs that are asked for; what is wrong with the chain is told."""
-    known = chain.read(asked.files, findings, key=asked.key, retention=asked.retention)
+    known = chain.read(asked.files, findings, key=asked.key, retention=asked.retention, after=asked.after)
     mine = [body for body in known.receipts if _asked_for(body["epoch"], asked)]
     if not mine:
         _tell_of_nothing(asked, known, mine, findings)

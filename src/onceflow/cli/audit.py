@@ -5,6 +5,7 @@ Must not know: how that is proven. It tells the auditor, which knows nothing of 
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -40,6 +41,10 @@ def audit(
     shared: Annotated[
         bool, typer.Option("--shared", help="Others write to the same topics and tables: that is no difference.")
     ] = False,
+    after: Annotated[
+        str | None,
+        typer.Option(metavar="NUMBER:HASH", help="The newest receipt that an earlier audit told: it must be there."),
+    ] = None,
     recompute: Annotated[
         str | None, typer.Option(metavar="A..B", help="Run the plan again over what these epochs read.")
     ] = None,
@@ -63,15 +68,16 @@ def audit(
     if begin is not None and recompute is None:
         raise typer.BadParameter("--from names the state for --recompute", param_hint="--from")
     first, last = read_range(epochs if recompute is None else recompute)
+    before = None if after is None else read_receipt(after)
     found = find_job(file, job)
     kept, place = Auditing.told(), files_of(found)
     if recompute is None:
         sinks = [plain(sink) for sink in found.sinks if sink.participates]
-        findings = run(Asked(place, sinks, first, last, kept.key, kept.retention))
+        findings = run(Asked(place, sinks, first, last, kept.key, kept.retention, before))
     else:
         if begin is not None:
             begin_java(found, location=begin)
-        findings = run_again(found, Asked(place, [], first, last, kept.key, kept.retention), begin)
+        findings = run_again(found, Asked(place, [], first, last, kept.key, kept.retention, before), begin)
     if output is Output.JSON:
         tell_json(findings.report(shared=shared))
     else:
@@ -138,6 +144,16 @@ def run_again(job: Job, asked: Asked, begin: str | None) -> Findings:
         )
         findings.add("changed", told, max(each.decided[0], each.now[0]), each.sink, each.epoch)
     return findings
+
+
+def read_receipt(text: str) -> tuple[int, str]:
+    """``NUMBER:HASH`` of a receipt."""
+    number, _, hashed = text.partition(":")
+    if not number.isdigit() or re.fullmatch("[0-9a-f]{64}", hashed) is None:
+        raise typer.BadParameter(
+            f"a receipt is NUMBER:HASH, with 64 hex digits, as an audit tells it, not {text!r}", param_hint="--after"
+        )
+    return int(number), hashed
 
 
 @contextmanager
@@ -210,4 +226,6 @@ def lines(findings: Findings, *, shared: bool) -> list[str]:
         word = "NOTHING was compared"
     elif report["good"] and report["unknown"]:
         word = "no difference; not all could be looked at"
+    if findings.head:
+        told.append(f"the newest receipt is {findings.head}; kept elsewhere, it is the next audit's --after")
     return [*told, word]
