@@ -105,8 +105,8 @@ def try_merge(
 ) -> None:
     """Merge nothing into a target, stage nothing, and take it back: whoever may do that may do it with rows.
 
-    Where the staging table is not there yet, PostgreSQL makes it for the trial, and takes it back, too. A database that
-    would keep it merges from nowhere.
+    Where the staging table is not there yet, a database that takes back such a thing makes it for the trial. MySQL and
+    MariaDB would keep it, and merge from nowhere.
 
     Args:
         engine: The database's.
@@ -121,7 +121,7 @@ def try_merge(
     """
     table, there = own.staging_table(target.staged, schema, types), not making
     with engine.connect() as connection, connection.begin() as trial:
-        if not there and connection.dialect.name == "postgresql":
+        if not there and connection.dialect.name not in ("mysql", "mariadb"):
             table.create(connection)
             there = True
         merge(connection, schema, target, [""], None if there else _nowhere(target))
