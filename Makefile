@@ -11,7 +11,7 @@ CHECK = command -v $(or $(PYTHON),python3) >/dev/null || { echo "onceflow needs 
 .DEFAULT_GOAL := help
 SEED ?=
 SEEDS ?=
-.PHONY: help setup java jars demo test test-fast test-lowest faults faults-state test-brokers test-three test-clusters example example-postgres example-offsets walk simulate bench bench-before bench-databases bench-executors bench-restart \
+.PHONY: help setup java jars demo test test-fast test-lowest faults faults-state test-brokers test-three test-clusters test-security example example-postgres example-offsets walk simulate bench bench-before bench-databases bench-executors bench-restart \
 	bench-page peer-expiry soak machines lint types format \
 	diagram settings reference sql-options sql-oracle sql-rows peers-sql lock clean
 
@@ -67,6 +67,9 @@ test-three: jars ## Three brokers, of which some are killed or lose their disks
 
 test-clusters: jars ## The same job on Spark clusters, of which executors, workers and drivers are killed; 15 minutes
 	@$(BIN)/python -m pytest -m clusters $(ARGS)
+
+test-security: jars ## What another user of the machine gets of a job; only root can become one: sudo make test-security
+	@PYTHONDONTWRITEBYTECODE=1 $(BIN)/python -m pytest -p no:cacheprovider -m "faults or not faults" tests/integration/test_other_users.py $(ARGS)
 
 faults-state: jars ## Each example with state killed at every crash point, an hour or two; ARGS="--only sessions"
 	@$(BIN)/python -m tests.examples.deaths $(ARGS)

@@ -216,8 +216,9 @@ def test_a_start_tells_of_all_that_it_refuses(ill, tmp_path):
     place = Place.at(tmp_path / "checkpoint", 100)
     with pytest.raises(ConfigurationError, match="topic not-there of sink not-there does not exist") as refused:
         foresee(sinks, [there], place, "onceflow", "ill", lambda _: None, taken_over=False)
-    assert [type(each).__name__ for each in refused.value.others] == ["ConfigurationError", "KafkaRightsError"]
+    assert [type(each).__name__ for each in refused.value.others] == ["ConfigurationError", *["KafkaRightsError"] * 2]
     assert "Found as well: topic no-copies acknowledges no write" in str(refused.value)
+    assert [each.facts["right"] for each in refused.value.others[1:]] == ["WRITE", "READ"]
     with pytest.raises(ConfigurationError) as alone:
         foresee(sinks[:1], [there], place, "onceflow", "ill", lambda _: None, taken_over=False)
     assert alone.value.others == ()

@@ -10,14 +10,15 @@ from onceflow.checkpoint.statistics import EpochStatistics
 from onceflow.cli import main as entry
 from onceflow.cli.doctor import lines
 from onceflow.connectors.examination import Expected
-from onceflow.connectors.kafka import broker_checks
+from onceflow.connectors.kafka import broker_checks, rights
+from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.errors import ConfigurationError, KafkaRightsError, KafkaUnavailableError
 from onceflow.findings import Checks, Finding, Level, of_error, together
 from onceflow.operations.doctor import machine, rules
 from onceflow.operations.doctor.examination import Examined, examine
 from onceflow.options.checkpointing import Checkpointing
 from tests.unit.test_foresight import Alerts, Orders
-from tests.unit.test_launch import started
+from tests.unit.test_launch import started, undone_of
 
 GB = 1_000_000_000
 DAY_MS = 86_400_000
@@ -150,9 +151,53 @@ def test_clients_brokers_clocks_and_rights():
     assert told(broker_checks.clocks(4.9)) == []
     assert [each.what for each in broker_checks.clocks(-60)] == ["the brokers' clock is 60 s behind this machine's"]
     assert told([broker_checks.unreached("librdkafka", "b:9092", "x")]) == [("error", "bootstrap_servers=b:9092")]
-    assert told([broker_checks.may_not_read("t", "x")]) == [("error", "no ACL allows READ on Topic t")]
+    refused = broker_checks.may_not_read("t", "x", "User:ada", "a command")
+    assert told([refused]) == [("error", "no ACL allows READ on Topic t to User:ada")]
+    assert told([broker_checks.lag_unseen("g", "no ACL", "a command")]) == [("warning", "no ACL")]
     assert told(rules.java_client("b:9092", "")) == []
     assert told(rules.java_client("b:9092", "SaslAuthenticationException")) == [("error", "bootstrap_servers=b:9092")]
+
+
+def test_a_prefix_that_every_job_has_is_told_and_another_is_not():
+    """Of a job that logs in."""
+    ((level, setting),) = told(broker_checks.own_prefix("onceflow", "User:ada"))
+    assert (level, setting) == (
+        "warning",
+        "transactional_id_prefix=onceflow, which is the default; it logs in as User:ada",
+    )
+    assert told(broker_checks.own_prefix("bank", "User:ada")) == []
+
+
+@pytest.mark.parametrize(
+    ("login", "whom"),
+    [
+        ({}, "User:ANONYMOUS"),
+        ({"sasl_mechanism": "PLAIN", "username": "ada", "password": "xyzzy"}, "User:ada"),
+        (
+            {
+                "sasl_mechanism": "OAUTHBEARER",
+                "oauth_token_endpoint": "https://login.example/token",
+                "oauth_client_id": "ada",
+                "oauth_client_secret": "xyzzy",
+            },
+            "User:<sub of the tokens of ada>",
+        ),
+    ],
+    ids=["none", "password", "token"],
+)
+def test_the_command_that_gives_a_right_names_whom_the_brokers_know(login, whom):
+    """As far as the login says it; and no secret."""
+    protocol = {"security_protocol": "SASL_SSL"} if login else {}
+    error = rights.missing(
+        KafkaCluster("b:9092", **protocol, **login), "it was refused", "READ", "Group", "g-1", begins="g-"
+    )
+    assert error.what == "it was refused: this user lacks READ on Group g- (prefixed)"
+    assert error.cause == f"no ACL allows READ on Group g- (prefixed) to {whom}"
+    assert error.action.startswith(
+        f"kafka-acls.sh --bootstrap-server b:9092 --add --allow-principal '{whom}' --operation READ --group 'g-' "
+        "--resource-pattern-type prefixed; "
+    )
+    assert "xyzzy" not in str(error)
 
 
 # -- machine and checkpoint -------------------------------------------------------------------------------------------
@@ -280,6 +325,15 @@ def test_a_system_that_does_not_answer_is_not_asked_again(tmp_path):
     found = examined(tmp_path / "c", [away], [source])
     assert [each.what for each in found] == ["no broker answered"]
     assert (len(away.connected), len(source.made)) == (1, 1)
+
+
+def test_the_rights_are_tried_while_an_epoch_waits_for_its_commit(tmp_path):
+    """A start commits it before it looks at anything: without them it could not, and doctor is asked why."""
+    undone_of(tmp_path, ("alerts", "one"))
+    refused = Alerts(refused=KafkaRightsError("this user lacks WRITE"))
+    assert (Level.ERROR, "this user lacks WRITE") in [
+        (each.level, each.what) for each in examined(tmp_path, [refused], [])
+    ]
 
 
 def test_an_epoch_that_is_decided_and_a_file_that_is_torn(tmp_path):

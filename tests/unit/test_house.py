@@ -45,7 +45,7 @@ ROOMS = {
     # The systems, and Spark.
     "connectors": {"errors", "findings", "options", "twophase"},
     "connectors.kafka": {"connectors", "errors", "findings", "masking", "options", "twophase"},
-    "connectors.database": {"connectors", "errors", "options", "twophase"},
+    "connectors.database": {"connectors", "errors", "findings", "options", "twophase"},
     "connectors.lake": {"connectors", "errors", "options", "twophase"},
     "spark": {"errors", "masking", "twophase", "checkpoint", "crash_points", "local", "processes"},
     "execution": {

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from onceflow.connectors.contract import Source
 from onceflow.findings import Finding
+from onceflow.twophase.names import DEFAULT_PREFIX
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +26,14 @@ class Expected:
         longest_s: The longest epoch that is known.
         downtime_s: How long the job may be down between a decision and its commit.
         prefix: First part of the job's transactional ids: under it rights are tried.
+        group: Where positions of sources that name no group are published for monitoring; None: none are published.
     """
 
     timeout_s: float
     longest_s: float
     downtime_s: float
-    prefix: str = "onceflow"
+    prefix: str = DEFAULT_PREFIX
+    group: str | None = None
 
     @property
     def open_s(self) -> float:

@@ -106,7 +106,7 @@ def foresee(
                 refuse_written(place, targets_of(sinks, found.sinks))
             with checks.one():
                 there = [sink for sink in taking_part if found.sinks[sink.name].is_there]
-                _require_rights(there, place, prefix)
+                require_rights(there, place, prefix)
             found.allowed = all(connection.is_there for connection in found.sinks.values())
         checks.end()
     except BaseException as error:
@@ -130,8 +130,17 @@ def _look(
             connections[source.system].look(source, "", "", LayoutSource((), "", "", "", topics))
 
 
-def _require_rights(sinks: Sequence[Sink], place: Place, prefix: str) -> None:
-    """Whose checkpoint it is, and whether the sinks may write. A new checkpoint stays nobody's."""
+def require_rights(sinks: Sequence[Sink], place: Place, prefix: str) -> None:
+    """Look whose checkpoint it is, and whether the sinks may write. A new checkpoint stays nobody's.
+
+    Args:
+        sinks: Those that take part, and have what their rows go to.
+        place: The job's checkpoint.
+        prefix: First part of its transactional ids.
+
+    Raises:
+        OnceflowError: They may not, and why: of all that was found.
+    """
     place.ours.make()
     found = read_identity(place.ours)
     if found is not None or place.checkpoint.has_run() or place.records.exists():

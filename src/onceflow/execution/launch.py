@@ -86,7 +86,7 @@ from onceflow.spark.s3a import require_reached
 from onceflow.spark.session import IN_S3, ON_HDFS, pin, spark_path
 from onceflow.twophase.coordinator import objection
 from onceflow.twophase.layout import Layout
-from onceflow.twophase.names import PREFIX
+from onceflow.twophase.names import DEFAULT_PREFIX, PREFIX
 from onceflow.twophase.records import Claim, Decide, Start
 
 log = logging.getLogger(__name__)
@@ -119,7 +119,7 @@ class Plan:
 
     name: str
     checkpointing: Checkpointing
-    prefix: str = "onceflow"
+    prefix: str = DEFAULT_PREFIX
     output_mode: OutputMode = "append"
     bounded: bool = False
     takeover: Literal["claim", "as-new"] | None = None

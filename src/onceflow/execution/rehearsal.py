@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 
 from onceflow.connectors.contract import Sink
-from onceflow.execution.foresight import Foreseen, connected, require_beside
+from onceflow.execution.foresight import Foreseen, connected, require_beside, require_rights
 from onceflow.execution.launch import Plan, outputs_of, place_of, refuse_early
 from onceflow.execution.ownership import refuse_incomplete
 from onceflow.execution.relatives import refuse_written, targets_of
@@ -43,6 +43,7 @@ def rehearse(session: SparkSession, result: object, sinks: Sequence[Sink], plan:
         sources.refuse_other_number(place)
         sources.refuse_other_names(place)
         refuse_early(place, sources, plan)
+        unlisted = [sink for sink in outputs.sinks if sink.participates and not foreseen.allows([sink])]
         connections = connected(outputs.sinks, foreseen.connect)
         try:
             sources.refuse_to_read({sink: connections[sink.name].system_id for sink in outputs.dead_letter_sinks})
@@ -50,6 +51,7 @@ def rehearse(session: SparkSession, result: object, sinks: Sequence[Sink], plan:
                 connections[sink.name].compare_output(outputs.fields(sink))
             if plan.takeover is None and not place.has_undone():
                 refuse_written(place, targets_of(outputs.sinks, connections))
+                require_rights([sink for sink in unlisted if connections[sink.name].is_there], place, plan.prefix)
             require_beside(connections)
         finally:
             for connection in connections.values():

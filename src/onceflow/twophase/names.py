@@ -10,3 +10,6 @@ import re
 SINK_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 PREFIX = re.compile(r"[A-Za-z0-9._-]{1,64}")
 JOB_ID = re.compile(r"[a-z0-9]{8,32}")
+
+DEFAULT_PREFIX = "onceflow"
+"""What transactional ids begin with where a job names nothing else."""

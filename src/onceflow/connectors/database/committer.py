@@ -16,6 +16,7 @@ staged, which is gone only with it.
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -44,7 +45,8 @@ from onceflow.connectors.database.held import HeldCommit, bound, is_offered
 from onceflow.connectors.database.inspection import DatabaseInspection
 from onceflow.connectors.database.keys import require_keys
 from onceflow.connectors.database.merge import merge_whole, take_back
-from onceflow.connectors.database.refusals import Refusal, answer_of, by_foreign_key, refusal, told_of, words
+from onceflow.connectors.database.refusals import Refusal, answer_of, by_foreign_key, refusal, words
+from onceflow.connectors.database.rights import of_own, told
 from onceflow.connectors.database.shapes import passing
 from onceflow.connectors.database.staged import Attempt, Sealed, Staged
 from onceflow.connectors.database.target import AlteredError, Target, TargetError, objection
@@ -122,17 +124,25 @@ class DatabaseCommitter(Committer, Inspectable):
 
         The rights on the target are tried where the output is looked at: nobody knows its columns before.
         """
-        attempts, ledger = self._own.attempts, self._own.ledger
+        attempts, ledger, kept = self._own.attempts, self._own.ledger, self._own.marks
+        nobody = uuid.uuid4().hex  # of a name that another start tries at this moment the database would make one wait
         with (
             self._telling("try the rights of a commit"),
             self._engine.connect() as connection,
             connection.begin() as trial,
         ):
-            connection.execute(select(ledger.c.handle).where(ledger.c.job == "")).all()
-            connection.execute(insert(ledger).values(_ledger_row("", "", "", Sealed(0, -1, _NOWHERE), 0, 0)))
-            connection.execute(delete(ledger).where(ledger.c.job == ""))
-            connection.execute(update(attempts).where(attempts.c.id == "").values(state=own.ABORTED))
-            connection.execute(delete(attempts).where(attempts.c.id == ""))
+            connection.execute(select(ledger.c.handle).where(ledger.c.job == nobody)).all()
+            connection.execute(insert(ledger).values(_ledger_row(nobody, "", nobody, Sealed(0, -1, _NOWHERE), 0, 0)))
+            connection.execute(delete(ledger).where(ledger.c.job == nobody))
+            connection.execute(insert(attempts).values(own.attempt_row(nobody)))
+            mine = attempts.c.id == nobody
+            connection.execute(select(attempts.c.id).where(mine).with_for_update()).all()
+            connection.execute(update(attempts).where(mine).values(state=own.ABORTED))
+            connection.execute(delete(attempts).where(mine))
+            connection.execute(insert(kept).values(id=nobody, mark=""))
+            connection.execute(update(kept).where(kept.c.id == nobody).values(mark=""))
+            connection.execute(select(kept.c.mark).where(kept.c.id == nobody).with_for_update()).all()
+            connection.execute(delete(kept).where(kept.c.id == nobody))
             trial.rollback()
 
     def known(self, handles: Collection[str]) -> Collection[str]:
@@ -595,7 +605,7 @@ class DatabaseCommitter(Committer, Inspectable):
             raise self._passing(what, error) from None
 
     def _passing(self, what: str, error: DBAPIError) -> OnceflowError:
-        return told_of(error, f"sink {self._sink}: the database", what)
+        return told(self._engine, error, f"sink {self._sink}: the database", what, lambda: of_own(self._own))
 
     def _row_refused(self, error: DBAPIError, epoch: int) -> RowRefusedError:
         return RowRefusedError(

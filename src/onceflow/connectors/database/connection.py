@@ -7,25 +7,25 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import StringType
 from sqlalchemy import Column, MetaData, SmallInteger, Table, UniqueConstraint, inspect, select, text
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.types import NullType, TypeEngine
 
 from onceflow.connectors.contract import Committer, Guarantee, SinkConnection, WriterFactory
-from onceflow.connectors.database import marks
+from onceflow.connectors.database import marks, rights
 from onceflow.connectors.database import tables as own
 from onceflow.connectors.database.columns import written
 from onceflow.connectors.database.committer import DatabaseCommitter
 from onceflow.connectors.database.fit import for_new, for_new_key, misfit, not_a_key
 from onceflow.connectors.database.limits import Limit, limits
-from onceflow.connectors.database.merge import merge
 from onceflow.connectors.database.pooling import require_sessions
-from onceflow.connectors.database.refusals import told_of
+from onceflow.connectors.database.rights import Needed, may_insert
 from onceflow.connectors.database.shapes import (
     collation,
     column_types,
@@ -43,7 +43,9 @@ from onceflow.connectors.database.shapes import (
 from onceflow.connectors.database.target import Target
 from onceflow.connectors.database.urls import engine_of
 from onceflow.connectors.database.writer import DatabaseWriterFactory
+from onceflow.connectors.examination import ExaminableSink, Expected
 from onceflow.errors import ConfigurationError
+from onceflow.findings import Finding
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +66,7 @@ class Told:
     columns: frozenset[str]
 
 
-class DatabaseConnection(SinkConnection):
+class DatabaseConnection(SinkConnection, ExaminableSink):
     """One start's connection.
 
     Args:
@@ -112,9 +114,46 @@ class DatabaseConnection(SinkConnection):
         with self._telling("look at the target"):
             found = self._found()
             if found:
-                self._compare(written(fields, self._sink.delete_when), found)
+                fields = written(fields, self._sink.delete_when)
+                self._compare(fields, found)
+                target = self._target_of(fields.names, self._staged_for(fields.names))
+                self._try_rights(target, self._types(target, found))
             elif not self._sink.create_table:
                 raise self._no_table([])
+
+    def findings(self, expected: Expected) -> Sequence[Finding]:  # noqa: ARG002 - of the contract
+        """Whether an epoch may be merged: by the columns that are staged, or else by those that this user may give.
+
+        Which columns the output has only its stream function knows.
+        """
+        with self._telling("look at the target"):
+            found = self._found()
+            if not found:
+                if self._sink.create_table:
+                    return ()
+                raise self._no_table([])
+            if wrong := self._key_troubles(found):
+                raise self._unfit(wrong, f"key={', '.join(self._sink.key)}")
+            names = self._likely(found)
+            target = self._target_of(names, self._staged_for(names))
+            self._try_rights(target, self._types(target, found))
+        return ()
+
+    def _likely(self, found: dict[str, ReflectedColumn]) -> list[str]:
+        """The columns that an epoch will write, as far as they can be told without the output."""
+        first, looking = self._first(), inspect(self._engine)
+        if looking.has_table(first, schema=self._sink.schema):
+            staged = [column["name"] for column in looking.get_columns(first, schema=self._sink.schema)]
+            return [name for name in staged if name in found]
+        taken = [
+            name
+            for name, column in found.items()
+            if not column.get("computed") and not _is_given(column) and not isinstance(column["type"], NullType)
+        ]
+        with self._engine.begin() as connection:
+            given = may_insert(connection, self._schema, self._sink.table, taken)
+        needed = {*self._sink.key, *_needed(found)}
+        return [name for name in taken if name in given or name in needed] if given else taken
 
     def check_output(self, fields: StructType) -> None:
         """Compare the output with the target, which is made if that was asked for; and make its staging table.
@@ -125,13 +164,9 @@ class DatabaseConnection(SinkConnection):
         fields = written(fields, self._sink.delete_when)
         with self._telling("look at the target"):
             found = self._found()
-            # By its staging table a table's runs are ordered: it has one, whether its usual schema is named or not.
-            usual = inspect(self._engine).default_schema_name
-            elsewhere = (self._sink.table_schema or usual) != (self._sink.schema or usual)
-            first = own.staging_name(self._sink.destination if elsewhere else self._sink.table)
-            staged = self._staged_in(first, {*fields.names, *([own.DELETE] if self._sink.delete_when else [])})
+            staged = self._staged_for(fields.names)
             if not found:
-                waiting = self._waiting(first)
+                waiting = self._waiting(self._first())
                 if not self._sink.create_table:
                     raise self._no_table(waiting)
                 if waiting:
@@ -149,32 +184,15 @@ class DatabaseConnection(SinkConnection):
                 required = required_columns(connection, self._sink.table_schema, self._sink.table)
             written_columns = {name: found[name] for name in fields.names}
             self._limits = limits(written_columns, required, self._sink.database)
-            types = [(name, found[name]["type"]) for name in fields.names]
-            if self._sink.delete_when is not None:
-                types.append((own.DELETE, SmallInteger()))
+            target = self._target_of(fields.names, staged)
+            types = self._types(target, found)
             table = own.staging_table(staged, self._sink.schema, types)
             table.create(self._engine, checkfirst=True)
             self._same(table)
             self._require_lasting(staged)
             self._look_at_triggers()
             self._warn_of_forgetful()
-        target = Target(
-            self._schema,
-            self._sink.table,
-            staged,
-            tuple(fields.names),
-            self._sink.key,
-            deletes=self._sink.delete_when is not None,
-            direct=self._sink.guarantee is Guarantee.IDEMPOTENT_UPSERT,
-            ordered=first,
-        )
-        with (
-            self._telling("try the rights of a merge"),
-            self._engine.connect() as connection,
-            connection.begin() as trial,
-        ):
-            merge(connection, self._sink.schema, target, [""])
-            trial.rollback()
+        self._try_rights(target, types)
         self._target = target
         if target.direct:
             log.info(
@@ -183,9 +201,55 @@ class DatabaseConnection(SinkConnection):
                 self._sink.destination,
             )
 
-    def _staged_in(self, first: str, columns: set[str]) -> str:
+    def _target_of(self, names: Sequence[str], staged: str) -> Target:
+        """Where rows of these columns go that this table stages."""
+        return Target(
+            self._schema,
+            self._sink.table,
+            staged,
+            tuple(names),
+            self._sink.key,
+            deletes=self._sink.delete_when is not None,
+            direct=self._sink.guarantee is Guarantee.IDEMPOTENT_UPSERT,
+            ordered=self._first(),
+        )
+
+    @staticmethod
+    def _types(target: Target, found: dict[str, ReflectedColumn]) -> list[tuple[str, TypeEngine[Any]]]:
+        """The columns of what is staged for a target."""
+        types: list[tuple[str, TypeEngine[Any]]] = [(name, found[name]["type"]) for name in target.columns]
+        return [*types, (own.DELETE, SmallInteger())] if target.deletes else types
+
+    def _try_rights(self, target: Target, types: Sequence[tuple[str, TypeEngine[Any]]]) -> None:
+        """Merge nothing, and take it back.
+
+        Raises:
+            DatabaseRightsError: It was refused, or a row would be: naming what is missing.
+        """
+        schema = self._sink.schema
+        making = not inspect(self._engine).has_table(target.staged, schema=schema)
+        needed = rights.of_target(target, schema, making=making)
+        with self._telling("try the rights of a merge", lambda: needed):
+            rights.try_merge(self._engine, schema, target, types, making=making)
+        with self._telling("look at the target"), self._engine.connect() as connection:
+            unnumbered = rights.of_sequences(connection, target)
+            if unnumbered:
+                said = f"sink {self._sink.name}: {self._where} would refuse the first row"
+                raise rights.lacking(connection, said, unnumbered)
+
+    def _first(self) -> str:
+        """The target's staging table of the columns that were written first.
+
+        By its name a table's runs are ordered: it has one, whether its usual schema is named or not.
+        """
+        usual = inspect(self._engine).default_schema_name
+        elsewhere = (self._sink.table_schema or usual) != (self._sink.schema or usual)
+        return own.staging_name(self._sink.destination if elsewhere else self._sink.table)
+
+    def _staged_for(self, names: Sequence[str]) -> str:
         """The staging table of rows with these columns: another sink or job may write the same target's other ones."""
-        looking, schema = inspect(self._engine), self._sink.schema
+        first, looking, schema = self._first(), inspect(self._engine), self._sink.schema
+        columns = {*names, *([own.DELETE] if self._sink.delete_when else [])}
         if not looking.has_table(first, schema=schema):
             return first
         held = {column["name"] for column in looking.get_columns(first, schema=schema)} - {own.ID, own.HASH}
@@ -309,24 +373,19 @@ class DatabaseConnection(SinkConnection):
             elif f.name in found:
                 why = misfit(f.dataType, found[f.name]["type"], self._sink.database)
                 wrong += [f"column {f.name}: {why}"] if why else []
-        needed = [
-            name
-            for name, c in found.items()
-            if name not in fields.names
-            and not c["nullable"]
-            and c["default"] is None
-            and c.get("autoincrement") is not True
-            and not c.get("identity")
-            and not c.get("computed")
-        ]
+        needed = [name for name in _needed(found) if name not in fields.names]
         wrong += [f"column {name} takes no null, has no default, and the output does not have it" for name in needed]
         wrong += self._key_troubles(found) + self._blurred_keys(fields, found) + self._hidden_rows()
         if wrong:
-            raise ConfigurationError(
-                f"the output does not fit table {self._sink.destination} of sink {self._sink.name}: {'; '.join(wrong)}",
-                cause=f"the output has {', '.join(f'{f.name} {f.dataType.simpleString()}' for f in fields.fields)}",
-                action="cast or select in the stream function, or alter the table",
-            )
+            said = ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in fields.fields)
+            raise self._unfit(wrong, f"the output has {said}")
+
+    def _unfit(self, wrong: Sequence[str], cause: str) -> ConfigurationError:
+        return ConfigurationError(
+            f"the output does not fit table {self._sink.destination} of sink {self._sink.name}: {'; '.join(wrong)}",
+            cause=cause,
+            action="cast or select in the stream function, or alter the table",
+        )
 
     def check_beside(self, others: Sequence[SinkConnection]) -> None:
         """Refuse two sinks whose rows may collide in one table: neither's check sees what the other has not committed.
@@ -510,13 +569,44 @@ class DatabaseConnection(SinkConnection):
         if not self._given:
             self._engine.dispose()
 
+    @property
+    def _where(self) -> str:
+        return self._sink.url.render_as_string(hide_password=True)
+
     @contextmanager
-    def _telling(self, what: str) -> Iterator[None]:
+    def _telling(self, what: str, needed: Callable[[], Sequence[Needed]] | None = None) -> Iterator[None]:
+        """Tell of what the database refuses inside; of rights by name, of these or else of all that are known here."""
         try:
             yield
         except DBAPIError as error:
-            where = self._sink.url.render_as_string(hide_password=True)
-            raise told_of(error, f"sink {self._sink.name}: {where}", what) from None
+            who = f"sink {self._sink.name}: {self._where}"
+            raise rights.told(self._engine, error, who, what, needed or self._known_needs) from None
+
+    def _known_needs(self) -> list[Needed]:
+        sink = self._sink
+        target = Target(self._schema, sink.table, "", (), sink.key, deletes=sink.delete_when is not None)
+        there = set(inspect(self._engine).get_table_names(schema=sink.schema))
+        making = any(table.name not in there for table in self._own.all)
+        return [*rights.of_own(self._own, making=making), *rights.of_target(target, sink.schema)]
+
+
+def _needed(found: dict[str, ReflectedColumn]) -> list[str]:
+    """The columns that a row cannot be without."""
+    return [
+        name
+        for name, c in found.items()
+        if not c["nullable"]
+        and c["default"] is None
+        and c.get("autoincrement") is not True
+        and not c.get("identity")
+        and not c.get("computed")
+    ]
+
+
+def _is_given(column: ReflectedColumn) -> bool:
+    """Whether the database alone says what is in it."""
+    identity = column.get("identity")
+    return identity is not None and identity["always"]
 
 
 def _told(waiting: list[tuple[int, int]]) -> str:

@@ -10,7 +10,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, TableClause, and_, column, delete, exists, false, func, select, table
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    FromClause,
+    TableClause,
+    and_,
+    column,
+    delete,
+    exists,
+    false,
+    func,
+    select,
+    table,
+)
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from onceflow.connectors.database import tables as own
@@ -21,7 +34,13 @@ _NOT_TAKEN_BACK = 1196
 """MySQL's and MariaDB's warning of a rollback: tables that keep no transactions have kept what was written."""
 
 
-def merge(connection: Connection, schema: str | None, target: Target, attempts: Sequence[str]) -> int:
+def merge(
+    connection: Connection,
+    schema: str | None,
+    target: Target,
+    attempts: Sequence[str],
+    staged: FromClause | None = None,
+) -> int:
     """Insert, upsert or delete what these attempts have staged, in the connection's transaction.
 
     Args:
@@ -29,6 +48,7 @@ def merge(connection: Connection, schema: str | None, target: Target, attempts: 
         schema: Of onceflow's own tables.
         target: Where to.
         attempts: Whose rows.
+        staged: What has them; None: the target's staging table.
 
     Returns:
         How many rows the target has of them, or has no more.
@@ -37,24 +57,24 @@ def merge(connection: Connection, schema: str | None, target: Target, attempts: 
         DBAPIError: The target does not take them.
         TargetError: It keeps rows that were to be deleted.
     """
-    into, held = _into(target), staging(target, schema)
+    into, held = _into(target), staging(target, schema) if staged is None else staged
     of: ColumnElement[bool] = held.c[own.ID].in_(attempts)
     deleted = 0
     if target.deletes:
         deleted = _delete(connection, into, held, and_(of, held.c[own.DELETE] == 1), target.key)
         of = and_(of, held.c[own.DELETE] == 0)
-    rows = select(*(held.c[name] for name in target.columns)).where(of)
+    source = select(*(held.c[name] for name in target.columns)).where(of)
     rest = [name for name in target.columns if name not in target.key]
     database = connection.dialect.name
     statement: Any
     if database in ("mysql", "mariadb"):
-        statement = mysql.insert(into).from_select(list(target.columns), rows)
+        statement = mysql.insert(into).from_select(list(target.columns), source)
         if target.key:
             changed = rest or list(target.key[:1])
             statement = statement.on_duplicate_key_update({name: statement.inserted[name] for name in changed})
     else:
         insert = postgresql.insert if database == "postgresql" else sqlite.insert
-        statement = insert(into).from_select(list(target.columns), rows)
+        statement = insert(into).from_select(list(target.columns), source)
         if database == "sqlite":
             # A constraint of the target may say REPLACE, which takes other rows away and counts as one that is new.
             statement = statement.prefix_with("OR ABORT")
@@ -72,11 +92,11 @@ def merge(connection: Connection, schema: str | None, target: Target, attempts: 
         meant = and_(*(into.c[name] == held.c[name] for name in target.key))
         found = select(*(into.c[name] for name in target.key)).select_from(held.join(into, meant)).where(of)
         each, keys = (select(func.count()).select_from(q.subquery()) for q in (found, found.distinct()))
-        staged, rows_there, keys_there = (
+        rows, rows_there, keys_there = (
             int(connection.execute(query).scalar_one())
             for query in (select(func.count()).select_from(held).where(of), each, keys)
         )
-        return deleted + (rows_there if keys_there == staged else keys_there)
+        return deleted + (rows_there if keys_there == rows else keys_there)
     return deleted + int(taken)  # PostgreSQL refuses such a pair
 
 
@@ -86,7 +106,7 @@ def staging(target: Target, schema: str | None) -> TableClause:
 
 
 def _delete(
-    connection: Connection, into: TableClause, held: TableClause, marked: ColumnElement[bool], key: Sequence[str]
+    connection: Connection, into: TableClause, held: FromClause, marked: ColumnElement[bool], key: Sequence[str]
 ) -> int:
     """Delete the rows of these keys; how many keys. One that is not there is deleted already."""
     meant = and_(*(into.c[name] == held.c[name] for name in key))

@@ -123,6 +123,17 @@ def tables(schema: str | None) -> Tables:
     )
 
 
+def attempt_row(attempt_id: str, **more: object) -> dict[str, Any]:
+    """A row of the attempts.
+
+    Args:
+        attempt_id: Its id.
+        more: What is known of it, by column.
+    """
+    row = {"prefix": "", "job": "", "incarnation": 0, "epoch": -1, "sink": "", "shard": 0, "attempt": 0, "staged": ""}
+    return {"id": attempt_id, "rows": 0, "state": OPEN} | row | more
+
+
 def make(engine: Engine, mine: Tables) -> None:
     """Make the tables that are not there, and their identity. Several may do so at once.
 

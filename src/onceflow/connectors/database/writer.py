@@ -77,19 +77,17 @@ class DatabaseWriter(Writer):
         self._attempts = self._own.attempts
         self._engine = engine_of(made_by.url, lasting=False)
         run = shard.run
-        row = {
-            "id": self._id,
-            "prefix": run.prefix,
-            "job": run.job_id,
-            "incarnation": run.incarnation,
-            "epoch": run.epoch,
-            "sink": made_by.sink,
-            "shard": shard.number,
-            "attempt": shard.attempt,
-            "staged": made_by.target.staged,
-            "rows": 0,
-            "state": own.OPEN,
-        }
+        row = own.attempt_row(
+            self._id,
+            prefix=run.prefix,
+            job=run.job_id,
+            incarnation=run.incarnation,
+            epoch=run.epoch,
+            sink=made_by.sink,
+            shard=shard.number,
+            attempt=shard.attempt,
+            staged=made_by.target.staged,
+        )
         with self._transaction() as connection:
             self._begin(connection)
             connection.execute(insert(self._attempts), row)

@@ -12,6 +12,7 @@ from onceflow.connectors.contract import TOO_OLD
 from onceflow.connectors.examination import Expected
 from onceflow.errors import ConfigurationError
 from onceflow.findings import Finding, Level
+from onceflow.twophase.names import DEFAULT_PREFIX
 
 CLOCKS_MAY_DIFFER_S = 5.0
 _NEWEST_TRANSACTIONS = 2
@@ -240,14 +241,57 @@ def unreached(client: str, servers: str, said: str) -> Finding:
     )
 
 
-def may_not_read(topic: str, said: str) -> Finding:
-    """A topic whose records this user may not read."""
+def own_prefix(prefix: str, principal: str) -> Iterator[Finding]:
+    """Whether a job that logs in has kept the prefix that every job begins with.
+
+    Args:
+        prefix: First part of its transactional ids.
+        principal: Whom the brokers know it as.
+    """
+    if prefix == DEFAULT_PREFIX:
+        yield Finding(
+            Level.WARNING,
+            f"the job's transactional ids begin with {prefix}-, as those of every job do that names no prefix",
+            f"a login with the rights on {prefix}- may fence and abort the transactions of each of these jobs: an ACL "
+            "cannot keep them apart",
+            f"transactional_id_prefix={prefix}, which is the default; it logs in as {principal}",
+            "give each job a prefix and a principal of its own: Job(transactional_id_prefix=...), at best before its "
+            "first start, since a checkpoint keeps the prefix that it was made with; see 'Kafka rights' in the README",
+        )
+
+
+def lag_unseen(group: str, cause: str, give: str) -> Finding:
+    """A group that does not take the offsets by which a job's lag is seen.
+
+    Args:
+        group: The group.
+        cause: Which right is missing.
+        give: The command that gives it.
+    """
+    return Finding(
+        Level.WARNING,
+        f"group {group} does not take the offsets by which the job's lag is seen",
+        "no epoch fails by it, and each tool that shows lag shows none; the job warns of it as long as it runs",
+        cause,
+        f"{give}; or set commit.offsets.on.checkpoint=false",
+    )
+
+
+def may_not_read(topic: str, said: str, principal: str, give: str) -> Finding:
+    """A topic whose records this user may not read.
+
+    Args:
+        topic: The topic.
+        said: The client's own words.
+        principal: Whom the brokers know this login as.
+        give: The command that gives the right.
+    """
     return Finding(
         Level.ERROR,
         f"topic {topic} cannot be read: {said}",
         "the job fails with its first epoch",
-        f"no ACL allows READ on Topic {topic}",
-        f"allow READ on Topic {topic}; see 'Kafka rights' in the README",
+        f"no ACL allows READ on Topic {topic} to {principal}",
+        f"{give}; see 'Kafka rights' in the README for all that a job needs",
     )
 
 

@@ -15,17 +15,26 @@ from onceflow.connectors.kafka import transactions
 from onceflow.connectors.kafka.client import TRANSACTION, KafkaClient, rights_or_unavailable
 from onceflow.connectors.kafka.codes import MOVED, Code
 from onceflow.connectors.kafka.prepared import Handle
+from onceflow.connectors.kafka.rights import missing
 from onceflow.connectors.kafka.transactions import Description
 from onceflow.errors import ConfigurationError, KafkaRightsError, KafkaUnavailableError
 
 # The coordinator is loading or moving, or somebody aborts the canary at this moment.
 _AGAIN = MOVED | {Code.CONCURRENT_TRANSACTIONS, Code.PRODUCER_FENCED, Code.INVALID_PRODUCER_EPOCH}
 _TRIES = 100
+_NOT_BEGUN = "the broker refused to begin a transaction"
 _CLIENT_VERSION = 3  # later versions of AddPartitionsToTxn are for brokers
 
 
-def fly(client: KafkaClient, name: str, topic: str, timeout_ms: int) -> float:
-    """Open, find and abort a transaction called ``name`` on ``topic``; nobody else may use the name.
+def fly(client: KafkaClient, name: str, topic: str, timeout_ms: int, begins: str) -> float:
+    """Open, find and abort a transaction on a topic.
+
+    Args:
+        client: The cluster.
+        name: The transaction's name; nobody else may use it.
+        topic: The topic.
+        timeout_ms: How long it may be open.
+        begins: What the names of all transactions begin with that need the same rights.
 
     Returns:
         By how many seconds the clock of its coordinator is ahead of ours, as far as the flight shows it: 0.0 where it
@@ -37,19 +46,19 @@ def fly(client: KafkaClient, name: str, topic: str, timeout_ms: int) -> float:
         KafkaUnavailableError: The brokers gave no usable answer.
     """
     for _ in range(_TRIES):
-        handle, before = _begin(client, name, timeout_ms), time.time()
-        if handle is not None and _add(client, handle, topic):
+        handle, before = _begin(client, name, timeout_ms, begins), time.time()
+        if handle is not None and _add(client, handle, topic, begins):
             try:
                 after = time.time()
-                seen = _look(client, name)
+                seen = _look(client, name, begins)
                 if not isinstance(seen, KafkaRightsError):
                     began = seen.start_ms / 1000
                     return min(0.0, began - before) if began < after else began - after
-                missing = seen
+                unseen = seen
                 # An abort moves the epoch: if the handle still counts, the transaction was open all the time. If not,
                 # a sweep of a job that runs, or the time-out, has ended it before it was seen.
-                if _add(client, handle, topic):
-                    raise missing
+                if _add(client, handle, topic, begins):
+                    raise unseen
             finally:
                 transactions.abort(client, [handle])
         client.wait_a_little()
@@ -61,7 +70,7 @@ def fly(client: KafkaClient, name: str, topic: str, timeout_ms: int) -> float:
     )
 
 
-def _look(client: KafkaClient, name: str) -> Description | KafkaRightsError:
+def _look(client: KafkaClient, name: str, begins: str) -> Description | KafkaRightsError:
     """The open transaction, or what is missing if it cannot be found."""
     saw = "our own open transaction is not in the broker's list"
     if name in transactions.list_ids(client, name):
@@ -69,10 +78,10 @@ def _look(client: KafkaClient, name: str) -> Description | KafkaRightsError:
         if found is not None:
             return found
         saw = "our own open transaction cannot be described"
-    return _missing("DESCRIBE", f"TransactionalId {name}", saw)
+    return missing(client.cluster, saw, "DESCRIBE", "TransactionalId", name, begins=begins)
 
 
-def _begin(client: KafkaClient, name: str, timeout_ms: int) -> Handle | None:
+def _begin(client: KafkaClient, name: str, timeout_ms: int, begins: str = "") -> Handle | None:
     request = InitProducerIdRequest(
         transactional_id=name, transaction_timeout_ms=timeout_ms, producer_id=-1, producer_epoch=-1, max_version=5
     )
@@ -89,15 +98,15 @@ def _begin(client: KafkaClient, name: str, timeout_ms: int) -> Handle | None:
             action="lower transaction_timeout, or raise transaction.max.timeout.ms on the brokers",
         )
     if code == Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
-        raise _missing("WRITE", f"TransactionalId {name}", "the broker refused to begin a transaction")
+        raise missing(client.cluster, _NOT_BEGUN, "WRITE", "TransactionalId", name, begins=begins)
     if code == Code.CLUSTER_AUTHORIZATION_FAILED:
-        raise _missing("IDEMPOTENT_WRITE", "Cluster", "the broker refused to begin a transaction")
+        raise missing(client.cluster, _NOT_BEGUN, "IDEMPOTENT_WRITE", "Cluster")
     if code not in _AGAIN:
         raise rights_or_unavailable(code, f"beginning transaction {name}")
     return None
 
 
-def _add(client: KafkaClient, handle: Handle, topic: str) -> bool:
+def _add(client: KafkaClient, handle: Handle, topic: str, begins: str = "") -> bool:
     row = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=topic, partitions=[0])
     request = AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=handle.transactional_id,
@@ -111,9 +120,10 @@ def _add(client: KafkaClient, handle: Handle, topic: str) -> bool:
         return False
     (code,) = (p.partition_error_code for t in answer.results_by_topic_v3_and_below for p in t.results_by_partition)
     if code == Code.TOPIC_AUTHORIZATION_FAILED:
-        raise _missing("WRITE", f"Topic {topic}", "the broker refused to add the topic to a transaction")
+        raise missing(client.cluster, "the broker refused to add the topic to a transaction", "WRITE", "Topic", topic)
     if code == Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
-        raise _missing("WRITE", f"TransactionalId {handle.transactional_id}", "the broker refused the transaction")
+        name, saw = handle.transactional_id, "the broker refused the transaction"
+        raise missing(client.cluster, saw, "WRITE", "TransactionalId", name, begins=begins)
     if code != Code.NONE and code not in _AGAIN:
         raise rights_or_unavailable(code, f"adding topic {topic} to a transaction")
     return bool(code == Code.NONE)
@@ -128,14 +138,3 @@ def _ask(client: KafkaClient, name: str, request: Any) -> Any:
     if answer is None:
         client.forget_coordinator(TRANSACTION, name)
     return answer
-
-
-def _missing(right: str, resource: str, saw: str) -> KafkaRightsError:
-    return KafkaRightsError(
-        f"{saw}: this user lacks {right} on {resource}",
-        harmless="always for the data: rights are looked at before the job writes",
-        cause=f"no ACL allows {right} on {resource}",
-        action=f"allow {right} on {resource}, by prefix for transactional ids; see 'Kafka rights' in the README",
-        right=right,
-        resource=resource,
-    )

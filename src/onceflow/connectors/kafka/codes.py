@@ -26,6 +26,7 @@ class Code(IntEnum):
     UNKNOWN_MEMBER_ID = 25
     REBALANCE_IN_PROGRESS = 27
     TOPIC_AUTHORIZATION_FAILED = 29
+    GROUP_AUTHORIZATION_FAILED = 30
     CLUSTER_AUTHORIZATION_FAILED = 31
     INVALID_PRODUCER_EPOCH = 47
     """What PRODUCER_FENCED says, from brokers or requests that do not know that one."""
@@ -50,11 +51,12 @@ MOVED = frozenset({Code.COORDINATOR_LOAD_IN_PROGRESS, Code.COORDINATOR_NOT_AVAIL
 RIGHT_MISSING = frozenset(
     {
         Code.TOPIC_AUTHORIZATION_FAILED,
+        Code.GROUP_AUTHORIZATION_FAILED,
         Code.CLUSTER_AUTHORIZATION_FAILED,
         Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     }
 )
-"""This user may not do that to a topic, to the cluster, or under a transactional id."""
+"""This user may not do that to a topic, to a group, to the cluster, or under a transactional id."""
 
 TOPIC_GONE = frozenset({Code.UNKNOWN_TOPIC_OR_PARTITION, Code.UNKNOWN_TOPIC_ID, Code.INCONSISTENT_TOPIC_ID})
 """There is no topic with this id."""

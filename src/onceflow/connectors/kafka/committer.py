@@ -28,6 +28,7 @@ from onceflow.errors import (
     KafkaUnavailableError,
     PreCommitError,
 )
+from onceflow.findings import Checks
 from onceflow.twophase.messages import Evidence, Outcome, Reply
 from onceflow.twophase.participants import Participant, ParticipantId, TaskReport
 
@@ -81,11 +82,24 @@ class KafkaCommitter(Committer, Inspectable):
     # -- before the job -----------------------------------------------------------------------
 
     def preflight(self) -> None:
-        """Open a canary transaction on the topic, find it in the list, and abort it. It writes no record."""
+        """Open a canary transaction on the topic, find it in the list, and abort it. It writes no record.
+
+        What only a death asks for is tried as well: to read the topic, and to keep the mark in its group.
+        """
+        checks = Checks()
+        with checks.one():
+            self._fly()
+        with checks.one():
+            oracle.require_read(self._client, self._topic)
+        with checks.one():
+            group_offsets.require_rights(self._client, self._mark_group(), self._topic, f"{self._prefix}-")
+        checks.end()
+
+    def _fly(self) -> None:
         # A name of its own, as an attempt: another start at this moment must not end our canary. Incarnation 0 is older
         # than all, so one that was left open is swept by the next start.
         name = name_transaction(self._prefix, self._job_id, 0, self._sink, 0, 0, secrets.randbits(48))
-        ahead_s = canary.fly(self._client, name, self._topic, int(self._timeout_s * 1000))
+        ahead_s = canary.fly(self._client, name, self._topic, int(self._timeout_s * 1000), f"{self._prefix}-")
         for found in broker_checks.clocks(ahead_s):
             log.warning("sink %s: %s: %s; %s", self._sink, found.what, found.why, found.command)
 
@@ -96,7 +110,7 @@ class KafkaCommitter(Committer, Inspectable):
 
     def read_mark(self) -> str | None:
         """The mark, as metadata of a group of the job's own."""
-        return group_offsets.read_mark(self._client, self._mark_group(), self._topic)
+        return group_offsets.read_mark(self._client, self._mark_group(), self._topic, f"{self._prefix}-")
 
     def write_mark(self, mark: str) -> None:
         """Keep the mark; a mark that could not be written makes a rewound checkpoint harder to notice, no more."""
@@ -104,7 +118,8 @@ class KafkaCommitter(Committer, Inspectable):
 
     def read_name_mark(self, name: str) -> str | None:
         """The mark of the name, as metadata of a group of that name."""
-        return group_offsets.read_mark(self._client, group_offsets.name_group(self._prefix, name), self._topic)
+        group = group_offsets.name_group(self._prefix, name)
+        return group_offsets.read_mark(self._client, group, self._topic, f"{self._prefix}-")
 
     def write_name_mark(self, name: str, mark: str) -> None:
         """Keep the mark of the name; without it a lost checkpoint is harder to notice."""

@@ -13,7 +13,7 @@ import kafka.errors as kafka_errors
 from confluent_kafka import OFFSET_END, Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka import KafkaError as LibraryError
 
-from onceflow.connectors.kafka import broker_checks, canary
+from onceflow.connectors.kafka import broker_checks, canary, group_offsets, rights
 from onceflow.connectors.kafka.client import GROUP, KafkaClient
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.transactional_id import name_transaction
@@ -43,7 +43,7 @@ def clock_of(client: KafkaClient, prefix: str, sink: str, topic: str) -> list[Fi
     """How far the brokers' clock is away from ours, by when a canary of ours began; nothing where none could fly."""
     name = name_transaction(prefix, _NOBODY, 0, sink, 0, 0, uuid.uuid4().int % 2**48)
     try:
-        return list(broker_checks.clocks(canary.fly(client, name, topic, _OPEN_AT_MOST_MS)))
+        return list(broker_checks.clocks(canary.fly(client, name, topic, _OPEN_AT_MOST_MS, f"{prefix}-")))
     except OnceflowError:  # the start's own canary has told of it
         return []
 
@@ -62,18 +62,29 @@ def may_read(cluster: KafkaCluster, topics: Iterable[str]) -> list[Finding]:
                 left.discard(str(message.topic()))  # its end, a record that came just now, or a refusal
                 error = message.error()
                 if error is not None and error.code() in _REFUSALS:
-                    found.append(broker_checks.may_not_read(str(message.topic()), error.str()))
+                    name = str(message.topic())
+                    give = rights.command(cluster, "READ", "Topic", name)
+                    found.append(broker_checks.may_not_read(name, error.str(), rights.principal(cluster), give))
     finally:
         consumer.close()
     return found
 
 
-def may_join(client: KafkaClient, group: str) -> list[Finding]:
-    """Whether a group of this name may be asked for, as each of Spark's consumers does; nothing is made by it."""
+def may_join(client: KafkaClient, begins: str) -> list[Finding]:
+    """Whether groups of such names may be asked for, as each of Spark's consumers does; nothing is made by it."""
     try:
-        client.coordinators(GROUP, [group])
+        client.coordinators(GROUP, [f"{begins}-onceflow-doctor"])
     except KafkaRightsError as error:
-        return of_error(error)
+        return of_error(rights.missing(client.cluster, error.what, "READ", "Group", begins, begins=begins))
+    return []
+
+
+def may_publish(client: KafkaClient, group: str, topics: Iterable[str]) -> list[Finding]:
+    """Whether a group takes the offsets by which a job's lag is seen; none is written."""
+    try:
+        group_offsets.require_rights(client, group, next(iter(sorted(topics)), ""))
+    except KafkaRightsError as error:
+        return [broker_checks.lag_unseen(group, error.cause, rights.command(client.cluster, "READ", "Group", group))]
     return []
 
 

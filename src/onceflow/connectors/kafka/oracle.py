@@ -16,13 +16,16 @@ from uuid import UUID
 from kafka.protocol.consumer import FetchRequest
 from kafka.record import MemoryRecords
 
-from onceflow.connectors.kafka.client import KafkaClient
+from onceflow.connectors.kafka.client import KafkaClient, Topic, rights_or_unavailable
 from onceflow.connectors.kafka.codes import TOPIC_GONE, Code, named
+from onceflow.connectors.kafka.partition import Partition
 from onceflow.connectors.kafka.prepared import Handle, Witness
+from onceflow.connectors.kafka.rights import missing
 from onceflow.twophase.messages import Evidence, Outcome
 
 _READ_UNCOMMITTED = 0
 _FETCH_BYTES = 1 << 20
+_TRIES = 50
 _ABORT, _COMMIT = 0, 1
 
 
@@ -74,6 +77,35 @@ def look_for(client: KafkaClient, handle: Handle, witness: Witness) -> Evidence 
     return None
 
 
+def require_read(client: KafkaClient, topic: str) -> None:
+    """Prove that the log of a topic may be asked: a record of it is fetched, or its end.
+
+    Raises:
+        KafkaRightsError: This user may not read it: what becomes of a transaction whose driver dies could not be told.
+        KafkaUnavailableError: No leader of it answered.
+    """
+    code = int(Code.NO_ANSWER)
+    for _ in range(_TRIES):
+        there = client.topics([topic]).get(topic)
+        where = None if there is None else _led(there)
+        if there is not None and where is not None:
+            page = _page(client, where[1], where[0], there.topic_id, 0, 1)
+            code = int(Code.NO_ANSWER) if page is None else page.error_code
+            if code in (Code.NONE, Code.OFFSET_OUT_OF_RANGE):
+                return
+            if code == Code.TOPIC_AUTHORIZATION_FAILED:
+                saw = f"the broker refused to give a record of topic {topic}, by which commits are proven after a death"
+                raise missing(client.cluster, saw, "READ", "Topic", topic)
+        client.wait_a_little()
+    raise rights_or_unavailable(code, f"reading topic {topic}")
+
+
+def _led(topic: Topic) -> tuple[Partition, int] | None:
+    """A partition that has a leader, and which."""
+    led = ((Partition(topic.name, number), leader) for number, leader in topic.leaders.items() if leader >= 0)
+    return next(led, None)
+
+
 def _leader(client: KafkaClient, witness: Witness) -> int:
     topic = client.topics([witness.partition.topic]).get(witness.partition.topic)
     return -1 if topic is None else topic.leaders.get(witness.partition.number, -1)
@@ -118,26 +150,9 @@ def _fetch(client: KafkaClient, leader: int, witness: Witness, offset: int) -> E
     """Batches from ``offset`` on and the high watermark; or why there are none."""
     if leader < 0:
         return Evidence(Outcome.UNKNOWN, f"{witness.partition} has no leader", passing=True)
-    partition = FetchRequest.FetchTopic.FetchPartition(
-        partition=witness.partition.number,
-        fetch_offset=offset,
-        partition_max_bytes=_FETCH_BYTES,
-    )
-    topic = FetchRequest.FetchTopic(
-        topic=witness.partition.topic, topic_id=UUID(witness.topic_id), partitions=[partition]
-    )
-    request = FetchRequest(
-        max_wait_ms=100,
-        min_bytes=1,
-        max_bytes=_FETCH_BYTES,
-        isolation_level=_READ_UNCOMMITTED,
-        topics=[topic],
-        min_version=13,
-    )
-    (answer,) = client.send_all([(request, leader)])
-    if answer is None or answer.error_code != Code.NONE or not answer.responses:
+    page = _page(client, leader, witness.partition, witness.topic_id, offset, _FETCH_BYTES)
+    if page is None:
         return Evidence(Outcome.UNKNOWN, f"broker {leader} did not answer a fetch of {witness}", passing=True)
-    page = answer.responses[0].partitions[0]
     if page.error_code == Code.OFFSET_OUT_OF_RANGE:
         if page.log_start_offset > offset:
             return _Purged(
@@ -149,3 +164,25 @@ def _fetch(client: KafkaClient, leader: int, witness: Witness, offset: int) -> E
     if page.error_code != Code.NONE:
         return Evidence(Outcome.UNKNOWN, f"fetching {witness} failed: {named(page.error_code)}", passing=True)
     return MemoryRecords(bytes(page.records or b"")), page.high_watermark
+
+
+def _page(client: KafkaClient, leader: int, partition: Partition, topic_id: str, offset: int, most: int) -> Any:
+    """What the leader has of a partition from ``offset`` on, uncommitted; None where it did not answer."""
+    wanted = FetchRequest.FetchTopic.FetchPartition(
+        partition=partition.number,
+        fetch_offset=offset,
+        partition_max_bytes=most,
+    )
+    topic = FetchRequest.FetchTopic(topic=partition.topic, topic_id=UUID(topic_id), partitions=[wanted])
+    request = FetchRequest(
+        max_wait_ms=100,
+        min_bytes=1,
+        max_bytes=most,
+        isolation_level=_READ_UNCOMMITTED,
+        topics=[topic],
+        min_version=13,
+    )
+    (answer,) = client.send_all([(request, leader)])
+    if answer is None or answer.error_code != Code.NONE or not answer.responses:
+        return None
+    return answer.responses[0].partitions[0]

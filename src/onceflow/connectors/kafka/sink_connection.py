@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from onceflow.connectors.contract import Committer, Guarantee, SinkConnection
 from onceflow.connectors.examination import ExaminableSink, Expected
-from onceflow.connectors.kafka import broker_checks, durability, examination, group_offsets
+from onceflow.connectors.kafka import broker_checks, durability, examination, group_offsets, rights
 from onceflow.connectors.kafka.batch import warn_where_unknown
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.committer import KafkaCommitter
@@ -111,6 +111,8 @@ class KafkaSinkConnection(SinkConnection, ExaminableSink):
             allowed = int(told) if told.isdigit() else BROKER_DEFAULT_MAX_TIMEOUT_MS
             timeout_ms = min(sink.timeout_ms or allowed, allowed)
             found += broker_checks.open_transactions(sink.name, timeout_ms / 1000, broker, expected)
+            if rights.has_login(sink.cluster):
+                found += broker_checks.own_prefix(expected.prefix, rights.principal(sink.cluster))
             if topic is not None:
                 found += examination.clock_of(client, expected.prefix, sink.name, sink.topic)
         return found
@@ -128,7 +130,8 @@ class KafkaSinkConnection(SinkConnection, ExaminableSink):
 
     def read_name_mark(self, prefix: str, name: str) -> str | None:
         """The mark of a job's name, kept with this sink's topic."""
-        return group_offsets.read_mark(self._open(), group_offsets.name_group(prefix, name), self._sink.topic)
+        group = group_offsets.name_group(prefix, name)
+        return group_offsets.read_mark(self._open(), group, self._sink.topic, f"{prefix}-")
 
     def close(self) -> None:
         """Close the client, if no committer has it."""

@@ -118,7 +118,9 @@ class KafkaSourceConnection(SourceConnection, ExaminableSource):
         for name, topic in sorted(topics.items()):
             found += broker_checks.read_topic(name, topic.partitions, settings.get(name, {}), expected)
         group = kafka.group or kafka.options.get("groupIdPrefix") or _SPARKS_GROUP
-        found += examination.may_join(client, f"{group}-onceflow-doctor")
+        found += examination.may_join(client, group)
+        if expected.group is not None:
+            found += examination.may_publish(client, kafka.group or expected.group, topics)
         return found + examination.may_read(client.cluster, topics)
 
     def java_client(self) -> Mapping[str, str]:

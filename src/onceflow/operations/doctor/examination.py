@@ -23,9 +23,10 @@ from onceflow.connectors.contract import Sink, Source
 from onceflow.connectors.examination import ExaminableSink, ExaminableSource, Expected
 from onceflow.control.client import running
 from onceflow.errors import OnceflowError
-from onceflow.execution.foresight import foresee
+from onceflow.execution.foresight import foresee, require_rights
 from onceflow.execution.outputs import settle_guarantees
 from onceflow.execution.ownership import refuse_incomplete
+from onceflow.execution.progress import lag_group
 from onceflow.findings import Finding, Level, of_error
 from onceflow.local.jars import missing_spark_jars
 from onceflow.operations.doctor import rules
@@ -77,7 +78,8 @@ def examine(job: Examined, timeout_s: float, downtime_s: float) -> list[Finding]
         history: list[EpochStatistics] = []
         with _told_in(found):
             history = place.statistics.read()
-        expected = Expected(timeout_s, rules.longest_s(history), downtime_s, job.prefix)
+        group = lag_group(job.prefix, job.name) if job.checkpointing.publish_offsets else None
+        expected = Expected(timeout_s, rules.longest_s(history), downtime_s, job.prefix, group)
         found += examine_machine(job.spark, rules.state_bytes(history))
         with place.ours.untouched():
             _checkpoint(job, place, history, found)
@@ -135,6 +137,8 @@ def _systems(job: Examined, place: Place, expected: Expected, found: list[Findin
         )
     try:
         foresee(job.sinks, job.sources, place, job.prefix, job.name, lambda _: None, taken_over=False).close()
+        if place.has_undone():  # a start commits it before it looks at anything, and needs the rights for that
+            require_rights([sink for sink in job.sinks if sink.participates], place, job.prefix)
     except OnceflowError as error:
         found += of_error(error)
         if any(each.retriable for each in (error, *error.others)):
