@@ -44,8 +44,8 @@ class Findings:
         rows: How many rows were seen to be as they were decided.
         keyed: Of these, how many by a keyed digest, which nobody makes without the job's key.
         read: How many records were read for it.
-        head: The newest receipt, as ``NUMBER:HASH``; "" where there is none. Kept elsewhere and given to the next audit,
-            it shows what was cut or written anew up to it.
+        head: The newest receipt, as ``NUMBER:HASH``; "" where there is none. Kept elsewhere and given to the next
+            audit, it shows what was cut or written anew up to it.
     """
 
     found: list[Finding] = field(default_factory=list)
