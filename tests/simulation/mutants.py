@@ -711,7 +711,13 @@ MUTANTS = (
         OPERATOR,
     ),
     Mutant("txn abort takes what is decided", ("2",), _decided_taken_for_lingering, ("pause", "die"), OPERATOR),
-    Mutant("txn abort --claim lists before its start", ("2",), _listed_before_the_claim, ("pause",), OPERATOR),
+    Mutant(
+        "txn abort --claim lists before its start",
+        ("2", "3"),
+        _listed_before_the_claim,
+        ("pause",),
+        OPERATOR | {"epochs": 2, "stateful": False},
+    ),
     Mutant(
         "a choice is recorded without a start of its own",
         ("refusals",),
