@@ -1,6 +1,6 @@
 """Each right of a Kafka login that an epoch or a recovery would miss is named before the job starts, on a real broker.
 
-Each login lacks one right that the README lists, and has the others. Where no check is made no Spark is started.
+Each login lacks one right that docs/security.md lists, and has the others. Where no check is made no Spark is started.
 """
 
 import json
@@ -64,7 +64,7 @@ LISTED = [
     (GROUPS, "spark-kafka-source", READ),
     (GROUPS, "spark-kafka-source", DESCRIBE),
 ]
-"""The README's rights; the names of ids and groups are beginnings."""
+"""The rights of docs/security.md; the names of ids and groups are beginnings."""
 
 TAKEN = {
     "noids": [(IDS, f"{PREFIX}-", WRITE)],

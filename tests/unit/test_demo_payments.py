@@ -121,6 +121,6 @@ def test_a_payment_survives_the_wire(transactions):
 
 @pytest.mark.parametrize("name", ["fraud.py", "fraud.sql"])
 def test_the_demo_runs_the_example(name):
-    """The job that the demo runs is the one in examples/, word for word; in Python it is in the README, too."""
+    """The job that the demo runs is the one in examples/, word for word; in Python it is in docs/start.md, too."""
     example = Path(__file__).parents[2] / "examples" / name
     assert (Path(onceflow.demo.__file__).parent / name).read_text() == example.read_text()

@@ -375,10 +375,10 @@ def test_a_keyword_that_nobody_tells_of_is_no_page():
         catalogue.page(Untold)
 
 
-def test_the_readme_shows_the_example_word_for_word():
-    """The job in the README is examples/fraud.py, from its imports on."""
+def test_the_first_page_shows_the_example_word_for_word():
+    """The job in docs/start.md is examples/fraud.py, from its imports on."""
     example = (ROOT / "examples" / "fraud.py").read_text()
-    assert example[example.index("import os") :].strip() in (ROOT / "README.md").read_text()
+    assert example[example.index("import os") :].strip() in (ROOT / "docs" / "start.md").read_text()
 
 
 def test_importing_the_package_starts_nothing():

@@ -1,4 +1,4 @@
-"""What pages name is there: tests, other pages, and each page in the README's list.
+"""What pages name is there: tests, other pages, and each page in the list of all pages.
 
 Must not know: what the pages say of it.
 """
@@ -80,10 +80,18 @@ def test_no_point_of_a_try_is_open(page):
     assert re.findall(r"(?i)\bopen:|\bopen\b *\||is open\b|the rest is open", text) == []
 
 
-def test_the_readme_names_each_page():
+def test_the_list_of_pages_names_each_and_the_readme_names_the_list():
     """A page that nobody is led to is not read."""
-    readme = (ROOT / "README.md").read_text()
-    assert [page.name for page in (ROOT / "docs").glob("*.md") if f"docs/{page.name}" not in readme] == []
+    named = (ROOT / "docs" / "README.md").read_text()
+    assert [p.name for p in (ROOT / "docs").glob("*.md") if p.name != "README.md" and f"]({p.name})" not in named] == []
+    assert "](docs/README.md)" in (ROOT / "README.md").read_text()
+
+
+def test_the_readme_is_one_screen_and_a_half():
+    """A hundred lines, eight hundred words: what is longer has a page."""
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 100
+    assert len(text.split()) <= 800
 
 
 def test_the_page_of_the_rooms_names_each_file():

@@ -256,7 +256,8 @@ def own_prefix(prefix: str, principal: str) -> Iterator[Finding]:
             "cannot keep them apart",
             f"transactional_id_prefix={prefix}, which is the default; it logs in as {principal}",
             "give each job a prefix and a principal of its own: Job(transactional_id_prefix=...), at best before its "
-            "first start, since a checkpoint keeps the prefix that it was made with; see 'Kafka rights' in the README",
+            "first start, since a checkpoint keeps the prefix that it was made with; see 'Kafka rights' in "
+            "docs/security.md",
         )
 
 
@@ -291,7 +292,7 @@ def may_not_read(topic: str, said: str, principal: str, give: str) -> Finding:
         f"topic {topic} cannot be read: {said}",
         "the job fails with its first epoch",
         f"no ACL allows READ on Topic {topic} to {principal}",
-        f"{give}; see 'Kafka rights' in the README for all that a job needs",
+        f"{give}; see 'Kafka rights' in docs/security.md for all that a job needs",
     )
 
 

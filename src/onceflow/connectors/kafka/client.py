@@ -332,7 +332,7 @@ def rights_or_unavailable(code: int, doing: str) -> KafkaError:
             f"{doing} was refused: {named(code)}",
             harmless="for the data: what is decided is finished by a start that has the right",
             cause="this user lacks a right",
-            action="see 'Kafka rights' in the README for the rights that a job needs",
+            action="see 'Kafka rights' in docs/security.md for the rights that a job needs",
             code=code,
         )
     return KafkaUnavailableError(

@@ -232,7 +232,7 @@ class KafkaCommitter(Committer, Inspectable):
             cause="this user has no right to WRITE to this transactional id any more; it had it when the epoch was "
             "written",
             action=f"give the right back (WRITE and DESCRIBE on transactional ids with the prefix {self._prefix}-, see "
-            "'Kafka rights' in the README), then start the job again",
+            "'Kafka rights' in docs/security.md), then start the job again",
             transactional_id=names[0],
             topic=self._topic,
         )

@@ -61,8 +61,8 @@ def missing(
         f"{saw}: this user lacks {right} on {resource}",
         harmless="always for the data: rights are looked at before the job writes",
         cause=f"no ACL allows {right} on {resource} to {principal(cluster)}",
-        action=f"{command(cluster, right, kind, begins or name, prefixed=bool(begins))}; see 'Kafka rights' in the "
-        "README for all that a job needs",
+        action=f"{command(cluster, right, kind, begins or name, prefixed=bool(begins))}; see 'Kafka rights' in "
+        "docs/security.md for all that a job needs",
         right=right,
         resource=resource,
     )

@@ -443,7 +443,7 @@ class TransactionWriter(Writer):
                 f"transaction {self._name} could not be pre-committed: {why}{because}{said}",
                 harmless="for the data: nothing of this epoch is visible",
                 cause="a right of this user was taken away: WRITE on the topic, or on the transactional ids",
-                action="give it back (see 'Kafka rights' in the README), then start the job again",
+                action="give it back (see 'Kafka rights' in docs/security.md), then start the job again",
                 transactional_id=self._name,
             )
         return kind(
