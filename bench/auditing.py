@@ -26,8 +26,9 @@ from tests.integration.audited import World
 from tests.unit.keyed_rows import KEY
 
 from onceflow.connectors.kafka.cluster import KafkaCluster
-from onceflow.execution.keyed import keyed, sha256_of
+from onceflow.execution.keyed import sha256_of
 from onceflow.local.devcluster import DevCluster
+from onceflow.twophase.keyed import keyed
 
 RESULTS = Path(__file__).resolve().parent / "results" / "audit.json"
 _VALUE_BYTES = 110

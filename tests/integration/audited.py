@@ -21,7 +21,7 @@ from onceflow.twophase.layout import Layout, Source, Topic
 from onceflow.twophase.messages import Appended
 from onceflow.twophase.participants import Part, Participant
 from onceflow.twophase.records import Decide, Planned
-from tests.unit.keyed_rows import of_rows
+from tests.unit.keyed_rows import kept, of_rows
 from tests.unit.xx64 import MASK, of_record
 
 COLUMNS = [["value", "binary"], ["key", "binary"]]
@@ -77,7 +77,7 @@ class World:
         for i, (prepared, rows) in enumerate(zip(held, decided or groups, strict=True)):
             digest = sum(of_record(self.topic, v, k) for k, v in rows) & MASK
             told = [[self.topic.encode(), v, k] for k, v in rows]
-            keyed = None if self.key is None else of_rows(self.key, "a" * 12, told)
+            keyed = "" if self.key is None else kept(self.key, "a" * 12, of_rows(self.key, "a" * 12, told))
             part = Part("out", i, len(rows), digest, keyed=keyed)
             participants.append(Participant("out", str(prepared.handle), (part,), prepared.to_json()))
         offsets = f'v1\n{{"batchTimestampMs":{number}}}\n{{"in":{{"0":{10 * (number + 1)}}}}}'

@@ -34,6 +34,14 @@ def test_a_table_as_it_was_decided_is_good(filled):
     [
         ("update payments set amount = 7 where key = 'bb'", "changed", "not all are those that were decided"),
         ("update payments set key = null where key = 'g'", "changed", "not all are those that were decided"),
+        ("update payments set amount = 2.999 where key = 'bb'", "changed", "a form that its column's type never gives"),
+        ("update payments set amount = 'two' where key = 'bb'", "changed", "a form that its column's type never gives"),
+        ("update onceflow_ledger set rows = -1 where epoch = 1", "changed", "an entry of less than no rows"),
+        (
+            "insert into onceflow_ledger values ('aaaaaaaaaaaa', 'payments', -1, 1, 'handle', 5, 5)",
+            "foreign",
+            "the ledger has epoch -1 with 5 rows, and no receipt has it",
+        ),
         ("delete from payments where key = 'dddd'", "missing", "1 of the 7 rows that its ledger counts are not there"),
         ("insert into payments values ('x', 1)", "foreign", "1 rows more than its ledger counts"),
         ("update onceflow_ledger set rows = 2 where epoch = 1", "changed", "epoch 1: the ledger's entry is not what"),

@@ -133,6 +133,7 @@ WORKERS = (
     "execution/task.py",
     "execution/carried.py",
     "execution/keyed.py",
+    "twophase/keyed.py",
     "connectors/arrow_values.py",
     "connectors/contract.py",
     "connectors/kafka/plain_writer.py",

@@ -11,10 +11,11 @@ import pyarrow as pa
 from onceflow.audit import keyed as audited
 from onceflow.audit.tables import hash_rows, netstrings
 from onceflow.connectors.contract import Run, Shard
-from onceflow.execution.keyed import SHA256, key_of_rows, keyed
+from onceflow.execution.keyed import SHA256
 from onceflow.execution.task import DIGEST, PARTITION, Output, Task, output_column
+from onceflow.twophase.keyed import MASK, id_of, key_of_rows, keyed, masked, unmasked
 from onceflow.twophase.participants import Part, Participant, TaskReport
-from tests.unit.keyed_rows import KEY, message, of_rows
+from tests.unit.keyed_rows import KEY, kept, message, of_rows
 from tests.unit.xx64 import of_columns
 
 DOCS = Path(__file__).parents[2] / "docs" / "audit.md"
@@ -36,6 +37,20 @@ def test_the_vectors_of_the_page_come_out_everywhere():
         told["keyed"], 16
     )
     assert keyed(mine, [bytes.fromhex(row["sha256"]) for row in told["rows"]]) == int(told["keyed"], 16)
+    assert unmasked(mine, told["kept"]) == audited.kept(mine, told["kept"]) == int(told["keyed"], 16)
+    assert kept(key, job, int(told["keyed"], 16)) == told["kept"]
+    assert id_of(mine) == audited.id_of(mine) == told["id"]
+
+
+def test_a_sum_is_never_kept_bare_and_no_two_masks_are_the_same():
+    """Of bare sums of known rows a lattice makes other rows with the same one; under another key nothing is read."""
+    mine = key_of_rows(KEY, "job")
+    twice = masked(mine, 5), masked(mine, 5)
+    assert len(set(twice)) == 2
+    assert [unmasked(mine, each) for each in twice] == [audited.kept(mine, each) for each in twice] == [5, 5]
+    assert unmasked(key_of_rows(KEY, "other"), twice[0]) != 5
+    assert audited.kept(mine, "5") is None
+    assert unmasked(mine, masked(mine, MASK + 3)) == 2
 
 
 def test_a_task_sums_the_rows_of_each_part_and_hands_a_writer_none_of_it():
@@ -69,19 +84,34 @@ def test_a_task_sums_the_rows_of_each_part_and_hands_a_writer_none_of_it():
     ]
     (report,) = task.write_shard(Shard(Run("job", "p", 1, 1), 0, 0), batches)
     expected = {number: keyed(mine, [hashes[n] for n in range(6) if numbers[n] == number]) for number in (0, 1)}
-    assert {part.number: part.keyed for part in report.parts} == expected
+    assert {part.number: unmasked(mine, part.keyed) for part in report.parts} == expected
     assert written == [["value"], ["value"]]
-    assert {part.number: part.keyed for part in TaskReport.loads(report.dumps()).parts} == expected
+    assert [part.keyed for part in TaskReport.loads(report.dumps()).parts] == [part.keyed for part in report.parts]
 
 
-def test_a_participant_has_one_only_where_all_of_its_parts_have_one():
-    """Of a half that was written before there was a key nobody can say what its rows were."""
-    parts = Part("s", 0, 2, 7, keyed=(1 << 128) - 1), Part("s", 1, 1, 8, keyed=3)
-    assert Participant("s", "h", parts, {}).keyed == 2
-    assert Participant("s", "h", (*parts, Part("s", 2, 1, 9)), {}).keyed is None
-    whole = Participant("s", "h", parts, {})
-    assert [part.keyed for part in Participant.from_json(whole.to_json()).parts] == [part.keyed for part in parts]
-    assert [part.keyed for part in Participant.from_json(whole.to_json() | {"parts": [[0, 2, 7, "o"]]}).parts] == [None]
+def test_what_a_part_keeps_goes_through_the_journal_and_a_part_of_before_has_none():
+    """A participant is read as it was written, by an older code's four values, too."""
+    whole = Participant("s", "h", (Part("s", 0, 2, 7, keyed="a" * 64), Part("s", 1, 1, 8)), {})
+    assert [part.keyed for part in Participant.from_json(whole.to_json()).parts] == ["a" * 64, ""]
+    assert [part.keyed for part in Participant.from_json(whole.to_json() | {"parts": [[0, 2, 7, "o"]]}).parts] == [""]
+
+
+def test_a_column_that_is_called_like_the_hash_is_written_where_there_is_no_key():
+    """It is the output's own; only with a key is one of that name the job's."""
+    written = []
+
+    class Writer:
+        def write(self, rows):
+            written.append(rows.schema.names)
+
+        def prepare(self):
+            return {}
+
+    made = {name: pa.array([1], pa.int64()) for name in (output_column(0, SHA256), output_column(0, DIGEST))}
+    batch = pa.record_batch(made | {PARTITION: pa.array([0], pa.int32())})
+    run = Run("job", "p", 1, 1)
+    Task((Output("s", lambda _: Writer()),), run).write_shard(Shard(run, 0, 0), [batch])
+    assert written == [[SHA256]]
 
 
 def test_a_value_cannot_move_from_one_column_into_the_next():

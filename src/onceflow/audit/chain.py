@@ -53,8 +53,8 @@ class Chain:
         decided: Of the journal: what is decided, by job and epoch; each with its participants.
         chosen: Of the journal: what an operator has chosen, by job, epoch and choice.
         replayed: Of the journal: epochs that were to be written again, by job.
-        others: Participants of receipts that do not count, and of everything in the journal: known, whatever became
-            of them.
+        others: Participants of receipts that do not count: known, whatever became of them.
+        in_journal: Those of everything in the journal, which is not signed: likewise.
     """
 
     receipts: list[Mapping[str, Any]] = field(default_factory=list)
@@ -62,6 +62,7 @@ class Chain:
     chosen: set[tuple[str, int, str]] = field(default_factory=set)
     replayed: set[tuple[str, int]] = field(default_factory=set)
     others: list[Mapping[str, Any]] = field(default_factory=list)
+    in_journal: list[Mapping[str, Any]] = field(default_factory=list)
 
     @property
     def is_whole(self) -> bool:
@@ -308,14 +309,14 @@ def _journal(checkpoint: Files, chain: Chain) -> None:
             job = record["job_id"]
         elif kind == "decide":
             chain.decided[job, record["epoch"]] = record
-            chain.others += record["participants"]
+            chain.in_journal += record["participants"]
         elif kind == "resolve":
             chain.chosen.add((job, record["epoch"], record["choice"]))
         elif kind == "replay-begin":
             chain.replayed.add((job, record["epoch"]))
         elif kind == "replay":
             chain.decided.pop((job, record["epoch"]), None)  # which of all count is for its receipt to say
-            chain.others += record["participants"]
+            chain.in_journal += record["participants"]
 
 
 def _against_the_journal(chain: Chain, findings: Findings) -> None:

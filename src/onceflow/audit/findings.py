@@ -74,8 +74,9 @@ class Findings:
 
     @property
     def against(self) -> str:
-        """Against what the audit proves: of rows without a keyed digest, against accidents alone."""
-        return "accidents, and people without the key" if self.keyed and self.keyed == self.rows else "accidents"
+        """Against what it proves: accidents alone where one row has no keyed digest, or any line is told."""
+        whole = self.keyed == self.rows > 0 and not self.found
+        return "accidents, and people without the key" if whole else "accidents"
 
     def report(self, *, shared: bool) -> dict[str, Any]:
         """As JSON values."""

@@ -1,7 +1,7 @@
 """Keyed digests of rows, made anew: what nobody who lacks the job's key makes fit another row.
 
 Must not know: where rows come from, how receipts are kept. docs/audit.md has the definition: a row's message is its
-values as netstrings, and its digest 16 bytes of HMAC-SHA-256 over the message's SHA-256.
+values as netstrings, its digest 16 bytes of HMAC-SHA-256 over the message's SHA-256, and sums are kept under masks.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from onceflow.audit.hashes import U64
 
 MASK = (1 << 128) - 1
 NULL = b"-"
-_HEX = re.compile("[0-9a-f]{32}")
+_HEX = re.compile("[0-9a-f]{64}")
 
 
 def key_of_rows(key: bytes, job: str) -> bytes:
@@ -26,10 +26,17 @@ def key_of_rows(key: bytes, job: str) -> bytes:
     return hmac.new(key, b"onceflow rows " + job.encode(), hashlib.sha256).digest()
 
 
-def decided(of: Mapping[str, Any]) -> int | None:
-    """The keyed digest that a receipt has of a participant; None where it has none."""
-    told = of.get("keyed")
-    return int(told, 16) if isinstance(told, str) and _HEX.fullmatch(told) else None
+def id_of(key: bytes) -> str:
+    """What tells a key of rows from others."""
+    return hmac.new(key, b"id", hashlib.sha256).digest()[:8].hex()
+
+
+def kept(key: bytes, told: Any) -> int | None:
+    """The sum that a receipt keeps under a mask; None where it keeps none."""
+    if not isinstance(told, str) or not _HEX.fullmatch(told):
+        return None
+    mask = hmac.new(key, b"mask" + bytes.fromhex(told[:32]), hashlib.sha256).digest()[:16]
+    return (int(told[32:], 16) - int.from_bytes(mask, "big")) & MASK
 
 
 def texts(values: Sequence[bytes | None]) -> list[bytes]:
@@ -53,4 +60,4 @@ def digests(key: bytes, destination: str, columns: Sequence[Sequence[bytes]]) ->
     """
     first = texts([destination.encode()])[0] if destination else b""
     rows = (hashlib.sha256(first + b"".join(row)).digest() for row in zip(*columns, strict=True))
-    return [int.from_bytes(hmac.digest(key, row, hashlib.sha256)[:16], "big") for row in rows]
+    return [int.from_bytes(hmac.digest(key, b"row" + row, hashlib.sha256)[:16], "big") for row in rows]

@@ -64,8 +64,10 @@ def check(
         bodies = [*chain.receipts, *chain.decided.values()]
         others = {i for body in bodies for p in body["participants"] if p["sink"] == name for i in _attempts(p)}
         strange = [file for i, of in by_attempt.items() if i not in others for file in of]
+        if key is not None:
+            _tell_of_unsigned(name, chain, by_attempt, findings)
         rows = sum(len(file.rows()) for file in strange)
-        gone = [p for _, p in decided if not all(i in by_attempt for i in _attempts(p))]
+        gone = [p for body, p in decided if not chosen(body, p) and not all(i in by_attempt for i in _attempts(p))]
         rewritten = bool(strange)
         if strange and not gone and not chain.is_whole:  # a job of ours, perhaps this one, before the trail's beginning
             older = [file for file in strange if _OURS.search(file.path)]
@@ -81,7 +83,7 @@ def check(
             if gone:  # what compaction has written takes the place of ours
                 kind, why = ("note", "they may be rows of epochs whose own files are gone, written anew")
             elif chain.receipts and chain.receipts[0]["number"] > 1:
-                kind, why = ("note", "they may be of before the first receipt that is kept")
+                kind, why = ("unknown", "they may be of before the first receipt that is kept, written anew")
             told = f"sink {name}: {rows} rows in {len(strange)} files, first {strange[0].path}: {why}"
             findings.add(kind, told, rows, name)
         for body, p in decided:
@@ -92,6 +94,16 @@ def check(
         rows = sum(p["rows"] for _, p in decided)
         said = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         findings.add("unknown", f"sink {name}: {rows} rows were not looked at: {said}", rows, name)
+
+
+def _tell_of_unsigned(name: str, chain: Chain, by_attempt: Mapping[str, Sequence[_File]], findings: Findings) -> None:
+    """Files that the journal alone knows: it is not signed."""
+    signed = {i for body in chain.receipts for p in body["participants"] if p["sink"] == name for i in _attempts(p)}
+    claimed = {i for p in chain.in_journal if p["sink"] == name for i in _attempts(p)} - signed
+    rows = sum(len(file.rows()) for i in claimed for file in by_attempt.get(i, ()))
+    if rows:
+        told = f"sink {name}: {rows} rows are of attempts that no receipt has, and the journal does"
+        findings.add("unknown", f"{told}: it is not signed, and the newest epoch may have no receipt yet", rows, name)
 
 
 def _attempts(p: Mapping[str, Any]) -> list[str]:
@@ -114,8 +126,9 @@ def _compare(
     columns = rule.get("columns", [])
     other = unread(columns)
     seen = digest = made = 0
-    decided = None if key is None else keyed.decided(p)
-    rows_key = None if key is None or decided is None else keyed.key_of_rows(key, body["job"])
+    rows_key = None if key is None else keyed.key_of_rows(key, body["job"])
+    decided = None if rows_key is None else keyed.kept(rows_key, p.get("keyed"))
+    rows_key = None if decided is None else rows_key
     for file in (file for i in _attempts(p) for file in by_attempt.get(i, ())):
         table = file.rows()
         seen += len(table)

@@ -10,7 +10,7 @@ import datetime as dt
 import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Context, Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -98,13 +98,17 @@ def _check(
     jobs = {body["job"] for body in now_known().receipts}
     ledger = [row for job in sorted(jobs) for row in _ledger(connection, sink, job)]
     held = {(row["job"], row["epoch"]): row for row in ledger}
+    before = findings.rows
     for body, p in decided:
         _entry(sink["name"], body, p, held.get((body["job"], body["epoch"])), len(ledger), findings)
+    seen = findings.rows - before
+    if any(int(row["rows"]) < 0 for row in ledger):
+        findings.add("changed", f"sink {sink['name']}: its ledger has an entry of less than no rows", 0, sink["name"])
     chain = now_known()
     known = {(body["job"], body["epoch"]) for body in chain.receipts} | chain.decided.keys()
     oldest = min((body["epoch"] for body in chain.receipts), default=0)
     for (job, epoch), row in held.items():
-        if (job, epoch) not in known and epoch >= oldest:
+        if (job, epoch) not in known and (epoch >= oldest or epoch < 0):
             told = f"sink {sink['name']}: the ledger has epoch {epoch} with {row['rows']} rows, and no receipt has it"
             findings.add("foreign", told, int(row["rows"]), sink["name"], epoch)
     if whole and not sink["key"]:
@@ -115,8 +119,16 @@ def _check(
         }
         try:
             with_key = None if key is None else _keyed_total(sink["name"], chain, held, key)
+            told_before = len(findings.found)
             if _table(connection, sink, shapes, ledger, exact, with_key, findings):
-                findings.keyed += sum(p["rows"] for _, p in decided)
+                findings.keyed += seen
+            elif key is not None and seen and len(findings.found) == told_before:
+                told = f"sink {sink['name']}: its rows are not compared by the key: the newest receipt's total is of "
+                told += "other rows than the ledger's: the key is younger than some, or an epoch has no receipt yet"
+                findings.add("unknown", told, seen, sink["name"])
+        except _OtherFormError:
+            told = f"sink {sink['name']}, table {sink['table']}: a value has a form that its column's type never gives"
+            findings.add("changed", told, 1, sink["name"])
         except SQLAlchemyError:
             connection.rollback()
             if inspect(connection).has_table(sink["table"], schema=sink["table_schema"]):
@@ -229,25 +241,21 @@ def _table(
 class _Keyed:
     """All that a sink got since it has keyed digests: the key of the job's rows, how many, and their digest."""
 
-    key: bytes
+    key: bytes = field(repr=False)
     rows: int
     digest: int
 
 
 def _keyed_total(name: str, chain: Chain, held: Mapping[tuple[str, int], Any], key: bytes) -> _Keyed | None:
-    """By the newest receipt of an epoch that the ledger has, and the journal behind it; None where none tells it."""
+    """By the newest receipt of an epoch that the ledger has; None where none tells it."""
     jobs = {job for job, _ in held}
     there = [body for body in chain.receipts if (body["job"], body["epoch"]) in held]
     told = there[-1]["sinks"][name].get("total") if len(jobs) == 1 and there else None
-    if not (isinstance(told, list) and len(told) == 2 and keyed.decided({"keyed": told[1]}) is not None):
+    if not isinstance(told, list) or len(told) != 3 or not isinstance(told[0], int):
         return None
-    rows, digest = int(told[0]), int(told[1], 16)
-    for (job, epoch), record in chain.decided.items():
-        if (job, epoch) in held and epoch > there[-1]["epoch"]:
-            parts = [part for p in record["participants"] if p["sink"] == name for part in p["parts"]]
-            rows += sum(count for _, count, *_ in parts)
-            digest += sum(int(made[0], 16) for _, _, _, _, *made in parts if made)
-    return _Keyed(keyed.key_of_rows(key, there[-1]["job"]), rows, digest & keyed.MASK)
+    of_rows = keyed.key_of_rows(key, there[-1]["job"])
+    digest = keyed.kept(of_rows, told[1]) if told[2] == keyed.id_of(of_rows) else None
+    return None if digest is None else _Keyed(of_rows, told[0], digest)
 
 
 def _sum(
@@ -330,6 +338,8 @@ def _reader(kind: str) -> Callable[[U64, Sequence[Any]], U64] | None:
 
 
 def _octets(value: Any) -> bytes | None:
+    if value is not None and not isinstance(value, str | bytes | bytearray | memoryview):
+        raise _OtherFormError
     return None if value is None else value.encode() if isinstance(value, str) else bytes(value)
 
 
@@ -339,6 +349,17 @@ def _numbers(add: Callable[..., U64], read: Callable[[Any], int]) -> Callable[[U
         return add(found, np.array([0 if v is None else read(v) for v in values], np.int64), nulls)
 
     return go_on
+
+
+def _whole(value: Any) -> int:
+    """A number that is one of an integer's type: a fraction, or a text that says one, is somebody else's."""
+    if isinstance(value, str | bytes) or int(value) != value:
+        raise _OtherFormError
+    return int(value)
+
+
+class _OtherFormError(ValueError):
+    """A value is none that this column's type has."""
 
 
 def _double(value: Any) -> int:
@@ -371,7 +392,10 @@ def _decimals(found: U64, values: Sequence[Any], precision: int, scale: int) -> 
 
 
 def _unscaled(value: Any, scale: int) -> int:
-    return int(Decimal(str(value)).scaleb(scale, _EXACT).to_integral_value())
+    scaled = Decimal(str(value)).scaleb(scale, _EXACT)
+    if not isinstance(value, float) and scaled != scaled.to_integral_value():
+        raise _OtherFormError
+    return int(scaled.to_integral_value())
 
 
 def _big(value: int) -> bytes:
@@ -381,11 +405,11 @@ def _big(value: int) -> bytes:
 
 _READERS: Mapping[str, Callable[[U64, Sequence[Any]], U64]] = {
     "binary": lambda found, values: hashes.add_texts(found, Texts.of([_octets(v) for v in values])),
-    "boolean": _numbers(hashes.add_ints, int),
-    "tinyint": _numbers(hashes.add_ints, int),
-    "smallint": _numbers(hashes.add_ints, int),
-    "int": _numbers(hashes.add_ints, int),
-    "bigint": _numbers(hashes.add_longs, int),
+    "boolean": _numbers(hashes.add_ints, _whole),
+    "tinyint": _numbers(hashes.add_ints, _whole),
+    "smallint": _numbers(hashes.add_ints, _whole),
+    "int": _numbers(hashes.add_ints, _whole),
+    "bigint": _numbers(hashes.add_longs, _whole),
     "float": _numbers(hashes.add_ints, _float),
     "double": _numbers(hashes.add_longs, _double),
     "date": _numbers(hashes.add_ints, _days),

@@ -10,7 +10,7 @@ import base64
 import json
 import struct
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, product
 from typing import Any
@@ -50,6 +50,7 @@ class Expected:
         keyed: Their keyed digest; None where the receipt has none, or nobody has given the key.
         key: Of the job's rows; None likewise.
         keyed_sums: As ``sums``.
+        strange: Rows that stand in another partition than those it wrote to, or have a key though none was written.
     """
 
     sink: str
@@ -67,6 +68,7 @@ class Expected:
     keyed: int | None = None
     key: bytes | None = field(default=None, repr=False)
     keyed_sums: list[int] = field(default_factory=list)
+    strange: int = 0
 
 
 @dataclass(slots=True)
@@ -79,23 +81,27 @@ class _Log:
     why: str = ""
 
 
-def transactions(receipts: Iterable[Mapping[str, Any]], key: bytes | None = None) -> dict[Producer, Expected]:
+def transactions(
+    receipts: Iterable[Mapping[str, Any]], names: Collection[str], key: bytes | None = None
+) -> dict[Producer, Expected]:
     """The transactions of these receipts, by producer id and epoch; participants of other systems are left out.
 
     Args:
         receipts: They.
+        names: The sinks of one cluster: another one may have given a producer the same id and epoch.
         key: The audit's, of which the key of each job's rows is made; None looks at no keyed digest.
     """
     found = {}
     for body in receipts:
         for p in body["participants"]:
             told = p["transaction"]
-            if "producer_id" not in told:
+            if "producer_id" not in told or p["sink"] not in names:
                 continue
             rule = body["sinks"].get(p["sink"], {})
             formula = json.dumps([rule["destination"], rule["columns"]]) if rule.get("columns") else None
             last = told["witness"]
-            sealed = None if key is None else keyed.decided(p)
+            of_rows = None if key is None else keyed.key_of_rows(key, body["job"])
+            sealed = None if of_rows is None else keyed.kept(of_rows, p.get("keyed"))
             found[told["producer_id"], told["producer_epoch"]] = Expected(
                 p["sink"],
                 body["epoch"],
@@ -108,7 +114,7 @@ def transactions(receipts: Iterable[Mapping[str, Any]], key: bytes | None = None
                 formula,
                 chosen(body, p),
                 keyed=sealed,
-                key=None if key is None or sealed is None else keyed.key_of_rows(key, body["job"]),
+                key=None if sealed is None else of_rows,
             )
     return found
 
@@ -122,6 +128,7 @@ class Scope:
         earlier: Those of epochs before them.
         later: Of later ones: where one of them begins, all that is looked for has been read.
         known: All others that receipts and journal know.
+        unsigned: Of these, where there is a key: those that the journal alone knows, which is not signed.
         whole: No receipt is gone: what is there before the first one's rows is nobody's.
     """
 
@@ -129,6 +136,7 @@ class Scope:
     earlier: Mapping[Producer, Expected]
     later: frozenset[Producer]
     known: frozenset[Producer]
+    unsigned: frozenset[Producer]
     whole: bool
 
 
@@ -246,6 +254,7 @@ class _Reading:
     known: bool
     """What comes now is not of before the first receipt that is kept."""
     strangers: dict[tuple[Producer, bool, bool], list[int]] = field(default_factory=dict)
+    unsigned: int = 0
 
     def take(self, batch: Batch) -> bool:
         """Take it; False where all that is looked for has been read."""
@@ -257,6 +266,7 @@ class _Reading:
             self.adding.add(scope.expected[who], self.topic, self.number, batch)
         elif who in scope.known or who in scope.earlier:
             self.known = True
+            self.unsigned += batch.count if who in scope.unsigned else 0
         else:
             known = self.known or scope.whole
             found = self.strangers.setdefault((batch.producer, batch.is_transactional, known), [0, batch.first, 0])
@@ -265,6 +275,13 @@ class _Reading:
         return True
 
     def tell(self, findings: Findings) -> None:
+        if self.unsigned:
+            told = (
+                f"{self.unsigned} records at {self.place} are of transactions that no receipt has, and the journal does"
+            )
+            findings.add(
+                "unknown", f"{told}: it is not signed, and the newest epoch may have no receipt yet", self.unsigned
+            )
         for ((pid, epoch), in_transaction, known), (rows, first, last) in self.strangers.items():
             who = "a producer without transactions"
             if in_transaction:
@@ -310,6 +327,7 @@ class _Adding:
         """Count a batch's records, and keep them for their hashes."""
         expected.seen += batch.count
         self.read += batch.count
+        expected.strange += 0 if (topic, number) in expected.partitions else batch.count
         if expected.formula is None:
             return
         which = expected.formula, expected.key
@@ -339,6 +357,9 @@ class _Adding:
         starts = np.cumsum([0, *rows.counts[:-1]])
         ends = list(accumulate(map(len, rows.data)))
         keys, values = keys_and_values(b"".join(rows.data), rows.counts, ends)
+        if "key" not in rows.names:
+            for expected, start, count in zip(rows.whose, starts.tolist(), rows.counts, strict=True):
+                expected.strange += int((keys.lengths[start : start + count] >= 0).sum())
         columns = {"key": keys, "value": values, **rows.columns}
         for way, found in enumerate(digests(rows.formula, columns, rows.waiting)):
             sums = np.add.reduceat(found, starts).tolist()
@@ -478,6 +499,10 @@ def _compare(each: Expected, unknown: str, findings: Findings) -> None:
     if less < 0:
         told = f"{named}: {each.seen} rows are there, and {each.rows} were decided"
         findings.add("changed", told, -less, each.sink, each.epoch)
+        return
+    if each.strange:
+        told = f"{named}: {each.strange} of its {each.rows} rows have a key, or stand in a partition, that nobody wrote"
+        findings.add("changed", told, each.strange, each.sink, each.epoch)
         return
     same = [way for way, found in enumerate(each.sums or [0]) if found == each.digest]
     if same and each.keyed is not None:

@@ -156,7 +156,7 @@ def _clusters(
     for sinks in by_settings.values():
         names = frozenset(sink["name"] for sink in sinks)
         written = {sink["topic"] for sink in sinks}
-        for each in topics.transactions(receipts).values():
+        for each in topics.transactions(receipts, names).values():
             if each.sink in names:  # a row may name its topic
                 written |= {topic for topic, _ in each.partitions}
         try:
@@ -174,15 +174,22 @@ def _scope(known: Chain, mine: Sequence[Mapping[str, Any]], asked: Asked, names:
     earlier = [b for b in known.receipts if b["hash"] not in checked and b["number"] < first]
     later = [b for b in known.receipts if asked.last is not None and b["epoch"] > asked.last]
     rest = [b for b in known.receipts if b["hash"] not in checked]
-    others = {
-        (p["transaction"]["producer_id"], p["transaction"]["producer_epoch"])
-        for p in known.others
-        if "producer_id" in p["transaction"]
-    }
+    others = _producers(known.others)
+    unsigned = frozenset() if asked.key is None else _producers(known.in_journal)
+    receipted = topics.transactions(known.receipts, names).keys()
     return topics.Scope(
-        expected={who: each for who, each in topics.transactions(mine, asked.key).items() if each.sink in names},
-        earlier=topics.transactions(earlier),
-        later=frozenset(topics.transactions(later)),
-        known=frozenset({*topics.transactions(rest), *others} - topics.transactions(mine).keys()),
+        expected=topics.transactions(mine, names, asked.key),
+        earlier=topics.transactions(earlier, names),
+        later=frozenset(topics.transactions(later, names)),
+        known=frozenset(
+            {*topics.transactions(rest, names), *others, *_producers(known.in_journal)}
+            - topics.transactions(mine, names).keys()
+        ),
+        unsigned=frozenset(unsigned - receipted - others),
         whole=known.is_whole and not earlier,
     )
+
+
+def _producers(participants: Iterable[Mapping[str, Any]]) -> frozenset[topics.Producer]:
+    told = (p["transaction"] for p in participants)
+    return frozenset((of["producer_id"], of["producer_epoch"]) for of in told if "producer_id" in of)

@@ -29,8 +29,9 @@ from typing import Any
 from onceflow.checkpoint.contract import Store
 from onceflow.checkpoint.spark_files import positions
 from onceflow.errors import CheckpointStoreError
+from onceflow.twophase.keyed import MASK, id_of, key_of_rows, masked, unmasked
 from onceflow.twophase.layout import Layout, Source, folders
-from onceflow.twophase.participants import KEYED_MASK, Participant
+from onceflow.twophase.participants import Participant
 from onceflow.twophase.records import (
     Decide,
     DecidedEpoch,
@@ -134,7 +135,11 @@ def _rules(about: str) -> Any:
 
 
 def receipt(
-    of: Finished, before: Mapping[str, Any] | None, begins: Callable[[int], str] | None, at: str
+    of: Finished,
+    before: Mapping[str, Any] | None,
+    begins: Callable[[int], str] | None,
+    at: str,
+    key: bytes | None = None,
 ) -> dict[str, Any]:
     """The receipt of an epoch, without its hash.
 
@@ -144,7 +149,9 @@ def receipt(
         begins: Where Spark has a source begin before its first epoch, by the source's number; None where the journal
             has forgotten what came before, so that nobody knows where this epoch's range begins.
         at: Now.
+        key: The audit's; None: it has no keyed digests.
     """
+    rows_key = None if key is None else key_of_rows(key, of.job_id)
     told = json.loads(of.about) if of.about else {}
     decided = of.epoch
     return {
@@ -163,8 +170,8 @@ def receipt(
         "places": [of.first, of.last],
         "planned": _planned(decided.offsets),
         "sources": _sources(of, before, begins),
-        "sinks": _sinks(decided, told.get("sinks", {}), {} if before is None else before["sinks"]),
-        "participants": [_participant(p) for p in sorted(decided.effective, key=lambda p: p.id)],
+        "sinks": _sinks(decided, told.get("sinks", {}), {} if before is None else before["sinks"], rows_key),
+        "participants": [_participant(p, rows_key) for p in sorted(decided.effective, key=lambda p: p.id)],
         "replays": decided.replays,
         "choices": [_choice(choice) for choice in of.choices],
     }
@@ -228,9 +235,11 @@ def _counters(position: str) -> dict[tuple[str, int], int]:
         return {}  # a source that is not Kafka's; its position stands in start and end
 
 
-def _sinks(decided: DecidedEpoch, told: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+def _sinks(
+    decided: DecidedEpoch, told: Mapping[str, Any], before: Mapping[str, Any], key: bytes | None
+) -> dict[str, Any]:
     """Each sink's rows and digest, and how the digest is made."""
-    keyed = {name: _total(name, decided, before.get(name, {})) for name in decided.sinks}
+    keyed = {} if key is None else {n: _total(n, decided, before.get(n, {}), key) for n in decided.sinks}
     rows = dict.fromkeys(decided.sinks, 0)
     digests = dict.fromkeys(decided.sinks, 0)
     for p in decided.effective:
@@ -242,24 +251,38 @@ def _sinks(decided: DecidedEpoch, told: Mapping[str, Any], before: Mapping[str, 
     }
 
 
-def _total(name: str, decided: DecidedEpoch, before: Mapping[str, Any]) -> dict[str, Any]:
-    """Rows and keyed digest of all that a sink got since it has keyed digests: a table is compared as a whole."""
-    mine = [p for p in decided.effective if p.sink == name]
-    made = [p.keyed for p in mine]
-    if None in made or not (made or "total" in before):
+def _total(name: str, decided: DecidedEpoch, before: Mapping[str, Any], key: bytes) -> dict[str, Any]:
+    """Rows and keyed digest of all that a sink got under this key: a table is compared as a whole.
+
+    Behind rows without one the count begins anew, and so it does under another key.
+    """
+    gone = decided.given_up | decided.forgotten
+    mine = [p for p in decided.effective if p.sink == name and p.id not in gone]
+    made = [_keyed_of(p, key) for p in mine]
+    if None in made:
         return {}
-    rows, keyed = before.get("total", [0, "0"])
-    keyed = sum([int(keyed, 16), *(k for k in made if k is not None)]) & KEYED_MASK
-    return {"total": [rows + sum(p.rows for p in mine), f"{keyed:032x}"]}
+    rows, kept, of = before.get("total", [0, "", ""])
+    rows, total = (rows, unmasked(key, kept)) if of == id_of(key) else (0, 0)
+    total = sum((k for k in made if k is not None), start=total) & MASK
+    return {"total": [rows + sum(p.rows for p in mine), masked(key, total), id_of(key)]}
 
 
-def _participant(p: Participant) -> dict[str, Any]:
+def _keyed_of(p: Participant, key: bytes) -> int | None:
+    """The keyed digest of a participant's rows; None where some part has none."""
+    try:
+        return sum(unmasked(key, part.keyed) for part in p.parts) & MASK
+    except ValueError:
+        return None
+
+
+def _participant(p: Participant, key: bytes | None) -> dict[str, Any]:
+    keyed = None if key is None else _keyed_of(p, key)
     return {
         "sink": p.sink,
         "handle": p.handle,
         "rows": p.rows,
         "digest": _hex(p.digest),
-        **({} if p.keyed is None else {"keyed": f"{p.keyed:032x}"}),
+        **({} if key is None or keyed is None else {"keyed": masked(key, keyed)}),
         "parts": [[part.number, part.rows, _hex(part.digest), part.origin] for part in p.parts],
         "transaction": dict(p.transaction),
     }
@@ -406,7 +429,7 @@ class Trail:
         forgotten = len(records) < max(records, default=0)
         for each in finished(records, after):
             begins = None if forgotten else self._first_position
-            yield receipt(each, self._newest, begins, self._now().isoformat(timespec="milliseconds"))
+            yield receipt(each, self._newest, begins, self._now().isoformat(timespec="milliseconds"), self._key)
 
     def _append(self, line: str, incarnation: int, nonce: str) -> None:
         if self._file is None or self._lines >= _FULL or self._size >= _LARGE:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from onceflow.connectors.contract import Run
 from onceflow.execution.groups import groups
-from onceflow.execution.keyed import key_of_rows
 from onceflow.execution.task import RESULT_SCHEMA, Output, Shared, Task
 from onceflow.spark.internals import executed_plan, partition_count
 from onceflow.spark.origins import ends, origins
+from onceflow.twophase.keyed import key_of_rows
 from onceflow.twophase.messages import Ran, RunPlan
 from onceflow.twophase.participants import TaskReport
 

@@ -1,20 +1,17 @@
-"""The keyed digest of rows: Spark tells what each row is in 32 bytes, a task makes of it what takes the job's key.
+"""What a row says, in 32 bytes that Spark makes: a task makes keyed digests of them (``twophase/keyed.py``).
 
-Must not know: sinks, receipts, where the key lies. docs/audit.md has the definition with test vectors; the auditor
-makes the same of what it reads, with code of its own.
+Must not know: sinks, receipts, keys. docs/audit.md has the definition with test vectors; the auditor makes the same of
+what it reads, with code of its own.
 
 The hash that runs are compared by (XXH64) is fast, and anybody finds another row with the same one. So each row is also
-told as one message, from which its values can be read back; SHA-256 of that crosses to the task, and there HMAC-SHA-256
-under the job's key, of which 16 bytes are added up. The key stands in no plan: Spark shows plans.
+told as one message, from which its values can be read back, and its SHA-256 crosses to the task. The key stands in no
+plan: Spark shows plans.
 """
 
 from __future__ import annotations
 
-import hmac
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
-
-from onceflow.twophase.participants import KEYED_MASK
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -22,17 +19,6 @@ if TYPE_CHECKING:
 
 SHA256 = "onceflow_sha256"
 """Beside a sink's columns, where the job has a key: SHA-256 of the row's message; null where it is another sink's."""
-
-
-def key_of_rows(key: bytes, job_id: str) -> bytes:
-    """The key of a job's keyed digests, of 32 bytes: a task that has it cannot sign receipts."""
-    return hmac.digest(key, f"onceflow rows {job_id}".encode(), "sha256")
-
-
-def keyed(key: bytes, hashes: Iterable[bytes]) -> int:
-    """The keyed digest of rows of these messages' SHA-256: a sum modulo 2**128, so order has no meaning."""
-    digest, read = hmac.digest, int.from_bytes
-    return sum(read(digest(key, each, "sha256")[:16], "big") for each in hashes) & KEYED_MASK
 
 
 def sha256_of(values: Sequence[tuple[Column, DataType]], destination: str = "") -> Column:

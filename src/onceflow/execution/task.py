@@ -19,8 +19,9 @@ from onceflow import crash_points as crash
 from onceflow.connectors.contract import Run, Shard, Writer, WriterFactory
 from onceflow.errors import ConfigurationError, OnceflowError, PreCommitError
 from onceflow.execution.carried import add_line
-from onceflow.execution.keyed import SHA256, keyed
-from onceflow.twophase.participants import DIGEST_MASK, KEYED_MASK, Part, PartId, TaskReport, miscounted
+from onceflow.execution.keyed import SHA256
+from onceflow.twophase.keyed import MASK, keyed, masked
+from onceflow.twophase.participants import DIGEST_MASK, Part, PartId, TaskReport, miscounted
 from onceflow.version import VERSION
 
 if TYPE_CHECKING:
@@ -207,10 +208,10 @@ class _Share:
             self._parts[number] = known + count, (sum_before + digest) & DIGEST_MASK
             if self._key is not None:
                 made = keyed(self._key, rows.column(SHA256).slice(at, count).to_pylist())
-                self._keyed[number] = (self._keyed.get(number, 0) + made) & KEYED_MASK
+                self._keyed[number] = (self._keyed.get(number, 0) + made) & MASK
             at += count
         if self._writes:
-            own = [name for name in (DIGEST, SHA256) if name in rows.schema.names]
+            own = [DIGEST] if self._key is None else [DIGEST, SHA256]
             self._write(self._without_silent(rows, numbers).drop_columns(own))
 
     def _without_silent(self, rows: pa.RecordBatch, numbers: pa.Array) -> pa.RecordBatch:
@@ -233,8 +234,7 @@ class _Share:
     def prepare(self) -> TaskReport:
         sink, shard = self._output.sink, self._shard
         parts = tuple(
-            Part(sink, number, rows, digest, keyed=self._keyed.get(number))
-            for number, (rows, digest) in sorted(self._parts.items())
+            Part(sink, number, *counted, keyed=self._masked(number)) for number, counted in sorted(self._parts.items())
         )
         silent = frozenset(p.id for p in parts if not self._writes or p.number in self._silent)
         wrong = miscounted(parts, silent, self._written)
@@ -249,6 +249,9 @@ class _Share:
             )
         transaction = None if self._writer is None else self._writer.prepare()
         return TaskReport(sink, shard.number, shard.attempt, parts, transaction)
+
+    def _masked(self, number: int) -> str:
+        return "" if self._key is None else masked(self._key, self._keyed.get(number, 0))
 
     def abort(self) -> None:
         if self._writer is not None:

@@ -28,9 +28,6 @@ ParticipantId = NewType("ParticipantId", tuple[str, str])
 DIGEST_MASK = (1 << 64) - 1
 """Digests are sums modulo 2**64."""
 
-KEYED_MASK = (1 << 128) - 1
-"""Keyed digests are sums modulo 2**128."""
-
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -43,8 +40,8 @@ class Part:
         digest: Order-free 64-bit sum of the rows' hashes (unsigned); equal rows give equal digests.
         origin: What was read for it, in words that are the same for the same input in every run: ranges of source
             partitions, or the partition of a shuffle; "" where it cannot be told.
-        keyed: The digest that nobody makes without the job's key (docs/audit.md), or None where there is no key. For
-            the audit's receipts: no rule compares it.
+        keyed: The digest that nobody makes or reads without the job's key (``keyed.masked``), "" where there is no key.
+            For the audit's receipts: no rule compares it.
     """
 
     sink: str
@@ -52,7 +49,7 @@ class Part:
     rows: int
     digest: int
     origin: str = ""
-    keyed: int | None = field(default=None, compare=False)
+    keyed: str = field(default="", compare=False)
 
     @property
     def id(self) -> PartId:
@@ -142,12 +139,6 @@ class Participant:
         """The digest of all its rows."""
         return sum(part.digest for part in self.parts) & DIGEST_MASK
 
-    @property
-    def keyed(self) -> int | None:
-        """The keyed digest of all its rows; None where some part has none."""
-        made = [part.keyed for part in self.parts]
-        return None if None in made else sum(k for k in made if k is not None) & KEYED_MASK
-
     def to_json(self) -> dict[str, Any]:
         """The participant as JSON values."""
         return {
@@ -171,15 +162,12 @@ class Participant:
 
 def _parts_to_json(parts: Iterable[Part]) -> list[list[Any]]:
     # Lists, not objects: an epoch may have thousands of parts, and every one is kept in the journal.
-    return [
-        [part.number, part.rows, part.digest, part.origin, *([] if part.keyed is None else [f"{part.keyed:032x}"])]
-        for part in parts
-    ]
+    return [[part.number, part.rows, part.digest, part.origin, *([part.keyed] if part.keyed else [])] for part in parts]
 
 
 def _parts_from_json(sink: str, value: Any) -> tuple[Part, ...]:
     return tuple(
-        Part(sink, int(number), int(rows), int(digest), str(origin), *(int(each, 16) for each in keyed[:1]))
+        Part(sink, int(number), int(rows), int(digest), str(origin), *map(str, keyed[:1]))
         for number, rows, digest, origin, *keyed in value
     )
 
