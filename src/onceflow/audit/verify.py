@@ -68,6 +68,7 @@ def audit(asked: Asked) -> Findings:
         _tell_of_absent(mine, asked.sinks, findings)
         for cluster, ends, names in clusters:
             scope = _scope(known, mine, asked, names)
+            _tell_of_strange(mine, names, findings)
             topics.check(cluster, ends, scope, findings, patience_s=asked.patience_s)
         for sink in asked.sinks:
             if sink["kind"] == "database":
@@ -141,6 +142,15 @@ def _tell_of_absent(receipts: Iterable[Mapping[str, Any]], sinks: Sequence[Sink]
         findings.add("unknown", f"sink {name}: {count} rows were not looked at: {why}", count, name)
 
 
+def _tell_of_strange(receipts: Iterable[Mapping[str, Any]], names: frozenset[str], findings: Findings) -> None:
+    """Rows of Kafka's sinks whose participants name no transaction of Kafka's cannot be looked for."""
+    for body in receipts:
+        for p in body["participants"]:
+            if p["sink"] in names and not chain.is_of_kafka(p["transaction"]):
+                told = f"receipt {body['number']} names no transaction of Kafka's: {p['rows']} rows were not looked at"
+                findings.add("unknown", f"sink {p['sink']}: {told}", p["rows"], p["sink"], body["epoch"])
+
+
 def _clusters(
     asked: Asked, receipts: Sequence[Mapping[str, Any]], stack: contextlib.ExitStack, findings: Findings
 ) -> Iterable[tuple[Cluster, topics.Ends, frozenset[str]]]:
@@ -173,7 +183,7 @@ def _scope(known: Chain, mine: Sequence[Mapping[str, Any]], asked: Asked, names:
     others = {
         (p["transaction"]["producer_id"], p["transaction"]["producer_epoch"])
         for p in known.others
-        if "producer_id" in p["transaction"]
+        if chain.is_of_kafka(p["transaction"])
     }
     return topics.Scope(
         expected={who: each for who, each in topics.transactions(mine).items() if each.sink in names},

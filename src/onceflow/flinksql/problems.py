@@ -5,7 +5,8 @@ Must not know: statements, queries, connectors.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -33,6 +34,21 @@ def wrong(at: Position, what: str, *, action: str = "", cause: str = "") -> Conf
         line=at.line,
         column=at.column,
     )
+
+
+@contextlib.contextmanager
+def nested(at: Position) -> Iterator[None]:
+    """What is read inside calls itself as often as a statement is nested: too deep a one is wrong, and told.
+
+    Raises:
+        ConfigurationError: It is nested too deeply.
+    """
+    try:
+        yield
+    except RecursionError:
+        raise wrong(
+            at, "it is nested too deeply to be understood", action="give what is inside a name: CREATE VIEW, or WITH"
+        ) from None
 
 
 def refused(at: Position, name: str, why: str, instead: str) -> ConfigurationError:

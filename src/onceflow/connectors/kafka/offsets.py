@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from onceflow.connectors.kafka.codes import Code
 from onceflow.connectors.kafka.partition import Partition
 from onceflow.errors import ConfigurationError, KafkaUnavailableError, SourceDataLostError
+from onceflow.twophase.forms import OTHER_FORM
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -58,7 +59,7 @@ def from_json(text: str) -> dict[Partition, int]:
     """
     try:
         return {partition: int(at) for partition, at in flat(json.loads(text)).items()}
-    except (ValueError, TypeError, AttributeError) as error:
+    except OTHER_FORM as error:
         raise ConfigurationError(
             f"this is no offset of Spark's Kafka source: {text[:100]}",
             action='give JSON like {"topic":{"0":123}}',

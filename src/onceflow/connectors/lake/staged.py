@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from onceflow.twophase.forms import OTHER_FORM
 from onceflow.twophase.participants import Participant
 
 _KIND = "onceflow lake"
@@ -154,7 +155,7 @@ class Staged:
                     int(sealed.get("claimed", 0)),
                 )
             return cls(str(told["table"]), tuple(attempts), sealed)
-        except (KeyError, TypeError, ValueError):
+        except OTHER_FORM:
             return None
 
     def to_json(self) -> dict[str, Any]:
