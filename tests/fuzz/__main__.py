@@ -1,7 +1,7 @@
-"""``python -m tests.fuzz --minutes 60`` fuzzes each target for its part of the time, and ends with 1 where it finds something.
+"""``python -m tests.fuzz --minutes 60`` fuzzes each target for its part of the time; 1 where it finds some.
 
-``--only NAME`` for one of them; ``--again FILE`` reads an input of a find again, ``--list`` names the targets. Each target
-runs in a process of its own, one after the other (``child.py``). Must not know: what a target reads.
+``--only NAME`` for one of them; ``--again FILE`` reads an input of a find again, ``--list`` names the targets. Each
+target runs in a process of its own, one after the other (``child.py``). Must not know: what a target reads.
 """
 
 from __future__ import annotations
@@ -55,7 +55,10 @@ def main() -> int:
     results: dict[str, Any] = {}
     for number, name in enumerate(names):
         results[name] = told = run(name, asked.minutes * 60 / len(names), asked.seed + 1_000 * number)
-        print(f"{name:16} {told['executions']:>9} executions, {told['arcs']:>6} arcs, {len(told['finds'])} finds", flush=True)
+        print(
+            f"{name:16} {told['executions']:>9} executions, {told['arcs']:>6} arcs, {len(told['finds'])} finds",
+            flush=True,
+        )
         for find in told["finds"]:
             print(f"    {find['kind']}: {find['what']} [{find['where']}]\n    {_put(name, find)}", flush=True)
     if asked.only is None:

@@ -15,9 +15,7 @@ from tests.fuzz.target import Target
 from tests.fuzz.watch import LONGEST, Find, Watch, bounded_memory
 
 
-def fuzz(
-    target: Target, executions: int, seed: int, *, until: Callable[[Find], bool] = lambda _: False
-) -> list[Find]:
+def fuzz(target: Target, executions: int, seed: int, *, until: Callable[[Find], bool] = lambda _: False) -> list[Find]:
     """The finds of so many executions, each once.
 
     Args:

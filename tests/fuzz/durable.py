@@ -8,10 +8,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import gzip
+import hashlib
 import io
+import itertools
 import json
 import zipfile
-import hashlib
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from onceflow.audit.files import OnDisk
 from onceflow.audit.findings import Findings
 from onceflow.checkpoint import deleting, envelope, family, identity, making, restored, state_names, state_schemas
 from onceflow.checkpoint.failures import Failures
-from onceflow.checkpoint.journal_codec import decode
+from onceflow.checkpoint.journal_codec import Entry, decode, encode
 from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.receipts import Receipts
 from onceflow.checkpoint.refusals import Refusals
@@ -45,12 +46,24 @@ from onceflow.connectors.kafka.transactional_id import parse_transactional_id
 from onceflow.connectors.lake.staged import Staged as LakeStaged
 from onceflow.errors import ConfigurationError, OnceflowError
 from onceflow.operations.savepoints import reading, state_files
-from onceflow.operations.savepoints.contents import contents
 from onceflow.operations.savepoints.manifest import Held, Manifest, shuffle_partitions
 from onceflow.spark.places import folder_at
 from onceflow.twophase.forms import OTHER_FORM
-from onceflow.twophase.participants import Participant, TaskReport
-from onceflow.twophase.records import HistoryError
+from onceflow.twophase.participants import Part, Participant, ParticipantId, TaskReport
+from onceflow.twophase.records import (
+    Claim,
+    Decide,
+    HistoryError,
+    Newest,
+    Planned,
+    Recut,
+    Replay,
+    ReplayBegin,
+    Resolve,
+    Skip,
+    Start,
+    Void,
+)
 from tests.fuzz.target import Target, kept, named, put
 from tests.unit import checkpoints
 
@@ -96,7 +109,7 @@ def _journal(data: bytes, folder: Path) -> None:
     at = max(by_place)
     with contextlib.suppress(ValueError, RecursionError, KeyError, TypeError):
         told = json.loads(changed)["place"]
-        at = told if isinstance(told, int) and told in by_place else at
+        at = told if isinstance(told, int) and 0 < told <= max(by_place) + 1 else at
     for place, each in (by_place | {at: changed}).items():
         put(folder, f"onceflow/journal/{place:020d}.json", each)
     place = Place.at(folder, retain=100)
@@ -120,9 +133,15 @@ def _receipts(data: bytes, folder: Path) -> None:
 
 def _receipt_seeds() -> list[bytes]:
     line = {
-        "place": 2, "kind": "replay", "incarnation": 1, "epoch": 4, "participants": [["alerts", "h-1", 5, 77]],
-        "kept": [["alerts", "h-0"]], "choice": "", "about": [["alerts", "h-1"]],
-    }  # fmt: skip
+        "place": 2,
+        "kind": "replay",
+        "incarnation": 1,
+        "epoch": 4,
+        "participants": [["alerts", "h-1", 5, 77]],
+        "kept": [["alerts", "h-0"]],
+        "choice": "",
+        "about": [["alerts", "h-1"]],
+    }
     body = {"format": 1, "receipts": [json.dumps(line)]}
     return [b"00000000000000000001-00000000000000000003.json\n" + json.dumps(body).encode()]
 
@@ -278,9 +297,13 @@ def _spark_checkpoint() -> dict[str, bytes]:
     offsets = next(each for each in kept("*/checkpoint/offsets/1", 40) if each.startswith(b"v1"))
     commit = b'v2\n{"nextBatchWatermarkMs":0,"stateUniqueIds":{}}'
     return {
-        "offsets/0": offsets, "offsets/1": offsets, "commits/0": commit, "commits/1": commit,
-        "metadata": kept("*/checkpoint/metadata", 1)[0], "sources/0/0": kept("*/sources/0/0", 1)[0],
-    }  # fmt: skip
+        "offsets/0": offsets,
+        "offsets/1": offsets,
+        "commits/0": commit,
+        "commits/1": commit,
+        "metadata": kept("*/checkpoint/metadata", 1)[0],
+        "sources/0/0": kept("*/sources/0/0", 1)[0],
+    }
 
 
 def _spark_seeds() -> list[bytes]:
@@ -307,7 +330,7 @@ def _positions(data: bytes, _: Path) -> None:
 def _position_seeds() -> list[bytes]:
     offsets = kept("*/checkpoint/offsets/*", 20)
     texts = [each for each in offsets if each.startswith(b"v1")]
-    return [a + b"\n%%\n" + b for a, b in zip(texts, texts[1:], strict=False)] + [b'v1\n{}\n{"logOffset":3}\n%%\n{"t":{"0":4}}']
+    return [a + b"\n%%\n" + b for a, b in itertools.pairwise(texts)] + [b'v1\n{}\n{"logOffset":3}\n%%\n{"t":{"0":4}}']
 
 
 def _states(data: bytes, folder: Path) -> None:
@@ -323,8 +346,10 @@ def _states(data: bytes, folder: Path) -> None:
 
 
 def _state_seeds() -> list[bytes]:
-    made = {"operatorPropertiesJson": json.dumps({"stateVariables": [{"stateName": "a"}]}),
-            "stateStoreInfo": [{"storeName": "default", "stateSchemaFilePaths": ["file:/o/state/0/_stateSchema/x"]}]}  # fmt: skip
+    made = {
+        "operatorPropertiesJson": json.dumps({"stateVariables": [{"stateName": "a"}]}),
+        "stateStoreInfo": [{"storeName": "default", "stateSchemaFilePaths": ["file:/o/state/0/_stateSchema/x"]}],
+    }
     found = kept("*/state/*/_metadata/metadata", 3) + kept("*/_metadata/schema", 5) + kept("*/_metadata/v2/*", 3)
     return [*found, b"v2\n" + json.dumps(made).encode()]
 
@@ -389,7 +414,8 @@ def _savepoint_seeds() -> list[bytes]:
     held = Held(len(_OF_SAVEPOINT), hashlib.sha256(_OF_SAVEPOINT).hexdigest())
     made = Manifest(
         "s-1", datetime(2026, 1, 1, tzinfo=UTC).isoformat(), "fraud", _JOB, "file:/c", "onceflow", "cluster", 4, 4,
-        "v1\n{}\n{}", ("alerts",), {"onceflow": "0.1.0"}, {"journal": "3"}, 2, {"offsets/0": held, "onceflow/job.json": held},
+        "v1\n{}\n{}", ("alerts",), {"onceflow": "0.1.0"}, {"journal": "3"}, 2,
+        {"offsets/0": held, "onceflow/job.json": held},
     )  # fmt: skip
     return unsealed([made.dumps()])
 
@@ -404,7 +430,7 @@ def _reports(data: bytes, _: Path) -> None:
 
 
 def _participants(data: bytes, _: Path) -> None:
-    Participant.from_json(json.loads(data)).digest
+    assert Participant.from_json(json.loads(data)).digest >= 0
 
 
 def _prepared(data: bytes, _: Path) -> None:
@@ -428,19 +454,52 @@ def _never(read: Any, *args: Any) -> Any:
 
 
 def _prepared_seeds() -> list[bytes]:
-    kafka = {"version": 1, "transactional_id": "t", "producer_id": 1, "producer_epoch": 2, "partitions": [["t", 0]],
-             "witness": {"topic": "t", "partition": 0, "offset": 5, "cluster_id": "c", "topic_id": "i"}}  # fmt: skip
-    lake = {"kind": "onceflow lake", "table": "t", "attempts": [["j", "s", "1-2-3-4-0123456789abcde", 5, "d"]],
-            "sealed": {"handle": "h", "incarnation": 1, "epoch": 2, "seat": "s", "shape": {"a": 1}, "after": "", "claimed": 0}}  # fmt: skip
-    target = {"schema": None, "table": "t", "staged": "s", "columns": ["a"], "key": ["a"], "deletes": False,
-              "direct": False, "ordered": ""}  # fmt: skip
-    table = {"kind": "onceflow database", "system": "s", "attempts": [["a", 5, 77]],
-             "sealed": {"incarnation": 1, "epoch": 2, "target": target, "after": "", "claimed": 0}}  # fmt: skip
+    kafka = {
+        "version": 1,
+        "transactional_id": "t",
+        "producer_id": 1,
+        "producer_epoch": 2,
+        "partitions": [["t", 0]],
+        "witness": {"topic": "t", "partition": 0, "offset": 5, "cluster_id": "c", "topic_id": "i"},
+    }
+    lake = {
+        "kind": "onceflow lake",
+        "table": "t",
+        "attempts": [["j", "s", "1-2-3-4-0123456789abcde", 5, "d"]],
+        "sealed": {
+            "handle": "h",
+            "incarnation": 1,
+            "epoch": 2,
+            "seat": "s",
+            "shape": {"a": 1},
+            "after": "",
+            "claimed": 0,
+        },
+    }
+    target = {
+        "schema": None,
+        "table": "t",
+        "staged": "s",
+        "columns": ["a"],
+        "key": ["a"],
+        "deletes": False,
+        "direct": False,
+        "ordered": "",
+    }
+    table = {
+        "kind": "onceflow database",
+        "system": "s",
+        "attempts": [["a", 5, 77]],
+        "sealed": {"incarnation": 1, "epoch": 2, "target": target, "after": "", "claimed": 0},
+    }
     return [json.dumps(each).encode() for each in (kafka, lake, table)]
 
 
 def _participant_seeds() -> list[bytes]:
-    of = [{"sink": "a", "handle": "h", "parts": [[0, 5, 77, "t-0"]], "transaction": json.loads(each)} for each in _prepared_seeds()]
+    of = [
+        {"sink": "a", "handle": "h", "parts": [[0, 5, 77, "t-0"]], "transaction": json.loads(each)}
+        for each in _prepared_seeds()
+    ]
     return [json.dumps(each).encode() for each in of]
 
 
@@ -450,7 +509,20 @@ def _report_seeds() -> list[bytes]:
 
 
 def _journal_seeds() -> list[bytes]:
-    return unsealed(kept("*/onceflow/journal/*.json", 24))
+    """Those that are kept, and one of each kind that is rare, behind the newest of the journal above."""
+    place = len(kept("*count-D7*/onceflow/journal/*.json", 40)) + 1
+    offsets = checkpoints.offsets(7)
+    of = Participant("alerts", "h-1", (Part("alerts", 0, 5, 77, "t-0"),), {"id": "h-1"})
+    newest, who = Newest("alerts", "h-0", 1, 6, 5), ParticipantId(("alerts", "h-1"))
+    made = (
+        Start(2, _JOB, Claim(("alerts",), (newest,)), {"alerts": "cluster"}, (newest,)),
+        Recut(1, 7, 3), Skip(1, 7, offsets, offsets), Void(1, 7), ReplayBegin(1, 7, 1),
+        Decide(1, 7, offsets, ("alerts",), (of,), 5, '{"sinks":{}}', (newest,)),
+        Replay(1, 7, 1, "parts", (of,), (who,), '{"sinks":{}}'), Resolve(1, 7, "give-up-rows", (who,), "ann", "gone"),
+        Planned(1, checkpoints.LAYOUT),
+    )  # fmt: skip
+    rare = [encode(Entry(place, "0" * 32, 1, record)) for record in made]
+    return unsealed([*kept("*/onceflow/journal/*.json", 8), *rare])
 
 
 TARGETS = (
@@ -459,9 +531,23 @@ TARGETS = (
     Target("receipts", _receipts, (OnceflowError,), _receipt_seeds),
     Target("trail", _trail, (OnceflowError,), _trail_seeds),
     Target("audit-chain", _chain, (), _trail_seeds),
-    Target("audit-journal", _chain_journal, (), lambda: [b"\n".join(map(_one_line, kept("*count-D7*/onceflow/journal/*.json", 6)))]),
+    Target(
+        "audit-journal",
+        _chain_journal,
+        (),
+        lambda: [b"\n".join(_journal_seeds())],
+    ),
     Target("identity", _identity, (OnceflowError,), lambda: unsealed(kept("*/onceflow/job.json", 3))),
-    Target("marks", _marks, (), lambda: [b'{"incarnation":1,"nonce":"a","epoch":4}', b'{"jobs":[["0123456789ab","file:/c"]]}', b"onceflow-0123456789ab-1-alerts-0-1-0"]),
+    Target(
+        "marks",
+        _marks,
+        (),
+        lambda: [
+            b'{"incarnation":1,"nonce":"a","epoch":4}',
+            b'{"jobs":[["0123456789ab","file:/c"]]}',
+            b"onceflow-0123456789ab-1-alerts-0-1-0",
+        ],
+    ),
     Target("small-files", _small_files, (OnceflowError,), _small_seeds),
     Target("lines", _lines, (), _lines_seeds),
     Target("spark-files", _spark_files, (OnceflowError,), _spark_seeds),
@@ -472,7 +558,7 @@ TARGETS = (
     Target("reports", _reports, OTHER_FORM, _report_seeds),
     Target("participants", _participants, OTHER_FORM, _participant_seeds),
     Target("prepared", _prepared, (), _prepared_seeds),
-)  # fmt: skip
+)
 
 
 def _one_line(data: bytes) -> bytes:

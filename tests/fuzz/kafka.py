@@ -13,6 +13,7 @@ import socket
 import struct
 import time
 from pathlib import Path
+from typing import Self
 from unittest import mock
 
 import pyarrow as pa
@@ -36,7 +37,7 @@ def _page(data: bytes, _: Path) -> None:
     for batch in wire.batches(data):
         for _ in batch.records():
             pass
-        batch.commits
+        assert batch.commits in (True, False)
         plain = batch.behind(batch.first + 1)
         if not batch.is_control:
             keys, values = keys_and_values(plain.data, [plain.count], [len(plain.data)])
@@ -124,7 +125,9 @@ def _answer_seeds() -> list[bytes]:
     topic = short(0) + compact(b"t") + bytes(16) + b"\0" + b"\2" + struct.pack(">hiii", 0, 0, 1, 0) + b"\2" + bytes(4)
     topic += b"\2" + bytes(4) + b"\1" + b"\0" + struct.pack(">i", 0) + b"\0"
     brokers = b"\2" + struct.pack(">i", 1) + compact(b"host") + struct.pack(">i", 9092) + b"\0\0"
-    metadata = b"\0" + struct.pack(">i", 0) + brokers + compact(b"cluster") + struct.pack(">i", 1) + b"\2" + topic + b"\0"
+    metadata = (
+        b"\0" + struct.pack(">i", 0) + brokers + compact(b"cluster") + struct.pack(">i", 1) + b"\2" + topic + b"\0"
+    )
     text = wire._text
     config = struct.pack(">ii", 0, 1) + short(0) + text(None) + b"\2" + text("t") + struct.pack(">i", 1)
     config += text("cleanup.policy") + text("compact") + b"\0\1\0" + struct.pack(">i", 0)
@@ -150,7 +153,11 @@ def _login_seeds() -> list[bytes]:
     shake = said(1, struct.pack(">hi", 0, 1) + wire._text("SCRAM-SHA-256"))
     first = said(2, struct.pack(">hhi", 0, -1, len(challenge)) + challenge + bytes(8))
     last = said(3, struct.pack(">hhi", 0, -1, 6) + b"v=abcd" + bytes(8))
-    return [b"\1" + shake + first + last, b"\2" + shake + first, b"\0" + shake + said(2, struct.pack(">hhi", 0, -1, 0) + bytes(8))]
+    return [
+        b"\1" + shake + first + last,
+        b"\2" + shake + first,
+        b"\0" + shake + said(2, struct.pack(">hhi", 0, -1, 0) + bytes(8)),
+    ]
 
 
 class _Listening(_Answering):
@@ -163,7 +170,7 @@ class _Listening(_Answering):
         """By which TLS begins: it speaks none."""
         raise OSError("no TLS")
 
-    def __enter__(self) -> _Listening:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -175,25 +182,33 @@ _PLAIN = KafkaCluster("localhost:9092")
 
 def _listener(data: bytes, _: Path) -> None:
     """Whoever listens at a broker's address, and need not be one."""
-    with mock.patch.object(socket, "create_connection", lambda *_: _Listening(data)):
+    with mock.patch.object(socket, "create_connection", side_effect=lambda *_: _Listening(data)):
         listeners._look(_PLAIN, "localhost:9092", time.monotonic() + 60)
 
 
 def _listener_seeds() -> list[bytes]:
     versions = struct.pack(">iihi", 10, 1, 0, 0)
     shaken = struct.pack(">ihi", 1, 33, 2) + b"\0\5PLAIN\0\3ABC"
-    return [versions + struct.pack(">i", len(shaken)) + shaken, versions + struct.pack(">iihi", 10, 1, 34, 0), b"HTTP/1.1 400 x\r\n"]
+    return [
+        versions + struct.pack(">i", len(shaken)) + shaken,
+        versions + struct.pack(">iihi", 10, 1, 34, 0),
+        b"HTTP/1.1 400 x\r\n",
+    ]
 
 
 _OAUTH = KafkaCluster(
-    "localhost:9092", security_protocol="SASL_SSL", sasl_mechanism="OAUTHBEARER",
-    oauth_token_endpoint="https://login.example/token", oauth_client_id="i", oauth_client_secret="s",
-)  # fmt: skip
+    "localhost:9092",
+    security_protocol="SASL_SSL",
+    sasl_mechanism="OAUTHBEARER",
+    oauth_token_endpoint="https://login.example/token",
+    oauth_client_id="i",
+    oauth_client_secret="s",
+)
 
 
 def _token(data: bytes, _: Path) -> None:
     """What a token's endpoint answers: to the driver, and to the auditor."""
-    with mock.patch("urllib.request.urlopen", lambda *_, **__: io.BytesIO(data)):
+    with mock.patch("urllib.request.urlopen", return_value=io.BytesIO(data)):
         login_token.ClientCredentials(_OAUTH).token()
 
 
@@ -216,10 +231,18 @@ def _messages(data: bytes, _: Path) -> None:
     text = data.decode("utf-8", "replace")
     error = RuntimeError(text)
     told = [
-        carried.find(text), source.explain(text), json_text.refused_from(text), sentences.raised_in_worker(text),
-        sentences.two_drivers(text), sentences.of_values(text), sentences.other_python(text), sentences.no_buffer(text),
-        login_refused.in_spark(text), offsets.data_lost_from(text), sentences.no_stream(text or "x", "append"),
-    ]  # fmt: skip
+        carried.find(text),
+        source.explain(text),
+        json_text.refused_from(text),
+        sentences.raised_in_worker(text),
+        sentences.two_drivers(text),
+        sentences.of_values(text),
+        sentences.other_python(text),
+        sentences.no_buffer(text),
+        login_refused.in_spark(text),
+        offsets.data_lost_from(text),
+        sentences.no_stream(text or "x", "append"),
+    ]
     sentences.sentence(error)
     sentences.application_ended(text)
     for each in filter(None, told):
@@ -232,7 +255,7 @@ def _message_seeds() -> list[bytes]:
     carried.add_line(error)
     marked = json.dumps({"topic": "t", "partition": 0, "offset": 5, "reason": "r"})
     told = [
-        f"Traceback (most recent call last):\n  File\nonceflow.errors.KafkaError: {error}\n{error.__notes__[0]}\n\tat org",
+        f"Traceback (most recent call last):\nonceflow.errors.KafkaError: {error}\n{error.__notes__[0]}\n\tat org",
         source._MARKER + marked,
         json_text._RAISED + json.dumps({"column": "a", "type": "string"}) + " the plan",
         "[CONCURRENT_STREAM_LOG_UPDATE] x",
@@ -254,4 +277,4 @@ TARGETS = (
     Target("kafka-token", _token, (KafkaError,), lambda: [b'{"access_token": "x", "expires_in": 60}']),
     Target("arrow", _arrow, (), lambda: [b"text\nmore text here, and more", b"\xff\xfe12345678" * 8]),
     Target("messages", _messages, (OnceflowError,), _message_seeds),
-)  # fmt: skip
+)

@@ -1,4 +1,4 @@
-"""Inputs from inputs: bytes that are flipped, cut, spliced; JSON that is nested, doubled, of other types; traversal names.
+"""Inputs from inputs: bytes that are flipped, cut, spliced; JSON that is nested or of other types; traversal names.
 
 Must not know: any target. One seed gives one input.
 """
@@ -11,12 +11,63 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-_NAMES = ("../../../../etc/passwd", "/etc/passwd", "..", "a/../../b", "a\0b", "a\\..\\b", ".", "", "~", "file:///etc/passwd")
+_NAMES = (
+    "../../../../etc/passwd",
+    "/etc/passwd",
+    "..",
+    "a/../../b",
+    "a\0b",
+    "a\\..\\b",
+    ".",
+    "",
+    "~",
+    "file:///etc/passwd",
+)
 _NUMBERS = (0, -1, 1, 255, 65_536, 2**31 - 1, 2**31, 2**32, 2**53, 2**63 - 1, 2**63, 2**64, -(2**63), 10**40, 10**4_200)
-_TEXTS = ("", "\ud800", "\udc80", "\x1b[2J", "\u202e", "²", "٣", "\n", "\0", "'", '"', "{}", "[]", "1e400", "A" * 4_000, *_NAMES)
-_VALUES: tuple[Any, ...] = (None, True, False, [], {}, 0.5, float("inf"), float("nan"), [[]], {"": None}, *_NUMBERS, *_TEXTS)
+_TEXTS = (
+    "",
+    "\ud800",
+    "\udc80",
+    "\x1b[2J",
+    "\u202e",
+    "²",
+    "٣",
+    "\n",
+    "\0",
+    "'",
+    '"',
+    "{}",
+    "[]",
+    "1e400",
+    "A" * 4_000,
+    *_NAMES,
+)
+_VALUES: tuple[Any, ...] = (
+    None,
+    True,
+    False,
+    [],
+    {},
+    0.5,
+    float("inf"),
+    float("nan"),
+    [[]],
+    {"": None},
+    *_NUMBERS,
+    *_TEXTS,
+)
 _DEEP = (50, 200, 330, 500, 900, 1_500, 5_000)
-_RAW = (b"Infinity", b"NaN", b"1e999", b"-1", b"\x00", b"\xff\xff\xff\xff", b"\x80" * 12, b"\x7f\xff\xff\xff", b"\xff" * 8)
+_RAW = (
+    b"Infinity",
+    b"NaN",
+    b"1e999",
+    b"-1",
+    b"\x00",
+    b"\xff\xff\xff\xff",
+    b"\x80" * 12,
+    b"\x7f\xff\xff\xff",
+    b"\xff" * 8,
+)
 _WHOLE = tuple(str(n).encode() for n in _NUMBERS)
 _RAW += _WHOLE + tuple(name.encode() for name in _NAMES)
 _WORD = re.compile(rb"[A-Za-z_][\w.-]{1,40}|'[^'\n]{0,40}'|\"[^\"\n]{0,40}\"|[<>=!|]{1,2}|[();,]")
@@ -43,7 +94,7 @@ class Mutator:
         self._words = dictionary(seeds) or [b"x"]
         self._longest = longest
         self._ways: Sequence[Callable[[bytes, random.Random], bytes]] = (
-            _flipped, _cut, _doubled, _removed, self._spliced, self._word, self._word, _raw, _number, _nested,
+            _flipped, _cut, _doubled, _removed, self._spliced, *[self._word] * 5, _raw, _number, _nested,
             _path, _json, _json, _json, _key_twice, _swapped,
         )  # fmt: skip
 

@@ -6,7 +6,6 @@ Must not know: how inputs are made. Each fault has the number of executions with
 from __future__ import annotations
 
 import contextlib
-import itertools
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,7 +15,6 @@ from unittest import mock
 
 from onceflow.audit import wire
 from onceflow.checkpoint import identity, lines
-from onceflow.flinksql import parsing
 from onceflow.operations.savepoints import manifest, reading
 from tests.fuzz.target import Target
 from tests.fuzz.targets import TARGETS
@@ -93,19 +91,17 @@ def _allocating() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.object(wire, "batches", batches)
 
 
-def _crashing() -> contextlib.AbstractContextManager[Any]:
-    """Cannot take one word behind another one: of the two neither does it alone."""
-    real = parsing.parse_one
-
-    def parse_one(tokens: Any, script: str) -> Any:
-        words = [token.value.upper() for token in tokens]
-        for word, behind in itertools.pairwise(words):
-            if word == "LIMIT":  # two questions: coverage tells of the first
-                if behind == "UNION":
-                    raise KeyError(behind)
-        return real(tokens, script)
-
-    return mock.patch.object(parsing, "parse_one", parse_one)
+def _crashing(data: bytes, _: Path) -> None:
+    """A parser that crashes on one keyword, behind three others: each is one step more, which coverage tells."""
+    words = data.split()
+    if words[:1] != [b"SELECT"]:
+        return
+    if words[1:2] != [b"FROM"]:
+        return
+    if words[2:3] != [b"WHERE"]:
+        return
+    if words[3:4] == [b"LIMIT"]:
+        raise KeyError(words[3])
 
 
 def _hanging() -> contextlib.AbstractContextManager[Any]:
@@ -130,10 +126,26 @@ def _both(*patches: contextlib.AbstractContextManager[Any]) -> Iterator[None]:
         yield
 
 
+_WORDS = [
+    b"SELECT a",
+    b"b FROM c",
+    b"x WHERE y GROUP z",
+    b"ORDER BY HAVING LIMIT",
+    b"INSERT INTO VALUES",
+    b"WINDOW UNION AS ON",
+]
+
 PLANTS = {
     "recursing": Plant(TARGETS["marks"], "error", "RecursionError", _recursing, 1_000),
     "following": Plant(TARGETS["savepoint"], "reach", "open", _following, 2_000),
     "allocating": Plant(TARGETS["kafka-page"], "error", "MemoryError", _allocating, 600),
     "hanging": Plant(TARGETS["lines"], "slow", "more than", _hanging, 2_000),
-    "crashing": Plant(TARGETS["sql-statements"], "error", "KeyError", _crashing, 6_000, is_guided=True),
+    "crashing": Plant(
+        Target("crashing", _crashing, (), lambda: list(_WORDS)),
+        "error",
+        "KeyError",
+        contextlib.nullcontext,
+        20_000,
+        is_guided=True,
+    ),
 }

@@ -1,4 +1,4 @@
-"""Targets: what is said to a running job, and by what takes itself for one: its socket, the registry, the metrics' port."""
+"""Targets: what is said to a running job, and by what says it is one: sockets, the registry, the metrics' port."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import json
 import socket
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Self
 from unittest import mock
 
 from onceflow.control import client, server
@@ -55,7 +56,7 @@ class _Said:
     def socket(self, *_: object) -> _Said:
         return self
 
-    def __enter__(self) -> _Said:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -72,9 +73,9 @@ def _registry(data: bytes, folder: Path) -> None:
     """What answers where jobs are looked for: two of them, with one answer each."""
     answers = iter(data.split(b"\n%%\n")[:2] * 8)
     with (
-        mock.patch.object(client, "sockets", lambda: [folder / "1-0.sock", folder / "2-0.sock"]),
-        mock.patch.object(client, "folder", lambda: folder),
-        mock.patch.object(client.socket, "socket", lambda *_: _Said(next(answers)).socket()),
+        mock.patch.object(client, "sockets", return_value=[folder / "1-0.sock", folder / "2-0.sock"]),
+        mock.patch.object(client, "folder", return_value=folder),
+        mock.patch.object(client.socket, "socket", side_effect=lambda *_: _Said(next(answers))),
     ):
         for job in client.running():
             assert isinstance(job.name, str), job
@@ -105,5 +106,16 @@ def _http(data: bytes, _: Path) -> None:
 TARGETS = (
     Target("control", _control, (), lambda: [b"standing\n", b"stop\n", b"cancel\n", b"hold\nrelease\n"]),
     Target("registry", _registry, (ConfigurationError,), _registry_seeds),
-    Target("http", _http, (), lambda: [b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n", b"GET /ready HTTP/1.0\r\n\r\n", b"GET /metrics?a=b HTTP/1.1\r\nExpect: 100-continue\r\nConnection: keep-alive\r\n\r\n", b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello", b"GET //../../etc/passwd\r\n"]),
-)  # fmt: skip
+    Target(
+        "http",
+        _http,
+        (),
+        lambda: [
+            b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n",
+            b"GET /ready HTTP/1.0\r\n\r\n",
+            b"GET /metrics?a=b HTTP/1.1\r\nExpect: 100-continue\r\nConnection: keep-alive\r\n\r\n",
+            b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello",
+            b"GET //../../etc/passwd\r\n",
+        ],
+    ),
+)

@@ -40,11 +40,37 @@ _OURS = f"{os.sep}onceflow{os.sep}"
 _ROOT = Path(__file__).resolve().parents[2]
 _PYTHONS = tuple({os.path.realpath(p) for p in (sys.prefix, sys.base_prefix, _ROOT, *filter(None, sys.path))})
 _READABLE = ("/usr/share/zoneinfo", "/dev/null")
-_RUN = {"subprocess.Popen", "os.system", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.startfile"}
+_RUN = {
+    "subprocess.Popen",
+    "os.system",
+    "os.exec",
+    "os.fork",
+    "os.forkpty",
+    "os.posix_spawn",
+    "os.spawn",
+    "os.startfile",
+}
 _RUN |= {"pty.spawn", "ctypes.dlopen", "pickle.find_class", "os.kill", "os.killpg"}
-_ASKED = {"socket.connect", "socket.bind", "socket.sendto", "socket.getaddrinfo", "socket.gethostbyname", "urllib.Request"}
+_ASKED = {
+    "socket.connect",
+    "socket.bind",
+    "socket.sendto",
+    "socket.getaddrinfo",
+    "socket.gethostbyname",
+    "urllib.Request",
+}
 _CODE = {"exec", "compile", "marshal.loads", "code.__new__"}
-_CHANGED = {"os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.chmod", "os.chown", "os.truncate"}
+_CHANGED = {
+    "os.remove",
+    "os.rename",
+    "os.mkdir",
+    "os.rmdir",
+    "os.link",
+    "os.symlink",
+    "os.chmod",
+    "os.chown",
+    "os.truncate",
+}
 _CHANGED |= {"os.utime", "shutil.rmtree", "shutil.move", "shutil.copyfile", "shutil.copytree", "tempfile.mkdtemp"}
 _LISTED = {"os.listdir", "os.scandir"}
 
@@ -188,7 +214,9 @@ class Watch:
 
 def _where(error: BaseException) -> str:
     """The innermost line of ours that an error came through."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if _OURS in f.filename and "/tests/" not in f.filename]
+    frames = [
+        f for f in traceback.extract_tb(error.__traceback__) if _OURS in f.filename and "/tests/" not in f.filename
+    ]
     return f"{frames[-1].filename.rpartition(_OURS)[2]}:{frames[-1].name}:{frames[-1].lineno}" if frames else ""
 
 

@@ -55,7 +55,7 @@ def _flags(data: bytes, _: Path) -> None:
 def _settings_file(data: bytes, folder: Path) -> None:
     path = put(folder, "onceflow.toml", data)
     for each in effective({}, {}, {CONFIG: str(path)}).values():
-        each.text
+        assert each.text is None or isinstance(each.text, str)
 
 
 def _environment(data: bytes, _: Path) -> None:
@@ -125,8 +125,10 @@ def _sql() -> list[bytes]:
     found = [case.text.encode() for case in cases()]
     found += [path.read_bytes() for path in sorted((ROOT / "examples").glob("*.sql"))]
     found += [
-        block.encode() for path in sorted((ROOT / "docs").glob("*sql*.md")) for block in re.findall(r"```sql\n(.*?)```", path.read_text(), re.S)
-    ]  # fmt: skip
+        block.encode()
+        for path in sorted((ROOT / "docs").glob("*sql*.md"))
+        for block in re.findall(r"```sql\n(.*?)```", path.read_text(), re.DOTALL)
+    ]
     return [*found, *(statement.encode() for statement in TABLES.split(";\n"))]
 
 
@@ -138,19 +140,36 @@ def _setting_lines() -> list[bytes]:
 
 def _setting_files() -> list[bytes]:
     lines = [line.split("=") for seed in _setting_lines() for line in seed.decode().split("\n")]
-    return [f'{key} = "{value}"\n'.encode() for key, value in lines] + [b'preset = "finance"\n[spark]\nsql.x = 5\n', b"[restart-strategy]\ntype = 1\n"]
+    return [f'{key} = "{value}"\n'.encode() for key, value in lines] + [
+        b'preset = "finance"\n[spark]\nsql.x = 5\n',
+        b"[restart-strategy]\ntype = 1\n",
+    ]
 
 
 def _variables() -> list[bytes]:
-    return [b"\n".join(f"{each.variable}=3".encode() for each in SETTINGS if each.variable), b"ONCEFLOW_PRESET=logs\nONCEFLOW_X=1"]
+    return [
+        b"\n".join(f"{each.variable}=3".encode() for each in SETTINGS if each.variable),
+        b"ONCEFLOW_PRESET=logs\nONCEFLOW_X=1",
+    ]
 
 
 _ONE_TEXTS = (
-    b"duration\n5 s", b"delay\n10 min", b"interval\n0.5", b"path\nfile:///a/b%2e", b"path\nfile://host/a?b", b"path\n/a/../b",
-    b"path\ns3://b/k", b"path\nhdfs://h/p", b"url\npostgresql://u:p@h:5432/d?sslmode=require", b"url\nsqlite:////f/x.db",
-    b"url\nmysql+pymysql://u@h/d?charset=utf8", b"servers\nh:9092,[::1]:9093", b"type\nDECIMAL(10, 2)",
-    b"type\nROW<a INT, b ARRAY<MAP<STRING, TIMESTAMP(3)>>>", b"duration\nhttps://u:secret@h/p?password=x&a=b",
-)  # fmt: skip
+    b"duration\n5 s",
+    b"delay\n10 min",
+    b"interval\n0.5",
+    b"path\nfile:///a/b%2e",
+    b"path\nfile://host/a?b",
+    b"path\n/a/../b",
+    b"path\ns3://b/k",
+    b"path\nhdfs://h/p",
+    b"url\npostgresql://u:p@h:5432/d?sslmode=require",
+    b"url\nsqlite:////f/x.db",
+    b"url\nmysql+pymysql://u@h/d?charset=utf8",
+    b"servers\nh:9092,[::1]:9093",
+    b"type\nDECIMAL(10, 2)",
+    b"type\nROW<a INT, b ARRAY<MAP<STRING, TIMESTAMP(3)>>>",
+    b"duration\nhttps://u:secret@h/p?password=x&a=b",
+)
 
 TARGETS = (
     Target("sql-words", _lexing, (OnceflowError,), _sql),
@@ -160,6 +179,20 @@ TARGETS = (
     Target("settings-file", _settings_file, (OnceflowError,), _setting_files),
     Target("environment", _environment, (OnceflowError,), _variables),
     Target("texts", _texts, (OnceflowError,), lambda: list(_ONE_TEXTS)),
-    Target("secrets", _secrets, (OnceflowError,), lambda: [b"0123456789abcdef\n", b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"]),
-    Target("shell", _shell, (), lambda: [b"\n# 2026-01-01 00:00:00\n+SELECT 1;\n", b"CREATE TABLE t (a INT) WITH ('password' = 'it''s');", b"EXECUTE STATEMENT SET BEGIN END;"]),
-)  # fmt: skip
+    Target(
+        "secrets",
+        _secrets,
+        (OnceflowError,),
+        lambda: [b"0123456789abcdef\n", b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"],
+    ),
+    Target(
+        "shell",
+        _shell,
+        (),
+        lambda: [
+            b"\n# 2026-01-01 00:00:00\n+SELECT 1;\n",
+            b"CREATE TABLE t (a INT) WITH ('password' = 'it''s');",
+            b"EXECUTE STATEMENT SET BEGIN END;",
+        ],
+    ),
+)

@@ -152,9 +152,7 @@ def _lines(name: str, data: bytes) -> Iterator[_Line]:
         try:
             body = json.loads(line)
             whole = (
-                isinstance(body, dict)
-                and line.endswith(b"\n")
-                and (body.get("format") != FORMAT or _is_receipt(body))
+                isinstance(body, dict) and line.endswith(b"\n") and (body.get("format") != FORMAT or _is_receipt(body))
             )
             yield _Line(name, number, body if whole else None, last)
         except (ValueError, RecursionError):

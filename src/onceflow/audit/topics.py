@@ -72,6 +72,7 @@ class _Log:
     gaps: int = 0
     why: str = ""
 
+
 _UNREADABLE = (KafkaAnswerError, OSError, ValueError, IndexError, struct.error)
 """What reading a log raises that is not what Kafka writes, or is not there."""
 

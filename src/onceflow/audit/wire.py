@@ -36,7 +36,7 @@ _AT_ONCE = 1 << 20
 _MOST_ROUNDS = 1_000_000
 """Of SCRAM. Kafka's own are 4,096 unless said otherwise; whoever says more wants our processor."""
 _LARGEST = 1 << 28
-"""Of a batch that was unpacked, in bytes: clients pack some megabytes, and a megabyte of zeros is packed into a page."""
+"""Of a batch that was unpacked, in bytes: clients pack some megabytes, and a gigabyte of zeros is a page."""
 
 
 class KafkaAnswerError(Exception):

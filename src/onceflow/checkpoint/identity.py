@@ -106,7 +106,7 @@ class NameMark:
         Of one whose checkpoint's name is too long, the job is told without it.
         """
         jobs: list[tuple[str, str]] = []
-        for each in reversed(self.jobs.items()):
+        for each in reversed([*self.jobs.items()]):
             text = json.dumps({"jobs": [each, *jobs]}, separators=(",", ":"))
             if len(text) > LONGEST_MARK:
                 break

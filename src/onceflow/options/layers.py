@@ -78,7 +78,7 @@ def effective(
     found = {each.name: Effective(each, _of_python(each, each.default), DEFAULT) for each in layered.values()}
     texts = list(_texts(flags, environ, script, layered))
     named = next((given[KEY] for _, given in reversed(texts) if KEY in given), None)
-    for key, chosen in preset(named).items() if named is not None else ():
+    for key, chosen in preset(str(named)).items() if named is not None else ():
         setting, source = layered[key], f"preset {named}"
         found[setting.name] = Effective(setting, _read(setting, chosen.value, source), source, chosen.why)
     for name, value in python.items():

@@ -397,18 +397,19 @@ def malformed_from(message: str) -> MalformedRecordError | None:
         return None
     try:
         told, _ = json.JSONDecoder().raw_decode(message, at + len(_MARKER))
-        place = {"topic": str(told["topic"]), "partition": int(told["partition"]), "offset": int(told["offset"])}
+        topic, partition, offset = str(told["topic"]), int(told["partition"]), int(told["offset"])
         reason = str(told["reason"])
     except OTHER_FORM:  # cut off on its way, or a record's own text
         return None
     return MalformedRecordError(
-        f"the record at topic {place['topic']}, partition {place['partition']}, offset {place['offset']} cannot be read: "
-        f"{reason}",
+        f"the record at topic {topic}, partition {partition}, offset {offset} cannot be read: {reason}",
         harmless="for what is visible: it stays as it is; but every start meets the record again",
         cause="the source's on_malformed=fail, and its format or schema does not fit this record",
         action="correct the schema (timestamp_format, or the source's max_ahead, for a time); or set "
         'on_malformed="skip", which leaves such records out and counts them',
-        **place,
+        topic=topic,
+        partition=partition,
+        offset=offset,
         reason=reason,
     )
 
