@@ -92,7 +92,7 @@ class TaskReport:
         """Read what ``dumps`` wrote.
 
         Raises:
-            OTHER_FORM: The text is no report (``forms``).
+            ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError: The text is no report.
         """
         value = json.loads(text)
         sink, transaction = str(value["sink"]), value["transaction"]
@@ -150,7 +150,7 @@ class Participant:
         """Read what ``to_json`` wrote.
 
         Raises:
-            OTHER_FORM: The value is no participant.
+            ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError: It is no participant.
         """
         sink, transaction = str(value["sink"]), value["transaction"]
         _require_object(transaction)
