@@ -69,6 +69,7 @@ _RAW = (
     b"\xff" * 8,
 )
 _WHOLE = tuple(str(n).encode() for n in _NUMBERS)
+_WHOLE += (b"9" * 5_000,)  # more digits than Python makes a number of
 _RAW += _WHOLE + tuple(name.encode() for name in _NAMES)
 _WORD = re.compile(rb"[A-Za-z_][\w.-]{1,40}|'[^'\n]{0,40}'|\"[^\"\n]{0,40}\"|[<>=!|]{1,2}|[();,]")
 _NUMBER = re.compile(rb"-?\d+")

@@ -31,11 +31,15 @@ from onceflow.connectors import json_text
 from onceflow.connectors.database.staged import Staged as DatabaseStaged
 from onceflow.connectors.kafka import listeners, source
 from onceflow.connectors.kafka.cluster import KafkaCluster
-from onceflow.connectors.kafka.offsets import from_json
+from onceflow.connectors.kafka.offsets import data_lost_from, from_json
+from onceflow.connectors.kafka.transactional_id import parse_transactional_id
+from onceflow.connectors.lake.staged import AttemptName
 from onceflow.connectors.lake.staged import Staged as LakeStaged
 from onceflow.control import client
 from onceflow.errors import CheckpointCorruptError, ConfigurationError
 from onceflow.execution import carried
+from onceflow.flinksql import kafka_tables
+from onceflow.flinksql.problems import Position, whole_number
 from onceflow.flinksql.script import Script
 from onceflow.operations.savepoints import reading, state_files
 from onceflow.operations.savepoints.manifest import FORMAT, NAME
@@ -563,6 +567,66 @@ def test_a_statement_that_is_nested_too_deeply_is_told_by_its_place(statement):
     """It was Python's own error, without one."""
     with pytest.raises(ConfigurationError, match="line 1, column"):
         list(Script().run(statement))
+
+
+MANY = "9" * 5_000
+"""More digits than Python makes a number of."""
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        f"SELECT {MANY};",
+        f"CREATE TABLE t (a DECIMAL({MANY}, 2)) WITH ('connector' = 'kafka');",
+        f"CREATE TABLE t (a VARCHAR({MANY})) WITH ('connector' = 'kafka');",
+    ],
+)
+def test_a_number_of_too_many_digits_is_told_by_its_place(statement):
+    """It was Python's own error, without one."""
+    with pytest.raises(ConfigurationError, match="line 1, column"):
+        list(Script().run(statement))
+
+
+@pytest.mark.parametrize("text", [MANY, "²", "-1 ", "1" + "0" * 18, "1.5", "x"])
+def test_an_option_that_is_no_whole_number_is_told_by_its_place(text):
+    """As ``isdigit`` has it, more is one than ``int`` takes."""
+    with pytest.raises(ConfigurationError, match="line 3, column 4: 'number-of-rows'"):
+        whole_number(Position(3, 4), "number-of-rows", text)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (f"'scan.startup.mode' = 'timestamp', 'scan.startup.timestamp-millis' = '{MANY}'", "no whole number"),
+        ("'scan.startup.mode' = 'timestamp', 'scan.startup.timestamp-millis' = '²'", "no whole number"),
+        ("'scan.startup.mode' = 'timestamp', 'scan.startup.timestamp-millis' = '999999999999999999'", "no time up to"),
+        (
+            f"'scan.startup.specific-offsets' = 'partition:0,offset:{MANY}', 'scan.startup.mode' = 'specific-offsets'",
+            "no offsets",
+        ),
+    ],
+)  # fmt: skip
+def test_where_a_table_begins_is_a_number_that_kafka_has(options, said):
+    """Of others no time can be made, and no offset."""
+    script = Script()
+    list(
+        script.run(
+            "CREATE TABLE p (a STRING) WITH ('connector' = 'kafka', 'topic' = 'p', 'format' = 'json', "
+            f"'properties.bootstrap.servers' = 'k:9092', {options});"
+        )
+    )
+    with pytest.raises(ConfigurationError, match=said):
+        kafka_tables._start(script.names.tables["p"], None)
+
+
+def test_digits_in_a_message_have_an_end():
+    """A topic's name stands in it, and what a record's writer likes."""
+    assert data_lost_from(f"Starting offset for t-{MANY} was 3 but consumer reset to 9") is None
+    found = data_lost_from(f"Starting offset for t-0 was 3 but consumer reset to {MANY}")
+    assert found.facts["earliest"] < 10**19
+    assert data_lost_from("Starting offset for t-0 was 3 but consumer reset to 9").facts["earliest"] == 9
+    assert parse_transactional_id(f"p-0123456789ab-{MANY}-s-0-1-0", "p", "0123456789ab") is None
+    assert AttemptName.read("j", "s", f"1-{MANY}-0-0-0123456789abcde") is None
 
 
 # -- what answers where jobs are looked for --------------------------------------------------------------------------

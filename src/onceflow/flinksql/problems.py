@@ -6,6 +6,7 @@ Must not know: statements, queries, connectors.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -68,6 +69,20 @@ def refused(at: Position, name: str, why: str, instead: str) -> ConfigurationErr
         column=at.column,
         refused=name,
     )
+
+
+_WHOLE = re.compile("-?[0-9]{1,18}")
+
+
+def whole_number(at: Position, key: str, text: str) -> int:
+    """The whole number that an option is, as far as Java counts.
+
+    Raises:
+        ConfigurationError: It is none.
+    """
+    if _WHOLE.fullmatch(text) is None:
+        raise wrong(at, f"'{key}': {text!r:.40} is no whole number", action="write one, of at most 18 digits")
+    return int(text)
 
 
 def meant(word: str, known: Iterable[str], otherwise: str = "") -> str:

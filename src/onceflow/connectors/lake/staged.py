@@ -15,7 +15,7 @@ from onceflow.twophase.forms import OTHER_FORM
 from onceflow.twophase.participants import Participant
 
 _KIND = "onceflow lake"
-_NAME = re.compile(r"(\d+)-(\d+)-(\d+)-(\d+)-([0-9a-f]{15})")
+_NAME = re.compile(r"([0-9]{1,19})-([0-9]{1,19})-([0-9]{1,19})-([0-9]{1,19})-([0-9a-f]{15})")
 
 
 class Moment(NamedTuple):
