@@ -11,7 +11,8 @@ CHECK = command -v $(or $(PYTHON),python3) >/dev/null || { echo "onceflow needs 
 .DEFAULT_GOAL := help
 SEED ?=
 SEEDS ?=
-.PHONY: help setup java jars demo test test-fast test-lowest faults faults-state test-brokers test-three test-clusters test-security example example-postgres example-offsets walk simulate bench bench-before bench-databases bench-executors bench-restart \
+MINUTES ?=
+.PHONY: help setup java jars demo test test-fast test-lowest faults faults-state test-brokers test-three test-clusters test-security example example-postgres example-offsets walk simulate fuzz bench bench-before bench-databases bench-executors bench-restart \
 	bench-page peer-expiry soak machines lint types format \
 	diagram settings reference sql-options sql-oracle sql-rows peers-sql lock clean
 
@@ -47,6 +48,7 @@ demo: jars ## The fraud job, killed three times on the way, and the verdict; ARG
 	@$(BIN)/onceflow demo $(ARGS)
 
 test: jars lint types ## Everything that CI runs
+	-@$(MAKE) --no-print-directory .fuzz/.ready
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=20 $(ARGS)
 
 test-lowest: jars .venv-lowest/.ready ## Unit tests, deaths and the contract on the oldest versions that pyproject.toml allows
@@ -90,6 +92,14 @@ example-offsets: jars ## Four ways to keep offsets, each killed, and what it los
 simulate: $(SETUP) ## The rules in a world of faults; SEEDS=100000 for more, SEED=7 to replay one with its trace
 	@PYTHONPATH=src:. $(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),10000)) $(ARGS)
 
+.fuzz/.ready: requirements/fuzz.txt | $(SETUP)
+	@echo "== The fuzzer in .fuzz (once; 35 MB; Linux on x86-64)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --only-binary :all: --upgrade --target .fuzz/lib -r $<
+	@touch $@
+
+fuzz: java $(SETUP) .fuzz/.ready ## Coverage-guided fuzzing of all that reads what others may have made, for MINUTES=60; ARGS="--only journal"
+	@PYTHONPATH=src:. $(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),60) $(ARGS)
+
 lint: $(SETUP) ## ruff
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -121,9 +131,10 @@ lock: $(SETUP) ## Lock the dependencies again, with hashes
 	@$(BIN)/python -m pip install --quiet uv
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --extra cli --extra postgres --extra mysql --extra sqlite --extra iceberg --extra delta --extra metrics --extra s3 --extra sql --group dev pyproject.toml -o requirements/dev.txt
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --resolution lowest-direct --generate-hashes --no-emit-index-url --no-emit-find-links --extra cli --extra postgres --extra mysql --extra sqlite --extra iceberg --extra delta --extra metrics --extra s3 --extra sql --group dev pyproject.toml -o requirements/lowest.txt
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --group pyproject.toml:fuzz -o requirements/fuzz.txt
 
 clean: ## Remove what the targets made here (not the jars)
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .fuzz dist build
 
 # -- figures beside the peers, each in an environment of its own; nothing here is part of `make test` --------------------
 

@@ -11,7 +11,7 @@ import hmac
 import json
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -41,6 +41,22 @@ _RECEIPT = {
     "choices": [{"choice": str, "participants": [list], "who": str, "why": str, "epoch": int}],
 }
 """What a receipt of this format has, as far as it is looked at."""
+_KAFKA = {
+    "producer_id": int,
+    "producer_epoch": int,
+    "partitions": [(str, int)],
+    "witness": {"topic": str, "partition": int, "offset": int, "topic_id": str},
+}
+"""Of a transaction of Kafka's."""
+_WRITTEN = {"sink": str, "handle": str, "parts": [list], "transaction": dict}
+_OF_JOURNAL = {
+    "start": {"job_id": str},
+    "decide": {"epoch": int, "participants": [_WRITTEN]},
+    "resolve": {"epoch": int, "choice": str},
+    "replay-begin": {"epoch": int},
+    "replay": {"epoch": int, "participants": [_WRITTEN]},
+}
+"""Likewise of the journal's records, by their kind."""
 _NAME = re.compile(r"(\d+)-([0-9a-f]*)-(\d+)\.jsonl(?:\.gz)?")
 
 
@@ -145,9 +161,7 @@ def _lines(name: str, data: bytes) -> Iterator[_Line]:
         try:
             body = json.loads(line)
             whole = (
-                isinstance(body, dict)
-                and line.endswith(b"\n")
-                and (body.get("format") != FORMAT or _fits(body, _RECEIPT))
+                isinstance(body, dict) and line.endswith(b"\n") and (body.get("format") != FORMAT or _is_receipt(body))
             )
             yield _Line(name, number, body if whole else None, last)
         except (ValueError, RecursionError):
@@ -161,6 +175,36 @@ def _unpacked(data: bytes) -> bytes:
         return unpacking.decompress(data, _LARGEST)
     except zlib.error:
         return b"torn"
+
+
+def _is_receipt(body: Mapping[str, Any]) -> bool:
+    return (
+        _fits(body, _RECEIPT)
+        and all(map(_is_rule, body["sinks"].values()))
+        and all(map(_has_attempts, body["participants"]))
+    )
+
+
+def _is_rule(rule: Any) -> bool:
+    """How a sink's rows are hashed, where that is known."""
+    if not isinstance(rule, dict) or not all(_fits(rule.get(name, []), [(str, str)]) for name in ("columns", "fields")):
+        return False
+    return not rule.get("columns") or isinstance(rule.get("destination"), str)
+
+
+def _has_attempts(p: Mapping[str, Any]) -> bool:
+    """Of a database, or of a lake table; of a sink of a user's own a transaction may say anything."""
+    return _fits(p["transaction"].get("attempts", []), [list])
+
+
+def _are_parts(parts: Sequence[Any]) -> bool:
+    """Number, rows, digest, origin; and a keyed digest, where there was a key."""
+    return all(_fits(part[:4], (int, int, int, str)) and all(isinstance(k, str) for k in part[4:]) for part in parts)
+
+
+def is_of_kafka(transaction: Mapping[str, Any]) -> bool:
+    """Whether a participant's transaction is one of Kafka's."""
+    return _fits(transaction, _KAFKA)
 
 
 def _fits(value: Any, form: Any) -> bool:
@@ -303,8 +347,13 @@ def _journal(checkpoint: Files, chain: Chain) -> None:
         try:
             entry = json.loads(data or b"")
             kind, record = entry["kind"], entry["record"]
+            whole = kind not in _OF_JOURNAL or _fits(record, _OF_JOURNAL[kind])
+            if kind in ("decide", "replay"):
+                whole = whole and all(_has_attempts(p) and _are_parts(p["parts"]) for p in record["participants"])
         except (ValueError, KeyError, TypeError, RecursionError):
             continue  # purged since the folder was listed; one that is spoiled stops the job, which says so
+        if not whole:
+            continue  # likewise
         if kind == "start":
             job = record["job_id"]
         elif kind == "decide":

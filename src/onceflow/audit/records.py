@@ -12,6 +12,9 @@ import numpy as np
 
 from onceflow.audit.hashes import I64, Texts
 
+_BITS = 70
+"""The longest number has ten bytes, of seven bits each."""
+
 
 def keys_and_values(data: bytes, counts: Sequence[int], ends: Sequence[int]) -> tuple[Texts, Texts]:
     """The keys, and the values, of batches that stand one behind the other.
@@ -20,6 +23,9 @@ def keys_and_values(data: bytes, counts: Sequence[int], ends: Sequence[int]) -> 
         data: Their records, not compressed.
         counts: How many each has.
         ends: Where each ends.
+
+    Raises:
+        IndexError, ValueError: They are no records, or cut short.
     """
     starts: list[int] = []
     at = 0
@@ -31,8 +37,16 @@ def keys_and_values(data: bytes, counts: Sequence[int], ends: Sequence[int]) -> 
     for _ in range(2):  # time and offset, behind those of the batch
         _, position = _numbers(octets, position)
     key_lengths, position = _numbers(octets, position)
+    _require(position, key_lengths, len(data))
     value_lengths, values = _numbers(octets, position + np.maximum(key_lengths, 0))
+    _require(values, value_lengths, len(data))
     return Texts(data, position, key_lengths), Texts(data, values, value_lengths)
+
+
+def _require(at: I64, lengths: I64, end: int) -> None:
+    """Each stretch is there: of a length that is only said, a hash would be made for ever."""
+    if np.any((lengths < -1) | (lengths > end - at)):
+        raise ValueError("a record is cut short, or is none")
 
 
 def _scan(data: bytes, at: int, count: int, starts: list[int]) -> None:
@@ -46,6 +60,8 @@ def _scan(data: bytes, at: int, count: int, starts: list[int]) -> None:
         else:
             length, shift = octet & 0x7F, 7
             while octet >= 0x80:
+                if shift >= _BITS:
+                    raise ValueError("a record has a number that is too long")
                 at += 1
                 octet = data[at]
                 length |= (octet & 0x7F) << shift
@@ -63,6 +79,8 @@ def _numbers(octets: np.ndarray[tuple[int], np.dtype[np.uint8]], at: I64) -> tup
     more = np.flatnonzero(octet >= 0x80)
     shift = 7
     while len(more):
+        if shift >= _BITS:
+            raise ValueError("a record has a number that is too long")
         octet = octets[behind[more]].astype(np.int64)
         value[more] |= (octet & 0x7F) << shift
         behind[more] += 1

@@ -175,7 +175,8 @@ def _entry(
 
 
 def _hash_of(p: Mapping[str, Any]) -> int:
-    return sum(int(hashed) for _, _, hashed in p["transaction"]["attempts"]) & _MASK
+    attempts = p["transaction"].get("attempts", ())  # the sink may have been of another kind then
+    return sum(int(each[2]) for each in attempts if len(each) == 3 and isinstance(each[2], int)) & _MASK
 
 
 def _is(held: Any, hashed: int) -> bool:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from onceflow.audit import hashes, keyed
-from onceflow.audit.chain import chosen
+from onceflow.audit.chain import chosen, is_of_kafka
 from onceflow.audit.findings import Findings, Kind
 from onceflow.audit.hashes import U64, Texts
 from onceflow.audit.records import keys_and_values
@@ -81,6 +81,10 @@ class _Log:
     why: str = ""
 
 
+_UNREADABLE = (KafkaAnswerError, OSError, ValueError, IndexError, struct.error)
+"""What reading a log raises that is not what Kafka writes, or is not there."""
+
+
 def transactions(
     receipts: Iterable[Mapping[str, Any]], names: Collection[str], key: bytes | None = None
 ) -> dict[Producer, Expected]:
@@ -95,7 +99,7 @@ def transactions(
     for body in receipts:
         for p in body["participants"]:
             told = p["transaction"]
-            if "producer_id" not in told or p["sink"] not in names:
+            if not is_of_kafka(told) or p["sink"] not in names:
                 continue
             rule = body["sinks"].get(p["sink"], {})
             formula = json.dumps([rule["destination"], rule["columns"]]) if rule.get("columns") else None
@@ -176,10 +180,15 @@ def check(cluster: Cluster, ends: Ends, scope: Scope, findings: Findings, *, pat
             log = logs[name, number] = _Log()
             try:
                 _read(cluster, topic, number, end, scope, adding, log, findings, patience_s)
-            except (KafkaAnswerError, OSError, ValueError, IndexError, struct.error) as error:
+            except _UNREADABLE as error:
                 log.why = f"{type(error).__name__}: {error}"
                 findings.add("unknown", f"{name}-{number} was not read to its end: {log.why}")
-    adding.flush()
+    try:
+        adding.flush()
+    except _UNREADABLE as error:
+        for log in logs.values():  # what waited was of any of them
+            log.why = log.why or f"{type(error).__name__}: {error}"
+        findings.add("unknown", f"records cannot be understood: {type(error).__name__}: {error}")
     findings.read += adding.read
     compacted = {name for name, topic in ends.topics.items() if topic is not None and cluster.compacts(name)}
     for each in scope.expected.values():

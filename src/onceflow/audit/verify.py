@@ -72,6 +72,7 @@ def audit(asked: Asked) -> Findings:
         _tell_of_absent(mine, asked.sinks, findings)
         for cluster, ends, names in clusters:
             scope = _scope(known, mine, asked, names)
+            _tell_of_strange(mine, names, findings)
             topics.check(cluster, ends, scope, findings, patience_s=asked.patience_s)
         for sink in asked.sinks:
             if sink["kind"] == "database":
@@ -145,6 +146,15 @@ def _tell_of_absent(receipts: Iterable[Mapping[str, Any]], sinks: Sequence[Sink]
         findings.add("unknown", f"sink {name}: {count} rows were not looked at: {why}", count, name)
 
 
+def _tell_of_strange(receipts: Iterable[Mapping[str, Any]], names: frozenset[str], findings: Findings) -> None:
+    """Rows of Kafka's sinks whose participants name no transaction of Kafka's cannot be looked for."""
+    for body in receipts:
+        for p in body["participants"]:
+            if p["sink"] in names and not chain.is_of_kafka(p["transaction"]):
+                told = f"receipt {body['number']} names no transaction of Kafka's: {p['rows']} rows were not looked at"
+                findings.add("unknown", f"sink {p['sink']}: {told}", p["rows"], p["sink"], body["epoch"])
+
+
 def _clusters(
     asked: Asked, receipts: Sequence[Mapping[str, Any]], stack: contextlib.ExitStack, findings: Findings
 ) -> Iterable[tuple[Cluster, topics.Ends, frozenset[str]]]:
@@ -192,4 +202,4 @@ def _scope(known: Chain, mine: Sequence[Mapping[str, Any]], asked: Asked, names:
 
 def _producers(participants: Iterable[Mapping[str, Any]]) -> frozenset[topics.Producer]:
     told = (p["transaction"] for p in participants)
-    return frozenset((of["producer_id"], of["producer_epoch"]) for of in told if "producer_id" in of)
+    return frozenset((of["producer_id"], of["producer_epoch"]) for of in told if chain.is_of_kafka(of))

@@ -30,6 +30,13 @@ EARLIEST, LATEST = -2, -1
 OFFSET_OUT_OF_RANGE = 1
 _MOVED = (3, 5, 6, 9, 100)  # the partition is not there yet, or has no leader, or another one
 _MOVED_FOR_S, _PAUSE_S = 10.0, 0.25
+_BITS = 70
+"""The longest number has ten bytes, of seven bits each."""
+_AT_ONCE = 1 << 20
+_MOST_ROUNDS = 1_000_000
+"""Of SCRAM. Kafka's own are 4,096 unless said otherwise; whoever says more wants our processor."""
+_LARGEST = 1 << 28
+"""Of a batch that was unpacked, in bytes: clients pack some megabytes, and a gigabyte of zeros is a page."""
 
 
 class KafkaAnswerError(Exception):
@@ -53,17 +60,18 @@ class _Reader:
         self._at = 0
 
     def take(self, form: str) -> Any:
-        values = struct.unpack_from(">" + form, self._data, self._at)
-        self._at += struct.calcsize(">" + form)
+        values = struct.unpack(">" + form, self.raw(struct.calcsize(">" + form)))
         return values[0] if len(values) == 1 else values
 
     def raw(self, length: int) -> bytes:
+        if not 0 <= length <= len(self._data) - self._at:
+            raise KafkaAnswerError("a broker's answer ends in the middle")
         self._at += length
         return self._data[self._at - length : self._at]
 
     def text(self) -> str | None:
         length = self.take("h")
-        return None if length < 0 else self.raw(length).decode()
+        return None if length < 0 else self.raw(length).decode(errors="replace")
 
     def octets(self) -> bytes:
         length = self.take("i")
@@ -73,18 +81,17 @@ class _Reader:
         return max(0, int(self.take("i")))
 
     def varint(self) -> int:
-        value = shift = 0
-        while True:
-            octet = self._data[self._at]
-            self._at += 1
+        value = 0
+        for shift in range(0, _BITS, 7):
+            octet = self.raw(1)[0]
             value |= (octet & 0x7F) << shift
             if octet < 0x80:
                 return value
-            shift += 7
+        raise KafkaAnswerError("a broker's answer has a number that is too long")
 
     def compact_text(self) -> str | None:
         length = self.varint()
-        return None if length == 0 else self.raw(length - 1).decode()
+        return None if length == 0 else self.raw(length - 1).decode(errors="replace")
 
     def compact_count(self) -> int:
         return max(0, self.varint() - 1)
@@ -148,13 +155,14 @@ class _Connection:
         return answer
 
     def _receive(self, length: int) -> bytes:
-        data = bytearray(length)
-        view, at = memoryview(data), 0
-        while at < length:
-            got = self._socket.recv_into(view[at:])
+        if length < 0:
+            raise KafkaAnswerError("what listens there is no Kafka broker")
+        data = bytearray()
+        while len(data) < length:  # as it comes: of what is only said no room is made
+            got = self._socket.recv(min(length - len(data), _AT_ONCE))
             if not got:
                 raise KafkaAnswerError("a broker closed the connection: it may speak another security.protocol")
-            at += got
+            data += got
         return bytes(data)
 
     def _log_in(self) -> None:
@@ -181,18 +189,23 @@ class _Connection:
         """RFC 5802."""
         user = self._settings["sasl.username"].replace("=", "=3D").replace(",", "=2C")
         first = f"n={user},r={secrets.token_hex(16)}"
-        challenge = self._say(f"n,,{first}".encode()).decode()
-        told = dict(part.split("=", 1) for part in challenge.split(","))
-        password, salt = self._settings["sasl.password"].encode(), base64.b64decode(told["s"])
-        salted = hashlib.pbkdf2_hmac(kind, password, salt, int(told["i"]))
+        try:
+            challenge = self._say(f"n,,{first}".encode()).decode()
+            told = dict(part.split("=", 1) for part in challenge.split(","))
+            salt, rounds, nonce = base64.b64decode(told["s"]), int(told["i"]), told["r"]
+        except (ValueError, KeyError):
+            raise KafkaAnswerError("the broker's challenge is none of SCRAM's") from None
+        if not 0 < rounds <= _MOST_ROUNDS:
+            raise KafkaAnswerError(f"the broker asks for {rounds} rounds of SCRAM, and at most {_MOST_ROUNDS} are made")
+        salted = hashlib.pbkdf2_hmac(kind, self._settings["sasl.password"].encode(), salt, rounds)
         client = hmac.digest(salted, b"Client Key", kind)
-        last = f"c=biws,r={told['r']}"
+        last = f"c=biws,r={nonce}"
         whole = f"{first},{challenge},{last}".encode()
         signature = hmac.digest(hashlib.new(kind, client).digest(), whole, kind)
         proof = bytes(a ^ b for a, b in zip(client, signature, strict=True))
-        answer = self._say(f"{last},p={base64.b64encode(proof).decode()}".encode()).decode()
+        answer = self._say(f"{last},p={base64.b64encode(proof).decode()}".encode())
         theirs = hmac.digest(hmac.digest(salted, b"Server Key", kind), whole, kind)
-        if answer != f"v={base64.b64encode(theirs).decode()}":
+        if answer != b"v=" + base64.b64encode(theirs):
             raise KafkaAnswerError("the broker does not know the password that it took")
 
 
@@ -414,6 +427,8 @@ _HEAD = struct.Struct(">qiibIhiqqqhii")
 _TRANSACTIONAL, _CONTROL = 0x10, 0x20
 _CODECS = {1: "gzip", 3: "lz4", 4: "zstd"}
 _SNAPPY = 2
+_MOST_SNAPPED = 64
+"""So many bytes become one at most: three name a copy of sixty-four."""
 _XERIAL = b"\x82SNAPPY\x00"
 
 
@@ -443,7 +458,10 @@ class Batch:
     @property
     def commits(self) -> bool:
         """Whether that mark says COMMIT."""
-        return self.is_control and next(iter(self.records()))[1][2:4] == b"\x00\x01"  # type: ignore[index]
+        key = next((key for _, key, *_ in self.records()), None) if self.is_control else b""
+        if key is None:
+            raise KafkaAnswerError(f"the batch at offset {self.first} is to hold a transaction's mark, and has none")
+        return key[2:4] == b"\x00\x01"
 
     def records(self) -> Iterator[tuple[int, bytes | None, bytes | None, int, list[tuple[str, bytes | None]]]]:
         """Offset, key, value, time and headers of each record."""
@@ -454,24 +472,14 @@ class Batch:
             _, at = _signed(data, at)
             delta_t, at = _signed(data, at + 1)
             delta_o, at = _signed(data, at)
-            length, at = _signed(data, at)
-            key = None
-            if length >= 0:
-                key, at = data[at : at + length], at + length
-            length, at = _signed(data, at)
-            value = None
-            if length >= 0:
-                value, at = data[at : at + length], at + length
+            key, at = _octets(data, at)
+            value, at = _octets(data, at)
             some, at = _signed(data, at)
             headers: list[tuple[str, bytes | None]] = []
             for _ in range(some):
-                length, at = _signed(data, at)
-                name, at = data[at : at + length].decode("utf-8", "replace"), at + length
-                length, at = _signed(data, at)
-                content = None
-                if length >= 0:
-                    content, at = data[at : at + length], at + length
-                headers.append((name, content))
+                name, at = _octets(data, at)
+                content, at = _octets(data, at)
+                headers.append(((name or b"").decode("utf-8", "replace"), content))
             yield self.first + delta_o, key, value, self.base_time + delta_t if own_time else self.max_time, headers
 
     def behind(self, offset: int) -> Batch:
@@ -484,6 +492,8 @@ class Batch:
             _, delta_at = _signed(data, behind + 1)
             if self.first + _signed(data, delta_at)[0] >= offset:
                 break
+            if length < 0:
+                raise KafkaAnswerError(f"the batch at offset {self.first} has a record of {length} bytes")
             at, left = behind + length, left - 1
         return replace(self, attributes=self.attributes & ~0x07, count=left, data=data[at:])
 
@@ -496,15 +506,22 @@ class Batch:
 
         if codec == _SNAPPY:
             return _unsnapped(self.data)
+        if codec not in _CODECS:
+            raise KafkaAnswerError(f"the batch at offset {self.first} is packed by codec {codec}, which is none")
         with pa.CompressedInputStream(pa.BufferReader(self.data), _CODECS[codec]) as stream:
-            return bytes(stream.read())
+            data = bytearray()
+            while more := stream.read(_AT_ONCE):  # it makes room for what it is asked for
+                data += more
+                if len(data) > _LARGEST:
+                    raise KafkaAnswerError(f"the batch at offset {self.first} unpacks to more than {_LARGEST} bytes")
+        return bytes(data)
 
 
 def batches(data: bytes) -> Iterator[Batch]:
     """The whole batches of a fetch.
 
     Raises:
-        KafkaAnswerError: One is of a format before Kafka had transactions.
+        KafkaAnswerError: One is of a format before Kafka had transactions, or is none.
     """
     at = 0
     while at + _HEAD.size <= len(data):
@@ -512,6 +529,8 @@ def batches(data: bytes) -> Iterator[Batch]:
         end = at + 12 + length
         if end > len(data):
             return
+        if end < at + _HEAD.size:
+            raise KafkaAnswerError(f"the batch at offset {base} has {length} bytes, and its head alone has more")
         if magic != 2:
             raise KafkaAnswerError(f"the batch at offset {base} is of message format {magic}")
         body = data[at + _HEAD.size : end]
@@ -524,14 +543,24 @@ def _signed(data: bytes, at: int) -> tuple[int, int]:
     octet = data[at]
     if octet < 0x80:
         return (octet >> 1) ^ -(octet & 1), at + 1
-    value, shift = octet & 0x7F, 7
-    while True:
+    value = octet & 0x7F
+    for shift in range(7, _BITS, 7):
         at += 1
         octet = data[at]
         value |= (octet & 0x7F) << shift
         if octet < 0x80:
             return (value >> 1) ^ -(value & 1), at + 1
-        shift += 7
+    raise KafkaAnswerError("a record has a number that is too long")
+
+
+def _octets(data: bytes, at: int) -> tuple[bytes | None, int]:
+    """What stands behind its length, None for the length -1; and where the next thing begins."""
+    length, at = _signed(data, at)
+    if length == -1:
+        return None, at
+    if not 0 <= length <= len(data) - at:
+        raise KafkaAnswerError(f"a record is to have {length} bytes more, and {len(data) - at} are there")
+    return data[at : at + length], at + length
 
 
 def _unsnapped(data: bytes) -> bytes:
@@ -541,6 +570,8 @@ def _unsnapped(data: bytes) -> bytes:
     found, at = [], 16
     while at < len(data):
         (length,) = struct.unpack_from(">i", data, at)
+        if length < 0:
+            raise KafkaAnswerError(f"a block of snappy is to have {length} bytes")
         found.append(_one_block(data[at + 4 : at + 4 + length]))
         at += 4 + length
     return b"".join(found)
@@ -549,4 +580,7 @@ def _unsnapped(data: bytes) -> bytes:
 def _one_block(data: bytes) -> bytes:
     import pyarrow as pa  # noqa: PLC0415 - likewise
 
-    return bytes(pa.Codec("snappy").decompress(data, _Reader(data).varint()))
+    length = _Reader(data).varint()
+    if length > _MOST_SNAPPED * len(data):
+        raise KafkaAnswerError(f"a block of snappy, {len(data)} bytes, is to unpack to {length}")
+    return bytes(pa.Codec("snappy").decompress(data, length))

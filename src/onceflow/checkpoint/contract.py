@@ -11,7 +11,7 @@ keeps them.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
@@ -137,6 +137,14 @@ def uri_at(text: str, form: re.Pattern[str], scheme: str, told: str, example: st
             checkpoint=text,
         )
     return f"{scheme}://{found[1]}/{'/'.join(filter(None, parts))}"
+
+
+_NUMBER = re.compile("0|[1-9][0-9]*")
+
+
+def numbers(names: Iterable[str]) -> list[int]:
+    """Those names that are a number, as Spark writes it: by it the file is found again."""
+    return [int(name) for name in names if _NUMBER.fullmatch(name)]
 
 
 def failed(path: Where, doing: str, said: object, *, cause: str, mend: str) -> CheckpointStoreError:

@@ -13,6 +13,7 @@ from typing import Any
 
 from onceflow.checkpoint.contract import Where
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError
+from onceflow.twophase.forms import OTHER_FORM
 
 
 class OtherFormatError(ValueError):
@@ -34,7 +35,7 @@ def unseal(data: bytes, ours: int) -> dict[str, Any]:
 
     Raises:
         OtherFormatError: Its format is not ``ours``.
-        ValueError, TypeError: The file is torn, or was changed.
+        OTHER_FORM: The file is torn, or was changed.
     """
     if not data:
         raise ValueError("the file is empty")
@@ -61,7 +62,7 @@ def named(path: Where, spoiled: Callable[[Where, str], CheckpointCorruptError]) 
         yield
     except OtherFormatError as error:
         raise _other_format(path, error.found, error.ours) from None
-    except (ValueError, KeyError, TypeError) as error:
+    except OTHER_FORM as error:
         raise spoiled(path, str(error)) from error
 
 

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, field, replace
 from onceflow.checkpoint import envelope
 from onceflow.checkpoint.contract import Store, Where
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, advised
+from onceflow.twophase.forms import OTHER_FORM
 from onceflow.twophase.names import JOB_ID
 
 FORMAT = 2
@@ -76,7 +77,7 @@ class Mark:
         try:
             value = json.loads(text)
             return cls(int(value["incarnation"]), str(value["nonce"]), int(value["epoch"]))
-        except (ValueError, KeyError, TypeError):
+        except OTHER_FORM:
             return None
 
 
@@ -104,20 +105,23 @@ class NameMark:
 
         Of one whose checkpoint's name is too long, the job is told without it.
         """
-        jobs = list(self.jobs.items())
-        while jobs:
-            text = json.dumps({"jobs": jobs}, separators=(",", ":"))
-            if len(text) <= LONGEST_MARK:
-                return text
-            jobs = jobs[1:] if len(jobs) > 1 else [(jobs[0][0], "")]
-        return ""
+        jobs: list[tuple[str, str]] = []
+        for each in reversed([*self.jobs.items()]):
+            text = json.dumps({"jobs": [each, *jobs]}, separators=(",", ":"))
+            if len(text) > LONGEST_MARK:
+                break
+            jobs = [each, *jobs]
+        if not jobs and self.jobs:
+            jobs = [(list(self.jobs)[-1], "")]
+        text = json.dumps({"jobs": jobs}, separators=(",", ":"))
+        return text if jobs and len(text) <= LONGEST_MARK else ""
 
     @classmethod
     def loads(cls, text: str) -> NameMark:
         """The mark in a line; one without jobs where it is none."""
         try:
             return cls({str(job): str(at) for job, at in json.loads(text)["jobs"]})
-        except (ValueError, KeyError, TypeError):
+        except OTHER_FORM:
             return cls()
 
 

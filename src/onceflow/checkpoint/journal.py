@@ -11,6 +11,7 @@ ends every older driver's power to append.
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 import time
 import uuid
@@ -24,6 +25,7 @@ from onceflow.checkpoint.receipts import Receipt, Receipts
 from onceflow.checkpoint.refusals import Refusals
 from onceflow.checkpoint.trail import Trail
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, CheckpointStoreError, advised
+from onceflow.twophase.forms import OTHER_FORM
 from onceflow.twophase.messages import Adopted, Appended, Superseded, Unanswered, Voided
 from onceflow.twophase.records import (
     Decide,
@@ -253,7 +255,7 @@ class Journal:
         try:
             body = envelope.unseal(self._passed.read(_NEWEST), PASSED_FORMAT)
             return (int(body["epoch"]), str(body["offsets"])) if body["incarnation"] == incarnation else None
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
+        except (FileNotFoundError, *OTHER_FORM):
             return None
 
     def receipts_are_whole(self) -> bool:
@@ -525,8 +527,7 @@ class Journal:
         return self._read_place(place).nonce
 
     def _places(self) -> list[int]:
-        names = self._store.names()
-        return sorted(int(n[:-5]) for n in names if n.endswith(".json") and n[:-5].isdigit())
+        return sorted(int(name[:-5]) for name in self._store.names() if _PLACE.fullmatch(name))
 
     def _adopt(self, entries: list[Entry]) -> None:
         self._index = {e.place: e.record for e in entries}
@@ -538,6 +539,9 @@ class Journal:
         self._index[place] = record
         self._tail = place
         self._tail_data = data
+
+
+_PLACE = re.compile("(?:[0-9]{20}|[1-9][0-9]{20,})[.]json")
 
 
 def _name(place: int) -> str:

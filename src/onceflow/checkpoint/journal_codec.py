@@ -67,7 +67,7 @@ def decode(data: bytes, place: int) -> Entry:
     """The entry in a file's bytes.
 
     Raises:
-        ValueError, KeyError, TypeError: The file is torn, or was changed, or stands in another place.
+        OTHER_FORM: The file is torn, or was changed, or stands in another place (a ValueError).
     """
     body = envelope.unseal(data, FORMAT)
     if body["place"] != place:

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
 from onceflow.checkpoint.contract import Store
+from onceflow.twophase.forms import OTHER_FORM
 
 _CURRENT, _BEFORE = "current.jsonl", "before.jsonl"
 
@@ -25,7 +26,7 @@ class Line:
         try:
             found: dict[str, Any] = json.loads(line)
             return cls(**{name: value for name, value in found.items() if name in {f.name for f in fields(cls)}})
-        except (ValueError, TypeError, AttributeError):
+        except OTHER_FORM:
             return None
 
     def dumps(self) -> str:

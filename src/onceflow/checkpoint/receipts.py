@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -170,8 +171,8 @@ class Receipts:
             return [found[place] for place in sorted(found)] + [receipt for receipt in made if receipt is not None]
 
     def _files(self) -> list[tuple[int, int]]:
-        parts = (name.removesuffix(".json").split("-") for name in self._store.names() if name.endswith(".json"))
-        return [(int(p[0]), int(p[1])) for p in parts if len(p) == 2 and all(map(str.isdigit, p))]
+        found = filter(None, map(_NAME.fullmatch, self._store.names()))
+        return [(int(name[1]), int(name[2])) for name in found]
 
     def _read(self, file: tuple[int, int]) -> list[str]:
         name = _name(file)
@@ -182,6 +183,9 @@ class Receipts:
     def _receipt(self, file: tuple[int, int], line: str) -> Receipt:
         with envelope.named(self._store.path(_name(file)), _corrupt):
             return _from_line(line)
+
+
+_NAME = re.compile("([0-9]{20})-([0-9]{20})[.]json")
 
 
 def _name(file: tuple[int, int]) -> str:

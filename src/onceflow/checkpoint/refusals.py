@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from onceflow.checkpoint import envelope
 from onceflow.checkpoint.contract import Store
 from onceflow.errors import CheckpointStoreError
+from onceflow.twophase.forms import OTHER_FORM
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ class Refusals:
             body = envelope.unseal(self._store.read(_NEWEST), FORMAT)
             body.pop("format")
             return Refused(**body)
-        except (FileNotFoundError, CheckpointStoreError, ValueError, TypeError):
+        except (FileNotFoundError, CheckpointStoreError, *OTHER_FORM):
             return None
 
     def keep(self, refused: Refused) -> None:

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from onceflow.checkpoint.contract import Store, Where
+from onceflow.checkpoint.contract import Store, Where, numbers
 from onceflow.checkpoint.store import LocalStore, local_folder
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, CheckpointStoreError, EpochFailedError
+from onceflow.twophase.forms import OTHER_FORM
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +91,7 @@ class SparkCheckpoint:
         """The query's id, as Spark keeps it in ``metadata``; "" where there is none that can be read."""
         try:
             return str(json.loads(self.store.read("metadata"))["id"])
-        except (FileNotFoundError, CheckpointStoreError, ValueError, KeyError, TypeError):
+        except (FileNotFoundError, CheckpointStoreError, *OTHER_FORM):
             return ""
 
     def newest_commit(self) -> int | None:
@@ -135,7 +136,7 @@ class SparkCheckpoint:
         try:
             before, now = self.offsets(epoch - 1), self.offsets(epoch)
             return (positions(before), _watermark(before)) == (positions(now), _watermark(now))
-        except (CheckpointCorruptError, ValueError, KeyError, IndexError, TypeError):
+        except (CheckpointCorruptError, *OTHER_FORM):
             return False
 
     def shuffle_partitions(self) -> int | None:
@@ -144,7 +145,7 @@ class SparkCheckpoint:
         try:
             told = json.loads(self.offsets(newest).splitlines()[1]) if newest is not None else {}
             return int(told["conf"]["spark.sql.shuffle.partitions"])
-        except (CheckpointCorruptError, ValueError, KeyError, IndexError, TypeError):
+        except (CheckpointCorruptError, *OTHER_FORM):
             return None  # whoever needs the file says what is wrong with it
 
     def changelogs(self) -> int:
@@ -270,7 +271,7 @@ class SparkCheckpoint:
         try:
             kept = json.loads(self._newest_record()[1]).get("stateUniqueIds") or {}
             return [self._state.below(str(int(number))) for number in kept]
-        except (IndexError, ValueError, AttributeError):
+        except OTHER_FORM:
             return []
 
     def _newest_record(self) -> list[str]:
@@ -433,7 +434,7 @@ def canonical(position: str) -> str:
     """A position in one spelling: blanks and the order of its parts mean nothing."""
     try:
         return json.dumps(json.loads(position), sort_keys=True)
-    except ValueError:
+    except OTHER_FORM:
         return position
 
 
@@ -482,7 +483,7 @@ def watermark_behind(commit: str) -> int:
     """The watermark behind an epoch, in milliseconds, as Spark's ``commits/N`` says; 0 for none."""
     try:
         return int(json.loads(commit.splitlines()[1]).get("nextBatchWatermarkMs") or 0)
-    except (IndexError, ValueError, AttributeError):
+    except OTHER_FORM:
         return 0
 
 
@@ -497,7 +498,7 @@ def _growing(position: str) -> dict[tuple[str, ...], int] | None:
     """
     if position.strip() == "-":
         return {}
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(*OTHER_FORM):
         told = json.loads(position)
         if isinstance(told, dict) and [*told] == ["logOffset"]:
             told = told["logOffset"]
@@ -516,7 +517,7 @@ def _counters(position: str) -> dict[tuple[str, str], int]:
     try:
         nested = json.loads(position)
         return {(name, number): int(at) for name, of in nested.items() for number, at in of.items()}
-    except (ValueError, TypeError, AttributeError):
+    except OTHER_FORM:
         return {}
 
 
@@ -529,4 +530,4 @@ def _is_empty(store: Store, epoch: int) -> bool:
 
 
 def _numbers(store: Store) -> list[int]:
-    return [int(name) for name in store.names() if name.isdigit()]
+    return numbers(store.names())

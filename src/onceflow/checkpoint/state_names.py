@@ -11,8 +11,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from onceflow.checkpoint.contract import Store
+from onceflow.checkpoint.contract import Store, numbers
 from onceflow.errors import CheckpointStoreError
+from onceflow.twophase.forms import OTHER_FORM
 
 _SIDES = ("left-keyWithIndexToValue", "right-keyWithIndexToValue")
 _MATCHED, _STATE = "matched", "groupState"
@@ -28,9 +29,8 @@ def names_in(checkpoint: Store) -> list[tuple[str, ...]] | None:
     """
     states = checkpoint.below("state")
     try:
-        numbers = sorted(filter(str.isdigit, states.names()), key=int)
-        return [tuple(_names(states.below(number))) for number in numbers]
-    except (CheckpointStoreError, FileNotFoundError, ValueError, KeyError, TypeError, IndexError):
+        return [tuple(_names(states.below(str(number)))) for number in sorted(numbers(states.names()))]
+    except (CheckpointStoreError, FileNotFoundError, *OTHER_FORM):
         return None
 
 
@@ -42,9 +42,9 @@ def _names(operator: Store) -> Iterator[str]:
             own = values[-1:] == [(_MATCHED, [])]  # Spark's own stands behind the columns, one of which may be named so
             yield from (name for name, _ in (values[:-1] if own else values))
         return
-    versions = sorted(filter(str.isdigit, operator.below("_metadata").below("v2").names()), key=int)
+    versions = numbers(operator.below("_metadata").below("v2").names())
     if versions:
-        text = operator.below("_metadata").below("v2").read(versions[-1]).decode()
+        text = operator.below("_metadata").below("v2").read(str(max(versions))).decode()
         told = json.loads(json.loads(text.partition("\n")[2])["operatorPropertiesJson"])
         names = (str(each["stateName"]) for each in told["stateVariables"])
         yield from sorted(name for name in names if not name.startswith(_OF_SPARK))

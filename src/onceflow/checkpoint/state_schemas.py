@@ -17,8 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from onceflow.checkpoint.contract import Store, Where
+from onceflow.checkpoint.contract import Store, Where, numbers
 from onceflow.errors import CheckpointCorruptError
+from onceflow.twophase.forms import OTHER_FORM
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ def paths_in(text: str) -> list[str]:
     """The schemas that an operator's metadata names.
 
     Raises:
-        ValueError, TypeError, AttributeError: It is no operator's metadata.
+        OTHER_FORM: It is no operator's metadata.
     """
     return [str(path) for store in _told(text).get("stateStoreInfo", ()) for path in store.get(_PATHS, ())]
 
@@ -97,13 +98,13 @@ def refuse_missing(checkpoint: Store) -> None:
 def _abroad(checkpoint: Store) -> Iterator[tuple[Store, str, str]]:
     """The operators' metadata that name a schema outside of the checkpoint: folder, name, content."""
     states = checkpoint.below("state")
-    for operator in sorted(filter(str.isdigit, states.names())):
+    for operator in map(str, numbers(states.names())):
         folder = states.below(operator).below("_metadata").below("v2")
-        for name in sorted(filter(str.isdigit, folder.names())):
+        for name in map(str, numbers(folder.names())):
             try:
                 text = folder.read(name).decode()
                 named = paths_in(text)
-            except (FileNotFoundError, ValueError, TypeError, AttributeError):
+            except (FileNotFoundError, *OTHER_FORM):
                 continue  # it is empty or torn: Spark says so, if it needs it
             if any(each != _named(checkpoint.path(), each) for each in named):
                 yield folder, name, text

@@ -20,6 +20,7 @@ import hashlib
 import hmac
 import json
 import logging
+import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,6 +30,7 @@ from typing import Any
 from onceflow.checkpoint.contract import Store
 from onceflow.checkpoint.spark_files import positions
 from onceflow.errors import CheckpointStoreError
+from onceflow.twophase.forms import OTHER_FORM
 from onceflow.twophase.keyed import MASK, id_of, key_of_rows, masked, unmasked
 from onceflow.twophase.layout import Layout, Source, folders
 from onceflow.twophase.participants import Participant
@@ -231,7 +233,7 @@ def _counters(position: str) -> dict[tuple[str, int], int]:
     try:
         nested = json.loads(position)
         return {(name, int(number)): int(at) for name, of in nested.items() for number, at in of.items()}
-    except (ValueError, TypeError, AttributeError):
+    except OTHER_FORM:
         return {}  # a source that is not Kafka's; its position stands in start and end
 
 
@@ -322,6 +324,9 @@ def _canonical(body: Mapping[str, Any]) -> str:
 # -- the trail ------------------------------------------------------------------------------------
 
 
+_NAME = re.compile("([0-9]{10,})-([^-]*)-([0-9]{6,})[.]jsonl(?:[.]gz)?")
+
+
 @dataclass(frozen=True, order=True, slots=True)
 class _File:
     """A file of the trail, by the order in which they were begun."""
@@ -340,14 +345,10 @@ class _File:
 
     @classmethod
     def read(cls, name: str) -> _File | None:
-        parts = name.removesuffix(".gz").removesuffix(".jsonl").split("-")
-        if (
-            not name.endswith((".jsonl", ".jsonl.gz"))
-            or len(parts) != 3
-            or not (parts[0].isdigit() and parts[2].isdigit())
-        ):
-            return None
-        return cls(int(parts[0]), int(parts[2]), parts[1])
+        found = _NAME.fullmatch(name)
+        file = None if found is None else cls(int(found[1]), int(found[3]), found[2])
+        # By its own name alone it is found again.
+        return file if file is not None and name in (file.name, file.packed) else None
 
 
 class Trail:
@@ -507,8 +508,16 @@ def _whole_lines(data: bytes) -> Iterator[dict[str, Any]]:
     for line in data.splitlines(keepends=True):
         try:
             body = json.loads(line)
-            if not line.endswith(b"\n") or digest(body) != body["hash"]:
+            if not line.endswith(b"\n") or digest(body) != body["hash"] or not _goes_on(body):
                 return
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except OTHER_FORM:
             return
         yield body
+
+
+def _goes_on(body: Mapping[str, Any]) -> bool:
+    """Whether a receipt has what the next one is made of: else it is no receipt, whatever its hash."""
+    numbers = (body["number"], body["places"][0], body["places"][1])
+    has_zone = datetime.fromisoformat(body["at"]).tzinfo is not None
+    texts = (body["hash"], *(source["end"] for source in body["sources"]))
+    return has_zone and all(isinstance(n, int) for n in numbers) and all(isinstance(text, str) for text in texts)

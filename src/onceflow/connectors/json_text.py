@@ -22,6 +22,7 @@ from pyspark.sql.types import (
 )
 
 from onceflow.errors import ConfigurationError, RowRefusedError
+from onceflow.twophase.forms import OTHER_FORM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -150,13 +151,14 @@ def refused_from(message: str) -> RowRefusedError | None:
         return None
     try:
         told, _ = json.JSONDecoder().raw_decode(message, at + len(_RAISED))
-    except json.JSONDecodeError:  # cut off on its way
+        column, kind = str(told["column"]), str(told["type"])
+    except OTHER_FORM:  # cut off on its way, or a row's own text
         return None
     return RowRefusedError(
-        f"column {told['column']} ({told['type']}) of a row has a text that is not UTF-8, and JSON has no other",
+        f"column {column} ({kind}) of a row has a text that is not UTF-8, and JSON has no other",
         harmless="for the data: nothing of the epoch is visible",
         cause="bytes were made a text as they are, by cast('string') for example",
         action="in the stream function keep them binary, which JSON has as base64; or leave such rows out by "
         "F.is_valid_utf8(column), or let F.make_valid_utf8(column) put U+FFFD into them",
-        column=told["column"],
+        column=column,
     )

@@ -9,7 +9,7 @@ import contextlib
 import json
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -130,7 +130,7 @@ def held(job: RunningJob) -> Iterator[None]:
 
 
 def _says(line: bytes, what: str) -> bool:
-    with contextlib.suppress(ValueError, TypeError, KeyError):
+    with contextlib.suppress(ValueError, TypeError, LookupError, RecursionError):
         return json.loads(line)[what] is True
     return False
 
@@ -144,6 +144,25 @@ def _not_held(job: RunningJob, why: str) -> ConfigurationError:
     )
 
 
+def _read(path: Path, told: Mapping[str, Any]) -> RunningJob:
+    """A job's answer; it may be another version's, or no job's.
+
+    Raises:
+        TypeError: It is none of this version's.
+    """
+    wrong = [name for name, kinds in _KINDS.items() if not isinstance(told.get(name), kinds)]
+    if wrong:
+        raise TypeError(f"no running job: {', '.join(wrong)}")
+    return RunningJob(path, **told)
+
+
+_KINDS: Mapping[str, tuple[type, ...]] = {
+    **dict.fromkeys(("name", "state", "checkpoint", "started_at", "failure", "writes_as"), (str,)),
+    **dict.fromkeys(("pid", "restarts"), (int,)),
+    **dict.fromkeys(("epoch", "supervisor"), (int, type(None))),
+}
+
+
 def _told(path: Path, what: str) -> RunningJob | None:
     """How a job stands, which was asked or ordered something; None where nobody answers."""
     try:
@@ -152,10 +171,10 @@ def _told(path: Path, what: str) -> RunningJob | None:
             connection.connect(str(path))
             connection.sendall(what.encode() + b"\n")
             told: dict[str, Any] = json.loads(connection.makefile("rb").readline())
-        return RunningJob(path, **told)
+        return _read(path, told)
     except ConnectionRefusedError:
         with contextlib.suppress(OSError):
             path.unlink()  # of a job that was killed
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         pass  # it ends at this moment, or is of another version
     return None

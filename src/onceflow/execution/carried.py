@@ -38,8 +38,8 @@ def find(text: str) -> OnceflowError | None:
     for begin in re.finditer(re.escape(MARKER), text):
         try:
             said, _ = json.JSONDecoder().raw_decode(text, begin.end())
-        except ValueError:
-            continue  # cut off
+        except (ValueError, RecursionError):
+            continue  # cut off, or not of ours
         if (error := _made_of(said)) is not None:
             return error
     return None
@@ -51,6 +51,8 @@ def _made_of(said: Any) -> OnceflowError | None:
         return None
     if not all(isinstance(said[name], str) for name in ("error", *_PARTS)):
         return None
+    if said["facts"].keys() & {"self", "others", *_PARTS}:  # a row's own text, made to look like one
+        return None
     kind = getattr(errors, said["error"], None)
     if not isinstance(kind, type) or not issubclass(kind, OnceflowError):
         return None
@@ -61,5 +63,5 @@ def _is_json(value: Any) -> bool:
     """Whether a value is the same after it was JSON."""
     try:
         return bool(json.loads(json.dumps(value, allow_nan=False)) == value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         return False

@@ -16,7 +16,7 @@ from onceflow.connectors.kafka.sink import KafkaSink
 from onceflow.connectors.kafka.source import KafkaSource
 from onceflow.flinksql.catalogue import DefinedTable, key_fields, value_fields
 from onceflow.flinksql.kinds import Kind
-from onceflow.flinksql.problems import refused, wrong
+from onceflow.flinksql.problems import refused, whole_number, wrong
 from onceflow.flinksql.records import reader
 
 _SAME = (
@@ -40,7 +40,7 @@ _CONSUMERS = (
     "metadata.max.age.ms", "connections.max.idle.ms", "client.dns.lookup", "client.rack",
 )  # fmt: skip
 _PROPERTIES = "properties."
-_OFFSETS = re.compile(r"partition:(\d+),offset:(\d+)")
+_OFFSETS = re.compile(r"partition:([0-9]{1,9}),offset:([0-9]{1,18})")
 _JAAS = re.compile(r"\.(Plain|Scram)LoginModule\s+required\b(.*);\s*$", re.DOTALL)
 
 
@@ -149,15 +149,21 @@ def _start(table: DefinedTable, group: str | None) -> Any:
     values = table.options.values
     mode = values.get("scan.startup.mode", "group-offsets" if group else "earliest-offset")
     if mode == "timestamp":
-        text = values["scan.startup.timestamp-millis"]
-        if not text.isdigit():
-            raise wrong(
-                table.options.places["scan.startup.timestamp-millis"], f"{text!r} is no number", action="write one"
-            )
-        return datetime.fromtimestamp(int(text) / 1000, UTC)
+        key = "scan.startup.timestamp-millis"
+        at = table.options.places[key]
+        number = whole_number(at, key, values[key])
+        try:
+            return datetime.fromtimestamp(number / 1000, UTC)
+        except (OverflowError, OSError, ValueError):
+            raise wrong(at, f"'{key}' is no time up to the year 9999", action="write milliseconds since 1970") from None
     if mode == "specific-offsets":
         return _specific(table, values["scan.startup.specific-offsets"])
     return mode.removesuffix("-offset")
+
+
+def _memory(table: DefinedTable, text: str) -> int:
+    key = "properties.buffer.memory"
+    return whole_number(table.options.places.get(key, table.definition.at), key, text)
 
 
 def _specific(table: DefinedTable, text: str) -> Mapping[str, Mapping[int, int]]:
@@ -183,7 +189,7 @@ def sink_of(table: DefinedTable, servers: str | None, *, columns: set[str], name
     values, given = table.options.values, _properties(table)
     producer: dict[str, Any] = {_LIBRDKAFKAS[key]: value for key, value in given.items() if key in _LIBRDKAFKAS}
     if "buffer.memory" in given:
-        producer["queue.buffering.max.kbytes"] = max(1, int(given["buffer.memory"]) // 1024)
+        producer["queue.buffering.max.kbytes"] = max(1, _memory(table, given["buffer.memory"]) // 1024)
     timeout = given.get("transaction.timeout.ms")
     return KafkaSink(
         cluster_of(table, servers),

@@ -54,6 +54,10 @@ _PATTERNS = re.compile(
 )
 
 
+_LONGEST_NUMBER = 1_000
+"""No type takes more than 38 digits; of thousands Python makes no number."""
+
+
 def tokens_of(script: str) -> list[Token]:
     """All tokens of a script, the last of the kind "end".
 
@@ -78,6 +82,8 @@ def tokens_of(script: str) -> list[Token]:
         elif kind == "quoted":
             found.append(Token("quoted", text[1:-1].replace("``", "`"), at, match.end(), here))
         elif kind in ("number", "word", "sign"):
+            if kind == "number" and len(text) > _LONGEST_NUMBER:
+                raise wrong(here, f"a number of {len(text)} characters", action="write fewer digits")
             found.append(Token(kind, text, at, match.end(), here))  # type: ignore[arg-type]
         lines = text.count("\n")
         if lines:

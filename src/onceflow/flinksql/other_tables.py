@@ -5,7 +5,6 @@ Must not know: queries, jobs, Kafka.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
@@ -17,7 +16,7 @@ from onceflow.connectors.lake.sinks import IcebergSink
 from onceflow.flinksql.catalogue import DefinedTable
 from onceflow.flinksql.kinds import Kind, quoted
 from onceflow.flinksql.printing import PrintSink
-from onceflow.flinksql.problems import refused, wrong
+from onceflow.flinksql.problems import refused, whole_number, wrong
 from onceflow.flinksql.relations import KEEP
 from onceflow.options.durations import duration_ms
 
@@ -164,10 +163,8 @@ def _generated(spark: SparkSession, table: DefinedTable) -> DataFrame:
 
 
 def _number(table: DefinedTable, key: str, default: int) -> int:
-    text = table.options.values.get(key, str(default))
-    if re.fullmatch(r"-?\d+", text) is None:
-        raise wrong(table.options.places[key], f"'{key}': {text!r} is no whole number", action="write one")
-    return int(text)
+    given = table.options.values.get(key)
+    return default if given is None else whole_number(table.options.places[key], key, given)
 
 
 def _value(table: DefinedTable, name: str, kind: Kind, number: int) -> Column:
@@ -183,7 +180,7 @@ def _value(table: DefinedTable, name: str, kind: Kind, number: int) -> Column:
             found = F.pmod(noise, F.lit(2)) == 0
         case "TIMESTAMP" | "TIMESTAMP_LTZ":
             past = values.get(f"fields.{name}.max-past", "0 ms")
-            span = duration_ms(f"{past} ms" if past.isdigit() else past)
+            span = duration_ms(f"{past} ms" if past.isdecimal() else past)
             found = F.timestamp_millis(F.unix_millis("timestamp") - F.pmod(noise, F.lit(span + 1)))
         case _ if kind.is_number:
             least, most = _bounds(table, name, kind)

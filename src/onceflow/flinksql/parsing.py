@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from onceflow.flinksql.kinds import Kind, Name
 from onceflow.flinksql.lexing import Token, statements_of, tokens_of
-from onceflow.flinksql.problems import meant, refused, wrong
+from onceflow.flinksql.problems import meant, nested, refused, wrong
 from onceflow.flinksql.reserved import RESERVED, TAKEN_AS_NAMES
 from onceflow.flinksql.statements import (
     ColumnDefinition,
@@ -98,7 +98,8 @@ def parse_one(tokens: Sequence[Token], script: str) -> Statement:
         tokens: Its own.
         script: All of the text, of which the tokens are.
     """
-    return _Parser(tokens, script).statement()
+    with nested(tokens[0].at):
+        return _Parser(tokens, script).statement()
 
 
 class _Parser:
@@ -736,4 +737,5 @@ def kind_of(text: Source) -> Kind:
     """
     tokens = tokens_of(text.text)
     parser = _Parser(tokens[:-1], text.text)
-    return parser._kind()  # noqa: SLF001 - it is this file's own
+    with nested(text.at):
+        return parser._kind()  # noqa: SLF001 - it is this file's own

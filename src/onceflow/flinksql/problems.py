@@ -5,7 +5,9 @@ Must not know: statements, queries, connectors.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -35,6 +37,21 @@ def wrong(at: Position, what: str, *, action: str = "", cause: str = "") -> Conf
     )
 
 
+@contextlib.contextmanager
+def nested(at: Position) -> Iterator[None]:
+    """What is read inside calls itself as often as a statement is nested: too deep a one is wrong, and told.
+
+    Raises:
+        ConfigurationError: It is nested too deeply.
+    """
+    try:
+        yield
+    except RecursionError:
+        raise wrong(
+            at, "it is nested too deeply to be understood", action="give what is inside a name: CREATE VIEW, or WITH"
+        ) from None
+
+
 def refused(at: Position, name: str, why: str, instead: str) -> ConfigurationError:
     """What Flink has and this has not, by its name.
 
@@ -52,6 +69,20 @@ def refused(at: Position, name: str, why: str, instead: str) -> ConfigurationErr
         column=at.column,
         refused=name,
     )
+
+
+_WHOLE = re.compile("-?[0-9]{1,18}")
+
+
+def whole_number(at: Position, key: str, text: str) -> int:
+    """The whole number that an option is, as far as Java counts.
+
+    Raises:
+        ConfigurationError: It is none.
+    """
+    if _WHOLE.fullmatch(text) is None:
+        raise wrong(at, f"'{key}': {text!r:.40} is no whole number", action="write one, of at most 18 digits")
+    return int(text)
 
 
 def meant(word: str, known: Iterable[str], otherwise: str = "") -> str:

@@ -14,7 +14,7 @@ from onceflow.flinksql.catalogue import Names, created, define
 from onceflow.flinksql.kinds import quoted
 from onceflow.flinksql.parsing import parse
 from onceflow.flinksql.pipelines import Pipeline, function_at, pipeline
-from onceflow.flinksql.problems import meant, wrong
+from onceflow.flinksql.problems import meant, nested, wrong
 from onceflow.flinksql.queries import translate
 from onceflow.flinksql.relations import Query, View
 from onceflow.flinksql.settings import Settings
@@ -76,16 +76,17 @@ class Script:
 
     def take(self, statement: Statement) -> Answer:
         """One statement."""
-        match statement:
-            case Insert():
-                return self._job((statement,), statement)
-            case StatementSet():
-                return self._job(statement.inserts, statement)
-            case Select():
-                return Answer(query=translate(statement.query, self.names))
-            case _:
-                rule = _RULES[type(statement)]
-                return Answer(lines=tuple(rule(self, statement)))
+        with nested(statement.at):
+            match statement:
+                case Insert():
+                    return self._job((statement,), statement)
+                case StatementSet():
+                    return self._job(statement.inserts, statement)
+                case Select():
+                    return Answer(query=translate(statement.query, self.names))
+                case _:
+                    rule = _RULES[type(statement)]
+                    return Answer(lines=tuple(rule(self, statement)))
 
     def _job(self, inserts: tuple[Insert, ...], statement: Statement) -> Answer:
         made = pipeline(inserts, statement.at, self.names, self.settings)

@@ -17,12 +17,15 @@ _UNITS_MS = {
     "d": 86_400_000, "day": 86_400_000, "days": 86_400_000,
 }  # fmt: skip
 
+_LONGEST_MS = 2**63 - 1
+"""Java's."""
+
 
 def duration_ms(value: str | float) -> int:
     """A duration in milliseconds: ``"5s"``, ``"10 min"``, ``"200 ms"``, or a number of seconds.
 
     Raises:
-        ConfigurationError: It is no duration, or negative.
+        ConfigurationError: It is no duration, negative, or longer than Java can count.
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", str(value).lower())
     if match is None or match[2] not in _UNITS_MS:
@@ -30,4 +33,10 @@ def duration_ms(value: str | float) -> int:
             f"{value!r} is no duration",
             action='write a number and a unit: "200 ms", "5s", "10 min", "2 h", or a number of seconds',
         )
-    return round(float(match[1]) * _UNITS_MS[match[2]])
+    found = float(match[1]) * _UNITS_MS[match[2]]
+    if found > _LONGEST_MS:
+        raise ConfigurationError(
+            f"{value!r:.40} is longer than a duration can be, 292 million years",
+            action="write fewer digits",
+        )
+    return round(found)

@@ -78,7 +78,7 @@ def effective(
     found = {each.name: Effective(each, _of_python(each, each.default), DEFAULT) for each in layered.values()}
     texts = list(_texts(flags, environ, script, layered))
     named = next((given[KEY] for _, given in reversed(texts) if KEY in given), None)
-    for key, chosen in preset(named).items() if named is not None else ():
+    for key, chosen in preset(str(named)).items() if named is not None else ():
         setting, source = layered[key], f"preset {named}"
         found[setting.name] = Effective(setting, _read(setting, chosen.value, source), source, chosen.why)
     for name, value in python.items():
@@ -119,7 +119,7 @@ def _texts(
 def _of_file(path: Path) -> Iterator[tuple[str, Any]]:
     try:
         tables = tomllib.loads(path.read_text())
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # a number of too many digits is no TOMLDecodeError
         raise ConfigurationError(
             f"the settings in {path} cannot be read: {error}",
             harmless="always: nothing was started",
@@ -140,7 +140,7 @@ def _flat(before: str, table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 def _read(setting: Setting, given: Any, source: str) -> Any:
     """A value as it is written; TOML's true and false are not Python's words for them."""
     text = str(given).lower() if isinstance(given, bool) else str(given).strip()
-    if setting.type == "duration" and text.replace(".", "", 1).isdigit() and float(text):
+    if setting.type == "duration" and text.replace(".", "", 1).isdecimal() and float(text):
         raise _wrong(setting, text, source, f'has no unit; write "{text} ms" or "{text} s"')
     if setting.type == "choice" and text not in setting.choices:
         raise _wrong(setting, text, source, f"is none of {', '.join(setting.choices)}")

@@ -160,7 +160,7 @@ def no_stream(text: str, mode: str) -> ConfigurationError:
         text: What Spark says.
         mode: The output mode.
     """
-    first = re.sub(r"^\[\S+\] | SQLSTATE: .*|;$", "", text.strip().splitlines()[0])
+    first = re.sub(r"^\[\S+\] | SQLSTATE: .*|;$", "", (text.strip() or "it says nothing").splitlines()[0])
     known = ((cause, action) for pattern, cause, action in _REFUSED_PLANS if re.search(pattern, first))
     cause, action = next(
         known, ("see Spark's words", "change the plan, or the output mode: append, update or complete")

@@ -95,7 +95,7 @@ class TaskReport:
         """Read what ``dumps`` wrote.
 
         Raises:
-            KeyError, TypeError, ValueError: The text is no report.
+            ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError: The text is no report.
         """
         value = json.loads(text)
         sink, transaction = str(value["sink"]), value["transaction"]
@@ -153,7 +153,7 @@ class Participant:
         """Read what ``to_json`` wrote.
 
         Raises:
-            KeyError, TypeError, ValueError: The value is no participant.
+            ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError: It is no participant.
         """
         sink, transaction = str(value["sink"]), value["transaction"]
         _require_object(transaction)

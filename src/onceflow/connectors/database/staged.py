@@ -11,6 +11,7 @@ from typing import Any
 
 from onceflow.connectors.database.target import Target
 from onceflow.connectors.database.writer import HASH_MASK
+from onceflow.twophase.forms import OTHER_FORM
 from onceflow.twophase.participants import Participant
 
 _KIND = "onceflow database"
@@ -86,7 +87,7 @@ class Staged:
                     int(sealed.get("claimed", 0)),
                 )
             return cls(str(told["system"]), attempts, sealed)
-        except (KeyError, TypeError, ValueError):
+        except OTHER_FORM:
             return None
 
     def to_json(self) -> dict[str, Any]:

@@ -79,7 +79,7 @@ class Target:
         """Read what ``to_json`` wrote.
 
         Raises:
-            KeyError, TypeError, ValueError: The value is no target.
+            OTHER_FORM: The value is no target (``twophase/forms.py``).
         """
         schema = value["schema"]
         return cls(

@@ -118,6 +118,12 @@ class KafkaCluster(BaseModel):
             )
         except ValidationError as error:
             raise _configuration_error(error) from None  # pydantic's own text could carry a secret
+        except UnicodeEncodeError:
+            raise ConfigurationError(
+                "KafkaCluster cannot be made: a setting has characters that UTF-8 has not",
+                cause="a variable of the environment, or a file's name, whose bytes are not UTF-8",
+                action="write it in UTF-8",
+            ) from None
 
     @model_validator(mode="after")
     def _combinations(self) -> Self:

@@ -149,9 +149,13 @@ def _speaks(address: str, tls: ssl.SSLContext | None, mechanism: str, deadline: 
             return "SSL", ()  # it wants a certificate of ours
         # Any listener answers this without knowing who asks; a mechanism's name is no login.
         answer = _ask(connection, _SASL_HANDSHAKE, 1, struct.pack(">h", len(named)) + named, deadline)
-    (code,) = struct.unpack_from(">h", answer, 4)
+    try:
+        (code,) = struct.unpack_from(">h", answer, 4)
+        mechanisms = _strings(answer, 6) if code == _NO_MECHANISM else ()
+    except struct.error:
+        raise _NoAnswerError("what listens there is no Kafka broker") from None
     protocol = ("" if code == _NO_SASL else "SASL_") + ("PLAINTEXT" if tls is None else "SSL")
-    return protocol, _strings(answer, 6) if code == _NO_MECHANISM else ()
+    return protocol, mechanisms
 
 
 def _context(cluster: KafkaCluster) -> ssl.SSLContext | None:

@@ -6,6 +6,7 @@ Must not know: what the token is for.
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import threading
 import time
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 from onceflow.connectors.kafka.cluster_values import plain
 from onceflow.connectors.kafka.login_refused import AGAIN
 from onceflow.errors import KafkaRightsError
+from onceflow.twophase.forms import OTHER_FORM
 
 if TYPE_CHECKING:
     from onceflow.connectors.kafka.cluster import KafkaCluster
@@ -59,7 +61,7 @@ class ClientCredentials:
             with urllib.request.urlopen(request, timeout=_TOKEN_TIMEOUT_S) as response:  # noqa: S310
                 reply = json.load(response)
             return str(reply["access_token"]), float(reply.get("expires_in", 60))
-        except (urllib.error.URLError, OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, http.client.HTTPException, *OTHER_FORM) as error:
             status = f" {error.code}" if isinstance(error, urllib.error.HTTPError) else ""
             raise KafkaRightsError(
                 f"the token endpoint gave no access token ({type(error).__name__}{status})",

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from onceflow.connectors.kafka.codes import Code
 from onceflow.connectors.kafka.partition import Partition
 from onceflow.errors import ConfigurationError, KafkaUnavailableError, SourceDataLostError
+from onceflow.twophase.forms import OTHER_FORM
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -58,7 +59,7 @@ def from_json(text: str) -> dict[Partition, int]:
     """
     try:
         return {partition: int(at) for partition, at in flat(json.loads(text)).items()}
-    except (ValueError, TypeError, AttributeError) as error:
+    except OTHER_FORM as error:
         raise ConfigurationError(
             f"this is no offset of Spark's Kafka source: {text[:100]}",
             action='give JSON like {"topic":{"0":123}}',
@@ -130,12 +131,13 @@ def data_lost(
     )
 
 
-_PARTITION = r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<number>\d+)"
+_PARTITION = r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<number>[0-9]{1,10})"
+_OFFSET = "[0-9]{1,19}"
 _SPARK_SAYS = (  # the sub-conditions of KAFKA_DATA_LOSS, in the words of Spark 4.2
-    rf"Could not read records in offset \[(?P<wanted>\d+), (?P<end>\d+)\) for topic partition {_PARTITION}",
-    rf"Partition {_PARTITION} offset was changed from (?P<wanted>\d+) to (?P<latest>\d+)",
-    rf"Added partition {_PARTITION} starts from (?P<earliest>\d+) instead of (?P<wanted>0)",
-    rf"Starting offset for {_PARTITION} was (?P<wanted>\d+) but consumer reset to (?P<earliest>\d+)",
+    rf"Could not read records in offset \[(?P<wanted>{_OFFSET}), (?P<end>{_OFFSET})\) for topic partition {_PARTITION}",
+    rf"Partition {_PARTITION} offset was changed from (?P<wanted>{_OFFSET}) to (?P<latest>{_OFFSET})",
+    rf"Added partition {_PARTITION} starts from (?P<earliest>{_OFFSET}) instead of (?P<wanted>0)",
+    rf"Starting offset for {_PARTITION} was (?P<wanted>{_OFFSET}) but consumer reset to (?P<earliest>{_OFFSET})",
     rf"(?P<gone>Partitions) \w+\({_PARTITION}.* have been deleted",
     rf"Cannot find initial offsets for (?P<gone>partitions) \w+\({_PARTITION}",
 )

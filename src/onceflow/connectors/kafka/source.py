@@ -44,6 +44,7 @@ from onceflow.connectors.kafka.source_checks import (
 from onceflow.errors import ConfigurationError, MalformedRecordError, OnceflowError
 from onceflow.options.arguments import checked
 from onceflow.options.durations import duration_ms
+from onceflow.twophase.forms import OTHER_FORM
 
 if TYPE_CHECKING:
     pass
@@ -395,18 +396,21 @@ def malformed_from(message: str) -> MalformedRecordError | None:
     if at < 0:
         return None
     try:
-        place, _ = json.JSONDecoder().raw_decode(message, at + len(_MARKER))
-    except json.JSONDecodeError:  # cut off on its way
+        told, _ = json.JSONDecoder().raw_decode(message, at + len(_MARKER))
+        topic, partition, offset = str(told["topic"]), int(told["partition"]), int(told["offset"])
+        reason = str(told["reason"])
+    except OTHER_FORM:  # cut off on its way, or a record's own text
         return None
     return MalformedRecordError(
-        "the record at topic {topic}, partition {partition}, offset {offset} cannot be read: {reason}".format_map(
-            place
-        ),
+        f"the record at topic {topic}, partition {partition}, offset {offset} cannot be read: {reason}",
         harmless="for what is visible: it stays as it is; but every start meets the record again",
         cause="the source's on_malformed=fail, and its format or schema does not fit this record",
         action="correct the schema (timestamp_format, or the source's max_ahead, for a time); or set "
         'on_malformed="skip", which leaves such records out and counts them',
-        **place,
+        topic=topic,
+        partition=partition,
+        offset=offset,
+        reason=reason,
     )
 
 

@@ -34,6 +34,10 @@ class TransactionalId:
         return f"{self.prefix}-{self.job_id}-{self.incarnation}-{self.sink}-{self.shard}-{self.parity}-{self.attempt}"
 
 
+_NUMBER = "(0|[1-9][0-9]{0,18})"
+_PARTS = re.compile(f"{_NUMBER}-(.+)-{_NUMBER}-([01])-{_NUMBER}")
+
+
 def job_prefix(prefix: str, job_id: str) -> str:
     """What the names of all transactions of one job begin with."""
     return f"{prefix}-{job_id}-"
@@ -52,7 +56,7 @@ def parse_transactional_id(text: str, prefix: str, job_id: str) -> Transactional
     if not text.startswith(head):
         return None
     # The sink's name may itself end in "-3-0-1": the three numbers at the end are always ours.
-    match = re.fullmatch(r"(0|[1-9][0-9]*)-(.+)-(0|[1-9][0-9]*)-([01])-(0|[1-9][0-9]*)", text[len(head) :])
+    match = _PARTS.fullmatch(text[len(head) :])
     if match is None or SINK_NAME.fullmatch(match[2]) is None:
         return None
     return TransactionalId(prefix, job_id, int(match[1]), match[2], int(match[3]), int(match[4]), int(match[5]))

@@ -38,6 +38,7 @@ from onceflow.connectors.lake.staged import Moment
 from onceflow.connectors.lake.table import BeatenError, Committed, Entry, Ledger, Table, View
 from onceflow.connectors.lake.writer import Form
 from onceflow.errors import ConfigurationError, LakeRightsError, LakeUnavailableError, OnceflowError
+from onceflow.twophase.forms import OTHER_FORM
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -243,7 +244,7 @@ class _IcebergView(View):
             if value["handle"]:
                 newest = Committed(Moment(int(value["start"]), int(value["epoch"])), str(value["handle"]))
             return Ledger(str(value["seat"]), newest)
-        except (KeyError, TypeError, ValueError):
+        except OTHER_FORM:
             return None
 
     def ended(self, job: str, sink: str, attempts: frozenset[str]) -> frozenset[str]:
@@ -252,7 +253,7 @@ class _IcebergView(View):
     def _told(self, job: str, sink: str) -> dict[str, Any]:
         try:
             value = json.loads(self._table.properties.get(_key(job, sink), "{}"))
-        except ValueError:
+        except OTHER_FORM:
             return {}
         return value if isinstance(value, dict) else {}
 

@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from onceflow.twophase.forms import OTHER_FORM
 from onceflow.twophase.participants import Participant
 
 _KIND = "onceflow lake"
-_NAME = re.compile(r"(\d+)-(\d+)-(\d+)-(\d+)-([0-9a-f]{15})")
+_NAME = re.compile(r"([0-9]{1,19})-([0-9]{1,19})-([0-9]{1,19})-([0-9]{1,19})-([0-9a-f]{15})")
 
 
 class Moment(NamedTuple):
@@ -154,7 +155,7 @@ class Staged:
                     int(sealed.get("claimed", 0)),
                 )
             return cls(str(told["table"]), tuple(attempts), sealed)
-        except (KeyError, TypeError, ValueError):
+        except OTHER_FORM:
             return None
 
     def to_json(self) -> dict[str, Any]:

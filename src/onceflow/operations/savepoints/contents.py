@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from onceflow.checkpoint.contract import numbers
 from onceflow.checkpoint.folders import folder_of
 from onceflow.checkpoint.identity import FILE as IDENTITY_FILE
 from onceflow.checkpoint.identity import JobIdentity, read_identity
@@ -16,6 +17,7 @@ from onceflow.checkpoint.place import OURS, Place
 from onceflow.checkpoint.spark_files import positions
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, ConfigurationError
 from onceflow.operations.savepoints.state_files import Listed, UnreadableStateError, files_of
+from onceflow.twophase.forms import OTHER_FORM
 from onceflow.twophase.layout import Layout, folders
 from onceflow.twophase.records import Decide, Planned
 
@@ -80,8 +82,8 @@ def contents(place: Place, epoch: int | None = None) -> Contents:
     try:
         commit = tree.read(f"commits/{at}").decode()
         offsets = place.checkpoint.offsets(at)
-    except (FileNotFoundError, CheckpointCorruptError) as error:
-        raise _not_retained(place, at, f"Spark's files of it are gone: {error}") from None
+    except (FileNotFoundError, UnicodeDecodeError, CheckpointCorruptError) as error:
+        raise _not_retained(place, at, f"Spark's files of it are gone, or cannot be read: {error}") from None
     entries, is_newest = place.journal.up_to(at)
     layouts = [entry.record.layout for entry in entries if isinstance(entry.record, Planned)]
     if not layouts:
@@ -142,10 +144,10 @@ def _log_files(tree: Listed, source: int, position: str) -> list[str]:
     """What Spark keeps of a source: where it began; of files also which were read, up to the position."""
     try:
         last = int(json.loads(position)["logOffset"])
-    except (ValueError, KeyError, TypeError):
+    except OTHER_FORM:
         return ["0"]
     found = sorted(tree.names(f"sources/{source}"))
-    return [name for name in found if name.removesuffix(".compact").isdigit() and int(name.split(".")[0]) <= last]
+    return [name for name in found if any(n <= last for n in numbers([name.removesuffix(".compact")]))]
 
 
 def _with_crc(tree: Listed, path: str) -> Iterator[str]:

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from onceflow.checkpoint import envelope
+from onceflow.twophase.forms import OTHER_FORM
 
 FORMAT = 1
 NAME = "manifest.json"
@@ -79,7 +80,7 @@ class Manifest:
 
         Raises:
             OtherFormatError: Another version made it.
-            ValueError, KeyError, TypeError: It is torn, or was changed.
+            OTHER_FORM: It is torn, or was changed.
         """
         body = envelope.unseal(data, FORMAT)
         return cls(
@@ -119,7 +120,7 @@ def shuffle_partitions(offsets: str) -> int | None:
     try:
         conf = json.loads(offsets.splitlines()[1])["conf"]
         return int(conf["spark.sql.shuffle.partitions"])
-    except (IndexError, ValueError, KeyError, TypeError):
+    except OTHER_FORM:
         return None
 
 

@@ -36,6 +36,7 @@ from onceflow.operations.savepoints.manifest import Manifest
 from onceflow.operations.savepoints.reading import FILES, PARTS, explained, held_of, spoiled
 from onceflow.operations.savepoints.writing import publish
 from onceflow.spark.places import folder_at, place_at
+from onceflow.twophase.forms import OTHER_FORM
 from onceflow.twophase.layout import Layout, folders, read_up_to
 from onceflow.twophase.records import Planned, Start
 
@@ -258,7 +259,7 @@ def _counts(position: str) -> bool:
     try:
         topics = json.loads(position)
         return all(isinstance(at, int) for of in topics.values() for at in of.values())
-    except (ValueError, AttributeError):
+    except OTHER_FORM:
         return False
 
 

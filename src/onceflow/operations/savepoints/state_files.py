@@ -13,18 +13,25 @@ from __future__ import annotations
 
 import io
 import json
+import lzma
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
 
+from onceflow.checkpoint.contract import numbers
 from onceflow.checkpoint.folders import Folder
 from onceflow.checkpoint.state_schemas import inside, paths_in
+from onceflow.twophase.forms import OTHER_FORM
 
 _LZ4, _ZSTD = b"LZ4Block", b"\x28\xb5\x2f\xfd"
 _LZ4_HEAD = 21  # magic, kind, two lengths, checksum
 _RAW, _PACKED = 0x10, 0x20
+_LARGEST_BLOCK = 1 << 25  # of lz4's own Java, unpacked
+_LONGEST_METADATA = 1 << 26  # of a snapshot, unpacked: a hundred bytes for each of its files
+_NO_ZIP = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, OSError, EOFError, NotImplementedError, RuntimeError)
 _LONGEST_LINEAGE = 1 << 20  # of a changelog as it is packed: an entry for each epoch since the last snapshot
 
 
@@ -57,8 +64,8 @@ def ids_of(commit: str) -> Mapping[int, Sequence[Sequence[str]]]:
     try:
         body = json.loads(lines[1]) if len(lines) > 1 else {}
         found = body.get("stateUniqueIds") or {}
-        return {int(number): [[str(i) for i in stores] for stores in of] for number, of in found.items()}
-    except (ValueError, TypeError, AttributeError) as error:
+        return {int(number): [[_inside(i) for i in stores] for stores in of] for number, of in found.items()}
+    except OTHER_FORM as error:
         raise UnreadableStateError(f"it names no state in a known way: {error}") from None
 
 
@@ -97,9 +104,9 @@ def _described(tree: Tree, operator: int, epoch: int) -> Iterator[tuple[str, lis
     lines = _text(tree, path).splitlines()
     try:
         stores = json.loads(lines[1])["stateStoreInfo"]
-        names = [str(store["storeName"]) for store in stores]
-        schemas = [inside(named) for named in paths_in("\n".join(lines))]
-    except (IndexError, ValueError, KeyError, TypeError, AttributeError) as error:
+        names = [_inside(store["storeName"]) for store in stores]
+        schemas = [_inside(*inside(named).split("/")) for named in paths_in("\n".join(lines))]
+    except OTHER_FORM as error:
         raise UnreadableStateError(f"{path} is no operator's metadata: {error}") from None
     yield path, names
     for beside in _beside(tree, path):
@@ -137,13 +144,13 @@ def _version(tree: Tree, folders: Iterable[str], version: int, i: str) -> Iterat
 def _snapshot(tree: Tree, folder: str, path: str) -> Iterator[str]:
     data = tree.read(path)
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            told = json.loads(archive.read("metadata").decode().partition("\n")[2])
-    except (ValueError, KeyError, zipfile.BadZipFile) as error:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive, archive.open("metadata") as file:
+            told = json.loads(file.read(_LONGEST_METADATA).decode().partition("\n")[2])
+        shared = [f"{folder}/SSTs/{_inside(each['dfsSstFileName'])}" for each in told.get("sstFiles", ())]
+        shared += [f"{folder}/logs/{_inside(each['dfsLogFileName'])}" for each in told.get("logFiles", ())]
+    except (*OTHER_FORM, *_NO_ZIP) as error:
         raise UnreadableStateError(f"{path} is no snapshot: {error}") from None
     yield from _beside(tree, path)
-    shared = [f"{folder}/SSTs/{each['dfsSstFileName']}" for each in told.get("sstFiles", ())]
-    shared += [f"{folder}/logs/{each['dfsLogFileName']}" for each in told.get("logFiles", ())]
     for name in shared:
         _require(tree, name)
         yield from _beside(tree, name)
@@ -151,13 +158,13 @@ def _snapshot(tree: Tree, folder: str, path: str) -> Iterator[str]:
 
 def _lineage(tree: Tree, path: str) -> list[tuple[int, str]]:
     """What a changelog says of the versions before its own, oldest first."""
-    head = _Head(tree.read(path, _LONGEST_LINEAGE))
     try:
+        head = _Head(tree.read(path, _LONGEST_LINEAGE))
         if head.text() not in ("v3", "v4"):
             raise ValueError("it has no lineage")
         told: list[dict[str, Any]] = json.loads(head.text())
-        return sorted((int(each["version"]), str(each["checkpointUniqueId"])) for each in told)
-    except (ValueError, KeyError, TypeError, OSError) as error:
+        return sorted((int(each["version"]), _inside(each["checkpointUniqueId"])) for each in told)
+    except (*OTHER_FORM, OSError) as error:
         raise UnreadableStateError(f"{path} cannot be read: {error}") from None
 
 
@@ -195,8 +202,8 @@ class _Head:
         if len(head) < _LZ4_HEAD or head[:8] != _LZ4:
             raise ValueError("it ends in the middle")
         packed, size = int.from_bytes(head[9:13], "little"), int.from_bytes(head[13:17], "little")
-        if not size:
-            raise ValueError("it ends in the middle")
+        if not 0 < size <= _LARGEST_BLOCK:
+            raise ValueError("it ends in the middle, or is no block of Java's")
         at = self._at + _LZ4_HEAD
         block = self._data[at : at + packed]
         self._at = at + packed
@@ -228,6 +235,19 @@ def _text(tree: Tree, path: str) -> str:
         return tree.read(path).decode()
     except FileNotFoundError:
         raise UnreadableStateError(f"{path} is missing") from None
+    except UnicodeDecodeError:
+        raise UnreadableStateError(f"{path} is no text") from None
+
+
+def _inside(*names: str) -> str:
+    """A name that another file says, or several on the way down, which lead out of no folder: they are copied.
+
+    Raises:
+        ValueError: They do.
+    """
+    if any(not name or name in (".", "..") or "/" in name or "\0" in name for name in names):
+        raise ValueError(f"it names a file outside of its folder, {'/'.join(names)!r}")
+    return "/".join(names)
 
 
 class Listed:
@@ -258,4 +278,4 @@ class Listed:
 
     def numbers(self, path: str) -> list[int]:
         """The files of a folder that are named by a number."""
-        return [int(name) for name in self.names(path) if name.isdigit()]
+        return numbers(self.names(path))
