@@ -9,14 +9,17 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import random
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import atheris
 
 with atheris.instrument_imports(include=["onceflow"]):
     from tests.fuzz.mutations import Mutator
+    from tests.fuzz.target import Target
     from tests.fuzz.targets import TARGETS
     from tests.fuzz.watch import LONGEST, Find, Watch, bounded_memory
 with atheris.instrument_imports(include=["tests.fuzz.plants"]):  # behind the others: what these load is not ours
@@ -33,7 +36,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--seconds", type=int, default=0)
     parser.add_argument("--executions", type=int, default=-1)
-    parser.add_argument("--plant", help="with this fault planted")
+    parser.add_argument("--plant", help="with this fault planted, until it is found")
     asked = parser.parse_args()
     logging.disable()
     if asked.plant is None:
@@ -41,10 +44,10 @@ def main() -> None:
     else:
         plant = plants.PLANTS[asked.plant]
         with plant.planted():
-            _fuzz(asked, plant.target)
+            _fuzz(asked, plant.target, plant.is_found)
 
 
-def _fuzz(asked: argparse.Namespace, target: plants.Target) -> None:
+def _fuzz(asked: argparse.Namespace, target: Target, until: Callable[[Find], bool] = lambda _: False) -> None:
     seeds = target.seeds()
     corpus = asked.folder / "corpus"
     corpus.mkdir(parents=True, exist_ok=True)
@@ -60,6 +63,8 @@ def _fuzz(asked: argparse.Namespace, target: plants.Target) -> None:
             found[find.key] = find
             told = [each.told() for each in found.values()]
             (asked.folder / "finds.json").write_text(json.dumps(told))
+            if until(find):
+                os._exit(0)  # as libFuzzer ends a process, too
 
     def mutated(data: bytes, most: int, seed: int) -> bytes:
         if random.Random(seed).random() < _OWN:

@@ -39,9 +39,8 @@ def test_a_fault_behind_several_steps_is_found_by_coverage(name):
     """One word behind another one: mutations alone come there by chance, who sees coverage goes there step by step."""
     plant = PLANTS[name]
     told = run(plant.target.name, 0, SEED, "--plant", name, executions=plant.within)
-    assert told["executions"] >= plant.within
     assert [find for find in told["finds"] if find["kind"] == plant.kind and plant.says in find["what"]]
-    assert fuzz(plant.target, plant.within // 4, SEED) == []
+    assert fuzz(plant.target, 5_000, SEED) == []
 
 
 @pytest.mark.parametrize("name", TARGETS)
