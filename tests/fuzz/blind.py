@@ -27,14 +27,17 @@ def fuzz(target: Target, executions: int, seed: int, *, until: Callable[[Find], 
     seeds, chance = target.seeds(), random.Random(seed)
     mutator = Mutator(seeds, LONGEST)
     found: dict[tuple[str, ...], Find] = {}
-    with tempfile.TemporaryDirectory() as folder, bounded_memory():
+    with tempfile.TemporaryDirectory() as folder:
         watch = Watch(target.name, target.read, target.promised, Path(folder))
-        watch.warm_up(seeds)
+        watch.warm_up(
+            seeds
+        )  # libraries take room of their own (Arrow's pool some GB of addresses), before it is bounded
         inputs = (mutator.mutated(chance.choice(seeds), chance.randrange(1 << 62)) for _ in range(executions))
-        for data in (*seeds, *inputs):
-            find = watch.find(data)
-            if find is not None:
-                found.setdefault(find.key, find)
-                if until(find):
-                    break
+        with bounded_memory():
+            for data in (*seeds, *inputs):
+                find = watch.find(data)
+                if find is not None:
+                    found.setdefault(find.key, find)
+                    if until(find):
+                        break
     return list(found.values())
