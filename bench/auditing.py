@@ -26,7 +26,7 @@ from tests.integration.audited import World
 from tests.unit.keyed_rows import KEY
 
 from onceflow.connectors.kafka.cluster import KafkaCluster
-from onceflow.execution.keyed import sha256_of
+from onceflow.execution.row_hash import sha256_of
 from onceflow.local.devcluster import DevCluster
 from onceflow.twophase.keyed import keyed
 

@@ -132,7 +132,6 @@ LIBRARIES = {
 WORKERS = (
     "execution/task.py",
     "execution/carried.py",
-    "execution/keyed.py",
     "twophase/keyed.py",
     "connectors/arrow_values.py",
     "connectors/contract.py",

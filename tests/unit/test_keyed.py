@@ -11,14 +11,29 @@ import pyarrow as pa
 from onceflow.audit import keyed as audited
 from onceflow.audit.tables import hash_rows, netstrings
 from onceflow.connectors.contract import Run, Shard
-from onceflow.execution.keyed import SHA256
-from onceflow.execution.task import DIGEST, PARTITION, Output, Task, output_column
+from onceflow.execution.task import DIGEST, PARTITION, SHA256, Output, Task, output_column
 from onceflow.twophase.keyed import MASK, id_of, key_of_rows, keyed, masked, unmasked
 from onceflow.twophase.participants import Part, Participant, TaskReport
 from tests.unit.keyed_rows import KEY, kept, message, of_rows
 from tests.unit.xx64 import of_columns
 
 DOCS = Path(__file__).parents[2] / "docs" / "audit.md"
+
+
+class Writer:
+    """Keeps which columns it is handed."""
+
+    def __init__(self):
+        self.columns = []
+
+    def write(self, rows):
+        self.columns.append(rows.schema.names)
+
+    def prepare(self):
+        return {}
+
+    def abort(self):
+        raise AssertionError("nothing fails")
 
 
 def test_the_vectors_of_the_page_come_out_everywhere():
@@ -55,22 +70,11 @@ def test_a_sum_is_never_kept_bare_and_no_two_masks_are_the_same():
 
 def test_a_task_sums_the_rows_of_each_part_and_hands_a_writer_none_of_it():
     """Parts have the keyed digests of their own rows, whatever batches these came in; a writer gets its columns."""
-    written = []
-
-    class Writer:
-        def write(self, rows):
-            written.append(rows.schema.names)
-
-        def prepare(self):
-            return {}
-
-        def abort(self):
-            raise AssertionError("nothing fails")
-
+    writer = Writer()
     hashes = [bytes([n]) * 32 for n in range(6)]
     numbers = [0, 0, 1, 1, 1, 0]
     mine = key_of_rows(KEY, "job")
-    task = Task((Output("s", lambda _: Writer()),), Run("job", "p", 1, 1), key=mine)
+    task = Task((Output("s", lambda _: writer),), Run("job", "p", 1, 1), key=mine)
     batches = [
         pa.record_batch(
             {
@@ -85,7 +89,7 @@ def test_a_task_sums_the_rows_of_each_part_and_hands_a_writer_none_of_it():
     (report,) = task.write_shard(Shard(Run("job", "p", 1, 1), 0, 0), batches)
     expected = {number: keyed(mine, [hashes[n] for n in range(6) if numbers[n] == number]) for number in (0, 1)}
     assert {part.number: unmasked(mine, part.keyed) for part in report.parts} == expected
-    assert written == [["value"], ["value"]]
+    assert writer.columns == [["value"], ["value"]]
     assert [part.keyed for part in TaskReport.loads(report.dumps()).parts] == [part.keyed for part in report.parts]
 
 
@@ -98,20 +102,12 @@ def test_what_a_part_keeps_goes_through_the_journal_and_a_part_of_before_has_non
 
 def test_a_column_that_is_called_like_the_hash_is_written_where_there_is_no_key():
     """It is the output's own; only with a key is one of that name the job's."""
-    written = []
-
-    class Writer:
-        def write(self, rows):
-            written.append(rows.schema.names)
-
-        def prepare(self):
-            return {}
-
+    writer = Writer()
     made = {name: pa.array([1], pa.int64()) for name in (output_column(0, SHA256), output_column(0, DIGEST))}
     batch = pa.record_batch(made | {PARTITION: pa.array([0], pa.int32())})
     run = Run("job", "p", 1, 1)
-    Task((Output("s", lambda _: Writer()),), run).write_shard(Shard(run, 0, 0), [batch])
-    assert written == [[SHA256]]
+    Task((Output("s", lambda _: writer),), run).write_shard(Shard(run, 0, 0), [batch])
+    assert writer.columns == [[SHA256]]
 
 
 def test_a_value_cannot_move_from_one_column_into_the_next():

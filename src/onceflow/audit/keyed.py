@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,13 @@ def kept(key: bytes, told: Any) -> int | None:
         return None
     mask = hmac.new(key, b"mask" + bytes.fromhex(told[:32]), hashlib.sha256).digest()[:16]
     return (int(told[32:], 16) - int.from_bytes(mask, "big")) & MASK
+
+
+def decided(key: bytes | None, body: Mapping[str, Any], p: Mapping[str, Any]) -> tuple[bytes, int] | None:
+    """The key of the rows of a receipt's participant, and their keyed digest; None where one of the two is missing."""
+    of_rows = None if key is None else key_of_rows(key, body["job"])
+    total = None if of_rows is None else kept(of_rows, p.get("keyed"))
+    return None if of_rows is None or total is None else (of_rows, total)
 
 
 def texts(values: Sequence[bytes | None]) -> list[bytes]:

@@ -13,13 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from onceflow.audit import keyed
+from onceflow.audit import hashes, keyed
 from onceflow.audit.chain import Chain, chosen
 from onceflow.audit.findings import Findings, Kind
 from onceflow.audit.tables import hash_rows, netstrings, unread
 
 _OURS = re.compile(r"onceflow/([^/]+)/([^/]+)/(\d+)/(\d+)/([0-9a-f]+)-\d+\.parquet$")
-_MASK = (1 << 64) - 1
 _TOGETHER = 50_000
 
 
@@ -126,9 +125,7 @@ def _compare(
     columns = rule.get("columns", [])
     other = unread(columns)
     seen = digest = made = 0
-    rows_key = None if key is None else keyed.key_of_rows(key, body["job"])
-    decided = None if rows_key is None else keyed.kept(rows_key, p.get("keyed"))
-    rows_key = None if decided is None else rows_key
+    rows_key, decided = keyed.decided(key, body, p) or (None, None)
     for file in (file for i in _attempts(p) for file in by_attempt.get(i, ())):
         table = file.rows()
         seen += len(table)
@@ -152,7 +149,7 @@ def _compare(
     elif other or not columns:
         words = f"{told}: its {seen} rows are there; they are not compared: there is no one form of {', '.join(other)}"
         findings.add("unknown", words, seen, name, epoch)
-    elif digest & _MASK != int(p["digest"], 16):
+    elif digest & hashes.MASK != int(p["digest"], 16):
         findings.add("changed", f"{told}: its {seen} rows are not those that were decided", seen, name, epoch)
     elif rows_key is not None and made & keyed.MASK != decided:
         words = f"{told}: its {seen} rows were made to fit the digest of those that were decided: they have another "

@@ -12,7 +12,7 @@ import numpy as np
 
 from onceflow.audit.hashes import I64, Texts
 
-_BITS = 70
+BITS = 70
 """The longest number has ten bytes, of seven bits each."""
 
 
@@ -60,7 +60,7 @@ def _scan(data: bytes, at: int, count: int, starts: list[int]) -> None:
         else:
             length, shift = octet & 0x7F, 7
             while octet >= 0x80:
-                if shift >= _BITS:
+                if shift >= BITS:
                     raise ValueError("a record has a number that is too long")
                 at += 1
                 octet = data[at]
@@ -79,7 +79,7 @@ def _numbers(octets: np.ndarray[tuple[int], np.dtype[np.uint8]], at: I64) -> tup
     more = np.flatnonzero(octet >= 0x80)
     shift = 7
     while len(more):
-        if shift >= _BITS:
+        if shift >= BITS:
             raise ValueError("a record has a number that is too long")
         octet = octets[behind[more]].astype(np.int64)
         value[more] |= (octet & 0x7F) << shift

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _LEDGER_EPOCHS = 100_000
 _TOGETHER = 10_000
-_MASK = (1 << 64) - 1
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _EXACT = Context(prec=80)
 """Spark's decimals have up to 38 digits, Python's arithmetic rounds to 28."""
@@ -176,7 +175,7 @@ def _entry(
 
 def _hash_of(p: Mapping[str, Any]) -> int:
     attempts = p["transaction"].get("attempts", ())  # the sink may have been of another kind then
-    return sum(int(each[2]) for each in attempts if len(each) == 3 and isinstance(each[2], int)) & _MASK
+    return sum(int(each[2]) for each in attempts if len(each) == 3 and isinstance(each[2], int)) & hashes.MASK
 
 
 def _is(held: Any, hashed: int) -> bool:
@@ -200,7 +199,7 @@ def _table(
     """
     name = sink["name"]
     rows = sum(int(row["rows"]) for row in ledger)
-    digest = sum(exact.get((row["job"], row["epoch"]), int(row["hash"])) for row in ledger) & _MASK
+    digest = sum(exact.get((row["job"], row["epoch"]), int(row["hash"])) for row in ledger) & hashes.MASK
     if not shapes:
         return False
     if any(not isinstance(row["hash"], Decimal) and (row["job"], row["epoch"]) not in exact for row in ledger):
@@ -276,7 +275,7 @@ def _sum(
         total += int(hash_rows(fields, columns).sum(dtype=np.uint64))
         if with_key is not None:
             made += sum(keyed.digests(with_key.key, "", netstrings(fields, columns)))
-    return total & _MASK, made & keyed.MASK, count
+    return total & hashes.MASK, made & keyed.MASK, count
 
 
 # -- a row's hash ---------------------------------------------------------------------------------

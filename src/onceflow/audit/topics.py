@@ -104,8 +104,7 @@ def transactions(
             rule = body["sinks"].get(p["sink"], {})
             formula = json.dumps([rule["destination"], rule["columns"]]) if rule.get("columns") else None
             last = told["witness"]
-            of_rows = None if key is None else keyed.key_of_rows(key, body["job"])
-            sealed = None if of_rows is None else keyed.kept(of_rows, p.get("keyed"))
+            of_rows, decided = keyed.decided(key, body, p) or (None, None)
             found[told["producer_id"], told["producer_epoch"]] = Expected(
                 p["sink"],
                 body["epoch"],
@@ -117,8 +116,8 @@ def transactions(
                 last["topic_id"],
                 formula,
                 chosen(body, p),
-                keyed=sealed,
-                key=None if sealed is None else of_rows,
+                keyed=decided,
+                key=of_rows,
             )
     return found
 

@@ -184,18 +184,15 @@ def _scope(known: Chain, mine: Sequence[Mapping[str, Any]], asked: Asked, names:
     earlier = [b for b in known.receipts if b["hash"] not in checked and b["number"] < first]
     later = [b for b in known.receipts if asked.last is not None and b["epoch"] > asked.last]
     rest = [b for b in known.receipts if b["hash"] not in checked]
-    others = _producers(known.others)
-    unsigned = frozenset() if asked.key is None else _producers(known.in_journal)
-    receipted = topics.transactions(known.receipts, names).keys()
+    expected = topics.transactions(mine, names, asked.key)
+    signed = {*topics.transactions(rest, names), *_producers(known.others)}
+    unsigned = _producers(known.in_journal) - signed - expected.keys()
     return topics.Scope(
-        expected=topics.transactions(mine, names, asked.key),
+        expected=expected,
         earlier=topics.transactions(earlier, names),
         later=frozenset(topics.transactions(later, names)),
-        known=frozenset(
-            {*topics.transactions(rest, names), *others, *_producers(known.in_journal)}
-            - topics.transactions(mine, names).keys()
-        ),
-        unsigned=frozenset(unsigned - receipted - others),
+        known=frozenset((signed | unsigned) - expected.keys()),
+        unsigned=frozenset() if asked.key is None else unsigned,
         whole=known.is_whole and not earlier,
     )
 

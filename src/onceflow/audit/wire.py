@@ -23,6 +23,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Self, TypeVar
 from uuid import UUID
 
+from onceflow.audit.records import BITS
+
 _Answer = TypeVar("_Answer")
 _FETCH, _LIST_OFFSETS, _METADATA, _HANDSHAKE, _CONFIGS, _AUTHENTICATE = 1, 2, 3, 17, 32, 36
 _TIMEOUT_S = 30.0
@@ -30,8 +32,6 @@ EARLIEST, LATEST = -2, -1
 OFFSET_OUT_OF_RANGE = 1
 _MOVED = (3, 5, 6, 9, 100)  # the partition is not there yet, or has no leader, or another one
 _MOVED_FOR_S, _PAUSE_S = 10.0, 0.25
-_BITS = 70
-"""The longest number has ten bytes, of seven bits each."""
 _AT_ONCE = 1 << 20
 _MOST_ROUNDS = 1_000_000
 """Of SCRAM. Kafka's own are 4,096 unless said otherwise; whoever says more wants our processor."""
@@ -82,7 +82,7 @@ class _Reader:
 
     def varint(self) -> int:
         value = 0
-        for shift in range(0, _BITS, 7):
+        for shift in range(0, BITS, 7):
             octet = self.raw(1)[0]
             value |= (octet & 0x7F) << shift
             if octet < 0x80:
@@ -544,7 +544,7 @@ def _signed(data: bytes, at: int) -> tuple[int, int]:
     if octet < 0x80:
         return (octet >> 1) ^ -(octet & 1), at + 1
     value = octet & 0x7F
-    for shift in range(7, _BITS, 7):
+    for shift in range(7, BITS, 7):
         at += 1
         octet = data[at]
         value |= (octet & 0x7F) << shift

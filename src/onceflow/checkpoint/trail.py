@@ -153,7 +153,7 @@ def receipt(
         at: Now.
         key: The audit's; None: it has no keyed digests.
     """
-    rows_key = None if key is None else key_of_rows(key, of.job_id)
+    keyed = None if key is None else _Keyed(key_of_rows(key, of.job_id), of.epoch)
     told = json.loads(of.about) if of.about else {}
     decided = of.epoch
     return {
@@ -172,8 +172,8 @@ def receipt(
         "places": [of.first, of.last],
         "planned": _planned(decided.offsets),
         "sources": _sources(of, before, begins),
-        "sinks": _sinks(decided, told.get("sinks", {}), {} if before is None else before["sinks"], rows_key),
-        "participants": [_participant(p, rows_key) for p in sorted(decided.effective, key=lambda p: p.id)],
+        "sinks": _sinks(decided, told.get("sinks", {}), {} if before is None else before["sinks"], keyed),
+        "participants": [_participant(p, keyed) for p in sorted(decided.effective, key=lambda p: p.id)],
         "replays": decided.replays,
         "choices": [_choice(choice) for choice in of.choices],
     }
@@ -238,53 +238,68 @@ def _counters(position: str) -> dict[tuple[str, int], int]:
 
 
 def _sinks(
-    decided: DecidedEpoch, told: Mapping[str, Any], before: Mapping[str, Any], key: bytes | None
+    decided: DecidedEpoch, told: Mapping[str, Any], before: Mapping[str, Any], keyed: _Keyed | None
 ) -> dict[str, Any]:
     """Each sink's rows and digest, and how the digest is made."""
-    keyed = {} if key is None else {n: _total(n, decided, before.get(n, {}), key) for n in decided.sinks}
+    totals = {} if keyed is None else {name: keyed.total(name, before.get(name, {})) for name in decided.sinks}
     rows = dict.fromkeys(decided.sinks, 0)
     digests = dict.fromkeys(decided.sinks, 0)
     for p in decided.effective:
         rows[p.sink] = rows.get(p.sink, 0) + p.rows
         digests[p.sink] = (digests.get(p.sink, 0) + p.digest) & ((1 << 64) - 1)
     return {
-        name: {"rows": rows[name], "digest": _hex(digests[name]), **keyed.get(name, {}), **told.get(name, {})}
+        name: {"rows": rows[name], "digest": _hex(digests[name]), **totals.get(name, {}), **told.get(name, {})}
         for name in sorted(rows)
     }
 
 
-def _total(name: str, decided: DecidedEpoch, before: Mapping[str, Any], key: bytes) -> dict[str, Any]:
-    """Rows and keyed digest of all that a sink got under this key: a table is compared as a whole.
+class _Keyed:
+    """The keyed digests of an epoch, read of its parts once.
 
-    Behind rows without one the count begins anew, and so it does under another key.
+    Args:
+        key: Of the job's rows.
+        decided: The epoch.
     """
-    gone = decided.given_up | decided.forgotten
-    mine = [p for p in decided.effective if p.sink == name and p.id not in gone]
-    made = [_keyed_of(p, key) for p in mine]
-    if None in made:
-        return {}
-    rows, kept, of = before.get("total", [0, "", ""])
-    rows, total = (rows, unmasked(key, kept)) if of == id_of(key) else (0, 0)
-    total = sum((k for k in made if k is not None), start=total) & MASK
-    return {"total": [rows + sum(p.rows for p in mine), masked(key, total), id_of(key)]}
+
+    def __init__(self, key: bytes, decided: DecidedEpoch) -> None:
+        self._key = key
+        self._decided = decided
+        self._sums = {p.id: self._sum(p) for p in decided.effective}
+
+    def _sum(self, p: Participant) -> int | None:
+        try:
+            return sum(unmasked(self._key, part.keyed) for part in p.parts) & MASK
+        except ValueError:  # some part has none
+            return None
+
+    def of(self, p: Participant) -> dict[str, Any]:
+        """Of a participant; nothing where some part has none."""
+        found = self._sums[p.id]
+        return {} if found is None else {"keyed": masked(self._key, found)}
+
+    def total(self, name: str, before: Mapping[str, Any]) -> dict[str, Any]:
+        """Rows and keyed digest of all that a sink got under this key: a table is compared as a whole.
+
+        Behind rows without one the count begins anew, and so it does under another key.
+        """
+        gone = self._decided.given_up | self._decided.forgotten
+        mine = [p for p in self._decided.effective if p.sink == name and p.id not in gone]
+        made = [found for p in mine if (found := self._sums[p.id]) is not None]
+        if len(made) < len(mine):
+            return {}
+        rows, kept, of = before.get("total", [0, "", ""])
+        rows, total = (rows, unmasked(self._key, kept)) if of == id_of(self._key) else (0, 0)
+        total = (total + sum(made)) & MASK
+        return {"total": [rows + sum(p.rows for p in mine), masked(self._key, total), id_of(self._key)]}
 
 
-def _keyed_of(p: Participant, key: bytes) -> int | None:
-    """The keyed digest of a participant's rows; None where some part has none."""
-    try:
-        return sum(unmasked(key, part.keyed) for part in p.parts) & MASK
-    except ValueError:
-        return None
-
-
-def _participant(p: Participant, key: bytes | None) -> dict[str, Any]:
-    keyed = None if key is None else _keyed_of(p, key)
+def _participant(p: Participant, keyed: _Keyed | None) -> dict[str, Any]:
     return {
         "sink": p.sink,
         "handle": p.handle,
         "rows": p.rows,
         "digest": _hex(p.digest),
-        **({} if key is None or keyed is None else {"keyed": masked(key, keyed)}),
+        **({} if keyed is None else keyed.of(p)),
         "parts": [[part.number, part.rows, _hex(part.digest), part.origin] for part in p.parts],
         "transaction": dict(p.transaction),
     }

@@ -176,7 +176,7 @@ def launch(
         finish_decided(tuple(result) if isinstance(result, Mapping) else sinks, plan)
     foreseen = foreseen or Foreseen()
     phases.begin("checks of the plan")
-    outputs = outputs_of(session, result, sinks, plan)
+    outputs = outputs_of(session, result, sinks, plan, keyed=(auditing := Auditing.told()).key is not None)
     _try_interpreters(session, outputs.query, phases)
     taking_part = [sink for sink in outputs.sinks if sink.participates]
     where = spark_path(session, place.checkpoint)
@@ -226,9 +226,9 @@ def launch(
                 stateful=lambda: bool(states) or place.checkpoint.is_stateful(),
                 together=outputs.together,
                 metadata=place.checkpoint.folder / "metadata" if place.checkpoint.is_local else None,
-                key=Auditing.told().key,
+                key=auditing.key,
             )
-            _audit(place, plan, outputs)
+            _audit(place, plan, outputs, auditing)
             driver.settle(runner, sources, cuts=plan.limits)
             _tell_of_changed_sinks(layout, outputs.sinks, place)
             progress.listen(session)
@@ -282,7 +282,7 @@ def _never_caught_up(outputs: Outputs, plan: Plan) -> bool:
     return True
 
 
-def _audit(place: Place, plan: Plan, outputs: Outputs) -> None:
+def _audit(place: Place, plan: Plan, outputs: Outputs, kept: Auditing) -> None:
     """From here on finished epochs get their receipts, which say what code and settings they are of."""
     spark = outputs.query.sparkSession.conf.getAll
     settings = {
@@ -292,7 +292,6 @@ def _audit(place: Place, plan: Plan, outputs: Outputs) -> None:
         "spark": {name: value for name, value in spark.items() if name.startswith("spark.sql.")},
     }
     told = about(plan.name, plan.code, settings, outputs)
-    kept = Auditing.told()
     trail = Trail(place.trail, key=kept.key, retention=kept.retention, begins=beginning(place))
     place.journal.audited(trail, told)
 
@@ -354,13 +353,20 @@ def _require_whole(plan: Plan, held: Collection[HeldBack]) -> None:
         said.warning("what %s gives lacks what the state had gathered before this job began", ", ".join(others))
 
 
-def outputs_of(session: SparkSession, result: object, sinks: Sequence[Sink], plan: Plan) -> Outputs:
+def outputs_of(session: SparkSession, result: object, sinks: Sequence[Sink], plan: Plan, *, keyed: bool) -> Outputs:
     """The outputs as one query that Spark can run, in a session that is set up for it.
+
+    Args:
+        session: The SparkSession of the DataFrames.
+        result: One streaming DataFrame, or ``{sink: DataFrame}``.
+        sinks: The sinks that get the rows of one DataFrame.
+        plan: The rest.
+        keyed: As ``Outputs`` takes it.
 
     Raises:
         OnceflowError: It cannot run, and why.
     """
-    outputs = outputs_for(result, sinks, plan, keyed=Auditing.told().key is not None)
+    outputs = outputs_for(result, sinks, plan, keyed=keyed)
     settle_guarantees(outputs.sinks, plan.checkpointing)
     check_query(outputs.query, plan.output_mode, read_again=any(map(must_come_again, outputs.sinks)))
     settings = dict(session.sparkContext.getConf().getAll())
@@ -596,7 +602,6 @@ def refuse_early(place: Place, sources: Sources, plan: Plan) -> None:
     Raises:
         OnceflowError: What the start would raise.
     """
-    Auditing.told()
     if plan.takeover == "claim":
         return  # it has to leave a mark first: without one no command goes on
     while not place.has_undone():

@@ -26,8 +26,8 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 from onceflow.connectors.contract import Connector, Guarantee, Sink, Source
 from onceflow.connectors.formats import column_named
 from onceflow.errors import ConfigurationError
-from onceflow.execution.keyed import SHA256, sha256_of
-from onceflow.execution.task import DIGEST, PARTITION, output_column
+from onceflow.execution.row_hash import sha256_of
+from onceflow.execution.task import DIGEST, PARTITION, SHA256, output_column
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.spark.kept import kept_of
 from onceflow.spark.marks import one_mark

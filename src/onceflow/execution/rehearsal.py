@@ -16,6 +16,7 @@ from onceflow.execution.launch import Plan, outputs_of, place_of, refuse_early
 from onceflow.execution.ownership import refuse_incomplete
 from onceflow.execution.relatives import refuse_written, targets_of
 from onceflow.execution.source_check import Sources
+from onceflow.options.auditing import Auditing
 
 
 def rehearse(session: SparkSession, result: object, sinks: Sequence[Sink], plan: Plan, foreseen: Foreseen) -> None:
@@ -36,7 +37,7 @@ def rehearse(session: SparkSession, result: object, sinks: Sequence[Sink], plan:
     """
     place = place_of(plan)
     refuse_incomplete(place)
-    outputs = outputs_of(session, result, sinks, plan)
+    outputs = outputs_of(session, result, sinks, plan, keyed=Auditing.told().key is not None)
     leaves, states, kept = outputs.leaves(), outputs.states(), outputs.kept()
     sources = Sources(leaves, states, kept, plan.connectors, foreseen.take_sources(), outputs.mark())
     with contextlib.closing(sources):

@@ -11,14 +11,20 @@ plan: Spark shows plans.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column
-    from pyspark.sql.types import DataType
-
-SHA256 = "onceflow_sha256"
-"""Beside a sink's columns, where the job has a key: SHA-256 of the row's message; null where it is another sink's."""
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    CharType,
+    DataType,
+    DecimalType,
+    MapType,
+    StringType,
+    StructType,
+    VarcharType,
+)
 
 
 def sha256_of(values: Sequence[tuple[Column, DataType]], destination: str = "") -> Column:
@@ -28,33 +34,17 @@ def sha256_of(values: Sequence[tuple[Column, DataType]], destination: str = "") 
         values: The row's, with their types.
         destination: What stands before them, "" for nothing.
     """
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - a task needs none of it
-
     told = [_netstring(F.lit(destination.encode()))] if destination else []
     told += [F.when(value.isNull(), F.lit(b"-")).otherwise(_netstring(_octets(value, kind))) for value, kind in values]
     return F.unhex(F.sha2(F.concat(*told), 256))
 
 
 def _netstring(octets: Column) -> Column:
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
     return F.concat(F.octet_length(octets).cast("string").cast("binary"), F.lit(b":"), octets, F.lit(b","))
 
 
 def _octets(value: Column, kind: DataType) -> Column:
     """What a value is in bytes, of which no two values of its type have the same."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-    from pyspark.sql.types import (  # noqa: PLC0415
-        ArrayType,
-        BinaryType,
-        CharType,
-        DecimalType,
-        MapType,
-        StringType,
-        StructType,
-        VarcharType,
-    )
-
     if isinstance(kind, StringType | VarcharType | CharType | BinaryType):
         return value.cast("binary")
     if isinstance(kind, ArrayType | MapType | StructType):

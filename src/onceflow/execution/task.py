@@ -19,7 +19,6 @@ from onceflow import crash_points as crash
 from onceflow.connectors.contract import Run, Shard, Writer, WriterFactory
 from onceflow.errors import ConfigurationError, OnceflowError, PreCommitError
 from onceflow.execution.carried import add_line
-from onceflow.execution.keyed import SHA256
 from onceflow.twophase.keyed import MASK, keyed, masked
 from onceflow.twophase.participants import DIGEST_MASK, Part, PartId, TaskReport, miscounted
 from onceflow.version import VERSION
@@ -34,6 +33,8 @@ RESULT_SCHEMA = "report string"
 DIGEST = "onceflow_digest"
 """The last of each sink's columns: a 64-bit hash of the row as the sink gets it; null where it does not."""
 
+SHA256 = "onceflow_sha256"
+"""Beside it, where the job has a key: SHA-256 of what the row says (``row_hash``); null likewise."""
 
 PARTITION = "_onceflow_partition"
 """The column that all sinks share: the number of the partition that a row is of."""
