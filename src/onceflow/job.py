@@ -44,6 +44,7 @@ from onceflow.options.checkpointing import Checkpointing
 from onceflow.options.job_options import JobOptions
 from onceflow.options.restarting import ExponentialDelay, NoRestart, RestartStrategy
 from onceflow.spark import hadoop, s3a
+from onceflow.spark.internals import running_session
 from onceflow.spark.places import place_at
 from onceflow.spark.session import make_session, require_session
 from onceflow.supervision.attempts import Attempts, counting
@@ -230,7 +231,7 @@ class Job:
         options = self.options.under(settings)
         plan = replace(self._plan, checkpointing=options.checkpointing, parallelism=options.parallelism)
         plan = replace(plan, bounded=until == "caught-up", takeover=takeover)
-        theirs = SparkSession.getActiveSession()
+        theirs = running_session()
         said = JobLog(log, self.name)
         above = parent()
         hadoop.begin(plan.checkpointing.location, self.name, {**self._spark, **options.spark})
@@ -270,7 +271,7 @@ class Job:
                 tidy = False
                 raise Stopped(signals.received, clean=False) from error
             finally:
-                made = SparkSession.getActiveSession() if tidy and theirs is None else None
+                made = running_session() if tidy and theirs is None else None
                 if made is not None:
                     made.stop()
             if standing.ordered == "cancel" and options.checkpointing.retention == "DELETE_ON_CANCELLATION":
@@ -304,7 +305,7 @@ class Job:
             phases.begin(f"the checkpoint {plan.checkpointing.location}")
             finished = finish_decided(self.sinks, plan)
             check_argument(Job.run, "until", until)
-            if SparkSession.getActiveSession() is None:  # else there is no Java to be spared
+            if running_session() is None:  # else there is no Java to be spared
                 known = (self.sinks, self._sources, place, plan.prefix, plan.name)
                 foreseen = foresee(*known, phases.begin, taken_over=plan.takeover is not None)
             session = self._session(plan, spark, phases)
@@ -348,7 +349,7 @@ class Job:
             OnceflowError: Why a start would be refused.
         """
         self._require_function()
-        theirs = SparkSession.getActiveSession()
+        theirs = running_session()
         phases = Phases(JobLog(log, self.name))
         plan = replace(self._plan, checkpointing=self.checkpointing)
         hadoop.begin(plan.checkpointing.location, self.name, {**self._spark, **self.options.under({}).spark})
@@ -365,7 +366,7 @@ class Job:
                 rehearse(session, result, self._sinks, plan, foreseen)
             finally:
                 foreseen.close()
-                made = SparkSession.getActiveSession() if theirs is None else None
+                made = running_session() if theirs is None else None
                 if made is not None:
                     made.stop()
 
@@ -410,7 +411,7 @@ class Job:
     def _again(self, phase: str) -> Iterator[tuple[SparkSession, Result, Plan]]:
         """A session and what the stream function makes in it, for epochs that are run again."""
         self._require_function()
-        theirs = SparkSession.getActiveSession()
+        theirs = running_session()
         phases = Phases(JobLog(log, self.name))
         plan = replace(self._plan, checkpointing=self.checkpointing)
         session = self._session(plan, self.options.under({}).spark, phases)
@@ -419,7 +420,7 @@ class Job:
             phases.begin(phase)
             yield session, result, plan
         finally:
-            made = SparkSession.getActiveSession() if theirs is None else None
+            made = running_session() if theirs is None else None
             if made is not None:
                 made.stop()
 
@@ -482,7 +483,7 @@ def start(
     phases = Phases(JobLog(log, name))
     place = place_of(plan)
     with alone(place.uri, name) as active:
-        running_here = SparkSession.getActiveSession()
+        running_here = running_session()
         if running_here is not None:
             require_free(running_here, place, name)
         # Before anything else that could fail: consumers wait for what is decided, and it may expire.

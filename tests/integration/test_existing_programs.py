@@ -5,11 +5,13 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import onceflow as of
+from onceflow.errors import ConfigurationError
 from tests.integration.harness import read_topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -130,3 +132,25 @@ def test_what_becomes_of_sparks_last_batch(spark, cluster, new_topic, produce, t
     twice = 2 if cut_off else 1
     expected = Counter({b"0a": 1, b"0b": 1, b"1a": twice, b"1b": twice, b"2a": 1})
     assert Counter(value for _, value in read_topic(cluster, sink)) == expected
+
+
+def test_a_job_in_another_thread_leaves_the_session_to_who_made_it(spark, cluster, new_topic, produce, tmp_path):
+    """Java's active session belongs to a thread: in another one the job finds the program's session, and leaves it."""
+    source, out = new_topic(1), new_topic(1)
+    produce(source, ["a"])
+    job = of.Job("threaded", checkpointing=of.Checkpointing(tmp_path / "checkpoint", interval="100 ms"))
+
+    @job.stream(sinks=[of.KafkaSink(cluster, out, value=of.Text())])
+    def copied(session):
+        assert session is spark
+        return of.KafkaSource(cluster, source, value=of.Text()).load(session)
+
+    def run():
+        with pytest.raises(ConfigurationError, match='data type "IT"'):  # Spark is there, so it is asked
+            of.KafkaSource(cluster, source, value=of.Json("a it"))
+        job.run(until="caught-up")
+
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(run).result()
+    assert [value for _, value in read_topic(cluster, out)] == [b"a"]
+    assert spark.range(3).count() == 3

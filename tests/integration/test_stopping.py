@@ -16,9 +16,9 @@ from tests.integration.harness import Ended, Pipeline, wait_until
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 JAVAS = ("Picked up JAVA_TOOL_OPTIONS", "WARNING: Using incubator modules")
-OF_A_WORKER = re.compile(
-    r"[\d/]{8} [\d:]{8} (ERROR|WARN) (Executor|TaskSetManager): |\tat |\t\.\.\. "
-    r"|(Caused by: )?(java\.io\.|org\.apache\.spark\.SparkException: Python worker exited)"
+OF_SPARK = re.compile(
+    r"[\d/]{8} [\d:]{8} (ERROR|WARN) \w+: |\tat |\t\.\.\. "
+    r"|(Exception in thread .*|Caused by: )?(java|org\.apache\.spark)\.\w+"
 )
 LOGGED = re.compile(r"\d{4}-\d\d-\d\d [\d:,]+ (INFO|WARNING) +(.*)")
 
@@ -101,8 +101,8 @@ def test_a_job_that_is_stopped_says_so_in_one_line(pipeline, processes, number, 
     send(number, to, process.pid)
     ended = pipeline.end(process, 30)
     assert ended.code == 128 + number, ended.log
-    # Of a Python worker that the signal ended in the middle of a task Spark tells itself.
-    told = [line for line in lines(ended) if to != "all" or not OF_A_WORKER.match(line)]
+    # Of a Python worker that the signal ended, in the middle of a task or before its first, Spark tells itself.
+    told = [line for line in lines(ended) if to != "all" or not OF_SPARK.match(line)]
     assert all(map(LOGGED.match, told)), ended.log
     assert LOGGED.match(told[-1])[2] == f"copy: stopped by {number.name}"
     assert ended.log.count("stopped by") == 1

@@ -274,6 +274,20 @@ def quiet(session: SparkSession) -> None:
     log4j.core.config.Configurator.setLevel("org.apache.spark.scheduler.TaskSchedulerImpl", log4j.Level.WARN)
 
 
+def running_session() -> SparkSession | None:
+    """This process's session, whichever thread asks; None where there is none or it was stopped.
+
+    Java keeps the active session for each of its threads. PySpark's ``getActiveSession`` is None in every other thread
+    of Python, and in the same one after its connection to Java was replaced: who believed that would take the user's
+    session for one of his own, and stop it.
+    """
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    made = SparkSession._instantiatedSession  # noqa: SLF001
+    return None if made is None or made._sc._jsc is None else made  # noqa: SLF001
+
+
 def application_ended() -> bool:
     """Whether Spark has ended this process's application by itself, as it does when its cluster has removed it."""
     context: Any = SparkContext._active_spark_context  # noqa: SLF001

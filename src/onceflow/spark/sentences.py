@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from onceflow import errors
 from onceflow.errors import ConfigurationError, EpochFailedError, MalformedRecordError, OnceflowError
+from onceflow.spark.internals import running_session
 
 # How a Python traceback ends inside a Java exception's text.
 _RAISED = re.compile(r"onceflow\.errors\.(\w+Error): (.*?)(?=\n\s*at |\n\n|\nDriver stacktrace|\Z)", re.DOTALL)
@@ -205,7 +206,7 @@ def no_buffer(text: str) -> OnceflowError | None:
     """A batch of rows on its way to a worker did not fit into Java's memory; the same range never will."""
     if _NO_BUFFER.search(text) is None:
         return None
-    session = SparkSession.getActiveSession()
+    session = running_session()
     names = (f"{_ARROW}maxBytesPerBatch", f"{_ARROW}maxRecordsPerBatch", "spark.driver.memory")
     told = ", ".join(f"{name} is {_setting(session, name)}" for name in names) if session else "not known"
     return ConfigurationError(

@@ -26,7 +26,16 @@ from onceflow.errors import ConfigurationError, RefusedSettingError
 from onceflow.local import class_archive
 from onceflow.local.jars import java_executable, s3_jars, spark_jars
 from onceflow.masking import NAMES
-from onceflow.spark.internals import is_classic, jar_of, java, java_runs_already, quiet, require, start_java
+from onceflow.spark.internals import (
+    is_classic,
+    jar_of,
+    java,
+    java_runs_already,
+    quiet,
+    require,
+    running_session,
+    start_java,
+)
 from onceflow.spark.interpreter import take_the_drivers
 
 log = logging.getLogger(__name__)
@@ -144,7 +153,7 @@ def _settings(name: str, spark: Mapping[str, str], *, s3: bool = False) -> dict[
 def make_session(
     name: str, spark: Mapping[str, str], begin: Callable[[str], None], *, s3: bool = False
 ) -> SparkSession:
-    """The active session, or a new one with the connector's jars.
+    """The session that runs here, or a new one with the connector's jars.
 
     Args:
         name: The application's name.
@@ -156,7 +165,7 @@ def make_session(
         SetupError: Java or a jar is missing.
         ConfigurationError: The session that is there cannot do what the job needs.
     """
-    active = SparkSession.getActiveSession()
+    active = running_session()
     if active is not None:
         require_session(active)
         return active
