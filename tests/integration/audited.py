@@ -39,6 +39,7 @@ class World:
     handles: dict = field(default_factory=dict)
     knows_its_beginning: bool = True
     key: bytes | None = None
+    columns: list = field(default_factory=lambda: COLUMNS)
 
     def __post_init__(self):
         self.client = KafkaClient(self.cluster)
@@ -46,7 +47,7 @@ class World:
         records.make()
         self.journal = Journal(records)
         self.history = self.journal.start("a" * 12)
-        about = {"sinks": {"out": {"destination": self.topic, "columns": COLUMNS}}}
+        about = {"sinks": {"out": {"destination": self.topic, "columns": self.columns}}}
         begins = (lambda _: '{"in":{"0":0}}') if self.knows_its_beginning else (lambda _: "")
         trail = Trail(LocalStore(self.folder / "onceflow" / "audit"), key=self.key, begins=begins)
         self.journal.audited(trail, json.dumps(about))
@@ -67,19 +68,20 @@ class World:
         """Commit, and see it answered."""
         assert transactions.commit(self.client, [prepared.handle]) == {prepared.handle: 0}
 
-    def epoch(self, number, *groups, decided=None, receipted=True, lost=False):
+    def epoch(self, number, *groups, decided=None, receipted=True, lost=False, said=lambda told: told):
         """An epoch with a transaction for each group of rows: prepared, decided, committed (or lost), receipted.
 
-        What was decided are these rows, or others in their place.
+        What was decided are these rows, or others in their place; ``said`` changes what is written of a transaction.
         """
         held = [self.prepare(rows) for rows in groups]
         participants = []
         for i, (prepared, rows) in enumerate(zip(held, decided or groups, strict=True)):
-            digest = sum(of_record(self.topic, v, k) for k, v in rows) & MASK
-            told = [[self.topic.encode(), v, k] for k, v in rows]
+            hashed = [(v, k)[: len(self.columns)] for k, v in rows]
+            digest = sum(of_record(self.topic, *values) for values in hashed) & MASK
+            told = [[self.topic.encode(), *values] for values in hashed]
             keyed = "" if self.key is None else kept(self.key, "a" * 12, of_rows(self.key, "a" * 12, told))
             part = Part("out", i, len(rows), digest, keyed=keyed)
-            participants.append(Participant("out", str(prepared.handle), (part,), prepared.to_json()))
+            participants.append(Participant("out", str(prepared.handle), (part,), said(prepared.to_json())))
         offsets = f'v1\n{{"batchTimestampMs":{number}}}\n{{"in":{{"0":{10 * (number + 1)}}}}}'
         assert self.journal.append(Decide(1, number, offsets, ("out",), tuple(participants))) == Appended()
         for prepared in held:

@@ -85,6 +85,21 @@ def test_a_payment_that_was_made_to_fit_is_found_with_the_key(cluster, new_topic
     assert "made to fit the digest" in whats(report, "changed")[0]
 
 
+def test_a_key_and_a_partition_that_nobody_wrote_are_found(cluster, new_topic, tmp_path):
+    """No digest covers them where the sink writes no key and leaves the partition to the client."""
+    world = World(cluster, new_topic(partitions=2), tmp_path, key=KEY, columns=[["value", "binary"]])
+    world.epoch(0, [(None, b"a"), (None, b"b")])
+    assert world.audit(key=KEY)["keyed"] == 2
+    world.epoch(1, [(b"eve", b"c")], decided=[[(None, b"c")]])
+    world.epoch(
+        2, [(None, b"d")], said=lambda told: told | {"partitions": [[world.topic, 1 - told["partitions"][0][1]]]}
+    )
+    report = world.audit(key=KEY)
+    world.close()
+    assert (report["good"], report["changed"], report["keyed"]) == (False, 2, 2)
+    assert all("have a key, or stand in a partition, that nobody wrote" in told for told in whats(report, "changed"))
+
+
 def test_rows_of_before_a_trail_that_begins_late_are_nobodys_fault(cluster, new_topic, tmp_path):
     """A claimed savepoint has the journal and no receipts: its own older rows, which the journal forgot, are told.
 

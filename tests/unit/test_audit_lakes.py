@@ -16,9 +16,10 @@ from onceflow.twophase.layout import Layout
 from onceflow.twophase.messages import Appended, Reply
 from onceflow.twophase.participants import Part, TaskReport
 from onceflow.twophase.records import Decide, Planned
-from tests.unit.audited_table import JOB, whats
+from tests.unit.audited_table import JOB, signed, whats
+from tests.unit.keyed_rows import KEY, kept, of_rows
 from tests.unit.lakes import DeltaWorld, IcebergWorld
-from tests.unit.xx64 import MASK, of_record
+from tests.unit.xx64 import MASK, of_record, xx64
 
 COLUMNS = [["key", "string"], ["amount", "bigint"]]
 
@@ -34,7 +35,7 @@ class Filled:
         self.journal.start(JOB)
         self.to = self.sink.destination
         about = json.dumps({"sinks": {self.sink.name: {"destination": self.to, "columns": COLUMNS, "fields": COLUMNS}}})
-        self.journal.audited(Trail(LocalStore(folder / "onceflow" / "audit")), about)
+        self.journal.audited(Trail(LocalStore(folder / "onceflow" / "audit"), key=KEY), about)
         assert self.journal.append(Planned(1, Layout())) == Appended()
         self.start = Start(world, JOB)
         self.start.committer.preflight()
@@ -53,7 +54,9 @@ class Filled:
         transaction = self.start.write(keys, number, epoch=epoch).transaction
         one = (1).to_bytes(8, "little")
         digest = sum(of_record(self.to, key.encode(), one) for key in keys) & MASK
-        return TaskReport(self.sink.name, number, 0, (Part(self.sink.name, number, len(keys), digest),), transaction)
+        told = [[self.to.encode(), key.encode(), b"%d" % signed(xx64(one, 42))] for key in keys]
+        part = Part(self.sink.name, number, len(keys), digest, keyed=kept(KEY, JOB, of_rows(KEY, JOB, told)))
+        return TaskReport(self.sink.name, number, 0, (part,), transaction)
 
     def audit(self, **asked):
         return audit(Asked(self.folder, [plain(self.sink)], **asked)).report(shared=False)
@@ -73,6 +76,18 @@ def test_a_table_as_it_was_decided_is_good(filled):
     assert report["findings"] == []
     assert (report["epochs"], report["rows"], report["read"]) == (3, 6, 6)
     assert filled.audit(first=1, last=2)["rows"] == 3
+
+
+def test_with_the_key_each_row_is_proven_and_what_the_journal_alone_has_is_not_believed(filled):
+    """Files of a decision that somebody wrote into the journal, which is not signed: their rows are unknown."""
+    report = filled.audit(key=KEY)
+    assert (report["findings"], report["rows"], report["keyed"]) == ([], 6, 6)
+    made = filled.start.seal([filled.task(3, 0, ["thief"])], 3)
+    filled.journal.append(Decide(1, 3, "v1\n{}\n3", (filled.sink.name,), tuple(made)))
+    assert set(filled.start.committer.commit(made).values()) == {Reply.COMMITTED}
+    report = filled.audit(key=KEY)
+    assert (report["unknown"], report["keyed"], report["against"]) == (1, 6, "accidents")
+    assert "are of attempts that no receipt has, and the journal does" in whats(report, "unknown")[0]
 
 
 def test_a_value_that_was_changed_in_a_file_is_found(filled):

@@ -46,6 +46,7 @@ class Findings:
         read: How many records were read for it.
         head: The newest receipt, as ``NUMBER:HASH``; "" where there is none. Kept elsewhere and given to the next
             audit, it shows what was cut or written anew up to it.
+        after: The number of the receipt that was noted and is looked for; 0 for none.
     """
 
     found: list[Finding] = field(default_factory=list)
@@ -54,6 +55,7 @@ class Findings:
     keyed: int = 0
     read: int = 0
     head: str = ""
+    after: int = 0
 
     def add(self, kind: Kind, what: str, rows: int = 0, sink: str = "", epoch: int | None = None) -> None:
         """Keep one."""
@@ -74,9 +76,15 @@ class Findings:
 
     @property
     def against(self) -> str:
-        """Against what it proves: accidents alone where one row has no keyed digest, or any line is told."""
-        whole = self.keyed == self.rows > 0 and not self.found
-        return "accidents, and people without the key" if whole else "accidents"
+        """Against what it proves: accidents alone where one row has no keyed digest, or any line is told.
+
+        Nobody without the key changes what is there; but an end that is cut off, with its rows, is as if it had never
+        been. What tells of it is a receipt that an auditor has noted before.
+        """
+        if not self.keyed == self.rows > 0 or self.found:
+            return "accidents"
+        end = f"behind receipt {self.after}" if self.after else "off the end (no --after)"
+        return f"accidents, and people without the key who cut nothing {end}"
 
     def report(self, *, shared: bool) -> dict[str, Any]:
         """As JSON values."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Context, Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -118,10 +118,10 @@ def _check(
         }
         try:
             with_key = None if key is None else _keyed_total(sink["name"], chain, held, key)
-            told_before = len(findings.found)
-            if _table(connection, sink, shapes, ledger, exact, with_key, findings):
+            compared = _table(connection, sink, shapes, ledger, exact, with_key, findings)
+            if compared == "keyed":
                 findings.keyed += seen
-            elif key is not None and seen and len(findings.found) == told_before:
+            elif compared == "by hash" and key is not None and seen:
                 told = f"sink {sink['name']}: its rows are not compared by the key: the newest receipt's total is of "
                 told += "other rows than the ledger's: the key is younger than some, or an epoch has no receipt yet"
                 findings.add("unknown", told, seen, sink["name"])
@@ -191,26 +191,27 @@ def _table(
     exact: Mapping[tuple[str, int], int],
     with_key: _Keyed | None,
     findings: Findings,
-) -> bool:
+) -> Literal["keyed", "by hash", "not"]:
     """The table as a whole: as many rows as the ledger has, with the sum of their hashes.
 
     Returns:
-        Whether its rows have the keyed digest that was decided, too.
+        By what its rows are found to be those that were decided: the keyed digest, too; their hashes alone; or not at
+        all, which is told but where no receipt names a column.
     """
     name = sink["name"]
     rows = sum(int(row["rows"]) for row in ledger)
     digest = sum(exact.get((row["job"], row["epoch"]), int(row["hash"])) for row in ledger) & hashes.MASK
     if not shapes:
-        return False
+        return "not"
     if any(not isinstance(row["hash"], Decimal) and (row["job"], row["epoch"]) not in exact for row in ledger):
         told = f"sink {name}: of epochs without a receipt its ledger has no exact hash, so rows are not compared"
         findings.add("unknown", told, rows, name)
-        return False
+        return "not"
     if any(shape != shapes[0] for shape in shapes):
         findings.add(
             "unknown", f"sink {name}: its columns changed between epochs, so rows are not compared", rows, name
         )
-        return False
+        return "not"
     other = unread(shapes[0])
     found, made, count = _sum(connection, sink, [] if other else shapes[0], with_key)
     findings.read += count
@@ -231,10 +232,12 @@ def _table(
         findings.add("changed", told, 1, name)
     elif with_key is not None and with_key.rows == rows:
         if made == with_key.digest:
-            return True
+            return "keyed"
         told = f"{where}: all {rows} rows are there, and at least one was changed and made to fit the digest of before"
         findings.add("changed", told, 1, name)
-    return False
+    else:
+        return "by hash"
+    return "not"
 
 
 @dataclass(frozen=True, slots=True)

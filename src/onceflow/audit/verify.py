@@ -61,7 +61,7 @@ def audit(asked: Asked) -> Findings:
     """
     checked = chain.read(asked.files, Findings())
     with contextlib.ExitStack() as stack:
-        findings = Findings()
+        findings = Findings(after=asked.after[0] if asked.after else 0)
         clusters = list(_clusters(asked, checked.receipts, stack, findings))
         known = chain.read(asked.files, findings, key=asked.key, retention=asked.retention, after=asked.after)
         if known.receipts:

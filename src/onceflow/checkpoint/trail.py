@@ -287,10 +287,17 @@ class _Keyed:
         made = [found for p in mine if (found := self._sums[p.id]) is not None]
         if len(made) < len(mine):
             return {}
-        rows, kept, of = before.get("total", [0, "", ""])
-        rows, total = (rows, unmasked(self._key, kept)) if of == id_of(self._key) else (0, 0)
+        rows, total = self._until(before)
         total = (total + sum(made)) & MASK
         return {"total": [rows + sum(p.rows for p in mine), masked(self._key, total), id_of(self._key)]}
+
+    def _until(self, before: Mapping[str, Any]) -> tuple[int, int]:
+        """Rows and digest that the receipt before tells; none where it has no such thing: anybody may have made it."""
+        try:
+            rows, kept, of = before["total"]
+            return (int(rows), unmasked(self._key, kept)) if of == id_of(self._key) else (0, 0)
+        except OTHER_FORM:
+            return (0, 0)
 
 
 def _participant(p: Participant, keyed: _Keyed | None) -> dict[str, Any]:
