@@ -54,6 +54,7 @@ def test_nothing_is_lost_without_a_decision(pipeline, point):
 @pytest.mark.parametrize(
     "point", ["D5", *(pytest.param(p, marks=pytest.mark.faults) for p in ("D2", "D4", "D6", "D7"))]
 )
+@pytest.mark.faults
 def test_beside_an_exactly_once_sink(pipeline, new_topic, point):
     """D2 to D7: the exactly-once sink is exact; the other lacks nothing, and is written again only when undecided."""
     pipeline.environment = {"EXACT": new_topic(4)}

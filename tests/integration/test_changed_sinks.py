@@ -36,6 +36,7 @@ def values(cluster, topic) -> Counter:
     return Counter(value for _, value in read_topic(cluster, topic))
 
 
+@pytest.mark.faults
 def test_a_sinks_topic_is_not_made_for_a_job_whose_source_is_missing(cluster, job, admin, new_topic):
     """Nor for a plan that does not fit the checkpoint: what is refused leaves nothing behind."""
     topic = f"{job.source}-made"

@@ -29,6 +29,7 @@ def sources(tmp_path):
     return {line[0].split()[-1]: line[1].strip() for line in lines if len(line) == 2}
 
 
+@pytest.mark.faults
 def test_a_job_takes_its_classes_from_the_archive(pipeline, tmp_path):
     """Spark's own and the connector's, once an archive was made; making it again does nothing."""
     archive, _ = make_archive(print)

@@ -451,7 +451,11 @@ STORIES = (
 )
 
 
-ON = [kafka_asked_for()] if kafka_asked_for() else [{}, {"version": OLDEST_KAFKA}]
+ON = (
+    [kafka_asked_for()]
+    if kafka_asked_for()
+    else [{}, pytest.param({"version": OLDEST_KAFKA}, marks=pytest.mark.faults)]
+)
 
 
 @pytest.fixture(scope="module", params=ON, ids=lambda asked: asked.get("version", "newest"))

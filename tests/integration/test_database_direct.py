@@ -49,6 +49,7 @@ def newest(p: Pipeline) -> dict[bytes, int]:
 @pytest.mark.parametrize(
     "point", ["D4", *(pytest.param(each, marks=pytest.mark.faults) for each in ("D2", "D3", "D5", "D6", "D6a", "D7"))]
 )
+@pytest.mark.faults
 def test_a_death_in_the_middle_of_an_epoch(pipeline, server, point):
     """D2 to D7: what was written early is replaced by the same, and nothing is missing, doubled or left staged."""
     pipeline.die_at(f"{point}@{EPOCH}")

@@ -70,6 +70,7 @@ def test_a_death_leaves_each_row_once_in_both(pipeline, database, point):
     assert left(database) == (0, 0)
 
 
+@pytest.mark.faults
 def test_a_database_that_was_put_back_is_refused(pipeline, database):
     """It has lost its newest epochs, and Spark has recorded them: nobody would write their rows again."""
     pipeline.run_well()

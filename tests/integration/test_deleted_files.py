@@ -114,7 +114,7 @@ def some_of(what, *short):
     return [name if name in short else pytest.param(name, marks=pytest.mark.faults) for name in what]
 
 
-@pytest.mark.parametrize("what", some_of(HARMLESS, "the last of offsets/", "sources/"))
+@pytest.mark.parametrize("what", some_of(HARMLESS, "the last of offsets/"))
 def test_what_can_be_made_again_does_no_harm(job, what):
     """It is in the journal, or Spark plans it anew: the job goes on, and every row is there once."""
     job.marked()
@@ -125,7 +125,7 @@ def test_what_can_be_made_again_does_no_harm(job, what):
     job.check()
 
 
-@pytest.mark.parametrize("what", some_of(REFUSED, "commits/", "a state"))
+@pytest.mark.parametrize("what", some_of(REFUSED, "commits/"))
 def test_what_nothing_can_make_again_is_refused_before_the_start(job, what, tmp_path):
     """In four parts, with the file's name; nothing is written, and put back from a copy the job goes on."""
     if "state" in what and not job.stateful:
@@ -147,6 +147,7 @@ def test_what_nothing_can_make_again_is_refused_before_the_start(job, what, tmp_
     job.check()
 
 
+@pytest.mark.faults
 def test_the_record_of_the_last_start_is_missed(job):
     """Kafka knows of it: the message says that a start is missing, that no epoch is, and claimed the job goes on."""
     job.run(records=0)

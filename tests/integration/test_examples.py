@@ -17,12 +17,14 @@ ALIKE = {
     "hourly_sales",
     "several_totals",
     "backfill",
+    "deduplicated",
     "existing_after",
     "enriched",
     "fan_out",
     "sessions",
 }
-"""They keep state of a kind that another one keeps, too, or whose edits are tested with deaths (a join)."""
+"""They keep state of a kind that another one keeps, too, or whose edits are tested with deaths (a join), or one
+for which `make faults-state` has to do (deduplication)."""
 
 
 @pytest.mark.parametrize(

@@ -128,6 +128,7 @@ def test_a_driver_that_slept_between_list_and_abort_aborts_nothing_of_a_newer_on
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.faults)])
+@pytest.mark.faults
 def test_a_signal_ends_a_job_at_a_clean_point(pipeline, processes, number):
     """G1: the job ends with 128 + the signal, leaves nothing open, and the next start goes on from there."""
     pipeline.per_epoch = 500
@@ -145,6 +146,7 @@ def test_a_signal_ends_a_job_at_a_clean_point(pipeline, processes, number):
     pipeline.check()
 
 
+@pytest.mark.faults
 def test_a_program_that_runs_a_job_outlives_its_signal(pipeline, processes):
     """G1: ``Job.run`` raises ``Stopped`` at a clean point; the same process runs the job again, each record once."""
     pipeline.job = "hosted"

@@ -34,6 +34,7 @@ def numbers(participant):
     return [number for number, *_ in participant["parts"]]
 
 
+@pytest.mark.faults
 def test_there_are_as_many_transactions_as_task_slots(pipeline):
     """Twelve partitions on two slots: two transactions for each epoch, which hold each partition's part once."""
     pipeline.run_well()
@@ -116,6 +117,7 @@ def test_two_outputs_in_one_union(pipeline, new_topic, point):
         assert sorted(held["b"]) == list(range(PARTITIONS, 2 * PARTITIONS))
 
 
+@pytest.mark.faults
 def test_a_large_epoch_has_more_tasks_and_one_partition_may_hold_nearly_all(pipeline, produce):
     """200,000 records, all but a hundredth in one partition: four tasks on two slots, and each record is there once."""
     p = pipeline

@@ -180,6 +180,7 @@ def test_a_right_that_is_missing_is_named_with_the_command_that_gives_it(guarded
     assert groups(guarded.client) == set()
 
 
+@pytest.mark.faults
 def test_the_group_that_shows_the_lag_is_only_warned_of(doctor):
     """A job without it runs; its own group is given, and one that the source names is not."""
     code, found = doctor("nolag", group="lag-of-mine")
@@ -188,6 +189,7 @@ def test_the_group_that_shows_the_lag_is_only_warned_of(doctor):
     assert "--allow-principal 'User:nolag' --operation READ --group 'lag-of-mine'" in found[0]["command"]
 
 
+@pytest.mark.faults
 def test_a_login_with_the_prefix_of_every_job_is_advised_to_have_its_own(doctor):
     """Whoever has these rights may fence every job that has kept the prefix."""
     code, found = doctor("usual", "onceflow")

@@ -41,7 +41,7 @@ PLANS = {
 }
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.faults) for seed in (1, 2))])
 @pytest.mark.parametrize("operator", PLANS)
 def test_late_rows_are_as_many_as_an_independent_count_finds(spark, tmp_path, operator, seed):
     """Over epochs of random times, some far behind: each operator's number, an aggregation's as a least one."""

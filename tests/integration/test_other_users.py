@@ -133,6 +133,7 @@ def test_one_that_authenticates_or_is_allowed_comes_as_far_as_the_database(own, 
     assert ("any user of this machine can fetch this session's tasks" in logged) is ("allow" in setting)
 
 
+@pytest.mark.faults
 def test_one_whose_tasks_carry_nothing_is_warned_of_and_runs(own, tmp_path):
     said, logged = own(f"sqlite:///{tmp_path}/bank.db")
     assert (said, logged.count('Add .config("spark.authenticate", "true")')) == ("it ran", 1), (said, logged)

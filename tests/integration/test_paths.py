@@ -73,6 +73,7 @@ def test_a_name_that_java_cannot_have_is_refused(spark, cluster, new_topic, tmp_
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.faults
 def test_a_job_whose_file_and_checkpoint_have_odd_names(cluster, new_topic, tmp_path):
     """A job of its own session, run by ``onceflow run``, out of and into folders of odd names."""
     folder = tmp_path / "my jobs %20#ü"

@@ -37,6 +37,7 @@ FAULTS = pytest.mark.faults
 
 
 @pytest.mark.parametrize("retain", ["2", pytest.param("100", marks=FAULTS)])
+@pytest.mark.faults
 def test_a_topic_made_again_is_noticed_however_many_epochs_were_decided(pipeline, retain):
     """K1: after five epochs, also with a journal that keeps two; the message's own command goes on in the new topic."""
     p = pipeline(per_epoch=500, environment={"RETAIN": retain})

@@ -43,6 +43,7 @@ def test_a_decided_epoch_is_finished_whatever_is_left_of_sparks_files(p, name, e
     p.check()
 
 
+@pytest.mark.faults
 def test_a_plan_that_is_empty_and_not_decided_is_made_again(p):
     """D1: Spark had planned epoch 1, and nothing of it was written."""
     p.send(200)
@@ -79,6 +80,7 @@ def test_an_epoch_without_output_whose_range_is_gone_has_a_way_out(p):
 
 
 @pytest.mark.parametrize(("job", "more"), [("copy", True), pytest.param("count", False, marks=pytest.mark.faults)])
+@pytest.mark.faults
 def test_a_plan_that_an_older_driver_has_written_over_a_decided_one(p, job, more):
     """It slept between Spark's look and its rename. Decided and open: the next start restores what was decided."""
     p.job = job

@@ -82,6 +82,7 @@ class SlowToLook(of.KafkaSink):
         return made
 
 
+@pytest.mark.faults
 def test_stopped_while_a_sweep_is_under_way_and_started_again(
     spark, cluster, new_topic, produce, checkpoint, monkeypatch
 ):

@@ -54,7 +54,7 @@ def said(lines, pattern):
 # ---- while a connection is open ----
 
 
-@pytest.mark.parametrize("how", ["stopped", "killed"])
+@pytest.mark.parametrize("how", ["stopped", pytest.param("killed", marks=pytest.mark.faults)])
 def test_a_broker_that_falls_silent_and_its_return_are_told(own, lines, how):
     """With its address and the reason, whoever waits for it; one line each. Nor is the job ready in between."""
     address, health = own.bootstrap_servers, Health(1.0, time.monotonic)
@@ -177,9 +177,12 @@ def client_of(protocol, address, ca):
 
 
 PROTOCOLS = ["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+OURS = [each if each == "SSL" else pytest.param(each, marks=pytest.mark.faults) for each in PROTOCOLS]
 
 
-@pytest.mark.parametrize("ours", PROTOCOLS)
+@pytest.mark.parametrize(
+    "ours", ["SSL", *(pytest.param(each, marks=pytest.mark.faults) for each in PROTOCOLS if each != "SSL")]
+)
 def test_a_listener_of_another_protocol_is_named(several, ours):
     """Each client at each listener: the error names both protocols and the address, never a secret; none waits."""
     at, ca = several

@@ -74,6 +74,7 @@ def test_a_join_of_windows_with_windows_of_the_same_windows(cluster, spark, new_
     ]
 
 
+@pytest.mark.faults
 def test_a_row_that_a_filter_leaves_out_moves_the_watermark_all_the_same(cluster, spark, new_topic, produce, tmp_path):
     """The watermark is the table's: rows of another kind close the windows behind a WHERE."""
     records = [("person", "ann", "2026-01-01 10:00:05"), ("seller", "ann", "2026-01-01 10:00:10"), FAR]
@@ -134,7 +135,12 @@ STACKED = {
 }
 
 
-@pytest.mark.parametrize("shape", STACKED)
+SHAPES = [
+    each if each == "windows with windows of them" else pytest.param(each, marks=pytest.mark.faults) for each in STACKED
+]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
 def test_what_a_plan_reads_twice_is_given_as_at_rest_and_its_state_ends(world, shape):
     """Where two parts of a plan shuffle the same rows each of them knows the watermark, and lets go what it passed."""
     at_rest, streamed = world

@@ -145,6 +145,7 @@ def test_a_job_that_is_stopped_while_it_starts_says_so_in_one_line(pipeline, pro
     assert ended.log.count("stopped by") == 1
 
 
+@pytest.mark.faults
 def test_nothing_is_left_of_a_killed_driver(pipeline, processes):
     """SIGKILL of Python in the middle of epochs: Java, in a session of its own, ends by itself, and its workers too."""
     pipeline.per_epoch = 200
@@ -162,6 +163,7 @@ def test_nothing_is_left_of_a_killed_driver(pipeline, processes):
     pipeline.check()
 
 
+@pytest.mark.faults
 def test_a_java_that_was_killed_is_a_reason_to_start_again(pipeline, processes):
     """What the system does for want of memory: the error says with what Java ended, and the exit code is 75."""
     pipeline.per_epoch = 200

@@ -76,6 +76,7 @@ def run(cluster, new_topic, produce, tmp_path, bare):
     return do
 
 
+@pytest.mark.faults
 def test_tasks_of_a_local_session_run_in_the_drivers_python(run):
     """The environment is not activated, and python3 is another one: the rows are written all the same."""
     ended, rows = run()
@@ -92,6 +93,7 @@ def test_another_python_is_refused_before_it_is_said_that_the_job_runs(run, bare
     assert rows == []
 
 
+@pytest.mark.faults
 def test_a_function_that_was_made_for_another_python_is_refused_as_well(run):
     """It keeps the Python of when it was used, before the start could say another."""
     ended, rows = run(OWN)

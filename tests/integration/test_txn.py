@@ -88,6 +88,7 @@ def waiting(client: KafkaClient, topic: str) -> set[int]:
     return {p.number for p in every if stable[p].latest < ends[p].latest}
 
 
+@pytest.mark.faults
 def test_what_lingers_is_listed_and_aborted_and_what_is_foreign_only_named(pipeline, txn, client):
     """Killed at D4: its transactions are refused until a newer start makes them linger; then exactly they end."""
     with foreign_transaction(pipeline, partition=0) as foreign:

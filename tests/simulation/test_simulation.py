@@ -168,6 +168,7 @@ def test_ten_thousand_seeds():
 
 
 @pytest.mark.parametrize("stateful", [pytest.param(False, marks=pytest.mark.faults), True])
+@pytest.mark.faults
 def test_every_single_fault(stateful):
     """Three epochs, two sinks, two partitions: every fault at every step, one a run; without refusals."""
     failures, runs = {}, 0
@@ -194,6 +195,7 @@ def test_every_pair_of_faults_in_a_small_world():
     assert runs > 10_000
 
 
+@pytest.mark.faults
 def test_an_epoch_that_outlives_its_transactions_is_not_tried_forever():
     """Transactions expire while they are written, run after run: the job comes to its end, or says that it cannot."""
     results = {f"seed {seed}": run_seed(seed, slow=65.0, retain=100) for seed in range(100)}
@@ -231,7 +233,7 @@ def test_a_job_that_is_edited_and_topics_that_are_made_again(seeds):
     assert not any(result.violation for result in results.values()), summary(results)
 
 
-@pytest.mark.parametrize("databases", [("b",), ("a", "b")], ids="+".join)
+@pytest.mark.parametrize("databases", [("b",), pytest.param(("a", "b"), marks=pytest.mark.faults)], ids="+".join)
 def test_databases_that_are_put_back(databases):
     """Put back, fallen back between two requests, without a ledger: it is told, and given up or brought back."""
     # Copies of the checkpoint that are put back beside a loss are the machine's of tests/unit/lives.py.
@@ -275,6 +277,7 @@ def _killed_in_commits(seeds, death="die-after", **plan):
     return results
 
 
+@pytest.mark.faults
 def test_parts_that_other_tasks_take_in_every_run():
     """A death after each commit, then one that is open expires: each row once, whichever tasks take its part now."""
     results = _killed_in_commits(range(30))
@@ -285,6 +288,7 @@ def test_parts_that_other_tasks_take_in_every_run():
 
 
 @pytest.mark.parametrize("together", [2, 4])
+@pytest.mark.faults
 def test_tasks_that_are_committed_as_one(together):
     """A participant of several tasks' parts, or of all: each row once, also where some are visible and some lost."""
     anything = {f"seed {seed}": run_seed(seed, together=together, partitions=4) for seed in range(60)}
