@@ -149,6 +149,10 @@ class MariaDbWorld(SqliteWorld):
     def visible(self) -> list[str]:
         return [key for (key,) in self.ask("select `key` from payments")]
 
+    def whole(self) -> list[dict[str, object]]:
+        names = [str(name) for name, *_ in self.ask("show columns from payments")]
+        return [dict(zip(names, row, strict=True)) for row in self.ask("select * from payments")]
+
     def open_transactions(self, job_id: str) -> int:
         query = "select count(*) from onceflow_attempts where job=%s and state <> 'aborted'"
         return int(self.ask(query, job_id)[0][0])

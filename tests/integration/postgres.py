@@ -143,6 +143,10 @@ class PostgresWorld(SqliteWorld):
         with psycopg.connect(self.owner) as connection:
             return [key for (key,) in connection.execute("select key from payments").fetchall()]
 
+    def whole(self) -> list[dict[str, object]]:
+        with psycopg.connect(self.owner, row_factory=psycopg.rows.dict_row) as connection:
+            return connection.execute("select * from payments").fetchall()
+
     def open_transactions(self, job_id: str) -> int:
         with psycopg.connect(self.owner) as connection:
             query = "select count(*) from onceflow_attempts where job=%s and state <> 'aborted'"

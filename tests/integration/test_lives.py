@@ -78,6 +78,7 @@ class OnPostgres:
             "a column is made an integer": retyped("integer"),
             "a column is made a text": retyped("text"),
             "a column is made a number": retyped("numeric"),
+            "a column is made a float": retyped("real using null"),
             "the table is renamed": Harm(
                 lambda: self._do(f"{ALTER} rename to payments_old"), self._renamed_back, hides=True
             ),
@@ -104,6 +105,12 @@ class OnPostgres:
             ),
             "a rule sends rows nowhere": harm(
                 "create rule nowhere as on insert to payments do instead nothing", "drop rule nowhere on payments"
+            ),
+            "a rule sends rows elsewhere": harm(  # and counts them, as if they were in the table
+                "create table elsewhere (like payments); "
+                f"grant insert on elsewhere to {USER}; "
+                "create rule elsewhere as on insert to payments do instead insert into elsewhere values (new.*)",
+                "drop rule elsewhere on payments; drop table elsewhere",
             ),
             "the ledger is renamed": harm(
                 "alter table onceflow_ledger rename to put_aside", "alter table put_aside rename to onceflow_ledger"
@@ -186,6 +193,9 @@ class World(PostgresWorld):
         with psycopg.connect(self.owner) as connection:
             there = connection.execute("select to_regclass('public.payments')").fetchone()
             return super().visible() if there and there[0] else []
+
+    def whole(self) -> list[dict[str, object]]:
+        return super().whole() if self.visible() else []
 
     def knows(self) -> int:
         """How many epochs its ledger has; -1 while there is none."""
@@ -332,6 +342,9 @@ class MariaWorld(MariaDbWorld):
         there = ("payments",) in self.ask("show tables")
         return super().visible() if there else []
 
+    def whole(self) -> list[dict[str, object]]:
+        return super().whole() if self.visible() else []
+
 
 @pytest.fixture(scope="module")
 def server():
@@ -368,6 +381,11 @@ class CrashingLives(Lives):
         assert error is None, error
         self._went_on()
 
+    def suffer(self, harm: Harm) -> None:
+        """The server crashes where that empties what was harmed."""
+        if harm.volatile and not self.undone:
+            self._crash_between()
+
     def _crash_between(self) -> None:
         shown, known = self.job.table(), self._system.world.knows()
         self._system.crash()
@@ -375,6 +393,7 @@ class CrashingLives(Lives):
         if emptied or self.forgotten:
             assert self.harm is not None
             assert self.harm.volatile
+            assert not emptied - self.before, "nothing was committed to what a crash empties"
             self.table -= emptied
             self.oldest_backup = self.backups
 

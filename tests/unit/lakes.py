@@ -51,6 +51,10 @@ class LakeWorld(World):
         except KeyError:  # it has no columns yet
             return []
 
+    def whole(self):
+        """Each row, by column."""
+        return [] if (found := self.read()) is None else found.to_pylist()
+
 
 class IcebergWorld(LakeWorld):
     """A table of an SQL catalog in a file."""

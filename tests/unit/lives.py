@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from onceflow.checkpoint.place import Place
-from onceflow.connectors.contract import SinkConnection
+from onceflow.connectors.contract import Committer
 from onceflow.errors import CheckpointConflictError, OnceflowError
 from onceflow.execution.task import DIGEST, output_column
 from onceflow.operations.savepoints import reading, restoring, writing
@@ -31,7 +31,13 @@ from onceflow.testing import World
 from tests.unit.ledger_sink import visible
 from tests.unit.shop import Shop
 
-MOMENTS = ("commit", "record")
+MOMENTS = ("commit", "merge", "record")
+"""Of an epoch that is decided: each sink commits in a thread of its own, the table's does, Spark records it."""
+
+
+def amount(n: int) -> int:
+    """What an order says beside its key: an integer of 32 bits that a float of 32 bits does not hold."""
+    return (1 << 24) + 1 + 2 * n
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +133,19 @@ class Job(Shop):
         self.sinks = [self.sink, self._table]
 
     def look_at_outputs(self, connections: Any) -> None:
+        connection: Any = connections[self._table.name]
         fields = self._world.output()
         if fields is not None:
-            connection: SinkConnection = connections[self._table.name]
             connection.check_output(fields)
+        made = connection.committer
+
+        def committer(*of: str) -> Committer:
+            one = made(*of)
+            commit = one.commit
+            one.commit = lambda participants: (self.happens("merge"), commit(participants))[1]
+            return one
+
+        connection.committer = committer
 
     def batch(self, orders: range) -> dict[str, pa.Array]:
         made = super().batch(orders)
@@ -138,6 +153,7 @@ class Job(Shop):
         rows = self._world.rows([key or "" for key in keys])
         for name in rows.schema.names:
             made[output_column(1, name)] = rows.column(name)
+        made[output_column(1, "amount")] = pa.array(map(amount, orders), pa.int64())
         digests = [None if key is None else zlib.crc32(key.encode()) for key in keys]
         return made | {output_column(1, DIGEST): pa.array(digests, pa.int64())}
 
@@ -152,6 +168,10 @@ class Job(Shop):
     def table(self) -> Counter[int]:
         """Which orders the table shows, and how often."""
         return Counter(int(row.split()[1]) for row in self._world.visible())
+
+    def amounts(self) -> dict[int, object]:
+        """What the table says of each order beside its key, whatever the column is called now; None: nothing."""
+        return {int(row["key"].split()[1]): row.get("amount", row.get("amounts")) for row in self._world.whole()}
 
 
 class Lives(RuleBasedStateMachine):
@@ -173,6 +193,7 @@ class Lives(RuleBasedStateMachine):
         self.newest = set[int]()  # the copies behind which there was no start
         self.oldest_backup = 0  # those before it are of another table, or ledger
         self.harm: Harm | None = None
+        self.before = Counter[int]()  # rows of before the harm, which are the owner's to lose
         self.forgotten = False  # what says which epochs are in the table was emptied by a crash
         self.saved: dict[Path, int] = {}  # savepoints of the job that runs now
         self.born = False  # it was made of another job
@@ -222,6 +243,8 @@ class Lives(RuleBasedStateMachine):
     @rule(moment=st.sampled_from(MOMENTS))
     def die(self, moment: str) -> None:
         """The driver dies in an epoch that is decided."""
+        if moment == "merge":
+            self.arrive(1, loud=True)
         self.job.dies_at(moment)
         self.undone, self.newest = True, set()
 
@@ -244,15 +267,17 @@ class Lives(RuleBasedStateMachine):
     def do_harm(self, data: st.DataObject, moment: str) -> None:
         """The table's owner does something to it, between two lives, or in the middle of one."""
         harms = self._system.harms()
-        self.harm = harms[data.draw(st.sampled_from(sorted(harms)))]
-        if moment == "between" or self.undone:
-            self.harm.does()
-            return
-        self.arrive(1, loud=True)
-        self.job.meanwhile[moment] = self.harm.does
-        error = self.job.run()
-        assert not self.job.meanwhile, "it came there"
-        self._live(error)
+        self._harm(harms[data.draw(st.sampled_from(sorted(harms)))], moment)
+
+    @precondition(lambda self: self.harm is None and self._may_go_on() and not self.undone)
+    @rule(data=st.data(), moment=st.sampled_from(("check", "merge")))
+    def do_harms(self, data: st.DataObject, moment: str) -> None:
+        """One harm after another comes before the table is written to, and is taken back."""
+        harms = self._system.harms()
+        for name in data.draw(st.lists(st.sampled_from(sorted(harms)), min_size=2, max_size=4, unique=True)):
+            self._harm(harms[name], moment)
+            self.suffer(harms[name])
+            self.undo_harm()
 
     @precondition(lambda self: self.harm is not None)
     @rule()
@@ -260,7 +285,7 @@ class Lives(RuleBasedStateMachine):
         """It is taken back: then the job goes on, and has everything."""
         assert self.harm is not None
         self.harm.undoes()
-        self.harm = None
+        self.harm, self.before = None, Counter()
         if self.forgotten:
             self.forgotten = False
             self._go_on_or_claim("rows that it had committed")
@@ -418,19 +443,42 @@ class Lives(RuleBasedStateMachine):
             self._refused(error, *words)
             self._claim()
 
+    def suffer(self, harm: Harm) -> None:
+        """What befalls a system that was harmed."""
+
+    def _harm(self, harm: Harm, moment: str) -> None:
+        self.harm = harm
+        if moment == "between" or self.undone:
+            self._does(harm)
+            return
+        self.arrive(1, loud=True)
+        self.job.meanwhile[moment] = lambda: self._does(harm)
+        error = self.job.run()
+        assert not self.job.meanwhile, "it came there"
+        self._live(error)
+
+    def _does(self, harm: Harm) -> None:
+        harm.does()
+        self.before = self.job.table()
+
     def _live(self, error: OnceflowError | None) -> None:
         """A life with a harm: all is right, or a refusal names what was harmed; and no start follows for ever."""
+        decided = self.undone or self._has_undone()
         if error is not None and error.retriable:
             error = self.job.run()
         fresh = Counter(n for n in range(self.done, self.job.orders.end) if n in self.job.loud)
-        assert not self.job.table() - self.table - fresh
+        more = self.job.table() - self.table
+        assert not more - fresh
         if error is None:
             self._went_on()
             return
         assert not error.retriable, error
         assert "payments" in str(error) or "onceflow" in str(error), error
-        self.undone = Place.at(self.job.folder, self.job.retain).has_undone()
-        self.newest = set()
+        self.undone, self.newest = self._has_undone(), set()
+        assert not more or decided or self.undone, "no row of what is not decided is there"
+
+    def _has_undone(self) -> bool:
+        return Place.at(self.job.folder, self.job.retain).has_undone()
 
     def _may_go_on(self) -> bool:
         return not self.stale and not self.table - self.job.table()
@@ -447,6 +495,9 @@ class Lives(RuleBasedStateMachine):
         self.ledger += Counter(fresh)
         self.table += Counter(n for n in fresh if n in self.job.loud)
         self.done, self.undone, self.stale, self.newest = self.job.orders.end, False, False, set()
+        told = self.job.amounts()
+        wrong = {n: told[n] for n in fresh if n in told and n not in self.before and told[n] != amount(n)}
+        assert not wrong, "each row is there as it is"
         assert self.job.shown() == self.ledger
         if self.harm is None or not self.harm.hides:
             assert self.job.table() == self.table

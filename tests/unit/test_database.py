@@ -68,6 +68,12 @@ class SqliteWorld(World):
         with sqlite3.connect(self.path, timeout=30) as file:
             return [key for (key,) in file.execute("select key from payments")]
 
+    def whole(self):
+        """Each row, by column."""
+        with sqlite3.connect(self.path, timeout=30) as file:
+            file.row_factory = sqlite3.Row
+            return [dict(row) for row in file.execute("select * from payments")]
+
     def staged(self):
         with sqlite3.connect(self.path, timeout=30) as file:
             return file.execute("select count(*) from payments_onceflow_staged").fetchone()[0]

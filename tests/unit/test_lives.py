@@ -11,6 +11,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import pyarrow as pa
 from deltalake import Field
@@ -24,6 +25,7 @@ from pyiceberg.table.update import SetCurrentSchemaUpdate
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, StringType
 
+from onceflow.connectors.lake.committer import LakeCommitter
 from onceflow.errors import CheckpointConflictError, RecoveryError
 from tests.unit import lakes
 from tests.unit.lives import Harm, InFolder, Job, Lives
@@ -54,6 +56,12 @@ class SqliteWorld(OneSqlite):
     def visible(self) -> list[str]:
         try:
             return super().visible()
+        except sqlite3.OperationalError:
+            return []
+
+    def whole(self) -> list[dict[str, object]]:
+        try:
+            return super().whole()
         except sqlite3.OperationalError:
             return []
 
@@ -123,6 +131,7 @@ class IcebergWorld(lakes.IcebergWorld):
                 lambda u: u.add_column("note", StringType()), lambda u: u.delete_column("note")
             ),
             "a column is dropped": owner(self.drop_amount, self.take_the_older_schema),
+            "a column is made anew": owner(self.make_amount_anew, self.take_the_older_schema),
             "a column is renamed": schema(
                 lambda u: u.rename_column("amount", "amounts"), lambda u: u.rename_column("amounts", "amount")
             ),
@@ -140,14 +149,20 @@ class IcebergWorld(lakes.IcebergWorld):
         }
 
     def drop_amount(self) -> None:
+        self._with_amount = self.table().schema().schema_id
         with self.table().update_schema() as update:
             update.delete_column("amount")
 
+    def make_amount_anew(self) -> None:
+        """In Iceberg it is another column then, which has no value of what was written for the first one."""
+        self.drop_amount()
+        with self.table().update_schema() as update:
+            update.add_column("amount", LongType())
+
     def take_the_older_schema(self) -> None:
         """A column that was dropped comes back so, and with it its id; one that is added is another one."""
-        whole = next(n for n, schema in self.table().schemas().items() if "amount" in schema.column_names)
         with self.table().transaction() as change:
-            change._apply((SetCurrentSchemaUpdate(schema_id=whole),))
+            change._apply((SetCurrentSchemaUpdate(schema_id=self._with_amount),))
 
     def renamed_back(self) -> None:
         """What a start has made in its place has no rows."""
@@ -216,7 +231,20 @@ class OnSqlite(Lives):
     system = lambda: InFolder(SqliteWorld)  # noqa: E731
 
 
-class OnIceberg(Lives):
+class OnLake(Lives):
+    """A table whose files are written beside it first."""
+
+    @precondition(lambda self: self.harm is None and self._may_go_on() and not self.undone)
+    @rule()
+    def leave_lists(self) -> None:
+        """A list of files stays beside the table that names them; a sweep of the next start must leave the files."""
+        self.arrive(1, loud=True)
+        with mock.patch.object(LakeCommitter, "_tidy"):
+            self.run()
+        self.run()
+
+
+class OnIceberg(OnLake):
     """A table whose catalog is a file."""
 
     system = lambda: InFolder(IcebergWorld)  # noqa: E731
@@ -249,7 +277,7 @@ class InRestCatalog(InFolder):
         super().close()
 
 
-class OnRest(Lives):
+class OnRest(OnLake):
     """A table of a REST catalog that has done a commit, has not, or does it later, and says one thing of all three."""
 
     system = InRestCatalog
@@ -273,7 +301,7 @@ class OnRest(Lives):
         self._went_on()
 
 
-class OnDelta(Lives):
+class OnDelta(OnLake):
     """A table that is a folder."""
 
     system = lambda: InFolder(DeltaWorld)  # noqa: E731
