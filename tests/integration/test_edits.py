@@ -381,7 +381,11 @@ EDITS = [
     ),
     edit("output mode", WINDOWS, append(WINDOWS.frame), "output mode update.*output mode append", FAULTS),
     edit(
-        "window's length", WINDOWS, update(lambda t: windows(t, "2 minutes", total="sum(p)")), "was .*read as", FAULTS
+        "window's length",
+        WINDOWS,
+        update(lambda t: windows(t, "2 minutes", total="sum(p)")),
+        "was window.*1 minute.*read as window.*2 minutes",
+        FAULTS,
     ),
     edit("window's function", WINDOWS, update(lambda t: windows(t, total="sum(q)")), r"was sum\(p\).*sum\(q\)", FAULTS),
     edit("window without an edit", WINDOWS, WINDOWS, None, FAULTS),

@@ -14,6 +14,7 @@ from onceflow.flinksql.queries import translate
 from onceflow.flinksql.statements import Insert, Select
 from onceflow.spark.kept import kept_of
 from onceflow.twophase.layout import Layout, State, what_moved
+from onceflow.twophase.windows import in_words
 from tests.sql.cases import cases, script
 
 pytestmark = pytest.mark.spark
@@ -90,6 +91,29 @@ def test_a_column_is_what_it_means(spark, name):
     plan, columns = PLANS[name]
     (kept,) = kept_of(plan(load(spark)), ("a",), "update")
     assert list(kept.columns) == columns
+
+
+@pytest.mark.parametrize(
+    ("window", "said"),
+    [
+        (("5 minutes",), "window(at, '5 minutes')"),
+        (("10 minutes", "5 minutes"), "window(at, '10 minutes', '5 minutes')"),
+        (("1 day", "1 day", "15 minutes"), "window(at, '1 day', '1 day', '15 minutes')"),
+    ],
+    ids=str,
+)
+def test_a_window_is_said_as_its_user_wrote_it(spark, window, said):
+    """In errors; what is kept is Spark's own expression, of which the words are made and to which they are held."""
+    (kept,) = kept_of(load(spark).groupBy(F.window("at", *window)).count(), ("a",), "update")
+    assert in_words(kept.columns[0]) == said
+    assert in_words(kept.columns[0].replace("%", "+")) == kept.columns[0].replace("%", "+"), "another Spark's stays"
+
+
+def test_a_session_is_said_as_its_user_wrote_it(spark):
+    """Likewise."""
+    (kept,) = kept_of(load(spark).groupBy(F.session_window("at", "5 minutes")).count(), ("a",), "append")
+    assert in_words(kept.columns[0]) == "session_window(at, '5 minutes')"
+    assert in_words("sum(p): BIGINT") == "sum(p): BIGINT"
 
 
 def windows(length, step):

@@ -252,9 +252,11 @@ def _layout_moved(f: Failure, checkpoint: str, _: str) -> OnceflowError:
         harmless="never: Spark tells sources and states by their numbers alone, so records would be lost, written "
         "twice or counted in another output's state",
         cause="an output was added, removed, renamed or given another source, key or function while the job was down",
-        action="start the job as it was before (a sink keeps its name with name=). Or, for the new plan, begin a new "
-        f"job: a new checkpoint folder, {advised('as-new')} once, and the source's start= where it shall begin, since "
-        "with start=\"earliest\" all is written again (docs/existing-programs.md, 'Changing a job')",
+        action="start the job as it was before (a sink keeps its name with name=). Or let the new plan begin from a "
+        "savepoint of it, in a new checkpoint folder and with empty state: onceflow run FILE -s SAVEPOINT "
+        "--allow-non-restored-state (docs/upgrade.md). Or begin a new job: a new checkpoint folder, "
+        f'{advised("as-new")} once, and the source\'s start= where it shall begin, since with start="earliest" all is '
+        "written again (docs/existing-programs.md, 'Changing a job')",
         checkpoint=checkpoint,
     )
 

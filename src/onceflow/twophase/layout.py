@@ -14,6 +14,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from onceflow.twophase.windows import in_words
+
 
 @dataclass(frozen=True, slots=True)
 class Topic:
@@ -299,7 +301,7 @@ def _kept_moved(then: Sequence[Kept], now: Sequence[Kept]) -> str | None:
         of += f" ({new.operator.partition(',')[0]})"
         different = [i for i, (a, b) in enumerate(zip(old.columns, new.columns, strict=False)) if a != b]
         if different:
-            was, read_as = _apart(old.columns[different[0]], new.columns[different[0]])
+            was, read_as = _apart(in_words(old.columns[different[0]]), in_words(new.columns[different[0]]))
             return f"column {different[0]} of {of} was {was} and would be read as {read_as}"
         if len(old.columns) != len(new.columns):
             less, more = sorted((old.columns, new.columns), key=len)
