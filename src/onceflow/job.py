@@ -76,6 +76,9 @@ class Job:
         output_mode: Spark's output mode; ``append`` unless said otherwise.
         spark: Spark settings for the session that ``run`` makes.
         restart: What follows a failure that passes, once ``run`` has done an epoch.
+        fixed_tables: The static tables that the plan reads (files, a database) stay as they are for as long as the
+            checkpoint lives: what changes is written to another path. Nothing is warned of then; a second run that
+            gives other rows stops the job all the same.
 
     Raises:
         ConfigurationError: An argument that cannot work.
@@ -91,10 +94,12 @@ class Job:
         output_mode: Literal["append", "update", "complete"] = "append",
         spark: Mapping[str, str] = MappingProxyType({}),
         restart: RestartStrategy = ExponentialDelay(),  # noqa: B008 - it is frozen
+        fixed_tables: bool = False,
     ) -> None:
         self.name = name
         self._restart = restart
         self._plan = Plan(name, checkpointing, transactional_id_prefix, output_mode, limits=True, connectors=CONNECTORS)
+        self._plan = replace(self._plan, fixed_tables=fixed_tables)
         self._spark = dict(spark)
         self._function: Callable[[SparkSession], Result] | None = None
         self._sinks: tuple[Sink, ...] = ()
@@ -453,6 +458,7 @@ def start(
     output_mode: Literal["append", "update", "complete"] = "append",
     until: Literal["stopped", "caught-up"] = "stopped",
     takeover: Takeover | None = None,
+    fixed_tables: bool = False,
 ) -> StreamingQuery:
     """Start a query that commits exactly once: the line that takes the place of ``df.writeStream…start()``.
 
@@ -465,6 +471,7 @@ def start(
         output_mode: Spark's output mode.
         until: ``"caught-up"`` ends the query when what is there is done.
         takeover: As in ``Job.run``.
+        fixed_tables: As in ``Job``.
 
     Returns:
         Spark's query. ``query.stop()`` is safe at any time: what was decided and not recorded is rolled forward by
@@ -479,7 +486,7 @@ def start(
     if options.metrics.port is not None:
         JobLog(log, name).warning("metrics.port is for jobs that a Job runs: a query of start(...) has no metrics")
     plan = Plan(name, checkpointing, transactional_id_prefix, output_mode, bounded, takeover, connectors=CONNECTORS)
-    plan = replace(plan, watched=False, parallelism=options.parallelism)
+    plan = replace(plan, watched=False, parallelism=options.parallelism, fixed_tables=fixed_tables)
     phases = Phases(JobLog(log, name))
     place = place_of(plan)
     with alone(place.uri, name) as active:

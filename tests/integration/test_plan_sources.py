@@ -96,6 +96,10 @@ def test_a_static_table_may_give_other_rows(spark, stream, tmp_path, caplog):
     assert not keys_repeat(["a static table"])
     warn_of_unrepeatable(stream.groupBy("value").count().join(table, F.expr("id = value")))
     assert "write a changed table to a new path" in caplog.text
+    caplog.clear()
+    warn_of_unrepeatable(stream.groupBy("value").count().join(table, F.expr("id = value")), fixed_tables=True)
+    warn_of_unrepeatable(stream.join(frame, F.expr("id = value")), fixed_tables=True)
+    assert caplog.text == "", "the user has said that they stay as they are"
 
 
 def test_an_operator_of_an_unknown_class_counts_as_state(stream, monkeypatch):

@@ -375,8 +375,8 @@ def test_without_a_job_the_machine_alone_is_looked_at(monkeypatch, capsys, tmp_p
 def test_findings_as_lines():
     """Level and what; why, setting and what to do below; and how many there are, at the end."""
     one = Finding(Level.WARNING, "it is so", "it matters", "a=1", "set it to 2")
-    assert list(lines([one, one])) == [
+    assert list(lines([one, one], "this machine")) == [
         *["warning: it is so", "  why: it matters", "  setting: a=1", "  do: set it to 2"] * 2,
-        "2 warnings",
+        "2 warnings (looked at: this machine)",
     ]
-    assert list(lines([])) == ["nothing was found"]
+    assert list(lines([], "this machine")) == ["nothing is wrong (looked at: this machine)"]

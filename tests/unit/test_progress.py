@@ -175,11 +175,16 @@ def test_an_epochs_lines_name_the_job_and_what_is_read(caplog):
 def test_dead_letters_are_told_like_what_is_skipped(caplog):
     """With the sink that they went to."""
     source = Skipping(DeadLetter(KafkaSink(ONE, "dead")))
-    progress = Progress("j", {7: EpochReport(7)}, [source])
+    progress = Progress("j", {7: EpochReport(7), 8: EpochReport(8)}, [source])
     progress.hear(heard(observedMetrics={"skipped": 20, "read": 20}))
     warning, error = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
     assert warning == "j: epoch 7: 20 malformed records went to sink dead (topic orders)"
     assert "every one of the 20 records of topic orders is malformed and went to sink dead" in error
+    caplog.clear()
+    with caplog.at_level(logging.INFO, "onceflow"):
+        progress.hear(heard(8, observedMetrics={"skipped": 1, "read": 20}))
+    (again,) = [r for r in caplog.records if "went to sink dead" in r.getMessage()]
+    assert again.levelno == logging.INFO, "dead letters were asked for, and are warned of once"
 
 
 def test_lag_of_an_epoch_that_an_earlier_start_has_planned(caplog):
@@ -300,7 +305,7 @@ def test_idle_is_said_now_and_then(caplog):
 
 
 def test_the_phases_of_a_start_are_lines(caplog):
-    """Each says what is waited for now and how long the one before took; the end is said once."""
+    """Each says what is waited for now; the end is said once, with how long each has taken."""
     clock = Clock()
     phases = Phases(JobLog(logging.getLogger("onceflow.test"), "j"), clock)
     with caplog.at_level(logging.INFO, "onceflow"):
@@ -310,10 +315,10 @@ def test_the_phases_of_a_start_are_lines(caplog):
         phases.end()
         phases.end()
     assert caplog.messages == [
-        "j: start: now: jars",
-        "j: start: jars took 0.3 s; now: Java and Spark",
-        "j: start: Java and Spark took 6.0 s; now: the first epoch",
-        "j: start: the first epoch took 1.6 s; the job runs, after 8.0 s in all",
+        "j: start: jars",
+        "j: start: Java and Spark",
+        "j: start: the first epoch",
+        "j: the job runs, 8.0 s after its start began: jars 0.3 s, Java and Spark 6.0 s, the first epoch 1.6 s",
     ]
 
 

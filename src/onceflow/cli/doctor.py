@@ -59,12 +59,17 @@ def doctor(
     if output is Output.JSON:
         tell_json({"findings": [dataclasses.asdict(each) for each in found], "exit_code": _code(found)})
     else:
-        for line in lines(found):
+        for line in lines(found, _looked_at(file)):
             typer.echo(line)
     raise typer.Exit(_code(found))
 
 
-def lines(found: Sequence[Finding]) -> Iterator[str]:
+def _looked_at(file: Path | None) -> str:
+    of_job = "" if file is None else f"; of {file.name} its brokers, topics, rights, time-outs and checkpoint"
+    return f"this machine{of_job}"
+
+
+def lines(found: Sequence[Finding], looked_at: str) -> Iterator[str]:
     """Findings for people."""
     for each in found:
         yield f"{each.level}: {each.what}"
@@ -73,7 +78,7 @@ def lines(found: Sequence[Finding]) -> Iterator[str]:
                 yield f"  {name}: {said}"
     numbers = Counter(each.level for each in found)
     told = ", ".join(f"{numbers[level]} {level}{'s' * (numbers[level] > 1)}" for level in Level if numbers[level])
-    yield told or "nothing was found"
+    yield f"{told or 'nothing is wrong'} (looked at: {looked_at})"
 
 
 def _code(found: Sequence[Finding]) -> int:

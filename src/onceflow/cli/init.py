@@ -6,6 +6,7 @@ Must not know: what is in them. They lie in ``starter/``; a ``.txt`` behind a na
 from __future__ import annotations
 
 from importlib import resources
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -48,4 +49,5 @@ def init(
         tell_json({"folder": str(folder), "files": sorted(texts)})
         return
     typer.echo(f"{folder}: {', '.join(sorted(texts))}")
-    typer.echo("Next, in that folder: `pytest` tries the job on a Kafka of its own; job.py tells the rest.")
+    install = "" if find_spec("pytest") else "`pip install pytest`, then "
+    typer.echo(f"Next, in that folder: {install}`pytest` tries the job on a Kafka of its own; job.py tells the rest.")

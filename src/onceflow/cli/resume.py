@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from onceflow.cli.places import begin_java, place_of
+from onceflow.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from onceflow.job import Job
@@ -45,7 +46,12 @@ def resume(
         for line in resuming.lines(manifest, again, claim=claim, left=left):
             typer.echo(line, err=True)
         if not yes and not sys.stdin.isatty():
-            raise typer.BadParameter("nothing was done: there is no terminal to ask at", param_hint="--yes")
+            raise ConfigurationError(
+                "nothing was done: there is no terminal to ask at",
+                harmless="always: nothing was changed",
+                cause="--yes was not given, and stdin is no terminal",
+                action="read the lines above, then give --yes",
+            )
         if not yes:
             typer.confirm("Go on?", abort=True, err=True)
         restoring.restore(path, manifest, place, claim=claim, with_state=with_state, partial_windows=partial)

@@ -22,8 +22,10 @@ from onceflow.local.devcluster import watch
 from onceflow.processes import descendants, kill_tree
 
 _EPOCH = re.compile(r"epoch (\d+): ([\d,]+) in, ([\d,]+) out, (\d+) participants, ([\d,]+) ms")
-_PHASE = re.compile(r": start: (?:.*; )?now: (.*)")
-_SAID = re.compile(r" (?:INFO|WARNING)(?> +)(?>(?:[^\s:]+: )?)((?!start: |idle, |onceflow \S+ runs |.*malformed).*)")
+_PHASE = re.compile(r": start: (.*)")
+_SAID = re.compile(
+    r" (?:INFO|WARNING)(?> +)(?>(?:[^\s:]+: )?)((?!start: |the job runs, |idle, |onceflow \S+ runs |.*malformed).*)"
+)
 _START = "--- start "
 _LOOK_S = 0.05
 _FRUITLESS_STARTS = 3

@@ -115,6 +115,7 @@ class Plan:
         watched: Whoever starts it waits for its end, and is told why; else the log tells it.
         code: A hash of the job's code, for its receipts; "" where it is not known.
         observer: Told of what happens while it runs.
+        fixed_tables: The static tables that it reads stay as they are.
     """
 
     name: str
@@ -129,6 +130,7 @@ class Plan:
     code: str = ""
     parallelism: int | None = None
     observer: Observer = NOBODY
+    fixed_tables: bool = False
 
     def __post_init__(self) -> None:
         if not self.name.strip():
@@ -368,7 +370,8 @@ def outputs_of(session: SparkSession, result: object, sinks: Sequence[Sink], pla
     """
     outputs = outputs_for(result, sinks, plan, keyed=keyed)
     settle_guarantees(outputs.sinks, plan.checkpointing)
-    check_query(outputs.query, plan.output_mode, read_again=any(map(must_come_again, outputs.sinks)))
+    again = any(map(must_come_again, outputs.sinks))
+    check_query(outputs.query, plan.output_mode, read_again=again, fixed_tables=plan.fixed_tables)
     settings = dict(session.sparkContext.getConf().getAll())
     if not authenticates(settings):  # else nobody need walk the plan for what tasks carry
         JobLog(log, plan.name).warning("%s", require_authenticated(settings, carriers_of_secrets(outputs)))
@@ -429,7 +432,7 @@ def must_come_again(sink: Sink) -> bool:
     return sink.participates or sink.guarantee is Guarantee.IDEMPOTENT_UPSERT
 
 
-def check_query(query: DataFrame, mode: str, *, read_again: bool) -> None:
+def check_query(query: DataFrame, mode: str, *, read_again: bool, fixed_tables: bool = False) -> None:
     """What Spark can tell of the plan before anything is touched."""
     require_streamable(query, mode)
     require_protobuf(query)
@@ -441,7 +444,7 @@ def check_query(query: DataFrame, mode: str, *, read_again: bool) -> None:
         with checks.one():
             require_read_committed(query)
         checks.end()
-        warn_of_unrepeatable(query)
+        warn_of_unrepeatable(query, fixed_tables=fixed_tables)
 
 
 def finish_decided(sinks: Sequence[object], plan: Plan, means: Means = REAL) -> bool:

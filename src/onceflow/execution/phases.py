@@ -1,4 +1,4 @@
-"""The phases of a start, as lines of the job's log: what is waited for now, and how long the phase before it took.
+"""The phases of a start, as lines of the job's log: what is waited for now, and at its end how long each has taken.
 
 Must not know: what is done in a phase.
 """
@@ -24,20 +24,24 @@ class Phases:
         self._now = now
         self._began = self._since = now()
         self._phase = ""
+        self._took: list[str] = []
 
     def begin(self, phase: str) -> None:
         """The phase before is over, and this one begins."""
-        now = self._now()
-        if self._phase:
-            self._log.info("start: %s took %.1f s; now: %s", self._phase, now - self._since, phase)
-        else:
-            self._log.info("start: now: %s", phase)
-        self._phase, self._since = phase, now
+        self._over()
+        self._log.info("start: %s", phase)
+        self._phase = phase
 
     def end(self) -> None:
         """The job runs. Only the first call says so."""
         if self._phase:
-            now = self._now()
-            told = (self._phase, now - self._since, now - self._began)
+            self._over()
             self._phase = ""
-            self._log.info("start: %s took %.1f s; the job runs, after %.1f s in all", *told)
+            took = self._since - self._began
+            self._log.info("the job runs, %.1f s after its start began: %s", took, ", ".join(self._took))
+
+    def _over(self) -> None:
+        now = self._now()
+        if self._phase:
+            self._took.append(f"{self._phase} {now - self._since:.1f} s")
+        self._since = now

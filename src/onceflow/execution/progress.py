@@ -95,6 +95,7 @@ class Progress:
         self._readings = tuple(readings)
         self._run_id: str | None = None
         self._far_ahead = False
+        self._has_dead_letters: set[str] = set()
         self._heard_all = threading.Event()
         self._listening: Callable[[], object] | None = None
 
@@ -173,7 +174,11 @@ class Progress:
         for source in self._sources:
             if source is None or not (left_out := source.malformed(observed)).records:
                 continue
-            self._log.warning("%s", skipped(epoch, source, left_out))
+            # Dead letters were asked for: that there are any is said once as a warning.
+            level = logging.INFO if source.describe() in self._has_dead_letters else logging.WARNING
+            self._log.log(level, "%s", skipped(epoch, source, left_out))
+            if source.dead_letter is not None:
+                self._has_dead_letters.add(source.describe())
             if _ALL_OF <= left_out.read <= left_out.records:
                 self._log.error(
                     "epoch %d: every one of the %d records of %s is malformed and %s. That is a wrong format or schema "

@@ -436,20 +436,27 @@ def is_stateful(frame: DataFrame) -> bool:
 
 
 _OF_STATIC = (
-    ": write a changed table to a new path and start the job with it, rather than over the files that are read. The "
-    "warning stays, since nothing here can see whether they change"
+    ": write a changed table to a new path and start the job with it, rather than over the files that are read. Where "
+    "that is so, fixed_tables=True says it"
 )
 
 
-def warn_of_unrepeatable(frame: DataFrame) -> None:
+def warn_of_unrepeatable(frame: DataFrame, *, fixed_tables: bool = False) -> None:
     """Say once what a plan that may give other rows in a second run means for recovery.
+
+    Args:
+        frame: The plan.
+        fixed_tables: The user has said that its static tables stay as they are.
 
     A stateful plan runs again whenever the driver died between the decision and Spark's ``commits/N``: common, so a
     warning. A stateless one is compared only when an epoch was committed in part and the rest expired: rare, so
     a line of information.
     """
     lines: dict[str, set[str]] = {}
+    fixed = set(_OUTSIDE.values()) if fixed_tables else set()
     for name, line in _suspects(frame):
+        if name in fixed:
+            continue
         lines.setdefault(name, set()).update([line] if line else [])
     names = [f"{name} at {', '.join(sorted(at))}" if at else name for name, at in sorted(lines.items())]
     if not names:
