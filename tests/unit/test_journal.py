@@ -837,15 +837,47 @@ def test_what_a_claim_has_found_is_read_again_as_it_was_written(store):
 
 
 def test_what_an_epoch_without_a_decision_read_is_known_to_the_next_start(tmp_path):
-    """Of the newest such epoch of the start before; what another start noted proves nothing."""
-    older = Journal(LocalStore(tmp_path))
-    older.start(JOB)
-    older.note_passed(4, "what it read")
-    newer = Journal(LocalStore(tmp_path))
-    incarnation = newer.start(JOB).incarnation
-    assert newer.passed(incarnation - 1) == (4, "what it read")
+    """Also where a start in between has run nothing; what an older one notes late counts for nothing."""
+
+    def started():
+        journal = Journal(LocalStore(tmp_path))
+        journal.start(JOB)
+        return journal
+
+    oldest = started()
+    assert oldest.passed() is None
+    oldest.adopt_passed(None)
+    oldest.note_passed(4, "what it read")
+    died = started()
+    assert died.passed() == (4, "what it read")
+    newer = started()
+    assert newer.passed() == newer.passed(own=True) == (4, "what it read"), (
+        "the one that died had run nothing, or it would have a note"
+    )
+    newer.adopt_passed(newer.passed())
+    assert started().passed() == (4, "what it read")
     newer.note_passed(5, "what the newer one read")
-    assert newer.passed(incarnation - 1) is None
-    assert newer.passed(incarnation) == (5, "what the newer one read")
-    (tmp_path / "passed" / "newest.json").write_text("torn")
-    assert newer.passed(incarnation) is None
+    oldest.note_passed(5, "what it had planned before it slept")
+    died.note_passed(5, "likewise")
+    newest = started()
+    assert newest.passed() == (5, "what the newer one read")
+    newest.adopt_passed(None)
+    assert started().passed() is None
+    assert [path.name for path in (tmp_path / "passed").iterdir()] == ["5.json"]
+    (tmp_path / "passed" / "5.json").write_text("torn")
+    assert started().passed() is None
+
+
+def test_a_note_of_before_holds_for_the_next_start_alone(tmp_path):
+    """An older version has one note for all starts, in which any of them may have written last."""
+    journal = Journal(LocalStore(tmp_path))
+    journal.start(JOB)
+    (tmp_path / "passed").mkdir()
+    note = envelope.seal({"format": 1, "incarnation": 1, "epoch": 4, "offsets": "what it read"})
+    (tmp_path / "passed" / "newest.json").write_bytes(note)
+    for expected in ((4, "what it read"), None):
+        journal = Journal(LocalStore(tmp_path))
+        journal.start(JOB)
+        assert journal.passed() == expected
+    journal.adopt_passed(None)
+    assert not (tmp_path / "passed" / "newest.json").exists()

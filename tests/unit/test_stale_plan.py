@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from onceflow.checkpoint.journal import Journal
+from onceflow.checkpoint.store import LocalStore
 from onceflow.errors import EpochFailedError
 from tests.unit.advice import parts_of
 from tests.unit.shop import Shop
@@ -120,8 +122,12 @@ def test_of_an_epoch_that_is_done_it_ends_a_start_that_has_looked_before(shop, e
     assert shop.written() == shop.all_orders()
 
 
-def test_of_an_epoch_without_a_decision_it_is_put_right_too(shop):
-    """Nothing was written, so nothing is in the journal but what the start had noted."""
+@pytest.mark.parametrize("died", [0, 2])
+def test_of_an_epoch_without_a_decision_it_is_put_right_too(shop, died):
+    """Nothing was written, so nothing is in the journal but what the start had noted.
+
+    Starts that died before they ran anything have noted nothing, so what was noted before them holds still.
+    """
     shop.orders.end = 0
     assert shop.run() is None
     driver = shop.start()
@@ -131,6 +137,8 @@ def test_of_an_epoch_without_a_decision_it_is_put_right_too(shop):
         driver._journal.note_passed(0, (text := 'v1\n{"batchWatermarkMs":0}\n{"orders": {"0": 2}}'))
     finally:
         shop.close()
+    for _ in range(died):
+        Journal(LocalStore(shop.folder / "onceflow" / "journal")).start(driver._identity.job_id)
     (shop.folder / "offsets" / "0").write_text(text.replace("2}", "1}"))
     (shop.folder / "commits" / "0").write_text("v1\n{}")
     assert shop.run() is None

@@ -43,6 +43,7 @@ from onceflow.twophase.records import (
 
 PASSED_FORMAT = 1
 _NEWEST = "newest.json"
+_NOTE = re.compile(r"[1-9][0-9]*[.]json")
 _2020 = 1_577_836_800
 
 
@@ -91,7 +92,7 @@ class Journal:
     def __init__(self, store: Store, *, retain: int = 100) -> None:
         self._store = store
         self._receipts = Receipts(store.below("receipts"))
-        self._passed, self._passed_is_made = store.below("passed"), False
+        self._passed = store.below("passed")
         self.refusals = Refusals(store.below("refused"))
         self._retain = retain
         self._lock = threading.RLock()
@@ -238,23 +239,58 @@ class Journal:
 
         Only ``offsets/<epoch>`` says it otherwise, which a driver that slept since long ago may write over.
         """
-        incarnation = max((r.incarnation for r in self._index.values() if isinstance(r, Start)), default=0)
-        body = {"format": PASSED_FORMAT, "incarnation": incarnation, "epoch": epoch, "offsets": offsets}
         with contextlib.suppress(CheckpointStoreError):
-            if not self._passed_is_made:
-                self._passed.make()
-                self._passed_is_made = True
-            self._passed.put(_NEWEST, envelope.seal(body))
+            self._passed.put(self._mine(), self._sealed_note(epoch, offsets))
 
-    def passed(self, incarnation: int) -> tuple[int, str] | None:
+    def adopt_passed(self, passed: tuple[int, str] | None) -> None:
+        """Say, durable, what the starts before have left, before this one runs anything: as ``passed`` has told it.
+
+        So a start without a note has run nothing, and what the one before it noted holds still. A note of a start
+        that is older than that is of no use any more.
+
+        Raises:
+            CheckpointStoreError: The file system failed; the start must not go on.
+        """
+        self._passed.make()
+        self._passed.replace(self._mine(), self._sealed_note(*(passed or (-1, ""))))
+        for name in (*(f"{n}.json" for n in self._noted() if n < self._own()), _NEWEST):
+            self._passed.remove(name)
+
+    def passed(self, *, own: bool = False) -> tuple[int, str] | None:
         """The newest epoch without a decision that a start has done, and what it had read; None where it is not known.
 
+        By the newest start that has noted anything. Each has a file of its own: an older one that wakes up late tells
+        of its own plan, and writes over nobody's note.
+
         Args:
-            incarnation: The start: what another one noted may be what it had planned before it was replaced.
+            own: What the newest start has noted counts, too; else those before it alone.
         """
+        newest = self._own() if own else self._own() - 1
+        noted = max((n for n in self._noted() if n <= newest), default=0)
+        # Of a version of before there is one note for all, in which any start may have written last.
+        older = self._read_note(_NEWEST)
+        if older is not None and older[0] > noted:
+            return older[1:] if older[0] in (self.start_before(), newest) else None
+        found = self._read_note(f"{noted}.json")
+        return None if found is None or found[1] < 0 else found[1:]
+
+    def _own(self) -> int:
+        return max((r.incarnation for r in self._index.values() if isinstance(r, Start)), default=0)
+
+    def _mine(self) -> str:
+        return f"{self._own()}.json"
+
+    def _noted(self) -> list[int]:
+        return [int(name.removesuffix(".json")) for name in self._passed.names() if _NOTE.fullmatch(name)]
+
+    def _sealed_note(self, epoch: int, offsets: str) -> bytes:
+        body = {"format": PASSED_FORMAT, "incarnation": self._own(), "epoch": epoch, "offsets": offsets}
+        return envelope.seal(body)
+
+    def _read_note(self, name: str) -> tuple[int, int, str] | None:
         try:
-            body = envelope.unseal(self._passed.read(_NEWEST), PASSED_FORMAT)
-            return (int(body["epoch"]), str(body["offsets"])) if body["incarnation"] == incarnation else None
+            body = envelope.unseal(self._passed.read(name), PASSED_FORMAT)
+            return int(body["incarnation"]), int(body["epoch"]), str(body["offsets"])
         except (FileNotFoundError, *OTHER_FORM):
             return None
 

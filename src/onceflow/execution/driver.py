@@ -493,6 +493,7 @@ class Driver:
         done = self._done()
         for epoch in self._checkpoint.other_than(done):
             self._checkpoint.put_right(epoch, done[epoch])
+        self._journal.adopt_passed(max(done.items(), default=None))
         self._ran = done
         if history.decided is not None and undone:
             self._log.info(
@@ -563,7 +564,7 @@ class Driver:
         found = {each.epoch: each.offsets for each in self._journal.decided_epochs(self._identity.job_id)}
         moved = self._journal.decided_offsets()  # where an operator has given up rows, behind the decision
         found |= {epoch: moved[epoch] for epoch in found if epoch in moved}
-        passed = self._journal.passed(self._journal.start_before())
+        passed = self._journal.passed()
         if passed is not None and passed[0] not in found:
             found[passed[0]] = passed[1]
         newest = self._checkpoint.newest_commit()

@@ -124,9 +124,8 @@ def _read_of(place: Place, epoch: int, found: str) -> str:
     moved = place.journal.decided_offsets()
     if epoch in moved:
         return moved[epoch]
-    newest = place.journal.history()[0].incarnation
-    noted = (place.journal.passed(each) for each in (newest, place.journal.start_before()))
-    return next((text for of, text in filter(None, noted) if of == epoch), found)
+    passed = place.journal.passed(own=True)
+    return passed[1] if passed is not None and passed[0] == epoch else found
 
 
 def _spark_files(tree: Listed, epoch: int, offsets: str, layout: Layout) -> Iterator[str]:
