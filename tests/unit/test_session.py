@@ -7,8 +7,9 @@ from pyspark import SparkContext
 
 from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.errors import RefusedSettingError
-from onceflow.local import class_archive, jars
+from onceflow.local import class_archive
 from onceflow.spark import session
+from onceflow.spark.versions import NEWEST, minor
 
 DRIVER_MEMORY, JAVA = "spark.driver.memory", "spark.driver.defaultJavaOptions"
 NAMES = (
@@ -90,13 +91,26 @@ def test_huge_pages_are_asked_for_only_where_linux_gives_them(monkeypatch, tmp_p
     assert ("HugePages" in defaults()[JAVA]) is asked
 
 
+@pytest.mark.parametrize("release", ["4.0.0", "4.0.5", "4.1.4", "4.2.0", "4.2.1"])
+def test_a_release_of_a_tested_minor_is_taken_without_a_word(release):
+    """With the connector of its minor release, whichever patch release that is of."""
+    for patch in ("0", release.rpartition(".")[2]):
+        connector = f"spark-sql-kafka-0-10_2.13-{minor(release)}.{patch}.jar"
+        assert session.untested(release, release, connector) is None
+
+
 def test_what_was_not_tested_is_said():
-    """PySpark, the Spark behind it, and the connector's jar each count; the pinned connector is the tested one."""
-    (connector,) = [jar.file_name for jar in jars._listed("spark") if jar.name.startswith("spark-sql-kafka")]
-    tested = session.TESTED[0]
+    """PySpark, the Spark behind it, and the connector's jar each count, and must be of one minor release."""
+    tested, connector = NEWEST, f"spark-sql-kafka-0-10_2.13-{NEWEST}.jar"
     assert session.untested(tested, tested, connector) is None
-    for other in (("4.2.9", tested, connector), (tested, "4.2.9", connector), (tested, tested, "mine.jar")):
-        assert next(each for each in other if each not in (tested, connector)) in session.untested(*other)
+    older = "spark-sql-kafka-0-10_2.13-4.1.0.jar"
+    for other in (
+        *(("4.3.0", tested, connector), (tested, "4.1.4", connector), (tested, tested, older)),
+        *((tested, tested, "mine.jar"), ("3.5.9", "3.5.9", connector), ("4.20.1", "4.20.1", connector)),
+    ):
+        said = session.untested(*other)
+        assert next(each for each in other if each not in (tested, connector)) in said
+        assert f"pip install pyspark=={NEWEST}" in said
     assert "unknown jar" in session.untested(tested, tested, "")
 
 

@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame
 from onceflow.errors import ConfigurationError, RefusedSettingError
 from onceflow.spark.internals import analyzed_plan, call_site, check_streaming, elements
 from onceflow.spark.sentences import no_stream
+from onceflow.spark.versions import TODAY
 from onceflow.twophase.layout import State, without_texts
 
 log = logging.getLogger(__name__)
@@ -201,8 +202,9 @@ def read_below(node: Any) -> set[str]:
 
 
 def kind_of(node: Any) -> str:
-    """The name of a node's class, or of an expression's."""
-    return str(node.getClass().getSimpleName())
+    """The name of a node's class, or of an expression's, as it is today."""
+    name = str(node.getClass().getSimpleName())
+    return TODAY.get(name, name)
 
 
 def require_readable_again(frame: DataFrame) -> None:
