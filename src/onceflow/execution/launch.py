@@ -82,6 +82,7 @@ from onceflow.spark.plan import (
     unrepeatable,
     warn_of_unrepeatable,
 )
+from onceflow.spark.replayed import with_known_ends
 from onceflow.spark.s3a import require_reached
 from onceflow.spark.session import IN_S3, ON_HDFS, pin, spark_path
 from onceflow.twophase.coordinator import objection
@@ -516,7 +517,7 @@ def _start(outputs: Outputs, driver: Driver, where: str, plan: Plan) -> Streamin
         outputs.query.writeStream.queryName(plan.name)
         .outputMode(plan.output_mode)
         .option("checkpointLocation", where)
-        .foreachBatch(driver)
+        .foreachBatch(with_known_ends(outputs.query.sparkSession, driver))
     )
     if plan.bounded:
         return writer.trigger(availableNow=True).start()  # type: ignore[no-any-return]
