@@ -69,6 +69,49 @@ def test_windowed_counts_go_from_one_spark_to_another(cluster, new_topic, tmp_pa
     assert p.open_transactions() == []
 
 
+def is_counted_once(p):
+    """Of each key every count is there once, up to how many records it has."""
+    seen = Counter((key, json.loads(value)["n"]) for key, value in p.read())
+    newest = Counter()
+    for key, n in seen:
+        newest[key] = max(n, newest[key])
+    return max(seen.values()) == 1 and newest == Counter(key for key, _ in p.sent)
+
+
+def files_of(p):
+    """Every file of the checkpoint with what is in it."""
+    return {each: each.read_bytes() for each in p.checkpoint.rglob("*") if each.is_file()}
+
+
+def test_a_state_class_goes_to_a_newer_spark(cluster, new_topic, tmp_path):
+    """Killed behind a decision, and gone on with by a newer one: every record is counted once.
+
+    PySpark 4.0 has no ``transformWithState``, but one in pandas alone.
+    """
+    p = Pipeline(cluster, new_topic(2), new_topic(2), tmp_path / "c", "tally", per_epoch=300)
+    for minor in ("4.1", "4.2"):
+        p = dataclasses.replace(p, python=python_of(minor))
+        p.send(900)
+        p.die_at(f"D5@{next_epoch(p) + 1}")
+    p.run_well()
+    assert is_counted_once(p)
+
+
+def test_a_state_class_of_a_newer_spark_is_refused_by_an_older_one(cluster, new_topic, tmp_path):
+    """Before anything is written, with the setting that tells the state's form; the newer one goes on."""
+    p = Pipeline(cluster, new_topic(2), new_topic(2), tmp_path / "c", "tally", python=python_of("4.2"), per_epoch=300)
+    p.send(900)
+    p.die_at("D5@1")
+    before = files_of(p)
+    ended = dataclasses.replace(p, python=python_of("4.1")).run()
+    assert ended.code == 1
+    assert "stateStore.rocksdb.mergeOperatorVersion=2" in ended.log
+    assert "which this Spark has no setting for" in ended.log
+    assert files_of(p) == before
+    p.run_well()
+    assert is_counted_once(p)
+
+
 @pytest.mark.parametrize("minor", UP)
 def test_the_spark_that_is_told_is_the_one_that_runs(minor):
     """An environment that has another Spark than its name says would prove nothing."""

@@ -1,12 +1,16 @@
 """What a session begins with."""
 
+import json
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from pyspark import SparkContext
 
 from onceflow.checkpoint.spark_files import SparkCheckpoint
-from onceflow.errors import RefusedSettingError
+from onceflow.errors import CheckpointConflictError, RefusedSettingError
 from onceflow.local import class_archive
 from onceflow.spark import session
 from onceflow.spark.versions import NEWEST, minor
@@ -201,3 +205,43 @@ def test_state_without_ids_of_its_own_is_refused(tmp_path, form, refused):
         assert "checkpointFormatVersion=1" in told.value.cause
     else:
         session.require_isolated_state(checkpoint)
+
+
+def test_a_pyspark_of_before_spark_4_is_refused_in_one_line():
+    """Where it lacks a name that Spark 4 brought, before anything that needs it is imported."""
+    program = (
+        "import sys, pyspark.sql.streaming; sys.modules['pyspark.sql.streaming.stateful_processor'] = None\n"
+        "import onceflow as of; of.Job"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert told.returncode == 1
+    assert "is refused: it lacks StatefulProcessor, which came with Spark 4" in told.stderr
+    assert f"pip install pyspark=={NEWEST}" in told.stderr
+
+
+def test_a_form_of_state_that_this_spark_has_no_setting_for_is_refused(tmp_path):
+    """A newer Spark began it, and Spark would pass over the setting; without state there is nothing to read wrongly."""
+
+    def get(name):
+        if "merge" in name:
+            raise KeyError(name)
+        return "5"
+
+    asked = SimpleNamespace(conf=SimpleNamespace(get=get), version="4.1.4")
+    conf = {"spark.sql.streaming.stateStore.rocksdb.formatVersion": "5"}
+    (tmp_path / "offsets").mkdir()
+    checkpoint = SparkCheckpoint.at(tmp_path)
+    for more, state in (
+        ({}, False),
+        ({"spark.sql.streaming.merge": "2"}, False),
+        ({}, True),
+        ({"spark.sql.streaming.merge": "2"}, True),
+    ):
+        (tmp_path / "offsets" / "0").write_text(f"v1\n{json.dumps({'conf': conf | more})}\n-\n")
+        if state:
+            (tmp_path / "state").mkdir(exist_ok=True)
+        if not (more and state):
+            session.require_known_form(asked, checkpoint)
+    with pytest.raises(CheckpointConflictError, match=r"none that Spark 4\.1\.4 knows") as told:
+        session.require_known_form(asked, checkpoint)
+    assert "goes on with spark.sql.streaming.merge=2, which" in told.value.cause

@@ -73,6 +73,7 @@ from onceflow.spark.interpreter import to_try, try_out
 from onceflow.spark.plan import (
     Leaf,
     goes_by_the_clock,
+    has_state_class,
     keys_repeat,
     require_protobuf,
     require_read_committed,
@@ -84,7 +85,7 @@ from onceflow.spark.plan import (
 )
 from onceflow.spark.replayed import with_known_ends
 from onceflow.spark.s3a import require_reached
-from onceflow.spark.session import IN_S3, ON_HDFS, pin, spark_path
+from onceflow.spark.session import IN_S3, ON_HDFS, pin, require_known_form, spark_path
 from onceflow.twophase.coordinator import objection
 from onceflow.twophase.layout import Layout
 from onceflow.twophase.names import DEFAULT_PREFIX, PREFIX
@@ -375,6 +376,8 @@ def outputs_of(session: SparkSession, result: object, sinks: Sequence[Sink], pla
         JobLog(log, plan.name).warning("%s", require_authenticated(settings, carriers_of_secrets(outputs)))
     checkpoint = place_of(plan).checkpoint
     require_reached(session, checkpoint)
+    if has_state_class(outputs.query):
+        require_known_form(session, checkpoint)
     set_up(session, checkpoint, plan)
     return outputs
 

@@ -24,13 +24,22 @@ from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from onceflow.errors import ConfigurationError
 from onceflow.masking import shown
 from onceflow.processes import children_with, kill_tree
 from onceflow.spark import callbacks
-from onceflow.spark.versions import FORMERLY, TESTED
+from onceflow.spark.versions import FORMERLY, NEWEST, TESTED
+
+try:
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+except ImportError as lacking:
+    raise ConfigurationError(
+        f"PySpark {pyspark.__version__} is refused: it lacks StatefulProcessor, which came with Spark 4",
+        harmless="always: nothing was started",
+        cause=f"onceflow is tested with {', '.join(TESTED)}",
+        action=f"pip install pyspark=={NEWEST}",
+    ) from lacking
 
 _CATALYST = "org.apache.spark.sql.catalyst."
 _EXECUTION = "org.apache.spark.sql.execution."

@@ -346,7 +346,7 @@ def require_protobuf(frame: DataFrame) -> None:
     Raises:
         ConfigurationError: What is missing, and what to install.
     """
-    if not any(kind_of(node) == _STATE_CLASS for node in nodes_of(analyzed_plan(frame))):
+    if not has_state_class(frame):
         return
     try:
         importlib.import_module("pyspark.sql.streaming.proto.StateMessage_pb2")
@@ -358,6 +358,11 @@ def require_protobuf(frame: DataFrame) -> None:
             cause=f"PySpark speaks with its state by protobuf, and does not install it: {str(error).splitlines()[0]}",
             action=f"install it, here and on all executors: pip install '{_PROTOBUF}'",
         ) from None
+
+
+def has_state_class(frame: DataFrame) -> bool:
+    """Whether the plan keeps state in a class of the user's."""
+    return any(kind_of(node) == _STATE_CLASS for node in nodes_of(analyzed_plan(frame)))
 
 
 def goes_by_the_clock(frame: DataFrame) -> bool:

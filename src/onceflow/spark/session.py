@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from onceflow import crash_points as crash
 from onceflow.checkpoint.spark_files import SparkCheckpoint
-from onceflow.errors import ConfigurationError, RefusedSettingError
+from onceflow.errors import CheckpointConflictError, ConfigurationError, RefusedSettingError
 from onceflow.local import class_archive
 from onceflow.local.jars import java_executable, s3_jars, spark_jars
 from onceflow.masking import NAMES
@@ -33,6 +33,7 @@ from onceflow.spark.versions import NEWEST, TESTED, minor
 log = logging.getLogger(__name__)
 
 _CONNECTOR = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
+_OF_STREAMS = "spark.sql.streaming."
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _FILE_MANAGERS = "org.apache.spark.sql.execution.streaming.checkpointing."
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -408,6 +409,40 @@ def require_isolated_state(checkpoint: SparkCheckpoint) -> None:
             action="start with a new checkpoint, from where this one stands: docs/existing-programs.md",
             checkpoint=str(checkpoint.where),
         )
+
+
+def require_known_form(session: SparkSession, checkpoint: SparkCheckpoint) -> None:
+    """Refuse the state of a state class that a newer Spark has begun in a form that this one does not know.
+
+    Spark goes on with the forms that ``offsets/`` names, and passes over those that it has no name for: values of a
+    list would be read as others.
+
+    Raises:
+        CheckpointConflictError: By which setting that form is told.
+    """
+    told = checkpoint.settings().items()
+    unknown = [
+        f"{name}={value}" for name, value in told if name.startswith(_OF_STREAMS) and not _is_known(session, name)
+    ]
+    if unknown and checkpoint.is_stateful():
+        raise CheckpointConflictError(
+            f"the state in {checkpoint.where} was begun by another Spark, whose form of it is none that "
+            f"Spark {session.version} knows",
+            harmless="always: nothing was started or changed",
+            cause="the job keeps state in a class (transformWithState), and the checkpoint goes on with "
+            f"{', '.join(unknown)}, which this Spark has no setting for",
+            action="start it with the PySpark that began the checkpoint, or a newer one; or begin with empty state "
+            "(docs/savepoints.md)",
+            checkpoint=str(checkpoint.where),
+        )
+
+
+def _is_known(session: SparkSession, name: str) -> bool:
+    try:
+        session.conf.get(name)
+    except Exception:  # noqa: BLE001 - PySpark's class for it has moved between releases
+        return False
+    return True
 
 
 def pin(session: SparkSession, settings: Mapping[str, str]) -> None:
