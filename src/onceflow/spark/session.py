@@ -428,7 +428,7 @@ def require_known_form(session: SparkSession, checkpoint: SparkCheckpoint) -> No
         raise CheckpointConflictError(
             f"the state in {checkpoint.where} was begun by another Spark, whose form of it is none that "
             f"Spark {session.version} knows",
-            harmless="always: nothing was started or changed",
+            harmless="always: the state is as it was, and no epoch was run; what was decided before is committed",
             cause="the job keeps state in a class (transformWithState), and the checkpoint goes on with "
             f"{', '.join(unknown)}, which this Spark has no setting for",
             action="start it with the PySpark that began the checkpoint, or a newer one; or begin with empty state "
