@@ -12,7 +12,7 @@ CHECK = command -v $(or $(PYTHON),python3) >/dev/null || { echo "onceflow needs 
 SEED ?=
 SEEDS ?=
 MINUTES ?=
-.PHONY: help setup java jars demo test test-fast test-lowest faults faults-state test-brokers test-three test-clusters test-security example example-postgres example-offsets walk simulate fuzz bench bench-before bench-databases bench-executors bench-restart \
+.PHONY: help setup java jars demo test test-fast test-lowest faults faults-state test-brokers test-versions test-three test-clusters test-security example example-postgres example-offsets walk simulate fuzz bench bench-before bench-databases bench-executors bench-restart \
 	bench-page peer-expiry soak machines lint types format \
 	diagram settings reference sql-options sql-oracle sql-rows peers-sql lock clean
 
@@ -40,6 +40,15 @@ java: # Before a Python environment is made: without Java it would be of no use 
 	@.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
+.venv-spark-%/.ready: requirements/spark-%.txt requirements/dev.txt
+	@$(CHECK)
+	@echo "== Environment of Spark $* in .venv-spark-$* (once; about 1.2 GB)"
+	@$(PYTHON) -m venv .venv-spark-$*
+	@sed '/^pyspark==/,/--hash/d' requirements/dev.txt | cat - $< > .venv-spark-$*/requirements.txt
+	@.venv-spark-$*/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r .venv-spark-$*/requirements.txt
+	@.venv-spark-$*/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
 jars: java $(SETUP) ## Fetch the jars of Spark's connector and of the broker, make Java's class archive (once)
 	@$(BIN)/python -c 'import sys; from onceflow.local import jars; sys.exit(jars.main())'
 	-@$(BIN)/onceflow class-archive
@@ -63,6 +72,9 @@ faults: jars ## Further faults on a real broker and real Spark, which `make test
 
 test-brokers: jars ## What hangs on a broker's answers, on each Kafka; fetches their jars; ARGS="--only 3.7"
 	@$(BIN)/python -m bench.brokers $(ARGS)
+
+test-versions: jars .venv-spark-4.0/.ready .venv-spark-4.1/.ready .venv-spark-4.2/.ready ## What hangs on Spark, on each minor release, and one checkpoint under all; ARGS="--only 4.0"
+	@$(BIN)/python -m bench.spark_versions $(ARGS)
 
 test-three: jars ## Three brokers, of which some are killed or lose their disks
 	@$(BIN)/python -m pytest -m three $(ARGS)

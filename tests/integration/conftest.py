@@ -24,7 +24,7 @@ from tests.integration.harness import kafka_asked_for
 from tests.integration.hdfs import MiniHdfs
 from tests.integration.logins import Files, Tokens
 
-ASKED_FOR = ("faults", "three", "clusters")
+ASKED_FOR = ("faults", "three", "clusters", "upgrades")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

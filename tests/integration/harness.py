@@ -84,6 +84,7 @@ class Pipeline:
     environment: dict[str, str] = field(default_factory=dict)
     sent: list[tuple[bytes, bytes]] = field(default_factory=list)
     own_group: bool = False
+    python: str = sys.executable
 
     # -- input ------------------------------------------------------------------------------------
 
@@ -149,7 +150,7 @@ class Pipeline:
         self.checkpoint.parent.mkdir(parents=True, exist_ok=True)
         log = (self.checkpoint.parent / f"job-{uuid.uuid4().hex[:6]}.log").open("w+")
         process = subprocess.Popen(
-            [sys.executable, str(JOBS / f"{self.job}_job.py")],
+            [self.python, str(JOBS / f"{self.job}_job.py")],
             env=os.environ | self.settings() | environment,
             stdout=log,
             stderr=subprocess.STDOUT,

@@ -4,12 +4,14 @@ import hashlib
 import io
 import multiprocessing
 import os
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from onceflow.errors import SetupError
 from onceflow.local import jars
+from onceflow.spark.versions import TESTED, minor
 
 PINNED = [
     jars.Jar("org.example", name, "1.0", len(body), hashlib.sha256(body).hexdigest())
@@ -243,6 +245,62 @@ def test_the_pinned_lists_are_complete_and_unambiguous():
         listed = jars._listed(group)
         assert len(listed) == len({jar.file_name for jar in listed}) == size
         assert all(len(jar.sha256) == 64 and jar.size > 0 for jar in listed)
+
+
+def spark_of(monkeypatch, *names):
+    """The Spark that PySpark brings has these jars."""
+    monkeypatch.setattr(jars, "spark_home_jars", lambda: [Path("/pyspark/jars", f"{name}.jar") for name in names])
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+
+
+@pytest.mark.parametrize(
+    ("release", "taken"),
+    [("4.0.0", "4.0.0"), ("4.0.5", "4.0.0"), ("4.1.4", "4.1.0"), ("4.2.0", "4.2.0"), ("4.2.1", "4.2.0")],
+)
+def test_each_spark_gets_the_connector_of_its_minor_release(monkeypatch, release, taken):
+    """A patch release takes the jar of its minor's first release, for which alone there is one."""
+    spark_of(monkeypatch, f"spark-core_2.13-{release}")
+    assert [jar.rev for jar in jars._listed("spark") if jar.name.startswith("spark-sql-kafka")] == [taken]
+
+
+def test_the_spark_of_spark_home_is_the_one_that_counts(monkeypatch, tmp_path):
+    """PySpark starts that one."""
+    spark_of(monkeypatch, "spark-core_2.13-4.2.0")
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / "spark-core_2.13-4.0.2.jar").touch()
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    assert [jar.rev for jar in jars._listed("spark") if jar.name.startswith("spark-sql-kafka")] == ["4.0.0"]
+
+
+@pytest.mark.parametrize("release", ["3.5.9", "4.3.0", "4.20.0", "5.0.0"])
+def test_a_spark_without_a_connector_is_refused_with_those_that_have_one(monkeypatch, tmp_path, release):
+    """In one line, before anything is fetched; with a connector of one's own it is the start that warns."""
+    monkeypatch.delenv("ONCEFLOW_JARS", raising=False)
+    spark_of(monkeypatch, f"spark-core_2.13-{release}")
+    for ask in (jars.spark_jars, jars.missing_spark_jars):
+        with pytest.raises(SetupError) as told:
+            ask()
+        assert told.value.what == f"no jar of the Kafka connector is pinned for Spark {release}"
+        assert ", ".join(TESTED) in told.value.cause
+    (tmp_path / "spark-sql-kafka-0-10_2.13-mine.jar").touch()
+    monkeypatch.setenv("ONCEFLOW_JARS", str(tmp_path))
+    assert len(jars.spark_jars()) == 1
+
+
+def test_s3a_is_of_the_version_of_sparks_hadoop_client(monkeypatch):
+    """Another one is refused by both versions: it would miss classes, in the middle of a start."""
+    monkeypatch.delenv("ONCEFLOW_JARS", raising=False)
+    spark_of(monkeypatch, "spark-core_2.13-4.0.5", "hadoop-client-api-3.4.1")
+    with pytest.raises(SetupError, match=r"hadoop-aws 3\.4\.1 with this Spark, and onceflow has 3\.5\.0") as told:
+        jars.s3_jars()
+    assert "Spark 4.0.5 brings Hadoop's client 3.4.1" in told.value.cause
+
+
+def test_a_connector_is_pinned_for_each_spark_that_is_tested():
+    """What the tests ran on, and what can be fetched for it, are told in two places."""
+    pinned = tomllib.loads(Path(jars.__file__).with_name("jars.toml").read_text())["spark-connectors"]
+    assert tuple(pinned) == TESTED
+    assert all(minor(each[0]["rev"]) == name for name, each in pinned.items())
 
 
 def test_options_do_not_make_another_java(monkeypatch):

@@ -12,7 +12,7 @@ from bench import cluster_size
 import onceflow as of
 from onceflow import program
 from onceflow.options.job_options import JobOptions
-from onceflow.spark.session import TESTED
+from onceflow.spark.versions import NEWEST
 
 ROOT = Path(__file__).parents[2]
 UNIT = ROOT / "packaging" / "onceflow@.service"
@@ -100,8 +100,8 @@ def test_the_manifests_parts_fit_together():
     assert codes == {1: "FailJob", program.TRY_AGAIN: "Ignore"}
     image = (KUBERNETES / "Dockerfile").read_text()
     assert "COPY job.py /job/job.py" in image
-    assert f"pyspark=={TESTED[-1]}" in image
-    assert f"apache/spark:{TESTED[-1]} " in image
+    assert f"pyspark=={NEWEST}" in image
+    assert f"apache/spark:{NEWEST} " in image
 
 
 def test_the_manifest_lets_others_reach_nothing():

@@ -348,7 +348,7 @@ def test_a_checkpoint_needs_an_epoch(old, savepoint):
 def test_a_newer_spark_is_refused(savepoint, new, monkeypatch):
     """An older one may find out late that it cannot read the files."""
     manifest = reading.read(savepoint)
-    monkeypatch.setattr(restoring, "version", lambda _: "4.1.9")
+    monkeypatch.setattr(restoring, "version", lambda _: "3.5.9")
     refused(ConfigurationError, restoring.restore, savepoint, manifest, new)
     monkeypatch.undo()
     restoring.restore(savepoint, manifest, new)

@@ -1,14 +1,19 @@
 """What a session begins with."""
 
+import json
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from pyspark import SparkContext
 
 from onceflow.checkpoint.spark_files import SparkCheckpoint
-from onceflow.errors import RefusedSettingError
-from onceflow.local import class_archive, jars
+from onceflow.errors import CheckpointConflictError, RefusedSettingError
+from onceflow.local import class_archive
 from onceflow.spark import session
+from onceflow.spark.versions import NEWEST, minor
 
 DRIVER_MEMORY, JAVA = "spark.driver.memory", "spark.driver.defaultJavaOptions"
 NAMES = (
@@ -90,13 +95,26 @@ def test_huge_pages_are_asked_for_only_where_linux_gives_them(monkeypatch, tmp_p
     assert ("HugePages" in defaults()[JAVA]) is asked
 
 
+@pytest.mark.parametrize("release", ["4.0.0", "4.0.5", "4.1.4", "4.2.0", "4.2.1"])
+def test_a_release_of_a_tested_minor_is_taken_without_a_word(release):
+    """With the connector of its minor release, whichever patch release that is of."""
+    for patch in ("0", release.rpartition(".")[2]):
+        connector = f"spark-sql-kafka-0-10_2.13-{minor(release)}.{patch}.jar"
+        assert session.untested(release, release, connector) is None
+
+
 def test_what_was_not_tested_is_said():
-    """PySpark, the Spark behind it, and the connector's jar each count; the pinned connector is the tested one."""
-    (connector,) = [jar.file_name for jar in jars._listed("spark") if jar.name.startswith("spark-sql-kafka")]
-    tested = session.TESTED[0]
+    """PySpark, the Spark behind it, and the connector's jar each count, and must be of one minor release."""
+    tested, connector = NEWEST, f"spark-sql-kafka-0-10_2.13-{NEWEST}.jar"
     assert session.untested(tested, tested, connector) is None
-    for other in (("4.2.9", tested, connector), (tested, "4.2.9", connector), (tested, tested, "mine.jar")):
-        assert next(each for each in other if each not in (tested, connector)) in session.untested(*other)
+    older = "spark-sql-kafka-0-10_2.13-4.1.0.jar"
+    for other in (
+        *(("4.3.0", tested, connector), (tested, "4.1.4", connector), (tested, tested, older)),
+        *((tested, tested, "mine.jar"), ("3.5.9", "3.5.9", connector), ("4.20.1", "4.20.1", connector)),
+    ):
+        said = session.untested(*other)
+        assert next(each for each in other if each not in (tested, connector)) in said
+        assert f"pip install pyspark=={NEWEST}" in said
     assert "unknown jar" in session.untested(tested, tested, "")
 
 
@@ -187,3 +205,43 @@ def test_state_without_ids_of_its_own_is_refused(tmp_path, form, refused):
         assert "checkpointFormatVersion=1" in told.value.cause
     else:
         session.require_isolated_state(checkpoint)
+
+
+def test_a_pyspark_of_before_spark_4_is_refused_in_one_line():
+    """Where it lacks a name that Spark 4 brought, before anything that needs it is imported."""
+    program = (
+        "import sys, pyspark.sql.streaming; sys.modules['pyspark.sql.streaming.stateful_processor'] = None\n"
+        "import onceflow as of; of.Job"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert told.returncode == 1
+    assert "is refused: it lacks StatefulProcessor, which came with Spark 4" in told.stderr
+    assert f"pip install pyspark=={NEWEST}" in told.stderr
+
+
+def test_a_form_of_state_that_this_spark_has_no_setting_for_is_refused(tmp_path):
+    """A newer Spark began it, and Spark would pass over the setting; without state there is nothing to read wrongly."""
+
+    def get(name):
+        if "merge" in name:
+            raise KeyError(name)
+        return "5"
+
+    asked = SimpleNamespace(conf=SimpleNamespace(get=get), version="4.1.4")
+    conf = {"spark.sql.streaming.stateStore.rocksdb.formatVersion": "5"}
+    (tmp_path / "offsets").mkdir()
+    checkpoint = SparkCheckpoint.at(tmp_path)
+    for more, state in (
+        ({}, False),
+        ({"spark.sql.streaming.merge": "2"}, False),
+        ({}, True),
+        ({"spark.sql.streaming.merge": "2"}, True),
+    ):
+        (tmp_path / "offsets" / "0").write_text(f"v1\n{json.dumps({'conf': conf | more})}\n-\n")
+        if state:
+            (tmp_path / "state").mkdir(exist_ok=True)
+        if not (more and state):
+            session.require_known_form(asked, checkpoint)
+    with pytest.raises(CheckpointConflictError, match=r"none that Spark 4\.1\.4 knows") as told:
+        session.require_known_form(asked, checkpoint)
+    assert "goes on with spark.sql.streaming.merge=2, which" in told.value.cause

@@ -141,12 +141,19 @@ class SparkCheckpoint:
 
     def shuffle_partitions(self) -> int | None:
         """In how many partitions Spark shuffles here, as ``offsets/`` keeps it; None where nothing is planned."""
+        try:
+            return int(self.settings()["spark.sql.shuffle.partitions"])
+        except OTHER_FORM:
+            return None
+
+    def settings(self) -> Mapping[str, str]:
+        """What Spark goes on with here, whatever a session says, as the newest of ``offsets/`` keeps it."""
         newest = self.newest_offsets()
         try:
-            told = json.loads(self.offsets(newest).splitlines()[1]) if newest is not None else {}
-            return int(told["conf"]["spark.sql.shuffle.partitions"])
+            told = json.loads(self.offsets(newest).splitlines()[1]) if newest is not None else {"conf": {}}
+            return {str(name): str(value) for name, value in told["conf"].items()}
         except (CheckpointCorruptError, *OTHER_FORM):
-            return None  # whoever needs the file says what is wrong with it
+            return {}  # whoever needs the file says what is wrong with it
 
     def changelogs(self) -> int:
         """How many files of state hold changes alone: what an incremental epoch writes."""

@@ -73,6 +73,7 @@ from onceflow.spark.interpreter import to_try, try_out
 from onceflow.spark.plan import (
     Leaf,
     goes_by_the_clock,
+    has_state_class,
     keys_repeat,
     require_protobuf,
     require_read_committed,
@@ -82,8 +83,9 @@ from onceflow.spark.plan import (
     unrepeatable,
     warn_of_unrepeatable,
 )
+from onceflow.spark.replayed import with_known_ends
 from onceflow.spark.s3a import require_reached
-from onceflow.spark.session import IN_S3, ON_HDFS, pin, spark_path
+from onceflow.spark.session import IN_S3, ON_HDFS, pin, require_known_form, spark_path
 from onceflow.twophase.coordinator import objection
 from onceflow.twophase.layout import Layout
 from onceflow.twophase.names import DEFAULT_PREFIX, PREFIX
@@ -377,6 +379,8 @@ def outputs_of(session: SparkSession, result: object, sinks: Sequence[Sink], pla
         JobLog(log, plan.name).warning("%s", require_authenticated(settings, carriers_of_secrets(outputs)))
     checkpoint = place_of(plan).checkpoint
     require_reached(session, checkpoint)
+    if has_state_class(outputs.query):
+        require_known_form(session, checkpoint)
     set_up(session, checkpoint, plan)
     return outputs
 
@@ -519,7 +523,7 @@ def _start(outputs: Outputs, driver: Driver, where: str, plan: Plan) -> Streamin
         outputs.query.writeStream.queryName(plan.name)
         .outputMode(plan.output_mode)
         .option("checkpointLocation", where)
-        .foreachBatch(driver)
+        .foreachBatch(with_known_ends(outputs.query.sparkSession, driver))
     )
     if plan.bounded:
         return writer.trigger(availableNow=True).start()  # type: ignore[no-any-return]

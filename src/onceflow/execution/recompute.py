@@ -26,6 +26,7 @@ from onceflow.errors import CheckpointCorruptError, ConfigurationError
 from onceflow.execution.launch import Plan, check_query, outputs_for
 from onceflow.execution.outputs import Outputs
 from onceflow.execution.task import RESULT_SCHEMA, Output, Task
+from onceflow.spark.replayed import with_known_ends
 from onceflow.spark.session import pin, spark_path
 from onceflow.twophase.participants import TaskReport, parts_of, totals
 
@@ -193,7 +194,7 @@ def _run(session: SparkSession, outputs: Outputs, plan: Plan, folder: Path, epoc
     query = (
         outputs.query.writeStream.outputMode(plan.output_mode)
         .option("checkpointLocation", spark_path(session, checkpoint))
-        .foreachBatch(take)
+        .foreachBatch(with_known_ends(session, take))
         .trigger(availableNow=True)
         .start()
     )

@@ -30,13 +30,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources, util
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 from xml.sax.saxutils import quoteattr
 
 from onceflow.errors import SetupError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     Progress = Callable[[int, int], None]
     """Called with (jars fetched so far, jars to fetch)."""
@@ -75,13 +75,13 @@ class Jar:
 
 
 def spark_jars(progress: Progress | None = None) -> list[Path]:
-    """The jars of Spark's Kafka connector.
+    """The jars of Spark's Kafka connector, of the minor release of the Spark that is installed.
 
     Jars of the user's own (``ONCEFLOW_JARS``: files or folders, separated by ``os.pathsep`` or by commas) stand behind
     the pinned ones. Where the connector is among them they are the whole list.
 
     Raises:
-        SetupError: A jar is missing and cannot be fetched, or a jar is not the pinned one.
+        SetupError: A jar is missing and cannot be fetched, or is not the pinned one; or none is pinned for this Spark.
     """
     own = _own_jars()
     return own if _have(own, _CONNECTOR) else [*_pinned("spark", progress), *own]
@@ -91,7 +91,7 @@ def missing_spark_jars() -> list[str]:
     """Which of the connector's jars a start would fetch first; none where ``ONCEFLOW_JARS`` names another connector.
 
     Raises:
-        SetupError: ``ONCEFLOW_JARS`` names what is no jar.
+        SetupError: ``ONCEFLOW_JARS`` names what is no jar, or no connector is pinned for this Spark.
     """
     if _have(_own_jars(), _CONNECTOR):
         return []
@@ -124,9 +124,12 @@ def s3_jars(progress: Progress | None = None) -> list[Path]:
     """The jars of Hadoop's S3A, of the version of PySpark's Hadoop client; none where ``ONCEFLOW_JARS`` has them.
 
     Raises:
-        SetupError: As of ``spark_jars``.
+        SetupError: As of ``spark_jars``, or Spark's Hadoop client is of another version than the pinned S3A.
     """
-    return [] if _have(_own_jars(), _S3A) else _pinned("s3", progress)
+    if _have(_own_jars(), _S3A):
+        return []
+    _require_hadoop_of(_S3A)
+    return _pinned("s3", progress)
 
 
 def hdfs_jars() -> list[Path]:
@@ -237,13 +240,54 @@ def _pinned(group: str, progress: Progress | None) -> list[Path]:
 
 def _listed(group: str) -> list[Jar]:
     lists = tomllib.loads(resources.files("onceflow").joinpath("local/jars.toml").read_text("utf-8"))
+    connectors = lists.pop("spark-connectors")
     lists |= {f"broker-{version}": jars for version, jars in lists.pop("older-brokers").items()}
+    if group == "spark":
+        lists[group] += _of_this_spark(connectors)
     if group not in lists:
         raise SetupError(
             f"there is no list of jars named {group}",
             action=f"choose one of {', '.join(sorted(lists))}; a new one goes into local/jars.toml",
         )
     return [Jar(**entry) for entry in lists[group]]
+
+
+def _of_this_spark(of_minor: Mapping[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    release = _release_of("spark-core_2.13")
+    found = of_minor.get(".".join(release.split(".")[:2]))
+    if found is None:
+        raise SetupError(
+            f"no jar of the Kafka connector is pinned for Spark {release or 'of an unknown version'}",
+            harmless="always: nothing was started",
+            cause=f"onceflow is tested with Spark {', '.join(of_minor)}"
+            + (f"; SPARK_HOME={home} is what runs" if (home := os.environ.get("SPARK_HOME")) else ""),
+            action=f"pip install 'pyspark=={list(of_minor)[-1]}.*'; or name a connector of its version in "
+            "ONCEFLOW_JARS, untested",
+        )
+    return found
+
+
+def _release_of(artifact: str) -> str:
+    """The version of one of the jars that Spark brings itself; empty where it has none."""
+    home = os.environ.get("SPARK_HOME")
+    jars = [*(Path(home, "jars").glob("*.jar") if home else ()), *spark_home_jars()]  # as PySpark looks for them
+    found = [jar.stem.removeprefix(f"{artifact}-") for jar in jars if jar.name.startswith(f"{artifact}-")]
+    return found[0] if found else ""
+
+
+def _require_hadoop_of(artifact: str) -> None:
+    """Hadoop's parts are of one version, or fail by classes that they miss of one another."""
+    found = _release_of("hadoop-client-api")
+    for jar in _listed("s3"):
+        if jar.name != artifact or jar.rev == found:
+            continue
+        raise SetupError(
+            f"a checkpoint in S3 needs {artifact} {found} with this Spark, and onceflow has {jar.rev}",
+            harmless="always: nothing was started",
+            cause=f"Spark {_release_of('spark-core_2.13')} brings Hadoop's client {found}",
+            action="take a Spark with that client (pyspark 4.2), name the jars of S3A of its version in ONCEFLOW_JARS, "
+            "untested, or keep the checkpoint on POSIX or HDFS",
+        )
 
 
 def cache_folder() -> Path:

@@ -24,12 +24,22 @@ from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from onceflow.errors import ConfigurationError
 from onceflow.masking import shown
 from onceflow.processes import children_with, kill_tree
 from onceflow.spark import callbacks
+from onceflow.spark.versions import FORMERLY, NEWEST, TESTED
+
+try:
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+except ImportError as lacking:
+    raise ConfigurationError(
+        f"PySpark {pyspark.__version__} is refused: it lacks StatefulProcessor, which came with Spark 4",
+        harmless="always: nothing was started",
+        cause=f"onceflow is tested with {', '.join(TESTED)}",
+        action=f"pip install pyspark=={NEWEST}",
+    ) from lacking
 
 _CATALYST = "org.apache.spark.sql.catalyst."
 _EXECUTION = "org.apache.spark.sql.execution."
@@ -138,7 +148,7 @@ def require(session: SparkSession) -> None:
         raise ConfigurationError(
             f"this Spark is not what onceflow knows: it has no {', '.join(missing)}",
             cause=f"PySpark is {pyspark.__version__}; without these names sources and tasks could not be checked",
-            action="install a PySpark that this version of onceflow was tested with (4.2)",
+            action=f"install a PySpark that this version of onceflow was tested with: {', '.join(TESTED)}",
             missing=missing,
         )
 
@@ -161,7 +171,7 @@ def _missing_in_java(session: SparkSession) -> Iterator[str]:
     nothing = gateway.new_array(jvm.java.lang.Class, 0)
     for name, methods in JAVA.items():
         try:
-            found = jvm.java.lang.Class.forName(name, False, loader)
+            found = jvm.java.lang.Class.forName(class_here(session, name), False, loader)
         except Exception:  # noqa: BLE001 - py4j wraps the ClassNotFoundException
             yield name
             continue
@@ -170,6 +180,19 @@ def _missing_in_java(session: SparkSession) -> Iterator[str]:
                 found.getMethod(method, nothing)
             except Exception:  # noqa: BLE001 - py4j wraps the NoSuchMethodException
                 yield f"{name}.{method}()"
+
+
+def class_here(session: SparkSession, name: str) -> str:
+    """What the running Spark calls a class of Java's that others call otherwise."""
+    then = FORMERLY.get(name)
+    if then is None:
+        return name
+    jvm = java(session)
+    try:
+        jvm.java.lang.Class.forName(name, False, jvm.java.lang.Thread.currentThread().getContextClassLoader())
+    except Exception:  # noqa: BLE001 - py4j wraps the ClassNotFoundException
+        return then
+    return name
 
 
 def is_classic(session: object) -> bool:
@@ -373,6 +396,11 @@ def executed_plan(session: Any, query_id: str) -> Any:
     """
     query = session._jsparkSession.streams().get(query_id).streamingQuery()  # noqa: SLF001
     return query.lastExecution().executedPlan()
+
+
+def can_repartition_state(session: Any) -> bool:
+    """Whether this Spark can rewrite state in other partitions."""
+    return hasattr(session, "_streamingCheckpointManager")
 
 
 def repartition_state(session: Any, checkpoint: str, partitions: int) -> None:

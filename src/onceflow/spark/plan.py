@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame
 from onceflow.errors import ConfigurationError, RefusedSettingError
 from onceflow.spark.internals import analyzed_plan, call_site, check_streaming, elements
 from onceflow.spark.sentences import no_stream
+from onceflow.spark.versions import TODAY
 from onceflow.twophase.layout import State, without_texts
 
 log = logging.getLogger(__name__)
@@ -201,8 +202,9 @@ def read_below(node: Any) -> set[str]:
 
 
 def kind_of(node: Any) -> str:
-    """The name of a node's class, or of an expression's."""
-    return str(node.getClass().getSimpleName())
+    """The name of a node's class, or of an expression's, as it is today."""
+    name = str(node.getClass().getSimpleName())
+    return TODAY.get(name, name)
 
 
 def require_readable_again(frame: DataFrame) -> None:
@@ -344,7 +346,7 @@ def require_protobuf(frame: DataFrame) -> None:
     Raises:
         ConfigurationError: What is missing, and what to install.
     """
-    if not any(kind_of(node) == _STATE_CLASS for node in nodes_of(analyzed_plan(frame))):
+    if not has_state_class(frame):
         return
     try:
         importlib.import_module("pyspark.sql.streaming.proto.StateMessage_pb2")
@@ -356,6 +358,11 @@ def require_protobuf(frame: DataFrame) -> None:
             cause=f"PySpark speaks with its state by protobuf, and does not install it: {str(error).splitlines()[0]}",
             action=f"install it, here and on all executors: pip install '{_PROTOBUF}'",
         ) from None
+
+
+def has_state_class(frame: DataFrame) -> bool:
+    """Whether the plan keeps state in a class of the user's."""
+    return any(kind_of(node) == _STATE_CLASS for node in nodes_of(analyzed_plan(frame)))
 
 
 def goes_by_the_clock(frame: DataFrame) -> bool:

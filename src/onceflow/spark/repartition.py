@@ -2,10 +2,10 @@
 
 Must not know: savepoints, the journal, sinks.
 
-Spark (4.2) rewrites state offline, as an epoch of its own that reads nothing. What it keeps for each key is read before
-and after by Spark's own reader of state, and must be the same, each entry where a query looks for its key. A query has
-what is kept without keys in partition 0, whatever their number; Spark's repartition puts it where the hash of no value
-belongs, which is another one for most numbers.
+Spark, from 4.2 on, rewrites state offline, as an epoch of its own that reads nothing. What it keeps for each key is
+read before and after by Spark's own reader of state, and must be the same, each entry where a query looks for its key.
+A query has what is kept without keys in partition 0, whatever their number; Spark's repartition puts it where the hash
+of no value belongs, which is another one for most numbers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 from onceflow.checkpoint.contract import Store
 from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.errors import ConfigurationError, EpochFailedError
-from onceflow.spark.internals import repartition_state
+from onceflow.spark.internals import can_repartition_state, repartition_state
 from onceflow.spark.session import spark_path
 
 Digest = tuple[int, str]
@@ -51,6 +51,13 @@ def repartition(session: SparkSession, checkpoint: SparkCheckpoint, partitions: 
         ConfigurationError: Spark cannot repartition this state; its operators are named.
         EpochFailedError: Spark did, and a key has another state than before, or has it where no query looks for it.
     """
+    if not can_repartition_state(session):
+        raise ConfigurationError(
+            f"Spark {session.version} cannot repartition state",
+            harmless="always: the savepoint is as it was, and nothing was made",
+            cause=f"{partitions} shuffle partitions were asked for, and what rewrites state is not in this Spark",
+            action="resume with as many partitions as it has, or rescale with PySpark 4.2",
+        )
     _refuse_without_keys(session, checkpoint, partitions)
     before = {name: _digest(frame) for name, frame in _parts(session, checkpoint)}
     try:

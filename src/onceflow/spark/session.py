@@ -22,11 +22,12 @@ from pyspark.sql import SparkSession
 
 from onceflow import crash_points as crash
 from onceflow.checkpoint.spark_files import SparkCheckpoint
-from onceflow.errors import ConfigurationError, RefusedSettingError
+from onceflow.errors import CheckpointConflictError, ConfigurationError, RefusedSettingError
 from onceflow.local import class_archive
 from onceflow.local.jars import java_executable, s3_jars, spark_jars
 from onceflow.masking import NAMES
 from onceflow.spark.internals import (
+    class_here,
     is_classic,
     jar_of,
     java,
@@ -37,17 +38,15 @@ from onceflow.spark.internals import (
     start_java,
 )
 from onceflow.spark.interpreter import take_the_drivers
+from onceflow.spark.versions import NEWEST, TESTED, minor
 
 log = logging.getLogger(__name__)
 
 _CONNECTOR = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
+_OF_STREAMS = "spark.sql.streaming."
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _FILE_MANAGERS = "org.apache.spark.sql.execution.streaming.checkpointing."
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-
-TESTED = ("4.2.0",)
-"""Versions of PySpark that the tests ran on."""
-CONNECTOR_TESTED = "4.2.0"
 
 PINNED: Mapping[str, str] = {
     # Each row must be of the same partition when an epoch runs again: by partitions two runs are compared.
@@ -184,7 +183,7 @@ def make_session(
     told = session.sparkContext.getConf()
     for key, value in DEFAULTS.items():
         if not told.contains(key):  # neither by the user nor by spark-submit or spark-defaults.conf
-            session.conf.set(key, value)
+            session.conf.set(key, class_here(session, value))
     if not submitted:
         # Spark's warnings about triggers and AQE would bury the epochs' lines; errors stay.
         quiet(session)
@@ -350,21 +349,21 @@ def require_session(session: Any) -> None:
 
 
 def untested(pyspark_version: str, spark_version: str, connector: str) -> str | None:
-    """What to warn of where these were not tested, or not together; None where they were.
+    """What to warn of where their minor releases were not tested, or not together; None where they were.
 
     Args:
         pyspark_version: PySpark's.
         spark_version: Of the Spark behind it, another one with SPARK_HOME.
         connector: The connector's jar.
     """
-    if {pyspark_version, spark_version} <= set(
-        TESTED
-    ) and connector == f"spark-sql-kafka-0-10_2.13-{CONNECTOR_TESTED}.jar":
+    found = re.fullmatch(r"spark-sql-kafka-0-10_2\.13-(\d+\.\d+)\.\d+\.jar", connector)
+    release = minor(pyspark_version)
+    if release in TESTED and release == minor(spark_version) and found is not None and found[1] == release:
         return None
     return (
         f"PySpark {pyspark_version} with Spark {spark_version} and the connector {connector or 'of an unknown jar'} is "
-        f"none that onceflow was tested with: PySpark {' or '.join(TESTED)}, connector {CONNECTOR_TESTED}. "
-        f"`pip install pyspark=={TESTED[-1]}` is tested"
+        f"none that onceflow was tested with: {', '.join(TESTED)}, all three of one minor release. "
+        f"`pip install pyspark=={NEWEST}` is tested"
     )
 
 
@@ -422,7 +421,41 @@ def require_isolated_state(checkpoint: SparkCheckpoint) -> None:
         )
 
 
+def require_known_form(session: SparkSession, checkpoint: SparkCheckpoint) -> None:
+    """Refuse the state of a state class that a newer Spark has begun in a form that this one does not know.
+
+    Spark goes on with the forms that ``offsets/`` names, and passes over those that it has no name for: values of a
+    list would be read as others.
+
+    Raises:
+        CheckpointConflictError: By which setting that form is told.
+    """
+    told = checkpoint.settings().items()
+    unknown = [
+        f"{name}={value}" for name, value in told if name.startswith(_OF_STREAMS) and not _is_known(session, name)
+    ]
+    if unknown and checkpoint.is_stateful():
+        raise CheckpointConflictError(
+            f"the state in {checkpoint.where} was begun by another Spark, whose form of it is none that "
+            f"Spark {session.version} knows",
+            harmless="always: the state is as it was, and no epoch was run; what was decided before is committed",
+            cause="the job keeps state in a class (transformWithState), and the checkpoint goes on with "
+            f"{', '.join(unknown)}, which this Spark has no setting for",
+            action="start it with the PySpark that began the checkpoint, or a newer one; or begin with empty state "
+            "(docs/savepoints.md)",
+            checkpoint=str(checkpoint.where),
+        )
+
+
+def _is_known(session: SparkSession, name: str) -> bool:
+    try:
+        session.conf.get(name)
+    except Exception:  # noqa: BLE001 - PySpark's class for it has moved between releases
+        return False
+    return True
+
+
 def pin(session: SparkSession, settings: Mapping[str, str]) -> None:
     """Set what a query under onceflow always runs with, and what the job's settings become."""
     for key, value in {**PINNED, **settings}.items():
-        session.conf.set(key, value)
+        session.conf.set(key, class_here(session, value))

@@ -29,10 +29,14 @@ def examine_machine(spark: Mapping[str, str], state_bytes: int = 0) -> Iterator[
         state_bytes: What its state takes.
     """
     yield from _refused(java_executable)
-    missing = missing_spark_jars()
-    yield from rules.jars(missing)
-    if not missing:
-        yield from _refused(spark_jars)
+    try:
+        missing = missing_spark_jars()
+    except OnceflowError as error:
+        yield from of_error(error)
+    else:
+        yield from rules.jars(missing)
+        if not missing:
+            yield from _refused(spark_jars)
     folder = existing(cache_folder())
     yield from rules.disk("the cache of jars", str(folder), shutil.disk_usage(folder).free)
     heap = in_bytes(spark.get("spark.driver.memory", os.environ.get("SPARK_DRIVER_MEMORY", _HEAP)))
