@@ -57,6 +57,14 @@ def test_tests_that_are_named_are_there(page):
             assert there, named[0]
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_of_the_package_that_are_named_are_there(page):
+    """By their whole path; Flink's classes are told by those of ours."""
+    named = re.findall(r"`(src/onceflow/[\w/.]*)`", page.read_text())
+    assert [path for path in named if not (ROOT / path).exists()] == []
+    assert page.name != "from-flink.md" or len(named) > 20
+
+
 def rows(page):
     """The cells of a page's first table."""
     lines = [line for line in (ROOT / "docs" / page).read_text().splitlines() if line.startswith("| ")]
