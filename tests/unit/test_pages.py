@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from onceflow.crash_points import POINTS
+
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 _LINK = re.compile(r"\]\((?!http)([^)#]*)(?:#([^)]*))?\)")
@@ -63,6 +65,15 @@ def test_files_of_the_package_that_are_named_are_there(page):
     named = re.findall(r"`(src/onceflow/[\w/.]*)`", page.read_text())
     assert [path for path in named if not (ROOT / path).exists()] == []
     assert page.name != "from-flink.md" or len(named) > 20
+
+
+def test_the_picture_of_an_epoch_has_each_of_its_crash_points():
+    """In their order and their words, and the table below says what the next start does after each."""
+    picture, _, below = (ROOT / "docs" / "protocol.md").read_text().partition("## Words")[0].partition("| death at |")
+    points = [(p, words.replace(";", ",")) for p, words in POINTS.items() if p.startswith("D")]  # ; ends a line
+    assert re.findall(r"Note over S,K: (D\w+): (.*)\. Seen: ", picture) == points
+    named = [point for line in re.findall(r"^\| (D.*?) \|", below, re.MULTILINE) for point in line.split(", ")]
+    assert named == [point for point, _ in points]
 
 
 def rows(page):
