@@ -5,17 +5,24 @@ Must not know: what the pages say of it.
 
 import ast
 import re
+import tomllib
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+import onceflow
 from onceflow.crash_points import POINTS
+from onceflow.options.catalogue import SETTINGS
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 _LINK = re.compile(r"\]\((?!http)([^)#]*)(?:#([^)]*))?\)")
+_ABSENT = re.compile(
+    r"not there yet|not there in Spark|\bnot there[:;]|there is no source|[Cc]omes? later|not (?:yet )?supported"
+)
+_MARK = re.compile(r"<!-- not there: (.+?) -->")
 _TEST = re.compile(r"`(?:[\w/]*/)?(?P<file>test_\w+\.py)?(?:::(?P<name>\w+)(?P<cut>…)?)?`")
 
 
@@ -122,3 +129,35 @@ def test_the_page_of_the_rooms_names_each_file():
     assert [str(p) for p in files if re.search(rf"`(?:[\w/]*/)?{p.stem}(?:\.py)?`", text) is None] == []
     known = {p.name for of in ("src", "tests", "bench") for p in ROOT.glob(f"{of}/**/*.py")}
     assert set(re.findall(r"`(?:[\w/]*/)?(\w+\.py)`", text)) <= known
+
+
+def extras():
+    """The extras of the distribution, with what each brings."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+
+
+def what_is_there():
+    """Each name by which a mark may say that something is not: ``of.Json``, a command, its option, a key, an extra."""
+    found = {f"of.{name}" for name in onceflow.__all__} | {each.key for each in SETTINGS}
+    command = ""
+    for line in (ROOT / "docs" / "reference" / "commands.md").read_text().splitlines():
+        if said := re.match(r"#+ `(onceflow .*)`", line):
+            command = said[1]
+        found |= {command, *(f"{command} {option}" for option in re.findall(r"^\* `.*?(--[\w-]+)", line))}
+    return found | {f"extra {name}" for name in extras()}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_a_page_says_is_not_there_is_not(page):
+    """Such a line has a mark, ``<!-- not there: of.Avro, onceflow ui -->``; below such a heading each point has one."""
+    there = what_is_there()
+    assert there >= {"of.Json", "onceflow stop", "onceflow stop --savepoint", "metrics.port", "extra s3"}
+    text = page.read_text()
+    marked = [name for names in _MARK.findall(text) for name in names.split(", ")]
+    assert [name for name in marked if name in there] == []
+    if page.name.startswith(("try-", "attacks", "CHANGELOG")):
+        return  # what was so then
+    lines = [line for line in text.splitlines() if _ABSENT.search(_MARK.sub("", line)) and line[0] != "#"]
+    below = re.findall(r"^#+ .*not there yet\n(.*?)(?:\n#|\Z)", text, re.MULTILINE | re.DOTALL)
+    points = [point for part in below for point in re.findall(r"^\* .*(?:\n  .*)*", part, re.MULTILINE)]
+    assert [said for said in lines + points if not _MARK.search(said)] == []
