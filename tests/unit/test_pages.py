@@ -136,6 +136,13 @@ def extras():
     return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
 
+def test_the_table_of_extras_has_each_with_what_it_brings():
+    """In docs/start.md, as pyproject.toml has them."""
+    told = re.findall(r"^\| `(\w+)` \| .+ \| (`.*`) \|$", (ROOT / "docs" / "start.md").read_text(), re.MULTILINE)
+    brought = {name: [re.match(r"[\w-]+", each)[0] for each in needed] for name, needed in extras().items()}
+    assert {name: re.findall(r"`(.*?)`", what) for name, what in told} == brought
+
+
 def what_is_there():
     """Each name by which a mark may say that something is not: ``of.Json``, a command, its option, a key, an extra."""
     found = {f"of.{name}" for name in onceflow.__all__} | {each.key for each in SETTINGS}
