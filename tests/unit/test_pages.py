@@ -74,6 +74,15 @@ def test_files_of_the_package_that_are_named_are_there(page):
     assert page.name != "from-flink.md" or len(named) > 20
 
 
+def test_what_exactly_once_costs_is_quoted_as_it_stands():
+    """Each figure of three digits, or of a fraction, is one of the page of benchmarks or of that of intervals."""
+    flink, bench, choosing = ((ROOT / "docs" / f"{p}.md").read_text() for p in ("from-flink", "benchmarks", "choosing"))
+    costs = re.search(r"^## What it costs\n(.*?)^## ", flink, re.MULTILINE | re.DOTALL)[1].partition("|---|")[2]
+    figures = set(re.findall(r"\d+\.\d+|\d{3,}", costs.replace(",", "")))
+    assert len(figures) > 20
+    assert figures <= set(re.findall(r"\d+\.\d+|\d{3,}", (bench + choosing).replace(",", "")))
+
+
 def test_the_picture_of_an_epoch_has_each_of_its_crash_points():
     """In their order and their words, and the table below says what the next start does after each."""
     picture, _, below = (ROOT / "docs" / "protocol.md").read_text().partition("## Words")[0].partition("| death at |")
