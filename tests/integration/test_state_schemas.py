@@ -4,6 +4,7 @@ import json
 
 import pytest
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import GroupedData
 
 from onceflow.checkpoint import state_schemas
 from onceflow.checkpoint.store import LocalStore
@@ -11,7 +12,11 @@ from onceflow.spark.session import PINNED
 from tests.integration.test_rescale import NEEDS_PROTOBUF, Counting
 from tests.unit import checkpoints
 
-pytestmark = [pytest.mark.spark, NEEDS_PROTOBUF]
+pytestmark = [
+    pytest.mark.spark,
+    NEEDS_PROTOBUF,
+    pytest.mark.skipif(not hasattr(GroupedData, "transformWithState"), reason="this PySpark has it for pandas alone"),
+]
 
 
 def test_a_moved_checkpoint_goes_on_with_its_own_schemas(spark, tmp_path):
