@@ -162,7 +162,8 @@ def _detach(
     from onceflow.supervision.detached import start  # noqa: PLC0415 - a plain run needs none of it
     from onceflow.supervision.log_file import default  # noqa: PLC0415 - the same
 
-    path = (log_file or default("-".join(filter(None, (file.stem, job))))).absolute()
+    # With the folder: many a job's file is called job.py.
+    path = (log_file or default("-".join(filter(None, (file.resolve().parent.name, file.stem, job))))).absolute()
     found = start(_command(*first, "--supervise", "--log", str(path)), path, within)
     if output is Output.JSON:
         tell_json(dataclasses.asdict(found) | {"log": str(path)})
