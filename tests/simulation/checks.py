@@ -119,7 +119,7 @@ class Watch(Observer):
         self.incarnations: dict[str, int] = {}  # actor's name -> incarnation
         self.rolling: set[str] = set()  # actors that finish what others decided
         self.tail = 0
-        self.newest = 0
+        self.newest = self.highest = 0
         self.aborted_at: dict[Handle, int] = {}
         self.committed: dict[Handle, int] = {}  # at which step
         self.shown: dict[Key, Handle] = {}
@@ -153,6 +153,7 @@ class Watch(Observer):
         self.tail = place
         if isinstance(record, Start):
             self.newest = record.incarnation
+            self.highest = max(self.highest, self.newest)
             self._give_up(record.claim.given_up if record.claim is not None else ())
             self.starts[record.incarnation] = place
             self.started_at.setdefault(record.incarnation, self._world.steps)
@@ -262,13 +263,16 @@ class Watch(Observer):
         for row in there:
             self.rows.setdefault((sink, row.record), row)
         emptied = before.rows.keys() == after.rows.keys()
-        for handle in before.ledger.keys() - after.ledger.keys() if not emptied else ():
-            gone = {
-                attempt for attempt in self.members.get(handle, ()) if self.committed.pop(attempt, None) is not None
-            }
-            self.away |= gone
-            firsts = {self.first_of[attempt] for attempt in gone}
-            self.shown = {key: of for key, of in self.shown.items() if of not in firsts}
+        handles = before.ledger.keys() - after.ledger.keys() if not emptied else set()
+        gone = {attempt for handle in handles for attempt in self.members.get(handle, ())}
+        # A ledger that was emptied before does not name what its rows were of.
+        gone |= {each for each in self.committed if self._went_away(each, sink, there)}
+        gone &= self.committed.keys()
+        for attempt in gone:
+            del self.committed[attempt]
+        self.away |= gone
+        firsts = {self.first_of[attempt] for attempt in gone}
+        self.shown = {key: of for key, of in self.shown.items() if of not in firsts}
         for handle in after.ledger.keys() - before.ledger.keys():
             for attempt in self.members.get(handle, ()):
                 self.committed.setdefault(attempt, self._world.steps)
@@ -281,6 +285,11 @@ class Watch(Observer):
         """What was lost at any time from a step on."""
         ends = [*(begin for begin, _ in self.lost_from[1:]), math.inf]
         return [lost for end, (_, lost) in zip(ends, self.lost_from, strict=True) if end >= step]
+
+    def _went_away(self, attempt: str, sink: str, there: set[Row]) -> bool:
+        """Whether a database held an attempt's rows, and has none of them."""
+        rows = [row for row in self.of.get(attempt, ()) if row.sink == sink]
+        return bool(rows) and not any(row in there for row in rows)
 
     def missing(self, sink: str, content: Content, newest: int) -> dict[str, Entry]:
         """What was committed, in epochs up to this one, and is not in the ledger."""

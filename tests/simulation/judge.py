@@ -117,10 +117,13 @@ def _nothing_proves(_: Scene, watch: Watch, rules: WatchedRules | None) -> bool:
 
 
 def _is_older(scene: Scene, watch: Watch, _: WatchedRules | None) -> bool:
-    """The checkpoint is older than its sinks, or one of them is older than it: now, or a moment ago."""
+    """The checkpoint is older than its sinks, or one of them is older than it: now, or a moment ago.
+
+    Or a start of another copy has left its mark, and this one has no start of so high a number.
+    """
     me = scene.world.current
     passing = me is not None and watch.older_at >= me.started_at
-    return watch.older or scene.job.moved or bool(watch.lost_now) or passing
+    return watch.older or scene.job.moved or bool(watch.lost_now) or passing or watch.highest > watch.newest
 
 
 _JUSTIFIED: Mapping[type, Callable[[Scene, Watch, WatchedRules | None], bool]] = {
