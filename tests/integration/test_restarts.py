@@ -25,7 +25,7 @@ def restarted(p, **environment):
     """Run the job through one failure: how its log goes."""
     ended = p.run_well(**FIXED | environment)
     assert p.mark.exists(), ended.log
-    assert ended.log.count("now: Java and Spark") == 1, ended.log
+    assert ended.log.count("start: Java and Spark") == 1, ended.log
     p.check()
     return ended.log
 

@@ -241,7 +241,7 @@ def test_a_job_looks_before_java(tmp_path, monkeypatch, caplog):
     with caplog.at_level(logging.INFO, "onceflow"), pytest.raises(JavaStartedError):
         run(tmp_path, monkeypatch, [sink], [source])
     assert [c.closed for c in (*sink.connected, *source.made)] == [1, 1]
-    assert "now: checks of Kafka topic alerts, topic orders" in caplog.text
+    assert "start: checks of Kafka topic alerts, topic orders" in caplog.text
     with pytest.raises(JavaStartedError):
         run(tmp_path, monkeypatch)
 
