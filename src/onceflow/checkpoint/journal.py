@@ -502,8 +502,7 @@ class Journal:
 
     def _keep_receipts(self) -> None:
         if self._trail is not None:
-            incarnation = max((r.incarnation for r in self._index.values() if isinstance(r, Start)), default=0)
-            self._trail.keep(self._index, incarnation, self.start_nonce)
+            self._trail.keep(self._index, self._own(), self.start_nonce)
 
     def purge(self) -> None:
         """Remove what the durable tail has declared as purged, some at a time; no start, nor the oldest epoch's layout.

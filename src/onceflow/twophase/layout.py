@@ -301,7 +301,10 @@ def _kept_moved(then: Sequence[Kept], now: Sequence[Kept]) -> str | None:
         of += f" ({new.operator.partition(',')[0]})"
         different = [i for i, (a, b) in enumerate(zip(old.columns, new.columns, strict=False)) if a != b]
         if different:
-            was, read_as = _apart(in_words(old.columns[different[0]]), in_words(new.columns[different[0]]))
+            was, read_as = old.columns[different[0]], new.columns[different[0]]
+            if in_words(was) != in_words(read_as):  # a session's words do not have its time zone
+                was, read_as = in_words(was), in_words(read_as)
+            was, read_as = _apart(was, read_as)
             return f"column {different[0]} of {of} was {was} and would be read as {read_as}"
         if len(old.columns) != len(new.columns):
             less, more = sorted((old.columns, new.columns), key=len)
