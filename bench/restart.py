@@ -96,7 +96,7 @@ def _times(log: str) -> dict[str, Any]:
     phases = {
         re.sub(r"^(the checkpoint|checks of Kafka).*", r"\1", name): float(took)  # without paths and topics
         for line in behind
-        for _, told in re.findall(r"the job runs, ([\d.]+) s after its start began: (.*)", line)
+        for told in re.findall(r"the job runs, [\d.]+ s after its start began: (.*)", line)
         for name, took in re.findall(r"(?:^|(?<= s, ))(.+?) ([\d.]+) s(?=, |$)", told)
     }
     return {"failed": True, "first_commit_s": round(_s(first) - _s(lines[at]), 2), "phases": phases}

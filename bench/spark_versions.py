@@ -149,8 +149,7 @@ def _run_all(minors: Sequence[str], suites: Sequence[str], results: dict[str, An
 
 
 def _write(results: Mapping[str, Any]) -> None:
-    told = {"machine": machine.machine(), "versions": machine.versions(), **results}
-    told |= {"machine": machine.machine(), "versions": machine.versions()}
+    told = {**results, "machine": machine.machine(), "versions": machine.versions()}
     RESULTS.write_text(json.dumps(told, indent=1) + "\n")
 
 

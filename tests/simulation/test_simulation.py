@@ -167,7 +167,7 @@ def test_ten_thousand_seeds():
     assert refusals < SEEDS / 10, "most runs must come to the end of the source, or they prove little"
 
 
-@pytest.mark.parametrize("stateful", [pytest.param(False, marks=pytest.mark.faults), True])
+@pytest.mark.parametrize("stateful", [False, True])
 @pytest.mark.faults
 def test_every_single_fault(stateful):
     """Three epochs, two sinks, two partitions: every fault at every step, one a run; without refusals."""

@@ -59,7 +59,14 @@ def produce(servers: str, topic: str, records: Iterable[tuple[bytes | None, byte
                 producer.poll(_LOOK_S)
         written += 1
         producer.poll(0)
-    producer.flush(_WITHIN_S)
+    left = producer.flush(_WITHIN_S)
+    if left:
+        raise ConfigurationError(
+            f"{left} of {written} records to {topic} have no answer after {_WITHIN_S:g} s: they may be there or not",
+            harmless="for all that was answered",
+            cause="the broker was stopped, or does not answer",
+            action="`onceflow dev status` tells whether it runs; `onceflow dev consume` shows what is there",
+        )
     if wrong:
         raise _refused(f"{len(wrong)} of {written} records were not written to {topic}", KafkaException(wrong[0]))
     return written
