@@ -18,7 +18,7 @@ from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.errors import ConfigurationError, RefusedSettingError, RowRefusedError, SourceDataLostError
 from onceflow.execution.outputs import Outputs
 from onceflow.execution.task import DIGEST, output_column
-from tests.integration.harness import logged_error, read_messages, read_topic
+from tests.integration.harness import logged_error, read_messages, read_topic, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -266,6 +266,8 @@ def test_outputs_are_read_together_or_apart_on_one_checkpoint(
             },
             checkpoint,
         )
+        # Spark's listener tells of an epoch behind the query's end.
+        wait_until(lambda: re.search(r"epoch \d+: \d+ in", caplog.text), what="the epoch's line")
         read += re.findall(r"epoch \d+: (\d+) in", caplog.text)
         caplog.clear()
     assert read == ["200", "10", "10"]
@@ -385,8 +387,6 @@ def test_offsets_are_published_to_the_group_for_monitoring(spark, cluster, fille
 
     admin = cluster.admin()
     try:
-        from tests.integration.harness import wait_until
-
         wait_until(lambda: offsets.committed(admin, group), what="published offsets")
         assert {p.number: at for p, at in offsets.committed(admin, group).items()} == {0: 100, 1: 100}
     finally:

@@ -3,7 +3,6 @@
 import logging
 
 import pytest
-from pyspark.sql import SparkSession
 
 import onceflow as of
 from onceflow import job as job_module
@@ -227,7 +226,7 @@ def run(folder, monkeypatch, sinks=(), sources=()):
         raise JavaStartedError
 
     monkeypatch.setattr(job_module, "make_session", no_java)
-    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)  # another test of this process may have one
+    monkeypatch.setattr("onceflow.job.running_session", lambda: None)  # another test of this process may have one
     made = of.Job("alerts", checkpointing=Checkpointing(folder))
     made.stream(sinks=sinks, sources=sources)(lambda spark: spark)
     made.run()
