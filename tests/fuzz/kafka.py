@@ -1,4 +1,4 @@
-"""Targets: what brokers, and who writes records, hand to Python: pages of a log, answers, logins, texts in rows.
+"""Targets: what brokers, and who writes records, hand to Python: pages of a log, listeners, tokens, texts in rows.
 
 Not here: the formats of keys, values and headers. Python only names Spark's functions for them; Spark's Java reads the
 bytes.
@@ -6,7 +6,6 @@ bytes.
 
 from __future__ import annotations
 
-import base64
 import io
 import json
 import socket
@@ -18,7 +17,7 @@ from unittest import mock
 
 import pyarrow as pa
 
-from onceflow.audit import hashes, wire
+from onceflow.audit import batches, hashes
 from onceflow.audit.records import keys_and_values
 from onceflow.connectors import arrow_values, json_text
 from onceflow.connectors.kafka import listeners, login_refused, login_token, offsets, source
@@ -28,13 +27,13 @@ from onceflow.execution import carried
 from onceflow.spark import sentences
 from tests.fuzz.target import Target
 
-_ANSWERS = (wire.KafkaAnswerError, OSError, ValueError, IndexError, struct.error)
+_UNREADABLE = (batches.BatchError, OSError, ValueError, IndexError, struct.error)
 """What ``audit/topics.py`` takes for a topic that cannot be read."""
 
 
 def _page(data: bytes, _: Path) -> None:
     """A page of a log: who reads it looks at each batch in each way."""
-    for batch in wire.batches(data):
+    for batch in batches.batches(data):
         for _ in batch.records():
             pass
         assert batch.commits in (True, False)
@@ -60,7 +59,7 @@ def _pages() -> list[bytes]:
         if name == "snappy":
             packed = pa.Codec(name).compress(plain, asbytes=True)
             made.append(_batch(head, number, packed))
-            framed = wire._XERIAL + bytes(8) + struct.pack(">i", len(packed)) + packed
+            framed = batches._XERIAL + bytes(8) + struct.pack(">i", len(packed)) + packed
             made.append(_batch(head, number, framed))
             continue
         with pa.CompressedOutputStream(out := io.BytesIO(), name) as stream:
@@ -94,70 +93,6 @@ class _Answering:
 
     def close(self) -> None:
         """It goes."""
-
-
-def _connection(says: bytes, settings: dict[str, str]) -> wire._Connection:
-    made = object.__new__(wire._Connection)
-    made._settings, made._number, made._socket = settings, 0, _Answering(says)  # type: ignore[assignment]
-    return made
-
-
-def _answers(data: bytes, _: Path) -> None:
-    """What a broker answers to the auditor: the first byte says to which question."""
-    cluster = object.__new__(wire.Cluster)
-    cluster._settings, cluster._addresses, cluster.id = {}, {1: ("h", 1)}, ""
-    connection = _connection(data[1:], {})
-    cluster._first, cluster._connections = connection, {1: connection}
-    topic = wire.Topic("t", "id", {0: 1})
-    match data[:1]:
-        case b"m":
-            cluster.topic("t")
-        case b"c":
-            cluster.compacts("t")
-        case b"o":
-            cluster._offset(topic, 0, wire.LATEST)
-        case _:
-            cluster._fetch(topic, 0, 0, 1_000_000)
-
-
-def _answer_seeds() -> list[bytes]:
-    short, compact = struct.Struct(">h").pack, lambda text: bytes([len(text) + 1]) + text
-    topic = short(0) + compact(b"t") + bytes(16) + b"\0" + b"\2" + struct.pack(">hiii", 0, 0, 1, 0) + b"\2" + bytes(4)
-    topic += b"\2" + bytes(4) + b"\1" + b"\0" + struct.pack(">i", 0) + b"\0"
-    brokers = b"\2" + struct.pack(">i", 1) + compact(b"host") + struct.pack(">i", 9092) + b"\0\0"
-    metadata = (
-        b"\0" + struct.pack(">i", 0) + brokers + compact(b"cluster") + struct.pack(">i", 1) + b"\2" + topic + b"\0"
-    )
-    text = wire._text
-    config = struct.pack(">ii", 0, 1) + short(0) + text(None) + b"\2" + text("t") + struct.pack(">i", 1)
-    config += text("cleanup.policy") + text("compact") + b"\0\1\0" + struct.pack(">i", 0)
-    listed = struct.pack(">ii", 0, 1) + text("t") + struct.pack(">iihqqi", 1, 0, 0, -1, 5, 0)
-    fetched = struct.pack(">ihii", 0, 0, 0, 1) + text("t") + struct.pack(">iihqqq", 1, 0, 0, 9, 9, 0)
-    fetched += struct.pack(">iqqii", 1, 7, 0, -1, 3) + b"abc"
-    said = ((b"m", metadata), (b"c", config), (b"o", listed), (b"f", fetched))
-    return [which + struct.pack(">ii", len(answer) + 4, 1) + answer for which, answer in said]
-
-
-def _login(data: bytes, _: Path) -> None:
-    """What a broker says while the auditor logs in."""
-    mechanism = {0: "PLAIN", 1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}[data[0] % 3 if data else 0]
-    settings = {"sasl.mechanism": mechanism, "sasl.username": "u", "sasl.password": "p"}
-    _connection(data[1:], settings)._log_in()
-
-
-def _login_seeds() -> list[bytes]:
-    def said(number: int, body: bytes) -> bytes:
-        return struct.pack(">ii", len(body) + 4, number) + body
-
-    challenge = b"r=abc,s=" + base64.b64encode(b"salt") + b",i=4096"
-    shake = said(1, struct.pack(">hi", 0, 1) + wire._text("SCRAM-SHA-256"))
-    first = said(2, struct.pack(">hhi", 0, -1, len(challenge)) + challenge + bytes(8))
-    last = said(3, struct.pack(">hhi", 0, -1, 6) + b"v=abcd" + bytes(8))
-    return [
-        b"\1" + shake + first + last,
-        b"\2" + shake + first,
-        b"\0" + shake + said(2, struct.pack(">hhi", 0, -1, 0) + bytes(8)),
-    ]
 
 
 class _Listening(_Answering):
@@ -207,7 +142,7 @@ _OAUTH = KafkaCluster(
 
 
 def _token(data: bytes, _: Path) -> None:
-    """What a token's endpoint answers: to the driver, and to the auditor."""
+    """What a token's endpoint answers to the driver."""
     with mock.patch("urllib.request.urlopen", return_value=io.BytesIO(data)):
         login_token.ClientCredentials(_OAUTH).token()
 
@@ -270,9 +205,7 @@ def _message_seeds() -> list[bytes]:
 
 
 TARGETS = (
-    Target("kafka-page", _page, _ANSWERS, _pages),
-    Target("kafka-answers", _answers, _ANSWERS, _answer_seeds),
-    Target("kafka-login", _login, (wire.KafkaAnswerError, OSError), _login_seeds),
+    Target("kafka-page", _page, _UNREADABLE, _pages),
     Target("kafka-listener", _listener, (), _listener_seeds),
     Target("kafka-token", _token, (KafkaError,), lambda: [b'{"access_token": "x", "expires_in": 60}']),
     Target("arrow", _arrow, (), lambda: [b"text\nmore text here, and more", b"\xff\xfe12345678" * 8]),

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from onceflow.audit import wire
+from onceflow.audit import batches as record_batches
 from onceflow.checkpoint import identity, lines
 from onceflow.operations.savepoints import manifest, reading
 from tests.fuzz.target import Target
@@ -80,15 +80,15 @@ def _following() -> contextlib.AbstractContextManager[Any]:
 
 def _allocating() -> contextlib.AbstractContextManager[Any]:
     """Takes a length for what it says before it looks at what is there."""
-    real = wire.batches
+    real = record_batches.batches
 
-    def batches(data: bytes) -> Iterator[wire.Batch]:
+    def batches(data: bytes) -> Iterator[record_batches.Batch]:
         if len(data) >= 12:
             (length,) = struct.unpack_from(">i", data, 8)
             bytearray(max(0, length))
         return real(data)
 
-    return mock.patch.object(wire, "batches", batches)
+    return mock.patch.object(record_batches, "batches", batches)
 
 
 def _crashing(data: bytes, _: Path) -> None:

@@ -96,7 +96,8 @@ class World:
 
     def audit(self, **asked):
         """What an audit finds, and its report."""
-        sink = {"name": "out", "kind": "kafka", "topic": self.topic, "settings": self.cluster.for_librdkafka()}
+        where = {"cluster": "one", "connect": self.cluster.connection}
+        sink = {"name": "out", "kind": "kafka", "topic": self.topic, **where}
         asked = {"patience_s": 10.0} | asked
         began = time.monotonic()
         findings = audit(Asked(self.folder, [sink], **asked))

@@ -135,7 +135,9 @@ def test_what_the_auditor_is_told_of_a_sink(tmp_path):
     )
     told = plain(KafkaSink(cluster, "alerts", name="out"))
     assert (told["name"], told["kind"], told["topic"]) == ("out", "kafka", "alerts")
-    assert told["settings"]["sasl.password"] == "p"
+    assert told["connect"] == cluster.connection
+    assert "username" in told["cluster"]
+    assert '"p"' not in told["cluster"]
     told = plain(DatabaseSink("postgresql://u:p@h/d", "bank.payments", key="id", schema="ours"))
     assert told == {
         "name": "bank.payments",

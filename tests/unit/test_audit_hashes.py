@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from onceflow.audit import hashes
+from onceflow.audit.batches import Batch
 from onceflow.audit.hashes import Texts
 from onceflow.audit.tables import hash_rows
 from onceflow.audit.topics import digests, headers_text
-from onceflow.audit.wire import Batch
 from tests.unit.xx64 import of_columns, of_record, xx64
 
 

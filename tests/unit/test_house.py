@@ -106,7 +106,7 @@ LIBRARIES = {
     "pandas": {"flinksql"},
     "sqlglot": {"flinksql"},
     "prompt_toolkit": {"cli"},
-    "kafka": {"connectors.kafka"},
+    "kafka": {"audit", "connectors.kafka"},
     "confluent_kafka": {"connectors.kafka", "local", "demo"},
     "pyarrow": {
         "audit",

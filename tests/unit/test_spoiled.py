@@ -3,7 +3,6 @@
 Each was an error that no caller expects, or none at all: a reader that goes on for ever, or takes what is only said.
 """
 
-import base64
 import hashlib
 import json
 import socket
@@ -14,7 +13,7 @@ from io import BytesIO
 
 import pytest
 
-from onceflow.audit import chain, topics, wire
+from onceflow.audit import batches, chain, topics
 from onceflow.audit.files import OnDisk
 from onceflow.audit.findings import Findings
 from onceflow.audit.records import keys_and_values
@@ -333,8 +332,8 @@ def batch(length=49, *, attributes=0, count=0, data=b""):
 @pytest.mark.parametrize("length", [-12, -1, 0, 48])
 def test_a_batch_that_ends_before_its_head_is_none(length):
     """The next one would begin where it began, or before."""
-    with pytest.raises(wire.KafkaAnswerError, match="head"):
-        list(wire.batches(batch(length) + bytes(100)))
+    with pytest.raises(batches.BatchError, match="head"):
+        list(batches.batches(batch(length) + bytes(100)))
 
 
 @pytest.mark.timeout(30)
@@ -342,7 +341,7 @@ def test_a_batch_that_ends_before_its_head_is_none(length):
     ("attributes", "count", "data"),
     [
         (7, 1, b"x"),
-        (2, 1, wire._XERIAL + bytes(8) + struct.pack(">i", -4) + bytes(9)),
+        (2, 1, batches._XERIAL + bytes(8) + struct.pack(">i", -4) + bytes(9)),
         (2, 1, b"\xff\xff\xff\xff\x7f" + bytes(9)),
         (0, 1, b"\x20\0\0\0\xff\xff\x7f"),
         (0, 1, b"\x20\0\0\0\x03\x03"),
@@ -352,16 +351,16 @@ def test_a_batch_that_ends_before_its_head_is_none(length):
 )
 def test_records_that_are_none_are_refused(attributes, count, data):
     """A codec that is none; a block that lies before itself; lengths that are only said."""
-    (held,) = wire.batches(batch(attributes=attributes, count=count, data=data))
-    with pytest.raises((wire.KafkaAnswerError, IndexError)):
+    (held,) = batches.batches(batch(attributes=attributes, count=count, data=data))
+    with pytest.raises((batches.BatchError, IndexError)):
         list(held.records())
 
 
 @pytest.mark.parametrize(("count", "data"), [(0, b""), (1, b"\x0c\0\0\0\x01\x01\0")])
 def test_a_mark_without_words_is_refused(count, data):
     """A batch that ends a transaction says how."""
-    (held,) = wire.batches(batch(attributes=0x30, count=count, data=data))
-    with pytest.raises(wire.KafkaAnswerError, match="mark"):
+    (held,) = batches.batches(batch(attributes=0x30, count=count, data=data))
+    with pytest.raises(batches.BatchError, match="mark"):
         assert held.commits
 
 
@@ -369,11 +368,11 @@ def test_a_batch_that_unpacks_to_too_much_is_refused(monkeypatch):
     """A page of zeros' worth of gigabytes."""
     import pyarrow as pa
 
-    monkeypatch.setattr(wire, "_LARGEST", 1 << 21)
+    monkeypatch.setattr(batches, "_LARGEST", 1 << 21)
     with pa.CompressedOutputStream(sink := pa.BufferOutputStream(), "gzip") as stream:
         stream.write(bytes(1 << 23))
-    (held,) = wire.batches(batch(attributes=1, count=1, data=sink.getvalue().to_pybytes()))
-    with pytest.raises(wire.KafkaAnswerError, match="unpacks"):
+    (held,) = batches.batches(batch(attributes=1, count=1, data=sink.getvalue().to_pybytes()))
+    with pytest.raises(batches.BatchError, match="unpacks"):
         held.plain()
 
 
@@ -406,64 +405,6 @@ class Broker:
 
     def sendall(self, _):
         pass
-
-
-def connected(said, **settings):
-    made = object.__new__(wire._Connection)
-    made._settings, made._number, made._socket = settings, 0, Broker(said)
-    return made
-
-
-@pytest.mark.parametrize("length", [-1, (1 << 31) - 1])
-def test_an_answers_length_alone_takes_no_memory(length):
-    """Whoever listens at a broker's address may say any."""
-    connection = connected(struct.pack(">i", length) + b"x")
-    with pytest.raises(wire.KafkaAnswerError):
-        connection.ask(3, 1, b"")
-    assert connection._socket.asked <= 1 << 20
-
-
-@pytest.mark.parametrize(
-    "body", [b"", struct.pack(">h", 9) + b"abc", struct.pack(">h", 0) + struct.pack(">i", 1 << 30)]
-)
-def test_an_answer_that_ends_in_the_middle_is_refused(body):
-    """It was struct's error, or a text that is too short."""
-    reader = wire._Reader(body)
-    with pytest.raises(wire.KafkaAnswerError):
-        (reader.take("h"), reader.raw(9)) if len(body) > 5 else reader.text()
-
-
-def told(number, body):
-    return struct.pack(">ii", len(body) + 4, number) + body
-
-
-@pytest.mark.timeout(30)
-@pytest.mark.parametrize(
-    "challenge",
-    [
-        b"", b"r=a", b"r=a,s=YQ==,i=x", b"r=a,s=Y,i=4096", b"\xff\xff", b"r=a,s=YQ==,i=0", b"r=a,s=YQ==,i=2147483647",
-        b"r=a,s=YQ==,i=-1", b"r=a,s=YQ==,i=99999999999999999999999",
-    ],
-)  # fmt: skip
-def test_a_challenge_that_is_none_is_refused(challenge):
-    """Whoever takes itself for a broker could have two thousand million rounds made."""
-    name = b"SCRAM-SHA-256"
-    shake = told(1, struct.pack(">hi", 0, 1) + struct.pack(">h", len(name)) + name)
-    first = told(2, struct.pack(">hhi", 0, -1, len(challenge)) + challenge + bytes(8))
-    settings = {"sasl.mechanism": "SCRAM-SHA-256", "sasl.username": "u", "sasl.password": "p"}
-    with pytest.raises(wire.KafkaAnswerError):
-        connected(shake + first, **settings)._log_in()
-
-
-def test_a_last_word_that_is_no_text_is_refused():
-    """The server's signature is compared as bytes."""
-    challenge = b"r=a,s=" + base64.b64encode(b"salt") + b",i=1"
-    shake = told(1, struct.pack(">hi", 0, 0))
-    first = told(2, struct.pack(">hhi", 0, -1, len(challenge)) + challenge + bytes(8))
-    last = told(3, struct.pack(">hhi", 0, -1, 2) + b"\xff\xfe" + bytes(8))
-    settings = {"sasl.mechanism": "SCRAM-SHA-256", "sasl.username": "u", "sasl.password": "p"}
-    with pytest.raises(wire.KafkaAnswerError, match="password"):
-        connected(shake + first + last, **settings)._log_in()
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,12 @@ from typing import Any
 import numpy as np
 
 from onceflow.audit import hashes, keyed
+from onceflow.audit.batches import Batch, BatchError, batches
 from onceflow.audit.chain import chosen, is_of_kafka
+from onceflow.audit.cluster import EARLIEST, LATEST, Cluster, KafkaAnswerError, Page, Topic
 from onceflow.audit.findings import Findings, Kind
 from onceflow.audit.hashes import U64, Texts
 from onceflow.audit.records import keys_and_values
-from onceflow.audit.wire import EARLIEST, LATEST, Batch, Cluster, KafkaAnswerError, Page, Topic, batches
 
 _PAGE = 8 << 20
 _TOGETHER = 16_384
@@ -81,7 +82,7 @@ class _Log:
     why: str = ""
 
 
-_UNREADABLE = (KafkaAnswerError, OSError, ValueError, IndexError, struct.error)
+_UNREADABLE = (BatchError, KafkaAnswerError, OSError, ValueError, IndexError, struct.error)
 """What reading a log raises that is not what Kafka writes, or is not there."""
 
 

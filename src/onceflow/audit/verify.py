@@ -7,7 +7,6 @@ writes.
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,9 +15,9 @@ from typing import Any
 
 from onceflow.audit import chain, lakes, tables, topics
 from onceflow.audit.chain import Chain
+from onceflow.audit.cluster import Cluster, KafkaAnswerError
 from onceflow.audit.files import Files, OnDisk
 from onceflow.audit.findings import Findings
-from onceflow.audit.wire import Cluster, KafkaAnswerError
 
 Sink = Mapping[str, Any]
 
@@ -159,18 +158,18 @@ def _clusters(
     asked: Asked, receipts: Sequence[Mapping[str, Any]], stack: contextlib.ExitStack, findings: Findings
 ) -> Iterable[tuple[Cluster, topics.Ends, frozenset[str]]]:
     """Each cluster of the sinks, with where its topics end now, and the sinks' names."""
-    by_settings: dict[str, list[Sink]] = {}
+    by_cluster: dict[str, list[Sink]] = {}
     for sink in asked.sinks:
         if sink["kind"] == "kafka":
-            by_settings.setdefault(json.dumps(sink["settings"], sort_keys=True), []).append(sink)
-    for sinks in by_settings.values():
+            by_cluster.setdefault(sink["cluster"], []).append(sink)
+    for sinks in by_cluster.values():
         names = frozenset(sink["name"] for sink in sinks)
         written = {sink["topic"] for sink in sinks}
         for each in topics.transactions(receipts, names).values():
             if each.sink in names:  # a row may name its topic
                 written |= {topic for topic, _ in each.partitions}
         try:
-            cluster = stack.enter_context(Cluster(sinks[0]["settings"]))
+            cluster = stack.enter_context(Cluster(sinks[0]["connect"]))
             yield cluster, topics.Ends(cluster, written), names
         except (KafkaAnswerError, OSError) as error:
             for name in sorted(names):

@@ -5,6 +5,7 @@ Must not know: how that is proven. It tells the auditor, which knows nothing of 
 
 from __future__ import annotations
 
+import json
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -192,12 +193,16 @@ def read_range(text: str | None) -> tuple[int | None, int | None]:
 
 
 def plain(sink: Sink) -> dict[str, Any]:
-    """Where a sink writes, in values that the auditor understands; of a sink of one's own, its name."""
+    """Where a sink writes, in values that the auditor understands; of a sink of one's own, its name.
+
+    Of a Kafka sink ``cluster`` tells clusters and logins apart, and ``connect`` opens a connection.
+    """
     kind = type(sink).__name__
     told: dict[str, Any] = {"name": sink.name, "kind": kind}
     known: Any = sink
     if kind == "KafkaSink":
-        told |= {"kind": "kafka", "topic": known.topic, "settings": known.cluster.for_librdkafka()}
+        shown = json.dumps(known.cluster.description(), sort_keys=True)
+        told |= {"kind": "kafka", "topic": known.topic, "cluster": shown, "connect": known.cluster.connection}
     elif kind == "DatabaseSink":
         told |= {
             "kind": "database",

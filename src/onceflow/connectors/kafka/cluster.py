@@ -9,6 +9,7 @@ Must not know: Spark, topics, transactions.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -171,6 +172,16 @@ class KafkaCluster(BaseModel):
         from onceflow.connectors.kafka.connecting import connect  # noqa: PLC0415 - workers never need kafka-python
 
         return connect(self, timeout_s)
+
+    def connection(self) -> AbstractContextManager[Any]:
+        """Open a connection for requests that others make: kafka-python's ``KafkaConnectionManager``, as a context.
+
+        Raises:
+            ConnectionError: None came to be; its text says why.
+        """
+        from onceflow.connectors.kafka.connecting import asking  # noqa: PLC0415 - as above
+
+        return asking(self)
 
 
 def _configuration_error(error: ValidationError) -> ConfigurationError:

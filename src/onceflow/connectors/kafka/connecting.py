@@ -5,17 +5,18 @@ Must not know: topics, transactions, what the connection is for.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from onceflow.connectors.kafka.listeners import Look, addresses_of, look_at, told
 from onceflow.connectors.kafka.login_refused import login_refused
-from onceflow.errors import ConfigurationError, KafkaRightsError, KafkaUnavailableError
+from onceflow.errors import ConfigurationError, KafkaRightsError, KafkaUnavailableError, OnceflowError
 
 if TYPE_CHECKING:
     from onceflow.connectors.kafka.cluster import KafkaCluster
@@ -65,6 +66,23 @@ def connect(cluster: KafkaCluster, timeout_s: float) -> Any:
                 return admin
     finally:
         waiting.end()
+
+
+@contextlib.contextmanager
+def asking(cluster: KafkaCluster) -> Iterator[Any]:
+    """A connection for requests that are made elsewhere: kafka-python's ``KafkaConnectionManager``.
+
+    Raises:
+        ConnectionError: No connection came to be; its text says why.
+    """
+    from onceflow.connectors.kafka.kafka_python import manager_of  # noqa: PLC0415
+
+    try:
+        admin = cluster.admin()
+    except OnceflowError as error:
+        raise ConnectionError(error.what) from error
+    with contextlib.closing(admin):
+        yield manager_of(admin)
 
 
 class _Waiting:
