@@ -40,6 +40,7 @@ from onceflow.execution.write_again import Again, write_again
 from onceflow.metrics.observed import observed
 from onceflow.operations.transactions.deletion import delete_cancelled
 from onceflow.options.arguments import check_argument, checked, checked_but
+from onceflow.options.auditing import advise
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.options.job_options import JobOptions
 from onceflow.options.restarting import ExponentialDelay, NoRestart, RestartStrategy
@@ -234,6 +235,7 @@ class Job:
         """
         self._require_function()
         options = self.options.under(settings)
+        advise(self.options.layers(settings)["preset"].value)
         plan = replace(self._plan, checkpointing=options.checkpointing, parallelism=options.parallelism)
         plan = replace(plan, bounded=until == "caught-up", takeover=takeover)
         theirs = running_session()

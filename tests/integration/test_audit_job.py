@@ -52,12 +52,15 @@ def forge(database, checkpoint, which):
 def test_a_job_that_died_is_proven_and_what_is_tampered_with_is_found(cluster, new_topic, tmp_path, produce):
     """Killed between decision and receipt and started again: all rows of two topics and a table are as decided.
 
+    Its newest receipt is anchored in a topic, so the verdict holds up to there.
+
     Then a row of the table is edited, and a record is added to a topic: both are named, and the command ends with 1.
     """
     key = tmp_path / "key"
     key.write_text("0123456789abcdef0123456789abcdef")
-    database = tmp_path / "rows.db"
+    database, anchors = tmp_path / "rows.db", new_topic(1)
     environment = {
+        "ONCEFLOW_AUDIT_ANCHOR": f"topic:{anchors}",
         "DATABASE": f"sqlite:///{database}",
         "MARKED": new_topic(2),
         "ONCEFLOW_AUDIT_KEY_FILE": str(key),
@@ -72,6 +75,7 @@ def test_a_job_that_died_is_proven_and_what_is_tampered_with_is_found(cluster, n
     code, report = audited(pipeline)
     assert report["findings"] == []
     assert (code, report["good"], report["epochs"]) == (0, True, len(pipeline.decisions()))
+    assert report["against"].endswith(f"cut nothing behind receipt {report['epochs']}")
     assert (report["rows"], report["keyed"]) == (3 * RECORDS, 3 * RECORDS)
     code, report = audited(pipeline, "--epochs", "1..1")
     assert (code, report["epochs"], report["findings"]) == (0, 1, [])

@@ -6,20 +6,26 @@ Each login lacks one right that docs/security.md lists, and has the others. Wher
 import json
 import sys
 
+import kafka.errors as kafka_errors
 import pytest
+from kafka import TopicPartition
 from kafka.admin import (
     ACL,
     ACLFilter,
     ACLOperation,
     ACLPermissionType,
     ACLResourcePatternType,
+    ConfigResource,
+    ConfigResourceType,
     ResourcePattern,
     ResourcePatternFilter,
     ResourceType,
 )
 
 import onceflow as of
+from onceflow.audit.anchors import InTopic
 from onceflow.cli import main as entry
+from onceflow.connectors.kafka import anchor
 from onceflow.connectors.kafka.client import GROUP, KafkaClient
 from onceflow.errors import KafkaRightsError
 from onceflow.local.devcluster import DevCluster
@@ -78,6 +84,8 @@ TAKEN = {
 """What each login lacks."""
 
 GIVEN = {"all": LISTED, **{who: [right for right in LISTED if right not in lacks] for who, lacks in TAKEN.items()}}
+GIVEN["anchors"] = [(TOPIC, "anchors", WRITE), (TOPIC, "anchors", DESCRIBE)]
+GIVEN["auditor"] = [(TOPIC, "anchors", READ), (TOPIC, "anchors", DESCRIBE)]
 GIVEN["nolag"] = [*LISTED, (GROUPS, "lag-", DESCRIBE)]
 GIVEN["usual"] = [(kind, name.replace(f"{PREFIX}-", "onceflow-"), right) for kind, name, right in LISTED]
 
@@ -113,7 +121,7 @@ def guarded():
         yield by
 
 
-TOPICS = ["alerts", "payments"]
+TOPICS = ["alerts", "anchors", "payments"]
 EVERYTHING = ResourcePatternFilter(ResourceType.ANY, None, ACLResourcePatternType.ANY)
 
 
@@ -178,6 +186,29 @@ def test_a_right_that_is_missing_is_named_with_the_command_that_gives_it(guarded
     give = f"--add --allow-principal 'User:{who}' --operation {right} {option}"
     assert all(f"to User:{who}" in each["setting"] and give in each["command"] for each in errors), found
     assert groups(guarded.client) == set()
+
+
+def test_who_anchors_receipts_appends_and_rewrites_nothing(guarded):
+    """By the rights of docs/audit.md the job's own login adds an anchor, and neither removes one nor changes the topic.
+
+    The auditor's login reads them.
+    """
+    with KafkaClient(guarded("anchors")) as job:
+        anchor.append(job, "anchors", "", key="job")
+        for line in ("first", "second"):
+            anchor.append(job, "anchors", line, key="job")
+        end = {TopicPartition("anchors", number): -1 for number in range(2)}
+        setting = ConfigResource(ConfigResourceType.TOPIC, "anchors", {"retention.ms": "1"})
+        before = guarded.client.topic_configs(["anchors"])
+        for forbidden in (lambda: job.admin.delete_records(end), lambda: job.admin.delete_topics(["anchors"])):
+            with pytest.raises(kafka_errors.KafkaError, match="AuthorizationFailed"):
+                forbidden()
+        job.admin.alter_configs([setting], raise_on_unknown=False)  # it tells no refusal
+        assert guarded.client.topic_configs(["anchors"]) == before
+        with pytest.raises(KafkaRightsError):
+            anchor.append(job, "alerts", "elsewhere", key="job")
+    place = InTopic("anchors", guarded("auditor").connection)
+    assert [line for _, line in place.lines()] == [b"first", b"second"]
 
 
 @pytest.mark.faults

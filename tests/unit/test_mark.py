@@ -113,7 +113,7 @@ def idle(driver, outside, monkeypatch):
     monkeypatch.setattr(sweeper, "EVERY_S", 0.0)
     outside.clocked = True
     query = Idle()
-    job = RunningJob(query, driver, [], query, query)
+    job = RunningJob(query, driver, [], query, query, lambda: None)
     assert outside.entered.acquire(timeout=WITHIN_S)
     yield job
     job._sweeper._ended.set()

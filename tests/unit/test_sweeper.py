@@ -27,7 +27,7 @@ def test_a_sweep_that_fails_is_followed_by_the_next(error, caplog):
             raise what
         return what is None
 
-    made = Sweeper(sweep, lambda: None, told.set)
+    made = Sweeper(sweep, lambda: None, lambda: None, told.set)
     assert told.wait(WITHIN_S)
     made.close()
     assert sum("could not look for lingering" in record.message for record in caplog.records) == 2
@@ -36,15 +36,20 @@ def test_a_sweep_that_fails_is_followed_by_the_next(error, caplog):
 def test_a_replaced_driver_is_told_of_once_and_sweeps_no_more():
     """From then on what is there is the newer start's business."""
     swept, told = [], []
-    made = Sweeper(lambda: swept.append(1), lambda: told.append("mark"), lambda: told.append("replaced"))
+    made = Sweeper(
+        lambda: swept.append(1),
+        lambda: told.append("anchor"),
+        lambda: told.append("mark"),
+        lambda: told.append("replaced"),
+    )
     made._thread.join(WITHIN_S)
     assert not made._thread.is_alive()
     assert (len(swept), told) == (1, ["replaced"])
 
 
 def test_closing_waits_for_the_sweep_that_is_under_way(monkeypatch):
-    """Who closes it lets go of the connections next; and no other sweep begins."""
-    under_way, go_on, swept = threading.Event(), threading.Event(), []
+    """Who closes it lets go of the connections next; no other sweep begins, and the last receipt gets its anchor."""
+    under_way, go_on, swept, anchored = threading.Event(), threading.Event(), [], []
 
     def sweep():
         under_way.set()
@@ -52,7 +57,7 @@ def test_closing_waits_for_the_sweep_that_is_under_way(monkeypatch):
         swept.append(1)
         return True
 
-    made = Sweeper(sweep, lambda: None, lambda: None)
+    made = Sweeper(sweep, lambda: anchored.append(len(swept)), lambda: None, lambda: None)
     assert under_way.wait(WITHIN_S)
     monkeypatch.setattr(sweeper, "_ENDS_WITHIN_S", WITHIN_S)
     closing = threading.Thread(target=made.close)
@@ -63,3 +68,4 @@ def test_closing_waits_for_the_sweep_that_is_under_way(monkeypatch):
     assert not closing.is_alive()
     assert not made._thread.is_alive()
     assert swept == [1]
+    assert anchored[-1:] == [1]

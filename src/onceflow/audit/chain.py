@@ -179,7 +179,7 @@ def _unpacked(data: bytes) -> bytes:
 
 def _is_receipt(body: Mapping[str, Any]) -> bool:
     return (
-        _fits(body, _RECEIPT)
+        fits(body, _RECEIPT)
         and all(map(_is_rule, body["sinks"].values()))
         and all(map(_has_attempts, body["participants"]))
     )
@@ -187,36 +187,36 @@ def _is_receipt(body: Mapping[str, Any]) -> bool:
 
 def _is_rule(rule: Any) -> bool:
     """How a sink's rows are hashed, where that is known."""
-    if not isinstance(rule, dict) or not all(_fits(rule.get(name, []), [(str, str)]) for name in ("columns", "fields")):
+    if not isinstance(rule, dict) or not all(fits(rule.get(name, []), [(str, str)]) for name in ("columns", "fields")):
         return False
     return not rule.get("columns") or isinstance(rule.get("destination"), str)
 
 
 def _has_attempts(p: Mapping[str, Any]) -> bool:
     """Of a database, or of a lake table; of a sink of a user's own a transaction may say anything."""
-    return _fits(p["transaction"].get("attempts", []), [list])
+    return fits(p["transaction"].get("attempts", []), [list])
 
 
 def _are_parts(parts: Sequence[Any]) -> bool:
     """Number, rows, digest, origin; and a keyed digest, where there was a key."""
-    return all(_fits(part[:4], (int, int, int, str)) and all(isinstance(k, str) for k in part[4:]) for part in parts)
+    return all(fits(part[:4], (int, int, int, str)) and all(isinstance(k, str) for k in part[4:]) for part in parts)
 
 
 def is_of_kafka(transaction: Mapping[str, Any]) -> bool:
     """Whether a participant's transaction is one of Kafka's."""
-    return _fits(transaction, _KAFKA)
+    return fits(transaction, _KAFKA)
 
 
-def _fits(value: Any, form: Any) -> bool:
+def fits(value: Any, form: Any) -> bool:
     """Whether a value of JSON has a form: a type, a pattern, a list of one form, a row of several, an object."""
     if isinstance(form, dict):
-        return isinstance(value, dict) and all(name in value and _fits(value[name], of) for name, of in form.items())
+        return isinstance(value, dict) and all(name in value and fits(value[name], of) for name, of in form.items())
     if isinstance(form, re.Pattern):
         return isinstance(value, str) and form.fullmatch(value) is not None
     if isinstance(form, tuple):
-        return isinstance(value, list) and len(value) == len(form) and all(map(_fits, value, form))
+        return isinstance(value, list) and len(value) == len(form) and all(map(fits, value, form))
     if isinstance(form, list):
-        return isinstance(value, list) and all(_fits(each, form[0]) for each in value)
+        return isinstance(value, list) and all(fits(each, form[0]) for each in value)
     return isinstance(value, form) and not isinstance(value, bool)
 
 
@@ -347,7 +347,7 @@ def _journal(checkpoint: Files, chain: Chain) -> None:
         try:
             entry = json.loads(data or b"")
             kind, record = entry["kind"], entry["record"]
-            whole = kind not in _OF_JOURNAL or _fits(record, _OF_JOURNAL[kind])
+            whole = kind not in _OF_JOURNAL or fits(record, _OF_JOURNAL[kind])
             if kind in ("decide", "replay"):
                 whole = whole and all(_has_attempts(p) and _are_parts(p["parts"]) for p in record["participants"])
         except (ValueError, KeyError, TypeError, RecursionError):

@@ -47,6 +47,7 @@ class Findings:
         head: The newest receipt, as ``NUMBER:HASH``; "" where there is none. Kept elsewhere and given to the next
             audit, it shows what was cut or written anew up to it.
         after: The number of the receipt that was noted and is looked for; 0 for none.
+        anchored: The newest receipt that has its anchor in a place that only grows; 0 for none.
     """
 
     found: list[Finding] = field(default_factory=list)
@@ -56,6 +57,7 @@ class Findings:
     read: int = 0
     head: str = ""
     after: int = 0
+    anchored: int = 0
 
     def add(self, kind: Kind, what: str, rows: int = 0, sink: str = "", epoch: int | None = None) -> None:
         """Keep one."""
@@ -83,7 +85,8 @@ class Findings:
         """
         if not self.keyed == self.rows > 0 or self.found:
             return "accidents"
-        end = f"behind receipt {self.after}" if self.after else "off the end (no --after)"
+        known = max(self.after, self.anchored)
+        end = f"behind receipt {known}" if known else "off the end (no anchor, no --after)"
         return f"accidents, and people without the key who cut nothing {end}"
 
     def report(self, *, shared: bool) -> dict[str, Any]:
@@ -104,5 +107,6 @@ class Findings:
             "receipts": sum(each.kind == "receipt" for each in self.found),
             "read": self.read,
             "head": self.head,
+            "anchored": self.anchored,
             "findings": [asdict(each) for each in self.found],
         }

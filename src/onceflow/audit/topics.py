@@ -222,11 +222,11 @@ def _read(
             log.start = position = page.log_start
             continue
         before = position
-        for batch, visible in _visible(page):
+        for batch, is_visible in visible(page):
             if batch.last >= position:
                 log.gaps += (batch.first > position) + (batch.count != batch.last - batch.first + 1)
                 seen, position = batch.behind(position), batch.last + 1
-                if visible and not reading.take(seen):
+                if is_visible and not reading.take(seen):
                     reading.tell(findings)  # epochs come one after the other
                     return
         if position > before:
@@ -239,7 +239,7 @@ def _read(
     reading.tell(findings)
 
 
-def _visible(page: Page) -> Iterator[tuple[Batch, bool]]:
+def visible(page: Page) -> Iterator[tuple[Batch, bool]]:
     """Each batch of a page, and whether readers of committed records see it: by the page's aborted transactions."""
     aborted = sorted(page.aborted, key=lambda each: each[1])
     out: set[int] = set()

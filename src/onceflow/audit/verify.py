@@ -13,7 +13,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from onceflow.audit import chain, lakes, tables, topics
+from onceflow.audit import anchors, chain, lakes, tables, topics
+from onceflow.audit.anchors import Place
 from onceflow.audit.chain import Chain
 from onceflow.audit.cluster import Cluster, KafkaAnswerError
 from onceflow.audit.files import Files, OnDisk
@@ -34,6 +35,7 @@ class Asked:
         key: Of the receipts' signatures and of keyed digests; None checks none.
         retention: How long receipts are to be kept; None does not ask.
         after: The number and the hash of the newest receipt that an earlier audit has told; None for no such one.
+        anchors: Where the job tells of its newest receipts; None for nowhere.
         patience_s: How long an open transaction may keep readers waiting.
     """
 
@@ -44,6 +46,7 @@ class Asked:
     key: bytes | None = None
     retention: timedelta | None = None
     after: tuple[int, str] | None = None
+    anchors: Place | None = None
     patience_s: float = 30.0
 
     @property
@@ -62,7 +65,10 @@ def audit(asked: Asked) -> Findings:
     with contextlib.ExitStack() as stack:
         findings = Findings(after=asked.after[0] if asked.after else 0)
         clusters = list(_clusters(asked, checked.receipts, stack, findings))
+        told = [] if asked.anchors is None else anchors.read(asked.anchors, findings)
         known = chain.read(asked.files, findings, key=asked.key, retention=asked.retention, after=asked.after)
+        if asked.anchors is not None:
+            anchors.check(asked.anchors, told, known, asked.key, findings)
         if known.receipts:
             findings.head = f"{known.receipts[-1]['number']}:{known.receipts[-1]['hash']}"
         covered = {(body["job"], body["epoch"]) for body in checked.receipts}

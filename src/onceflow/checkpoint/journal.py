@@ -504,6 +504,19 @@ class Journal:
         if self._trail is not None:
             self._trail.keep(self._index, self._own(), self.start_nonce)
 
+    def anchor(self) -> str:
+        """A line that tells the newest receipt, for a place that only grows; "" for none, or where a newer start is.
+
+        Whether it is replaced is asked behind the sync: a newer start's record comes behind that, and its trail goes on
+        from this receipt.
+
+        Raises:
+            CheckpointStoreError: The file system failed.
+        """
+        with self._lock:
+            line = "" if self._trail is None else self._trail.anchor()
+            return line if self.is_newest() else ""
+
     def purge(self) -> None:
         """Remove what the durable tail has declared as purged, some at a time; no start, nor the oldest epoch's layout.
 

@@ -489,6 +489,25 @@ class Trail:
             self._store.sync()
         self._unsynced = []
 
+    def anchor(self) -> str:
+        """The newest receipt's number and hash as a line for a place that only grows; "" where there is none.
+
+        The receipt is durable when this returns: what an anchor names is never made anew. docs/audit.md has the form.
+
+        Raises:
+            CheckpointStoreError: The file system failed.
+        """
+        if not self._joined:
+            self._join()
+        self.sync()
+        if self._newest is None:
+            return ""
+        body: dict[str, Any] = {"anchor": FORMAT}
+        body |= {name: self._newest[name] for name in ("job", "name", "number", "hash", "at")}
+        if self._key is not None:
+            body["signature"] = hmac.new(self._key, b"anchor " + _canonical(body).encode(), hashlib.sha256).hexdigest()
+        return _canonical(body)
+
     def _join(self) -> None:
         """Find the last receipt that counts: the newest start's last whole line."""
         for file in sorted(self._files(), reverse=True):

@@ -20,8 +20,10 @@ from onceflow.checkpoint.store import local_path
 from onceflow.cli.job_file import find_job
 from onceflow.cli.output import Output, OutputOption, tell_json
 from onceflow.cli.places import begin_java, place_of
+from onceflow.options.auditing import ANCHOR, Auditing
 
 if TYPE_CHECKING:
+    from onceflow.audit.anchors import Place as Anchors
     from onceflow.audit.files import Files
     from onceflow.audit.findings import Findings
     from onceflow.audit.verify import Asked
@@ -62,7 +64,6 @@ def audit(
     """
     from onceflow.audit.verify import Asked  # noqa: PLC0415 - it loads numpy
     from onceflow.audit.verify import audit as run  # noqa: PLC0415 - likewise
-    from onceflow.options.auditing import Auditing  # noqa: PLC0415 - likewise
 
     if recompute is not None and epochs is not None:
         raise typer.BadParameter("--recompute names its epochs itself; leave --epochs away")
@@ -74,7 +75,8 @@ def audit(
     kept, place = Auditing.told(), files_of(found)
     if recompute is None:
         sinks = [plain(sink) for sink in found.sinks if sink.participates]
-        findings = run(Asked(place, sinks, first, last, kept.key, kept.retention, before))
+        anchors = anchors_of(kept, sinks)
+        findings = run(Asked(place, sinks, first, last, kept.key, kept.retention, before, anchors))
     else:
         if begin is not None:
             begin_java(found, location=begin)
@@ -86,6 +88,20 @@ def audit(
             typer.echo(line)
     if not findings.is_good(shared=shared):
         raise typer.Exit(1)
+
+
+def anchors_of(kept: Auditing, sinks: Sequence[Mapping[str, Any]]) -> Anchors | None:
+    """Where the job anchors its receipts, in the auditor's words."""
+    from onceflow.audit.anchors import InFile, InTopic  # noqa: PLC0415 - it loads numpy
+
+    if kept.anchor_file is not None:
+        return InFile(kept.anchor_file)
+    if not kept.anchor_topic:
+        return None
+    connect = next((sink["connect"] for sink in sinks if sink["kind"] == "kafka"), None)
+    if connect is None:
+        raise typer.BadParameter(f"{ANCHOR} names a topic, and no sink of the job writes to Kafka", param_hint=ANCHOR)
+    return InTopic(kept.anchor_topic, connect)
 
 
 def files_of(job: Job) -> Path | Files:

@@ -211,6 +211,23 @@ class Committer(ABC):
             mark: What to keep.
         """
 
+    @property
+    def has_logs(self) -> bool:
+        """Whether the system has places that only grow: ``append``."""
+        return False
+
+    def append(self, place: str, line: str) -> None:
+        """Append a line where the system only lets things grow; durable when this returns. "" looks whether it could.
+
+        Args:
+            place: What the system calls it.
+            line: What to append.
+
+        Raises:
+            OnceflowError: It cannot be, or the system was not reached.
+        """
+        raise NotImplementedError
+
     def close(self) -> None:  # noqa: B027 - not every committer holds a connection
         """Let go of the connection that the sink handed over."""
 

@@ -12,7 +12,7 @@ import contextlib
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -383,6 +383,10 @@ class Driver:
         """
         decided = self._coordinator.memory.history.decided
         self._marks.write_again(self._mark(decided.epoch if decided is not None else -1, self.incarnation))
+
+    def committers(self) -> Collection[Committer]:
+        """Of the sinks that take part in the decision, in their order."""
+        return self._committers.values()
 
     def true_cause(self, error: OnceflowError) -> OnceflowError:
         """The error that ended this driver: that a newer start took over comes before every other reason.

@@ -32,6 +32,7 @@ from onceflow.connectors.contract import Committer, Connector, EpochLimit, Guara
 from onceflow.errors import CheckpointError, ConfigurationError, advised
 from onceflow.execution import pace, relatives
 from onceflow.execution.active import require_free
+from onceflow.execution.anchoring import begun
 from onceflow.execution.collect import Collector
 from onceflow.execution.driver import Driver
 from onceflow.execution.failures import from_failure
@@ -188,8 +189,7 @@ def launch(
     sources = Sources(leaves, states, outputs.kept(), plan.connectors, foreseen.take_sources(), outputs.mark())
     connections: dict[str, SinkConnection] = {}
     try:
-        if not foreseen.allows(outputs.sinks):
-            phases.begin(f"checks of {described(outputs.sinks, filter(None, sources.distinct))}")
+        _begin_checks(phases, foreseen, outputs, sources)
         sources.refuse_other_number(place)
         sources.refuse_other_names(place)
         refuse_early(place, sources, plan)
@@ -234,6 +234,7 @@ def launch(
             )
             _audit(place, plan, outputs, auditing)
             driver.settle(runner, sources, cuts=plan.limits)
+            anchor = begun(place.journal, auditing, driver.committers(), plan.name).go_on
             _tell_of_changed_sinks(layout, outputs.sinks, place)
             progress.listen(session)
             phases.begin("the first epoch")
@@ -248,7 +249,7 @@ def launch(
         for connection in connections.values():
             connection.close()
         raise
-    return RunningJob(query, driver, tuple(connections.values()), sources, progress, ends_when_idle=ends)
+    return RunningJob(query, driver, tuple(connections.values()), sources, progress, anchor, ends_when_idle=ends)
 
 
 def _try_interpreters(session: SparkSession, query: DataFrame, phases: Phases) -> None:
@@ -256,6 +257,12 @@ def _try_interpreters(session: SparkSession, query: DataFrame, phases: Phases) -
     for interpreter in to_try(session, query):
         phases.begin(f"a task in {interpreter}")
         try_out(session, interpreter)
+
+
+def _begin_checks(phases: Phases, foreseen: Foreseen, outputs: Outputs, sources: Sources) -> None:
+    """Tell of what is looked at now and was not before Spark was there."""
+    if not foreseen.allows(outputs.sinks):
+        phases.begin(f"checks of {described(outputs.sinks, filter(None, sources.distinct))}")
 
 
 def _check_outputs(outputs: Outputs, connections: Mapping[str, SinkConnection], sources: Sources) -> None:

@@ -46,6 +46,7 @@ class RunningJob:
         connections: Of the sinks.
         sources: What it reads.
         progress: What tells of its epochs.
+        anchor: Tells the newest receipt elsewhere.
         ends_when_idle: It is to end when it has caught up, and Spark does not see when that is.
     """
 
@@ -56,6 +57,7 @@ class RunningJob:
         connections: Sequence[SinkConnection],
         sources: Sources,
         progress: Progress,
+        anchor: Callable[[], None],
         *,
         ends_when_idle: bool = False,
     ) -> None:
@@ -65,7 +67,7 @@ class RunningJob:
         self._sources = sources
         self._progress = progress
         self._ends_when_idle = ends_when_idle
-        self._sweeper = Sweeper(driver.sweep, driver.refresh_mark, self._replaced, driver.name)
+        self._sweeper = Sweeper(driver.sweep, anchor, driver.refresh_mark, self._replaced, driver.name)
 
     def stop(self) -> bool:
         """End at a clean point: an undecided epoch aborts, a decided one finishes. False: it could not finish in time.

@@ -1,6 +1,6 @@
-"""The thread beside the epochs: every half minute a sweep, and every hour the mark once more.
+"""The thread beside the epochs: every half minute a sweep and an anchor, and every hour the mark once more.
 
-Must not know: what a sweep does, how a mark is kept, Spark.
+Must not know: what a sweep does, what an anchor is, how a mark is kept, Spark.
 """
 
 from __future__ import annotations
@@ -25,16 +25,23 @@ class Sweeper:
 
     Args:
         sweep: Ends what older starts left open; whether this is still the newest start.
+        anchor: Tells the newest receipt elsewhere; called once more at the end.
         refresh_mark: Writes the mark again.
         replaced: Called once, when it is not.
         name: The job's name, for its log.
     """
 
     def __init__(
-        self, sweep: Callable[[], bool], refresh_mark: Callable[[], None], replaced: Callable[[], None], name: str = ""
+        self,
+        sweep: Callable[[], bool],
+        anchor: Callable[[], None],
+        refresh_mark: Callable[[], None],
+        replaced: Callable[[], None],
+        name: str = "",
     ) -> None:
         self._log = JobLog(log, name)
         self._sweep = sweep
+        self._anchor = anchor
         self._refresh_mark = refresh_mark
         self._replaced = replaced
         self._ended = threading.Event()
@@ -42,18 +49,21 @@ class Sweeper:
         self._thread.start()
 
     def close(self) -> None:
-        """No sweep begins any more; wait for the one that is under way, though not without end."""
+        """No sweep begins any more; wait for the one that is under way and the last anchor, though not without end."""
         self._ended.set()
         self._thread.join(_ENDS_WITHIN_S)
 
     def _run(self) -> None:
         for turn in itertools.count(1):
-            if self._ended.wait(EVERY_S):
-                return
+            ended = self._ended.wait(EVERY_S)
             try:
+                if ended:
+                    self._anchor()
+                    return
                 if not self._sweep():
                     self._replaced()
                     return
+                self._anchor()
                 if turn % SWEEPS_A_MARK == 0:
                     self._refresh_mark()
             except OnceflowError as error:

@@ -5,6 +5,7 @@ Must not know: what a receipt says, who writes it.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,8 +18,12 @@ from onceflow.options.catalogue import setting
 from onceflow.options.durations import duration_ms
 from onceflow.options.secret_files import tell_of_readers
 
+log = logging.getLogger(__name__)
+
 RETENTION = "ONCEFLOW_AUDIT_RETENTION"
 KEY_FILE = "ONCEFLOW_AUDIT_KEY_FILE"
+ANCHOR = "ONCEFLOW_AUDIT_ANCHOR"
+_TOPIC = "topic:"
 _SHORTEST = 16
 
 
@@ -29,10 +34,14 @@ class Auditing:
     Attributes:
         retention: Files of receipts go when their newest one is older.
         key: Signs each receipt; None for none.
+        anchor_file: Where the newest receipt's hash is told; None for nowhere, or for a topic.
+        anchor_topic: Likewise, a topic in the cluster of the job's first Kafka sink; "" for none.
     """
 
     retention: timedelta
     key: bytes | None = field(default=None, repr=False)
+    anchor_file: Path | None = None
+    anchor_topic: str = ""
 
     @classmethod
     def told(cls, environ: Mapping[str, str] = os.environ) -> Self:
@@ -52,8 +61,29 @@ class Auditing:
                 action='write for example "7 d" or "12 h"',
                 setting="audit.retention",
             ) from None
-        path = environ.get(KEY_FILE)
-        return cls(retention, read_key(Path(path)) if path else None)
+        path, anchor = environ.get(KEY_FILE), environ.get(ANCHOR, "")
+        topic = anchor.removeprefix(_TOPIC) if anchor.startswith(_TOPIC) else ""
+        file = Path(anchor) if anchor and not topic else None
+        if file is not None and (anchor.startswith(_TOPIC) or not file.is_absolute()):
+            raise ConfigurationError(
+                f"receipts cannot be anchored at {anchor!r}",
+                harmless="always: nothing was started",
+                cause=f"{ANCHOR} is that: neither an absolute path nor topic:NAME",
+                action="write for example /mnt/append-only/fraud.anchors, or topic:fraud-anchors",
+                setting="audit.anchor",
+            )
+        return cls(retention, read_key(Path(path)) if path else None, file, topic)
+
+
+def advise(preset: str | None, environ: Mapping[str, str] = os.environ) -> None:
+    """Warn where a preset is for money, and the audit would prove less than it can."""
+    lacks = [name for name in (KEY_FILE, ANCHOR) if not environ.get(name)]
+    if preset == "finance" and lacks:
+        log.warning(
+            "the preset finance goes with receipts that are signed and anchored, and %s not set: an audit proves less "
+            "against people than it can (docs/audit.md)",
+            " and ".join(lacks) + (" are" if len(lacks) > 1 else " is"),
+        )
 
 
 def read_key(path: Path) -> bytes:

@@ -288,6 +288,15 @@ SETTINGS = (
         environment="ONCEFLOW_AUDIT_KEY_FILE",
     ),
     Setting(
+        name="audit.anchor",
+        type="path",
+        default=None,
+        doc="A place that only grows, where the newest receipt's hash is told twice a minute: a file's path, or "
+        "``topic:NAME`` in the cluster of the job's first Kafka sink. The "
+        "audit finds what was cut or written anew up to there.",
+        environment="ONCEFLOW_AUDIT_ANCHOR",
+    ),
+    Setting(
         name="metrics.port",
         type="count",
         default=None,

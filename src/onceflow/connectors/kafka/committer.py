@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from onceflow.connectors.contract import TOO_OLD, Committer, Run
 from onceflow.connectors.inspection import Inspectable
-from onceflow.connectors.kafka import broker_checks, canary, group_offsets, oracle, transactions
+from onceflow.connectors.kafka import anchor, broker_checks, canary, group_offsets, oracle, transactions
 from onceflow.connectors.kafka.client import KafkaClient, Topic
 from onceflow.connectors.kafka.codes import Code, named
 from onceflow.connectors.kafka.holders import open_producers
@@ -74,6 +74,15 @@ class KafkaCommitter(Committer, Inspectable):
         """A transaction of this cluster, whichever sink it was of: handles are all that is needed."""
         found = read(participant.transaction)
         return isinstance(found, PreparedTransaction) and found.witness.cluster_id == self._client.cluster_id
+
+    @property
+    def has_logs(self) -> bool:
+        """Its topics."""
+        return True
+
+    def append(self, place: str, line: str) -> None:
+        """Append to a topic that is there."""
+        anchor.append(self._client, place, line, key=self._job_id)
 
     def close(self) -> None:
         """Close the connection."""

@@ -1,0 +1,164 @@
+"""Anchors: what a job has told of its newest receipts in a place that only grows, compared with the chain.
+
+Must not know: how a job writes them. Who writes to the checkpoint can write its receipts anew and cut their end; what
+stands at the anchors' place he cannot change, as long as the place lets its writer append alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from onceflow.audit.batches import BatchError
+from onceflow.audit.chain import Chain, fits
+from onceflow.audit.cluster import EARLIEST, LATEST, Cluster, Connect, KafkaAnswerError
+from onceflow.audit.findings import Findings
+from onceflow.audit.topics import visible
+
+FORMAT = 1
+_PAGE = 8 << 20
+_ANCHOR = {"anchor": int, "job": str, "name": str, "number": int, "hash": str, "at": str}
+_UNREADABLE = (BatchError, KafkaAnswerError, OSError, ValueError, IndexError)
+
+
+@dataclass(frozen=True, slots=True)
+class InFile:
+    """Anchors in a file, a line for each."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        """As a person calls it."""
+        return str(self.path)
+
+    def lines(self) -> list[tuple[str, bytes]]:
+        """Each line with where it stands; errors are those of ``_UNREADABLE``."""
+        return [(f"{self} line {number}", line) for number, line in enumerate(self.path.read_bytes().splitlines(), 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class InTopic:
+    """Anchors in a topic, a record for each; ``connect`` opens a connection to its cluster."""
+
+    topic: str
+    connect: Connect
+
+    def __str__(self) -> str:
+        """As a person calls it."""
+        return f"topic {self.topic}"
+
+    def lines(self) -> list[tuple[str, bytes]]:
+        """As of ``InFile``."""
+        with Cluster(self.connect) as cluster:
+            return list(_records(cluster, self.topic))
+
+
+Place = InFile | InTopic
+
+
+def _records(cluster: Cluster, name: str) -> Iterator[tuple[str, bytes]]:
+    topic = cluster.topic(name)
+    if topic is None:
+        raise KafkaAnswerError("it is not there, or may not be described")
+    for number in sorted(topic.leaders):
+        at, end = (cluster.offset(topic, number, which) for which in (EARLIEST, LATEST))
+        while at < end:
+            page = cluster.fetch(topic, number, at, _PAGE)
+            if page.refused and page.log_start > at:
+                at = page.log_start
+                continue
+            before = at
+            for batch, is_visible in visible(page):
+                if batch.last < at:
+                    continue
+                for offset, _, value, _, _ in batch.behind(at).records() if is_visible else ():
+                    yield f"{name}-{number} offset {offset}", value or b""
+                at = batch.last + 1
+            if at == before:  # what was there is gone, or somebody's transaction is open
+                break
+
+
+def read(place: Place, findings: Findings) -> list[tuple[str, bytes]]:
+    """The lines; where they cannot be read, that is told."""
+    try:
+        return place.lines()
+    except _UNREADABLE as error:
+        findings.add("unknown", f"the anchors at {place} were not read: {type(error).__name__}: {error}")
+        return []
+
+
+def check(
+    place: Place, lines: Iterable[tuple[str, bytes]], chain: Chain, key: bytes | None, findings: Findings
+) -> None:
+    """Compare anchors with the receipts that are there.
+
+    Args:
+        place: Where the anchors are.
+        lines: They, read before the receipts were.
+        chain: The receipts.
+        key: Of the signatures; None checks none.
+        findings: Where what is wrong goes; ``anchored`` becomes the newest receipt that has its anchor.
+    """
+    held = {(body["job"], body["number"]): body["hash"] for body in chain.receipts}
+    newest: dict[str, int] = {}
+    for job, number in held:
+        newest[job] = max(number, newest.get(job, 0))
+    seen: dict[tuple[str, int], str] = {}
+    others: dict[str, int] = {}
+    for where, body in _of_job(place, lines, chain, key, findings):
+        job, number, hashed = body["job"], body["number"], body["hash"]
+        named = f"receipt {number} with hash {hashed}, anchored at {where} ({body['at']})"
+        if newest and job not in newest:
+            others[job] = max(number, others.get(job, 0))
+        elif seen.setdefault((job, number), hashed) != hashed:
+            findings.add("receipt", f"receipt changed: {named}, and with hash {seen[job, number]} before that")
+        elif held.get((job, number), hashed) != hashed:
+            findings.add("receipt", f"receipt changed: {named}, has hash {held[job, number]} now")
+        elif (job, number) in held:
+            findings.anchored = max(findings.anchored, number)
+        elif number > newest.get(job, 0):  # else retention has let it go
+            ends = f"the chain ends at receipt {newest[job]}" if job in newest else "no receipt is there"
+            findings.add("receipt", f"receipt removed: {named}, is gone: {ends}")
+    for job, number in sorted(others.items()):
+        told = f"job {job} of the same name has anchored receipts up to {number} at {place}, and none of them is here"
+        findings.add("unknown", f"{told}: audit its own checkpoint")
+    if newest and not findings.anchored and not any(findings.of("receipt")):
+        findings.add("unknown", f"no anchor at {place} names a receipt that is here")
+
+
+def _of_job(
+    place: Place, lines: Iterable[tuple[str, bytes]], chain: Chain, key: bytes | None, findings: Findings
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Of the lines those that are anchors of this job, or of one of its name; of any where no receipt tells the job."""
+    known = {body["job"] for body in chain.receipts} | {body.get("name") for body in chain.receipts}
+    unsigned = 0
+    for where, line in lines:
+        body = _anchor(line)
+        if body is None or (known and not {body["job"], body["name"]} & known):
+            continue  # of another job; or torn, and the next one stands for it
+        if key is not None and not _is_signed(body, key):
+            unsigned += 1
+            continue
+        yield where, body
+    if unsigned:
+        findings.add("unknown", f"{unsigned} anchors at {place} are not signed with this key, and were passed over")
+
+
+def _anchor(line: bytes) -> Mapping[str, Any] | None:
+    try:
+        body = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return body if fits(body, _ANCHOR) and body["anchor"] == FORMAT else None
+
+
+def _is_signed(body: Mapping[str, Any], key: bytes) -> bool:
+    said = {name: value for name, value in body.items() if name != "signature"}
+    text = json.dumps(said, sort_keys=True, separators=(",", ":"))
+    made = hmac.new(key, b"anchor " + text.encode(), hashlib.sha256).hexdigest()
+    return hmac.compare_digest(made.encode(), str(body.get("signature")).encode())

@@ -1,0 +1,124 @@
+"""The audit's anchors: twice a minute the newest receipt's hash goes where nobody can write it anew.
+
+Must not know: what a receipt says, who reads the anchors, what a topic is. Whoever can write to the checkpoint can
+write its receipts anew, and cut their end; what an anchor names he cannot, where a place lets its writer append alone.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from onceflow.checkpoint.journal import Journal
+from onceflow.connectors.contract import Committer
+from onceflow.errors import ConfigurationError, OnceflowError
+from onceflow.execution.job_log import JobLog
+from onceflow.options.auditing import ANCHOR, Auditing
+
+log = logging.getLogger(__name__)
+
+Append = Callable[[str], None]
+"""Appends a line, durably; of "" it looks only whether it could. Raises OnceflowError."""
+
+
+class Anchoring:
+    """A start's anchors.
+
+    Args:
+        journal: Tells the newest receipt.
+        append: Where to; None for nowhere.
+        name: The job's name, for its log.
+    """
+
+    def __init__(self, journal: Journal, append: Append | None, name: str) -> None:
+        self._journal = journal
+        self._append = append
+        self._log = JobLog(log, name)
+        self._newest = ""
+        self._waits = False
+
+    def begin(self) -> None:
+        """The first anchor of a start.
+
+        Raises:
+            OnceflowError: The place does not take it: whoever set it wants to know before an epoch runs.
+        """
+        if self._append is not None:
+            self._append("")
+            self._tell(self._append)
+
+    def go_on(self) -> None:
+        """One anchor more, if there is a receipt that has none. The job goes on where that fails, and says so once."""
+        if self._append is None:
+            return
+        try:
+            self._tell(self._append)
+        except OnceflowError as error:
+            if not self._waits:
+                self._log.warning("receipts wait for their anchor at %s: %s", os.environ.get(ANCHOR), error.what)
+            self._waits = True
+
+    def _tell(self, append: Append) -> None:
+        line = self._journal.anchor()
+        if line and line != self._newest:
+            append(line)
+            self._newest = line
+        self._waits = False
+
+
+def begun(journal: Journal, auditing: Auditing, committers: Iterable[Committer], name: str) -> Anchoring:
+    """A start's anchors, of which the first is told; arguments and errors as of ``Anchoring`` and ``place_for``."""
+    made = Anchoring(journal, place_for(auditing, committers), name)
+    made.begin()
+    return made
+
+
+def place_for(auditing: Auditing, committers: Iterable[Committer]) -> Append | None:
+    """Where a job's anchors go, None for nowhere.
+
+    Args:
+        auditing: What the operator says.
+        committers: Of the job's sinks, in their order.
+
+    Raises:
+        ConfigurationError: A topic is named, and no sink of the job writes to Kafka.
+    """
+    if auditing.anchor_file is not None:
+        path = auditing.anchor_file
+        return lambda line: _append(path, line)
+    if not auditing.anchor_topic:
+        return None
+    able = next((each for each in committers if each.has_logs), None)
+    if able is None:
+        raise ConfigurationError(
+            f"receipts cannot be anchored in topic {auditing.anchor_topic}: no sink of the job writes to Kafka",
+            harmless="always: nothing was started",
+            cause=f"{ANCHOR} is topic:{auditing.anchor_topic}, in the cluster of the job's first Kafka sink",
+            action="name a file that only grows",
+            setting="audit.anchor",
+        )
+    return lambda line: able.append(auditing.anchor_topic, line)
+
+
+def _append(path: Path, line: str) -> None:
+    """Append to a file that may be one that can only be appended to (``chattr +a``); no link is followed."""
+    try:
+        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            if line:
+                os.write(file, line.encode() + b"\n")
+                os.fsync(file)
+        finally:
+            os.close(file)
+    except OSError as error:
+        why = "it is a link" if error.errno == errno.ELOOP else error.strerror or str(error)
+        raise ConfigurationError(
+            f"the file {path} takes no anchor: {why}",
+            harmless="for the data: receipts are kept as before, and the next anchor stands for them",
+            cause=f"{ANCHOR} is {str(path)!r}",
+            action="see to it that the job's user can append to it",
+            setting="audit.anchor",
+        ) from None
