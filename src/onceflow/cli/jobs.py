@@ -15,6 +15,7 @@ from onceflow.cli.job_file import find_job
 from onceflow.cli.output import Output, OutputOption, tell_json
 from onceflow.cli.savepoint import told
 from onceflow.control.client import RunningJob, find, order, running
+from onceflow.options.auditing import Auditing
 from onceflow.spark.places import place_at
 
 JobArgument = Annotated[
@@ -62,7 +63,7 @@ def stop(
     require_free(to)  # before the job is ended for it
     found = find(_named(job))
     order(found, "stop", within)
-    told(to, create(place_at(found.checkpoint, 1), to, found.name), output)
+    told(to, create(place_at(found.checkpoint, 1), to, found.name, key=Auditing.told().key), output)
 
 
 def cancel(

@@ -13,6 +13,8 @@ import typer
 
 from onceflow.cli.places import begin_java, place_of
 from onceflow.errors import ConfigurationError
+from onceflow.masking import in_one_line
+from onceflow.options.auditing import Auditing
 
 if TYPE_CHECKING:
     from onceflow.job import Job
@@ -39,12 +41,14 @@ def resume(
     if restoring.already(place, resuming.id_of(savepoint), claim=claim, with_state=with_state):
         typer.echo(f"{place.uri} was made of it before: the job goes on there", err=True)
         return
-    with resuming.opened(savepoint, place.checkpoint.where) as (path, manifest):
+    with resuming.opened(savepoint, place.checkpoint.where, Auditing.told().key) as (path, manifest):
         begin_java(job, settings, manifest.checkpoint)
         again = resuming.written_again(path, manifest)
         left = None if with_state else restoring.left_behind(path, manifest, partial_windows=partial)
         for line in resuming.lines(manifest, again, claim=claim, left=left):
             typer.echo(line, err=True)
+        if claim and manifest.job not in ("", job.name):
+            typer.echo(in_one_line(f"the savepoint is of job {manifest.job}, and this is {job.name}"), err=True)
         if not yes and not sys.stdin.isatty():
             raise ConfigurationError(
                 "nothing was done: there is no terminal to ask at",

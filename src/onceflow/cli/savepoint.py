@@ -21,6 +21,7 @@ from onceflow.cli.output import Output, OutputOption, tell_json
 from onceflow.cli.places import place_of
 from onceflow.control.client import RunningJob, find, held, running
 from onceflow.masking import in_one_line
+from onceflow.options.auditing import Auditing
 from onceflow.spark.places import place_at
 
 if TYPE_CHECKING:
@@ -100,14 +101,16 @@ def show(path: PathArgument, output: OutputOption = Output.TEXT) -> None:
 
 @app.command()
 def verify(path: PathArgument, output: OutputOption = Output.TEXT) -> None:
-    """Compare all of a savepoint's files with what they were."""
+    """Compare all of a savepoint's files with what they were; with ONCEFLOW_AUDIT_KEY_FILE its signature, too."""
     from onceflow.operations.savepoints.reading import verify as compare  # noqa: PLC0415 - as in list
 
-    manifest = compare(path)
+    key = Auditing.told().key
+    manifest = compare(path, key)
     if output is Output.JSON:
-        tell_json(_as_json(path, manifest))
+        tell_json(_as_json(path, manifest) | {"signed": key is not None})
     else:
-        typer.echo(f"{len(manifest.files)} files, {manifest.size:,} bytes: as they were")
+        whose = "signed with this key" if key else "whose it is nothing proves (no key)"
+        typer.echo(f"{len(manifest.files)} files, {manifest.size:,} bytes: as they were; {whose}")
 
 
 @app.command()
@@ -119,7 +122,7 @@ def export(
     """Copy a savepoint, so that the copy shares no file with a checkpoint: to take it elsewhere, S3 and HDFS too."""
     from onceflow.operations.savepoints.writing import export as copy  # noqa: PLC0415 - as in list
 
-    manifest = copy(path, to)
+    manifest = copy(path, to, Auditing.told().key)
     if output is Output.JSON:
         tell_json(_as_json(to, manifest))
     else:
@@ -157,7 +160,7 @@ def rescale(
         hadoop.begin(location, _RESCALE, {})
     session = make_session(_RESCALE, {}, lambda _: None)
     try:
-        told(to, remake(session, path, to, partitions), output)
+        told(to, remake(session, path, to, partitions, Auditing.told().key), output)
     finally:
         session.stop()
 
@@ -168,7 +171,7 @@ def taken_of(job: str, path: str) -> Taken:
 
     name, place, runs = checkpoint_of(job)
     hold: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext if runs is None else partial(held, runs)
-    return make(place, path, name, held=hold)
+    return make(place, path, name, held=hold, key=Auditing.told().key)
 
 
 def checkpoint_of(job: str) -> tuple[str, Place, RunningJob | None]:

@@ -47,6 +47,7 @@ class Manifest:
         formats: Of the journal, and of Spark's ``offsets/`` and ``commits/``.
         partitions: Shuffle partitions, in which the state is kept; None where the plan keeps none.
         files: By their path in the savepoint.
+        signature: By whom has the job's key (``signing``); "" for none.
     """
 
     id: str
@@ -64,6 +65,7 @@ class Manifest:
     formats: Mapping[str, str]
     partitions: int | None
     files: Mapping[str, Held]
+    signature: str = ""
 
     @property
     def size(self) -> int:
@@ -72,7 +74,10 @@ class Manifest:
 
     def dumps(self) -> bytes:
         """The bytes of its file."""
-        return envelope.seal({"format": FORMAT} | asdict(self))
+        body = {"format": FORMAT} | asdict(self)
+        if not self.signature:  # as an older version has it
+            del body["signature"]
+        return envelope.seal(body)
 
     @classmethod
     def loads(cls, data: bytes) -> Self:
@@ -99,6 +104,7 @@ class Manifest:
             _texts(body["formats"]),
             None if body["partitions"] is None else int(body["partitions"]),
             {_within(path): Held(int(held["size"]), str(held["sha256"])) for path, held in body["files"].items()},
+            str(body.get("signature", "")),
         )
 
 

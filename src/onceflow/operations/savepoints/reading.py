@@ -21,6 +21,7 @@ from onceflow.checkpoint.place import PARTS as CHECKPOINT_PARTS
 from onceflow.checkpoint.restored import FILE as RESTORED_FILE
 from onceflow.errors import CheckpointCorruptError, CheckpointStoreError, ConfigurationError
 from onceflow.operations.savepoints.manifest import NAME, Held, Manifest, differences
+from onceflow.operations.savepoints.signing import require_signed
 from onceflow.spark.places import folder_at
 
 FILES = "files"
@@ -97,14 +98,19 @@ def unfinished(folder: Where) -> list[tuple[Where, str]]:
         return [(each.where, who) for each in inside for last in PARTS if (who := each.unfinished(last))]
 
 
-def verify(path: Where) -> Manifest:
-    """Compare all of a savepoint's files with its manifest.
+def verify(path: Where, key: bytes | None = None) -> Manifest:
+    """Compare all of a savepoint's files with its manifest, and that with its signature.
+
+    Args:
+        path: The savepoint.
+        key: With which it must be signed; None does not ask.
 
     Raises:
         CheckpointCorruptError: Naming what is missing, changed or added.
-        ConfigurationError: There is no savepoint.
+        ConfigurationError: There is no savepoint; or it is not signed with the key.
     """
     manifest, root = read(path), folder_at(path)
+    require_signed(path, manifest, key)
     with explained(path):
         files = root.below(FILES)
         wrong = differences(manifest, held_of(files, files.files()))

@@ -25,7 +25,7 @@ from onceflow.spark.repartition import repartition
 _ALL = 1 << 31
 
 
-def rescale(session: SparkSession, path: Where, to: Where, partitions: int) -> Taken:
+def rescale(session: SparkSession, path: Where, to: Where, partitions: int, key: bytes | None = None) -> Taken:
     """Make a savepoint with the same state in other partitions; what each key has is compared before and after.
 
     Args:
@@ -33,6 +33,7 @@ def rescale(session: SparkSession, path: Where, to: Where, partitions: int) -> T
         path: The savepoint; it stays as it is.
         to: The new one's folder.
         partitions: Shuffle partitions.
+        key: Signs it, and the old one must be signed with it; None for none.
 
     Raises:
         ConfigurationError: It keeps no state, or has that many; or Spark cannot repartition what it keeps.
@@ -40,7 +41,7 @@ def rescale(session: SparkSession, path: Where, to: Where, partitions: int) -> T
         CheckpointError: The savepoint is not what it was, or a file system failed.
     """
     target = require_free(to)
-    manifest = verify(path)
+    manifest = verify(path, key)
     refuse_newer(manifest)
     if manifest.partitions in (None, partitions):
         raise ConfigurationError(
@@ -53,7 +54,7 @@ def rescale(session: SparkSession, path: Where, to: Where, partitions: int) -> T
         copied(path, manifest, work)
         place = place_at(work.where, retain=_ALL)
         repartition(session, place.checkpoint, partitions)
-        return create(place, target.where, manifest.job, job_epoch=manifest.job_epoch)
+        return create(place, target.where, manifest.job, job_epoch=manifest.job_epoch, key=key)
 
 
 @contextlib.contextmanager

@@ -72,12 +72,13 @@ def id_of(given: str) -> str:
 
 
 @contextlib.contextmanager
-def opened(given: str, beside: Where) -> Iterator[tuple[Where, Manifest]]:
+def opened(given: str, beside: Where, key: bytes | None = None) -> Iterator[tuple[Where, Manifest]]:
     """The savepoint that a resume is to begin from, verified: one that is there, or one of a retained epoch.
 
     Args:
         given: A savepoint's folder; or a checkpoint's, with ``@`` and an epoch that it retains.
         beside: Where the new checkpoint is to be: a savepoint of a retained epoch is beside it meanwhile.
+        key: With which a savepoint must be signed; None does not ask.
 
     Raises:
         ConfigurationError: That epoch is not retained.
@@ -85,7 +86,7 @@ def opened(given: str, beside: Where) -> Iterator[tuple[Where, Manifest]]:
     """
     at = _EPOCH.fullmatch(given)
     if at is None or is_savepoint(given):
-        yield given, verify(given)
+        yield given, verify(given, key)
         return
     place, epoch = place_at(at[1], retain=1), int(at[2])
     temporary = folder_at(beside).beside(".epoch-", f"-{secrets.token_hex(4)}").where
@@ -159,7 +160,10 @@ def lines(manifest: Manifest, again: WrittenAgain, *, claim: bool, left: str | N
         told.append("its positions alone are restored: whatever state the plan keeps begins empty")
         told += [left] if left else []
     if claim:
-        told.append(f"job {manifest.job_id} goes on here; its old checkpoint must never be started again")
+        ended = f"whoever runs on {manifest.checkpoint} is ended"
+        if not again.known:
+            ended = f"{manifest.checkpoint} is not to be seen from here, so whoever runs on it is not ended"
+        told.append(f"job {manifest.job_id} goes on here; {ended}; its old checkpoint must never be started again")
         return told + [line for other in again.others for line in _of_another(other)]
     told.append(f"the new run is a new job; job {manifest.job_id} is left as it is")
     if not again.known:

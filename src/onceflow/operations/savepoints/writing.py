@@ -29,6 +29,7 @@ from onceflow.errors import CheckpointConflictError, CheckpointStoreError, Confi
 from onceflow.operations.savepoints.contents import Contents, contents
 from onceflow.operations.savepoints.manifest import NAME, Manifest, differences, shuffle_partitions
 from onceflow.operations.savepoints.reading import FILES, PARTS, explained, held_of, read, spoiled, verify
+from onceflow.operations.savepoints.signing import signed
 from onceflow.operations.savepoints.state_files import ids_of
 from onceflow.spark.places import folder_at
 
@@ -59,6 +60,7 @@ def create(
     held: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
     epoch: int | None = None,
     job_epoch: int | None = None,
+    key: bytes | None = None,
 ) -> Taken:
     """Make a savepoint of a checkpoint.
 
@@ -70,6 +72,7 @@ def create(
             and in S3 they are listed, and all but the state's are copied.
         epoch: An older epoch that is retained; None for the newest.
         job_epoch: The newest epoch of the job in it, where that is another one.
+        key: Signs it; None for none.
 
     Raises:
         ConfigurationError: Something is in its place, or there is nothing to save.
@@ -94,7 +97,7 @@ def create(
                 files.take(stage, of.files)
             else:
                 files.take(source, [path for path in of.files if _is_state(path)])
-        manifest = _finish(draft, target, of, job, of.epoch if job_epoch is None else job_epoch)
+        manifest = _finish(draft, target, of, job, of.epoch if job_epoch is None else job_epoch, key)
     _clear(place)
     return Taken(manifest, held_s, time.monotonic() - began)
 
@@ -146,7 +149,7 @@ def _is_state(path: str) -> bool:
     return path.startswith("state/")
 
 
-def _finish(draft: Draft, to: Folder, of: Contents, job: str, job_epoch: int) -> Manifest:
+def _finish(draft: Draft, to: Folder, of: Contents, job: str, job_epoch: int, key: bytes | None) -> Manifest:
     """Of files that nobody changes any more, a savepoint."""
     with explained(to.where):
         draft.folder.sync()
@@ -172,21 +175,22 @@ def _finish(draft: Draft, to: Folder, of: Contents, job: str, job_epoch: int) ->
         partitions=shuffle_partitions(of.offsets) if ids_of(of.commit) else None,
         files=files,
     )
+    manifest = signed(manifest, key)
     publish(draft, to, manifest.dumps())
     return manifest
 
 
-def export(path: Where, to: Where) -> Manifest:
+def export(path: Where, to: Where, key: bytes | None = None) -> Manifest:
     """Copy a savepoint, all of it, so that nothing of it is shared with a checkpoint; verified on the way.
 
-    It may go to another kind of file system.
+    It may go to another kind of file system. Its signature goes with it, and with a ``key`` is asked for.
 
     Raises:
         ConfigurationError: There is no savepoint, or something is where it is to go.
         CheckpointCorruptError: It is not what it was.
     """
     source, target = folder_at(path), require_free(to)
-    manifest = verify(path)
+    manifest = verify(path, key)
     names = list(manifest.files)
     with being_made(target) as draft:
         files = draft.folder.below(FILES)
