@@ -58,7 +58,7 @@ demo: jars ## The fraud job, killed three times on the way, and the verdict; ARG
 
 test: jars lint types ## Everything that CI runs
 	-@$(MAKE) --no-print-directory .fuzz/.ready
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=20 $(ARGS)
+	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=20 $(ARGS)
 
 test-lowest: jars .venv-lowest/.ready ## Unit tests, deaths and the contract on the oldest versions that pyproject.toml allows
 	@.venv-lowest/bin/python -m pytest -n 2 --dist loadfile tests/unit tests/integration/test_contract.py \

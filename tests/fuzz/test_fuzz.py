@@ -24,7 +24,14 @@ from tests.fuzz.watch import LONGEST, Watch
 SEED = 1
 
 
-@pytest.mark.parametrize("name", [name for name, plant in PLANTS.items() if not plant.is_guided])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.faults] if name == "hanging" else [])  # it waits for a time limit
+        for name, plant in PLANTS.items()
+        if not plant.is_guided
+    ],
+)
 def test_a_planted_fault_is_found(name):
     """By mutations alone."""
     plant = PLANTS[name]
@@ -33,6 +40,7 @@ def test_a_planted_fault_is_found(name):
     assert any(map(plant.is_found, found))
 
 
+@pytest.mark.faults
 @pytest.mark.skipif(not LIBRARY.exists(), reason="atheris is not there: make .fuzz/.ready")
 @pytest.mark.parametrize("name", [name for name, plant in PLANTS.items() if plant.is_guided])
 def test_a_fault_behind_several_steps_is_found_by_coverage(name):

@@ -40,6 +40,7 @@ def test_a_job_takes_its_classes_from_the_archive(pipeline, tmp_path):
     assert {found[name] for name in CLASSES} == {"shared objects file (top)"}
 
 
+@pytest.mark.faults
 def test_a_damaged_archive_is_left_aside(pipeline, tmp_path, monkeypatch):
     """A block that the disk lost: Java looks at the content before it uses it, and the job runs."""
     archive, _ = make_archive(print)

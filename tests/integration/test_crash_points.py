@@ -127,6 +127,7 @@ def test_a_copied_checkpoint_is_refused(pipeline, tmp_path):
     p.check()
 
 
+@pytest.mark.faults
 def test_a_rewound_checkpoint_is_refused(pipeline, tmp_path):
     """Z2: an older copy put back at the same place is older than the job's mark in Kafka: refused, nothing written."""
     p = pipeline("copy")

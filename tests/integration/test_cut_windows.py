@@ -76,12 +76,10 @@ def run(spark, tmp_path, name, made, events, *, cut=None):
     return Counter(rows), json.loads(newest.read_text().splitlines()[1])["nextBatchWatermarkMs"]
 
 
-RARER = (of_others, tumbling, sliding)
+RARER = (of_sliding, gathered_again, of_others, tumbling, sliding)
 
 
-@pytest.mark.parametrize(
-    "made", [of_windows, of_sliding, gathered_again, *(pytest.param(made, marks=pytest.mark.faults) for made in RARER)]
-)
+@pytest.mark.parametrize("made", [of_windows, *(pytest.param(made, marks=pytest.mark.faults) for made in RARER)])
 def test_windows_behind_a_cut_are_those_of_a_run_over_all(spark, tmp_path, made):
     """Each that comes out is as if nothing had been cut, and each that began behind the last event is there."""
     rng = random.Random(7)

@@ -147,6 +147,7 @@ def test_another_number_of_brokers_is_refused(tmp_path):
         DevCluster(tmp_path, brokers=3).start()
 
 
+@pytest.mark.faults
 def test_a_folder_of_any_name(tmp_path):
     """Data and log lie in the folder that was named, whatever it is called; one that Kafka cannot have is refused."""
     folder = tmp_path / "my broker %20#ü 日本 😀\\n"

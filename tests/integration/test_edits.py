@@ -320,6 +320,8 @@ EDITS = [
         "renamed alias",
         TOTAL,
         update(lambda t: t.left().groupBy("key").agg(F.sum("p").alias("t")).select("key", F.col("t").alias("total"))),
+        None,
+        FAULTS,
     ),
     edit(
         "value_columns",

@@ -12,24 +12,8 @@ FIRST_ROWS = {"backfill": 2}
 """The epoch that is the first to write, where it is not the second: backfill reads on from a day before its own."""
 
 
-ALIKE = {
-    "payments_with_orders",
-    "hourly_sales",
-    "several_totals",
-    "backfill",
-    "deduplicated",
-    "existing_after",
-    "enriched",
-    "fan_out",
-    "sessions",
-}
-"""They keep state of a kind that another one keeps, too, or whose edits are tested with deaths (a join), or one
-for which `make faults-state` has to do (deduplication)."""
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.faults) if name in ALIKE else name for name in CASES]
-)
+@pytest.mark.faults
+@pytest.mark.parametrize("name", CASES)
 def test_an_example_is_right_after_a_death_behind_its_commit(tmp_path, name):
     """D7: the plan of an epoch runs once more for its state; each row is there once, and none is wrong.
 

@@ -76,7 +76,8 @@ def test_all_lost_is_written_again_freely(pipeline, job):
     check_replayed(p)
 
 
-@pytest.mark.parametrize("job", [pytest.param("copy", marks=pytest.mark.faults), "count"])
+@pytest.mark.faults
+@pytest.mark.parametrize("job", ["copy", "count"])
 def test_part_lost_is_written_again_by_parts(pipeline, job):
     """E2: one transaction was committed before the death: only the others are written again, after a comparison."""
     p = pipeline(job)

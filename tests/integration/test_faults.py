@@ -48,6 +48,7 @@ def test_a_record_that_the_broker_refuses_fails_its_epoch(pipeline, admin):
     pipeline.check()
 
 
+@pytest.mark.faults
 def test_a_decision_whose_append_raised_although_it_is_there_is_adopted(pipeline):
     """D4u: the disk reported a failure after the record was durable: the epoch is committed, not aborted."""
     pipeline.job = "faulty_store"

@@ -47,16 +47,8 @@ def test_there_are_as_many_transactions_as_task_slots(pipeline):
         assert len(origins - {""}) == PARTITIONS, "what each partition read is known"
 
 
-@pytest.mark.parametrize(
-    "point",
-    [
-        pytest.param("D3", marks=pytest.mark.faults),
-        pytest.param("D4", marks=pytest.mark.faults),
-        pytest.param("D5", marks=pytest.mark.faults),
-        "D6",
-        pytest.param("D7", marks=pytest.mark.faults),
-    ],
-)
+@pytest.mark.faults
+@pytest.mark.parametrize("point", ["D3", "D4", "D5", "D6", "D7"])
 def test_a_death_with_groups(pipeline, point):
     """Before the decision, behind it, and between two commits; the next start has other groups: each record once."""
     pipeline.die_at(f"{point}@{EPOCH}")

@@ -574,7 +574,8 @@ def test_a_filter_above_is_found_wherever_the_state_stands(spark, text):
     assert re.search(r"of rows with \(key(?: of source 0 or 'a')? = 'x'\)", kept.operator)
 
 
-@pytest.mark.parametrize("each", [4, pytest.param(1, marks=pytest.mark.faults)])
+@pytest.mark.faults
+@pytest.mark.parametrize("each", [4, 1])
 def test_the_words_are_the_same_whenever_they_are_made(spark, each):
     """Each query of the SQL corpus, or each fourth, its tables loaded twice: Spark's numbers are no part of them."""
     made = script()

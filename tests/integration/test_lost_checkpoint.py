@@ -116,6 +116,7 @@ def test_a_plain_source_says_where_it_begins(spark, cluster, job, caplog, option
     assert f"reads topic {job.source} {said}" in caplog.text
 
 
+@pytest.mark.faults
 def test_whose_loss_is_not_noticed(cluster, job, admin, tmp_path):
     """The limits, as the documentation says them: another name, another prefix, another topic, a forgotten mark."""
     job()
@@ -132,6 +133,7 @@ def test_whose_loss_is_not_noticed(cluster, job, admin, tmp_path):
     assert values(cluster, job.sink) == once(4)
 
 
+@pytest.mark.faults
 def test_two_jobs_of_one_name_do_not_hide_each_other(cluster, job, tmp_path):
     """Told as new once, the second has its own checkpoint; deleted, it is forgotten, and the first is still known."""
     job(tmp_path / "1")

@@ -123,10 +123,8 @@ def test_a_session_of_ones_own_that_hands_out_tasks_is_refused_where_they_carry_
     assert "xyzzy" not in said
 
 
-@pytest.mark.parametrize(
-    "setting",
-    [pytest.param("spark.authenticate=true", marks=pytest.mark.faults), "spark.onceflow.unauthenticated=allow"],
-)
+@pytest.mark.faults
+@pytest.mark.parametrize("setting", ["spark.authenticate=true", "spark.onceflow.unauthenticated=allow"])
 def test_one_that_authenticates_or_is_allowed_comes_as_far_as_the_database(own, setting):
     said, logged = own("postgresql://bank:xyzzy@127.0.0.1:1/bank", setting)
     assert said.startswith("DatabaseUnavailableError")

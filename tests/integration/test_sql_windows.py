@@ -135,12 +135,8 @@ STACKED = {
 }
 
 
-SHAPES = [
-    each if each == "windows with windows of them" else pytest.param(each, marks=pytest.mark.faults) for each in STACKED
-]
-
-
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.faults
+@pytest.mark.parametrize("shape", STACKED)
 def test_what_a_plan_reads_twice_is_given_as_at_rest_and_its_state_ends(world, shape):
     """Where two parts of a plan shuffle the same rows each of them knows the watermark, and lets go what it passed."""
     at_rest, streamed = world

@@ -54,6 +54,7 @@ def test_an_error_with_a_message_is_that_message_and_nothing_else(pipeline):
     assert last == "  MalformedRecordError, exit code 1: do not start it again as it is"
 
 
+@pytest.mark.faults
 def test_sparks_errors_that_are_not_ours_are_shown(pipeline):
     """What a user's function raises in a worker comes with Spark's own traceback."""
     pipeline.job = "failing"

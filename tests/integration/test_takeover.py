@@ -45,6 +45,7 @@ def commits(p: Pipeline) -> list[int]:
     return sorted(int(f.name) for f in folder.glob("*") if f.name.isdigit()) if folder.exists() else []
 
 
+@pytest.mark.faults
 def test_an_idle_driver_that_was_replaced_ends(pipeline, processes):
     """No record comes, so no epoch tells it: its sweep finds the newer start, and it ends as fenced."""
     p = pipeline

@@ -13,13 +13,16 @@ from onceflow.checkpoint.contract import numbers
 from onceflow.checkpoint.folders import folder_of
 from onceflow.checkpoint.identity import FILE as IDENTITY_FILE
 from onceflow.checkpoint.identity import JobIdentity, read_identity
-from onceflow.checkpoint.place import OURS, Place
+from onceflow.checkpoint.place import OURS, TRAIL, Place
 from onceflow.checkpoint.spark_files import positions
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, ConfigurationError
 from onceflow.operations.savepoints.state_files import Listed, UnreadableStateError, files_of
 from onceflow.twophase.forms import OTHER_FORM
 from onceflow.twophase.layout import Layout, folders
 from onceflow.twophase.records import Decide, Planned
+
+TRAIL_FOLDER = f"{OURS}/{TRAIL}"
+"""The audit's receipts. Their newest file grows: it is copied, and not linked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,7 @@ def contents(place: Place, epoch: int | None = None) -> Contents:
     if is_newest:  # an older epoch goes on as a new job only, for which they say nothing
         receipts = place.records.below("receipts")
         paths += [f"{OURS}/journal/receipts/{name}" for name in receipts.names() if not name.startswith(".")]
+        paths += [f"{TRAIL_FOLDER}/{name}" for name in place.trail.names() if not name.startswith(".")]
     try:
         paths += files_of(tree, at, commit)
     except (UnreadableStateError, FileNotFoundError) as error:

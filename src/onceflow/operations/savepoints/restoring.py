@@ -32,6 +32,7 @@ from onceflow.checkpoint.restored import FILE as RESTORED_FILE
 from onceflow.checkpoint.restored import Restored, read_restored, refuse_unfinished
 from onceflow.checkpoint.spark_files import positions, watermark_behind
 from onceflow.errors import CheckpointConflictError, ConfigurationError, OnceflowError
+from onceflow.operations.savepoints.contents import TRAIL_FOLDER
 from onceflow.operations.savepoints.manifest import Manifest
 from onceflow.operations.savepoints.reading import FILES, PARTS, explained, held_of, spoiled
 from onceflow.operations.savepoints.writing import publish
@@ -40,7 +41,7 @@ from onceflow.twophase.forms import OTHER_FORM
 from onceflow.twophase.layout import Layout, folders, read_up_to
 from onceflow.twophase.records import Planned, Start
 
-_JOURNAL = f"{OURS}/journal/"
+_OF_THE_JOB = (f"{OURS}/journal/", f"{TRAIL_FOLDER}/")
 _ALL = 1 << 31
 _HIDDEN = re.compile(r"(^|/)\.[^/]*\.crc$")
 
@@ -122,7 +123,7 @@ def restore(
             else:
                 _beginnings(unfinished, layout, manifest)
             if claim:
-                _take(unfinished, files, [name for name in manifest.files if name.startswith(_JOURNAL)], manifest)
+                _take(unfinished, files, [name for name in manifest.files if name.startswith(_OF_THE_JOB)], manifest)
             else:
                 if not with_state:
                     watermark = watermark_behind(files.read(f"commits/{manifest.epoch}").decode())

@@ -26,7 +26,7 @@ from onceflow.checkpoint.journal_codec import FORMAT as JOURNAL_FORMAT
 from onceflow.checkpoint.making import making_of
 from onceflow.checkpoint.place import OURS, Place
 from onceflow.errors import CheckpointConflictError, CheckpointStoreError, ConfigurationError
-from onceflow.operations.savepoints.contents import Contents, contents
+from onceflow.operations.savepoints.contents import TRAIL_FOLDER, Contents, contents
 from onceflow.operations.savepoints.manifest import NAME, Manifest, differences, shuffle_partitions
 from onceflow.operations.savepoints.reading import FILES, PARTS, explained, held_of, read, spoiled, verify
 from onceflow.operations.savepoints.signing import signed
@@ -88,13 +88,14 @@ def create(
                 of = contents(place, epoch)
             with explained(target.where), _still_there():
                 if stage is not None and isinstance(source, LocalFolder):
-                    stage.link(source, of.files)
+                    stage.link(source, [path for path in of.files if not _grows(path)])
+                    files.copy(source, [path for path in of.files if _grows(path)])
                 else:  # what is not the state's is small, and the journal forgets some of it with any epoch
                     files.take(source, [path for path in of.files if not _is_state(path)])
             held_s = time.monotonic() - held_at
         with explained(target.where), _still_there():
             if stage is not None:
-                files.take(stage, of.files)
+                files.take(stage, [path for path in of.files if not _grows(path)])
             else:
                 files.take(source, [path for path in of.files if _is_state(path)])
         manifest = _finish(draft, target, of, job, of.epoch if job_epoch is None else job_epoch, key)
@@ -143,6 +144,10 @@ def _staged(checkpoint: Folder) -> Iterator[LocalFolder | None]:
         yield stage
     finally:
         _remove_all(stage)
+
+
+def _grows(path: str) -> bool:
+    return path.startswith(f"{TRAIL_FOLDER}/")
 
 
 def _is_state(path: str) -> bool:
