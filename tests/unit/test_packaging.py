@@ -121,6 +121,16 @@ def test_the_manifest_lets_others_reach_nothing():
     assert driver["securityContext"]["readOnlyRootFilesystem"]
     assert pod["spec"]["securityContext"]["runAsNonRoot"]
     assert f"USER {pod['spec']['securityContext']['runAsUser']}\n" in (KUBERNETES / "Dockerfile").read_text()
+    mounted = {mount["name"]: mount["mountPath"] for mount in driver["volumeMounts"]}
+    assert f'podTemplateFile = "{mounted["settings"]}/executor.yaml"' in settings
+    executor = yaml.safe_load(parts["ConfigMap"]["data"]["executor.yaml"])["spec"]
+    (container,) = executor["containers"]
+    assert f'podTemplateContainerName = "{container["name"]}"' in settings
+    assert executor["securityContext"] == pod["spec"]["securityContext"]
+    assert container["securityContext"] == driver["securityContext"]
+    assert {mount["name"] for mount in container["volumeMounts"]} == {each["name"] for each in executor["volumes"]}
+    assert container["workingDir"] in {mount["mountPath"] for mount in container["volumeMounts"]}
+    assert not executor["automountServiceAccountToken"]
 
 
 def test_the_unit_leaves_nothing_to_others():
