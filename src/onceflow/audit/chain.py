@@ -23,6 +23,8 @@ FORMAT = 1
 _TRAIL, _RECORDS = "onceflow/audit", "onceflow/journal"
 _LARGEST = 1 << 30
 """Of an unpacked file, in bytes; a day's receipts are some megabytes."""
+_FARTHEST = 100_000_000
+"""So many keys are made one after the other at most, some minutes' work."""
 _HEX = re.compile("[0-9a-f]{16}")
 _PART = (int, int, _HEX, str)
 _PARTICIPANT = {"sink": str, "handle": str, "rows": int, "digest": _HEX, "parts": [_PART], "transaction": dict}
@@ -106,6 +108,7 @@ def read(
     key: bytes | None = None,
     retention: timedelta | None = None,
     after: tuple[int, str] | None = None,
+    forward: tuple[int, bytes] | None = None,
 ) -> Chain:
     """Read the chain and check it.
 
@@ -115,6 +118,7 @@ def read(
         key: Of the signatures; None checks none.
         retention: How long receipts are to be kept: a head that was cut sooner is told.
         after: A receipt that was there before, by number and hash: the chain must have it, or be younger than it.
+        forward: Number and key of the first receipt that must be sealed; None asks for no seal.
     """
     chain = Chain()
     _journal(checkpoint, chain)  # first: a record goes only behind its receipt
@@ -135,6 +139,8 @@ def read(
     _order(chain, findings)
     if after is not None:
         _has(chain, *after, findings)
+    if forward is not None:
+        _seals(chain, *forward, findings)
     _against_the_journal(chain, findings)
     return chain
 
@@ -253,7 +259,7 @@ def _one(line: _Line, body: Mapping[str, Any], findings: Findings, key: bytes | 
     if body.get("format") != FORMAT:
         findings.add("unknown", f"{line.where} has format {body.get('format')}, and this audit reads {FORMAT}")
         return
-    said = {name: value for name, value in body.items() if name not in ("hash", "signature")}
+    said = {name: value for name, value in body.items() if name not in ("hash", "signature", "seal")}
     found = hashlib.sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
     named = f"receipt {body['number']} (epoch {body['epoch']}, {line.where})"
     if found != body["hash"]:
@@ -311,6 +317,24 @@ def _has(chain: Chain, number: int, hashed: str, findings: Findings) -> None:
         findings.add("receipt", f"receipt removed: {named}, is gone: {ends}")
     elif number < min(held):
         findings.add("note", f"{named}, was let go: the chain begins at receipt {min(held)}")
+
+
+def _seals(chain: Chain, number: int, key: bytes, findings: Findings) -> None:
+    """Each receipt has the seal of its number, whose key the job has forgotten behind it."""
+    for body in sorted(chain.receipts, key=lambda body: int(body["number"])):
+        if body["number"] < number:
+            continue
+        if body["number"] - number > _FARTHEST:
+            findings.add("receipt", f"receipt changed: {body['number']} is too far behind the one before it")
+            return
+        while number < body["number"]:
+            number, key = number + 1, hmac.digest(key, b"onceflow next", "sha256")
+        named = f"receipt {number} (epoch {body['epoch']})"
+        made = hmac.new(key, str(body["hash"]).encode(), hashlib.sha256).hexdigest()
+        if "seal" not in body:
+            findings.add("receipt", f"receipt not sealed: {named}", epoch=body["epoch"])
+        elif not hmac.compare_digest(made.encode(), str(body["seal"]).encode()):
+            findings.add("receipt", f"receipt changed, or sealed with another key: {named}", epoch=body["epoch"])
 
 
 def _is_younger(at: str, retention: timedelta) -> bool:

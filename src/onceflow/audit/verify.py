@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ class Asked:
         retention: How long receipts are to be kept; None does not ask.
         after: The number and the hash of the newest receipt that an earlier audit has told; None for no such one.
         anchors: Where the job tells of its newest receipts; None for nowhere.
+        forward: Number and key of the first receipt that must be sealed; None asks for no seal.
         patience_s: How long an open transaction may keep readers waiting.
     """
 
@@ -47,7 +48,13 @@ class Asked:
     retention: timedelta | None = None
     after: tuple[int, str] | None = None
     anchors: Place | None = None
+    forward: tuple[int, bytes] | None = field(default=None, repr=False)
     patience_s: float = 30.0
+
+    @property
+    def chain(self) -> dict[str, Any]:
+        """What the chain is checked by."""
+        return {"key": self.key, "retention": self.retention, "after": self.after, "forward": self.forward}
 
     @property
     def files(self) -> Files:
@@ -66,7 +73,7 @@ def audit(asked: Asked) -> Findings:
         findings = Findings(after=asked.after[0] if asked.after else 0)
         clusters = list(_clusters(asked, checked.receipts, stack, findings))
         told = [] if asked.anchors is None else anchors.read(asked.anchors, findings)
-        known = chain.read(asked.files, findings, key=asked.key, retention=asked.retention, after=asked.after)
+        known = chain.read(asked.files, findings, **asked.chain)
         if asked.anchors is not None:
             anchors.check(asked.anchors, told, known, asked.key, findings)
         if known.receipts:
@@ -91,7 +98,7 @@ def audit(asked: Asked) -> Findings:
 
 def receipts_of(asked: Asked, findings: Findings) -> list[Mapping[str, Any]]:
     """The receipts of the epochs that are asked for; what is wrong with the chain is told."""
-    known = chain.read(asked.files, findings, key=asked.key, retention=asked.retention, after=asked.after)
+    known = chain.read(asked.files, findings, **asked.chain)
     mine = [body for body in known.receipts if _asked_for(body["epoch"], asked)]
     if not mine:
         _tell_of_nothing(asked, known, mine, findings)

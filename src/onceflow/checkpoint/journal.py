@@ -508,14 +508,17 @@ class Journal:
         """A line that tells the newest receipt, for a place that only grows; "" for none, or where a newer start is.
 
         Whether it is replaced is asked behind the sync: a newer start's record comes behind that, and its trail goes on
-        from this receipt.
+        from this receipt. So this receipt is never made anew, and the key that sealed it is forgotten.
 
         Raises:
-            CheckpointStoreError: The file system failed.
+            CheckpointStoreError: A file system failed.
         """
         with self._lock:
             line = "" if self._trail is None else self._trail.anchor()
-            return line if self.is_newest() else ""
+            if self._trail is None or not self.is_newest():
+                return ""
+            self._trail.forget_keys()
+            return line
 
     def purge(self) -> None:
         """Remove what the durable tail has declared as purged, some at a time; no start, nor the oldest epoch's layout.

@@ -28,6 +28,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from onceflow.checkpoint.contract import Store
+from onceflow.checkpoint.forward_key import ForwardKey
 from onceflow.checkpoint.spark_files import positions
 from onceflow.errors import CheckpointStoreError
 from onceflow.twophase.forms import OTHER_FORM
@@ -323,20 +324,29 @@ def _hex(digest: int) -> str:
     return f"{digest:016x}"  # JSON's numbers end at 2**53 elsewhere
 
 
-def seal(body: Mapping[str, Any], key: bytes | None) -> str:
-    """A receipt as its line, without the line's end: with its hash and, where there is a key, its signature."""
+def seal(body: Mapping[str, Any], key: bytes | None, forward: ForwardKey | None = None) -> str:
+    """A receipt as its line, without the line's end: with its hash and, where there are keys, signature and seal."""
     found = digest(body)
     sealed = {**body, "hash": found}
     if key is not None:
         sealed["signature"] = hmac.new(key, found.encode(), hashlib.sha256).hexdigest()
+    if forward is not None:
+        made = forward.seal(body["number"], found)
+        if made is None:
+            log.warning(
+                "receipt %d cannot be sealed: the key in %s is that of receipt %d, and there is none of older ones",
+                body["number"],
+                forward.path,
+                forward.number,
+            )
+        sealed |= {} if made is None else {"seal": made}
     return _canonical(sealed)
 
 
 def digest(body: Mapping[str, Any]) -> str:
-    """The hash of a receipt: over all of it but the hash and the signature."""
-    return hashlib.sha256(
-        _canonical({k: v for k, v in body.items() if k not in ("hash", "signature")}).encode()
-    ).hexdigest()
+    """The hash of a receipt: over all of it but the hash, the signature and the seal."""
+    said = {name: value for name, value in body.items() if name not in ("hash", "signature", "seal")}
+    return hashlib.sha256(_canonical(said).encode()).hexdigest()
 
 
 def _canonical(body: Mapping[str, Any]) -> str:
@@ -379,6 +389,7 @@ class Trail:
     Args:
         store: Its folder.
         key: Signs each receipt; None for none.
+        forward: Seals each receipt with a key of its own; None for none.
         retention: A file goes when its newest receipt is older; None keeps all.
         begins: Where Spark has a source begin before the first epoch, by its number.
         now: The present time.
@@ -389,12 +400,14 @@ class Trail:
         store: Store,
         *,
         key: bytes | None = None,
+        forward: ForwardKey | None = None,
         retention: timedelta | None = None,
         begins: Callable[[int], str] = lambda _: "",
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._store = store
         self._key = key
+        self._forward = forward
         self._retention = retention
         self._first_position = begins
         self._now = now
@@ -419,7 +432,7 @@ class Trail:
             if not self._joined:
                 self._join()
             for body in self._waiting(records):
-                self._append(seal(body, self._key), incarnation, nonce)
+                self._append(seal(body, self._key, self._forward), incarnation, nonce)
         except CheckpointStoreError as error:
             self._file = None  # a line may be torn: what comes next begins another file
             if not self._waits:
@@ -507,6 +520,25 @@ class Trail:
         if self._key is not None:
             body["signature"] = hmac.new(self._key, b"anchor " + _canonical(body).encode(), hashlib.sha256).hexdigest()
         return _canonical(body)
+
+    def forget_keys(self) -> None:
+        """Forget the keys that the durable receipts were sealed with. No newer start makes one of them anew.
+
+        Raises:
+            CheckpointStoreError: The key's file cannot be replaced.
+        """
+        if self._forward is None or self._newest is None or self._unsynced:
+            return
+        try:
+            self._forward.forget(int(self._newest["number"]))
+        except OSError as error:
+            raise CheckpointStoreError(
+                f"the key that seals receipts cannot be replaced: {error.strerror or error}",
+                harmless="for the data: receipts are sealed with it; whoever takes it can seal older ones, too",
+                cause=f"ONCEFLOW_AUDIT_FORWARD_KEY_FILE is {self._forward.path}",
+                action="let the job's user write to its folder",
+                file=str(self._forward.path),
+            ) from None
 
     def _join(self) -> None:
         """Find the last receipt that counts: the newest start's last whole line."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from onceflow.checkpoint.forward_key import ForwardKey
 from onceflow.checkpoint.place import is_elsewhere
 from onceflow.checkpoint.store import local_path
 from onceflow.cli.job_file import find_job
@@ -76,7 +77,7 @@ def audit(
     if recompute is None:
         sinks = [plain(sink) for sink in found.sinks if sink.participates]
         anchors = anchors_of(kept, sinks)
-        findings = run(Asked(place, sinks, first, last, kept.key, kept.retention, before, anchors))
+        findings = run(Asked(place, sinks, first, last, kept.key, kept.retention, before, anchors, forward_of(kept)))
     else:
         if begin is not None:
             begin_java(found, location=begin)
@@ -102,6 +103,15 @@ def anchors_of(kept: Auditing, sinks: Sequence[Mapping[str, Any]]) -> Anchors | 
     if connect is None:
         raise typer.BadParameter(f"{ANCHOR} names a topic, and no sink of the job writes to Kafka", param_hint=ANCHOR)
     return InTopic(kept.anchor_topic, connect)
+
+
+def forward_of(kept: Auditing) -> tuple[int, bytes] | None:
+    """Number and key of the first receipt that must be sealed."""
+    if kept.forward_key_file is None:
+        return None
+    found = ForwardKey.read(kept.forward_key_file)
+    key = found.key_of(found.number)
+    return None if key is None else (found.number, key)
 
 
 def files_of(job: Job) -> Path | Files:

@@ -1,4 +1,4 @@
-"""The audit's anchors: twice a minute the newest receipt's hash goes where nobody can write it anew.
+"""The audit's anchors: twice a minute the newest receipt's hash goes where nobody can write it anew, its key nowhere.
 
 Must not know: what a receipt says, who reads the anchors, what a topic is. Whoever can write to the checkpoint can
 write its receipts anew, and cut their end; what an anchor names he cannot, where a place lets its writer append alone.
@@ -28,12 +28,12 @@ class Anchoring:
     """A start's anchors.
 
     Args:
-        journal: Tells the newest receipt.
+        journal: Tells the newest receipt; None where nobody has asked for anything.
         append: Where to; None for nowhere.
         name: The job's name, for its log.
     """
 
-    def __init__(self, journal: Journal, append: Append | None, name: str) -> None:
+    def __init__(self, journal: Journal | None, append: Append | None, name: str) -> None:
         self._journal = journal
         self._append = append
         self._log = JobLog(log, name)
@@ -48,30 +48,29 @@ class Anchoring:
         """
         if self._append is not None:
             self._append("")
-            self._tell(self._append)
+        self._tell()
 
     def go_on(self) -> None:
         """One anchor more, if there is a receipt that has none. The job goes on where that fails, and says so once."""
-        if self._append is None:
-            return
         try:
-            self._tell(self._append)
+            self._tell()
         except OnceflowError as error:
             if not self._waits:
-                self._log.warning("receipts wait for their anchor at %s: %s", os.environ.get(ANCHOR), error.what)
+                self._log.warning("receipts wait for their anchor, or keys to be forgotten: %s", error.what)
             self._waits = True
 
-    def _tell(self, append: Append) -> None:
-        line = self._journal.anchor()
-        if line and line != self._newest:
-            append(line)
+    def _tell(self) -> None:
+        line = "" if self._journal is None else self._journal.anchor()
+        if self._append is not None and line and line != self._newest:
+            self._append(line)
             self._newest = line
         self._waits = False
 
 
 def begun(journal: Journal, auditing: Auditing, committers: Iterable[Committer], name: str) -> Anchoring:
     """A start's anchors, of which the first is told; arguments and errors as of ``Anchoring`` and ``place_for``."""
-    made = Anchoring(journal, place_for(auditing, committers), name)
+    place = place_for(auditing, committers)
+    made = Anchoring(journal if place is not None or auditing.forward_key_file is not None else None, place, name)
     made.begin()
     return made
 

@@ -21,6 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from onceflow.checkpoint import state_schemas
 from onceflow.checkpoint.deleting import refuse_deleting
+from onceflow.checkpoint.forward_key import ForwardKey
 from onceflow.checkpoint.identity import JobIdentity, Mark, read_identity, write_identity
 from onceflow.checkpoint.journal import above_all
 from onceflow.checkpoint.place import Place
@@ -303,7 +304,8 @@ def _audit(place: Place, plan: Plan, outputs: Outputs, kept: Auditing) -> None:
         "spark": {name: value for name, value in spark.items() if name.startswith("spark.sql.")},
     }
     told = about(plan.name, plan.code, settings, outputs)
-    trail = Trail(place.trail, key=kept.key, retention=kept.retention, begins=beginning(place))
+    forward = None if kept.forward_key_file is None else ForwardKey.read(kept.forward_key_file)
+    trail = Trail(place.trail, key=kept.key, forward=forward, retention=kept.retention, begins=beginning(place))
     place.journal.audited(trail, told)
 
 

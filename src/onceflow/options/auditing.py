@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 
 RETENTION = "ONCEFLOW_AUDIT_RETENTION"
 KEY_FILE = "ONCEFLOW_AUDIT_KEY_FILE"
+FORWARD_KEY_FILE = "ONCEFLOW_AUDIT_FORWARD_KEY_FILE"
 ANCHOR = "ONCEFLOW_AUDIT_ANCHOR"
 _TOPIC = "topic:"
 _SHORTEST = 16
@@ -36,12 +37,14 @@ class Auditing:
         key: Signs each receipt; None for none.
         anchor_file: Where the newest receipt's hash is told; None for nowhere, or for a topic.
         anchor_topic: Likewise, a topic in the cluster of the job's first Kafka sink; "" for none.
+        forward_key_file: Has the key that seals the next receipt; None for none.
     """
 
     retention: timedelta
     key: bytes | None = field(default=None, repr=False)
     anchor_file: Path | None = None
     anchor_topic: str = ""
+    forward_key_file: Path | None = None
 
     @classmethod
     def told(cls, environ: Mapping[str, str] = os.environ) -> Self:
@@ -72,7 +75,8 @@ class Auditing:
                 action="write for example /mnt/append-only/fraud.anchors, or topic:fraud-anchors",
                 setting="audit.anchor",
             )
-        return cls(retention, read_key(Path(path)) if path else None, file, topic)
+        forward = environ.get(FORWARD_KEY_FILE)
+        return cls(retention, read_key(Path(path)) if path else None, file, topic, Path(forward) if forward else None)
 
 
 def advise(preset: str | None, environ: Mapping[str, str] = os.environ) -> None:

@@ -288,6 +288,14 @@ SETTINGS = (
         environment="ONCEFLOW_AUDIT_KEY_FILE",
     ),
     Setting(
+        name="audit.forward_key_file",
+        type="path",
+        default=None,
+        doc="A file with the key that seals the next receipt, which the job replaces by the one behind it: whoever "
+        "takes it seals none of before. For the auditor, the file as it was at the beginning.",
+        environment="ONCEFLOW_AUDIT_FORWARD_KEY_FILE",
+    ),
+    Setting(
         name="audit.anchor",
         type="path",
         default=None,
