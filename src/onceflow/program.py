@@ -14,6 +14,7 @@ import importlib.util
 import io
 import logging
 import os
+import resource
 import signal
 import sys
 from typing import Any, NoReturn
@@ -110,6 +111,8 @@ def fail(error: OnceflowError) -> NoReturn:
 def keep_files_private() -> None:
     """Let nobody else read what this process and its Java write: checkpoints, state and shuffles hold rows as they are.
 
+    A core, which would have passwords in it, is dumped by none of them.
+
     Raises:
         ConfigurationError: The variable that says what else others get is no umask.
     """
@@ -127,6 +130,7 @@ def keep_files_private() -> None:
             setting="process.umask",
         ) from None
     os.umask(os.umask(0o077) | mask)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 
 def bear_a_full_log() -> None:
