@@ -107,13 +107,14 @@ def table(results: Mapping[str, Any]) -> str:
     lines += _columns(others)
     missing = [*_without(interpreters.PYTHONS, results, "python"), *_without(interpreters.JAVAS, results, "java")]
     lines += ["", f"Not run: {', '.join(missing)}."] if missing else []
-    lines += [
+    failed = [
         f"* {column}, {suite}, **failed**: `{name}`"
         for column, suites in (sparks | others).items()
         for suite, ended in suites.items()
         for name in ended["failed"]
     ]
-    return "\n".join([*lines, "", f"{of['cores']} cores of {of['processor']}."])
+    lines += ["", *failed] if failed else []
+    return "\n".join([*lines, "", f"Each on {of['cores']} cores of {of['processor']}."])
 
 
 def _columns(runs: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -230,10 +231,9 @@ def _run_others(asked: argparse.Namespace, results: dict[str, Any], marks: str) 
             continue
         python = environment_of(minor, interpreter)
         told = {"python": interpreters.python_release(python), "java": interpreters.java_release(home)}
-        anew: dict[str, Any] = {"suites": {}}
-        mine = next((r for r in results.get(OTHERS, ()) if _place(r) == _place(told)), anew)
-        mine |= told
-        others = [r for r in results.get(OTHERS, ()) if r is not mine]
+        anew: dict[str, Any] = {**told, "suites": {}}
+        mine = next((r for r in results.get(OTHERS, ()) if told.items() <= r.items()), anew)
+        others = [r for r in results.get(OTHERS, ()) if _place(r) != _place(told)]  # a release replaces another
         results[OTHERS] = sorted([*others, mine], key=_place)
         for suite in [each for each in SUITES if each in asked.suites]:
             print(f"== Python {told['python']}, Java {told['java']}: {suite}", flush=True)
