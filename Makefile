@@ -49,6 +49,14 @@ java: # Before a Python environment is made: without Java it would be of no use 
 	@.venv-spark-$*/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
+.venv-python-%/.ready: requirements/dev.txt
+	@$(CHECK)
+	@echo "== Environment of Python $* in .venv-python-$* (once; about 1.2 GB)"
+	@$(PYTHON) -m venv .venv-python-$*
+	@.venv-python-$*/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $<
+	@.venv-python-$*/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
 jars: java $(SETUP) ## Fetch the jars of Spark's connector and of the broker, make Java's class archive (once)
 	@$(BIN)/python -c 'import sys; from onceflow.local import jars; sys.exit(jars.main())'
 	-@$(BIN)/onceflow class-archive
@@ -73,7 +81,7 @@ faults: jars ## Further faults on a real broker and real Spark, which `make test
 test-brokers: jars ## What hangs on a broker's answers, on each Kafka; fetches their jars; ARGS="--only 3.7"
 	@$(BIN)/python -m bench.brokers $(ARGS)
 
-test-versions: jars .venv-spark-4.0/.ready .venv-spark-4.1/.ready .venv-spark-4.2/.ready ## What hangs on Spark, on each minor release, and one checkpoint under all; ARGS="--only 4.0"
+test-versions: jars .venv-spark-4.0/.ready .venv-spark-4.1/.ready .venv-spark-4.2/.ready ## What hangs on Spark, on each of its minor releases and each Python and Java that is here; ARGS="--only 4.0 java21"
 	@$(BIN)/python -m bench.spark_versions $(ARGS)
 
 test-three: jars ## Three brokers, of which some are killed or lose their disks

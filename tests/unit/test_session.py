@@ -10,9 +10,9 @@ import pytest
 from pyspark import SparkContext
 
 from onceflow.checkpoint.spark_files import SparkCheckpoint
-from onceflow.errors import CheckpointConflictError, RefusedSettingError
+from onceflow.errors import CheckpointConflictError, RefusedSettingError, SetupError
 from onceflow.local import class_archive
-from onceflow.spark import session
+from onceflow.spark import internals, session
 from onceflow.spark.versions import NEWEST, minor
 
 DRIVER_MEMORY, JAVA = "spark.driver.memory", "spark.driver.defaultJavaOptions"
@@ -245,3 +245,12 @@ def test_a_form_of_state_that_this_spark_has_no_setting_for_is_refused(tmp_path)
     with pytest.raises(CheckpointConflictError, match=r"none that Spark 4\.1\.4 knows") as told:
         session.require_known_form(asked, checkpoint)
     assert "goes on with spark.sql.streaming.merge=2, which" in told.value.cause
+
+
+def test_a_java_that_spark_cannot_start_is_told_with_what_to_look_at(monkeypatch, capfd):
+    """A Java without a module that Spark asks for ends at once; its own words stay, and ours say what they mean."""
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "--add-modules=not.there")
+    with pytest.raises(SetupError, match="ended before anything could be asked") as ended:
+        internals.start_java({})
+    assert "jdk.incubator.vector" in ended.value.cause
+    assert "not.there" in capfd.readouterr().err

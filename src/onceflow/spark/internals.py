@@ -20,12 +20,13 @@ from py4j.clientserver import ClientServerConnection, PythonServer
 from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from onceflow.errors import ConfigurationError
+from onceflow.errors import ConfigurationError, SetupError
 from onceflow.masking import shown
 from onceflow.processes import children_with, kill_tree
 from onceflow.spark import callbacks
@@ -260,6 +261,9 @@ def start_java(settings: Mapping[str, str]) -> None:
         settings: The session's settings, of which some count only at Java's start. Those with a secret are left out,
             since all that Java is started with stands on its command line, which each user of the machine reads: they
             become properties of the running Java, as the others do by its own doing.
+
+    Raises:
+        SetupError: Java ended before PySpark could speak to it.
     """
     withheld = {name: value for name, value in settings.items() if shown(name, value) != value}
     conf = SparkConf(loadDefaults=False)
@@ -267,10 +271,18 @@ def start_java(settings: Mapping[str, str]) -> None:
     how: dict[str, Any] = {"start_new_session": True}
     try:
         gateway: Any = launch_gateway(conf, how)  # type: ignore[no-untyped-call]
-    except BaseException:
+    except BaseException as error:
         # Java, half started, would go on until it finds nobody there, and tell so at length.
         for pid in children_with(_STARTED_FOR, how.get("env", {}).get(_STARTED_FOR, "")):
             kill_tree(pid)
+        if isinstance(error, PySparkRuntimeError) and "JAVA_GATEWAY_EXITED" in str(error):
+            raise SetupError(
+                "Spark's Java ended before anything could be asked of it",
+                harmless="always: nothing was started",
+                cause="its own words stand above. A Java of which modules were left out has no jdk.incubator.vector, "
+                "which Spark asks for; else an option of spark.driver.extraJavaOptions or JAVA_TOOL_OPTIONS is refused",
+                action="use a complete Java runtime, or take the option out",
+            ) from error
         raise
     SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001
     for name, value in withheld.items():
