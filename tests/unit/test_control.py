@@ -159,6 +159,8 @@ def test_the_commands(tmp_path):
     file = tmp_path / "job.py"
     file.write_text('import onceflow as of\njob = of.Job("orders", checkpointing=of.Checkpointing("somewhere"))\n')
     assert json.loads(runner.invoke(app, ["list", "--output", "json"]).stdout) == {"jobs": []}
+    nobody = runner.invoke(app, ["list"])
+    assert nobody.stderr == f"no job of this user runs on this machine (looked at: {registry.folder()})\n"
     orders = job()
     with Server(orders):
         orders.begin(lambda: 3)
