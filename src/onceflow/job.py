@@ -14,6 +14,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar, overload
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -46,6 +47,7 @@ from onceflow.options.restarting import ExponentialDelay, NoRestart, RestartStra
 from onceflow.spark import hadoop, s3a
 from onceflow.spark.internals import running_session
 from onceflow.spark.places import place_at
+from onceflow.spark.raised import by_the_plan
 from onceflow.spark.session import make_session, require_session
 from onceflow.supervision.attempts import Attempts, counting
 from onceflow.supervision.child import parent
@@ -338,8 +340,11 @@ class Job:
         """What the stream function makes, with sources that take the limit of the checkpoint."""
         function = self._require_function()
         phases.begin(f"your function {_name_of(function)}")
-        with limited(epoch_limit(plan, self.sinks)):
-            result = function(session)
+        try:
+            with limited(epoch_limit(plan, self.sinks)):
+                result = function(session)
+        except AnalysisException as error:
+            raise by_the_plan(error) from error
         _require_result(function, result)
         return result
 

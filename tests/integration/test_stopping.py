@@ -54,15 +54,22 @@ def test_an_error_with_a_message_is_that_message_and_nothing_else(pipeline):
     assert last == "  MalformedRecordError, exit code 1: do not start it again as it is"
 
 
-def test_sparks_errors_that_are_not_ours_are_shown(pipeline):
-    """What a user's function raises in a worker comes with Spark's own traceback."""
+def test_an_error_in_a_users_function_is_told_with_its_line(pipeline):
+    """Its class, its words and where it was raised are the first line; nothing else of Spark's traceback is there."""
     pipeline.job = "failing"
     pipeline.send(10)
     ended = pipeline.run(FAULT="function")
     assert ended.code == 75
-    assert "ERROR Executor: Exception in task" in ended.log
-    assert "ValueError: a mistake of the user's" in ended.log
-    assert lines(ended)[-1] == "  EpochFailedError, exit code 75: start it again as it is"
+    *before, what, harmless, cause, action, last = lines(ended)
+    assert all(map(LOGGED.match, before)), ended.log
+    said = (
+        r"ValueError: a mistake of the user's, with \d+ ids, at .*/failing_job\.py:17, in broken: raise ValueError\(.*"
+    )
+    assert re.fullmatch(f"error: epoch 0 failed before its decision: {said}", what), ended.log
+    assert harmless.startswith("  Harmless when: always: nothing of it is visible")
+    assert cause.startswith("  Likely cause: your function raised it")
+    assert action.startswith("  What to do: mend that line")
+    assert last == "  EpochFailedError, exit code 75: start it again as it is"
 
 
 def send(number: signal.Signals, to: str, pid: int) -> None:
