@@ -171,7 +171,7 @@ class Job:
 
         @checked
         def remember(function: StreamFunction) -> StreamFunction:
-            if self._function is not None:
+            if self._function is not None and not _written_anew(self._function, function):
                 raise ConfigurationError(
                     f"job {self.name} has two stream functions, {_name_of(self._function)} and {_name_of(function)}",
                     cause="one job is one query: its outputs commit together",
@@ -446,6 +446,14 @@ def _require_result(function: Callable[..., object], result: object) -> None:
             else "it has no return, or returns something else than its stream",
             action="return one streaming DataFrame, or {sink: DataFrame}",
         )
+
+
+def _written_anew(before: Callable[..., object], now: Callable[..., object]) -> bool:
+    """Whether it is the same function, of a notebook's cell that ran again; two of one name in one file are two."""
+    old, new = getattr(before, "__code__", None), getattr(now, "__code__", None)
+    if old is None or new is None or _name_of(before) != _name_of(now):
+        return False
+    return bool(old.co_filename != new.co_filename or old.co_firstlineno == new.co_firstlineno)
 
 
 def _name_of(function: Callable[..., object]) -> str:
