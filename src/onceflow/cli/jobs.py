@@ -42,7 +42,8 @@ def info(job: JobArgument, output: OutputOption = Output.TEXT) -> None:
         tell_json(found)
         return
     for name, value in found.items():
-        typer.echo(f"{name:<11} {'-' if value in (None, '') else value}")
+        said = " (how its transactional ids begin)" if name == "writes_as" and value else ""
+        typer.echo(f"{name:<11} {'-' if value in (None, '') else value}{said}")
 
 
 def stop(
