@@ -107,7 +107,7 @@ def first_run():
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_the_first_run_as_it_stands_in_the_readme(tmp_path):
     """In an empty folder: the row is in the other topic, and of no line on the terminal is another program the author.
 
@@ -144,7 +144,7 @@ def test_the_first_run_as_it_stands_in_the_readme(tmp_path):
             )
         try:
             wait_until(
-                lambda: job.poll() is not None or " out, 1 participants" in log.read_text(), 120, what="an epoch"
+                lambda: job.poll() is not None or " out, 1 participants" in log.read_text(), 240, what="an epoch"
             )
             job.send_signal(signal.SIGINT)
             assert job.wait(60) == 128 + signal.SIGINT, log.read_text()

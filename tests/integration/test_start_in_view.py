@@ -47,6 +47,9 @@ def test_missing_topics_need_no_spark(cluster, new_topic, tmp_path):
         assert client.topics([mine]) == {}
         found = look(tmp_path / "c", made, source)
         assert not found.allows([made]), "that it may write there is proven when the topic is made"
+        assert found.left([made], [source]) == f"making Kafka topic {mine} (exactly-once)", "and it is told as that"
+        other = of.KafkaSink(cluster, there)
+        assert found.left([other], [source]) == f"checks of Kafka topic {there} (exactly-once), topic {there}"
         connection = found.connect(made)
         assert client.topics([mine]) == {}
         connection.check_output(StructType())

@@ -35,7 +35,7 @@ from onceflow.execution.active import require_free
 from onceflow.execution.collect import Collector
 from onceflow.execution.driver import Driver
 from onceflow.execution.failures import from_failure
-from onceflow.execution.foresight import Foreseen, connected, described, require_beside
+from onceflow.execution.foresight import Foreseen, connected, require_beside
 from onceflow.execution.job_log import JobLog
 from onceflow.execution.observer import NOBODY, Observer
 from onceflow.execution.outputs import Outputs, settle_guarantees
@@ -189,7 +189,7 @@ def launch(
     connections: dict[str, SinkConnection] = {}
     try:
         if not foreseen.allows(outputs.sinks):
-            phases.begin(f"checks of {described(outputs.sinks, filter(None, sources.distinct))}")
+            phases.begin(foreseen.left(outputs.sinks, filter(None, sources.distinct)))
         sources.refuse_other_number(place)
         sources.refuse_other_names(place)
         refuse_early(place, sources, plan)
