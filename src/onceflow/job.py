@@ -344,7 +344,7 @@ class Job:
             with limited(epoch_limit(plan, self.sinks)):
                 result = function(session)
         except AnalysisException as error:
-            raise by_the_plan(error) from error
+            raise by_the_plan(error) from None  # a notebook would show all of Spark's plan above it
         _require_result(function, result)
         return result
 

@@ -1,5 +1,6 @@
 """A record whose value the plan cannot take: the job ends for a person, and the value stands nowhere."""
 
+import re
 import subprocess
 import sys
 
@@ -51,7 +52,7 @@ def test_a_value_that_a_function_cannot_take_stands_nowhere(tmp_path):
     assert ended.returncode == 75, ended.stderr
     told = ended.stderr.partition("error: ")[2]
     assert told.startswith("epoch 0 failed before its decision: ValueError, at ")
-    assert "job.py:12, in <lambda>: return" in told.splitlines()[0]
+    assert re.search(r"job\.py:\d+, in <lambda>: return spark\.readStream", told.splitlines()[0])
     require_nowhere(tmp_path, ended)
 
 
