@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import SparkSession
 
@@ -177,6 +177,12 @@ def no_stream(text: str, mode: str) -> ConfigurationError:
         action=action,
         output_mode=mode,
     )
+
+
+def waits_for_data(status: Mapping[str, object]) -> bool:
+    """Whether a query, by its status, has looked for records and found none."""
+    busy = status.get("isDataAvailable") or status.get("isTriggerActive")
+    return not busy and str(status.get("message")).startswith("Waiting for ")
 
 
 def application_ended(text: str) -> bool:
