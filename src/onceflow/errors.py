@@ -36,7 +36,7 @@ The tree (``retriable`` is class data: may the same job be started again, as it 
     │   │   └── WriterFencedError    yes   a writer's transaction was ended under its hands
     │   ├── SinkContractError        no    a sink's committer did not seal what its writers had prepared
     │   ├── RowRefusedError          no    a row that its sink cannot write as it is, now and at every retry
-    │   ├── EpochRefusedError        no    a system has refused it by the same answer at three starts in a row
+    │   ├── EpochRefusedError        no    refused, or raised by a function, in the same way at three starts in a row
     │   ├── EpochTimedOutError       yes   not ready for its decision within execution.checkpointing.timeout
     │   ├── EpochTooLongError        yes   the epoch outlived transaction.timeout.ms; the next start cuts it smaller
     │   └── TimeoutTooShortError     no    it outlives transaction.timeout.ms, and cannot be cut smaller
@@ -241,7 +241,7 @@ class RowRefusedError(EpochFailedError):
 
 
 class EpochRefusedError(EpochFailedError):
-    """A system that answers has refused the same epoch, in the same words, at three starts in a row."""
+    """The same epoch was refused by a system, or raised by a function, in the same way at three starts in a row."""
 
     retriable = False
 

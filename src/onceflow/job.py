@@ -14,6 +14,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar, overload
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -47,6 +48,7 @@ from onceflow.options.restarting import ExponentialDelay, NoRestart, RestartStra
 from onceflow.spark import hadoop, s3a
 from onceflow.spark.internals import running_session
 from onceflow.spark.places import place_at
+from onceflow.spark.raised import by_the_plan
 from onceflow.spark.session import make_session, require_session
 from onceflow.supervision.attempts import Attempts, counting
 from onceflow.supervision.child import parent
@@ -170,7 +172,7 @@ class Job:
 
         @checked
         def remember(function: StreamFunction) -> StreamFunction:
-            if self._function is not None:
+            if self._function is not None and not _written_anew(self._function, function):
                 raise ConfigurationError(
                     f"job {self.name} has two stream functions, {_name_of(self._function)} and {_name_of(function)}",
                     cause="one job is one query: its outputs commit together",
@@ -340,8 +342,11 @@ class Job:
         """What the stream function makes, with sources that take the limit of the checkpoint."""
         function = self._require_function()
         phases.begin(f"your function {_name_of(function)}")
-        with limited(epoch_limit(plan, self.sinks)):
-            result = function(session)
+        try:
+            with limited(epoch_limit(plan, self.sinks)):
+                result = function(session)
+        except AnalysisException as error:
+            raise by_the_plan(error) from None  # a notebook would show all of Spark's plan above it
         _require_result(function, result)
         return result
 
@@ -443,6 +448,14 @@ def _require_result(function: Callable[..., object], result: object) -> None:
             else "it has no return, or returns something else than its stream",
             action="return one streaming DataFrame, or {sink: DataFrame}",
         )
+
+
+def _written_anew(before: Callable[..., object], now: Callable[..., object]) -> bool:
+    """Whether it is the same function, of a notebook's cell that ran again; two of one name in one file are two."""
+    old, new = getattr(before, "__code__", None), getattr(now, "__code__", None)
+    if old is None or new is None or _name_of(before) != _name_of(now):
+        return False
+    return bool(old.co_filename != new.co_filename or old.co_firstlineno == new.co_firstlineno)
 
 
 def _name_of(function: Callable[..., object]) -> str:

@@ -24,7 +24,7 @@ from onceflow.connectors.kafka import listeners, login_refused, login_token, off
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.errors import KafkaError, OnceflowError
 from onceflow.execution import carried
-from onceflow.spark import sentences
+from onceflow.spark import raised, sentences
 from tests.fuzz.target import Target
 
 _UNREADABLE = (batches.BatchError, OSError, ValueError, IndexError, struct.error)
@@ -179,6 +179,7 @@ def _messages(data: bytes, _: Path) -> None:
         sentences.no_stream(text or "x", "append"),
     ]
     sentences.sentence(error)
+    raised.in_a_task(text)
     sentences.application_ended(text)
     for each in filter(None, told):
         carried.add_line(each)

@@ -34,7 +34,7 @@ def files(folder):
 def test_what_would_start_leaves_no_trace(spark, cluster, new_topic, produce, admin, tmp_path, monkeypatch, capsys):
     """No folder, no topic, no row. Beside a job that runs too, which goes on; then a plan that does not fit is refused.
 
-    As is a column that is not there: by Spark's sentence and the line of the file, without its plan.
+    As is a column that is not there, with the line of the file and the columns that are, without Spark's plan.
     """
     source, sink, folder = new_topic(1), f"{new_topic(1)}-out", tmp_path / "deep" / "checkpoint"
     file = tmp_path / "job.py"
@@ -59,9 +59,18 @@ def test_what_would_start_leaves_no_trace(spark, cluster, new_topic, produce, ad
     code, said = check("valeu")
     assert code == 1
     told = said.partition("error: ")[2]  # a session that somebody else has made logs by itself
-    assert f'File "{file}", line 12, in copied' in told
-    assert "Did you mean" in told
-    assert "Project" not in told, "no plan"
+    what, harmless, cause, action, last = told.splitlines()
+    assert what == f"{file}:12, in copied: there is no column `valeu`"
+    assert harmless.startswith("  Harmless when: always")
+    assert "`value`" in cause
+    assert action.startswith("  What to do: correct that line")
+    assert last.startswith("  ConfigurationError, exit code 1")
+
+    code, said = check("value) + upper(")
+    assert code == 1
+    told = said.partition("error: ")[2]
+    assert told.startswith(f"{file}:12, in copied: ")
+    assert len(told.splitlines()) == 5, "neither Spark's plan nor Java's frames"
 
     produce(source, ["a"])
     frame = of.KafkaSource(cluster, source, value=of.Text()).load(spark)

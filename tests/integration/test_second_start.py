@@ -33,6 +33,45 @@ def cell(spark, cluster, new_topic, tmp_path):
             query.stop()
 
 
+CELLS = (
+    'job = of.Job("cells", checkpointing=of.Checkpointing(FOLDER))',
+    """
+@job.stream(sinks=[of.KafkaSink(KAFKA, OUT, value=of.Text())])
+def texts(spark):
+    return of.KafkaSource(KAFKA, IN, value=of.Text()).load(spark).where("value <> 'a'")
+""",
+    'job.run(until="caught-up")',
+)
+
+
+def test_the_cells_of_a_job_run_again(spark, cluster, new_topic, produce, tmp_path):
+    """As a notebook runs them: the last one, the function's after an edit or with a mistake in it, and all of them."""
+    names = {
+        "of": of,
+        "KAFKA": cluster,
+        "IN": new_topic(1),
+        "OUT": new_topic(1),
+        "FOLDER": str(tmp_path / "checkpoint"),
+    }
+    makes, streams, runs = CELLS
+
+    def run(*cells):
+        for cell in cells:
+            exec(compile(cell, f"<cell {hash(cell)}>", "exec"), names)  # noqa: S102 - so does a notebook
+
+    produce(names["IN"], ["a", "b"])
+    run(makes, streams, runs, runs)
+    produce(names["IN"], ["c"])
+    run(streams.replace("<> 'a'", "<> 'd'"), runs)
+    with pytest.raises(ConfigurationError, match=r"cell -?\d+>:4, in texts: there is no column `vlaue`") as refused:
+        run(streams.replace("value <> 'a'", "vlaue <> 'a'"), runs)
+    assert "`value`" in refused.value.cause
+    assert refused.value.__suppress_context__, "and no plan of Spark's above it"
+    produce(names["IN"], ["d", "e"])
+    run(makes, streams, runs)
+    assert sorted(value for _, value in read_topic(cluster, names["OUT"])) == [b"b", b"c", b"d", b"e"]
+
+
 def written(cluster, cell) -> Counter:
     return Counter(value for _, value in read_topic(cluster, cell.sink))
 

@@ -47,6 +47,9 @@ def test_missing_topics_need_no_spark(cluster, new_topic, tmp_path):
         assert client.topics([mine]) == {}
         found = look(tmp_path / "c", made, source)
         assert not found.allows([made]), "that it may write there is proven when the topic is made"
+        assert found.left([made], [source]) == f"making Kafka topic {mine} (exactly-once)", "and it is told as that"
+        other = of.KafkaSink(cluster, there)
+        assert found.left([other], [source]) == f"checks of Kafka topic {there} (exactly-once), topic {there}"
         connection = found.connect(made)
         assert client.topics([mine]) == {}
         connection.check_output(StructType())
@@ -98,3 +101,21 @@ def test_a_start_and_idle_time_are_in_view(pipeline, processes):
     assert re.sub(r" \d+\.\d s", "", told) == ", ".join(phases)
     assert re.search(r"incarnation 1 of job copy \([0-9a-f]{12}\) on file:", ended.log)
     assert "copy: stopped by SIGTERM" in ended.log
+
+
+@pytest.mark.spark
+@pytest.mark.faults
+def test_a_start_with_nothing_to_read_runs_at_once(pipeline, processes, tmp_path):
+    """As soon as Spark has looked. Its own word for that comes ten seconds later, and is put off for an hour here."""
+    pipeline.send(10)
+    pipeline.run_well()
+    (tmp_path / "settings.toml").write_text('[spark]\n"spark.sql.streaming.noDataProgressEventInterval" = "3600000"\n')
+    process = pipeline.start(UNTIL="stopped", ONCEFLOW_CONFIG=str(tmp_path / "settings.toml"))
+    processes.append(process)
+    wait_until(lambda: "copy: idle, epoch 0, lag 0" in process.log.read_text(), 90, what="idle time")
+    pipeline.send(10)
+    wait_until(lambda: "copy: epoch 1: 10 in, 10 out" in process.log.read_text(), what="an epoch")
+    process.send_signal(signal.SIGTERM)
+    ended = pipeline.end(process, 30)
+    assert ended.log.count("copy: the job runs, ") == 1
+    assert re.search(r"the first epoch \d+\.\d s\n", ended.log)

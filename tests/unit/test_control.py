@@ -159,6 +159,8 @@ def test_the_commands(tmp_path):
     file = tmp_path / "job.py"
     file.write_text('import onceflow as of\njob = of.Job("orders", checkpointing=of.Checkpointing("somewhere"))\n')
     assert json.loads(runner.invoke(app, ["list", "--output", "json"]).stdout) == {"jobs": []}
+    nobody = runner.invoke(app, ["list"])
+    assert nobody.stderr == f"no job of this user runs on this machine (looked at: {registry.folder()})\n"
     orders = job()
     with Server(orders):
         orders.begin(lambda: 3)
@@ -167,7 +169,11 @@ def test_the_commands(tmp_path):
         assert line.endswith("epoch 3  file:///checkpoint")
         told = json.loads(runner.invoke(app, ["info", str(file), "--output", "json"]).stdout)
         assert (told["name"], told["state"], told["epoch"]) == ("orders", "RUNNING", 3)
-        assert "state       RUNNING" in runner.invoke(app, ["info", "orders"]).stdout.splitlines()
+        lines = runner.invoke(app, ["info", "orders"]).stdout.splitlines()
+        assert {"state       RUNNING", "writes_as   -"} <= set(lines)
+        orders.writes_as = "onceflow-5f0c2d1e"
+        lines = runner.invoke(app, ["info", "orders"]).stdout.splitlines()
+        assert "writes_as   onceflow-5f0c2d1e (how its transactional ids begin)" in lines
         with pytest.raises(NotEndedError):
             runner.invoke(app, ["stop", "orders", "--within", "0"], catch_exceptions=False)
     assert orders.ordered == "stop"

@@ -372,6 +372,23 @@ def test_without_a_job_the_machine_alone_is_looked_at(monkeypatch, capsys, tmp_p
     assert list(Path(tmp_path).iterdir()) == [], "nothing was fetched"
 
 
+def test_what_was_looked_at_of_a_job_is_named(monkeypatch, capsys, tmp_path):
+    """Each sink and source that is known without the stream function, and the checkpoint; a note says what is not."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "job.py").write_text(
+        "import onceflow as of\n"
+        f"sink = of.DatabaseSink('sqlite:///{tmp_path}/bank.db', 'payments', create_table=True)\n"
+        f"job = of.Job('banked', checkpointing=of.Checkpointing('{tmp_path}/cp'))\n"
+        "@job.stream(sinks=[sink])\n"
+        "def payments(spark): raise AssertionError('nobody calls it')\n"
+    )
+    call(monkeypatch, str(tmp_path / "job.py"))
+    said = capsys.readouterr().out
+    sink = "sqlite table payments (exactly-once)"
+    assert said.splitlines()[-1].endswith(f"(looked at: this machine; of job banked {sink}, checkpoint {tmp_path}/cp)")
+    assert "the job's sources are not known here, and were not looked at" in said
+
+
 def test_findings_as_lines():
     """Level and what; why, setting and what to do below; and how many there are, at the end."""
     one = Finding(Level.WARNING, "it is so", "it matters", "a=1", "set it to 2")

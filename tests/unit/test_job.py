@@ -187,7 +187,31 @@ def test_a_function_is_decorated_with_or_without_parentheses():
     assert called.stream(sinks=[sink])(stream) is stream
     assert called.sinks == (sink,)
     with pytest.raises(ConfigurationError, match="two stream functions"):
-        bare.stream(stream)
+        bare.stream(lambda spark: spark)
+
+
+@pytest.mark.parametrize(
+    ("cells", "allowed"),
+    [
+        ([("<cell 1>", "\n@job.stream\ndef orders(spark): return 1"), ("<cell 1>", None)], True),
+        ([("<cell 1>", "@job.stream\ndef orders(spark): return 1"), ("<cell 2>", None)], True),
+        ([("<stdin>", "@job.stream\ndef orders(spark): return 1"), ("<stdin>", None)], True),
+        ([("<cell 1>", "@job.stream\ndef orders(spark): return 1"), ("<cell 2>", "sales")], False),
+        ([("job.py", "@job.stream\ndef orders(spark): return 1"), ("job.py", "\n\n")], False),
+    ],
+)
+def test_a_cell_that_runs_again_writes_its_function_anew(cells, allowed):
+    """Edited or not; another function beside it, or a second one of its name in one file, is refused."""
+    names = {"job": of.Job("j", checkpointing=of.Checkpointing("c"))}
+    (first, text), (second, change) = cells
+    again = text.replace("orders", change) if change == "sales" else (change or "") + text
+    exec(compile(text, first, "exec"), names)  # noqa: S102 - as a notebook does
+    if allowed:
+        exec(compile(again, second, "exec"), names)  # noqa: S102
+        assert names["job"]._require_function() is names["orders"]
+    else:
+        with pytest.raises(ConfigurationError, match="two stream functions"):
+            exec(compile(again, second, "exec"), names)  # noqa: S102
 
 
 def test_a_function_needs_no_name(tmp_path):

@@ -18,10 +18,12 @@ from pyspark.sql.types import (
 )
 
 import onceflow as of
+from onceflow.connectors.kafka.produce import open_producer
 from onceflow.connectors.kafka.producer_names import OFTEN_SET, check_producer
 from onceflow.connectors.kafka.refusals import require_times
 from onceflow.connectors.kafka.sink_connection import KafkaSinkConnection
 from onceflow.errors import ConfigurationError, RowRefusedError
+from tests.integration.harness import wait_until
 
 
 def rows(*times):
@@ -150,6 +152,29 @@ def test_sizes_follow_the_topic_unless_the_user_says_otherwise(limits, producer,
     config = KafkaSinkConnection(sink, None, limits).writer_factory().config
     names = ("message.max.bytes", "batch.size", "queue.buffering.max.kbytes")
     assert tuple(config[name] for name in names) == sizes
+
+
+def heard_and_written(config, capfd):
+    """What librdkafka says of a broker that is not there: to us, and to standard error."""
+    heard = []
+    producer = open_producer(dict(config) | {"error_cb": lambda error: heard.append(error.str())})
+    wait_until(lambda: producer.poll(0.05) or heard, what="what librdkafka says")
+    return "".join(heard), capfd.readouterr().err
+
+
+def test_what_librdkafka_says_is_told_by_us_alone(monkeypatch, capfd):
+    """Between a job's lines its own have no place, unless somebody asks for them."""
+    monkeypatch.delenv("ONCEFLOW_DEBUG", raising=False)
+    sink = of.KafkaSink(of.KafkaCluster("127.0.0.1:1"), "t")
+    config = KafkaSinkConnection(sink, None, (1_048_588,)).writer_factory().config
+    heard, written = heard_and_written(config, capfd)
+    assert "Connection refused" in heard
+    assert written == ""
+    monkeypatch.setenv("ONCEFLOW_DEBUG", "1")
+    config = KafkaSinkConnection(sink, None, (1_048_588,)).writer_factory().config
+    assert "|FAIL|" in heard_and_written(config, capfd)[1]
+    asked = of.KafkaSink(of.KafkaCluster("127.0.0.1:1"), "t", producer={"log_level": 6})
+    assert KafkaSinkConnection(asked, None, (1_048_588,)).writer_factory().config["log_level"] == 6
 
 
 @pytest.mark.parametrize(

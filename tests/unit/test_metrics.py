@@ -301,7 +301,6 @@ def test_the_three_paths(figures, standing):
         assert json.loads(text) == {"ready": False, "reasons": figures.not_ready()}
         figures.recorded(DONE, {("t", "0"): 4})
         assert get(at.port, "/ready")[::2] == (200, '{"ready": true, "reasons": []}\n')
-        assert get(at.port, "/")[0] == 404
         status, kind, text = get(at.port, "/metrics?x=1")
     assert (status, kind.partition(";")[0]) == (200, "text/plain")
     families = {each.name: each for each in text_string_to_metric_families(text)}
@@ -316,6 +315,18 @@ def test_the_three_paths(figures, standing):
     buckets = [s for s in families["onceflow_checkpoint_duration_seconds"].samples if s.name.endswith("_bucket")]
     assert [s.labels["le"] for s in buckets] == [*map(str, BUCKETS), "+Inf"]
     assert [s.value for s in buckets][-2:] == [2, 2]
+
+
+def test_the_root_says_what_is_served(figures):
+    """Whoever opens the address in a browser reads each path, what it is for, and the page that says more."""
+    with Endpoint(MetricsAddress(port=0), figures.samples, figures.not_ready) as at:
+        status, kind, text = get(at.port, "/")
+        assert get(at.port, "/no-such-path") == (404, kind, text)
+    assert (status, kind) == (200, "text/plain; charset=utf-8")
+    told = {line.partition(" ")[0] for line in text.splitlines() if line.startswith("/")}
+    assert told == {"/livez", "/ready", "/metrics"}
+    (page,) = re.findall(r"docs/\S+\.md", text)
+    assert (Path(__file__).parents[2] / page).is_file()
 
 
 def test_who_hangs_up_writes_nothing_into_the_log(figures, caplog, capfd):

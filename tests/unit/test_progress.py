@@ -2,6 +2,7 @@
 
 import logging
 import re
+from pathlib import Path
 
 import pytest
 
@@ -16,10 +17,20 @@ from onceflow.errors import KafkaRightsError, KafkaUnavailableError
 from onceflow.execution.driver import EpochReport
 from onceflow.execution.job_log import JobLog
 from onceflow.execution.phases import Phases
-from onceflow.execution.progress import Progress, far_ahead, lag_group, records_in, skipped, to_publish
+from onceflow.execution.progress import Progress, far_ahead, lag_group, line, records_in, skipped, to_publish
 
 LINE = "epoch 7: 5 in, 0 out, 0 participants, 12 ms (nothing to do), lag 0"
 ONE, OTHER = KafkaCluster("one:9092"), KafkaCluster("other:9092")
+
+
+def test_the_page_shows_an_epochs_line_as_it_is():
+    """Its sample, of which each word is explained there."""
+    phases = {"prepare": 0.201, "check": 0.012, "decide": 0.004, "commit": 0.009}
+    said = line(EpochReport(41, rows={"sales": 96}, participants=2, phases=phases), 1204, 318, 0)
+    page = (Path(__file__).parents[2] / "docs" / "operating.md").read_text()
+    assert f"\nhourly-sales: {said}\n" in page
+    for word in ("incarnation", "in, out", "participants", "the milliseconds", "lag"):
+        assert f"\n* **{word}**: " in page
 
 
 def source(group, cluster=ONE, topics="t"):

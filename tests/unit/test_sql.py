@@ -39,6 +39,15 @@ def sql_of(query):
     return translate(Source(query, Position(1, 1)), script().names).sql
 
 
+def test_what_was_looked_at_of_a_table_and_a_view_is_said():
+    """Nobody was asked whether the topic is there: neither sentence sounds as if it had been."""
+    _, (made, seen) = run(table() + " CREATE VIEW v AS SELECT a FROM t;")
+    assert made.lines == (
+        "table t: columns and options fit; what it stands for (kafka) is looked at when a query needs it",
+    )
+    assert seen.lines == ("view v: its query fits the tables as they are written here; nothing was read",)
+
+
 @pytest.mark.parametrize(
     ("more", "word"),
     [

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 import psutil
@@ -18,6 +19,8 @@ import onceflow as of
 from onceflow.checkpoint.deleting import begin_deleting
 from onceflow.checkpoint.identity import JobIdentity, create_identity
 from onceflow.checkpoint.place import Place
+from onceflow.cli.init import init
+from onceflow.cli.run import _log_of
 from onceflow.control import client
 from onceflow.control.server import Server
 from onceflow.control.standing import Standing
@@ -529,6 +532,20 @@ class TestDetached:
 
 class TestTheLog:
     """The file that a job without a terminal writes to."""
+
+    def test_is_of_one_job(self, tmp_path, monkeypatch):
+        """Two projects of ``onceflow init`` in folders of one name: each its own, from wherever it is started."""
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+        monkeypatch.setattr(sys, "path", list(sys.path))
+        for project in ("blue", "green"):
+            init(tmp_path / project / "shop")
+        blue, green = (_log_of(tmp_path / project / "shop" / "job.py", None, {}) for project in ("blue", "green"))
+        monkeypatch.chdir(tmp_path / "blue")
+        assert _log_of(Path("shop", "job.py"), None, {}) == blue != green
+        assert {log.parent for log in (blue, green)} == {tmp_path / "state" / "onceflow"}
+        assert {log.name.rpartition("-")[0] for log in (blue, green)} == {"paid-orders"}
+        other = log_file.default("a/b" * 200, "file:///c")
+        assert (other.parent, len(other.name) < 255) == (blue.parent, True)
 
     def test_does_not_grow_without_end(self, tmp_path, monkeypatch):
         """What was there is beside it, once; who writes to it goes on at its end."""

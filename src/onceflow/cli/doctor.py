@@ -50,23 +50,20 @@ def doctor(
     from onceflow.operations.doctor.machine import examine_machine  # noqa: PLC0415
 
     flags = read_settings(settings, config, preset)
+    looked_at = "this machine"
     with _silent():
-        found = (
-            list(examine_machine({}))
-            if file is None
-            else examine(*_about(file, job, flags), duration_ms(downtime) / 1000)
-        )
+        if file is None:
+            found = list(examine_machine({}))
+        else:
+            about, timeout_s = _about(file, job, flags)
+            found = examine(about, timeout_s, duration_ms(downtime) / 1000)
+            looked_at += f"; of job {about.name} {about.parts()}"
     if output is Output.JSON:
         tell_json({"findings": [dataclasses.asdict(each) for each in found], "exit_code": _code(found)})
     else:
-        for line in lines(found, _looked_at(file)):
+        for line in lines(found, looked_at):
             typer.echo(line)
     raise typer.Exit(_code(found))
-
-
-def _looked_at(file: Path | None) -> str:
-    of_job = "" if file is None else f"; of {file.name} its brokers, topics, rights, time-outs and checkpoint"
-    return f"this machine{of_job}"
 
 
 def lines(found: Sequence[Finding], looked_at: str) -> Iterator[str]:

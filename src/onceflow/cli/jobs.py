@@ -15,6 +15,7 @@ from onceflow.cli.job_file import find_job
 from onceflow.cli.output import Output, OutputOption, tell_json
 from onceflow.cli.savepoint import told
 from onceflow.control.client import RunningJob, find, order, running
+from onceflow.control.registry import folder
 from onceflow.options.auditing import Auditing
 from onceflow.spark.places import place_at
 
@@ -29,7 +30,7 @@ def list_(output: OutputOption = Output.TEXT) -> None:
     if output is Output.JSON:
         tell_json({"jobs": [_as_json(job) for job in jobs]})
     elif not jobs:
-        typer.echo("no job of this user runs on this machine", err=True)
+        typer.echo(f"no job of this user runs on this machine (looked at: {folder()})", err=True)
     for job in jobs if output is Output.TEXT else ():
         epoch = "no epoch yet" if job.epoch is None else f"epoch {job.epoch}"
         typer.echo(f"{job.name}  {job.state}  pid {job.pid}  since {job.started_at}  {epoch}  {job.checkpoint}")
@@ -42,7 +43,8 @@ def info(job: JobArgument, output: OutputOption = Output.TEXT) -> None:
         tell_json(found)
         return
     for name, value in found.items():
-        typer.echo(f"{name:<11} {'-' if value in (None, '') else value}")
+        said = " (how its transactional ids begin)" if name == "writes_as" and value else ""
+        typer.echo(f"{name:<11} {'-' if value in (None, '') else value}{said}")
 
 
 def stop(

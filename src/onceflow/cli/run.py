@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -107,7 +107,7 @@ def run(
             first += ["-s", savepoint, "--yes", *(["--allow-non-restored-state"] if no_state else [])]
             first += ["--allow-partial-windows"] if partial else []
         if detached:
-            _detach(file, job, first, log_file, within, output)
+            _detach(first, log_file or _log_of(file, job, flags), within, output)
         else:
             tail = ["--output", output]
             _supervise([*first, *tail], [*again, *tail], log_file)
@@ -156,14 +156,20 @@ def _supervise(first: Sequence[str], again: Sequence[str], log_file: Path | None
     sys.exit(Supervision(_command(*first), _command(*again), to, log_file).run())
 
 
-def _detach(
-    file: Path, job: str | None, first: Sequence[str], log_file: Path | None, within: float, output: Output
-) -> None:
-    from onceflow.supervision.detached import start  # noqa: PLC0415 - a plain run needs none of it
+def _log_of(file: Path, job: str | None, flags: Mapping[str, str]) -> Path:
+    """The file for the log of the job that FILE makes; what is wrong with FILE is told here, before it is started."""
+    from onceflow.checkpoint.place import Place, is_elsewhere  # noqa: PLC0415 - a plain run needs none of it
     from onceflow.supervision.log_file import default  # noqa: PLC0415 - the same
 
-    # With the folder: many a job's file is called job.py.
-    path = (log_file or default("-".join(filter(None, (file.resolve().parent.name, file.stem, job))))).absolute()
+    found = find_job(file, job)
+    where = str(found.options.under(flags).checkpointing.location)
+    return default(found.name, where if is_elsewhere(where) else Place.at(where, 1).uri)
+
+
+def _detach(first: Sequence[str], log_file: Path, within: float, output: Output) -> None:
+    from onceflow.supervision.detached import start  # noqa: PLC0415 - a plain run needs none of it
+
+    path = log_file.absolute()
     found = start(_command(*first, "--supervise", "--log", str(path)), path, within)
     if output is Output.JSON:
         tell_json(dataclasses.asdict(found) | {"log": str(path)})

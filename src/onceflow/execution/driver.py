@@ -488,7 +488,7 @@ class Driver:
     def _append_start(self) -> Event:
         history = self._journal.start(self._identity.job_id, self._above, self._identity.left, self._said)
         job = f"{self.name} ({self._identity.job_id})" if self.name else self._identity.job_id
-        log.info("incarnation %d of job %s on %s", history.incarnation, job, self._uri)
+        log.info("incarnation %d of job %s on %s: each start has a greater number", history.incarnation, job, self._uri)
         if self._journal.is_newest():  # else an older mark would take the place of a newer start's
             self._marks.write(self._mark(history.decided.epoch if history.decided else -1, history.incarnation))
         crash.reach("S1", history.incarnation)

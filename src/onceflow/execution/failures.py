@@ -27,6 +27,7 @@ from onceflow.errors import (
 )
 from onceflow.execution import carried
 from onceflow.spark import sentences
+from onceflow.spark.raised import Raised, in_a_task
 from onceflow.twophase.messages import Failure, FailureKind
 
 Explain = Callable[[str], OnceflowError | None]
@@ -91,6 +92,9 @@ def from_failure(
     spoken = from_spark(cause, explain) if cause is not None else None
     if spoken is not None and failure.kind in _SPOKEN_FOR:
         return spoken
+    theirs = in_a_task(str(cause)) if failure.kind is FailureKind.RUN_FAILED else None
+    if theirs is not None:
+        return _function_failed(failure, theirs)
     return _MAKERS[failure.kind](failure, checkpoint, evidence)
 
 
@@ -105,6 +109,22 @@ def _run_failed(f: Failure, _: str, __: str) -> OnceflowError:
         cause="the plan or a function in it raised, or an executor died more often than Spark retries",
         action="mend the cause, then start the job again",
         epoch=f.epoch,
+    )
+
+
+def _function_failed(f: Failure, raised: Raised) -> OnceflowError:
+    hidden = (
+        "" if raised.words else "; its words may hold a record's value, and are not told (ONCEFLOW_DEBUG=1 shows all)"
+    )
+    return EpochFailedError(
+        f"epoch {f.epoch} failed before its decision: {raised}",
+        harmless="always: nothing of it is visible, and it is run again at the next start",
+        cause=f"your function raised it while it worked on the epoch's records{hidden}",
+        action="mend that line, then start the job again. For a record that it cannot take let it return null: such "
+        "rows can be filtered out, or sent to another sink",
+        epoch=f.epoch,
+        # What the same records raise again is a refusal, and at its third start in a row one for a person.
+        refusal=f"{raised.kind} at {raised.place}" if raised.comes_again else "",
     )
 
 

@@ -40,6 +40,13 @@ class Foreseen:
         """Whether it was proven that all of these may write."""
         return self.allowed and all(map(self._knows, sinks))
 
+    def left(self, sinks: Sequence[Sink], sources: Iterable[Source]) -> str:
+        """What of all this is still to be done, as a phase that none before was called."""
+        if not all(map(self._knows, sinks)):
+            return f"checks of {described(sinks, sources)}"
+        missing = [sink for sink in sinks if sink.name in self.sinks and not self.sinks[sink.name].is_there]
+        return f"making {described(missing, ())}" if missing else f"rights on {described(sinks, ())}"
+
     def connect(self, sink: Sink) -> SinkConnection:
         """The sink's connection, the caller's from now on."""
         known = self._knows(sink) and sink.name in self.sinks

@@ -37,7 +37,7 @@ from onceflow.execution.anchoring import begun
 from onceflow.execution.collect import Collector
 from onceflow.execution.driver import Driver
 from onceflow.execution.failures import from_failure
-from onceflow.execution.foresight import Foreseen, connected, described, require_beside
+from onceflow.execution.foresight import Foreseen, connected, require_beside
 from onceflow.execution.job_log import JobLog
 from onceflow.execution.observer import NOBODY, Observer
 from onceflow.execution.outputs import Outputs, settle_guarantees
@@ -263,7 +263,7 @@ def _try_interpreters(session: SparkSession, query: DataFrame, phases: Phases) -
 def _begin_checks(phases: Phases, foreseen: Foreseen, outputs: Outputs, sources: Sources) -> None:
     """Tell of what is looked at now and was not before Spark was there."""
     if not foreseen.allows(outputs.sinks):
-        phases.begin(f"checks of {described(outputs.sinks, filter(None, sources.distinct))}")
+        phases.begin(foreseen.left(outputs.sinks, filter(None, sources.distinct)))
 
 
 def _check_outputs(outputs: Outputs, connections: Mapping[str, SinkConnection], sources: Sources) -> None:

@@ -3,9 +3,9 @@
 Must not know: which system refuses, how an epoch runs, where the count is kept.
 
 A system that answers, and answers the same of the same epoch over the same range, does so until somebody changes
-something. One that does not answer, has no room, no leader or no coordinator comes back: that is never counted. Which
-of the two an error is, whoever raises it says: by ``refusal=`` among its facts, which names what has answered and its
-own code.
+something; so does a function of the job's that raises the same in the same line. One that does not answer, has no
+room, no leader or no coordinator comes back: that is never counted. Which of the two an error is, whoever raises it
+says: by ``refusal=`` among its facts, which names what has answered and its own code.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _permanent(error: OnceflowError, refused: Refused) -> EpochRefusedError:
         f"epoch {refused.epoch} was refused at {refused.starts} starts in a row by the same answer "
         f"({refused.answer}): {error.what}",
         harmless="for the data: nothing more of the epoch is visible; but each start meets it again",
-        cause=f"{error.cause}. The system answers, and has answered so since {refused.since}, so waiting does not help",
+        cause=f"{error.cause}. It has been the same since {refused.since}, so waiting does not help",
         action="mend what the answer names, then start the job again: it runs the epoch as it is. What was advised "
         f"before: {error.action}",
         **{**error.facts, "epoch": refused.epoch},

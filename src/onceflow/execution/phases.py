@@ -5,6 +5,7 @@ Must not know: what is done in a phase.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 
@@ -24,6 +25,7 @@ class Phases:
         self._now = now
         self._began = self._since = now()
         self._phase = ""
+        self._ending = threading.Lock()
         self._took: list[str] = []
 
     def begin(self, phase: str) -> None:
@@ -33,8 +35,10 @@ class Phases:
         self._phase = phase
 
     def end(self) -> None:
-        """The job runs. Only the first call says so."""
-        if self._phase:
+        """The job runs. Only the first call says so, from whichever thread."""
+        with self._ending:
+            if not self._phase:
+                return
             self._over()
             self._phase = ""
             took = self._since - self._began

@@ -67,6 +67,7 @@ class RunningJob:
         self._sources = sources
         self._progress = progress
         self._ends_when_idle = ends_when_idle
+        self._has_begun = False
         self._sweeper = Sweeper(driver.sweep, anchor, driver.refresh_mark, self._replaced, driver.name)
 
     def stop(self) -> bool:
@@ -122,6 +123,7 @@ class RunningJob:
         """
         try:
             while not self.query.awaitTermination(0.5):  # type: ignore[arg-type]  # it takes fractions of a second
+                self._look_whether_idle()
                 self.driver.look_at_time(self._cancel)
                 what = asked() or ("stop" if self._ends_when_idle and self.driver.is_idle else None)
                 if what == "cancel" or (what is not None and self.driver.wait_outside(_BOUNDARY_S)):
@@ -141,6 +143,7 @@ class RunningJob:
         """Wait for the end of a query that is its caller's, tell of what ended it, and let go."""
         try:
             while not self.query.awaitTermination(0.5):  # type: ignore[arg-type]
+                self._look_whether_idle()
                 self.driver.look_at_time(self._cancel)
                 if not self.query.isActive:
                     self.stop()  # the caller's stop() waits for the epoch, and that perhaps for a broker
@@ -150,6 +153,16 @@ class RunningJob:
         except Exception:
             log.debug("query ended with an error", exc_info=True)
         self.close()
+
+    def _look_whether_idle(self) -> None:
+        """Tell, once, that a start has found nothing to read: Spark tells so of itself only ten seconds later."""
+        if self._has_begun:
+            return
+        waits = sentences.waits_for_data(self.query.status)
+        self._has_begun = self.driver.newest_epoch() is not None  # then its own line is on its way
+        if waits and not self._has_begun:
+            self._has_begun = True
+            self._progress.hear_idle(str(self.query.runId))
 
     def _why(self, error: StreamingQueryException) -> OnceflowError:
         """Our error for what ended a query: the driver's, or Spark's in our words."""

@@ -116,7 +116,8 @@ class Script:
         if self._is_free(statement.name, statement):
             table = define(statement, self.names.functions)
             self.names.tables[statement.name] = table
-            yield f"table {statement.name} is known"
+            what = f"what it stands for ({table.options.connector})"
+            yield f"table {statement.name}: columns and options fit; {what} is looked at when a query needs it"
 
     def _create_view(self, statement: CreateView) -> Iterator[str]:
         if self._is_free(statement.name, statement):
@@ -126,7 +127,7 @@ class Script:
                     statement.at, f"{len(statement.columns)} names for {len(query.columns)} columns", action="name each"
                 )
             self.names.views[statement.name] = View(statement.query, statement.columns), statement.text
-            yield f"view {statement.name} is known"
+            yield f"view {statement.name}: its query fits the tables as they are written here; nothing was read"
 
     def _create_function(self, statement: CreateFunction) -> Iterator[str]:
         if statement.name in self.names.own:

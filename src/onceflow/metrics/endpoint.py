@@ -1,4 +1,4 @@
-"""The address at which a job tells its health and its figures: ``/livez``, ``/ready``, ``/metrics``.
+"""The address at which a job tells its health and its figures: ``/livez``, ``/ready``, ``/metrics``; ``/`` says so.
 
 Must not know: what they mean. It only reads, for whoever can reach the address.
 """
@@ -24,6 +24,15 @@ log = logging.getLogger(__name__)
 _AGAIN_AFTER_S = 5.0
 _ENDS_WITHIN_S = 5.0
 _JSON = "application/json; charset=utf-8"
+_TEXT = "text/plain; charset=utf-8"
+_PATHS = b"""a job of onceflow tells here
+
+/livez    200 while its process answers
+/ready    200 while epochs succeed, or there is nothing to read; else 503, and why
+/metrics  its figures, for Prometheus
+
+docs/metrics.md of onceflow says what each of them means; packaging/ has a board for Grafana, and alerts.
+"""
 Answer = tuple[HTTPStatus, bytes, str]
 
 
@@ -75,8 +84,8 @@ class Endpoint:
                 return status, json.dumps({"ready": not reasons, "reasons": reasons}).encode() + b"\n", _JSON
             case "/metrics":
                 return HTTPStatus.OK, *written(self._samples)
-            case _:
-                return HTTPStatus.NOT_FOUND, b"/livez, /ready, /metrics\n", "text/plain; charset=utf-8"
+            case found:
+                return HTTPStatus.OK if found == "/" else HTTPStatus.NOT_FOUND, _PATHS, _TEXT
 
     def _run(self) -> None:
         while self._server is None:

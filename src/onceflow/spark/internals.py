@@ -9,7 +9,9 @@ written.
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from types import MappingProxyType
@@ -54,6 +56,8 @@ _KINDS: dict[tuple[str, str], bool] = {}
 """What was asked of Java's classes, which stay as they are."""
 _STARTED_FOR = "_PYSPARK_DRIVER_CONN_INFO_PATH"  # PySpark's variable: the file in which its Java answers
 _LAST_LOOK_S = 2.0
+_STDERR = 2
+_INCUBATOR = b"WARNING: Using incubator modules"
 
 JAVA: Mapping[str, tuple[str, ...]] = {
     _CATALYST + "plans.logical.LogicalPlan": (
@@ -268,7 +272,9 @@ def start_java(settings: Mapping[str, str]) -> None:
     withheld = {name: value for name, value in settings.items() if shown(name, value) != value}
     conf = SparkConf(loadDefaults=False)
     conf.setAll([(name, value) for name, value in settings.items() if name not in withheld])
-    how: dict[str, Any] = {"start_new_session": True}
+    said, says = os.pipe()
+    threading.Thread(target=_hand_on, args=(said,), name="onceflow-java-says", daemon=True).start()
+    how: dict[str, Any] = {"start_new_session": True, "stderr": says}
     try:
         gateway: Any = launch_gateway(conf, how)  # type: ignore[no-untyped-call]
     except BaseException as error:
@@ -284,11 +290,26 @@ def start_java(settings: Mapping[str, str]) -> None:
                 action="use a complete Java runtime, or take the option out",
             ) from error
         raise
+    finally:
+        os.close(says)
     SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001
     for name, value in withheld.items():
         gateway.jvm.java.lang.System.setProperty(name, value)
     misc = gateway.jvm.sun.misc
     misc.Signal.handle(misc.Signal("TERM"), misc.SignalHandler.SIG_IGN)
+
+
+def _hand_on(said: int) -> None:
+    """Hand on what Java writes to standard error, until it has ended; but for the one line that no job is meant by.
+
+    Spark's launcher asks Java for a module that MLlib alone can use, and Java warns of it before anybody can tell it
+    not to.
+    """
+    with open(said, "rb") as lines:
+        for line in lines:
+            if not line.startswith(_INCUBATOR):
+                with contextlib.suppress(OSError):  # a full disk under the log
+                    os.write(_STDERR, line)
 
 
 def java_ended(error: BaseException) -> int | None:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import SparkSession
 
 from onceflow import errors
 from onceflow.errors import ConfigurationError, EpochFailedError, MalformedRecordError, OnceflowError
 from onceflow.spark.internals import running_session
+from onceflow.spark.raised import in_a_task
 
 # How a Python traceback ends inside a Java exception's text.
 _RAISED = re.compile(r"onceflow\.errors\.(\w+Error): (.*?)(?=\n\s*at |\n\n|\nDriver stacktrace|\Z)", re.DOTALL)
@@ -100,6 +101,9 @@ _REFUSED_PLANS: Sequence[tuple[str, str, str]] = (
 
 def sentence(error: BaseException) -> str:
     """What an error says, in one line: of a function of the user's its own words, not Spark's or py4j's about them."""
+    theirs = in_a_task(str(error))
+    if theirs is not None:
+        return str(theirs)
     lines = str(error).strip().splitlines()
     for n, line in enumerate(lines):
         if _TRACEBACK in line:
@@ -173,6 +177,12 @@ def no_stream(text: str, mode: str) -> ConfigurationError:
         action=action,
         output_mode=mode,
     )
+
+
+def waits_for_data(status: Mapping[str, object]) -> bool:
+    """Whether a query, by its status, has looked for records and found none."""
+    busy = status.get("isDataAvailable") or status.get("isTriggerActive")
+    return not busy and str(status.get("message")).startswith("Waiting for ")
 
 
 def application_ended(text: str) -> bool:

@@ -6,21 +6,32 @@ Must not know: what is written to it.
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import shutil
 from pathlib import Path
 from typing import IO
+from urllib.parse import quote
 
 from onceflow.errors import SetupError
 
 LARGEST = 20_000_000
 """Bytes; beyond it what is there becomes ``<name>.1``, in the place of the one before."""
 
+_LONGEST = 100
+"""Letters of a job's name in the file's."""
 
-def default(name: str) -> Path:
-    """Where the log of a job is that nobody has named a file for."""
+
+def default(job: str, checkpoint: str) -> Path:
+    """Where the log of a job is that nobody has named a file for: one for each job, wherever its file is and starts.
+
+    Args:
+        job: Its name, which another project's job may have, too.
+        checkpoint: Its checkpoint's URI, which no other job has.
+    """
     state = os.environ.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser()
-    return Path(state, "onceflow", f"{name}.log")
+    name = f"{quote(job, safe='')[:_LONGEST]}-{hashlib.sha256(checkpoint.encode()).hexdigest()[:8]}.log"
+    return Path(state, "onceflow", name)
 
 
 _TO_ITS_END = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW

@@ -5,6 +5,7 @@ Must not know: the journal, how epochs run, other sinks.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -152,6 +153,9 @@ class KafkaSinkConnection(SinkConnection, ExaminableSink):
             "partitioner": "murmur2_random",
             "linger.ms": 20,
         }
+        if "debug" not in told and not os.environ.get("ONCEFLOW_DEBUG"):
+            # What it would write to a worker's standard error is raised as well, or passes by a retry of its own.
+            config["log_level"] = 0
         config |= self._sizes(told) | told
         if self._sink.guarantee is not Guarantee.NONE:
             config["acks"] = "all"

@@ -26,7 +26,7 @@ def make_topic(servers: str, name: str, partitions: int) -> None:
     Raises:
         ConfigurationError: The broker refuses it: there is one of that name, or no topic can be called so.
     """
-    admin = AdminClient({"bootstrap.servers": servers})  # what it does ends with it
+    admin = AdminClient(_to(servers))  # what it does ends with it
     try:
         admin.create_topics([NewTopic(name, partitions)])[name].result(_WITHIN_S)
     except KafkaException as error:
@@ -43,7 +43,7 @@ def produce(servers: str, topic: str, records: Iterable[tuple[bytes | None, byte
         ConfigurationError: The broker refuses one, or there is no such topic; those before it may be there.
     """
     _require(servers, topic)
-    settings = {"bootstrap.servers": servers, "partitioner": "murmur2_random", "enable.idempotence": True}
+    settings = _to(servers) | {"partitioner": "murmur2_random", "enable.idempotence": True}
     producer, wrong, written = Producer(settings), list[KafkaError](), 0
 
     def told(error: KafkaError | None, _: object) -> None:
@@ -84,10 +84,15 @@ def consume(servers: str, topic: str, *, follow: bool) -> Iterator[tuple[int, in
         ConfigurationError: There is no such topic.
     """
     left = _require(servers, topic)
-    consumer = Consumer({
-        "bootstrap.servers": servers, "group.id": "onceflow-dev", "enable.auto.commit": False,
-        "isolation.level": "read_committed", "enable.partition.eof": True,
-    })  # fmt: skip
+    consumer = Consumer(
+        _to(servers)
+        | {
+            "group.id": "onceflow-dev",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+    )
     try:
         consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in left])
         while left or follow:
@@ -105,9 +110,14 @@ def consume(servers: str, topic: str, *, follow: bool) -> Iterator[tuple[int, in
         consumer.close()
 
 
+def _to(servers: str) -> dict[str, str | int | bool]:
+    """The brokers; librdkafka's own lines stay out, since what they tell is raised as well."""
+    return {"bootstrap.servers": servers, "log_level": 0}
+
+
 def _require(servers: str, topic: str) -> set[int]:
     """The topic's partitions. Brokers make a topic that a client asks for by its name, so all are asked for."""
-    topics = AdminClient({"bootstrap.servers": servers}).list_topics(timeout=_WITHIN_S).topics
+    topics = AdminClient(_to(servers)).list_topics(timeout=_WITHIN_S).topics
     if topic not in topics:
         raise ConfigurationError(
             f"there is no topic {topic}",

@@ -23,7 +23,7 @@ from onceflow.connectors.contract import Sink, Source
 from onceflow.connectors.examination import ExaminableSink, ExaminableSource, Expected
 from onceflow.control.client import running
 from onceflow.errors import OnceflowError
-from onceflow.execution.foresight import foresee, require_rights
+from onceflow.execution.foresight import described, foresee, require_rights
 from onceflow.execution.outputs import settle_guarantees
 from onceflow.execution.ownership import refuse_incomplete
 from onceflow.execution.progress import lag_group
@@ -59,6 +59,11 @@ class Examined:
     sinks: Sequence[Sink]
     sources: Sequence[Source]
     spark: Mapping[str, str]
+
+    def parts(self) -> str:
+        """What of it is looked at, in the words of its owner."""
+        known = described(self.sinks, self.sources)
+        return ", ".join(filter(None, (known, f"checkpoint {self.checkpointing.location}")))
 
 
 def examine(job: Examined, timeout_s: float, downtime_s: float) -> list[Finding]:
