@@ -1,5 +1,6 @@
 """What stands in the columns of a plan's state, in words: down to the source, and the same in every process."""
 
+import inspect
 import re
 from datetime import UTC, datetime
 
@@ -586,6 +587,8 @@ def test_the_words_are_the_same_whenever_they_are_made(spark, each):
         for statement in parse(case.text)
         if isinstance(statement, Select | Insert)
     ]
+    if "k" not in inspect.signature(F.max_by).parameters:  # before Spark 4.2 there is one best row, and no best few
+        queries = [query for query in queries if not re.search(r"\b(max|min)_by\(", query.sql)]
     queries = [query for query in queries if "sellers" not in query.tables][::each]
     tables = {name: made.names.tables[name] for query in queries for name in query.tables}
 

@@ -4,6 +4,7 @@ import os
 import sys
 
 import pytest
+from pyspark.sql import GroupedData
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming import StatefulProcessor
 
@@ -188,6 +189,12 @@ def passed(_key, frames, _state):
     yield from frames
 
 
+CLASSED = pytest.mark.skipif(
+    not hasattr(GroupedData, "transformWithState"), reason="this PySpark has it for pandas alone"
+)
+
+
+@CLASSED
 def test_a_state_class_without_protobuf_is_refused(stream, monkeypatch):
     """PySpark does not install it and needs it in each task; any other plan is none of its business."""
     classed = stream.groupBy("value").transformWithState(Passing(), "value long", "append", "none")
@@ -230,7 +237,13 @@ TIMED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("make", "timed"), [each[1:] for each in TIMED], ids=[each[0] for each in TIMED])
+@pytest.mark.parametrize(
+    ("make", "timed"),
+    [
+        pytest.param(*told, id=name, marks=CLASSED if name in {"class", "by events", "untimed"} else ())
+        for name, *told in TIMED
+    ],
+)
 def test_timers_by_the_clock_are_seen(spark, make, timed):
     """For such a plan Spark runs epochs without records and without end, also where it is to end when caught up."""
     value = of.Json("value long, at timestamp")

@@ -16,6 +16,7 @@ NEWEST = "4.2.0"
 
 _STREAMING = "org.apache.spark.sql.execution.streaming."
 _LOGICAL = "org.apache.spark.sql.catalyst.plans.logical."
+_EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions."
 
 FORMERLY: Mapping[str, str] = {
     _STREAMING + "checkpointing.FileContextBasedCheckpointFileManager": (
@@ -28,6 +29,7 @@ FORMERLY: Mapping[str, str] = {
     _STREAMING + "runtime.StreamingQueryWrapper": _STREAMING + "StreamingQueryWrapper",
     _STREAMING + "runtime.StreamingRelation": _STREAMING + "StreamingRelation",
     _LOGICAL + "TransformWithStateInPySpark": _LOGICAL + "TransformWithStateInPandas",
+    _EXPRESSIONS + "TimestampAddInterval": _EXPRESSIONS + "TimeAdd",
 }
 """Java's classes by their names of today, and what Spark 4.0 calls them."""
 
@@ -36,7 +38,7 @@ TODAY: Mapping[str, str] = {
     for now, then in FORMERLY.items()
     if then.rpartition(".")[2] != now.rpartition(".")[2]
 }
-"""Nodes of plans by a name that they had, and the name that they have today."""
+"""Nodes and expressions of plans by a name that they had, and the name that they have today."""
 
 
 def minor(release: str) -> str:
