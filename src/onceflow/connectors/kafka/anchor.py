@@ -36,7 +36,7 @@ def append(client: KafkaClient, topic: str, line: str, *, key: str) -> None:
         return
     failed: list[Any] = []
     # Idempotence is not asked for: the same anchor twice says what it says once, and it takes no further right.
-    config: dict[str, Any] = {"acks": "all", "message.timeout.ms": _WITHIN_MS, "allow.auto.create.topics": False}
+    config: dict[str, Any] = {"acks": "all", "message.timeout.ms": _WITHIN_MS, "log_level": 0}  # failures are raised
     producer = open_producer({**client.cluster.for_librdkafka(), **config})
     producer.produce(topic, line.encode(), key.encode(), on_delivery=lambda error, _: failed.append(error))
     producer.flush()
