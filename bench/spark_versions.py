@@ -231,10 +231,7 @@ def _run_others(asked: argparse.Namespace, results: dict[str, Any], marks: str) 
             continue
         python = environment_of(minor, interpreter)
         told = {"python": interpreters.python_release(python), "java": interpreters.java_release(home)}
-        anew: dict[str, Any] = {**told, "suites": {}}
-        mine = next((r for r in results.get(OTHERS, ()) if told.items() <= r.items()), anew)
-        others = [r for r in results.get(OTHERS, ()) if _place(r) != _place(told)]  # a release replaces another
-        results[OTHERS] = sorted([*others, mine], key=_place)
+        mine = begun(results, told)
         for suite in [each for each in SUITES if each in asked.suites]:
             print(f"== Python {told['python']}, Java {told['java']}: {suite}", flush=True)
             mine["suites"][suite] = run(python, SUITES[suite], marks, home)
@@ -244,6 +241,15 @@ def _run_others(asked: argparse.Namespace, results: dict[str, Any], marks: str) 
 def _java_home() -> Path:
     """Of the Java that onceflow would start."""
     return Path(java_executable()).resolve().parent.parent
+
+
+def begun(results: dict[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
+    """The run of a Python and a Java among the results; of another patch release than before it is a new one."""
+    anew: dict[str, Any] = {**told, "suites": {}}
+    mine: dict[str, Any] = next((r for r in results.get(OTHERS, ()) if told.items() <= r.items()), anew)
+    others = [r for r in results.get(OTHERS, ()) if _place(r) != _place(told)]
+    results[OTHERS] = sorted([*others, mine], key=_place)
+    return mine
 
 
 def _place(run: Mapping[str, Any]) -> tuple[int, int]:

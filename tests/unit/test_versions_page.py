@@ -48,6 +48,18 @@ def test_what_failed_or_ran_in_part_is_not_promised():
     assert spark_versions.readme(row, results) == "| Spark 4.0, Python 3.11, Java 17 and 21, Kafka 3.1 |"
 
 
+def test_another_patch_release_begins_anew():
+    """What ran on the one before says nothing of it; the same release goes on with what it has."""
+    runs = [
+        {"python": "3.11.7", "java": "17.0.15", "suites": {"unit": ending()}},
+        {"python": "3.11.7", "java": "21.0.8", "suites": {"unit": ending()}},
+    ]
+    results = {spark_versions.OTHERS: runs}
+    assert spark_versions.begun(results, {"python": "3.11.7", "java": "21.0.13"})["suites"] == {}
+    assert spark_versions.begun(results, {"python": "3.11.7", "java": "17.0.15"})["suites"] == {"unit": ending()}
+    assert [each["java"] for each in results[spark_versions.OTHERS]] == ["17.0.15", "21.0.13"]
+
+
 def ending(**told):
     """How a suite ended."""
     return {
