@@ -98,6 +98,8 @@ for nothing. Repeat it with `make bench`; `make bench ARGS="--help"` says what c
 
 def _goal(what: str, value: float | None, goal: float | None, sense: str) -> str:
     measured = _ABSENT if value is None else f"{value:.2f}"
+    if value and (value < 0.01 or (goal is not None and (value <= goal) != (round(value, 2) <= goal))):
+        measured = f"{value:.3f}"  # else it would contradict what stands beside it
     if value is None or goal is None:
         met = "-"
     else:

@@ -47,7 +47,8 @@ def test_death_before_the_decision_aborts_what_was_written(pipeline, point):
     p.die_at(f"{point}@{EPOCH}")
     assert [d["epoch"] for d in p.decisions()] == [0]
     assert point == "D2" or p.open_transactions()
-    p.run_well()
+    ended = p.run_well()
+    assert f"epoch {EPOCH} was planned before and not decided: it is run again" in ended.log
     p.check()
     assert point == "D2" or p.aborted() > 0
 

@@ -30,7 +30,11 @@ def list_(output: OutputOption = Output.TEXT) -> None:
     if output is Output.JSON:
         tell_json({"jobs": [_as_json(job) for job in jobs]})
     elif not jobs:
-        typer.echo(f"no job of this user runs on this machine (looked at: {folder()})", err=True)
+        typer.echo(
+            f"no job of this user runs on this machine (looked at: {folder()}); one that was "
+            "just started shows up within seconds",
+            err=True,
+        )
     for job in jobs if output is Output.TEXT else ():
         epoch = "no epoch yet" if job.epoch is None else f"epoch {job.epoch}"
         typer.echo(f"{job.name}  {job.state}  pid {job.pid}  since {job.started_at}  {epoch}  {job.checkpoint}")

@@ -236,7 +236,7 @@ def launch(
             _audit(place, plan, outputs, auditing)
             driver.settle(runner, sources, cuts=plan.limits)
             anchor = begun(place.journal, auditing, driver.committers(), plan.name).go_on
-            _tell_of_changed_sinks(layout, outputs.sinks, place)
+            _tell_of_before(layout, outputs.sinks, place, planned, plan.name)
             progress.listen(session)
             phases.begin("the first epoch")
             query = _start(outputs, driver, where, plan)
@@ -591,10 +591,12 @@ def _tell_of_new_job(leaves: Iterable[Leaf], place: Place, plan: Plan) -> None:
     log.info("there is no checkpoint at %s: %s is a new job, and reads %s", place.checkpoint.where, plan.name, reads)
 
 
-def _tell_of_changed_sinks(known: Layout | None, sinks: Sequence[Sink], place: Place) -> None:
-    """Say which sinks the checkpoint knew and the job has no more, and which are new: those begin in the middle."""
+def _tell_of_before(known: Layout | None, sinks: Sequence[Sink], place: Place, planned: int, name: str) -> None:
+    """Say what the start before has left: an epoch that is run again; sinks that are gone, or new in the middle."""
     if known is None:
         return
+    if planned > (-1 if (done := place.checkpoint.newest_commit()) is None else done) and not place.has_undone():
+        JobLog(log, name).info("epoch %d was planned before and not decided: it is run again", planned)
     before = {name for source in known.sources for name in source.outputs}
     now = {sink.name for sink in sinks}
     decided, newest = place.journal.history()[0].decided, place.checkpoint.newest_commit()

@@ -150,8 +150,9 @@ class KafkaSourceConnection(SourceConnection, ExaminableSource):
         if missing:
             raise ConfigurationError(
                 f"there is no topic {', '.join(missing)}",
-                cause=f"topics={list(source.topics) if isinstance(source.topics, tuple) else source.topics}",
-                action="create it, correct the name, or give the login the right to DESCRIBE it",
+                cause="nobody has made it, its name is misspelt, or the login may not DESCRIBE it; "
+                f"topics={list(source.topics) if isinstance(source.topics, tuple) else source.topics}",
+                action="create it (onceflow dev topic, where that made the Kafka), correct the name, or give the right",
                 topics=missing,
             )
         return tuple(topics[name] for name in sorted(topics))

@@ -123,7 +123,7 @@ def _require(servers: str, topic: str) -> set[int]:
             f"there is no topic {topic}",
             harmless="always: nothing was changed",
             cause=f"the topics at {servers} are {', '.join(sorted(n for n in topics if n[:2] != '__')) or 'none'}",
-            action=f"make it: onceflow dev topic {topic}",
+            action=f"make it: onceflow dev topic {topic}; or, where a job makes it, wait until that has started",
         )
     return set(topics[topic].partitions)
 
