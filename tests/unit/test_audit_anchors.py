@@ -1,11 +1,17 @@
 """Anchors: what somebody who has the key and can write to the checkpoint cannot undo, and who may anchor what."""
 
 import json
+import os
 import sqlite3
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from onceflow.audit.anchors import InFile
+from onceflow.audit.anchors import Anchors, InFile, check, read
+from onceflow.audit.chain import Chain
+from onceflow.audit.chain import read as chain_of
+from onceflow.audit.files import OnDisk
+from onceflow.audit.findings import Findings
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.store import LocalStore
 from onceflow.checkpoint.trail import Trail, seal
@@ -57,6 +63,9 @@ class Anchored(Filled):
         for path in (self.folder / "onceflow" / "journal").glob("*.json"):
             path.unlink()
 
+    def lines(self):
+        return [line for line in self.file.read_text().splitlines() if line]
+
     def add(self, line):
         self.file.write_text(self.file.read_text() + line + "\n")
 
@@ -68,7 +77,7 @@ def anchored(tmp_path):
 
 def test_what_is_anchored_is_proven_up_to_its_newest_anchor(anchored):
     """A line for each receipt that was the newest, signed; the verdict names the last one that is sure."""
-    lines = [json.loads(line) for line in anchored.file.read_text().splitlines()]
+    lines = [json.loads(line) for line in anchored.lines()]
     assert [line["number"] for line in lines] == [1, 2, 3]
     assert [line["hash"] for line in lines] == [body["hash"] for body in anchored.bodies()]
     assert anchored.file.stat().st_mode & 0o777 == 0o600
@@ -97,7 +106,7 @@ def test_an_end_that_was_cut_off_with_its_rows_is_found(anchored):
     assert not report["good"]
     (told,) = whats(report, "receipt")
     assert "receipt 3 with hash" in told
-    assert "append-only line 3" in told
+    assert "append-only line 4" in told
     assert told.endswith("is gone: the chain ends at receipt 2")
 
 
@@ -130,7 +139,7 @@ def test_all_receipts_gone_are_found(anchored):
 
 def test_lines_of_others_and_torn_ones_are_passed_over(anchored):
     """Jobs may share a place; what is signed by nobody says nothing, and is told."""
-    first, *_ = anchored.file.read_text().splitlines()
+    first, *_ = anchored.lines()
     anchored.add(json.dumps(json.loads(first) | {"job": "b" * 12, "name": "another"}))
     anchored.add(first[:40])
     anchored.add("[" * 100_000)
@@ -159,11 +168,105 @@ def test_another_job_of_the_same_name_is_told(anchored):
 def test_a_place_that_cannot_be_read_or_has_nothing_is_told(anchored, tmp_path):
     """The verdict claims nothing that hangs on it."""
     report = anchored.audit(anchors=InFile(tmp_path / "nothing"))
-    assert "were not read: FileNotFoundError" in whats(report, "unknown")[0]
+    assert "were not all read: FileNotFoundError" in whats(report, "unknown")[0]
     anchored.file.write_text("")
     report = anchored.audit()
     assert whats(report, "unknown") == [f"no anchor at {anchored.file} names a receipt that is here"]
     assert report["against"] == "accidents"
+
+
+def cut(anchored, *epochs):
+    """Take rows out, with their entries in the ledger and the journal."""
+    with sqlite3.connect(anchored.url.removeprefix("sqlite:///")) as connection:
+        for epoch in epochs:
+            for key in EPOCHS[epoch]:
+                assert connection.execute("delete from payments where key = ?", [key]).rowcount == 1
+            connection.execute("delete from onceflow_ledger where epoch = ?", [epoch])
+    anchored.forget()
+
+
+def anchor_again(anchored):
+    """The job's next anchor."""
+    anchored.add(Trail(LocalStore(anchored.folder / "onceflow" / "audit"), key=KEY).anchor())
+
+
+def test_a_receipt_out_of_the_middle_is_found_though_numbers_jump_over_it(anchored):
+    """The one behind it names the one before, with another number: by anchors, by what was noted, and by itself."""
+    bodies = anchored.bodies()
+    noted = 2, bodies[1]["hash"]
+    cut(anchored, 1)
+    anchored.write_anew([bodies[0], bodies[2] | {"number": 4}])
+    for asked in ({}, {"anchors": None, "after": noted}, {"anchors": None}):
+        report = anchored.audit(**asked)
+        assert not report["good"], asked
+        assert any("removed" in told for told in whats(report, "receipt")), asked
+    anchor_again(anchored)
+    assert not anchored.audit()["good"]
+
+
+def test_a_number_that_does_not_grow_by_one_is_told(anchored):
+    bodies = anchored.bodies()
+    anchored.write_anew([bodies[0], bodies[1] | {"number": 7}, bodies[2] | {"number": 5}])
+    assert len([t for t in whats(anchored.audit(anchors=None), "receipt") if "numbered anew" in t]) == 2
+    anchored.write_anew([body | {"number": n} for n, body in zip((-4, -3, -2), bodies, strict=True)])
+    assert "is no receipt any more" in whats(anchored.audit(anchors=None), "receipt")[0]
+
+
+def test_a_head_that_is_said_to_be_let_go_is_measured_by_the_anchors(anchored):
+    """How old receipts were that are not there is the checkpoint's own word; when they were anchored is not."""
+    bodies = anchored.bodies()
+    noted = 3, bodies[2]["hash"]
+    cut(anchored, 0, 1)
+    old = (datetime.now(UTC) - timedelta(days=9)).isoformat(timespec="milliseconds")
+    anchored.write_anew([bodies[2] | {"number": 4, "before": "0" * 64, "before_at": old}])
+    anchor_again(anchored)
+    report = anchored.audit(retention=timedelta(days=7))
+    assert len([told for told in whats(report, "receipt") if told.startswith("receipt removed")]) == 3
+    report = anchored.audit(retention=timedelta(days=7), anchors=None, after=noted)
+    assert any("the checkpoint's own word" in told for told in whats(report, "unknown"))
+    assert report["against"] == "accidents"
+
+
+def test_a_torn_anchor_takes_no_other_one_with_it(anchored):
+    """Whoever anchors next begins a line of his own."""
+    lines = anchored.lines()
+    anchored.file.write_text(lines[0] + "\n" + lines[1][:50])
+    begun(anchored.journal, anchored.told, [], "bank")
+    report = anchored.audit()
+    assert (report["findings"], report["anchored"]) == ([], 3)
+
+
+def test_another_jobs_anchors_in_a_shared_place_are_nobodys_before_there_is_a_receipt(anchored, tmp_path):
+    report = anchored.audit(anchors=None)
+    findings = Findings()
+    told = Anchors(InFile(anchored.file), read(InFile(anchored.file), findings), "another", KEY)
+    check(told, Chain(), findings)
+    assert (report["good"], findings.found) == (True, [])
+
+
+def test_receipts_that_somebody_made_count_no_more_leave_rows_that_are_foreign(anchored):
+    """A copy of an older line in a file of a later start: what stood behind it is of no epoch that counts."""
+    line = anchored.trail.read_text().splitlines(keepends=True)[1]
+    anchored.trail.with_name("0000000099-abcdef01-000001.jsonl").write_text(line)
+    found = chain_of(OnDisk(anchored.folder), Findings(), key=KEY)
+    assert [body["number"] for body in found.receipts] == [1, 2]
+    assert {p["handle"] for p in found.others}.isdisjoint({p["handle"] for p in found.superseded[-1]["participants"]})
+
+
+def test_a_chain_of_another_job_in_the_place_of_this_one_is_told(anchored):
+    """Its end cut off, and its id another one: the anchors are of the name that is audited."""
+    bodies = anchored.bodies()
+    cut(anchored, 2)
+    anchored.write_anew([body | {"job": "c" * 12, "name": "another"} for body in bodies[:2]])
+    assert any("of another job" in told for told in whats(anchored.audit(), "receipt"))
+
+
+def test_what_was_written_in_part_is_told(anchored, monkeypatch):
+    """A disk that is nearly full."""
+    whole = os.write
+    monkeypatch.setattr(os, "write", lambda file, data: whole(file, data[:20]))
+    with pytest.raises(ConfigurationError, match="a part of a line only"):
+        place_for(anchored.told, [])("a line that is longer than twenty bytes")
 
 
 def test_a_start_that_was_replaced_anchors_nothing(anchored):

@@ -154,6 +154,29 @@ def test_a_folder_that_takes_no_file_is_said_and_the_job_goes_on(job, file, capl
         job[0].journal.anchor()
 
 
+def test_what_a_dead_one_has_left_beside_the_key_goes(file):
+    """There is an older key in it than in the file."""
+    left = file.parent / ".forward.e8c5a34a"
+    left.write_text(file.read_text())
+    ForwardKey.read(file).forget(3)
+    assert [each.name for each in file.parent.iterdir()] == ["forward"]
+
+
+def test_a_link_is_refused(file):
+    """It would be replaced, and what it leads to would keep its key."""
+    link = file.parent / "link"
+    link.symlink_to(file)
+    with pytest.raises(ConfigurationError, match="is a link"):
+        ForwardKey.read(link)
+
+
+def test_a_start_that_slept_winds_nothing_back(file):
+    sleeping, newer = ForwardKey.read(file), ForwardKey.read(file)
+    newer.forget(100)
+    sleeping.forget(50)
+    assert json.loads(file.read_text())["number"] == 101
+
+
 @pytest.mark.parametrize(
     "text",
     [None, "", "[]", "{}", '{"format":1,"number":0,"key":"' + "ab" * 32 + '"}', '{"format":1,"number":1,"key":"ab"}',

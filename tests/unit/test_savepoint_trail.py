@@ -8,6 +8,7 @@ from onceflow.audit import chain
 from onceflow.audit.files import OnDisk
 from onceflow.audit.findings import Findings
 from onceflow.checkpoint.place import Place
+from onceflow.checkpoint.store import LocalStore
 from onceflow.checkpoint.trail import Trail
 from onceflow.operations.savepoints import reading, restoring, writing
 from tests.unit import checkpoints
@@ -70,3 +71,36 @@ def test_an_older_epoch_takes_none(old, tmp_path):
     assert manifest.job_epoch == 3
     older = writing.create(old, tmp_path / "s1", "fraud", epoch=2).manifest
     assert not [name for name in older.files if "/audit/" in name]
+
+
+def test_what_two_dead_starts_wrote_is_synced_by_the_third(tmp_path):
+    """Each died before it synced; an anchor, and the journal's purge, rest on all of it: then the power is cut."""
+    synced = {}
+
+    class Remembering(LocalStore):
+        def sync(self, name=None):
+            super().sync(name)
+            if name is not None:
+                synced[name] = (self.folder / name).read_bytes()
+
+    checkpoints.make(tmp_path / "c", 3)
+
+    def start(epoch=None):
+        place = Place.at(tmp_path / "c", retain=100)
+        history = place.journal.start(checkpoints.JOB)
+        place.journal.audited(Trail(Remembering(place.trail.folder), key=KEY, begins=lambda _: "{}"), ABOUT)
+        place.journal.keep_receipts()
+        if epoch is not None:
+            checkpoints.run(place, epoch, incarnation=history.incarnation)
+            place.journal.keep_receipts()
+        return place
+
+    start()
+    start(3)
+    assert start(4).journal.anchor()
+    for path in (tmp_path / "c" / "onceflow" / "audit").iterdir():
+        if path.name in synced:
+            path.write_bytes(synced[path.name])
+        else:
+            path.unlink()
+    assert chain_of(start(5)) == [(n + 1, n) for n in range(6)]

@@ -44,7 +44,7 @@ def test_a_replaced_driver_is_told_of_once_and_sweeps_no_more():
     )
     made._thread.join(WITHIN_S)
     assert not made._thread.is_alive()
-    assert (len(swept), told) == (1, ["replaced"])
+    assert (len(swept), told) == (1, ["anchor", "replaced"])
 
 
 def test_closing_waits_for_the_sweep_that_is_under_way(monkeypatch):
@@ -69,3 +69,30 @@ def test_closing_waits_for_the_sweep_that_is_under_way(monkeypatch):
     assert not made._thread.is_alive()
     assert swept == [1]
     assert anchored[-1:] == [1]
+
+
+def test_an_error_at_the_end_is_the_end(caplog):
+    """The last anchor fails by what nobody has foreseen: the thread ends all the same, and says it once."""
+    anchored = []
+
+    def anchor():
+        anchored.append(1)
+        raise ValueError("a bug")
+
+    made = Sweeper(lambda: True, anchor, lambda: None, lambda: None)
+    made.close()
+    assert not made._thread.is_alive()
+    count = len(anchored)
+    assert count == sum("could not look" in record.message for record in caplog.records)
+
+
+def test_a_sweep_that_fails_leaves_the_anchors_alone():
+    """They need nothing of the systems that a sweep asks."""
+    anchored = threading.Event()
+
+    def sweep():
+        raise KafkaUnavailableError("no broker")
+
+    made = Sweeper(sweep, anchored.set, lambda: None, lambda: None)
+    assert anchored.wait(WITHIN_S)
+    made.close()

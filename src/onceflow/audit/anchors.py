@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from onceflow.audit.batches import BatchError
-from onceflow.audit.chain import Chain, fits
+from onceflow.audit.chain import Chain, fits, is_younger, what_is_there
 from onceflow.audit.cluster import EARLIEST, LATEST, Cluster, Connect, KafkaAnswerError
 from onceflow.audit.findings import Findings
 from onceflow.audit.topics import visible
@@ -36,7 +37,7 @@ class InFile:
         """As a person calls it."""
         return str(self.path)
 
-    def lines(self) -> list[tuple[str, bytes]]:
+    def lines(self) -> Iterable[tuple[str, bytes]]:
         """Each line with where it stands; errors are those of ``_UNREADABLE``."""
         return [(f"{self} line {number}", line) for number, line in enumerate(self.path.read_bytes().splitlines(), 1)]
 
@@ -52,10 +53,10 @@ class InTopic:
         """As a person calls it."""
         return f"topic {self.topic}"
 
-    def lines(self) -> list[tuple[str, bytes]]:
+    def lines(self) -> Iterator[tuple[str, bytes]]:
         """As of ``InFile``."""
         with Cluster(self.connect) as cluster:
-            return list(_records(cluster, self.topic))
+            yield from _records(cluster, self.topic)
 
 
 Place = InFile | InTopic
@@ -79,41 +80,59 @@ def _records(cluster: Cluster, name: str) -> Iterator[tuple[str, bytes]]:
                 for offset, _, value, _, _ in batch.behind(at).records() if is_visible else ():
                     yield f"{name}-{number} offset {offset}", value or b""
                 at = batch.last + 1
-            if at == before:  # what was there is gone, or somebody's transaction is open
-                break
+            if at == before:
+                raise KafkaAnswerError(
+                    f"{name}-{number} ends for readers at offset {at} of {end}: a transaction is open"
+                )
 
 
 def read(place: Place, findings: Findings) -> list[tuple[str, bytes]]:
     """The lines; where they cannot be read, that is told."""
+    found: list[tuple[str, bytes]] = []
     try:
-        return place.lines()
+        found.extend(place.lines())  # what was read before an error is kept
     except _UNREADABLE as error:
-        findings.add("unknown", f"the anchors at {place} were not read: {type(error).__name__}: {error}")
-        return []
+        findings.add("unknown", f"the anchors at {place} were not all read: {type(error).__name__}: {error}")
+    return found
 
 
-def check(
-    place: Place, lines: Iterable[tuple[str, bytes]], chain: Chain, key: bytes | None, findings: Findings
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Anchors:
+    """What is compared.
+
+    Attributes:
+        place: Where the anchors are.
+        lines: They, read before the receipts were.
+        job: The name of the job that is audited: not its receipts', which anybody may have made.
+        key: Of the signatures; None checks none.
+        retention: How long receipts are to be kept; None: nobody has said it.
+    """
+
+    place: Place
+    lines: Sequence[tuple[str, bytes]]
+    job: str
+    key: bytes | None = None
+    retention: timedelta | None = None
+
+
+def check(told: Anchors, chain: Chain, findings: Findings) -> None:
     """Compare anchors with the receipts that are there.
 
     Args:
-        place: Where the anchors are.
-        lines: They, read before the receipts were.
+        told: The anchors.
         chain: The receipts.
-        key: Of the signatures; None checks none.
         findings: Where what is wrong goes; ``anchored`` becomes the newest receipt that has its anchor.
     """
     held = {(body["job"], body["number"]): body["hash"] for body in chain.receipts}
-    newest: dict[str, int] = {}
+    there: dict[str, list[int]] = {}
     for job, number in held:
-        newest[job] = max(number, newest.get(job, 0))
+        there.setdefault(job, []).append(number)
     seen: dict[tuple[str, int], str] = {}
     others: dict[str, int] = {}
-    for where, body in _of_job(place, lines, chain, key, findings):
+    for where, body in _of_job(told, set(there), findings):
         job, number, hashed = body["job"], body["number"], body["hash"]
         named = f"receipt {number} with hash {hashed}, anchored at {where} ({body['at']})"
-        if newest and job not in newest:
+        if there and job not in there:
             others[job] = max(number, others.get(job, 0))
         elif seen.setdefault((job, number), hashed) != hashed:
             findings.add("receipt", f"receipt changed: {named}, and with hash {seen[job, number]} before that")
@@ -121,32 +140,35 @@ def check(
             findings.add("receipt", f"receipt changed: {named}, has hash {held[job, number]} now")
         elif (job, number) in held:
             findings.anchored = max(findings.anchored, number)
-        elif number > newest.get(job, 0):  # else retention has let it go
-            ends = f"the chain ends at receipt {newest[job]}" if job in newest else "no receipt is there"
-            findings.add("receipt", f"receipt removed: {named}, is gone: {ends}")
+        elif job not in there or number > min(there[job]) or is_younger(body["at"], told.retention):
+            is_there = what_is_there(there.get(job, ()), number)
+            findings.add("receipt", f"receipt removed: {named}, is gone: {is_there}")
     for job, number in sorted(others.items()):
-        told = f"job {job} of the same name has anchored receipts up to {number} at {place}, and none of them is here"
-        findings.add("unknown", f"{told}: audit its own checkpoint")
-    if newest and not findings.anchored and not any(findings.of("receipt")):
-        findings.add("unknown", f"no anchor at {place} names a receipt that is here")
+        what = (
+            f"job {job} of the same name has anchored receipts up to {number} at {told.place}, and none of them is here"
+        )
+        if findings.anchored:
+            findings.add("unknown", f"{what}: audit its own checkpoint")
+        else:
+            findings.add("receipt", f"receipt removed, or of another job: {what}")
+    if there and not findings.anchored and not any(findings.of("receipt")):
+        findings.add("unknown", f"no anchor at {told.place} names a receipt that is here")
 
 
-def _of_job(
-    place: Place, lines: Iterable[tuple[str, bytes]], chain: Chain, key: bytes | None, findings: Findings
-) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Of the lines those that are anchors of this job, or of one of its name; of any where no receipt tells the job."""
-    known = {body["job"] for body in chain.receipts} | {body.get("name") for body in chain.receipts}
+def _of_job(told: Anchors, jobs: set[str], findings: Findings) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Of the lines those that are anchors of this job, or of one of its name."""
     unsigned = 0
-    for where, line in lines:
+    for where, line in told.lines:
         body = _anchor(line)
-        if body is None or (known and not {body["job"], body["name"]} & known):
-            continue  # of another job; or torn, and the next one stands for it
-        if key is not None and not _is_signed(body, key):
+        if body is None or (body["job"] not in jobs and body["name"] != told.job):
+            continue  # of another job; or torn
+        if told.key is not None and not _is_signed(body, told.key):
             unsigned += 1
             continue
         yield where, body
     if unsigned:
-        findings.add("unknown", f"{unsigned} anchors at {place} are not signed with this key, and were passed over")
+        what = f"{unsigned} anchors at {told.place} are not signed with this key, and were passed over"
+        findings.add("unknown", what)
 
 
 def _anchor(line: bytes) -> Mapping[str, Any] | None:

@@ -11,7 +11,7 @@ import hmac
 import json
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -71,7 +71,9 @@ class Chain:
         decided: Of the journal: what is decided, by job and epoch; each with its participants.
         chosen: Of the journal: what an operator has chosen, by job, epoch and choice.
         replayed: Of the journal: epochs that were to be written again, by job.
-        others: Participants of receipts that do not count: known, whatever became of them.
+        others: Participants of receipts that do not count, of epochs of which another one does: known, whatever became
+            of them.
+        superseded: Those receipts, and such of epochs of which none counts.
         in_journal: Those of everything in the journal, which is not signed: likewise.
     """
 
@@ -80,6 +82,7 @@ class Chain:
     chosen: set[tuple[str, int, str]] = field(default_factory=set)
     replayed: set[tuple[str, int]] = field(default_factory=set)
     others: list[Mapping[str, Any]] = field(default_factory=list)
+    superseded: list[Mapping[str, Any]] = field(default_factory=list)
     in_journal: list[Mapping[str, Any]] = field(default_factory=list)
 
     @property
@@ -135,6 +138,9 @@ def read(
     at: dict[str, int] = {}
     for of in lines:
         _continue(chain, of, at, there, findings, key)
+    counted = {(body["job"], body["epoch"]) for body in chain.receipts}
+    # Who names an older receipt in a file of his own makes all behind it count no more: their rows are nobody's then.
+    chain.others += [p for b in chain.superseded if (b["job"], b["epoch"]) in counted for p in b["participants"]]
     _head(chain, findings, retention)
     _order(chain, findings)
     if after is not None:
@@ -186,6 +192,7 @@ def _unpacked(data: bytes) -> bytes:
 def _is_receipt(body: Mapping[str, Any]) -> bool:
     return (
         fits(body, _RECEIPT)
+        and body["number"] > 0
         and all(map(_is_rule, body["sinks"].values()))
         and all(map(_has_attempts, body["participants"]))
     )
@@ -277,7 +284,7 @@ def _superseded(chain: Chain, first: int, at: dict[str, int]) -> None:
     """A newer start goes on before these: a replaced driver's, which the newer start has written again."""
     for body in chain.receipts[first:]:
         at.pop(body["hash"], None)
-        chain.others += body["participants"]
+        chain.superseded.append(body)
     del chain.receipts[first:]
 
 
@@ -299,7 +306,7 @@ def _head(chain: Chain, findings: Findings, retention: timedelta | None) -> None
         return
     first = chain.receipts[0]
     gone, until = first["number"] - 1, first["before_at"]
-    if retention is not None and _is_younger(until, retention):
+    if is_younger(until, retention):
         findings.add("receipt", f"receipt removed: the first {gone}, up to {until}, younger than audit.retention")
     else:
         findings.add("note", f"the chain begins at receipt {first['number']}; {gone} up to {until} were let go")
@@ -312,11 +319,11 @@ def _has(chain: Chain, number: int, hashed: str, findings: Findings) -> None:
     if number in held:
         if held[number] != hashed:
             findings.add("receipt", f"receipt changed: {named}, has hash {held[number]} now")
-    elif not held or number > max(held):
-        ends = f"the chain ends at receipt {max(held)}" if held else "no receipt is there"
-        findings.add("receipt", f"receipt removed: {named}, is gone: {ends}")
-    elif number < min(held):
-        findings.add("note", f"{named}, was let go: the chain begins at receipt {min(held)}")
+    elif held and number < min(held):
+        told = f"{named}, is not there: the chain begins at receipt {min(held)}"
+        findings.add("unknown", f"{told}, and that the ones before were let go is the checkpoint's own word")
+    else:
+        findings.add("receipt", f"receipt removed: {named}, is gone: {what_is_there(held, number)}")
 
 
 def _seals(chain: Chain, number: int, key: bytes, findings: Findings) -> None:
@@ -337,8 +344,18 @@ def _seals(chain: Chain, number: int, key: bytes, findings: Findings) -> None:
             findings.add("receipt", f"receipt changed, or sealed with another key: {named}", epoch=body["epoch"])
 
 
-def _is_younger(at: str, retention: timedelta) -> bool:
-    """Also what is no time: nobody knows then that it is old enough."""
+def what_is_there(numbers: Collection[int], number: int) -> str:
+    """In the place of a receipt that is gone."""
+    if not numbers:
+        return "no receipt is there"
+    first, last = min(numbers), max(numbers)
+    return f"the chain ends at receipt {last}" if number > last else f"the chain goes from receipt {first} to {last}"
+
+
+def is_younger(at: str, retention: timedelta | None) -> bool:
+    """Also what is no time: nobody knows then that it is old enough. Without a retention nothing is."""
+    if retention is None:
+        return False
     try:
         return datetime.fromisoformat(at) > datetime.now(UTC) - retention
     except (ValueError, TypeError):  # TypeError: a time without a zone
@@ -346,9 +363,16 @@ def _is_younger(at: str, retention: timedelta) -> bool:
 
 
 def _order(chain: Chain, findings: Findings) -> None:
-    """Epochs grow, and each range begins where the one before it ended."""
+    """Numbers and epochs grow, and each range begins where the one before it ended."""
     for last, body in zip(chain.receipts, chain.receipts[1:], strict=False):
-        if body["job"] != last["job"] or body["number"] != last["number"] + 1:
+        grows = body["number"] == last["number"] + 1
+        linked = body["before"] == last["hash"]  # else it is told already
+        if linked and not grows:
+            told = (
+                f"receipt {body['number']} (epoch {body['epoch']}) names receipt {last['number']} as the one before it"
+            )
+            findings.add("receipt", f"receipt removed, or numbered anew: {told}", epoch=body["epoch"])
+        if body["job"] != last["job"] or not (grows or linked):
             continue
         if body["epoch"] <= last["epoch"]:
             told = f"epoch {body['epoch']} (receipt {body['number']}) comes behind epoch {last['epoch']}"

@@ -112,14 +112,16 @@ class Cluster:
                 return Topic(name, str(row.topic_id), {p.partition_index: p.leader_id for p in row.partitions})
         return None
 
-    def compacts(self, name: str) -> bool:
-        """Whether a topic is compacted."""
+    def compacts(self, name: str) -> bool | None:
+        """Whether a topic is compacted; None where this login may not be told."""
         asked = DescribeConfigsRequest.DescribeConfigsResource(
             resource_type=_A_TOPIC, resource_name=name, configuration_keys=["cleanup.policy"]
         )
         answer = self._ask(
             DescribeConfigsRequest(resources=[asked], include_synonyms=False, include_documentation=False)
         )
+        if any(row.error_code for row in answer.results):
+            return None
         told = (setting for row in answer.results for setting in row.configs)
         return any(setting.name == "cleanup.policy" and "compact" in (setting.value or "") for setting in told)
 

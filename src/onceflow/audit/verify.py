@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from onceflow.audit import anchors, chain, lakes, tables, topics
-from onceflow.audit.anchors import Place
+from onceflow.audit.anchors import Anchors, Place
 from onceflow.audit.chain import Chain
 from onceflow.audit.cluster import Cluster, KafkaAnswerError
 from onceflow.audit.files import Files, OnDisk
@@ -36,6 +36,7 @@ class Asked:
         retention: How long receipts are to be kept; None does not ask.
         after: The number and the hash of the newest receipt that an earlier audit has told; None for no such one.
         anchors: Where the job tells of its newest receipts; None for nowhere.
+        job: Its name, by which its anchors are told from others'.
         forward: Number and key of the first receipt that must be sealed; None asks for no seal.
         patience_s: How long an open transaction may keep readers waiting.
     """
@@ -48,6 +49,7 @@ class Asked:
     retention: timedelta | None = None
     after: tuple[int, str] | None = None
     anchors: Place | None = None
+    job: str = ""
     forward: tuple[int, bytes] | None = field(default=None, repr=False)
     patience_s: float = 30.0
 
@@ -75,7 +77,7 @@ def audit(asked: Asked) -> Findings:
         told = [] if asked.anchors is None else anchors.read(asked.anchors, findings)
         known = chain.read(asked.files, findings, **asked.chain)
         if asked.anchors is not None:
-            anchors.check(asked.anchors, told, known, asked.key, findings)
+            anchors.check(Anchors(asked.anchors, told, asked.job, asked.key, asked.retention), known, findings)
         if known.receipts:
             findings.head = f"{known.receipts[-1]['number']}:{known.receipts[-1]['hash']}"
         covered = {(body["job"], body["epoch"]) for body in checked.receipts}

@@ -8,6 +8,7 @@ auditor has the file as it was at the beginning, and makes all of them.
 from __future__ import annotations
 
 import contextlib
+import glob
 import hashlib
 import hmac
 import json
@@ -49,14 +50,24 @@ class ForwardKey:
             ConfigurationError: The file cannot be read, or is none.
         """
         try:
+            if path.is_symlink():
+                raise ValueError("a link")
             body = json.loads(path.read_bytes())
             number, key = int(body["number"]), bytes.fromhex(body["key"])
             if body["format"] != FORMAT or number < 1 or len(key) != _LENGTH:
                 raise ValueError("another form")
         except (OSError, *OTHER_FORM) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is no such file, or was cut"
+            why = error.strerror if isinstance(error, OSError) else "it is no such file, was cut, or is a link"
             raise _unusable(path, why or str(error)) from None
+        for left in path.parent.glob(f".{glob.escape(path.name)}.*"):  # by one who died: an older key is in it
+            with contextlib.suppress(OSError):
+                left.unlink()
         return cls(path, number, key)
+
+    @property
+    def first(self) -> tuple[int, bytes]:
+        """The oldest key that is there, behind its number."""
+        return self.number, self._key
 
     def seal(self, number: int, hashed: str) -> str | None:
         """A receipt's seal, over its hash; None where there is no key of its number."""
@@ -89,16 +100,24 @@ class ForwardKey:
                 json.dump({"format": FORMAT, "number": number + 1, "key": following.hex()}, to)
                 to.flush()
                 os.fsync(to.fileno())
-            made.replace(self.path)
+            if self._number_in_file() <= number:  # else a newer start has gone on, and this one has slept
+                made.replace(self.path)
         finally:
             with contextlib.suppress(OSError):
                 made.unlink()
-        folder = os.open(self.path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
         self.number, self._key = number + 1, following
+        with contextlib.suppress(OSError):  # a folder that may not be read
+            folder = os.open(self.path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+
+    def _number_in_file(self) -> int:
+        try:
+            return int(json.loads(self.path.read_bytes())["number"])
+        except OTHER_FORM:
+            return 0
 
 
 def _unusable(path: Path, why: str) -> ConfigurationError:

@@ -542,11 +542,13 @@ class Trail:
 
     def _join(self) -> None:
         """Find the last receipt that counts: the newest start's last whole line."""
-        for file in sorted(self._files(), reverse=True):
+        files = sorted(self._files(), reverse=True)
+        plain = set(self._store.names())
+        self._unsynced = [file.name for file in files if file.name in plain]  # who wrote one may have died before
+        for file in files:
             whole = list(_whole_lines(self._content(file)))
             if whole:
                 self._newest = whole[-1]
-                self._unsynced = [file.name]  # its writer may have died before it synced it
                 break
         self._joined = True
 

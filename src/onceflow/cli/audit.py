@@ -21,6 +21,7 @@ from onceflow.checkpoint.store import local_path
 from onceflow.cli.job_file import find_job
 from onceflow.cli.output import Output, OutputOption, tell_json
 from onceflow.cli.places import begin_java, place_of
+from onceflow.masking import in_one_line
 from onceflow.options.auditing import ANCHOR, Auditing
 
 if TYPE_CHECKING:
@@ -77,7 +78,9 @@ def audit(
     if recompute is None:
         sinks = [plain(sink) for sink in found.sinks if sink.participates]
         anchors = anchors_of(kept, sinks)
-        findings = run(Asked(place, sinks, first, last, kept.key, kept.retention, before, anchors, forward_of(kept)))
+        findings = run(
+            Asked(place, sinks, first, last, kept.key, kept.retention, before, anchors, found.name, forward_of(kept))
+        )
     else:
         if begin is not None:
             begin_java(found, location=begin)
@@ -99,7 +102,7 @@ def anchors_of(kept: Auditing, sinks: Sequence[Mapping[str, Any]]) -> Anchors | 
         return InFile(kept.anchor_file)
     if not kept.anchor_topic:
         return None
-    connect = next((sink["connect"] for sink in sinks if sink["kind"] == "kafka"), None)
+    connect = next((s["connect"] for s in sorted(sinks, key=lambda s: str(s["name"])) if s["kind"] == "kafka"), None)
     if connect is None:
         raise typer.BadParameter(f"{ANCHOR} names a topic, and no sink of the job writes to Kafka", param_hint=ANCHOR)
     return InTopic(kept.anchor_topic, connect)
@@ -109,9 +112,7 @@ def forward_of(kept: Auditing) -> tuple[int, bytes] | None:
     """Number and key of the first receipt that must be sealed."""
     if kept.forward_key_file is None:
         return None
-    found = ForwardKey.read(kept.forward_key_file)
-    key = found.key_of(found.number)
-    return None if key is None else (found.number, key)
+    return ForwardKey.read(kept.forward_key_file).first
 
 
 def files_of(job: Job) -> Path | Files:
@@ -205,7 +206,7 @@ def state_before(
         path = Path(folder) / "checkpoint"
         path.mkdir()
         # An open end is where it can begin: nothing is known of what the checkpoint does not retain.
-        yield lay_out(place, first if first is not None else min(epochs), max(epochs), path, begin)
+        yield lay_out(place, first if first is not None else min(epochs), max(epochs), path, begin, Auditing.told().key)
 
 
 def read_range(text: str | None) -> tuple[int | None, int | None]:
@@ -248,14 +249,14 @@ def plain(sink: Sink) -> dict[str, Any]:
 def lines(findings: Findings, *, shared: bool) -> list[str]:
     """An audit for people."""
     report = findings.report(shared=shared)
-    told = [f"{each.kind}: {each.what}" for each in findings.found]
+    told = [in_one_line(f"{each.kind}: {each.what}") for each in findings.found]
     counted = ", ".join(f"{report[name]:,} {name}" for name in ("missing", "changed", "foreign", "unknown"))
     told.append(f"{report['epochs']:,} epochs, {report['rows']:,} rows as they were decided; {counted}")
     good = f"good against {report['against']}: what can be seen is what was decided"
     word = good if report["good"] else "NOT what was decided"
     if any(findings.of("nothing")):
         word = "NOTHING was compared"
-    elif report["good"] and report["unknown"]:
+    elif report["good"] and any(findings.of("unknown")):
         word = "no difference; not all could be looked at"
     if findings.head:
         told.append(f"the newest receipt is {findings.head}; kept elsewhere, it is the next audit's --after")

@@ -80,14 +80,13 @@ def place_for(auditing: Auditing, committers: Iterable[Committer]) -> Append | N
 
     Args:
         auditing: What the operator says.
-        committers: Of the job's sinks, in their order.
+        committers: Of the job's sinks, by their names.
 
     Raises:
         ConfigurationError: A topic is named, and no sink of the job writes to Kafka.
     """
     if auditing.anchor_file is not None:
-        path = auditing.anchor_file
-        return lambda line: _append(path, line)
+        return _File(auditing.anchor_file)
     if not auditing.anchor_topic:
         return None
     able = next((each for each in committers if each.has_logs), None)
@@ -102,22 +101,44 @@ def place_for(auditing: Auditing, committers: Iterable[Committer]) -> Append | N
     return lambda line: able.append(auditing.anchor_topic, line)
 
 
-def _append(path: Path, line: str) -> None:
-    """Append to a file that may be one that can only be appended to (``chattr +a``); no link is followed."""
-    try:
-        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+class _File:
+    """A file that may be one that can only be appended to (``chattr +a``); no link is followed.
+
+    Args:
+        path: Of the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._whole = False
+
+    def __call__(self, line: str) -> None:
+        """As ``Append`` says."""
         try:
-            if line:
-                os.write(file, line.encode() + b"\n")
-                os.fsync(file)
-        finally:
-            os.close(file)
-    except OSError as error:
+            file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            try:
+                if line:
+                    self._write(file, line.encode())
+            finally:
+                os.close(file)
+        except OSError as error:
+            raise self._refused(error) from None
+
+    def _write(self, file: int, line: bytes) -> None:
+        # Whoever wrote last may have died in it: behind a line that is torn another one begins, not this one.
+        data = line + b"\n" if self._whole else b"\n" + line + b"\n"
+        self._whole = False
+        if os.write(file, data) < len(data):
+            raise OSError(errno.ENOSPC, "it took a part of a line only")
+        os.fsync(file)
+        self._whole = True
+
+    def _refused(self, error: OSError) -> ConfigurationError:
         why = "it is a link" if error.errno == errno.ELOOP else error.strerror or str(error)
-        raise ConfigurationError(
-            f"the file {path} takes no anchor: {why}",
+        return ConfigurationError(
+            f"the file {self._path} takes no anchor: {why}",
             harmless="for the data: receipts are kept as before, and the next anchor stands for them",
-            cause=f"{ANCHOR} is {str(path)!r}",
+            cause=f"{ANCHOR} is {str(self._path)!r}",
             action="see to it that the job's user can append to it",
             setting="audit.anchor",
-        ) from None
+        )

@@ -385,8 +385,8 @@ class Driver:
         self._marks.write_again(self._mark(decided.epoch if decided is not None else -1, self.incarnation))
 
     def committers(self) -> Collection[Committer]:
-        """Of the sinks that take part in the decision, in their order."""
-        return self._committers.values()
+        """Of the sinks that take part in the decision, by their names."""
+        return [self._committers[name] for name in sorted(self._committers)]
 
     def true_cause(self, error: OnceflowError) -> OnceflowError:
         """The error that ended this driver: that a newer start took over comes before every other reason.

@@ -57,16 +57,17 @@ class Sweeper:
         for turn in itertools.count(1):
             ended = self._ended.wait(EVERY_S)
             try:
+                self._anchor()  # first: it needs nothing of the systems that a sweep asks
                 if ended:
-                    self._anchor()
                     return
                 if not self._sweep():
                     self._replaced()
                     return
-                self._anchor()
                 if turn % SWEEPS_A_MARK == 0:
                     self._refresh_mark()
             except OnceflowError as error:
                 self._log.warning("could not look for lingering transactions: %s", error.what)
             except Exception:  # noqa: BLE001 - it is logged whole, and the sweep must go on for as long as the job runs
                 self._log.exception("could not look for lingering transactions")
+            if ended:
+                return

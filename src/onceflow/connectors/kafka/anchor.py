@@ -8,6 +8,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from confluent_kafka import KafkaException
+
 from onceflow.connectors.kafka.client import KafkaClient, rights_or_unavailable
 from onceflow.connectors.kafka.produce import open_producer
 from onceflow.errors import ConfigurationError, KafkaUnavailableError
@@ -37,9 +39,12 @@ def append(client: KafkaClient, topic: str, line: str, *, key: str) -> None:
     failed: list[Any] = []
     # Idempotence is not asked for: the same anchor twice says what it says once, and it takes no further right.
     config: dict[str, Any] = {"acks": "all", "message.timeout.ms": _WITHIN_MS, "log_level": 0}  # failures are raised
-    producer = open_producer({**client.cluster.for_librdkafka(), **config})
-    producer.produce(topic, line.encode(), key.encode(), on_delivery=lambda error, _: failed.append(error))
-    producer.flush()
+    try:
+        producer = open_producer({**client.cluster.for_librdkafka(), **config})
+        producer.produce(topic, line.encode(), key.encode(), on_delivery=lambda error, _: failed.append(error))
+        producer.flush()
+    except KafkaException as raised:
+        failed.append(raised.args[0])
     error = failed[0] if failed else None
     if error is None and failed:
         return

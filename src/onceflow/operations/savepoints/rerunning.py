@@ -18,7 +18,9 @@ from onceflow.operations.savepoints.restoring import copied, refuse_newer
 from onceflow.operations.savepoints.resuming import opened
 
 
-def lay_out(place: Place, first: int, last: int, folder: Path, savepoint: str | None = None) -> StateBefore:
+def lay_out(
+    place: Place, first: int, last: int, folder: Path, savepoint: str | None = None, key: bytes | None = None
+) -> StateBefore:
     """Lay out the newest state before an epoch, and tell how each epoch behind it was planned.
 
     Args:
@@ -27,6 +29,7 @@ def lay_out(place: Place, first: int, last: int, folder: Path, savepoint: str | 
         last: The last one.
         folder: An empty folder on this machine's disk, for Spark to work in, wherever the checkpoint is.
         savepoint: Where to begin; None for the epoch before the first, which the checkpoint must retain.
+        key: With which a savepoint must be signed; None does not ask.
 
     Returns:
         What is there.
@@ -40,7 +43,7 @@ def lay_out(place: Place, first: int, last: int, folder: Path, savepoint: str | 
         epoch = -1
     else:
         given = f"{place.uri}@{first - 1}" if savepoint is None else savepoint
-        with opened(given, folder) as (path, manifest):
+        with opened(given, folder, key) as (path, manifest):
             refuse_newer(manifest)
             epoch = manifest.epoch
             identity = read_identity(place.ours)

@@ -4,8 +4,8 @@ Must not know: what a checkpoint's files mean, a running job, how a command line
 
 The folder of a savepoint (``reading`` has what is in it) is put together beside its place and renamed; in S3, where
 nothing can be renamed, in its place, by one at a time. Files of a checkpoint are never written in place, by Spark or by
-us, so on a POSIX file system they are linked where it is the same: a savepoint then costs no room until the checkpoint
-forgets them. Else they are copied.
+us (but for the receipts of a start that runs), so on a POSIX file system they are linked where it is the same: a
+savepoint then costs no room until the checkpoint forgets them. Else they are copied.
 """
 
 from __future__ import annotations
@@ -89,13 +89,13 @@ def create(
             with explained(target.where), _still_there():
                 if stage is not None and isinstance(source, LocalFolder):
                     stage.link(source, [path for path in of.files if not _grows(path)])
-                    files.copy(source, [path for path in of.files if _grows(path)])
+                    stage.copy(source, [path for path in of.files if _grows(path)])
                 else:  # what is not the state's is small, and the journal forgets some of it with any epoch
                     files.take(source, [path for path in of.files if not _is_state(path)])
             held_s = time.monotonic() - held_at
         with explained(target.where), _still_there():
             if stage is not None:
-                files.take(stage, [path for path in of.files if not _grows(path)])
+                files.take(stage, of.files)
             else:
                 files.take(source, [path for path in of.files if _is_state(path)])
         manifest = _finish(draft, target, of, job, of.epoch if job_epoch is None else job_epoch, key)
@@ -147,7 +147,7 @@ def _staged(checkpoint: Folder) -> Iterator[LocalFolder | None]:
 
 
 def _grows(path: str) -> bool:
-    return path.startswith(f"{TRAIL_FOLDER}/")
+    return path.startswith(f"{TRAIL_FOLDER}/") and not path.endswith(".gz")
 
 
 def _is_state(path: str) -> bool:
