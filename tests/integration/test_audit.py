@@ -7,6 +7,8 @@ from confluent_kafka import Producer
 from kafka import TopicPartition
 from kafka.admin import NewTopic
 
+from onceflow.audit.anchors import InTopic, read
+from onceflow.audit.findings import Findings
 from onceflow.connectors.kafka import transactions
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from tests.integration.audited import World, rows, whats
@@ -98,6 +100,18 @@ def test_a_key_and_a_partition_that_nobody_wrote_are_found(cluster, new_topic, t
     world.close()
     assert (report["good"], report["changed"], report["keyed"]) == (False, 2, 2)
     assert all("have a key, or stand in a partition, that nobody wrote" in told for told in whats(report, "changed"))
+
+
+def test_anchors_behind_an_open_transaction_are_told(cluster, new_topic, tmp_path):
+    """Whoever may write to their topic could hide the newer ones: what was not read is said, and what was, is kept."""
+    world = World(cluster, new_topic(partitions=1), tmp_path)
+    world.commit(world.prepare([(b"job", b"an anchor")]))
+    world.prepare([(b"job", b"held back")])
+    findings = Findings()
+    lines = read(InTopic(world.topic, cluster.connection), findings)
+    world.close()
+    assert [line for _, line in lines] == [b"an anchor"]
+    assert "a transaction is open" in findings.found[0].what
 
 
 def test_rows_of_before_a_trail_that_begins_late_are_nobodys_fault(cluster, new_topic, tmp_path):
