@@ -315,7 +315,7 @@ CLASS = update(lambda t: classed(t, "count"))
 
 EDITS = [
     # aggregates: the columns of the select, of the sink, of a view
-    edit("select", TOTAL, update(lambda t: sums(t).select("key", "fees")), r"was sum\(p\).*read as sum\(q\)"),
+    edit("select", TOTAL, update(lambda t: sums(t).select("key", "fees")), r"was sum\(p\).*read as sum\(q\)", FAULTS),
     edit(
         "renamed alias",
         TOTAL,

@@ -139,6 +139,7 @@ def test_an_edit_that_would_move_a_position_is_refused(pipeline, new_topic, edit
     assert Counter(read_topic(p.cluster, second)) == Counter(p.sent)
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize(
     ("edit", "said"),
     [
