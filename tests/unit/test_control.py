@@ -160,7 +160,7 @@ def test_the_commands(tmp_path):
     file.write_text('import onceflow as of\njob = of.Job("orders", checkpointing=of.Checkpointing("somewhere"))\n')
     assert json.loads(runner.invoke(app, ["list", "--output", "json"]).stdout) == {"jobs": []}
     nobody = runner.invoke(app, ["list"])
-    assert nobody.stderr == f"no job of this user runs on this machine (looked at: {registry.folder()})\n"
+    assert nobody.stderr.startswith(f"no job of this user runs on this machine (looked at: {registry.folder()});")
     orders = job()
     with Server(orders):
         orders.begin(lambda: 3)
