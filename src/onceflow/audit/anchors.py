@@ -15,16 +15,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from onceflow.audit.batches import BatchError
-from onceflow.audit.chain import Chain, fits, is_younger, what_is_there
+from onceflow.audit.chain import Chain, canonical, fits, is_younger, what_is_there
 from onceflow.audit.cluster import EARLIEST, LATEST, Cluster, Connect, KafkaAnswerError
 from onceflow.audit.findings import Findings
-from onceflow.audit.topics import visible
+from onceflow.audit.topics import PAGE, UNREADABLE, visible
 
 FORMAT = 1
-_PAGE = 8 << 20
 _ANCHOR = {"anchor": int, "job": str, "name": str, "number": int, "hash": str, "at": str}
-_UNREADABLE = (BatchError, KafkaAnswerError, OSError, ValueError, IndexError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +35,7 @@ class InFile:
         return str(self.path)
 
     def lines(self) -> Iterable[tuple[str, bytes]]:
-        """Each line with where it stands; errors are those of ``_UNREADABLE``."""
+        """Each line with where it stands; errors are those of ``UNREADABLE``."""
         return [(f"{self} line {number}", line) for number, line in enumerate(self.path.read_bytes().splitlines(), 1)]
 
 
@@ -69,7 +66,7 @@ def _records(cluster: Cluster, name: str) -> Iterator[tuple[str, bytes]]:
     for number in sorted(topic.leaders):
         at, end = (cluster.offset(topic, number, which) for which in (EARLIEST, LATEST))
         while at < end:
-            page = cluster.fetch(topic, number, at, _PAGE)
+            page = cluster.fetch(topic, number, at, PAGE)
             if page.refused and page.log_start > at:
                 at = page.log_start
                 continue
@@ -91,7 +88,7 @@ def read(place: Place, findings: Findings) -> list[tuple[str, bytes]]:
     found: list[tuple[str, bytes]] = []
     try:
         found.extend(place.lines())  # what was read before an error is kept
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         findings.add("unknown", f"the anchors at {place} were not all read: {type(error).__name__}: {error}")
     return found
 
@@ -180,7 +177,5 @@ def _anchor(line: bytes) -> Mapping[str, Any] | None:
 
 
 def _is_signed(body: Mapping[str, Any], key: bytes) -> bool:
-    said = {name: value for name, value in body.items() if name != "signature"}
-    text = json.dumps(said, sort_keys=True, separators=(",", ":"))
-    made = hmac.new(key, b"anchor " + text.encode(), hashlib.sha256).hexdigest()
+    made = hmac.new(key, b"anchor " + canonical(body, "signature"), hashlib.sha256).hexdigest()
     return hmac.compare_digest(made.encode(), str(body.get("signature")).encode())

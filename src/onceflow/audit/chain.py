@@ -266,8 +266,7 @@ def _one(line: _Line, body: Mapping[str, Any], findings: Findings, key: bytes | 
     if body.get("format") != FORMAT:
         findings.add("unknown", f"{line.where} has format {body.get('format')}, and this audit reads {FORMAT}")
         return
-    said = {name: value for name, value in body.items() if name not in ("hash", "signature", "seal")}
-    found = hashlib.sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    found = hashlib.sha256(canonical(body, "hash", "signature", "seal")).hexdigest()
     named = f"receipt {body['number']} (epoch {body['epoch']}, {line.where})"
     if found != body["hash"]:
         findings.add("receipt", f"receipt changed: {named} does not have its hash", epoch=body["epoch"])
@@ -278,6 +277,12 @@ def _one(line: _Line, body: Mapping[str, Any], findings: Findings, key: bytes | 
         findings.add("receipt", f"receipt not signed: {named}", epoch=body["epoch"])
     elif not hmac.compare_digest(signed.encode(), str(body["signature"]).encode()):
         findings.add("receipt", f"receipt signed with another key, or changed: {named}", epoch=body["epoch"])
+
+
+def canonical(body: Mapping[str, Any], *without: str) -> bytes:
+    """What a hash or a signature is made over: JSON with sorted keys, no blanks, in ASCII, less what is made of it."""
+    said = {name: value for name, value in body.items() if name not in without}
+    return json.dumps(said, sort_keys=True, separators=(",", ":")).encode()
 
 
 def _superseded(chain: Chain, first: int, at: dict[str, int]) -> None:

@@ -25,7 +25,7 @@ from onceflow.audit.findings import Findings, Kind
 from onceflow.audit.hashes import U64, Texts
 from onceflow.audit.records import keys_and_values
 
-_PAGE = 8 << 20
+PAGE = 8 << 20
 _TOGETHER = 16_384
 _AMBIGUOUS = ("partition", "topic", "headers", "timestamp")
 Producer = tuple[int, int]
@@ -82,7 +82,7 @@ class _Log:
     why: str = ""
 
 
-_UNREADABLE = (BatchError, KafkaAnswerError, OSError, ValueError, IndexError, struct.error)
+UNREADABLE = (BatchError, KafkaAnswerError, OSError, ValueError, IndexError, struct.error)
 """What reading a log raises that is not what Kafka writes, or is not there."""
 
 
@@ -180,12 +180,12 @@ def check(cluster: Cluster, ends: Ends, scope: Scope, findings: Findings, *, pat
             log = logs[name, number] = _Log()
             try:
                 _read(cluster, topic, number, end, scope, adding, log, findings, patience_s)
-            except _UNREADABLE as error:
+            except UNREADABLE as error:
                 log.why = f"{type(error).__name__}: {error}"
                 findings.add("unknown", f"{name}-{number} was not read to its end: {log.why}")
     try:
         adding.flush()
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         for log in logs.values():  # what waited was of any of them
             log.why = log.why or f"{type(error).__name__}: {error}"
         findings.add("unknown", f"records cannot be understood: {type(error).__name__}: {error}")
@@ -199,7 +199,7 @@ def _may_be_compacted(cluster: Cluster, name: str) -> bool:
     """Also where nobody tells it: a gap in the log proves nothing then."""
     try:
         return cluster.compacts(name) is not False
-    except _UNREADABLE:
+    except UNREADABLE:
         return True
 
 
@@ -223,7 +223,7 @@ def _read(
     reading = _Reading(f"{topic.name}-{number}", topic.name, number, scope, adding, position > log.start)
     deadline = time.monotonic() + patience_s
     while position < end:
-        page = cluster.fetch(topic, number, position, _PAGE)
+        page = cluster.fetch(topic, number, position, PAGE)
         if page.refused:
             if page.log_start <= position:
                 break
