@@ -26,18 +26,8 @@ from onceflow.connectors.kafka.source import CONNECTOR
 from onceflow.control.server import Server
 from onceflow.control.standing import Standing
 from onceflow.errors import ConfigurationError, OnceflowError
-from onceflow.execution.active import Active, alone, require_free
-from onceflow.execution.foresight import Foreseen, foresee
 from onceflow.execution.job_log import JobLog
-from onceflow.execution.launch import Plan, epoch_limit, finish_decided, launch, place_of
-from onceflow.execution.outputs import settle_guarantees
-from onceflow.execution.ownership import ids_of
-from onceflow.execution.phases import Phases
-from onceflow.execution.recompute import Recomputed, recompute
-from onceflow.execution.rehearsal import rehearse
-from onceflow.execution.running import RunningJob, application_is_gone, java_is_gone
-from onceflow.execution.told import code_of
-from onceflow.execution.write_again import Again, write_again
+from onceflow.execution.running import RunningJob
 from onceflow.metrics.observed import observed
 from onceflow.operations.transactions.deletion import delete_cancelled
 from onceflow.options.arguments import check_argument, checked, checked_but
@@ -45,14 +35,23 @@ from onceflow.options.auditing import advise
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.options.job_options import JobOptions
 from onceflow.options.restarting import ExponentialDelay, NoRestart, RestartStrategy
+from onceflow.rerun.recompute import Recomputed, recompute
+from onceflow.rerun.write_again import Again, write_again
 from onceflow.spark import hadoop, s3a
 from onceflow.spark.internals import running_session
 from onceflow.spark.places import place_at
 from onceflow.spark.raised import by_the_plan
 from onceflow.spark.session import make_session, require_session
+from onceflow.start import steps
+from onceflow.start.active import alone
+from onceflow.start.limit import epoch_limit
+from onceflow.start.ownership import ids_of
+from onceflow.start.phases import Phases
+from onceflow.start.plan import Plan, place_of
+from onceflow.start.receipt_header import code_of
+from onceflow.start.starting import Starting
 from onceflow.supervision.attempts import Attempts, counting
 from onceflow.supervision.child import parent
-from onceflow.supervision.counting import Reported
 from onceflow.supervision.others import look_for_others
 from onceflow.supervision.signals import Signals, Stopped
 
@@ -258,7 +257,10 @@ class Job:
             def start(first: bool) -> RunningJob:
                 # What --claim and --as-new ask for is done by the first start.
                 mine = replace(plan, observer=observer, takeover=plan.takeover if first else None)
-                return self._launched(mine, options.spark, theirs, active, signals, until=until)
+                with self._starting(mine, options.spark, lambda: check_argument(Job.run, "until", until)) as starting:
+                    running = steps.start(starting, lambda _: signals.look())
+                active.query = running.query
+                return running
 
             look_for_others(standing)
             counts = counting(options, place, standing, above)
@@ -267,18 +269,11 @@ class Job:
             try:
                 tidy = attempts.run(start)
             except BaseException as error:
-                # An interrupted start may end with py4j's word for it instead of ours.
-                if signals.received is None:
-                    gone = java_is_gone(error) or application_is_gone(error)
-                    if gone is not None:
-                        tidy = False  # nobody is there who could be told to end
-                        counts.failed(Reported.of(gone, here=False))
-                        raise gone from error
+                end = attempts.true_end(error)
+                if end is None:
                     raise
-                log.debug("stopped while starting", exc_info=True)
-                said.info("stopped by %s", signals.received.name)
-                tidy = False
-                raise Stopped(signals.received, clean=False) from error
+                tidy = False  # nobody is there who could be told to end, or there is no time
+                raise end from error
             finally:
                 made = running_session() if tidy and theirs is None else None
                 if made is not None:
@@ -293,40 +288,19 @@ class Job:
         elif plan.bounded:
             said.info("ended: what was there is read")
 
-    def _launched(
-        self,
-        plan: Plan,
-        spark: Mapping[str, str],
-        theirs: SparkSession | None,
-        active: Active,
-        signals: Signals,
-        *,
-        until: object,
-    ) -> RunningJob:
-        """Start the job, or start it again: all from what is decided to Spark's query."""
+    def _starting(self, plan: Plan, spark: Mapping[str, str], call: Callable[[], None] = lambda: None) -> Starting:
+        """A start of this job."""
         phases = Phases(JobLog(log, self.name))
-        place = place_of(plan)
-        foreseen = Foreseen()
-        try:
-            if theirs is not None:
-                require_free(theirs, place, self.name)
-            # Before anything that could fail: consumers wait for what is decided, and it may expire.
-            phases.begin(f"the checkpoint {plan.checkpointing.location}")
-            finished = finish_decided(self.sinks, plan)
-            check_argument(Job.run, "until", until)
-            if running_session() is None:  # else there is no Java to be spared
-                known = (self.sinks, self._sources, place, plan.prefix, plan.name)
-                foreseen = foresee(*known, phases.begin, taken_over=plan.takeover is not None)
-            session = self._session(plan, spark, phases)
-            signals.look()
-            result = self._stream_of(session, plan, phases)
-            signals.look()
-            plan = replace(plan, code=code_of(self._require_function()))
-            running = launch(session, result, self._sinks, plan, phases, finished=finished, foreseen=foreseen)
-            active.query = running.query
-            return running
-        finally:
-            foreseen.close()
+        return Starting(
+            replace(plan, code=code_of(self._require_function())),
+            self.sinks,
+            self._sources,
+            to=self._sinks,
+            session=lambda: self._session(plan, spark, phases),
+            stream=lambda session: self._stream_of(session, plan, phases),
+            call=call,
+            phases=phases,
+        )
 
     def _session(self, plan: Plan, spark: Mapping[str, str], phases: Phases) -> SparkSession:
         """The active session, or a new one that reaches the checkpoint."""
@@ -360,24 +334,14 @@ class Job:
         Raises:
             OnceflowError: Why a start would be refused.
         """
-        self._require_function()
+        options = self.options.under({})
         theirs = running_session()
-        phases = Phases(JobLog(log, self.name))
-        plan = replace(self._plan, checkpointing=self.checkpointing)
-        hadoop.begin(plan.checkpointing.location, self.name, {**self._spark, **self.options.under({}).spark})
-        foreseen, place = Foreseen(), place_of(plan)
-        settle_guarantees(self.sinks, plan.checkpointing)
-        with place.ours.untouched():
+        plan = replace(self._plan, checkpointing=options.checkpointing)
+        hadoop.begin(plan.checkpointing.location, self.name, {**self._spark, **options.spark})
+        with self._starting(plan, options.spark) as starting, starting.place.ours.untouched():
             try:
-                phases.begin(f"the checkpoint {plan.checkpointing.location}")
-                known = (self.sinks, self._sources, place, plan.prefix, plan.name)
-                foreseen = foresee(*known, phases.begin, taken_over=False)
-                session = self._session(plan, self.options.under({}).spark, phases)
-                result = self._stream_of(session, plan, phases)
-                phases.begin("checks of the plan")
-                rehearse(session, result, self._sinks, plan, foreseen)
+                steps.check(starting)
             finally:
-                foreseen.close()
                 made = running_session() if theirs is None else None
                 if made is not None:
                     made.stop()
@@ -502,23 +466,23 @@ def start(
         JobLog(log, name).warning("metrics.port is for jobs that a Job runs: a query of start(...) has no metrics")
     plan = Plan(name, checkpointing, transactional_id_prefix, output_mode, bounded, takeover, connectors=CONNECTORS)
     plan = replace(plan, watched=False, parallelism=options.parallelism, fixed_tables=fixed_tables)
-    phases = Phases(JobLog(log, name))
-    place = place_of(plan)
-    with alone(place.uri, name) as active:
-        running_here = running_session()
-        if running_here is not None:
-            require_free(running_here, place, name)
-        # Before anything else that could fail: consumers wait for what is decided, and it may expire.
-        phases.begin(f"the checkpoint {checkpointing.location}")
-        finished = finish_decided(tuple(df) if isinstance(df, Mapping) else sinks, plan)
+
+    def check_call() -> None:
         for argument, value in {"df": df, "output_mode": output_mode, "until": until}.items():
             check_argument(start, argument, value)
+
+    def session() -> SparkSession:
         frames = [df] if isinstance(df, DataFrame) else list(df.values())
         if not frames:
             raise ConfigurationError("there is no output", action="pass a streaming DataFrame")
-        session = frames[0].sparkSession
-        require_session(session)
-        running = launch(session, df, sinks, plan, phases, finished=finished)
+        require_session(frames[0].sparkSession)
+        return frames[0].sparkSession
+
+    named = tuple(df) if isinstance(df, Mapping) else sinks
+    phases = Phases(JobLog(log, name))
+    asked = Starting(plan, named, to=sinks, session=session, stream=lambda _: df, call=check_call, phases=phases)
+    with asked as starting, alone(starting.place.uri, name) as active:
+        running = steps.start(starting)
         active.query = running.query
 
     def last_words() -> None:

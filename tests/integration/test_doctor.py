@@ -25,9 +25,9 @@ from onceflow.cli import main as entry
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.transactional_id import name_transaction
 from onceflow.errors import ConfigurationError
-from onceflow.execution.foresight import foresee
 from onceflow.local.devcluster import DevCluster
 from onceflow.spark import java_client
+from onceflow.start.systems import look_at_systems
 from tests.integration.harness import kafka_asked_for
 
 pytestmark = pytest.mark.kafka
@@ -215,10 +215,10 @@ def test_a_start_tells_of_all_that_it_refuses(ill, tmp_path):
     sinks = [of.KafkaSink(ill, "not-there"), good, of.KafkaSink(ill, "no-copies"), of.KafkaSink(ill, "unwritable")]
     place = Place.at(tmp_path / "checkpoint", 100)
     with pytest.raises(ConfigurationError, match="topic not-there of sink not-there does not exist") as refused:
-        foresee(sinks, [there], place, "onceflow", "ill", lambda _: None, taken_over=False)
+        look_at_systems(sinks, [there], place, "onceflow", "ill", lambda _: None, taken_over=False)
     assert [type(each).__name__ for each in refused.value.others] == ["ConfigurationError", *["KafkaRightsError"] * 2]
     assert "Found as well: topic no-copies acknowledges no write" in str(refused.value)
     assert [each.facts["right"] for each in refused.value.others[1:]] == ["WRITE", "READ"]
     with pytest.raises(ConfigurationError) as alone:
-        foresee(sinks[:1], [there], place, "onceflow", "ill", lambda _: None, taken_over=False)
+        look_at_systems(sinks[:1], [there], place, "onceflow", "ill", lambda _: None, taken_over=False)
     assert alone.value.others == ()

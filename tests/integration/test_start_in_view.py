@@ -13,7 +13,7 @@ from onceflow.checkpoint.place import Place
 from onceflow.connectors.kafka import transactions
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.errors import ConfigurationError, KafkaError
-from onceflow.execution.foresight import Foreseen, foresee
+from onceflow.start.systems import Systems, look_at_systems
 from tests.integration.harness import Pipeline, wait_until
 from tests.unit.advice import parts_of
 
@@ -23,8 +23,10 @@ def pipeline(cluster, new_topic, tmp_path):
     return Pipeline(cluster, new_topic(1), new_topic(1), tmp_path / "checkpoint")
 
 
-def look(folder, sink: of.KafkaSink, source: of.KafkaSource) -> Foreseen:
-    return foresee([sink], [source], Place.at(folder, 100), "onceflow", "test", lambda _: None, taken_over=False)
+def look(folder, sink: of.KafkaSink, source: of.KafkaSource) -> Systems:
+    return look_at_systems(
+        [sink], [source], Place.at(folder, 100), "onceflow", "test", lambda _: None, taken_over=False
+    )
 
 
 def make(sink: of.KafkaSink) -> None:

@@ -24,23 +24,25 @@ from onceflow.connectors.inspection import Phase
 from onceflow.connectors.kafka import committer as kafka_committer
 from onceflow.connectors.kafka import oracle, transactions
 from onceflow.errors import CheckpointCorruptError, CheckpointStoreError
-from onceflow.execution import launch, stop
+from onceflow.execution import stop
+from onceflow.execution.committing import Committing
 from onceflow.execution.driver import Driver
+from onceflow.execution.preparing import Preparing
+from onceflow.execution.repair import Repair
 from onceflow.execution.source_check import Sources
 from onceflow.operations.transactions import aborting, inventory
 from onceflow.operations.transactions.inventory import Standing
+from onceflow.start import taking_over
 from onceflow.twophase import coordinator as coordinator_module
 from onceflow.twophase import runs
 from onceflow.twophase.coordinator import Coordinator
 from onceflow.twophase.layout import Layout, Remade
 from onceflow.twophase.memory import Mode
 from onceflow.twophase.messages import (
-    Aborted,
     Appended,
     Evidence,
     Outcome,
     Reply,
-    Restored,
     Sealed,
     Superseded,
     Unanswered,
@@ -95,15 +97,16 @@ def _no_journal() -> list[Patches]:
 
 
 def _commit_before_decision() -> list[Patches]:
-    real = Driver._append
+    real = Driver._perform
 
-    def append(self: Driver, action: Any) -> Any:
-        if isinstance(action.record, Decide):
-            for name, of in self._finishers.by_sink(action.record.participants).items():
-                self._committers[name].commit(of)
+    def perform(self: Driver, action: Any) -> Any:
+        if isinstance(action, Append) and isinstance(action.record, Decide):
+            committing = self._committing
+            for name, of in committing.finishers.by_sink(action.record.participants).items():
+                committing.committers[name].commit(of)
         return real(self, action)
 
-    return [mock.patch.object(Driver, "_append", append)]
+    return [mock.patch.object(Driver, "_perform", perform)]
 
 
 def _write_again_although_decided() -> list[Patches]:
@@ -283,14 +286,14 @@ def _last_report_dropped() -> list[Patches]:
 
 
 def _last_participant_dropped() -> list[Patches]:
-    real = Driver._seal
+    real = Preparing.seal
 
-    def seal(self: Driver, action: Any) -> Any:
-        sealed = real(self, action)
+    def seal(self: Preparing, action: Any, run: Any) -> Any:
+        sealed = real(self, action, run)
         return Sealed(sealed.participants[:-1]) if isinstance(sealed, Sealed) else sealed
 
     return [
-        mock.patch.object(Driver, "_seal", seal),
+        mock.patch.object(Preparing, "seal", seal),
         mock.patch.object(runs, "uncovered", return_value=None),
     ]
 
@@ -373,7 +376,7 @@ def _numbers_below_the_union() -> list[Patches]:
 
 
 def _lingering_left() -> list[Patches]:
-    return [mock.patch.object(Driver, "_abort_lingering", return_value=Aborted())]
+    return [mock.patch.object(Committing, "abort_lingering")]
 
 
 def _offsets_ignored() -> list[Patches]:
@@ -513,10 +516,10 @@ def _sources_before_the_decided() -> list[Patches]:
         with mock.patch.object(Place, "has_undone", return_value=False):
             real(place, sources, plan)
 
-    real = launch.refuse_early
+    real = taking_over.refuse_early
     return [
-        mock.patch.object(launch, "finish_decided", return_value=None),
-        mock.patch.object(launch, "refuse_early", refuse_early),
+        mock.patch.object(taking_over, "finish_decided", return_value=None),
+        mock.patch.object(taking_over, "refuse_early", refuse_early),
     ]
 
 
@@ -728,7 +731,7 @@ MUTANTS = (
     Mutant(
         "an older copy of the checkpoint is gone on with",
         ("3",),
-        lambda: [mock.patch.object(launch, "refuse_rewound", return_value={})],
+        lambda: [mock.patch.object(taking_over, "refuse_rewound", return_value={})],
         ("pause", "die"),
         OPERATOR,
     ),
@@ -736,7 +739,7 @@ MUTANTS = (
         "a lost checkpoint is taken for a new job's",
         ("3",),
         lambda: [
-            mock.patch.object(launch, "refuse_lost", return_value=None),
+            mock.patch.object(taking_over, "refuse_lost", return_value=None),
             mock.patch.object(identity, "secrets", SimpleNamespace(token_hex=lambda _: f"{JOB}again")),
         ],
         ("die",),
@@ -745,7 +748,7 @@ MUTANTS = (
     Mutant(
         "a claim does not go on above the newest start",
         ("3", "5", "ends"),
-        lambda: [mock.patch.object(launch, "_claimed_incarnation", return_value=0)],
+        lambda: [mock.patch.object(taking_over, "_claimed_incarnation", return_value=0)],
         ("pause", "die"),
         OPERATOR,
     ),
@@ -803,21 +806,21 @@ MUTANTS = (
     Mutant(
         "offsets/N of an epoch that is done is not compared with its decision",
         ("nothing lost", "3"),
-        lambda: [mock.patch.object(Driver, "_done", return_value={})],
+        lambda: [mock.patch.object(Repair, "_done", return_value={})],
         ("pause",),
         SLEEPING,
     ),
     Mutant(
         "offsets/N of an epoch that is undone is left as it is",
         ("ends", "advice"),
-        lambda: [mock.patch.object(Driver, "_restore_offsets", return_value=Restored())],
+        lambda: [mock.patch.object(Repair, "restore")],
         ("pause",),
         SLEEPING,
     ),
     Mutant(
         "offsets/N is not looked at by the driver that runs the epoch",
         ("nothing lost", "3"),
-        lambda: [mock.patch.object(Driver, "_put_back"), mock.patch.object(Driver, "_put_right")],
+        lambda: [mock.patch.object(Repair, "behind_epoch"), mock.patch.object(Repair, "before_epoch")],
         ("pause",),
         SLEEPING,
     ),

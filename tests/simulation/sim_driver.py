@@ -50,7 +50,6 @@ from onceflow.errors import (
     PreCommitError,
     WriterFencedError,
 )
-from onceflow.execution import launch
 from onceflow.execution.driver import Driver
 from onceflow.execution.failures import EpochEnded, from_spark
 from onceflow.execution.source_check import Sources
@@ -58,6 +57,10 @@ from onceflow.execution.stop import Stop
 from onceflow.execution.surroundings import Means, Surroundings
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.spark.plan import Leaf
+from onceflow.start import plan as of_start
+from onceflow.start.limit import epoch_limit
+from onceflow.start.starting import Starting
+from onceflow.start.steps import STEPS, Do
 from onceflow.twophase import layout as layout_module
 from onceflow.twophase.coordinator import Coordinator
 from onceflow.twophase.memory import Mode
@@ -1127,8 +1130,16 @@ class SimCheckpoint(SparkCheckpoint):
             self._initial.replace(str(number), line.encode())
 
 
+def _of_spark(_: Starting) -> None:
+    """A step in which Spark, or the sinks' systems, are asked what this world answers elsewhere."""
+
+
+def _never(*_: object) -> Any:
+    raise AssertionError("there is no Spark in this world")
+
+
 class Process:
-    """One start of the job: what ``Job.run`` and ``launch`` do around Spark, in their order.
+    """One start of the job: its own list of steps, with this world's in the place of Spark's.
 
     Args:
         scene: The world.
@@ -1138,7 +1149,7 @@ class Process:
     def __init__(self, scene: Scene, actor: Actor) -> None:
         self._scene = scene
         self._actor = actor
-        self.plan = launch.Plan(NAME, Checkpointing("checkpoint"), PREFIX, takeover="claim" if scene.claims else None)
+        self.plan = of_start.Plan(NAME, Checkpointing("checkpoint"), PREFIX, takeover="claim" if scene.claims else None)
         self.means = Means(
             lambda _location, _retain: scene.opened(self._got_no_answer),
             lambda sinks: WatchedRules(scene, actor, sinks),
@@ -1155,17 +1166,26 @@ class Process:
 
     def take_over(self) -> tuple[Driver, Sources]:
         """What comes before the sources and the plan are settled."""
-        plan, means = self.plan, self.means
         client = self._scene.client(self._actor)
         sinks = self._scene.described(client)
-        sources = sources_of(self._scene)
-        launch.refuse_incomplete(launch.place_of(plan, means))
-        launch.finish_decided(sinks, plan, means)
-        self.limit = launch.epoch_limit(plan, sinks, means)
-        place = launch.place_of(plan, means)
-        launch.refuse_early(place, sources, plan)
-        connections = {sink.name: sink.connect() for sink in sinks}
-        return launch.take_over(place, connections, plan, means), sources
+
+        def limit(starting: Starting) -> None:
+            starting.result = None
+            self.limit = epoch_limit(self.plan, sinks, self.means)
+
+        def put_together(starting: Starting) -> None:
+            starting.outputs = SimpleNamespace(sinks=sinks)  # type: ignore[assignment]
+            starting.reads = sources_of(self._scene)
+
+        def connect(starting: Starting) -> None:
+            starting.connections = {sink.name: sink.connect() for sink in sinks}
+
+        own: dict[str, Do] = {"function": limit, "plan": put_together, "sinks": connect}
+        own |= dict.fromkeys(("process", "systems", "session", "interpreters", "family", "settle", "query"), _of_spark)
+        starting = Starting(self.plan, sinks, session=_never, stream=_never, means=self.means)
+        for step in STEPS:
+            own.get(step.name, step.start)(starting)
+        return starting.driver, starting.reads
 
     def run(self) -> None:
         """To the end of the sources."""

@@ -23,13 +23,15 @@ from onceflow.connectors.kafka.partition import Partition
 from onceflow.errors import OnceflowError
 from onceflow.execution.driver import Driver
 from onceflow.execution.failures import EpochEnded
-from onceflow.execution.launch import Plan, epoch_limit, finish_decided, place_of, refuse_early, take_over
-from onceflow.execution.ownership import refuse_incomplete
 from onceflow.execution.source_check import Sources
 from onceflow.execution.surroundings import Means, Surroundings
 from onceflow.execution.task import DIGEST, PARTITION, Output, Task, output_column
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.spark.plan import Leaf
+from onceflow.start.limit import epoch_limit
+from onceflow.start.ownership import refuse_incomplete
+from onceflow.start.plan import Plan, place_of
+from onceflow.start.taking_over import finish_decided, refuse_early, take_over
 from onceflow.twophase.layout import Topic
 from onceflow.twophase.messages import Evidence, Outcome, Ran, Reply
 from tests.unit.ledger_sink import LedgerCommitter, LedgerSink, opened, visible

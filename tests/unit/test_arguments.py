@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 import onceflow as of
 from onceflow.connectors.contract import Run
 from onceflow.errors import ConfigurationError
-from onceflow.execution.write_again import Again
 from onceflow.options.arguments import checked, fits, in_words
+from onceflow.rerun.write_again import Again
 
 CLUSTER = of.KafkaCluster("localhost:1")
 CHECKPOINTING = of.Checkpointing("checkpoint")

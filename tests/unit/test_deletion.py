@@ -13,10 +13,10 @@ from onceflow.cli.app import app
 from onceflow.control.server import Server
 from onceflow.control.standing import Standing
 from onceflow.errors import CheckpointConflictError, CheckpointStoreError, ConfigurationError, FencedError
-from onceflow.execution import launch
 from onceflow.operations.transactions import deletion
 from onceflow.operations.transactions.deletion import delete, delete_cancelled, look
 from onceflow.options.checkpointing import Checkpointing
+from onceflow.start import plan as plans
 from tests.unit.test_database_txn import DatabaseJob
 from tests.unit.test_launch import place_of
 
@@ -139,10 +139,10 @@ def test_a_deletion_that_dies_on_its_way_goes_on_when_it_is_done_again(job, monk
             delete(operator)
     if isinstance(died.value, CheckpointStoreError):
         assert "delete the job again" in died.value.action
-    plan = launch.Plan("payments", Checkpointing(job.folder))
+    plan = plans.Plan("payments", Checkpointing(job.folder))
     for takeover in (None, "claim", "as-new"):
         with pytest.raises(CheckpointConflictError, match="is being deleted") as told:
-            launch.place_of(dataclasses.replace(plan, takeover=takeover))
+            plans.place_of(dataclasses.replace(plan, takeover=takeover))
         assert "onceflow job delete" in told.value.action
     with pytest.raises(CheckpointConflictError, match="is being deleted"):
         job.operator()  # as the other tools have it
@@ -154,7 +154,7 @@ def test_a_deletion_that_dies_on_its_way_goes_on_when_it_is_done_again(job, monk
     assert rows == [0, 0, 0]
     assert [NameMark.loads(mark).jobs for mark in marks.values()] == [{"another": "file:///x"}]
     assert [path.name for path in job.folder.rglob("*")] == ["theirs.txt"]
-    assert launch.place_of(plan).is_empty()
+    assert plans.place_of(plan).is_empty()
 
 
 def test_a_deletion_has_as_many_parts_as_are_tried(job, monkeypatch):
@@ -178,7 +178,7 @@ def test_a_start_that_comes_at_the_same_moment_is_not_deleted_under_its_feet(job
     monkeypatch.setattr(deletion, "begin_deleting", begin)
     with job.operator(deletes=True) as operator, pytest.raises(FencedError):
         delete(operator)
-    assert launch.place_of(launch.Plan("payments", Checkpointing(job.folder))).has_begun()
+    assert plans.place_of(plans.Plan("payments", Checkpointing(job.folder))).has_begun()
 
 
 def test_a_deletion_that_is_fenced_leaves_the_word_of_another_one(job, monkeypatch):

@@ -94,16 +94,16 @@ def driver(tmp_path):
     rules, around = Coordinator(committers), Surroundings.of_process(len(committers))
     made = Driver(JOB, journal, SparkCheckpoint.at(tmp_path), committers, JOB.checkpoint, rules, around)
     journal.start(JOB.job_id)
-    made._sources = Sources((1_000, 40))
+    made._preparing.sources = Sources((1_000, 40))
     yield made
     made.close()
 
 
 def failed(driver, error, age_s=TIMEOUT_S, mode=Mode.FRESH):
     """What is told of a run of epoch 4 that ended with this error after so long."""
-    driver._run_began = time.monotonic() - age_s
+    driver._preparing._began = time.monotonic() - age_s
     driver._coordinator.memory = replace(driver._coordinator.memory, mode=mode)
-    return driver._failed_run(4, error)
+    return driver._preparing.failed(4, error)
 
 
 EXPIRED = WriterFencedError("the transaction was ended")
@@ -137,17 +137,17 @@ def test_who_is_the_newest_is_what_the_journal_says(driver, tmp_path):
 @pytest.mark.parametrize("error", [EXPIRED, PreCommitError("not proven")])
 def test_a_run_that_outlived_its_transactions_is_to_be_cut(driver, error):
     """The cause becomes one that names the limit, so that the user sees it and the same start goes on."""
-    driver._sources = Sources((3, 1))
+    driver._preparing.sources = Sources((3, 1))
     assert failed(driver, error) == RunFailed(error.what, 1)
-    assert isinstance(driver._cause, EpochTooLongError)
-    assert driver._cause.retriable
-    assert driver._cause.facts["limit"] == 1
+    assert isinstance(driver._preparing.cause, EpochTooLongError)
+    assert driver._preparing.cause.retriable
+    assert driver._preparing.cause.facts["limit"] == 1
 
 
 def test_a_run_that_failed_early_is_not_too_long(driver):
     """A writer was fenced long before the time-out: somebody else did it."""
     assert failed(driver, EXPIRED, TIMEOUT_S / 2) == RunFailed(EXPIRED.what)
-    assert driver._cause is EXPIRED
+    assert driver._preparing.cause is EXPIRED
 
 
 def test_an_error_of_the_plan_is_not_too_long(driver):
@@ -157,18 +157,18 @@ def test_an_error_of_the_plan_is_not_too_long(driver):
 
 def test_where_nothing_expires_nothing_is_too_long(driver):
     """A system whose transactions never end."""
-    del driver._committers["s"]
+    del driver._committing.committers["s"]
     assert failed(driver, EXPIRED, 10**6) == RunFailed(EXPIRED.what)
 
 
 @pytest.mark.parametrize(("read", "mode"), [((1, 0), Mode.FRESH), ((1_000,), Mode.WHOLE), ((1_000,), Mode.PARTS)])
 def test_what_cannot_be_cut_needs_more_time(driver, read, mode):
     """One record, or a range that is decided: starting again, unchanged, would take as long."""
-    driver._sources = Sources(read)
+    driver._preparing.sources = Sources(read)
     assert failed(driver, EXPIRED, mode=mode) == RunFailed(EXPIRED.what, None)
-    assert isinstance(driver._cause, TimeoutTooShortError)
-    assert not driver._cause.retriable
-    assert "raise transaction_timeout" in driver._cause.action
+    assert isinstance(driver._preparing.cause, TimeoutTooShortError)
+    assert not driver._preparing.cause.retriable
+    assert "raise transaction_timeout" in driver._preparing.cause.action
 
 
 @pytest.mark.parametrize(("overtaken", "kind"), [(True, FencedError), (False, CheckpointCorruptError)])
@@ -193,11 +193,11 @@ def test_commits_are_sent_together_each_once(driver, tmp_path, monkeypatch, arme
     monkeypatch.setenv(crash.MARK, str(tmp_path / "mark"))
     (tmp_path / "mark").write_text("D6 1\n")  # it was reached before, so nobody dies
     all_of_it = tuple(participant(n, sink=sink) for sink in "st" for n in range(3))
-    assert driver._commit(Commit(all_of_it, 0)).replies == {p.id: Reply.COMMITTED for p in all_of_it}
+    assert driver._perform(Commit(all_of_it, 0)).replies == {p.id: Reply.COMMITTED for p in all_of_it}
     of = {sink: [p.id for p in all_of_it if p.sink == sink] for sink in "st"}
     expected = [of["s"][:1], of["s"][1:]] if armed else [of["s"]]
-    assert driver._committers["s"].sent == expected
-    assert driver._committers["t"].sent == [of["t"]]
+    assert driver._committing.committers["s"].sent == expected
+    assert driver._committing.committers["t"].sent == [of["t"]]
 
 
 @pytest.mark.parametrize(
@@ -206,20 +206,20 @@ def test_commits_are_sent_together_each_once(driver, tmp_path, monkeypatch, arme
 )
 def test_what_expires_is_committed_first(driver, answer, rest):
     """What never expires waits for it, in whichever order they are decided: else it might be visible alone for ever."""
-    expiring, lasting = driver._committers["s"], driver._committers["t"]
+    expiring, lasting = driver._committing.committers["s"], driver._committing.committers["t"]
     expiring.answer = answer
     both = (participant(0, sink="t"), participant(1, sink="s"))
-    assert driver._commit(Commit(both, 0)).replies == {both[0].id: rest, both[1].id: answer}
+    assert driver._perform(Commit(both, 0)).replies == {both[0].id: rest, both[1].id: answer}
     assert (expiring.sent, lasting.sent) == ([[both[1].id]], [])
     expiring.answer = Reply.COMMITTED
-    assert set(driver._commit(Commit(both, 0)).replies.values()) == {Reply.COMMITTED}
+    assert set(driver._perform(Commit(both, 0)).replies.values()) == {Reply.COMMITTED}
     assert lasting.sent == [[both[0].id]]
 
 
 def test_an_outcome_that_is_not_told_is_unknown(driver):
     """A committer that leaves out what its system does not know: beside visible ones it must not count as written."""
     told, left_out = participant(0), participant(1)
-    answer = driver._ask_outcomes(AskOutcomes((told, left_out)))
+    answer = driver._perform(AskOutcomes((told, left_out)))
     found = {who: evidence.outcome for who, evidence in answer.found.items()}
     assert found == {told.id: Outcome.COMMITTED, left_out.id: Outcome.UNKNOWN}
 
@@ -231,13 +231,13 @@ def test_rows_that_were_given_up_of_a_sink_that_is_gone(driver):
 
     def left(*counted):
         record = Resolve(1, 4, "count-as-written", tuple(p.id for p in counted), "somebody", "the disk is gone")
-        decided = driver._without_given_up(read_history([*begun, record] if counted else begun)).decided
+        decided = driver._committing.without_given_up(read_history([*begun, record] if counted else begun)).decided
         return decided.sinks, decided.effective
 
     assert left(gone, also) == (("s",), (there,))
     everything = (("gone", "s"), (gone, there, also))
     assert left() == left(gone) == left(there) == everything
-    driver._committers["s"].able = True
+    driver._committing.committers["s"].able = True
     assert left(gone, also) == everything, "a committer of the same system can finish them"
 
 

@@ -9,8 +9,8 @@ from onceflow import job as job_module
 from onceflow.checkpoint.identity import read_identity
 from onceflow.connectors.contract import Guarantee, Source, SourceConnection
 from onceflow.errors import CheckpointConflictError, ConfigurationError, KafkaRightsError, KafkaUnavailableError
-from onceflow.execution.foresight import foresee
 from onceflow.options.checkpointing import Checkpointing
+from onceflow.start.systems import look_at_systems
 from onceflow.twophase.layout import Layout, Topic
 from onceflow.twophase.layout import Source as LayoutSource
 from onceflow.twophase.messages import Appended
@@ -102,7 +102,7 @@ class Alerts(Listed):
 
 
 def look(folder, sinks, sources=(), *, taken_over=False):
-    return foresee(sinks, sources, place_of(folder), "onceflow", "test", lambda _: None, taken_over=taken_over)
+    return look_at_systems(sinks, sources, place_of(folder), "onceflow", "test", lambda _: None, taken_over=taken_over)
 
 
 def test_all_that_is_found_in_order_is_handed_to_the_start(tmp_path):

@@ -20,25 +20,22 @@ from onceflow.errors import (
     KafkaRightsError,
     OnceflowError,
 )
-from onceflow.execution import launch, ownership, surroundings
+from onceflow.execution import surroundings
 from onceflow.execution.driver import Driver
-from onceflow.execution.launch import (
-    Plan,
-    epoch_limit,
-    finish_decided,
-)
-from onceflow.execution.launch import (
-    place_of as place_of_plan,
-)
-from onceflow.execution.ownership import (
-    refuse_incomplete,
-    refuse_rewound,
-    tell_of_moved,
-)
 from onceflow.execution.put_back import refuse_put_back
 from onceflow.execution.surroundings import Surroundings
 from onceflow.job import Job, start
 from onceflow.options.checkpointing import Checkpointing
+from onceflow.start import ownership, taking_over
+from onceflow.start.limit import epoch_limit
+from onceflow.start.ownership import (
+    refuse_incomplete,
+    refuse_rewound,
+    tell_of_moved,
+)
+from onceflow.start.plan import Plan
+from onceflow.start.plan import place_of as place_of_plan
+from onceflow.start.taking_over import finish_decided
 from onceflow.twophase.coordinator import Coordinator
 from onceflow.twophase.layout import Layout, Source
 from onceflow.twophase.messages import Appended, Evidence, Outcome, Reply, Superseded
@@ -407,12 +404,12 @@ def test_a_claim_that_fails_leaves_the_checkpoint_as_it_was(tmp_path, monkeypatc
     with monkeypatch.context() as patched:
         patched.setattr(Committing, "preflight", refuse)
         with pytest.raises(KafkaRightsError):
-            launch.take_over(place, connections, plan)
+            taking_over.take_over(place, connections, plan)
     assert read_identity(place.ours) == elsewhere
     assert place.journal.history()[0].incarnation == 1
     with pytest.raises(CheckpointConflictError, match="another place"):
-        launch.take_over(place, connections, replace(plan, takeover=None))
-    launch.take_over(place, connections, plan, preflight=False).close()
+        taking_over.take_over(place, connections, replace(plan, takeover=None))
+    taking_over.take_over(place, connections, plan, proven=connections).close()
     assert read_identity(place.ours) == replace(elsewhere, checkpoint=place.uri)
     assert place.journal.history()[0].incarnation > 1
 
@@ -428,7 +425,7 @@ def test_a_claim_that_dies_is_finished_by_the_same_command(tmp_path, monkeypatch
     class DeathError(BaseException):
         pass
 
-    real = launch.Driver.take_over
+    real = taking_over.Driver.take_over
 
     def die(driver):
         if dies == "behind it":
@@ -436,11 +433,13 @@ def test_a_claim_that_dies_is_finished_by_the_same_command(tmp_path, monkeypatch
         raise DeathError
 
     with monkeypatch.context() as patched:
-        patched.setattr(launch.Driver, "take_over", die)
+        patched.setattr(taking_over.Driver, "take_over", die)
         with pytest.raises(DeathError):
-            launch.take_over(place, connections, plan, preflight=False)
+            taking_over.take_over(place, connections, plan, proven=connections)
     for takeover in ("claim", None):
-        launch.take_over(place_of(tmp_path), connections, replace(plan, takeover=takeover), preflight=False).close()
+        taking_over.take_over(
+            place_of(tmp_path), connections, replace(plan, takeover=takeover), proven=connections
+        ).close()
     assert read_identity(place.ours) == replace(identity, checkpoint=place.uri, cluster_id="one")
 
 
@@ -852,12 +851,12 @@ def test_a_start_on_a_lost_checkpoint_makes_nothing(tmp_path, monkeypatch):
     folder = tmp_path / "checkpoint"
     connections = {"a": Attached(Listed("a", "one", []))}
     with pytest.raises(CheckpointConflictError, match="job 0123456789ab, whose checkpoint was file:///elsewhere"):
-        launch._driver(
-            place_of(folder), connections, Plan("test", Checkpointing(folder)), surroundings.REAL, preflight=False
+        taking_over._driver(
+            place_of(folder), connections, Plan("test", Checkpointing(folder)), surroundings.REAL, proven=connections
         )
     assert not folder.exists()
     for plan in (Plan("other", Checkpointing(folder)), Plan("test", Checkpointing(folder), takeover="as-new")):
-        driver = launch._driver(place_of(folder), connections, plan, surroundings.REAL, preflight=False)
+        driver = taking_over._driver(place_of(folder), connections, plan, surroundings.REAL, proven=connections)
         driver.close()
         assert (folder / "onceflow" / "job.json").exists()
         shutil.rmtree(folder)

@@ -182,11 +182,11 @@ def test_a_name_is_marked_when_something_is_decided_and_again_with_each_refresh(
     marks_written(driver)
     assert outside.names == []
     for epoch in (0, 1):
-        driver._marks.write(driver._mark(epoch, driver.incarnation))
+        driver._marks.write(epoch, driver.incarnation)
     marks_written(driver)
     mark = NameMark({JOB.job_id: JOB.checkpoint}).dumps()
     assert outside.names == [("hourly", mark)]
-    driver._marks.write_again(driver._mark(1, driver.incarnation))
+    driver._marks.write_again(1, driver.incarnation)
     marks_written(driver)
     assert outside.names == [("hourly", mark)] * 2
 

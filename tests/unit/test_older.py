@@ -17,15 +17,15 @@ from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.store import LocalStore
 from onceflow.connectors.contract import Run
 from onceflow.errors import CheckpointConflictError, DatabaseUnavailableError, OutcomeUnknownError
-from onceflow.execution import launch
 from onceflow.execution.finishers import Finishers
 from onceflow.execution.put_back import Lost, LostEpoch
-from onceflow.execution.write_again import Again
 from onceflow.operations.savepoints import reading, restoring, writing
 from onceflow.operations.transactions.access import Operator
 from onceflow.operations.transactions.resolution import resolve
 from onceflow.operations.transactions.writing_again import _begun, lost_rows
 from onceflow.options.checkpointing import Checkpointing
+from onceflow.rerun.write_again import Again
+from onceflow.start import taking_over
 from onceflow.testing.trial import PREFIX, Trial
 from onceflow.twophase.participants import Participant
 from tests.unit import older
@@ -563,7 +563,7 @@ def test_a_job_that_is_left_is_asked_for_though_the_start_that_leaves_it_came_no
     life.arrive(2, loud=True)
     assert life.job.run() is None
     with monkeypatch.context() as broken:
-        broken.setattr(launch, "leave", _silent)
+        broken.setattr(taking_over, "leave", _silent)
         assert isinstance(life.job.run(takeover="as-new"), DatabaseUnavailableError)
     if lost == "later":
         life.arrive(1, loud=False)

@@ -14,10 +14,10 @@ from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.sink import KafkaSink
 from onceflow.connectors.kafka.source import KafkaSource
 from onceflow.errors import KafkaRightsError, KafkaUnavailableError
-from onceflow.execution.driver import EpochReport
+from onceflow.execution.epoch_report import EpochReport
 from onceflow.execution.job_log import JobLog
-from onceflow.execution.phases import Phases
 from onceflow.execution.progress import Progress, far_ahead, lag_group, line, records_in, skipped, to_publish
+from onceflow.start.phases import Phases
 
 LINE = "epoch 7: 5 in, 0 out, 0 participants, 12 ms (nothing to do), lag 0"
 ONE, OTHER = KafkaCluster("one:9092"), KafkaCluster("other:9092")

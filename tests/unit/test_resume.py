@@ -30,13 +30,13 @@ from onceflow.errors import (
     ConfigurationError,
     SetupError,
 )
-from onceflow.execution import launch
-from onceflow.execution.ownership import claimed, identify, refuse_incomplete, refuse_lost, refuse_rewound
 from onceflow.operations.savepoints import reading, restoring, resuming, writing
 from onceflow.operations.savepoints.contents import contents
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.options.job_options import JobOptions
 from onceflow.options.restarting import NoRestart
+from onceflow.start import taking_over
+from onceflow.start.ownership import claimed, identify, refuse_incomplete, refuse_lost, refuse_rewound
 from onceflow.twophase.coordinator import objection
 from onceflow.twophase.layout import Layout, State
 from onceflow.twophase.messages import FailureKind, Surveyed
@@ -398,9 +398,9 @@ def test_starts_of_a_resumed_job_are_newer_though_the_clock_was_set_back(old, ne
 
 def test_a_job_with_a_store_that_keeps_no_mark_has_starts_by_the_clock(old):
     """An older copy of its checkpoint is not noticed: started all the same, its rows are no late ones."""
-    above = launch._above([own_store.StoreSink("pairs.db", "id")])
+    above = taking_over._above([own_store.StoreSink("pairs.db", "id")])
     assert old.journal.start(checkpoints.JOB, above).incarnation > 200_000_000
-    assert launch._above([of.DatabaseSink("sqlite:///x", "t", key="k", delivery="idempotent-upsert")]) == 0
+    assert taking_over._above([of.DatabaseSink("sqlite:///x", "t", key="k", delivery="idempotent-upsert")]) == 0
 
 
 def test_what_the_start_before_has_noted_is_found_over_a_leap(old):

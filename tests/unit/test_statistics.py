@@ -15,7 +15,7 @@ from onceflow.checkpoint.statistics import EpochStatistics, Statistics
 from onceflow.checkpoint.store import LocalStore
 from onceflow.cli.app import app
 from onceflow.errors import ConfigurationError, EpochTimedOutError, PreCommitError, TimeoutTooShortError
-from onceflow.execution.driver import EpochReport
+from onceflow.execution.epoch_report import EpochReport
 from onceflow.execution.progress import failed
 from onceflow.execution.progress import statistics as of_progress
 from onceflow.operations.checkpoints.overview import Spread, overview

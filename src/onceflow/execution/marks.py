@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from concurrent.futures import Executor
 
 from onceflow.checkpoint.identity import JobIdentity, Mark, NameMark
@@ -27,17 +27,27 @@ class Marks:
         thread: Where they are written: a mark must never stand in a commit's way. It ends with this object.
         identity: The job's.
         name: The job's name, under which its sinks keep that it has written there; "" for none.
+        nonce: Of this start, as the journal has it.
     """
 
-    def __init__(self, committers: Collection[Committer], thread: Executor, identity: JobIdentity, name: str) -> None:
+    def __init__(
+        self,
+        committers: Collection[Committer],
+        thread: Executor,
+        identity: JobIdentity,
+        name: str,
+        nonce: Callable[[], str],
+    ) -> None:
         self._committers = committers
+        self._nonce = nonce
         self._thread = thread
         self._identity = identity
         self._name = name
         self._name_is_kept = False
 
-    def write(self, mark: Mark) -> None:
-        """Let a mark be written; before the first decision of this start, under the job's name as well."""
+    def write(self, epoch: int, incarnation: int) -> None:
+        """Let the mark of an epoch be written, -1 for none; before this start's first one, under the job's name too."""
+        mark = Mark(incarnation, self._nonce(), epoch)
         for committer in self._committers:
             self._thread.submit(write_mark, committer, mark)
         # Before anything is decided nothing was written that a new job of this name would write again.
@@ -46,10 +56,10 @@ class Marks:
             for committer in self._committers:
                 self._thread.submit(write_name_mark, committer, self._name, self._identity)
 
-    def write_again(self, mark: Mark) -> None:
+    def write_again(self, epoch: int, incarnation: int) -> None:
         """As ``write``, also what was written under the name: Kafka forgets what nobody has written for long."""
         self._name_is_kept = False
-        self.write(mark)
+        self.write(epoch, incarnation)
 
     def close(self, *, waiting: bool) -> None:
         """End the thread.

@@ -26,7 +26,7 @@ from onceflow.checkpoint.spark_files import partition_lags
 from onceflow.checkpoint.statistics import EpochStatistics
 from onceflow.connectors.contract import Malformed, Source, SourceConnection
 from onceflow.errors import EpochTimedOutError, EpochTooLongError, OnceflowError, TimeoutTooShortError
-from onceflow.execution.driver import EpochReport
+from onceflow.execution.epoch_report import EpochReport
 from onceflow.execution.failures import from_spark
 from onceflow.execution.job_log import JobLog
 from onceflow.execution.observer import NOBODY, Observer

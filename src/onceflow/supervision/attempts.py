@@ -18,13 +18,13 @@ from onceflow.checkpoint.place import Place
 from onceflow.control.standing import Standing
 from onceflow.errors import CheckpointConflictError, FencedError, OnceflowError
 from onceflow.execution.job_log import JobLog
-from onceflow.execution.running import RunningJob
+from onceflow.execution.running import RunningJob, application_is_gone, java_is_gone
 from onceflow.options import restarting
 from onceflow.options.job_options import JobOptions
 from onceflow.options.restarting import Restarts
 from onceflow.supervision.child import Parent
 from onceflow.supervision.counting import Counting, Counts, Reported, keep_in, recorded_in
-from onceflow.supervision.signals import Signals
+from onceflow.supervision.signals import Signals, Stopped
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +69,20 @@ class Attempts:
     signals: Signals
     standing: Standing
     place: Place
+
+    def true_end(self, error: BaseException) -> BaseException | None:
+        """What is raised in the place of an error that came out of ``run``; None for the error itself.
+
+        An interrupted start may end with py4j's word for it instead of ours.
+        """
+        if self.signals.received is None:
+            gone = java_is_gone(error) or application_is_gone(error)
+            if gone is not None:
+                self.counts.failed(Reported.of(gone, here=False))
+            return gone
+        log.debug("stopped while starting", exc_info=error)
+        JobLog(log, self.name).info("stopped by %s", self.signals.received.name)
+        return Stopped(self.signals.received, clean=False)
 
     def run(self, start: Callable[[bool], RunningJob]) -> bool:
         """Start the job until it has ended by itself, by an order, or by a failure that no restart follows.

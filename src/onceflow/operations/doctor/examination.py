@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from onceflow.checkpoint.folders import folder_of
 from onceflow.checkpoint.identity import read_identity
@@ -23,9 +24,7 @@ from onceflow.connectors.contract import Sink, Source
 from onceflow.connectors.examination import ExaminableSink, ExaminableSource, Expected
 from onceflow.control.client import running
 from onceflow.errors import OnceflowError
-from onceflow.execution.foresight import described, foresee, require_rights
 from onceflow.execution.outputs import settle_guarantees
-from onceflow.execution.ownership import refuse_incomplete
 from onceflow.execution.progress import lag_group
 from onceflow.findings import Finding, Level, of_error
 from onceflow.local.jars import missing_spark_jars
@@ -35,7 +34,10 @@ from onceflow.operations.transactions.access import Operator
 from onceflow.operations.transactions.inventory import Standing, take_inventory
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.spark import hadoop, java_client
-from onceflow.spark.places import place_at
+from onceflow.start.plan import Plan
+from onceflow.start.starting import Starting
+from onceflow.start.steps import look
+from onceflow.start.systems import described, require_rights
 
 _OPEN = "open"
 
@@ -79,16 +81,19 @@ def examine(job: Examined, timeout_s: float, downtime_s: float) -> list[Finding]
         with _told_in(found):
             settle_guarantees(job.sinks, job.checkpointing)
         hadoop.begin(job.checkpointing.location, job.name, job.spark)
-        place = place_at(job.checkpointing.location, job.checkpointing.retain)
+        starting = Starting(
+            Plan(job.name, job.checkpointing, job.prefix), job.sinks, job.sources, session=_never, stream=_never
+        )
+        place = starting.place
         history: list[EpochStatistics] = []
         with _told_in(found):
             history = place.statistics.read()
         group = lag_group(job.prefix, job.name) if job.checkpointing.publish_offsets else None
         expected = Expected(timeout_s, rules.longest_s(history), downtime_s, job.prefix, group)
         found += examine_machine(job.spark, rules.state_bytes(history))
-        with place.ours.untouched():
+        with starting, place.ours.untouched():
             _checkpoint(job, place, history, found)
-            if _systems(job, place, expected, found):
+            if _systems(job, starting, expected, found):
                 _transactions(job, place, found)
     order = list(Level)
     return sorted(dict.fromkeys(found), key=lambda each: order.index(each.level))
@@ -104,7 +109,6 @@ def _checkpoint(job: Examined, place: Place, history: Sequence[EpochStatistics],
     with _told_in(found):
         read_identity(place.ours)
     with _told_in(found):
-        refuse_incomplete(place)
         undone = place.journal.history()[0].undone(place.checkpoint.newest_commit())
         if undone is not None:
             found += rules.undone(undone.epoch, runs=_runs(place))
@@ -127,8 +131,8 @@ def _second_create_is_refused(place: Place) -> bool:
             folder_of(store).remove_all()
 
 
-def _systems(job: Examined, place: Place, expected: Expected, found: list[Finding]) -> bool:
-    """What the systems say; whether all of them answered."""
+def _systems(job: Examined, starting: Starting, expected: Expected, found: list[Finding]) -> bool:
+    """What a start would refuse, and what the systems say; whether all of them answered."""
     if not job.sinks or not job.sources:
         which = " and ".join(name for name, known in (("sinks", job.sinks), ("sources", job.sources)) if not known)
         found.append(
@@ -140,14 +144,11 @@ def _systems(job: Examined, place: Place, expected: Expected, found: list[Findin
                 "name them there: a start then looks at them before Java is started, too",
             )
         )
-    try:
-        foresee(job.sinks, job.sources, place, job.prefix, job.name, lambda _: None, taken_over=False).close()
-        if place.has_undone():  # a start commits it before it looks at anything, and needs the rights for that
-            require_rights([sink for sink in job.sinks if sink.participates], place, job.prefix)
-    except OnceflowError as error:
-        found += of_error(error)
-        if any(each.retriable for each in (error, *error.others)):
-            return False  # each further question would wait for it again
+    refused = _refused(job, starting)
+    for each in refused:
+        found += of_error(each)
+    if any(each.retriable for each in refused):
+        return False  # each further question would wait for it again
     clients: list[Mapping[str, str]] = []
     for source in job.sources:
         with _told_in(found):
@@ -174,6 +175,17 @@ def _systems(job: Examined, place: Place, expected: Expected, found: list[Findin
     return True
 
 
+def _refused(job: Examined, starting: Starting) -> list[OnceflowError]:
+    """What a start would refuse before Spark is there."""
+    refused = look(starting, without=("session",))
+    if starting.place.has_undone():  # a start commits it before it looks at anything, and needs the rights for that
+        try:
+            require_rights([sink for sink in job.sinks if sink.participates], starting.place, job.prefix)
+        except OnceflowError as error:
+            refused += [error, *error.others]
+    return refused
+
+
 def _transactions(job: Examined, place: Place, found: list[Finding]) -> None:
     """What is open in the sinks' systems. A job that has not run has nothing there."""
     if not any(sink.participates for sink in job.sinks) or not place.records.names():
@@ -192,6 +204,10 @@ def _transactions(job: Examined, place: Place, found: list[Finding]) -> None:
 
 def _runs(place: Place) -> bool:
     return any(each.checkpoint == place.uri for each in running())
+
+
+def _never(*_: object) -> Any:
+    raise AssertionError("this looks at nothing that needs Spark")
 
 
 @contextmanager

@@ -19,9 +19,9 @@ from onceflow.connectors.contract import Committer, Sink, SinkConnection
 from onceflow.connectors.inspection import Inspectable, Inspection, Origin, Shown
 from onceflow.errors import CheckpointConflictError, ConfigurationError, FencedError
 from onceflow.execution.outputs import settle_guarantees
-from onceflow.execution.ownership import refuse_rewound
 from onceflow.execution.surroundings import Opened
 from onceflow.options.checkpointing import Checkpointing
+from onceflow.start.ownership import refuse_rewound
 from onceflow.twophase.participants import Participant
 from onceflow.twophase.records import DecidedEpoch, History, HistoryError
 

@@ -16,9 +16,9 @@ from onceflow.checkpoint.trail import Trail
 from onceflow.connectors.contract import Run
 from onceflow.errors import CheckpointCorruptError, ConfigurationError, RecoveryError
 from onceflow.execution.put_back import Lost, lost_commits, refuse_exchanged, refuse_parents_put_back
-from onceflow.execution.recompute import Recomputed
-from onceflow.execution.write_again import Again
 from onceflow.operations.transactions.access import Operator
+from onceflow.rerun.recompute import Recomputed
+from onceflow.rerun.write_again import Again
 
 
 def lost_rows(operator: Operator) -> dict[str, Lost]:

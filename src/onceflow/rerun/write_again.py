@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING, Any
 from onceflow import crash_points as crash
 from onceflow.connectors.contract import Committer, Run, Shard, Sink, Writer
 from onceflow.errors import ConfigurationError, PreCommitError, RecoveryError, SinkContractError
-from onceflow.execution.foresight import connected
-from onceflow.execution.launch import Plan, outputs_for
 from onceflow.execution.outputs import Outputs, settle_guarantees
 from onceflow.execution.put_back import Lost, LostEpoch
-from onceflow.execution.recompute import compared, run_again
 from onceflow.execution.task import Output, Task
+from onceflow.rerun.recompute import compared, run_again
+from onceflow.start.plan import Plan
+from onceflow.start.query import outputs_for
+from onceflow.start.systems import connected
 from onceflow.twophase.messages import Reply
 from onceflow.twophase.participants import Participant, TaskReport, parts_of, uncovered
 

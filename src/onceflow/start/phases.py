@@ -16,11 +16,11 @@ class Phases:
     """One start.
 
     Args:
-        log: The job's.
+        log: The job's; None for who only looks.
         now: A monotonic clock.
     """
 
-    def __init__(self, log: JobLog, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, log: JobLog | None, now: Callable[[], float] = time.monotonic) -> None:
         self._log = log
         self._now = now
         self._began = self._since = now()
@@ -31,13 +31,14 @@ class Phases:
     def begin(self, phase: str) -> None:
         """The phase before is over, and this one begins."""
         self._over()
-        self._log.info("start: %s", phase)
+        if self._log is not None:
+            self._log.info("start: %s", phase)
         self._phase = phase
 
     def end(self) -> None:
         """The job runs. Only the first call says so, from whichever thread."""
         with self._ending:
-            if not self._phase:
+            if not self._phase or self._log is None:
                 return
             self._over()
             self._phase = ""

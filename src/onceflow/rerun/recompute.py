@@ -23,11 +23,12 @@ from typing import TYPE_CHECKING, Any
 from onceflow.checkpoint.spark_files import SparkCheckpoint, StateBefore, canonical, positions
 from onceflow.connectors.contract import Run, Shard, Sink, Writer
 from onceflow.errors import CheckpointCorruptError, ConfigurationError
-from onceflow.execution.launch import Plan, check_query, outputs_for
 from onceflow.execution.outputs import Outputs
 from onceflow.execution.task import RESULT_SCHEMA, Output, Task
 from onceflow.spark.replayed import with_known_ends
 from onceflow.spark.session import pin, spark_path
+from onceflow.start.plan import Plan
+from onceflow.start.query import check_query, outputs_for
 from onceflow.twophase.participants import TaskReport, parts_of, totals
 
 if TYPE_CHECKING:

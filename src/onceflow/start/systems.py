@@ -1,7 +1,7 @@
-"""What a start refuses without Spark: brokers, topics, rights and the checkpoint's owner, before Java is started.
+"""The systems of a start's sinks and sources: brokers, topics, rights. It only looks.
 
-Must not know: the rules, plans, any particular sink. It only looks. Everything that is looked at here the start looks
-at again, but for rights: so whatever is not known yet, as of a topic that is to be made, is left to it.
+Must not know: the rules, plans, any particular sink, Spark. What is looked at before Java is started is looked at again
+behind it, but for rights: so whatever is not known yet, as of a topic that is to be made, is left until then.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from onceflow.checkpoint.identity import JobIdentity, read_identity
 from onceflow.checkpoint.place import Place
 from onceflow.connectors.contract import Committer, Sink, SinkConnection, Source, SourceConnection
 from onceflow.errors import OnceflowError
-from onceflow.execution.ownership import identify, refuse_lost, refuse_rewound
-from onceflow.execution.relatives import refuse_written, targets_of
 from onceflow.findings import Checks
+from onceflow.start.ownership import identify, refuse_lost, refuse_rewound
+from onceflow.start.relatives import refuse_written, targets_of
 from onceflow.twophase.layout import Layout
 from onceflow.twophase.layout import Source as LayoutSource
 
 
-class Foreseen:
+class Systems:
     """What was found in order, with connections that are open until the start takes them.
 
     Args:
@@ -69,7 +69,7 @@ class Foreseen:
         return any(each is sink for each in self._listed)
 
 
-def foresee(
+def look_at_systems(
     sinks: Sequence[Sink],
     sources: Sequence[Source],
     place: Place,
@@ -78,7 +78,7 @@ def foresee(
     begin: Callable[[str], None],
     *,
     taken_over: bool,
-) -> Foreseen:
+) -> Systems:
     """Look at all that needs no Spark.
 
     While an epoch is undone nothing is looked at: no check comes before its commit, for which this may lack a sink.
@@ -96,9 +96,9 @@ def foresee(
         OnceflowError: The start would be refused, and why: of all that was found, not of the first alone.
     """
     if place.has_undone() or not (sinks or sources):
-        return Foreseen()
+        return Systems()
     begin(f"checks of {described(sinks, sources)}")
-    found, checks = Foreseen(sinks), Checks()
+    found, checks = Systems(sinks), Checks()
     try:
         _look(sources, place, found.sources, checks)
         for sink in sinks:
@@ -119,7 +119,7 @@ def foresee(
     except BaseException as error:
         found.close()
         if isinstance(error, OnceflowError) and place.has_undone():
-            return Foreseen()  # an older driver has decided an epoch meanwhile, and died: that goes first
+            return Systems()  # an older driver has decided an epoch meanwhile, and died: that goes first
         raise
     return found
 

@@ -1,0 +1,199 @@
+"""The last steps of a start: the driver is told what it runs, and Spark's query begins.
+
+Must not know: the rules of the commit, whose the checkpoint is.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from pyspark.sql.streaming.query import StreamingQuery
+
+from onceflow.checkpoint.forward_key import ForwardKey
+from onceflow.checkpoint.place import Place
+from onceflow.checkpoint.restored import beginning
+from onceflow.checkpoint.statistics import EpochStatistics
+from onceflow.checkpoint.trail import Trail
+from onceflow.connectors.contract import Sink
+from onceflow.execution.anchoring import begun
+from onceflow.execution.collect import Collector
+from onceflow.execution.driver import Driver
+from onceflow.execution.job_log import JobLog
+from onceflow.execution.outputs import Outputs
+from onceflow.execution.progress import Progress, lag_group
+from onceflow.execution.running import RunningJob
+from onceflow.execution.task import Output
+from onceflow.options.auditing import Auditing
+from onceflow.spark.internals import running_session
+from onceflow.spark.plan import Leaf, keys_repeat, unrepeatable
+from onceflow.spark.replayed import with_known_ends
+from onceflow.spark.session import spark_path
+from onceflow.start import relatives
+from onceflow.start.active import require_free
+from onceflow.start.plan import Plan
+from onceflow.start.receipt_header import about
+from onceflow.start.relatives import refuse_written, targets_of
+from onceflow.start.starting import Starting
+from onceflow.twophase.layout import Layout
+
+log = logging.getLogger(__name__)
+
+
+def require_alone(starting: Starting) -> None:
+    """Refuse a start beside a query of this name, or on this checkpoint, in the session that runs."""
+    session = running_session()
+    if session is not None:
+        require_free(session, starting.place, starting.plan.name)
+
+
+def find_session(starting: Starting) -> None:
+    """Make Spark's session, or find it."""
+    starting.session = starting.make_session()
+
+
+def begin_session(starting: Starting) -> None:
+    """Find the session, and refuse as ``require_alone``: a program may have several."""
+    find_session(starting)
+    require_free(starting.session, starting.place, starting.plan.name)
+
+
+def look_at_family(starting: Starting) -> None:
+    """Refuse to write again what another job of the family has written, unless that was said."""
+    targets, plan = targets_of(starting.outputs.sinks, starting.connections), starting.plan
+    starting.enter = relatives.look(starting.place, targets, plan.name, plan.takeover)
+
+
+def refuse_family(starting: Starting) -> None:
+    """As ``look_at_family``; while an epoch is undone that comes first, and a start says the rest."""
+    if starting.plan.takeover is None and not starting.place.has_undone():
+        refuse_written(starting.place, targets_of(starting.outputs.sinks, starting.connections))
+
+
+def settle(starting: Starting) -> None:
+    """Tell the driver what it runs, and compare what the plan reads and keeps with what the checkpoint knows."""
+    place, plan, outputs, driver, reads = (
+        starting.place,
+        starting.plan,
+        starting.outputs,
+        starting.driver,
+        starting.reads,
+    )
+    starting.progress = Progress(
+        plan.name,
+        driver.reports,
+        reads.distinct,
+        starting.phases.end,
+        planned=starting.planned,
+        newest=driver.newest_done(),
+        readings=reads.readings,
+        keep=_keeping(place, plan),
+        group=lag_group(plan.prefix, plan.name) if plan.checkpointing.publish_offsets else None,
+        observer=plan.observer,
+    )
+    starting.opened.callback(starting.progress.close, ended=False)
+    starting.enter()
+    if starting.is_new:
+        _tell_of_new_job(outputs.leaves(), place, plan)
+    layout = place.journal.history()[0].layout
+    is_stateful = bool(outputs.states())
+    runner = Collector(
+        [Output(sink.name, starting.connections[sink.name].writer_factory()) for sink in outputs.sinks],
+        outputs.query.sparkSession,
+        keys_repeat=keys_repeat(unrepeatable(outputs.query)),
+        stateful=lambda: is_stateful or place.checkpoint.is_stateful(),
+        together=outputs.together,
+        metadata=place.checkpoint.folder / "metadata" if place.checkpoint.is_local else None,
+        key=starting.auditing.key,
+    )
+    _audit(place, plan, outputs, starting.auditing)
+    driver.settle(runner, reads, cuts=plan.limits)
+    starting.tell_newest = begun(place.journal, starting.auditing, driver.committers(), plan.name).go_on
+    _tell_of_before(layout, outputs.sinks, place, starting.planned, plan.name)
+
+
+def begin_query(starting: Starting) -> None:
+    """Start Spark's query: from here on epochs come."""
+    driver, progress, plan = starting.driver, starting.progress, starting.plan
+    progress.listen(starting.session)
+    starting.phases.begin("the first epoch")
+    where = spark_path(starting.session, starting.place.checkpoint)
+    query = _start(starting.outputs, driver, where, plan)
+    progress.watch(str(query.runId))
+    connections = tuple(starting.connections.values())
+    starting.runs(
+        RunningJob(
+            query,
+            driver,
+            connections,
+            starting.reads,
+            progress,
+            starting.tell_newest,
+            ends_when_idle=starting.ends_when_idle,
+        )
+    )
+
+
+def _audit(place: Place, plan: Plan, outputs: Outputs, kept: Auditing) -> None:
+    """From here on finished epochs get their receipts, which say what code and settings they are of."""
+    spark = outputs.query.sparkSession.conf.getAll
+    settings = {
+        "checkpointing": plan.checkpointing.model_dump(mode="json", exclude={"location"}),
+        "prefix": plan.prefix,
+        "output_mode": plan.output_mode,
+        "spark": {name: value for name, value in spark.items() if name.startswith("spark.sql.")},
+    }
+    told = about(plan.name, plan.code, settings, outputs)
+    forward = None if kept.forward_key_file is None else ForwardKey.read(kept.forward_key_file)
+    trail = Trail(place.trail, key=kept.key, forward=forward, retention=kept.retention, begins=beginning(place))
+    place.journal.audited(trail, told)
+
+
+def _keeping(place: Place, plan: Plan) -> Callable[[EpochStatistics], None]:
+    """What keeps an epoch's statistics; and says once, by what lies there, that state is written incrementally."""
+    expected = plan.checkpointing.incremental
+
+    def keep(epoch: EpochStatistics) -> None:
+        nonlocal expected
+        place.statistics.add(epoch)
+        if expected and epoch.state_rows is not None and (seen := place.checkpoint.changelogs()):
+            expected = False
+            JobLog(log, plan.name).info("state is incremental: %d changelog files are in the checkpoint", seen)
+
+    return keep
+
+
+def _start(outputs: Outputs, driver: Driver, where: str, plan: Plan) -> StreamingQuery:
+    writer: Any = (
+        outputs.query.writeStream.queryName(plan.name)
+        .outputMode(plan.output_mode)
+        .option("checkpointLocation", where)
+        .foreachBatch(with_known_ends(outputs.query.sparkSession, driver))
+    )
+    if plan.bounded:
+        return writer.trigger(availableNow=True).start()  # type: ignore[no-any-return]
+    interval = f"{plan.checkpointing.interval_ms} milliseconds"
+    return writer.trigger(processingTime=interval).start()  # type: ignore[no-any-return]
+
+
+def _tell_of_new_job(leaves: Iterable[Leaf], place: Place, plan: Plan) -> None:
+    """Say that nothing was found, where, and what follows: whoever expected a checkpoint there sees it at once."""
+    reads = ", ".join(dict.fromkeys(leaf.begins for leaf in leaves))
+    log.info("there is no checkpoint at %s: %s is a new job, and reads %s", place.checkpoint.where, plan.name, reads)
+
+
+def _tell_of_before(known: Layout | None, sinks: Sequence[Sink], place: Place, planned: int, name: str) -> None:
+    """Say what the start before has left: an epoch that is run again; sinks that are gone, or new in the middle."""
+    if known is None:
+        return
+    if planned > (-1 if (done := place.checkpoint.newest_commit()) is None else done) and not place.has_undone():
+        JobLog(log, name).info("epoch %d was planned before and not decided: it is run again", planned)
+    before = {name for source in known.sources for name in source.outputs}
+    now = {sink.name for sink in sinks}
+    decided, newest = place.journal.history()[0].decided, place.checkpoint.newest_commit()
+    first = max(-1 if decided is None else decided.epoch, -1 if newest is None else newest) + 1
+    told = [f"sink {name} of the checkpoint is gone" for name in sorted(before - now)]
+    told += [f"sink {name} is new: it gets epochs from {first} on" for name in sorted(now - before)]
+    if told:
+        log.warning("%s", "; ".join(told))

@@ -1,0 +1,113 @@
+"""The start of a job, as a list: each step of docs/protocol.md "The start of a job", in its order.
+
+Three read it. A start takes every step and ends at the first that refuses. ``onceflow check`` only looks: it takes the
+steps that can look, changes nothing, and tells all that is refused. ``onceflow doctor`` looks likewise, without Spark.
+
+Must not know: what a step does, beyond calling it; the rules of the commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from onceflow.errors import OnceflowError
+from onceflow.execution.running import RunningJob
+from onceflow.findings import together
+from onceflow.start import launching, query, taking_over, targets
+from onceflow.start.starting import Starting
+
+Do = Callable[[Starting], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step.
+
+    Attributes:
+        name: As the protocol's page names it.
+        start: What a start does; None where only a look has something to do.
+        look: What is looked at by who changes nothing; None where there is nothing, or only a start can tell.
+        needs: Looks that must have found nothing: without them this one has nothing to look at, or is not worth while.
+    """
+
+    name: str
+    start: Do
+    look: Do | None = None
+    needs: tuple[str, ...] = ()
+
+
+STEPS = (
+    Step("process", launching.require_alone),
+    Step("checkpoint", taking_over.require_whole, taking_over.require_whole),
+    Step("decided", taking_over.finish_listed),
+    Step("call", lambda starting: starting.check_call()),
+    Step("systems", targets.look_without_java, targets.look_at_all),
+    Step("session", launching.begin_session, launching.find_session, needs=("checkpoint", "systems")),
+    Step("function", query.call_function, query.call_function, needs=("session",)),
+    Step("decided, by its sinks", taking_over.finish_named),
+    Step("plan", query.put_together, query.put_together, needs=("function",)),
+    Step("interpreters", query.try_interpreters),
+    Step("sources", taking_over.compare_sources, taking_over.compare_sources, needs=("plan",)),
+    Step("sinks", targets.make_targets, targets.compare_targets, needs=("plan",)),
+    Step("family", launching.look_at_family, launching.refuse_family, needs=("sinks",)),
+    Step("takeover", taking_over.begin),
+    Step("settle", launching.settle),
+    Step("query", launching.begin_query),
+)
+"""All steps, in their order."""
+
+
+def start(starting: Starting, between: Do = lambda _: None, steps: Sequence[Step] = STEPS) -> RunningJob:
+    """Start a job.
+
+    Args:
+        starting: What is to be started. What it has opened is the running job's behind this.
+        between: Called before each step; raises where the start is to end.
+        steps: All of them; the simulation has its own in the place of Spark's.
+
+    Raises:
+        OnceflowError: What the first step that refuses has found, all of it. What was decided does not wait for it.
+    """
+    for step in steps:
+        between(starting)
+        step.start(starting)
+    return starting.running
+
+
+def look(starting: Starting, without: Collection[str] = ()) -> list[OnceflowError]:
+    """Look at all that a start looks at before it takes over, and change nothing.
+
+    Args:
+        starting: What would be started.
+        without: Steps that are left out, and with them those that need them.
+
+    Returns:
+        What the steps refuse. Where a system does not answer, the look ends: it would be waited for again.
+    """
+    left_out, refused = set(without), list[OnceflowError]()
+    for step in STEPS:
+        if step.look is None or step.name in left_out:
+            continue
+        if left_out.intersection(step.needs):
+            left_out.add(step.name)
+            continue
+        try:
+            step.look(starting)
+        except OnceflowError as error:
+            refused += [error, *error.others]
+            left_out.add(step.name)
+            if error.retriable:
+                break
+    return refused
+
+
+def check(starting: Starting) -> None:
+    """Look at everything.
+
+    Raises:
+        OnceflowError: All that a start would refuse, as one error.
+    """
+    refused = look(starting)
+    if refused:
+        raise together(refused)
