@@ -39,6 +39,7 @@ from onceflow.twophase.coordinator import Coordinator
 from onceflow.twophase.layout import Layout, Remade
 from onceflow.twophase.memory import Mode
 from onceflow.twophase.messages import (
+    Append,
     Appended,
     Evidence,
     Outcome,
