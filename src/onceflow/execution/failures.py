@@ -6,6 +6,8 @@ Must not know: how an epoch runs; Spark's words, which are in ``spark/sentences.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from onceflow.errors import (
     CheckpointConflictError,
@@ -95,21 +97,49 @@ def from_failure(
     theirs = in_a_task(str(cause)) if failure.kind is FailureKind.RUN_FAILED else None
     if theirs is not None:
         return _function_failed(failure, theirs)
-    return _MAKERS[failure.kind](failure, checkpoint, evidence)
+    if failure.kind is FailureKind.FENCED:
+        return fenced(checkpoint, failure.epoch)
+    return _TOLD[_TOLD_ALIKE.get(failure.kind, failure.kind)].error(failure, checkpoint, evidence)
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What is told of one kind of failure: the error's four parts, in which a failure's own parts stand in braces.
+
+    Attributes:
+        kind: The error.
+        what, harmless, cause, action: Its parts.
+        facts: Which parts of the failure it carries.
+    """
+
+    kind: type[OnceflowError]
+    what: str
+    harmless: str = field(kw_only=True)
+    cause: str = field(kw_only=True)
+    action: str = field(kw_only=True)
+    facts: tuple[str, ...] = ("epoch",)
+
+    def error(self, failure: Failure, checkpoint: str, evidence: str) -> OnceflowError:
+        """The error of a failure."""
+        who = _who(failure)
+        parts: dict[str, Any] = {
+            "epoch": failure.epoch,
+            "participants": failure.participants,
+            "checkpoint": checkpoint,
+            "detail": failure.detail,
+            "who": who,
+            "detail_or_who": failure.detail or who,
+            "evidence": evidence,
+        }
+        what, harmless, cause, action = (
+            text.format_map(parts) for text in (self.what, self.harmless, self.cause, self.action)
+        )
+        facts = {name: parts[name] for name in self.facts}
+        return self.kind(what, harmless=harmless, cause=cause, action=action, **facts)
 
 
 def _who(failure: Failure) -> str:
     return ", ".join(f"sink {sink} {handle}" for sink, handle in failure.participants)
-
-
-def _run_failed(f: Failure, _: str, __: str) -> OnceflowError:
-    return EpochFailedError(
-        f"epoch {f.epoch} failed before its decision: {f.detail}",
-        harmless="always: nothing of it is visible, and it is run again at the next start",
-        cause="the plan or a function in it raised, or an executor died more often than Spark retries",
-        action="mend the cause, then start the job again",
-        epoch=f.epoch,
-    )
 
 
 def _function_failed(f: Failure, raised: Raised) -> OnceflowError:
@@ -128,64 +158,6 @@ def _function_failed(f: Failure, raised: Raised) -> OnceflowError:
     )
 
 
-def _unsound(f: Failure, _: str, __: str) -> OnceflowError:
-    return PreCommitError(
-        f"epoch {f.epoch} was not decided: {f.detail}",
-        harmless="always: its transactions were aborted, and it is run again at the next start",
-        cause="a transaction was aborted or initialised by somebody else, or a task attempt that Spark gave up still "
-        "writes",
-        action="start the job again; if it happens at every epoch, look for another job with the same transactional "
-        "id prefix",
-        epoch=f.epoch,
-    )
-
-
-def _committed_after_all(f: Failure, _: str, evidence: str) -> OnceflowError:
-    return PreCommitError(
-        f"epoch {f.epoch} was not written again: what was to be replaced is committed after all: {_who(f)}\n{evidence}",
-        harmless="always: what was written again was aborted, and each row is there once",
-        cause="an older driver of the job slept in its commit until now",
-        action="start the job again: it takes what is visible as it is",
-        epoch=f.epoch,
-        participants=f.participants,
-    )
-
-
-def _missealed(f: Failure, _: str, __: str) -> OnceflowError:
-    return SinkContractError(
-        f"epoch {f.epoch} was not decided: a sink did not seal what its writers had prepared: {f.detail}",
-        harmless="for the data: its transactions were aborted, and nothing of it is visible",
-        cause="an error in the sink's committer: `seal` has to put each part that has rows into one participant of its "
-        "own sink, under a handle that never comes again",
-        action="mend the sink (onceflow.testing.conformance shows what it breaks), then start the job again",
-        epoch=f.epoch,
-    )
-
-
-def _voided(f: Failure, checkpoint: str, _: str) -> OnceflowError:
-    return CheckpointStoreError(
-        f"the decision of epoch {f.epoch} could not be written: {f.detail}",
-        harmless="always: the decision was voided, its transactions were aborted, and the epoch is run again",
-        cause=f"the file system under {checkpoint} failed",
-        action="mend the file system and start the job again",
-        epoch=f.epoch,
-    )
-
-
-def _uncertain(f: Failure, checkpoint: str, _: str) -> OnceflowError:
-    return CheckpointStoreError(
-        f"whether the record of epoch {f.epoch} is in the journal could not be found out: {f.detail}",
-        harmless="always: nothing was committed or aborted; the next start reads the journal and goes on from there",
-        cause=f"the file system under {checkpoint} does not answer",
-        action="mend the file system and start the job again",
-        epoch=f.epoch,
-    )
-
-
-def _fenced(f: Failure, checkpoint: str, _: str) -> OnceflowError:
-    return fenced(checkpoint, f.epoch)
-
-
 def fenced(checkpoint: str, epoch: int | None) -> FencedError:
     """The error for a start that came after this one."""
     return FencedError(
@@ -198,77 +170,180 @@ def fenced(checkpoint: str, epoch: int | None) -> FencedError:
     )
 
 
-def _two_undone(f: Failure, checkpoint: str, _: str) -> OnceflowError:
-    return CheckpointConflictError(
-        f"Spark's commits/ in {checkpoint} are older than the journal: {f.detail}",
+_TOLD: Mapping[FailureKind, _Told] = {
+    FailureKind.RUN_FAILED: _Told(
+        EpochFailedError,
+        "epoch {epoch} failed before its decision: {detail}",
+        harmless="always: nothing of it is visible, and it is run again at the next start",
+        cause="the plan or a function in it raised, or an executor died more often than Spark retries",
+        action="mend the cause, then start the job again",
+    ),
+    FailureKind.UNSOUND: _Told(
+        PreCommitError,
+        "epoch {epoch} was not decided: {detail}",
+        harmless="always: its transactions were aborted, and it is run again at the next start",
+        cause="a transaction was aborted or initialised by somebody else, or a task attempt that Spark gave up still "
+        "writes",
+        action="start the job again; if it happens at every epoch, look for another job with the same transactional "
+        "id prefix",
+    ),
+    FailureKind.COMMITTED_AFTER_ALL: _Told(
+        PreCommitError,
+        "epoch {epoch} was not written again: what was to be replaced is committed after all: {who}\n{evidence}",
+        harmless="always: what was written again was aborted, and each row is there once",
+        cause="an older driver of the job slept in its commit until now",
+        action="start the job again: it takes what is visible as it is",
+        facts=("epoch", "participants"),
+    ),
+    FailureKind.MISSEALED: _Told(
+        SinkContractError,
+        "epoch {epoch} was not decided: a sink did not seal what its writers had prepared: {detail}",
+        harmless="for the data: its transactions were aborted, and nothing of it is visible",
+        cause="an error in the sink's committer: `seal` has to put each part that has rows into one participant of its "
+        "own sink, under a handle that never comes again",
+        action="mend the sink (onceflow.testing.conformance shows what it breaks), then start the job again",
+    ),
+    FailureKind.DECISION_VOIDED: _Told(
+        CheckpointStoreError,
+        "the decision of epoch {epoch} could not be written: {detail}",
+        harmless="always: the decision was voided, its transactions were aborted, and the epoch is run again",
+        cause="the file system under {checkpoint} failed",
+        action="mend the file system and start the job again",
+    ),
+    FailureKind.TWO_UNDONE: _Told(
+        CheckpointConflictError,
+        "Spark's commits/ in {checkpoint} are older than the journal: {detail}",
         harmless="never: which of the two epochs' records were counted in the state cannot be told",
         cause="files of commits/ were deleted, or an older copy of them was put back",
         action="put the checkpoint's newest copy back",
-        checkpoint=checkpoint,
-    )
-
-
-def _sinks_changed(f: Failure, checkpoint: str, _: str) -> OnceflowError:
-    return ConfigurationError(
-        f"epoch {f.epoch} is decided, its plan has to run once more (for its state, or for rows that are lost), and "
-        f"the job's sinks have changed since: {f.detail}",
+        facts=("checkpoint",),
+    ),
+    FailureKind.SINKS_CHANGED: _Told(
+        ConfigurationError,
+        "epoch {epoch} is decided, its plan has to run once more (for its state, or for rows that are lost), and "
+        "the job's sinks have changed since: {detail}",
         harmless="for what is decided and was open: it is committed",
         cause="a sink was added, removed or renamed while the job was down",
         action="start the job once with the sinks of before, let it finish the epoch and stop it; then change them",
-        epoch=f.epoch,
-        checkpoint=checkpoint,
-    )
-
-
-def _offsets_differ(f: Failure, checkpoint: str, _: str) -> OnceflowError:
-    return EpochFailedError(
-        f"Spark has read another offsets/{f.epoch} in {checkpoint} than epoch {f.epoch} was decided with",
+        facts=("epoch", "checkpoint"),
+    ),
+    FailureKind.OFFSETS_DIFFER: _Told(
+        EpochFailedError,
+        "Spark has read another offsets/{epoch} in {checkpoint} than epoch {epoch} was decided with",
         harmless="always for the data: nothing was run over it, and the next start puts the file right",
         cause="a driver of an older start slept while it planned the epoch, and has written over the file since this "
         "one has looked at it",
         action="see to it that only one runs, then start the job again",
-        epoch=f.epoch,
-    )
-
-
-def _unexpected(f: Failure, checkpoint: str, _: str) -> OnceflowError:
-    return CheckpointConflictError(
-        f"Spark began epoch {f.epoch}, but the journal's newest decided epoch is {f.detail}",
+    ),
+    FailureKind.EPOCH_UNEXPECTED: _Told(
+        CheckpointConflictError,
+        "Spark began epoch {epoch}, but the journal's newest decided epoch is {detail}",
         harmless="never: an epoch that is decided would be written again under another number",
-        cause=f"Spark's offsets/ and commits/ in {checkpoint} are older than the journal beside them",
+        cause="Spark's offsets/ and commits/ in {checkpoint} are older than the journal beside them",
         action="put the checkpoint's newest copy back",
-        epoch=f.epoch,
-    )
-
-
-def _lost(f: Failure, _: str, evidence: str) -> OnceflowError:
-    return TransactionLostError(
-        f"epoch {f.epoch} is decided, and transactions of it are proven aborted: {_who(f)}\n{evidence}",
+    ),
+    FailureKind.DECISION_UNCERTAIN: _Told(
+        CheckpointStoreError,
+        "whether the record of epoch {epoch} is in the journal could not be found out: {detail}",
+        harmless="always: nothing was committed or aborted; the next start reads the journal and goes on from there",
+        cause="the file system under {checkpoint} does not answer",
+        action="mend the file system and start the job again",
+    ),
+    FailureKind.LOST_WHILE_RUNNING: _Told(
+        TransactionLostError,
+        "epoch {epoch} is decided, and transactions of it are proven aborted: {who}\n{evidence}",
         harmless="for what is visible: it stays as it is, and the next start writes the rest again",
         cause="the transactions expired (transaction_timeout) or were aborted by somebody else's tool",
         action="start the job again: it writes them again from the checkpoint's offsets",
-        epoch=f.epoch,
-        participants=f.participants,
-    )
-
-
-def _unknown(f: Failure, _: str, evidence: str) -> OnceflowError:
-    return OutcomeUnknownError(
-        f"epoch {f.epoch} is decided, and nothing proves whether these were committed: {_who(f)}\n{evidence}",
+        facts=("epoch", "participants"),
+    ),
+    FailureKind.OUTCOME_UNKNOWN: _Told(
+        OutcomeUnknownError,
+        "epoch {epoch} is decided, and nothing proves whether these were committed: {who}\n{evidence}",
         harmless="never: writing them again may double them, leaving them may lose them",
         cause="the records that would prove it are gone (retention, compaction, the topic made again), a table was "
         "dropped, or the brokers do not answer",
         action="if brokers are down, start the job again when they are up; if a table is gone, put it back. Otherwise "
         "look in the topics and tables whether the epoch's rows are there, and say what shall count: `onceflow txn "
-        f"resolve <job file> {f.epoch}`",
-        epoch=f.epoch,
-        participants=f.participants,
-    )
-
-
-def _layout_moved(f: Failure, checkpoint: str, _: str) -> OnceflowError:
-    return CheckpointConflictError(
-        f"the plan does not fit the checkpoint {checkpoint}: {f.detail}",
+        "resolve <job file> {epoch}`",
+        facts=("epoch", "participants"),
+    ),
+    # Only brokers that do not answer know it: nobody has to choose anything.
+    FailureKind.OUTCOME_UNTOLD: _Told(
+        KafkaUnavailableError,
+        "epoch {epoch} is decided, and brokers did not say what became of: {who}\n{evidence}",
+        harmless="the brokers come back: the decision stands, and the next start goes on with it",
+        cause="a broker is down, or a coordinator is moving or loading",
+        action="look at the brokers, then start the job again",
+        facts=("epoch", "participants"),
+    ),
+    FailureKind.NOT_CONFIRMED: _Told(
+        CheckpointStoreError,
+        "whether another start of the job has taken over could not be read: {detail}",
+        harmless="always: nothing was decided, committed or aborted without knowing it",
+        cause="the file system under {checkpoint} failed",
+        action="mend the file system and start the job again",
+    ),
+    FailureKind.UNREPORTED: _Told(
+        PreCommitError,
+        "epoch {epoch}: {detail}",
+        harmless="always: nothing of this epoch is visible, and it is run again",
+        cause="Spark lost a task's result, or two tasks took the same partition",
+        action="start the job again",
+    ),
+    FailureKind.NOT_DETERMINISTIC: _Told(
+        NotDeterministicError,
+        "epoch {epoch} gave other rows when it was run again: {detail_or_who}\n{evidence}",
+        harmless="never: state and output would come from different runs",
+        cause="the plan is not deterministic (rand(), uuid(), the clock, a sum of doubles, a changed function or "
+        "table, other partitions than before), or compaction has taken records of the source since",
+        action="run the job with the code, tables and settings of before; make the plan deterministic (money is "
+        "decimal, not double). To go on with other rows: "
+        "`onceflow txn resolve <job file> {epoch} --choice accept-state --why ...`",
+        facts=("epoch", "participants"),
+    ),
+    FailureKind.NOT_FOUND_AGAIN: _Told(
+        NotDeterministicError,
+        "other rows are accepted for epoch {epoch}, but which tasks of this run would write again what is visible "
+        "cannot be told: {who}\n{evidence}",
+        harmless="never: rows would be doubled or lost",
+        cause="no task of this run reads exactly what was read for the visible rows: the sources are cut into tasks "
+        "otherwise than before (minPartitions, the number of partitions, spark.sql.shuffle.partitions)",
+        action="start the job once with the settings of before, by which its tasks read as they did; the choice is "
+        "recorded, and another one changes nothing",
+        facts=("epoch", "participants"),
+    ),
+    FailureKind.REBUILD_FAILED: _Told(
+        StateRebuildError,
+        "the output of epoch {epoch} is committed, but its state could not be built again: {detail}",
+        harmless="the cause is passing: the output is safe, and the next start tries again",
+        cause="the plan failed, or the source's records of this epoch are gone",
+        action="mend the cause and start the job again",
+    ),
+    FailureKind.NOT_RECORDED: _Told(
+        CheckpointStoreError,
+        "a record of the journal could not be written: {detail}",
+        harmless="always: nothing was decided by it",
+        cause="the file system under {checkpoint} failed",
+        action="mend the file system and start the job again",
+    ),
+    FailureKind.SOURCE_LOST: _Told(
+        SourceDataLostError,
+        "{detail}",
+        harmless="never: the job still needs them; what is visible stays as it is",
+        cause="the topic's retention, or somebody deleted records or the topic",
+        action="start the job: it says what is lost, and which command goes on without it",
+    ),
+    FailureKind.SOURCE_REMADE: _Told(
+        SourceDataLostError,
+        "a topic was deleted and made again while epoch {epoch} read it: {detail}",
+        harmless="never: what had not been read of the old topic is gone",
+        cause="somebody deleted the topic",
+        action="start the job: it says what is lost, and which command goes on without it",
+    ),
+    FailureKind.LAYOUT_MOVED: _Told(
+        CheckpointConflictError,
+        "the plan does not fit the checkpoint {checkpoint}: {detail}",
         harmless="never: Spark tells sources and states by their numbers alone, so records would be lost, written "
         "twice or counted in another output's state",
         cause="an output was added, removed, renamed or given another source, key or function while the job was down",
@@ -277,147 +352,17 @@ def _layout_moved(f: Failure, checkpoint: str, _: str) -> OnceflowError:
         "--allow-non-restored-state (docs/upgrade.md). Or begin a new job: a new checkpoint folder, "
         f'{advised("as-new")} once, and the source\'s start= where it shall begin, since with start="earliest" all is '
         "written again (docs/existing-programs.md, 'Changing a job')",
-        checkpoint=checkpoint,
-    )
-
-
-def _source_lost(f: Failure, _: str, __: str) -> OnceflowError:
-    return SourceDataLostError(
-        f.detail,
-        harmless="never: the job still needs them; what is visible stays as it is",
-        cause="the topic's retention, or somebody deleted records or the topic",
-        action="start the job: it says what is lost, and which command goes on without it",
-        epoch=f.epoch,
-    )
-
-
-def _source_remade(f: Failure, _: str, __: str) -> OnceflowError:
-    return SourceDataLostError(
-        f"a topic was deleted and made again while epoch {f.epoch} read it: {f.detail}",
-        harmless="never: what had not been read of the old topic is gone",
-        cause="somebody deleted the topic",
-        action="start the job: it says what is lost, and which command goes on without it",
-        epoch=f.epoch,
-    )
-
-
-def _not_recorded(f: Failure, checkpoint: str, _: str) -> OnceflowError:
-    return CheckpointStoreError(
-        f"a record of the journal could not be written: {f.detail}",
-        harmless="always: nothing was decided by it",
-        cause=f"the file system under {checkpoint} failed",
-        action="mend the file system and start the job again",
-        epoch=f.epoch,
-    )
-
-
-def _too_long(f: Failure, _: str, __: str) -> OnceflowError:
-    return EpochTooLongError(
-        f"epoch {f.epoch} outlived its transactions: {f.detail}",
+        facts=("checkpoint",),
+    ),
+    FailureKind.TOO_LONG: _Told(
+        EpochTooLongError,
+        "epoch {epoch} outlived its transactions: {detail}",
         harmless="always: nothing of it is visible",
         cause="it read more records than can be written within transaction_timeout",
         action="start the job again: it reads fewer records for each epoch",
-        epoch=f.epoch,
-    )
-
-
-def _untold(f: Failure, _: str, evidence: str) -> OnceflowError:
-    # Only brokers that do not answer know it: nobody has to choose anything.
-    return KafkaUnavailableError(
-        f"epoch {f.epoch} is decided, and brokers did not say what became of: {_who(f)}\n{evidence}",
-        harmless="the brokers come back: the decision stands, and the next start goes on with it",
-        cause="a broker is down, or a coordinator is moving or loading",
-        action="look at the brokers, then start the job again",
-        epoch=f.epoch,
-        participants=f.participants,
-    )
-
-
-def _unreported(f: Failure, _: str, __: str) -> OnceflowError:
-    return PreCommitError(
-        f"epoch {f.epoch}: {f.detail}",
-        harmless="always: nothing of this epoch is visible, and it is run again",
-        cause="Spark lost a task's result, or two tasks took the same partition",
-        action="start the job again",
-        epoch=f.epoch,
-    )
-
-
-def _not_confirmed(f: Failure, checkpoint: str, _: str) -> OnceflowError:
-    return CheckpointStoreError(
-        f"whether another start of the job has taken over could not be read: {f.detail}",
-        harmless="always: nothing was decided, committed or aborted without knowing it",
-        cause=f"the file system under {checkpoint} failed",
-        action="mend the file system and start the job again",
-        epoch=f.epoch,
-    )
-
-
-def _not_deterministic(f: Failure, _: str, evidence: str) -> OnceflowError:
-    return NotDeterministicError(
-        f"epoch {f.epoch} gave other rows when it was run again: {f.detail or _who(f)}\n{evidence}",
-        harmless="never: state and output would come from different runs",
-        cause="the plan is not deterministic (rand(), uuid(), the clock, a sum of doubles, a changed function or "
-        "table, other partitions than before), or compaction has taken records of the source since",
-        action="run the job with the code, tables and settings of before; make the plan deterministic (money is "
-        "decimal, not double). To go on with other rows: "
-        f"`onceflow txn resolve <job file> {f.epoch} --choice accept-state --why ...`",
-        epoch=f.epoch,
-        participants=f.participants,
-    )
-
-
-def _not_found_again(f: Failure, _: str, evidence: str) -> OnceflowError:
-    return NotDeterministicError(
-        f"other rows are accepted for epoch {f.epoch}, but which tasks of this run would write again what is visible "
-        f"cannot be told: {_who(f)}\n{evidence}",
-        harmless="never: rows would be doubled or lost",
-        cause="no task of this run reads exactly what was read for the visible rows: the sources are cut into tasks "
-        "otherwise than before (minPartitions, the number of partitions, spark.sql.shuffle.partitions)",
-        action="start the job once with the settings of before, by which its tasks read as they did; the choice is "
-        "recorded, and another one changes nothing",
-        epoch=f.epoch,
-        participants=f.participants,
-    )
-
-
-def _rebuild_failed(f: Failure, _: str, __: str) -> OnceflowError:
-    return StateRebuildError(
-        f"the output of epoch {f.epoch} is committed, but its state could not be built again: {f.detail}",
-        harmless="the cause is passing: the output is safe, and the next start tries again",
-        cause="the plan failed, or the source's records of this epoch are gone",
-        action="mend the cause and start the job again",
-        epoch=f.epoch,
-    )
-
-
-_MAKERS: Mapping[FailureKind, Callable[[Failure, str, str], OnceflowError]] = {
-    FailureKind.RUN_FAILED: _run_failed,
-    FailureKind.UNSOUND: _unsound,
-    FailureKind.COMMITTED_AFTER_ALL: _committed_after_all,
-    FailureKind.MISSEALED: _missealed,
-    FailureKind.DECISION_VOIDED: _voided,
-    FailureKind.FENCED: _fenced,
-    FailureKind.TWO_UNDONE: _two_undone,
-    FailureKind.SINKS_CHANGED: _sinks_changed,
-    FailureKind.OFFSETS_DIFFER: _offsets_differ,
-    FailureKind.EPOCH_UNEXPECTED: _unexpected,
-    FailureKind.DECISION_UNCERTAIN: _uncertain,
-    FailureKind.LOST_WHILE_RUNNING: _lost,
-    FailureKind.OUTCOME_UNKNOWN: _unknown,
-    FailureKind.OUTCOME_UNTOLD: _untold,
-    FailureKind.NOT_CONFIRMED: _not_confirmed,
-    FailureKind.UNREPORTED: _unreported,
-    FailureKind.NOT_DETERMINISTIC: _not_deterministic,
-    FailureKind.NOT_FOUND_AGAIN: _not_found_again,
-    FailureKind.REBUILD_FAILED: _rebuild_failed,
-    FailureKind.REPLAY_NOT_RECORDED: _uncertain,
-    FailureKind.NOT_RECORDED: _not_recorded,
-    FailureKind.SOURCE_LOST: _source_lost,
-    FailureKind.SOURCE_REMADE: _source_remade,
-    FailureKind.LAYOUT_MOVED: _layout_moved,
-    FailureKind.TOO_LONG: _too_long,
+    ),
 }
+_TOLD_ALIKE = {FailureKind.REPLAY_NOT_RECORDED: FailureKind.DECISION_UNCERTAIN}
 
 # Where the cause says more than the rules know.
 _SPOKEN_FOR = frozenset({FailureKind.RUN_FAILED, FailureKind.UNSOUND, FailureKind.SOURCE_LOST, FailureKind.TOO_LONG})
