@@ -28,6 +28,14 @@ from onceflow.control.standing import Standing
 from onceflow.errors import ConfigurationError, OnceflowError
 from onceflow.execution.job_log import JobLog
 from onceflow.execution.running import RunningJob
+from onceflow.launch import steps
+from onceflow.launch.active import alone
+from onceflow.launch.limit import epoch_limit
+from onceflow.launch.ownership import ids_of
+from onceflow.launch.phases import Phases
+from onceflow.launch.plan import Plan, place_of
+from onceflow.launch.receipt_header import code_of
+from onceflow.launch.starting import Starting
 from onceflow.metrics.observed import observed
 from onceflow.operations.transactions.deletion import delete_cancelled
 from onceflow.options.arguments import check_argument, checked, checked_but
@@ -42,14 +50,6 @@ from onceflow.spark.internals import running_session
 from onceflow.spark.places import place_at
 from onceflow.spark.raised import by_the_plan
 from onceflow.spark.session import make_session, require_session
-from onceflow.start import steps
-from onceflow.start.active import alone
-from onceflow.start.limit import epoch_limit
-from onceflow.start.ownership import ids_of
-from onceflow.start.phases import Phases
-from onceflow.start.plan import Plan, place_of
-from onceflow.start.receipt_header import code_of
-from onceflow.start.starting import Starting
 from onceflow.supervision.attempts import Attempts, counting
 from onceflow.supervision.child import parent
 from onceflow.supervision.others import look_for_others

@@ -55,12 +55,12 @@ def test_a_sinks_topic_is_not_made_for_a_job_whose_source_is_missing(cluster, jo
 def test_sinks_that_changed_are_told_in_one_line(cluster, job, new_topic, produce, caplog):
     """Renamed beside another one, added, removed: the line names them, and the epoch from which a new one has rows."""
     kept, gone, new = (of.KafkaSink(cluster, new_topic(1), name=name, value=of.Text()) for name in ("k", "g", "n"))
-    caplog.set_level(logging.WARNING, "onceflow.start")
+    caplog.set_level(logging.WARNING, "onceflow.launch")
 
     def line(*sinks):
         caplog.clear()
         job(*sinks)
-        told = [r.getMessage() for r in caplog.records if r.name == "onceflow.start.launching"]
+        told = [r.getMessage() for r in caplog.records if r.name == "onceflow.launch.settling"]
         assert len(told) <= 1
         return told[0] if told else None
 
@@ -80,10 +80,10 @@ def test_a_sink_that_goes_elsewhere_is_told(cluster, job, new_topic, produce, ca
     moved = of.KafkaSink(cluster, new_topic(1), name="m", value=of.Text())
     job(kept, before)
     produce(job.source, ["d"])
-    caplog.set_level(logging.WARNING, "onceflow.start.ownership")
+    caplog.set_level(logging.WARNING, "onceflow.launch.ownership")
 
     def told():
-        return [r.getMessage() for r in caplog.records if r.name == "onceflow.start.ownership"]
+        return [r.getMessage() for r in caplog.records if r.name == "onceflow.launch.ownership"]
 
     job(kept, moved)
     (line,) = told()

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from onceflow.errors import ConfigurationError, PreCommitError, WriterFencedError
-from onceflow.start.systems import require_beside
+from onceflow.launch.systems import require_beside
 from onceflow.testing.trial import PREFIX, Start, Trial
 from onceflow.twophase.messages import Reply
 from tests.integration.postgres import PostgresWorld, SayingPostgres, running

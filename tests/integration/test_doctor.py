@@ -25,9 +25,9 @@ from onceflow.cli import main as entry
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.transactional_id import name_transaction
 from onceflow.errors import ConfigurationError
+from onceflow.launch.systems import look_at_systems
 from onceflow.local.devcluster import DevCluster
 from onceflow.spark import java_client
-from onceflow.start.systems import look_at_systems
 from tests.integration.harness import kafka_asked_for
 
 pytestmark = pytest.mark.kafka

@@ -16,9 +16,9 @@ from onceflow.errors import (
     CheckpointStoreError,
     ConfigurationError,
 )
+from onceflow.launch.ownership import identify, refuse_incomplete
 from onceflow.operations.savepoints import reading, restoring, resuming, writing
 from onceflow.spark.places import place_at
-from onceflow.start.ownership import identify, refuse_incomplete
 from tests.unit import checkpoints
 
 pytestmark = [pytest.mark.spark, pytest.mark.faults]

@@ -11,9 +11,9 @@ from onceflow.checkpoint.identity import read_identity
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.sink_connection import attach
 from onceflow.errors import CheckpointConflictError
+from onceflow.launch.ownership import forget_name
+from onceflow.launch.plan import Plan, place_of
 from onceflow.options.checkpointing import Checkpointing
-from onceflow.start.ownership import forget_name
-from onceflow.start.plan import Plan, place_of
 from tests.integration.harness import read_topic, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -87,7 +87,7 @@ def test_a_lost_checkpoint_is_refused_until_it_is_said_that_a_new_job_is_meant(c
 
 def test_a_new_job_says_where_it_begins(cluster, job, caplog, monkeypatch, tmp_path):
     """One line, at its first start only: the absolute path, that it is a new job, and from where it reads."""
-    caplog.set_level(logging.INFO, "onceflow.start")
+    caplog.set_level(logging.INFO, "onceflow.launch")
     monkeypatch.chdir(tmp_path)
     job("checkpoint")
     job("checkpoint")
@@ -108,7 +108,7 @@ def test_a_new_job_says_where_it_begins(cluster, job, caplog, monkeypatch, tmp_p
 )
 def test_a_plain_source_says_where_it_begins(spark, cluster, job, caplog, options, said):
     """An existing program's source: where Spark's own default is meant, that is what is told."""
-    caplog.set_level(logging.INFO, "onceflow.start")
+    caplog.set_level(logging.INFO, "onceflow.launch")
     told = {name: value.format(topic=job.source) for name, value in options.items()}
     reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", cluster.bootstrap_servers)
     frame = reader.option("subscribe", job.source).option("kafka.isolation.level", "read_committed").options(**told)

@@ -11,7 +11,7 @@ from onceflow.connectors.kafka.committer import KafkaCommitter
 from onceflow.errors import CheckpointConflictError
 from onceflow.execution.driver import Driver
 from onceflow.execution.surroundings import Surroundings
-from onceflow.start.ownership import refuse_rewound
+from onceflow.launch.ownership import refuse_rewound
 from onceflow.twophase.coordinator import Coordinator
 from onceflow.twophase.participants import Part, Participant
 from onceflow.twophase.records import Decide

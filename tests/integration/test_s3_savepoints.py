@@ -28,9 +28,9 @@ from onceflow.errors import (
     CheckpointStoreError,
     ConfigurationError,
 )
+from onceflow.launch.ownership import identify, refuse_incomplete
 from onceflow.operations.savepoints import reading, restoring, resuming, writing
 from onceflow.spark.places import folder_at, place_at
-from onceflow.start.ownership import identify, refuse_incomplete
 from tests.integration import elsewhere
 from tests.integration.elsewhere import RECORDS, newest, resumed
 from tests.integration.harness import rows_of, wait_until

@@ -13,7 +13,7 @@ from onceflow.checkpoint.place import Place
 from onceflow.connectors.kafka import transactions
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.errors import ConfigurationError, KafkaError
-from onceflow.start.systems import Systems, look_at_systems
+from onceflow.launch.systems import Systems, look_at_systems
 from tests.integration.harness import Pipeline, wait_until
 from tests.unit.advice import parts_of
 

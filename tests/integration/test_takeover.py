@@ -15,9 +15,9 @@ import pytest
 from onceflow import errors
 from onceflow.checkpoint.identity import read_identity
 from onceflow.connectors.kafka.client import KafkaClient
+from onceflow.launch.ownership import identify
+from onceflow.launch.plan import Plan, place_of
 from onceflow.options.checkpointing import Checkpointing
-from onceflow.start.ownership import identify
-from onceflow.start.plan import Plan, place_of
 from tests.integration.harness import Ended, Pipeline, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]

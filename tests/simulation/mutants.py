@@ -30,9 +30,9 @@ from onceflow.execution.driver import Driver
 from onceflow.execution.preparing import Preparing
 from onceflow.execution.repair import Repair
 from onceflow.execution.source_check import Sources
+from onceflow.launch import taking_over
 from onceflow.operations.transactions import aborting, inventory
 from onceflow.operations.transactions.inventory import Standing
-from onceflow.start import taking_over
 from onceflow.twophase import coordinator as coordinator_module
 from onceflow.twophase import runs
 from onceflow.twophase.coordinator import Coordinator

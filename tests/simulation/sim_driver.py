@@ -55,12 +55,12 @@ from onceflow.execution.failures import EpochEnded, from_spark
 from onceflow.execution.source_check import Sources
 from onceflow.execution.stop import Stop
 from onceflow.execution.surroundings import Means, Surroundings
+from onceflow.launch import plan as of_start
+from onceflow.launch.limit import epoch_limit
+from onceflow.launch.starting import Starting
+from onceflow.launch.steps import STEPS, Do
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.spark.plan import Leaf
-from onceflow.start import plan as of_start
-from onceflow.start.limit import epoch_limit
-from onceflow.start.starting import Starting
-from onceflow.start.steps import STEPS, Do
 from onceflow.twophase import layout as layout_module
 from onceflow.twophase.coordinator import Coordinator
 from onceflow.twophase.memory import Mode

@@ -15,9 +15,9 @@ from onceflow.checkpoint.folders import LocalFolder, folder_of
 from onceflow.checkpoint.identity import JobIdentity, create_identity
 from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.restored import read_restored
+from onceflow.launch.ownership import refuse_incomplete
 from onceflow.operations.savepoints import reading, restoring, resuming, writing
 from onceflow.spark.places import folder_at, place_at
-from onceflow.start.ownership import refuse_incomplete
 from onceflow.twophase.layout import Layout, Source, State, Topic
 from onceflow.twophase.participants import Part, Participant
 from onceflow.twophase.records import Decide, Planned

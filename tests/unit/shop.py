@@ -26,12 +26,12 @@ from onceflow.execution.failures import EpochEnded
 from onceflow.execution.source_check import Sources
 from onceflow.execution.surroundings import Means, Surroundings
 from onceflow.execution.task import DIGEST, PARTITION, Output, Task, output_column
+from onceflow.launch.limit import epoch_limit
+from onceflow.launch.ownership import refuse_incomplete
+from onceflow.launch.plan import Plan, place_of
+from onceflow.launch.taking_over import finish_decided, refuse_early, take_over
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.spark.plan import Leaf
-from onceflow.start.limit import epoch_limit
-from onceflow.start.ownership import refuse_incomplete
-from onceflow.start.plan import Plan, place_of
-from onceflow.start.taking_over import finish_decided, refuse_early, take_over
 from onceflow.twophase.layout import Topic
 from onceflow.twophase.messages import Evidence, Outcome, Ran, Reply
 from tests.unit.ledger_sink import LedgerCommitter, LedgerSink, opened, visible

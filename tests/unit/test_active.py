@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import pytest
 
 from onceflow.errors import ConfigurationError
+from onceflow.launch.active import alone
+from onceflow.launch.plan import Plan, place_of
 from onceflow.options.checkpointing import Checkpointing
-from onceflow.start.active import alone
-from onceflow.start.plan import Plan, place_of
 
 
 def uri_of(location):

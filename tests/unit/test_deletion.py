@@ -13,10 +13,10 @@ from onceflow.cli.app import app
 from onceflow.control.server import Server
 from onceflow.control.standing import Standing
 from onceflow.errors import CheckpointConflictError, CheckpointStoreError, ConfigurationError, FencedError
+from onceflow.launch import plan as plans
 from onceflow.operations.transactions import deletion
 from onceflow.operations.transactions.deletion import delete, delete_cancelled, look
 from onceflow.options.checkpointing import Checkpointing
-from onceflow.start import plan as plans
 from tests.unit.test_database_txn import DatabaseJob
 from tests.unit.test_launch import place_of
 

@@ -9,8 +9,8 @@ from onceflow import job as job_module
 from onceflow.checkpoint.identity import read_identity
 from onceflow.connectors.contract import Guarantee, Source, SourceConnection
 from onceflow.errors import CheckpointConflictError, ConfigurationError, KafkaRightsError, KafkaUnavailableError
+from onceflow.launch.systems import look_at_systems
 from onceflow.options.checkpointing import Checkpointing
-from onceflow.start.systems import look_at_systems
 from onceflow.twophase.layout import Layout, Topic
 from onceflow.twophase.layout import Source as LayoutSource
 from onceflow.twophase.messages import Appended

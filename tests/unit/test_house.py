@@ -27,8 +27,8 @@ ROOMS = {
     },
     "version": set(),
     "job": {
-        "errors", "checkpoint", "control", "metrics", "options", "connectors", "connectors.kafka", "execution", "start",
-        "rerun", "spark", "program", "supervision", "operations.transactions",
+        "errors", "checkpoint", "control", "metrics", "options", "connectors", "connectors.kafka", "execution",
+        "launch", "rerun", "spark", "program", "supervision", "operations.transactions",
     },
     "supervision": {"errors", "control", "options", "execution", "checkpoint", "program"},
     "control": {"errors"},
@@ -51,17 +51,17 @@ ROOMS = {
     "execution": {
         "errors", "options", "twophase", "checkpoint", "connectors", "spark", "crash_points", "version",
     },
-    "start": {"errors", "findings", "options", "twophase", "checkpoint", "connectors", "spark", "execution"},
-    "rerun": {"errors", "twophase", "checkpoint", "connectors", "spark", "crash_points", "execution", "start"},
+    "launch": {"errors", "findings", "options", "twophase", "checkpoint", "connectors", "spark", "execution"},
+    "rerun": {"errors", "twophase", "checkpoint", "connectors", "spark", "crash_points", "execution", "launch"},
     "metrics": {"errors", "options", "twophase", "checkpoint", "connectors", "control", "execution"},
     # From outside of a job.
     "operations": set(),
     "operations.transactions": {
-        "errors", "options", "twophase", "checkpoint", "connectors", "execution", "start", "rerun", "crash_points",
+        "errors", "options", "twophase", "checkpoint", "connectors", "execution", "launch", "rerun", "crash_points",
     },
     "operations.checkpoints": {"errors", "checkpoint"},
     "operations.doctor": {
-        "errors", "findings", "options", "checkpoint", "connectors", "control", "execution", "start", "local",
+        "errors", "findings", "options", "checkpoint", "connectors", "control", "execution", "launch", "local",
         "operations.transactions", "spark",
     },
     "operations.savepoints": {"errors", "twophase", "checkpoint", "spark"},
@@ -100,7 +100,7 @@ LIBRARIES = {
         "connectors.kafka",
         "connectors.lake",
         "execution",
-        "start",
+        "launch",
         "rerun",
         "spark",
         "local",
@@ -326,6 +326,12 @@ def test_no_module_is_a_drawer_for_anything():
 def test_every_file_says_what_it_is_for():
     """Each file opens with a docstring."""
     assert not [p for p in MODULES if not ast.get_docstring(ast.parse(p.read_text()))]
+
+
+def test_no_room_takes_a_public_name():
+    """A package that is imported becomes an attribute of ``onceflow``, in the place of whatever had its name."""
+    rooms = {path.relative_to(SOURCE).parts[0].removesuffix(".py") for path in MODULES}
+    assert not rooms & set(onceflow.__all__)
 
 
 def test_the_public_names_are_there():

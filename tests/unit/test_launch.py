@@ -25,17 +25,17 @@ from onceflow.execution.driver import Driver
 from onceflow.execution.put_back import refuse_put_back
 from onceflow.execution.surroundings import Surroundings
 from onceflow.job import Job, start
-from onceflow.options.checkpointing import Checkpointing
-from onceflow.start import ownership, taking_over
-from onceflow.start.limit import epoch_limit
-from onceflow.start.ownership import (
+from onceflow.launch import ownership, taking_over
+from onceflow.launch.limit import epoch_limit
+from onceflow.launch.ownership import (
     refuse_incomplete,
     refuse_rewound,
     tell_of_moved,
 )
-from onceflow.start.plan import Plan
-from onceflow.start.plan import place_of as place_of_plan
-from onceflow.start.taking_over import finish_decided
+from onceflow.launch.plan import Plan
+from onceflow.launch.plan import place_of as place_of_plan
+from onceflow.launch.taking_over import finish_decided
+from onceflow.options.checkpointing import Checkpointing
 from onceflow.twophase.coordinator import Coordinator
 from onceflow.twophase.layout import Layout, Source
 from onceflow.twophase.messages import Appended, Evidence, Outcome, Reply, Superseded

@@ -114,7 +114,9 @@ def raised_in_the_source():
             tree = ast.parse(path.read_text())
             called = [n.func for n in ast.walk(tree) if isinstance(n, ast.Call)]
             returned = [n.value for n in ast.walk(tree) if isinstance(n, ast.Return)]  # by `kind_of`: a writer makes it
-            made |= {n.id for n in called + returned if isinstance(n, ast.Name)}
+            calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)]
+            told = [n.args[0] for n in calls if n.func.id == "_Told"]  # a line of a table makes it
+            made |= {n.id for n in called + returned + told if isinstance(n, ast.Name)}
     return ours & made
 
 

@@ -11,9 +11,9 @@ from onceflow.checkpoint.identity import LONGEST_MARK, JobIdentity, NameMark, cr
 from onceflow.connectors.kafka.group_offsets import name_group
 from onceflow.errors import CheckpointConflictError, KafkaUnavailableError
 from onceflow.execution.marks import write_name_mark
+from onceflow.launch.ownership import forget_name, refuse_lost
+from onceflow.launch.plan import Plan, place_of
 from onceflow.options.checkpointing import Checkpointing
-from onceflow.start.ownership import forget_name, refuse_lost
-from onceflow.start.plan import Plan, place_of
 
 JOB = JobIdentity("a" * 12, "file:///where/it/was", "cluster", "onceflow")
 IDS = st.text("abcdef0123456789", min_size=8, max_size=32)

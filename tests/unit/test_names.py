@@ -20,7 +20,7 @@ from onceflow.connectors.kafka.committer import KafkaCommitter
 from onceflow.connectors.kafka.transactional_id import name_transaction, parse_transactional_id
 from onceflow.errors import ConfigurationError
 from onceflow.execution.task import _columns_of, output_column
-from onceflow.start.plan import Plan
+from onceflow.launch.plan import Plan
 from onceflow.twophase.layout import Kept, Layout, Source, State, Topic
 from onceflow.twophase.names import JOB_ID, PREFIX, SINK_NAME
 from onceflow.twophase.participants import Part, Participant

@@ -18,9 +18,9 @@ from onceflow.errors import (
     CheckpointStoreError,
     ConfigurationError,
 )
+from onceflow.launch.ownership import identify, refuse_incomplete
 from onceflow.operations.savepoints import reading, restoring, writing
 from onceflow.spark.places import folder_at, place_at
-from onceflow.start.ownership import identify, refuse_incomplete
 from tests.unit import checkpoints
 from tests.unit.advice import parts_of
 

@@ -11,7 +11,7 @@ from onceflow.connectors.kafka import offsets
 from onceflow.connectors.kafka.offsets import Bounds, Range
 from onceflow.connectors.kafka.partition import Partition
 from onceflow.errors import ConfigurationError, KafkaRightsError, KafkaUnavailableError, SourceDataLostError
-from onceflow.start.limit import _records_between
+from onceflow.launch.limit import _records_between
 
 P0, P1 = Partition("pay-ments.v1", 0), Partition("pay-ments.v1", 1)
 PARTITIONS = st.builds(Partition, st.text("abc.-_9", min_size=1, max_size=8), st.integers(0, 200))

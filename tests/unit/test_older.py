@@ -19,13 +19,13 @@ from onceflow.connectors.contract import Run
 from onceflow.errors import CheckpointConflictError, DatabaseUnavailableError, OutcomeUnknownError
 from onceflow.execution.finishers import Finishers
 from onceflow.execution.put_back import Lost, LostEpoch
+from onceflow.launch import taking_over
 from onceflow.operations.savepoints import reading, restoring, writing
 from onceflow.operations.transactions.access import Operator
 from onceflow.operations.transactions.resolution import resolve
 from onceflow.operations.transactions.writing_again import _begun, lost_rows
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.rerun.write_again import Again
-from onceflow.start import taking_over
 from onceflow.testing.trial import PREFIX, Trial
 from onceflow.twophase.participants import Participant
 from tests.unit import older

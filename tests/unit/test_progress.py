@@ -17,7 +17,7 @@ from onceflow.errors import KafkaRightsError, KafkaUnavailableError
 from onceflow.execution.epoch_report import EpochReport
 from onceflow.execution.job_log import JobLog
 from onceflow.execution.progress import Progress, far_ahead, lag_group, line, records_in, skipped, to_publish
-from onceflow.start.phases import Phases
+from onceflow.launch.phases import Phases
 
 LINE = "epoch 7: 5 in, 0 out, 0 participants, 12 ms (nothing to do), lag 0"
 ONE, OTHER = KafkaCluster("one:9092"), KafkaCluster("other:9092")

@@ -30,13 +30,13 @@ from onceflow.errors import (
     ConfigurationError,
     SetupError,
 )
+from onceflow.launch import taking_over
+from onceflow.launch.ownership import claimed, identify, refuse_incomplete, refuse_lost, refuse_rewound
 from onceflow.operations.savepoints import reading, restoring, resuming, writing
 from onceflow.operations.savepoints.contents import contents
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.options.job_options import JobOptions
 from onceflow.options.restarting import NoRestart
-from onceflow.start import taking_over
-from onceflow.start.ownership import claimed, identify, refuse_incomplete, refuse_lost, refuse_rewound
 from onceflow.twophase.coordinator import objection
 from onceflow.twophase.layout import Layout, State
 from onceflow.twophase.messages import FailureKind, Surveyed

@@ -10,9 +10,9 @@ from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.sink import KafkaSink
 from onceflow.errors import CheckpointConflictError, ConfigurationError, SourceDataLostError
 from onceflow.execution.source_check import Sources
+from onceflow.launch.plan import Plan, place_of
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.spark.plan import Leaf
-from onceflow.start.plan import Plan, place_of
 from onceflow.twophase.layout import Layout, Source, Topic
 
 HEAD = 'v1\n{"batchWatermarkMs":0}'

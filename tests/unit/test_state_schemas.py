@@ -10,7 +10,7 @@ from onceflow.checkpoint import state_schemas
 from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.store import LocalStore
 from onceflow.errors import CheckpointCorruptError
-from onceflow.start.ownership import refuse_incomplete
+from onceflow.launch.ownership import refuse_incomplete
 from tests.unit import checkpoints
 from tests.unit.advice import parts_of
 

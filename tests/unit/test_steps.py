@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from onceflow.errors import ConfigurationError, KafkaUnavailableError, OnceflowError
+from onceflow.launch import steps
+from onceflow.launch.plan import Plan
+from onceflow.launch.starting import Starting
+from onceflow.launch.steps import STEPS, Step, check, look
 from onceflow.options.checkpointing import Checkpointing
-from onceflow.start import steps
-from onceflow.start.plan import Plan
-from onceflow.start.starting import Starting
-from onceflow.start.steps import STEPS, Step, check, look
 
 PAGE = Path(__file__).parents[2] / "docs" / "protocol.md"
 

@@ -25,10 +25,10 @@ from onceflow.connectors.contract import Run, Shard, Sink, Writer
 from onceflow.errors import CheckpointCorruptError, ConfigurationError
 from onceflow.execution.outputs import Outputs
 from onceflow.execution.task import RESULT_SCHEMA, Output, Task
+from onceflow.launch.plan import Plan
+from onceflow.launch.query import check_query, outputs_for
 from onceflow.spark.replayed import with_known_ends
 from onceflow.spark.session import pin, spark_path
-from onceflow.start.plan import Plan
-from onceflow.start.query import check_query, outputs_for
 from onceflow.twophase.participants import TaskReport, parts_of, totals
 
 if TYPE_CHECKING:

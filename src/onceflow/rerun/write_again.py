@@ -23,10 +23,10 @@ from onceflow.errors import ConfigurationError, PreCommitError, RecoveryError, S
 from onceflow.execution.outputs import Outputs, settle_guarantees
 from onceflow.execution.put_back import Lost, LostEpoch
 from onceflow.execution.task import Output, Task
+from onceflow.launch.plan import Plan
+from onceflow.launch.query import outputs_for
+from onceflow.launch.systems import connected
 from onceflow.rerun.recompute import compared, run_again
-from onceflow.start.plan import Plan
-from onceflow.start.query import outputs_for
-from onceflow.start.systems import connected
 from onceflow.twophase.messages import Reply
 from onceflow.twophase.participants import Participant, TaskReport, parts_of, uncovered
 

@@ -27,6 +27,10 @@ from onceflow.errors import OnceflowError
 from onceflow.execution.outputs import settle_guarantees
 from onceflow.execution.progress import lag_group
 from onceflow.findings import Finding, Level, of_error
+from onceflow.launch.plan import Plan
+from onceflow.launch.starting import Starting
+from onceflow.launch.steps import look
+from onceflow.launch.systems import described, require_rights
 from onceflow.local.jars import missing_spark_jars
 from onceflow.operations.doctor import rules
 from onceflow.operations.doctor.machine import examine_machine, existing
@@ -34,10 +38,6 @@ from onceflow.operations.transactions.access import Operator
 from onceflow.operations.transactions.inventory import Standing, take_inventory
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.spark import hadoop, java_client
-from onceflow.start.plan import Plan
-from onceflow.start.starting import Starting
-from onceflow.start.steps import look
-from onceflow.start.systems import described, require_rights
 
 _OPEN = "open"
 

@@ -20,8 +20,8 @@ from onceflow.connectors.inspection import Inspectable, Inspection, Origin, Show
 from onceflow.errors import CheckpointConflictError, ConfigurationError, FencedError
 from onceflow.execution.outputs import settle_guarantees
 from onceflow.execution.surroundings import Opened
+from onceflow.launch.ownership import refuse_rewound
 from onceflow.options.checkpointing import Checkpointing
-from onceflow.start.ownership import refuse_rewound
 from onceflow.twophase.participants import Participant
 from onceflow.twophase.records import DecidedEpoch, History, HistoryError
 

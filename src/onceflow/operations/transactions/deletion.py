@@ -21,11 +21,11 @@ from onceflow.connectors.contract import Sink
 from onceflow.connectors.inspection import Phase
 from onceflow.errors import CheckpointStoreError, ConfigurationError, OnceflowError
 from onceflow.execution.surroundings import Opened
+from onceflow.launch.ownership import forget_name
 from onceflow.operations.transactions.aborting import abort
 from onceflow.operations.transactions.access import Operator, System
 from onceflow.operations.transactions.inventory import OwnTransaction, own_transactions
 from onceflow.options.checkpointing import Checkpointing
-from onceflow.start.ownership import forget_name
 from onceflow.twophase.records import History
 
 log = logging.getLogger(__name__)

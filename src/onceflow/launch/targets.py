@@ -6,9 +6,9 @@ Must not know: the rules, any particular sink or source.
 from __future__ import annotations
 
 from onceflow.execution.outputs import settle_guarantees
+from onceflow.launch.starting import Starting
+from onceflow.launch.systems import connected, look_at_systems, require_beside, require_rights
 from onceflow.spark.internals import running_session
-from onceflow.start.starting import Starting
-from onceflow.start.systems import connected, look_at_systems, require_beside, require_rights
 
 
 def look_without_java(starting: Starting) -> None:

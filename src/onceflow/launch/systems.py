@@ -14,8 +14,8 @@ from onceflow.checkpoint.place import Place
 from onceflow.connectors.contract import Committer, Sink, SinkConnection, Source, SourceConnection
 from onceflow.errors import OnceflowError
 from onceflow.findings import Checks
-from onceflow.start.ownership import identify, refuse_lost, refuse_rewound
-from onceflow.start.relatives import refuse_written, targets_of
+from onceflow.launch.ownership import identify, refuse_lost, refuse_rewound
+from onceflow.launch.relatives import refuse_written, targets_of
 from onceflow.twophase.layout import Layout
 from onceflow.twophase.layout import Source as LayoutSource
 

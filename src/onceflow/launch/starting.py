@@ -19,10 +19,10 @@ from onceflow.execution.progress import Progress
 from onceflow.execution.running import RunningJob
 from onceflow.execution.source_check import Sources
 from onceflow.execution.surroundings import REAL, Means
+from onceflow.launch.phases import Phases
+from onceflow.launch.plan import Plan, place_of
+from onceflow.launch.systems import Systems
 from onceflow.options.auditing import Auditing
-from onceflow.start.phases import Phases
-from onceflow.start.plan import Plan, place_of
-from onceflow.start.systems import Systems
 
 
 class Starting:

@@ -25,17 +25,17 @@ from onceflow.execution.outputs import Outputs
 from onceflow.execution.progress import Progress, lag_group
 from onceflow.execution.running import RunningJob
 from onceflow.execution.task import Output
+from onceflow.launch import relatives
+from onceflow.launch.active import require_free
+from onceflow.launch.plan import Plan
+from onceflow.launch.receipt_header import about
+from onceflow.launch.relatives import refuse_written, targets_of
+from onceflow.launch.starting import Starting
 from onceflow.options.auditing import Auditing
 from onceflow.spark.internals import running_session
 from onceflow.spark.plan import Leaf, keys_repeat, unrepeatable
 from onceflow.spark.replayed import with_known_ends
 from onceflow.spark.session import spark_path
-from onceflow.start import relatives
-from onceflow.start.active import require_free
-from onceflow.start.plan import Plan
-from onceflow.start.receipt_header import about
-from onceflow.start.relatives import refuse_written, targets_of
-from onceflow.start.starting import Starting
 from onceflow.twophase.layout import Layout
 
 log = logging.getLogger(__name__)

@@ -19,6 +19,8 @@ from onceflow.execution.job_log import JobLog
 from onceflow.execution.outputs import Outputs, settle_guarantees
 from onceflow.execution.source_check import Sources
 from onceflow.findings import Checks
+from onceflow.launch.plan import Plan, place_of
+from onceflow.launch.starting import Starting
 from onceflow.options.auditing import Auditing
 from onceflow.spark.authentication import authenticates, require_authenticated, secret_options
 from onceflow.spark.cut_windows import HeldBack, hold_back
@@ -35,8 +37,6 @@ from onceflow.spark.plan import (
 )
 from onceflow.spark.s3a import require_reached
 from onceflow.spark.session import IN_S3, ON_HDFS, pin, require_known_form
-from onceflow.start.plan import Plan, place_of
-from onceflow.start.starting import Starting
 
 log = logging.getLogger(__name__)
 

@@ -31,7 +31,7 @@ from onceflow.execution.put_back import (
 )
 from onceflow.execution.source_check import Sources
 from onceflow.execution.surroundings import REAL, Means
-from onceflow.start.ownership import (
+from onceflow.launch.ownership import (
     claimed,
     identify,
     refuse_incomplete,
@@ -40,9 +40,9 @@ from onceflow.start.ownership import (
     refuse_rewound,
     tell_of_moved,
 )
-from onceflow.start.plan import Plan, place_of
-from onceflow.start.starting import Starting
-from onceflow.start.systems import connected
+from onceflow.launch.plan import Plan, place_of
+from onceflow.launch.starting import Starting
+from onceflow.launch.systems import connected
 from onceflow.twophase.coordinator import objection
 from onceflow.twophase.records import Claim, Start
 

@@ -14,7 +14,7 @@ from onceflow.connectors.contract import EpochLimit, Sink
 from onceflow.execution import pace
 from onceflow.execution.job_log import JobLog
 from onceflow.execution.surroundings import REAL, Means
-from onceflow.start.plan import Plan, place_of
+from onceflow.launch.plan import Plan, place_of
 from onceflow.twophase.records import Decide
 
 log = logging.getLogger(__name__)

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from onceflow.errors import OnceflowError
 from onceflow.execution.running import RunningJob
 from onceflow.findings import together
-from onceflow.start import launching, query, taking_over, targets
-from onceflow.start.starting import Starting
+from onceflow.launch import query, settling, taking_over, targets
+from onceflow.launch.starting import Starting
 
 Do = Callable[[Starting], None]
 
@@ -38,22 +38,22 @@ class Step:
 
 
 STEPS = (
-    Step("process", launching.require_alone),
+    Step("process", settling.require_alone),
     Step("checkpoint", taking_over.require_whole, taking_over.require_whole),
     Step("decided", taking_over.finish_listed),
     Step("call", lambda starting: starting.check_call()),
     Step("systems", targets.look_without_java, targets.look_at_all),
-    Step("session", launching.begin_session, launching.find_session, needs=("checkpoint", "systems")),
+    Step("session", settling.begin_session, settling.find_session, needs=("checkpoint", "systems")),
     Step("function", query.call_function, query.call_function, needs=("session",)),
     Step("decided, by its sinks", taking_over.finish_named),
     Step("plan", query.put_together, query.put_together, needs=("function",)),
     Step("interpreters", query.try_interpreters),
     Step("sources", taking_over.compare_sources, taking_over.compare_sources, needs=("plan",)),
     Step("sinks", targets.make_targets, targets.compare_targets, needs=("plan",)),
-    Step("family", launching.look_at_family, launching.refuse_family, needs=("sinks",)),
+    Step("family", settling.look_at_family, settling.refuse_family, needs=("sinks",)),
     Step("takeover", taking_over.begin),
-    Step("settle", launching.settle),
-    Step("query", launching.begin_query),
+    Step("settle", settling.settle),
+    Step("query", settling.begin_query),
 )
 """All steps, in their order."""
 
