@@ -9,6 +9,7 @@ from functools import partial
 from pyspark.sql.functions import col
 
 import onceflow as of
+from onceflow.sinks import OpenShard, Outcome, ShardCommitter, Sink, SinkConnection, Writer
 
 TABLES = (
     "create table if not exists shards (handle primary key, job, sink, incarnation, epoch, state, keys)",
@@ -23,7 +24,7 @@ def ask(path, statement, *values):  # one statement, durable when it returns; wh
         return file.execute(statement, values).fetchall()
 
 
-class FileWriter(of.Writer):  # rows wait in memory here; where they are many they are kept as they come
+class FileWriter(Writer):  # rows wait in memory here; where they are many they are kept as they come
     def __init__(self, sink, shard):
         self.sink, self.run, self.keys = sink, shard.run, []
 
@@ -36,24 +37,24 @@ class FileWriter(of.Writer):  # rows wait in memory here; where they are many th
         return {"handle": kept[0]}
 
 
-class FileCommitter(of.ShardCommitter):
+class FileCommitter(ShardCommitter):
     def __init__(self, path, sink, job_id):
         super().__init__(sink, job_id)
         self.path = path
 
     def state(self, handle):
         found = ask(self.path, "select state from shards where handle = ?", handle)
-        return of.Outcome(found[0][0] if found else "unknown")
+        return Outcome(found[0][0] if found else "unknown")
 
     def end(self, handle, outcome):
         ask(self.path, "update shards set state = ? where handle = ? and state = 'open'", outcome.value, handle)
 
     def open_shards(self):
         query = "select handle, sink, incarnation, epoch from shards where job = ? and state = 'open'"
-        return [of.OpenShard(*row) for row in ask(self.path, query, self.job_id)]
+        return [OpenShard(*row) for row in ask(self.path, query, self.job_id)]
 
 
-class FileConnection(of.SinkConnection):
+class FileConnection(SinkConnection):
     def __init__(self, sink):
         for statement in TABLES:
             ask(sink.path, statement)
@@ -66,7 +67,7 @@ class FileConnection(of.SinkConnection):
         return FileCommitter(self.sink.path, self.sink.name, job_id)
 
 
-class FileSink(of.Sink):
+class FileSink(Sink):
     guarantee = of.Guarantee.EXACTLY_ONCE
 
     def __init__(self, path, name="file"):

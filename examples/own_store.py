@@ -6,6 +6,7 @@ from functools import partial
 from pyspark.sql.functions import col, struct, to_json
 
 import onceflow as of
+from onceflow.sinks import Sink, SinkConnection, Writer
 
 # The store: a file of keys and values. All that is asked of it is to put one pair, if nothing newer is there.
 PAIRS = "create table if not exists pairs (key text primary key, value text, start int, epoch int)"
@@ -14,7 +15,7 @@ PUT = """insert into pairs values (?, ?, ?, ?) on conflict (key) do update set
     where (start, epoch) <= (excluded.start, excluded.epoch)"""
 
 
-class StoreWriter(of.Writer):
+class StoreWriter(Writer):
     def __init__(self, path, shard):
         # Starts of a job only rise, and epochs within a start: so a task that comes late replaces nothing newer.
         self.version = shard.run.incarnation, shard.run.epoch
@@ -28,7 +29,7 @@ class StoreWriter(of.Writer):
         self.store.close()
 
 
-class StoreConnection(of.SinkConnection):
+class StoreConnection(SinkConnection):
     def __init__(self, path):
         self.path = path
 
@@ -36,7 +37,7 @@ class StoreConnection(of.SinkConnection):
         return partial(StoreWriter, self.path)
 
 
-class StoreSink(of.Sink):
+class StoreSink(Sink):
     guarantee = of.Guarantee.IDEMPOTENT_UPSERT
 
     def __init__(self, path, key, name="store"):

@@ -51,42 +51,42 @@ PAGES: Mapping[str, tuple[str, str, tuple[str, ...]]] = MappingProxyType(
             "The contract of a sink",
             "What a sink of your own is written against; [docs/sinks.md](../sinks.md) says how.",
             (
-                "Sink",
-                "SinkConnection",
+                "sinks.Sink",
+                "sinks.SinkConnection",
                 "Guarantee",
-                "Run",
-                "Shard",
-                "Writer",
-                "WriterFactory",
-                "Committer",
-                "ShardCommitter",
-                "OpenShard",
-                "TaskReport",
-                "Part",
-                "Participant",
-                "ParticipantId",
-                "Evidence",
-                "Outcome",
-                "Reply",
+                "sinks.Run",
+                "sinks.Shard",
+                "sinks.Writer",
+                "sinks.WriterFactory",
+                "sinks.Committer",
+                "sinks.ShardCommitter",
+                "sinks.OpenShard",
+                "sinks.TaskReport",
+                "sinks.Part",
+                "sinks.Participant",
+                "sinks.ParticipantId",
+                "sinks.Evidence",
+                "sinks.Outcome",
+                "sinks.Reply",
             ),
         ),
         "inspection": (
             "What operators see of a sink",
             "The optional part of the contract, for `onceflow txn`; [docs/sinks.md](../sinks.md) says how.",
             (
-                "Inspectable",
-                "Inspection",
-                "Looked",
-                "Waited",
-                "Seen",
-                "Shown",
-                "Origin",
-                "Phase",
-                "Place",
-                "Held",
-                "SourceInspection",
-                "InputRange",
-                "LostInput",
+                "inspection.Inspectable",
+                "inspection.Inspection",
+                "inspection.Looked",
+                "inspection.Waited",
+                "inspection.Seen",
+                "inspection.Shown",
+                "inspection.Origin",
+                "inspection.Phase",
+                "inspection.Place",
+                "inspection.Held",
+                "inspection.SourceInspection",
+                "inspection.InputRange",
+                "inspection.LostInput",
             ),
         ),
     }
@@ -106,7 +106,9 @@ def pages() -> dict[str, str]:
     package = griffe.load("onceflow", search_paths=[str(ROOT / "src")])
     made = {}
     for page, (title, about, names) in PAGES.items():
-        made[page] = _page(title, about, (_entry(name, package[name], f"onceflow.{name}") for name in names))
+        made[page] = _page(
+            title, about, (_entry(name.rpartition(".")[2], _named(package, name), f"onceflow.{name}") for name in names)
+        )
     testing = package["testing"]
     made[TESTING] = _page(
         "For your own tests",
@@ -123,6 +125,12 @@ def pages() -> dict[str, str]:
         ["# Reference", "", *_MADE, "", *index, "* [Settings of a job and of the environment](../settings.md)", ""]
     )
     return {f"{name}.md": text for name, text in made.items()}
+
+
+def _named(package: Any, name: str) -> Any:
+    """A public name, of the package itself or of one of its rooms."""
+    room, _, name = name.rpartition(".")
+    return (package[room] if room else package)[name]
 
 
 _PARSER: dict[str, Any] = {"warnings": False, "returns_multiple_items": False, "returns_named_value": False}

@@ -278,7 +278,7 @@ class Job:
                 made = running_session() if tidy and theirs is None else None
                 if made is not None:
                     made.stop()
-            if standing.ordered == "cancel" and options.checkpointing.retention == "DELETE_ON_CANCELLATION":
+            if standing.ordered == "cancel" and options.checkpointing.on_cancel == "DELETE_ON_CANCELLATION":
                 delete_cancelled(options.checkpointing, plan.prefix, self.sinks, self.name, place_at)
         if signals.received is not None:
             said.info("stopped by %s", signals.received.name)

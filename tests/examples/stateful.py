@@ -319,7 +319,7 @@ class Run:
         file = str(ROOT / "examples" / f"{name}.py")
         command = [sys.executable, file] if self.case.session else [sys.executable, "-m", "onceflow", "run", file]
         if not self.case.session:
-            command += ["--bounded", *options]
+            command += ["--until", "caught-up", *options]
         with log.open("w") as out:
             process = subprocess.Popen(
                 command,

@@ -122,7 +122,8 @@ def a_parent_starts_it_again(p: Elsewhere) -> None:
     done = p.command(
         "run",
         p.file,
-        "--bounded",
+        "--until",
+        "caught-up",
         "--supervise",
         ONCEFLOW_CRASH=f"D5@{EPOCH}",
         ONCEFLOW__RESTART_STRATEGY__TYPE="fixed-delay",
@@ -175,7 +176,7 @@ def all_is_there_when_it_ended(p: Elsewhere) -> None:
 def resumed(p: Elsewhere, name: str, *words: str, **environment: str) -> tuple[Elsewhere, str]:
     """Another run of the pipeline's job, at another place: it, and what was said."""
     q = p.moved(f"{p.checkpoint.name}-{name}", **environment)
-    done = q.command("run", q.file, "--bounded", "--yes", *words)
+    done = q.command("run", q.file, "--until", "caught-up", "--yes", *words)
     assert done.returncode == 0, done.stdout + done.stderr
     return q, done.stderr
 
@@ -250,7 +251,7 @@ def it_goes_on_on_a_disk(p: Elsewhere, folder: Path) -> None:
     p.send(1_000)
     before = Counter(p.read())
     home = {"CHECKPOINT": f"{folder}/home"}
-    done = p.command("run", p.file, "--bounded", "--yes", "-s", f"{folder}/s", **home)
+    done = p.command("run", p.file, "--until", "caught-up", "--yes", "-s", f"{folder}/s", **home)
     assert done.returncode == 0, done.stderr
     assert newest(Counter(p.read()) - before) == newest(p.read()) == Counter(key for key, _ in p.sent)
     assert p.command("audit", p.file, "--shared", **home).returncode == 0

@@ -171,7 +171,16 @@ def test_a_driver_is_killed_and_its_parent_starts_another(pipeline, standalone, 
     environment = os.environ | made.settings() | {"ONCEFLOW_CRASH": "D3@1:stop"}
     del environment["ONCEFLOW__RESTART_STRATEGY__TYPE"]
     log = tmp_path / "supervised.log"
-    command = [sys.executable, "-m", "onceflow", "run", str(JOBS / "copy_job.py"), "--bounded", "--supervise"]
+    command = [
+        sys.executable,
+        "-m",
+        "onceflow",
+        "run",
+        str(JOBS / "copy_job.py"),
+        "--until",
+        "caught-up",
+        "--supervise",
+    ]
     with log.open("w") as out:
         parent = subprocess.Popen(command, env=environment, stdout=out, stderr=subprocess.STDOUT)
     processes.append(parent)

@@ -215,7 +215,13 @@ def test_a_job_that_takes_positions_alone(job, tmp_path, told):
     job.run_well()  # the first minute is closed at 70, less ten; the second is open with two events
     onceflow(job, "savepoint", "create", job.checkpoint, tmp_path / "of-first")
     job.checkpoint = tmp_path / "second"
-    words = ["--bounded", "--yes", "--allow-non-restored-state", *(["--allow-partial-windows"] if told else [])]
+    words = [
+        "--until",
+        "caught-up",
+        "--yes",
+        "--allow-non-restored-state",
+        *(["--allow-partial-windows"] if told else []),
+    ]
     said = onceflow(job, "run", JOBS / "window_job.py", "-s", tmp_path / "of-first", *words)
     assert ("are held back" in said) is not told
     job.at(first + 80, first + 125, first + 200)
@@ -226,7 +232,7 @@ def test_a_job_that_takes_positions_alone(job, tmp_path, told):
     job.run_well()
     onceflow(job, "savepoint", "create", job.checkpoint, tmp_path / "of-second")
     job.checkpoint = tmp_path / "third"
-    onceflow(job, "run", JOBS / "window_job.py", "-s", tmp_path / "of-second", "--bounded", "--yes")
+    onceflow(job, "run", JOBS / "window_job.py", "-s", tmp_path / "of-second", "--until", "caught-up", "--yes")
     job.at(first + 300)
     job.run_well()
     assert max(counts(job)) == (first + 240, 2)
@@ -244,7 +250,7 @@ def test_positions_alone_behind_an_edit_of_the_watermark(job, tmp_path, monkeypa
     job.run_well()
     onceflow(job, "savepoint", "create", job.checkpoint, tmp_path / "edited")
     job.checkpoint = tmp_path / "begun"
-    words = ["--bounded", "--yes", "--allow-non-restored-state", "-s", tmp_path / "edited"]
+    words = ["--until", "caught-up", "--yes", "--allow-non-restored-state", "-s", tmp_path / "edited"]
     assert "are held back" in onceflow(job, "run", JOBS / "window_job.py", *words)
     job.at(first + 130, first + 190, first + 300)
     job.run_well()
@@ -261,10 +267,10 @@ def test_a_job_that_takes_positions_alone_and_counts_what_the_older_one_left_out
     )
     first = (60 - BEGIN % 60) % 60
     job.at(first + 6, first + 70, first + 191)
-    onceflow(job, "run", narrow, "--bounded")
+    onceflow(job, "run", narrow, "--until", "caught-up")
     onceflow(job, "savepoint", "create", job.checkpoint, tmp_path / "narrow")
     job.checkpoint = tmp_path / "wider"
-    words = ["--bounded", "--yes", "--allow-non-restored-state", "-s", tmp_path / "narrow"]
+    words = ["--until", "caught-up", "--yes", "--allow-non-restored-state", "-s", tmp_path / "narrow"]
     said = onceflow(job, "run", JOBS / "window_job.py", *words, ends_with=1)
     assert re.search("which saw those .*at % 2.* --allow-partial-windows", said, re.DOTALL)
     shutil.rmtree(job.checkpoint)
@@ -283,10 +289,10 @@ def test_a_job_that_takes_positions_alone_and_gathers_what_the_older_one_only_pa
     plain.write_text(text if marked else text.replace('.withWatermark("time", delay)', "", 1))
     first = (60 - BEGIN % 60) % 60
     job.at(first + 5, first + 65, first + 70)
-    onceflow(job, "run", plain, "--bounded")
+    onceflow(job, "run", plain, "--until", "caught-up")
     onceflow(job, "savepoint", "create", job.checkpoint, tmp_path / "plain")
     job.checkpoint = tmp_path / "gathers"
-    words = ["--bounded", "--yes", "--allow-non-restored-state", "-s", tmp_path / "plain"]
+    words = ["--until", "caught-up", "--yes", "--allow-non-restored-state", "-s", tmp_path / "plain"]
     said = onceflow(job, "run", JOBS / "window_job.py", *words, ends_with=0 if marked else 1)
     assert ("are held back" if marked else "--allow-partial-windows") in said
     if not marked:

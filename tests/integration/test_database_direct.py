@@ -89,7 +89,7 @@ def test_a_changelog_with_deletes(spark, cluster, new_topic, produce, tmp_path):
     source, path = new_topic(2), tmp_path / "bank.db"
     sinks = [
         of.DatabaseSink(
-            f"sqlite:///{path}", delivery, key="id", delivery=delivery, delete_when="gone", create_table=True
+            f"sqlite:///{path}", delivery, key="id", guarantee=delivery, delete_when="gone", create_table=True
         )
         for delivery in ("exactly-once", "idempotent-upsert")
     ]

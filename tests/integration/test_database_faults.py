@@ -712,7 +712,7 @@ def test_a_table_whose_schema_is_named_is_the_same_one(server):
     """Runs of a table are ordered, whether its usual schema is named or not: a late row of an older one is refused."""
     server.execute("drop schema public cascade", "create schema public")
     server.execute("create table payments (key text primary key, amount bigint)")
-    how = {"key": "key", "delivery": "idempotent-upsert", "create_table": False, "schema": None}
+    how = {"key": "key", "guarantee": "idempotent-upsert", "create_table": False, "schema": None}
     unnamed = PostgresWorld(server.url(), **how)
     with Trial(unnamed) as t:
         late = t.start().open(epoch=5)

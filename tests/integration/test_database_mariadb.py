@@ -36,7 +36,7 @@ def test_mariadb(check, world):
 
 @pytest.fixture(scope="module")
 def direct(server):
-    world = server.saying(key="key", delivery="idempotent-upsert", delete_when="gone")
+    world = server.saying(key="key", guarantee="idempotent-upsert", delete_when="gone")
     world.ask("drop table if exists payments, payments_onceflow_staged")
     yield world
     world.ask("drop table if exists payments, payments_onceflow_staged")
@@ -150,7 +150,7 @@ def test_a_table_that_stops_to_keep_transactions_while_a_job_runs(server, engine
     """What is tried there cannot be taken back, so it is looked at first: no row is written, neither twice nor once."""
     if engine not in server.engines:
         pytest.skip(f"it has no engine {engine}")
-    world = server.saying(key="key", delivery=delivery)
+    world = server.saying(key="key", guarantee=delivery)
     world.ask("drop table if exists payments, payments_onceflow_staged")
     with Trial(world) as t:
         start, keys = t.start(), t.keys()

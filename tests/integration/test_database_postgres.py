@@ -28,7 +28,7 @@ def world(server):
 @pytest.fixture(scope="module")
 def direct(server):
     server.execute("drop schema public cascade", "create schema public")  # the tests before this have used it
-    return SayingPostgres(server.url(), key="key", delivery="idempotent-upsert")
+    return SayingPostgres(server.url(), key="key", guarantee="idempotent-upsert")
 
 
 @pytest.mark.parametrize("check", conformance.CHECKS, ids=str)
@@ -47,7 +47,7 @@ def test_postgresql_straight_into_the_target(check, direct):
 def test_deletes(server, delivery):
     """A marked row deletes the one of its key, and a late row of an older epoch brings nothing back."""
     server.execute("drop schema public cascade", "create schema public")
-    world = SayingPostgres(server.url(), key="key", delivery=delivery, delete_when="gone")
+    world = SayingPostgres(server.url(), key="key", guarantee=delivery, delete_when="gone")
     with Trial(world) as t:
         start, keys = t.start(), t.keys()
         for epoch, (word, of) in enumerate([("one", keys), ("gone", keys[:2]), ("two", keys[1:2])]):
@@ -60,7 +60,7 @@ def test_deletes(server, delivery):
 def test_runs_that_write_at_once(server):
     """Tasks of six epochs and two starts race for the same keys: the newest run's rows stay, whoever comes last."""
     server.execute("drop schema public cascade", "create schema public")
-    world = SayingPostgres(server.url(), key="key", delivery="idempotent-upsert")
+    world = SayingPostgres(server.url(), key="key", guarantee="idempotent-upsert")
     with Trial(world) as t, ThreadPoolExecutor(12) as threads:
         for _ in range(5):
             job = Trial(world)

@@ -59,7 +59,7 @@ def granted(server):
 
 KEYED = {"key": "key"}
 DELETING = KEYED | {"delete_when": "gone"}
-DIRECT = {"delivery": "idempotent-upsert"}
+DIRECT = {"guarantee": "idempotent-upsert"}
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def test_row_security_that_is_switched_on_while_a_job_deletes(empty, delivery):
         "grant all on schema public to job",
         "grant all on payments to job",
     )
-    more = {"key": "key", "delete_when": "gone", "delivery": delivery, "create_table": False}
+    more = {"key": "key", "delete_when": "gone", "guarantee": delivery, "create_table": False}
     world = SayingPostgres(empty.url("job"), empty.url(), **more)
     try:
         with Trial(world) as t:
@@ -190,7 +190,7 @@ class Named(PostgresWorld):
 @pytest.mark.parametrize("name", ["sel%ect", "%s", "100%%", 'quo"te', "a :b", "ä" * 30, "ä" * 31])
 def test_a_name_of_a_table_and_a_column(empty, name, delivery):
     """Percent signs are placeholders to a driver, and PostgreSQL counts a name's bytes."""
-    with Trial(Named(empty, name, name, key="key", delivery=delivery)) as t:
+    with Trial(Named(empty, name, name, key="key", guarantee=delivery)) as t:
         for incarnation in (1, 2):
             start, keys = t.start(incarnation), t.keys()
             t.commit(start, checked(start, keys, epoch=incarnation))
@@ -245,7 +245,7 @@ class Columns(PostgresWorld):
 def test_other_columns_of_one_table(empty, delivery, one_job):
     """Two sinks, of a job or of two, that write one table's other columns: neither is in the other's way, nor waits."""
     empty.execute("create table payments (key text primary key, one bigint, two bigint)")
-    worlds = [Columns(empty, column, delivery=delivery) for column in ("one", "two")]
+    worlds = [Columns(empty, column, guarantee=delivery) for column in ("one", "two")]
     with Trial(worlds[0]) as first, Trial(worlds[1]) as second:
         if one_job:
             second.job_id = first.job_id
@@ -267,7 +267,7 @@ def test_other_columns_of_one_table(empty, delivery, one_job):
 def test_a_late_row_of_other_columns_replaces_nothing_newer(empty):
     """Runs of a table are ordered, whatever columns they write: the output was edited between the two starts."""
     empty.execute("create table payments (key text primary key, one bigint, two bigint)")
-    old, new = (Columns(empty, column, delivery="idempotent-upsert") for column in ("one", "two"))
+    old, new = (Columns(empty, column, guarantee="idempotent-upsert") for column in ("one", "two"))
     with Trial(old) as t:
         late = t.start().open(epoch=5)
         late.write(old.rows(["key"]))

@@ -298,7 +298,7 @@ def maria(mariadb):
     [
         ("insert", {}),
         ("insert, select, update", KEYED),
-        ("insert, select, update", KEYED | {"delivery": "idempotent-upsert"}),
+        ("insert, select, update", KEYED | {"guarantee": "idempotent-upsert"}),
         ("insert, select, update, delete", DELETING),
     ],
     ids=["append", "upsert", "direct", "deletes"],

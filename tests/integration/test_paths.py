@@ -84,7 +84,7 @@ def test_a_job_whose_file_and_checkpoint_have_odd_names(cluster, new_topic, tmp_
         p.send(100)
         settings = {"KAFKA": cluster.bootstrap_servers, "IN": p.source, "OUT": p.sink, "PER_EPOCH": "60"}
         ended = subprocess.run(
-            [sys.executable, "-m", "onceflow.cli.main", "run", str(file), "--bounded"],
+            [sys.executable, "-m", "onceflow.cli.main", "run", str(file), "--until", "caught-up"],
             env=os.environ | settings | {"CHECKPOINT": str(p.checkpoint)},
             capture_output=True,
             text=True,

@@ -313,7 +313,7 @@ def test_what_a_resumed_job_and_the_one_before_it_have_lost_is_written_again(pip
     assert saved.returncode == 0, saved.stderr
     newer = replace(pipeline, checkpoint=tmp_path / "newer")
     alerts(pipeline, ALERT + 3)
-    resumed = onceflow(newer, "run", JOBS / "quiet_job.py", "--bounded", "-s", tmp_path / "s", "--yes")
+    resumed = onceflow(newer, "run", JOBS / "quiet_job.py", "--until", "caught-up", "-s", tmp_path / "s", "--yes")
     assert resumed.returncode == 0, resumed.stderr
     assert bank.ids("alerts") == Counter(range(ALERT, ALERT + 4))
     bank.put_back()

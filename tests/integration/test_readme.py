@@ -63,7 +63,7 @@ def test_the_job_in_the_readme_writes_what_it_says(cluster, new_topic, produce, 
         source, [f'{{"user_id":"u-{n % 3}","amount":{amount}}}' for n, amount in enumerate((5, 1500.25, 1000, 2000))]
     )
     for _ in range(2):
-        command = [sys.executable, "-m", "onceflow", "run", "--bounded", str(tmp_path / "job.py")]
+        command = [sys.executable, "-m", "onceflow", "run", "--until", "caught-up", str(tmp_path / "job.py")]
         ran = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)
         assert ran.returncode == 0, ran.stderr
     assert read(cluster, sink, 4) == ['{"user_id":"u-0","amount":2000.00}', '{"user_id":"u-1","amount":1500.25}']

@@ -90,7 +90,7 @@ def test_spark_must_reach_the_same_place(pipeline, tmp_path_factory):
     p = pipeline("copy")
     with a_server(tmp_path_factory.mktemp("other")) as other:
         its_own = f"spark.hadoop.fs.s3a.endpoint={other.endpoint}"
-        refused = p.command("run", p.file, "--bounded", "-D", its_own)
+        refused = p.command("run", p.file, "--until", "caught-up", "-D", its_own)
     assert refused.returncode == 1, refused.stderr
     assert f"Spark does not reach the checkpoint {p.uri}" in refused.stderr
     assert not p.store.exists()

@@ -32,7 +32,7 @@ def onceflow(*arguments, **environment):
 def resume(p, *arguments, **environment):
     """Run the job over what is there, from a savepoint; what it said."""
     file = JOBS / f"{p.job}_job.py"
-    code, _, said = onceflow("run", file, "--bounded", *arguments, "--yes", **p.settings(), **environment)
+    code, _, said = onceflow("run", file, "--until", "caught-up", *arguments, "--yes", **p.settings(), **environment)
     assert code == 0, said
     return said
 
@@ -177,13 +177,13 @@ def test_who_goes_back_behind_an_upgrade_is_told_what_would_be_written_twice(clu
     resume(q, "-s", tmp_path / "s")
     assert Counter(p.read()) == Counter(q.sent)
 
-    for command in (("run", file, "--bounded"), ("check", file)):
+    for command in (("run", file, "--until", "caught-up"), ("check", file)):
         code, refused, said = onceflow(*command, **p.settings())
         assert (code, refused["error"]) == (1, "CheckpointConflictError"), said
         assert f"300 rows to sink {p.sink}" in refused["what"]
         assert "docs/upgrade.md" in refused["action"]
     assert Counter(p.read()) == Counter(q.sent)
-    code, _, said = onceflow("run", file, "--bounded", "--claim", **p.settings())
+    code, _, said = onceflow("run", file, "--until", "caught-up", "--claim", **p.settings())
     assert code == 0, said
     twice = Counter(p.read()) - Counter(q.sent)
     assert sum(twice.values()) == 300
@@ -191,7 +191,7 @@ def test_who_goes_back_behind_an_upgrade_is_told_what_would_be_written_twice(clu
     q.run_well()  # it has read all of it by itself
     q.send(50)
     p.run_well()
-    code, refused, said = onceflow("run", file, "--bounded", **q.settings())
+    code, refused, said = onceflow("run", file, "--until", "caught-up", **q.settings())
     assert (code, refused["error"]) == (1, "CheckpointConflictError"), said
     assert f"50 rows to sink {p.sink}" in refused["what"]
 
@@ -220,7 +220,7 @@ def test_a_retained_epoch_is_gone_back_to_and_a_claim_is_not(cluster, new_topic,
     p.run_well()  # the old job goes on, untouched by the new one, which has read nothing that it has not
     late = dataclasses.replace(p, checkpoint=tmp_path / "late")
     code, refused, said = onceflow(
-        "run", JOBS / "copy_job.py", "--bounded", "-s", tmp_path / "s", "--claim", "--yes", **late.settings()
+        "run", JOBS / "copy_job.py", "--until", "caught-up", "-s", tmp_path / "s", "--claim", "--yes", **late.settings()
     )
     assert (code, refused["error"]) == (1, "CheckpointConflictError"), said
     assert not late.checkpoint.exists()

@@ -166,7 +166,7 @@ def _resumed(first: Person, before: Counter[Alert], since_ms: int) -> tuple[Pers
     assert rescaled["partitions"] == 4
     second = first.moves("second", MORE_THAN="60")
     p.send(WAVE, value=payment)
-    resume = ("run", FILE, "--bounded", "--yes", "-s", f"{p.uri}-s4")
+    resume = ("run", FILE, "--until", "caught-up", "--yes", "-s", f"{p.uri}-s4")
     died = second.p.command(*resume, ONCEFLOW_CRASH="D5")
     assert died.returncode == -9, died.stderr
     assert second.p.mark.exists()
@@ -189,7 +189,7 @@ def _gone_back(second: Person, of_first: Counter[Alert], of_second: Counter[Aler
     since_ms = watermark_ms(p.store.below("offsets").read(str(older)))
     third = second.moves("third")
     p.send(WAVE, value=payment)
-    _, said = third.types("run", FILE, "--bounded", "--yes", "-s", f"{p.uri}@{older}")
+    _, said = third.types("run", FILE, "--until", "caught-up", "--yes", "-s", f"{p.uri}@{older}")
     again = alerts(3 * WAVE, 60, since_ms)
     assert again.total() > 0
     assert f"sink {p.sink}: {again.total()} rows" in said

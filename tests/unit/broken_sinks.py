@@ -8,7 +8,9 @@ import uuid
 from dataclasses import dataclass, replace
 from typing import Any
 
-from onceflow import Evidence, Guarantee, Looked, Outcome, Participant, Reply, Shown
+from onceflow import Guarantee
+from onceflow.inspection import Looked, Shown
+from onceflow.sinks import Evidence, Outcome, Participant, Reply
 from tests.unit.grouped_sink import GroupedCommitter
 from tests.unit.ledger_sink import (
     LedgerCommitter,

@@ -9,7 +9,7 @@ import sqlite3
 import uuid
 from collections.abc import Mapping, Sequence
 
-from onceflow import Evidence, Outcome, Participant, ParticipantId, Reply, Run, TaskReport
+from onceflow.sinks import Evidence, Outcome, Participant, ParticipantId, Reply, Run, TaskReport
 from tests.unit.ledger_sink import LedgerCommitter, LedgerSink, opened
 
 

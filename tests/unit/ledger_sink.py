@@ -12,10 +12,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from onceflow import (
+from onceflow import Guarantee
+from onceflow.connectors.inspection import Inspectable, Inspection, Looked, Origin, Phase, Place, Seen, Shown, Waited
+from onceflow.errors import EpochTooLongError, WriterFencedError
+from onceflow.sinks import (
     Committer,
     Evidence,
-    Guarantee,
     Outcome,
     Participant,
     ParticipantId,
@@ -27,8 +29,6 @@ from onceflow import (
     TaskReport,
     Writer,
 )
-from onceflow.connectors.inspection import Inspectable, Inspection, Looked, Origin, Phase, Place, Seen, Shown, Waited
-from onceflow.errors import EpochTooLongError, WriterFencedError
 
 EXPIRES_AFTER_S = 600.0
 _TABLES = """

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import onceflow as of
+from onceflow import sinks as of_sinks
 from onceflow.connectors.contract import Run
 from onceflow.errors import ConfigurationError
 from onceflow.options.arguments import checked, fits, in_words
@@ -77,7 +78,7 @@ def test_every_public_callable_is_looked_at():
 
 def test_every_method_that_takes_arguments_is_looked_at():
     """Of the classes above, as far as a user calls them: what the contract names is called by onceflow."""
-    contract = {name for kind in (of.Sink, of.KafkaSource.__mro__[1], of.Json.__mro__[1]) for name in vars(kind)}
+    contract = {name for kind in (of_sinks.Sink, of.KafkaSource.__mro__[1], of.Json.__mro__[1]) for name in vars(kind)}
     for kind in (of.Job, of.DatabaseSink, of.KafkaSink, of.KafkaSource, of.NewTopic, of.Json):
         methods = {name for name, one in vars(kind).items() if inspect.isfunction(one) and not name.startswith("_")}
         taking = {name for name in methods - contract if len(inspect.signature(getattr(kind, name)).parameters) > 1}

@@ -146,7 +146,7 @@ class TestFindJob:
 @pytest.mark.parametrize(
     ("body", "arguments", "code", "reason"),
     [
-        ("pass", ["--bounded"], 0, "caught up"),
+        ("pass", ["--until", "caught-up"], 0, "caught up"),
         ("raise of.Stopped(signal.SIGTERM, clean=True)", [], 143, "stopped by SIGTERM"),
         ("raise of.Stopped(signal.SIGINT, clean=True)", [], 130, "stopped by SIGINT"),
     ],
@@ -173,10 +173,10 @@ def test_run_ends_what_hangs(tmp_path):
 
 
 def test_run_passes_on_what_was_asked(tmp_path, monkeypatch, capsys):
-    """``--bounded``, ``--as-new`` and ``-D`` reach the job."""
+    """``--until caught-up``, ``--as-new`` and ``-D`` reach the job."""
     file = tmp_path / "job.py"
     file.write_text(ONE_JOB + "job.run = lambda **settings: print(sorted(settings.items()))\n")
-    assert call(monkeypatch, "run", str(file), "--bounded", "--as-new", "-D", "a=b=c") == 0
+    assert call(monkeypatch, "run", str(file), "--until", "caught-up", "--as-new", "-D", "a=b=c") == 0
     assert capsys.readouterr().out == "[('settings', {'a': 'b=c'}), ('takeover', 'as-new'), ('until', 'caught-up')]\n"
 
 

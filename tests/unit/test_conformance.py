@@ -5,7 +5,7 @@ from unittest import SkipTest
 import pyarrow as pa
 import pytest
 
-from onceflow import Committer
+from onceflow.sinks import Committer
 from onceflow.testing import World, conformance
 from tests.unit import broken_sinks, test_own_store
 from tests.unit.grouped_sink import GroupedSink, staged_ids

@@ -151,7 +151,7 @@ class Direct(Saying, SqliteWorld):
 
     def __init__(self, folder: Path, **more: object) -> None:
         super().__init__(folder)
-        self.more = {"key": "key", "delivery": "idempotent-upsert", "create_table": True} | more
+        self.more = {"key": "key", "guarantee": "idempotent-upsert", "create_table": True} | more
 
     def sink(self) -> DatabaseSink:
         return DatabaseSink(f"sqlite:///{self.path}", "payments", **self.more)
@@ -215,7 +215,7 @@ def test_an_epoch_whose_number_comes_again(tmp_path):
             assert start.committer.check(prepared, start.run(), 0.0) is None
             assert set(start.committer.commit(prepared).values()) == {Reply.COMMITTED}
         t.outcomes_are(Outcome.COMMITTED, start, prepared, "after its commit")
-    with Trial(Direct(tmp_path, delivery="exactly-once")) as t:
+    with Trial(Direct(tmp_path, guarantee="exactly-once")) as t:
         first = t.start()
         t.commit(first, first.prepare(t.keys()))
         second = t.start(2)
@@ -229,11 +229,11 @@ def test_an_epoch_whose_number_comes_again(tmp_path):
 def test_a_job_that_goes_on_with_the_other_delivery(tmp_path):
     """What was decided when rows were staged is committed by the sink that writes straight, and the other way round."""
     for before, after in (("exactly-once", "idempotent-upsert"), ("idempotent-upsert", "exactly-once")):
-        with Trial(Direct(tmp_path, delivery=before)) as t:
+        with Trial(Direct(tmp_path, guarantee=before)) as t:
             start, keys = t.start(), t.keys()
             decided = start.prepare(keys)
             assert start.committer.check(decided, start.run(), 0.0) is None
-            other = t.start(2, sink=Direct(tmp_path, delivery=after).sink(), attach=True)
+            other = t.start(2, sink=Direct(tmp_path, guarantee=after).sink(), attach=True)
             t.outcomes_are(Outcome.OPEN, other, decided, "before its commit")
             t.commit(other, decided)
             t.all_visible_once(keys, "after its commit by the other delivery")
@@ -242,7 +242,7 @@ def test_a_job_that_goes_on_with_the_other_delivery(tmp_path):
 @pytest.mark.parametrize("delivery", ["exactly-once", "idempotent-upsert"])
 def test_a_row_that_is_marked_deletes_the_one_of_its_key(tmp_path, delivery):
     """Also one that is not there; others stay; a later row of the key is there again."""
-    world = Direct(tmp_path, delivery=delivery, delete_when="gone")
+    world = Direct(tmp_path, guarantee=delivery, delete_when="gone")
     with Trial(world) as t:
         start, keys = t.start(), t.keys()
 
@@ -271,7 +271,7 @@ def test_a_late_row_brings_back_nothing_that_was_deleted(tmp_path, newer):
         begun = start.open(epoch=0)
         begun.write(world.rows_saying(keys, "late"))
         # Also where the job has gone on with the other delivery.
-        t.start(sink=Direct(tmp_path, delete_when="gone", delivery=newer).sink()).put(keys, "gone", epoch=1)
+        t.start(sink=Direct(tmp_path, delete_when="gone", guarantee=newer).sink()).put(keys, "gone", epoch=1)
         with pytest.raises(PreCommitError, match="was ended while it wrote"):
             begun.prepare()
         with pytest.raises(PreCommitError, match="epoch 0 of start 1 comes too late: epoch 1 of start 1 has written"):
@@ -283,7 +283,7 @@ def test_a_late_row_brings_back_nothing_that_was_deleted(tmp_path, newer):
 def test_a_delete_without_a_key(tmp_path, delivery):
     """A null is equal to nothing: such a row would delete none, in silence; it is refused."""
     nothing = {"key": pa.array([None], pa.string()), "amount": [1], "gone": [1], "onceflow_hash": [1]}
-    with Trial(Direct(tmp_path, delivery=delivery, delete_when="gone")) as t:
+    with Trial(Direct(tmp_path, guarantee=delivery, delete_when="gone")) as t:
         start = t.start()
         writer = start.open()
         writer.write(pa.RecordBatch.from_pydict(nothing))
@@ -300,7 +300,7 @@ def test_a_delete_without_a_key(tmp_path, delivery):
 def test_a_table_is_what_a_dict_would_be(tmp_path, delivery, seed):
     """Random epochs of rows and deletes; some are run twice, some by a new start, some fail first and are run again."""
     chance, model = random.Random(seed), {}
-    world = Direct(tmp_path, delivery=delivery, delete_when="gone")
+    world = Direct(tmp_path, guarantee=delivery, delete_when="gone")
     keys = [f"k{i}" for i in range(12)]
     with Trial(world) as t:
         start = t.start()
@@ -355,7 +355,7 @@ def test_a_mark_belongs_to_its_table(tmp_path):
 
 def test_a_target_that_keeps_what_is_to_be_deleted(tmp_path):
     """A trigger that prevents the delete would leave the row in silence: nothing is decided."""
-    world = Direct(tmp_path, delivery="exactly-once", delete_when="gone")
+    world = Direct(tmp_path, guarantee="exactly-once", delete_when="gone")
     with Trial(world) as t:
         start, keys = t.start(), t.keys()
         with sqlite3.connect(world.path) as file:
@@ -374,7 +374,7 @@ SKIPS = "create trigger skipping before update on payments begin select raise /*
 @pytest.mark.parametrize("delivery", ["exactly-once", "idempotent-upsert"])
 def test_a_trigger_that_skips_rows(tmp_path, delivery):
     """An upsert counts the row that is there, though its new values are lost: refused at a start and in each epoch."""
-    world = Direct(tmp_path, delivery=delivery)
+    world = Direct(tmp_path, guarantee=delivery)
     with Trial(world) as t:
         start, keys = t.start(), t.keys()
         with sqlite3.connect(world.path) as file:
@@ -418,7 +418,7 @@ def test_a_connection_that_does_not_speak_unicode_is_refused(scheme):
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        ({"delivery": "idempotent-upsert"}, 'delivery="idempotent-upsert" needs a key'),
+        ({"guarantee": "idempotent-upsert"}, 'guarantee="idempotent-upsert" needs a key'),
         ({"delete_when": "gone"}, "delete_when needs a key"),
         ({"delete_when": "key", "key": "key"}, "cannot be part of the key"),
     ],

@@ -9,8 +9,8 @@ import pytest
 from examples.own_sink import FileCommitter, FileSink
 
 from examples import own_sink
-from onceflow import OpenShard
 from onceflow.errors import ConfigurationError
+from onceflow.sinks import OpenShard
 from onceflow.testing import World, conformance
 from onceflow.testing.trial import Trial
 from onceflow.twophase.messages import Outcome
@@ -87,8 +87,8 @@ def test_an_example_is_short(name):
 
 
 WRONG = {
-    "state": ("open", r"state gave str, and must give onceflow\.Outcome"),
-    "open_shards": ([("a", "file", 1, 0)], r"open_shards gave tuple, and must give onceflow\.OpenShard"),
+    "state": ("open", r"state gave str, and must give onceflow\.sinks\.Outcome"),
+    "open_shards": ([("a", "file", 1, 0)], r"open_shards gave tuple, and must give onceflow\.sinks\.OpenShard"),
     "open_shards of texts": (
         [OpenShard("a", "file", "1", 0)],
         "str, and must give int as each shard's incarnation",

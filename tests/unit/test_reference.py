@@ -7,7 +7,7 @@ import pytest
 from tools import reference
 
 import onceflow
-from onceflow import testing
+from onceflow import inspection, sinks, testing
 
 
 def test_the_pages_are_what_the_docstrings_say() -> None:
@@ -19,7 +19,8 @@ def test_the_pages_are_what_the_docstrings_say() -> None:
 def test_each_public_name_is_on_one_page() -> None:
     """What `onceflow` exports is told once; so is what `onceflow.testing` exports."""
     told = [name for _, _, names in reference.PAGES.values() for name in names]
-    assert sorted(told) == sorted(onceflow.__all__)
+    rooms = [f"{room.__name__.rpartition('.')[2]}.{name}" for room in (sinks, inspection) for name in room.__all__]
+    assert sorted(told) == sorted([*onceflow.__all__, *rooms])
     page = (reference.FOLDER / "testing.md").read_text()
     assert [name for name in testing.__all__ if f"\n## {name}\n" not in page] == []
 
@@ -27,8 +28,8 @@ def test_each_public_name_is_on_one_page() -> None:
 def _callables() -> list[tuple[str, object]]:
     """Public classes that are made by users or given to them, and what is called with more than one argument."""
     found = []
-    for name in onceflow.__all__:
-        what = getattr(onceflow, name)
+    of = [(name, getattr(room, name)) for room in (onceflow, sinks, inspection) for name in room.__all__]
+    for name, what in of:
         if inspect.isclass(what) and not issubclass(what, Enum):
             found.append((name, what))
             if name in reference.MADE_ONLY:

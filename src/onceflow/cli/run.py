@@ -20,7 +20,7 @@ from onceflow.cli.config import ConfigOption, PresetOption, SettingsOption, read
 from onceflow.cli.job_file import blamed_on, find_job
 from onceflow.cli.output import Output, OutputOption, tell_json
 from onceflow.cli.resume import resume
-from onceflow.cli.starting import AsNewOption, BoundedOption, ClaimOption, takeover_of
+from onceflow.cli.starting import AsNewOption, ClaimOption, UntilOption, takeover_of
 from onceflow.supervision.signals import Stopped
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ JobOption = Annotated[str | None, typer.Option(help="The job's name, if FILE mak
 def run(
     file: FileArgument,
     job: JobOption = None,
-    bounded: BoundedOption = False,
+    until: UntilOption = "stopped",
     claim: ClaimOption = False,
     as_new: AsNewOption = False,
     savepoint: Annotated[
@@ -100,7 +100,7 @@ def run(
         _refuse_with_savepoint(as_new=as_new, claim=claim, no_state=no_state, asks=not yes, aside=supervise or detached)
     flags = read_settings(settings, config, preset)
     if supervise or detached:
-        again = [str(file), *(["--job", job] if job else []), *(["--bounded"] if bounded else [])]
+        again = [str(file), *(["--job", job] if job else []), *["--until", until]]
         again += [word for key, value in flags.items() for word in ("-D", f"{key}={value}")]
         first = [*again, f"--{takeover}"] if takeover else again
         if savepoint is not None:  # the first process takes it, and whose the checkpoint is stands in it then
@@ -127,11 +127,11 @@ def run(
 
     try:
         with blamed_on(file):
-            found.run(until="caught-up" if bounded else "stopped", takeover=takeover, settings=flags)
+            found.run(until=until, takeover=takeover, settings=flags)
     except Stopped as stopped:
         tell(str(stopped), 128 + stopped.signal)
         program.end(stopped.signal, clean=stopped.clean)
-    tell("caught up" if bounded else "ended", 0)
+    tell("caught up" if until == "caught-up" else "ended", 0)
 
 
 def _refuse_with_savepoint(*, as_new: bool, claim: bool, no_state: bool, asks: bool, aside: bool) -> None:

@@ -94,6 +94,6 @@ def _take(script: object, text: str) -> None:
                 show(script, answer.query, typer.echo)
             if answer.pipeline is not None:
                 script.jobs.clear()  # it runs here, and is over when the next comes
-                run_here(answer.pipeline, bounded=False, takeover=None, ending=False)
+                run_here(answer.pipeline, until="stopped", takeover=None, ending=False)
     except OnceflowError as error:
         typer.echo(f"error: {error}", err=True)

@@ -17,7 +17,7 @@ import typer
 
 from onceflow import __version__, program
 from onceflow.cli.config import ConfigOption, SettingsOption, read_settings
-from onceflow.cli.starting import AsNewOption, BoundedOption, ClaimOption, takeover_of
+from onceflow.cli.starting import AsNewOption, ClaimOption, Until, UntilOption, takeover_of
 from onceflow.errors import ConfigurationError
 from onceflow.findings import Checks
 
@@ -37,7 +37,7 @@ def sql(
         bool, typer.Option("--check", help="See whether it would run: parse, plan, ask the topics; write nothing.")
     ] = False,
     job: Annotated[str | None, typer.Option(help="Run this one of its jobs only.")] = None,
-    bounded: BoundedOption = False,
+    until: UntilOption = "stopped",
     claim: ClaimOption = False,
     as_new: AsNewOption = False,
     settings: SettingsOption = None,
@@ -71,7 +71,7 @@ def sql(
     if len(pipelines) > 1:
         raise typer.Exit(_run_each(pipelines, _again(sys.argv[1:])))
     for each in pipelines:
-        run_here(each, bounded=bounded, takeover=takeover)
+        run_here(each, until=until, takeover=takeover)
 
 
 def _taken(text: str, flags: dict[str, str], *, showing: bool, quiet: bool) -> list[Pipeline]:
@@ -99,13 +99,13 @@ def tell(pipeline: Pipeline) -> None:
         log.info("job %s: %s", pipeline.job.name, line)
 
 
-def run_here(pipeline: Pipeline, *, bounded: bool, takeover: Takeover | None, ending: bool = True) -> None:
+def run_here(pipeline: Pipeline, *, until: Until, takeover: Takeover | None, ending: bool = True) -> None:
     """Run one job in this process, until it ends; with ``ending`` a signal ends the process, too."""
     from onceflow.supervision.signals import Stopped  # noqa: PLC0415 - it loads Spark
 
     tell(pipeline)
     try:
-        pipeline.job.run(until="caught-up" if bounded or pipeline.bounded else "stopped", takeover=takeover)
+        pipeline.job.run(until="caught-up" if pipeline.bounded else until, takeover=takeover)
     except Stopped as stopped:
         if ending or not stopped.clean:
             program.end(stopped.signal, clean=stopped.clean)

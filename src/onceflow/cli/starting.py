@@ -5,14 +5,15 @@ Must not know: which command it is, what a job does.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 if TYPE_CHECKING:
     from onceflow.job import Takeover
 
-BoundedOption = Annotated[bool, typer.Option("--bounded", help="Take what is there and end.")]
+Until = Literal["stopped", "caught-up"]
+UntilOption = Annotated[Until, typer.Option("--until", help="When to end: caught-up takes what is there.")]
 ClaimOption = Annotated[
     bool, typer.Option("--claim", help="The checkpoint was moved or put back on purpose: go on with it.")
 ]

@@ -89,16 +89,16 @@ class ShardCommitter(Committer):
         found: object = self.state(handle)
         if isinstance(found, Outcome):
             return found
-        raise self._wrong("state", found, "must give onceflow.Outcome.OPEN, COMMITTED, ABORTED or UNKNOWN")
+        raise self._wrong("state", found, "must give onceflow.sinks.Outcome.OPEN, COMMITTED, ABORTED or UNKNOWN")
 
     def _open_shards(self) -> list[OpenShard]:
         found: object = self.open_shards()
         if not isinstance(found, Iterable):
-            raise self._wrong("open_shards", found, "must give a list of onceflow.OpenShard")
+            raise self._wrong("open_shards", found, "must give a list of onceflow.sinks.OpenShard")
         listed = list(found)  # what is listed may be ended before all is looked at
         for each in listed:
             if not isinstance(each, OpenShard):
-                raise self._wrong("open_shards", each, "must give onceflow.OpenShard for each shard")
+                raise self._wrong("open_shards", each, "must give onceflow.sinks.OpenShard for each shard")
             for name, kind in (("handle", str), ("sink", str), ("incarnation", int), ("epoch", int)):
                 if not isinstance(value := getattr(each, name), kind):
                     raise self._wrong("open_shards", value, f"must give {kind.__name__} as each shard's {name}")

@@ -34,6 +34,13 @@ _WORDS: Mapping[object, tuple[str, str]] = {
 }
 
 
+_RENAMED: Mapping[tuple[str, str], str] = {
+    ("DatabaseSink", "delivery"): "guarantee",
+    ("Checkpointing", "retention"): "on_cancel",
+}
+"""What an argument was called before the first release, and is called now."""
+
+
 def checked(call: Callable[P, R]) -> Callable[P, R]:
     """Decorate a function or an ``__init__``: each argument must be one of the signature's, and of the type it names.
 
@@ -102,11 +109,16 @@ def _misnamed(
     known = [name for name in signature.parameters if name != "self"]
     for name in given:
         if name not in known:
-            meant = get_close_matches(name, known, n=1, cutoff=0.75)
+            now = _RENAMED.get((_name_of(call), name))
+            meant = [now] if now else get_close_matches(name, known, n=1, cutoff=0.75)
             return ConfigurationError(
                 f"{_name_of(call)} has no argument {name}",
                 cause=f"{name}= was given; its arguments are {', '.join(known)}",
-                action=f"did you mean {meant[0]}=?" if meant else "remove it (docs/settings.md tells each)",
+                action=f"it is called {now}= now"
+                if now
+                else f"did you mean {meant[0]}=?"
+                if meant
+                else "remove it (docs/settings.md tells each)",
                 setting=name,
             )
     return ConfigurationError(

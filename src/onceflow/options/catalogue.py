@@ -132,7 +132,7 @@ SETTINGS = (
         flink="commit.offsets.on.checkpoint",
     ),
     Setting(
-        name="checkpointing.retention",
+        name="checkpointing.on_cancel",
         type="choice",
         default="RETAIN_ON_CANCELLATION",
         doc="What ``onceflow cancel`` leaves of the job: ``RETAIN_ON_CANCELLATION``, or with "

@@ -19,7 +19,7 @@ from onceflow.options.durations import duration_ms
 log = logging.getLogger(__name__)
 
 Mode = Literal["EXACTLY_ONCE", "AT_LEAST_ONCE"]
-Retention = Literal["RETAIN_ON_CANCELLATION", "DELETE_ON_CANCELLATION"]
+OnCancel = Literal["RETAIN_ON_CANCELLATION", "DELETE_ON_CANCELLATION"]
 
 _LONG_MS = 3_600_000
 _INTERVAL: str = setting("checkpointing.interval").default
@@ -28,7 +28,7 @@ _TIMEOUT: str = setting("checkpointing.timeout").default
 _MIN_PAUSE: str = setting("checkpointing.min_pause").default
 _MODE: Any = setting("checkpointing.mode").default
 _MAX_CONCURRENT: int = setting("checkpointing.max_concurrent").default
-_RETENTION: Any = setting("checkpointing.retention").default
+_ON_CANCEL: Any = setting("checkpointing.on_cancel").default
 _INCREMENTAL: bool = setting("checkpointing.incremental").default
 _COMPRESSION: bool = setting("checkpointing.compression").default
 _TOLERABLE: int = setting("checkpointing.tolerable_failures").default
@@ -59,7 +59,7 @@ class Checkpointing(BaseModel):
             restart strategy does not count. For a ``Job``.
         publish_offsets: After each epoch the offsets of a ``KafkaSource`` are written to a consumer group, which shows
             the job's lag: its ``group``, or ``onceflow-lag-`` and the job's name.
-        retention: What ``onceflow cancel`` leaves of the job: ``RETAIN_ON_CANCELLATION``, or with
+        on_cancel: What ``onceflow cancel`` leaves of the job: ``RETAIN_ON_CANCELLATION``, or with
             ``DELETE_ON_CANCELLATION`` neither checkpoint nor marks, once what is decided is committed.
         incremental: Of state an epoch writes what it has changed (RocksDB's changelogs), and now and then all of it;
             else all, each time.
@@ -80,7 +80,7 @@ class Checkpointing(BaseModel):
     retain: Annotated[int, Field(ge=2)]
     tolerable_failures: Annotated[int, Field(ge=0)]
     publish_offsets: bool
-    retention: Retention
+    on_cancel: OnCancel
     incremental: bool
     compression: bool
 
@@ -98,7 +98,7 @@ class Checkpointing(BaseModel):
         retain: int = _RETAIN,
         tolerable_failures: int = _TOLERABLE,
         publish_offsets: bool = _PUBLISH,
-        retention: Retention = _RETENTION,
+        on_cancel: OnCancel = _ON_CANCEL,
         incremental: bool = _INCREMENTAL,
         compression: bool = _COMPRESSION,
     ) -> None:
@@ -112,7 +112,7 @@ class Checkpointing(BaseModel):
             "retain": retain,
             "tolerable_failures": tolerable_failures,
             "publish_offsets": publish_offsets,
-            "retention": retention,
+            "on_cancel": on_cancel,
             "incremental": incremental,
             "compression": compression,
         }

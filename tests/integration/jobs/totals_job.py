@@ -17,7 +17,7 @@ job = of.Job(
 topic = of.KafkaSink(kafka, os.environ["OUT"], key="key", producer={"linger.ms": 0})
 making = "NO_TABLE" not in os.environ
 table = of.DatabaseSink(
-    os.environ["DATABASE"], "totals", key="key", delivery=os.environ["DELIVERY"], create_table=making
+    os.environ["DATABASE"], "totals", key="key", guarantee=os.environ["DELIVERY"], create_table=making
 )
 
 

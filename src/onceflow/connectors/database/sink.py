@@ -35,7 +35,7 @@ class DatabaseSink(Sink):
         table: The table, in ``schema`` or, as ``"schema.table"``, in another one.
         key: Upsert: the column or columns that a row is known by; a row replaces the one with the same key. They need a
             unique constraint. An epoch may have one row for each key. None: append.
-        delivery: ``"exactly-once"``: an epoch's rows are visible from its commit on, all at once.
+        guarantee: ``"exactly-once"``: an epoch's rows are visible from its commit on, all at once.
             ``"idempotent-upsert"``, which needs ``key``: each task shows its rows when it is done, before the decision,
             and an epoch that is run again replaces them; for plans that give the same rows again.
         delete_when: The name of a boolean column of the output, which is not written: where it is true, the row with
@@ -57,7 +57,7 @@ class DatabaseSink(Sink):
         table: str,
         *,
         key: str | Sequence[str] | None = None,
-        delivery: Literal["exactly-once", "idempotent-upsert"] = "exactly-once",
+        guarantee: Literal["exactly-once", "idempotent-upsert"] = "exactly-once",
         delete_when: str | None = None,
         schema: str | None = None,
         create_table: bool = False,
@@ -74,7 +74,7 @@ class DatabaseSink(Sink):
         self.table = parts[-1]
         self.table_schema = parts[0] if len(parts) > 1 else schema
         self.key = () if key is None else (key,) if isinstance(key, str) else tuple(key)
-        self.guarantee = Guarantee(delivery)
+        self.guarantee = Guarantee(guarantee)
         self.delete_when = delete_when
         self.create_table = create_table
         self.name = table if name is None else name
@@ -85,7 +85,9 @@ class DatabaseSink(Sink):
                 cause="its name stands in the ledger and the journal: letters, digits, '.', '_' and '-', at most 100",
                 action="give it another name with name=",
             )
-        needing = f'delivery="{delivery}"' if delivery != "exactly-once" else "delete_when" if delete_when else ""
+        needing = "delete_when" if delete_when else ""
+        if guarantee != "exactly-once":
+            needing = f'guarantee="{guarantee}"'
         if needing and not self.key:
             raise ConfigurationError(
                 f"sink {self.name}: {needing} needs a key",
@@ -100,7 +102,7 @@ class DatabaseSink(Sink):
 
     @property
     def participates(self) -> bool:
-        """In either delivery: with the second the tasks' rows are visible before the decision that all of them are."""
+        """With either guarantee: with the second, tasks' rows are visible before the decision that all of them are."""
         return True
 
     @property
