@@ -4,9 +4,9 @@ import shutil
 
 import pytest
 
+from onceflow.archive.training import make_archive
 from onceflow.local import class_archive
 from onceflow.local.jars import cache_folder, spark_jars
-from onceflow.local.training import make_archive
 from tests.integration.harness import Pipeline
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]

@@ -66,7 +66,8 @@ ROOMS = {
     },
     "operations.savepoints": {"errors", "twophase", "checkpoint", "spark"},
     "audit": set(),  # so that no fault of ours can hide itself
-    "local": {"errors", "processes", "public", "spark"},
+    "local": {"errors", "processes"},
+    "archive": {"errors", "local", "processes", "public", "spark"},
     "testing": {"crash_points", "processes", "errors", "twophase", "connectors", "connectors.kafka"},
     # What sees public names only.
     # Flink's SQL, which makes jobs.
@@ -77,7 +78,7 @@ ROOMS = {
     "demo": {"public", "errors", "local", "testing", "processes"},
     "__main__": {"cli"},
     "cli": {
-        "public", "errors", "findings", "masking", "audit", "job", "program", "local", "demo",
+        "archive", "public", "errors", "findings", "masking", "audit", "job", "program", "local", "demo",
         "operations.transactions", "operations.checkpoints", "operations.doctor", "operations.savepoints", "options",
         "checkpoint", "control",
         "connectors", "spark", "flinksql", "supervision", "twophase",
@@ -103,7 +104,7 @@ LIBRARIES = {
         "launch",
         "rerun",
         "spark",
-        "local",
+        "archive",
         "demo",
         "flinksql",
     },
@@ -111,7 +112,7 @@ LIBRARIES = {
     "sqlglot": {"flinksql"},
     "prompt_toolkit": {"cli"},
     "kafka": {"audit", "connectors.kafka"},
-    "confluent_kafka": {"connectors.kafka", "local", "demo"},
+    "confluent_kafka": {"archive", "connectors.kafka", "local", "demo"},
     "pyarrow": {
         "audit",
         "connectors",

@@ -13,6 +13,7 @@ import typer
 from prompt_toolkit import PromptSession
 from prompt_toolkit.history import FileHistory
 
+from onceflow.cli.pipelines import run_here
 from onceflow.errors import OnceflowError
 from onceflow.masking import in_text, is_secret
 
@@ -81,7 +82,6 @@ def _is_whole(text: str) -> bool:
 
 
 def _take(script: object, text: str) -> None:
-    from onceflow.cli.sql import run_here  # noqa: PLC0415 - it loads Spark
     from onceflow.flinksql.script import Script  # noqa: PLC0415
     from onceflow.flinksql.showing import show  # noqa: PLC0415
 

@@ -17,13 +17,13 @@ import typer
 
 from onceflow import __version__, program
 from onceflow.cli.config import ConfigOption, SettingsOption, read_settings
-from onceflow.cli.starting import AsNewOption, ClaimOption, Until, UntilOption, takeover_of
+from onceflow.cli.pipelines import run_here, tell
+from onceflow.cli.starting import AsNewOption, ClaimOption, UntilOption, takeover_of
 from onceflow.errors import ConfigurationError
 from onceflow.findings import Checks
 
 if TYPE_CHECKING:
     from onceflow.flinksql.pipelines import Pipeline
-    from onceflow.job import Takeover
 
 log = logging.getLogger(__name__)
 
@@ -89,26 +89,6 @@ def _taken(text: str, flags: dict[str, str], *, showing: bool, quiet: bool) -> l
         for line in answer.lines if showing else ():
             typer.echo(line)
     return pipelines
-
-
-def tell(pipeline: Pipeline) -> None:
-    """Who a job is, where it goes on, and what its start has to say."""
-    from onceflow.flinksql.pipelines import standing  # noqa: PLC0415 - it loads Spark
-
-    for line in (*standing(pipeline), *pipeline.notes):
-        log.info("job %s: %s", pipeline.job.name, line)
-
-
-def run_here(pipeline: Pipeline, *, until: Until, takeover: Takeover | None, ending: bool = True) -> None:
-    """Run one job in this process, until it ends; with ``ending`` a signal ends the process, too."""
-    from onceflow.supervision.signals import Stopped  # noqa: PLC0415 - it loads Spark
-
-    tell(pipeline)
-    try:
-        pipeline.job.run(until="caught-up" if pipeline.bounded else until, takeover=takeover)
-    except Stopped as stopped:
-        if ending or not stopped.clean:
-            program.end(stopped.signal, clean=stopped.clean)
 
 
 def _check(pipelines: Sequence[Pipeline]) -> None:

@@ -22,6 +22,7 @@ from onceflow.connectors.database import marks, rights
 from onceflow.connectors.database import tables as own
 from onceflow.connectors.database.columns import written
 from onceflow.connectors.database.committer import DatabaseCommitter
+from onceflow.connectors.database.factory import DatabaseWriterFactory
 from onceflow.connectors.database.fit import for_new, for_new_key, misfit, not_a_key
 from onceflow.connectors.database.limits import Limit, limits
 from onceflow.connectors.database.pooling import require_sessions
@@ -42,7 +43,7 @@ from onceflow.connectors.database.shapes import (
 )
 from onceflow.connectors.database.target import Target
 from onceflow.connectors.database.urls import engine_of
-from onceflow.connectors.database.writer import DatabaseWriterFactory
+from onceflow.connectors.database.writer import Settings
 from onceflow.connectors.examination import ExaminableSink, Expected
 from onceflow.errors import ConfigurationError
 from onceflow.findings import Finding
@@ -520,7 +521,8 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
 
     def writer_factory(self) -> WriterFactory:
         """What opens writers in tasks."""
-        return DatabaseWriterFactory(self._sink.url, self._sink.schema, self._sink.name, self.target(), self._limits)
+        settings = Settings(self._sink.url, self._sink.schema, self._sink.name, self.target(), self._limits)
+        return DatabaseWriterFactory(settings)
 
     def committer(self, prefix: str, job_id: str) -> Committer:
         """What commits."""

@@ -41,8 +41,8 @@ GATHERED_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
-class DatabaseWriterFactory:
-    """Opens writers of one sink. It has the URL, with its password: it travels as a pickle, and is never kept.
+class Settings:
+    """What the writers of one sink need. It has the URL, with its password: it travels as a pickle, and is never kept.
 
     Attributes:
         url: Of the database.
@@ -58,17 +58,11 @@ class DatabaseWriterFactory:
     target: Target
     limits: Mapping[str, Limit] = field(default_factory=dict)
 
-    def __call__(self, shard: Shard) -> Writer:
-        """Open the writer of one shard."""
-        from onceflow.connectors.database.direct import DirectWriter  # noqa: PLC0415 - it knows this one
-
-        return (DirectWriter if self.target.direct else DatabaseWriter)(self, shard)
-
 
 class DatabaseWriter(Writer):
     """Stages one attempt's rows."""
 
-    def __init__(self, made_by: DatabaseWriterFactory, shard: Shard) -> None:
+    def __init__(self, made_by: Settings, shard: Shard) -> None:
         self._of, self._shard = made_by, shard
         self._id = uuid.uuid4().hex
         self._rows = self._hash = 0

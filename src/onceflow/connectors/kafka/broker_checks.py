@@ -14,6 +14,8 @@ from onceflow.errors import ConfigurationError
 from onceflow.findings import Finding, Level
 from onceflow.twophase.names import DEFAULT_PREFIX
 
+BROKER_DEFAULT_MAX_TIMEOUT_MS = 900_000
+"""``transaction.max.timeout.ms`` of a broker that says nothing else."""
 CLOCKS_MAY_DIFFER_S = 5.0
 _NEWEST_TRANSACTIONS = 2
 _KEPT_FOR_MS = 7 * 24 * 3_600_000  # what a broker keeps of a group that is gone, by default: no less is expected here

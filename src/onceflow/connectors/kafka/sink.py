@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from onceflow.connectors.contract import Guarantee, Sink, SinkConnection
 from onceflow.connectors.formats import Format, Json, Text, column_named
+from onceflow.connectors.kafka.broker_checks import BROKER_DEFAULT_MAX_TIMEOUT_MS
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.partition import is_topic_name
 from onceflow.connectors.kafka.producer_names import check_producer
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-BROKER_DEFAULT_MAX_TIMEOUT_MS = 900_000
 _TRANSACTIONS = "the two-phase commit needs it to be as it sets it"
 _CLUSTER = "it belongs to the cluster"
 # librdkafka's producer settings that would break the guarantee: why, and what to do instead.

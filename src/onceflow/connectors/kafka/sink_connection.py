@@ -13,15 +13,17 @@ from onceflow.connectors.contract import Committer, Guarantee, SinkConnection
 from onceflow.connectors.examination import ExaminableSink, Expected
 from onceflow.connectors.kafka import broker_checks, durability, examination, group_offsets, rights
 from onceflow.connectors.kafka.batch import warn_where_unknown
+from onceflow.connectors.kafka.broker_checks import BROKER_DEFAULT_MAX_TIMEOUT_MS
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.committer import KafkaCommitter
-from onceflow.connectors.kafka.sink import BROKER_DEFAULT_MAX_TIMEOUT_MS, KafkaSink
 from onceflow.connectors.kafka.writer import KafkaWriterFactory
 from onceflow.errors import ConfigurationError, KafkaError
 from onceflow.findings import Checks, Finding
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
+
+    from onceflow.connectors.kafka.sink import KafkaSink
 
 _BROKER_DEFAULT_MAX_BYTES = 1_048_588
 # librdkafka's own: a message by default, a batch by default, a message at most.

@@ -1,6 +1,6 @@
 """Makes Java's class archive: a job with windows, run on a little input in a Java that writes its classes down at last.
 
-Must not know: what is done with the archive. ``python -m onceflow.local.training FOLDER`` is the training run.
+Must not know: what is done with the archive. ``python -m onceflow.archive.training FOLDER`` is the training run.
 """
 
 from __future__ import annotations
