@@ -64,13 +64,14 @@ jars: java $(SETUP) ## Fetch the jars of Spark's connector and of the broker, ma
 demo: jars ## The fraud job, killed three times on the way, and the verdict; ARGS="--records 20000 --no-chaos"
 	@$(BIN)/onceflow demo $(ARGS)
 
-test: jars lint types ## Everything that CI runs
+test: jars lint types ## Everything that CI runs; ROOM=connectors/database for the tests of one room
 	-@$(MAKE) --no-print-directory .fuzz/.ready
-	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=20 $(ARGS)
+	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=20 \
+		$(if $(ROOM),$(wildcard tests/unit/$(ROOM) tests/integration/$(ROOM))) $(ARGS)
 
 test-lowest: jars .venv-lowest/.ready ## Unit tests, deaths and the contract on the oldest versions that pyproject.toml allows
-	@.venv-lowest/bin/python -m pytest -n 2 --dist loadfile tests/unit tests/integration/test_contract.py \
-		tests/integration/test_crash_points.py $(ARGS)
+	@.venv-lowest/bin/python -m pytest -n 2 --dist loadfile tests/unit tests/integration/connectors/kafka/test_contract.py \
+		tests/integration/execution/test_crash_points.py $(ARGS)
 
 test-fast: $(SETUP) ## Tests without Spark and without a broker
 	@$(BIN)/python -m pytest -n 2 -m "not spark and not kafka" $(ARGS)
@@ -91,7 +92,7 @@ test-clusters: jars ## The same job on Spark clusters, of which executors, worke
 	@$(BIN)/python -m pytest -m clusters $(ARGS)
 
 test-security: jars ## What another user of the machine gets of a job; only root can become one: sudo make test-security
-	@PYTHONDONTWRITEBYTECODE=1 $(BIN)/python -m pytest -p no:cacheprovider -m "faults or not faults" tests/integration/test_other_users.py $(ARGS)
+	@PYTHONDONTWRITEBYTECODE=1 $(BIN)/python -m pytest -p no:cacheprovider -m "faults or not faults" tests/integration/house/test_other_users.py $(ARGS)
 
 faults-state: jars ## Each example with state killed at every crash point, an hour or two; ARGS="--only sessions"
 	@$(BIN)/python -m tests.examples.deaths $(ARGS)
@@ -120,7 +121,8 @@ simulate: $(SETUP) ## The rules in a world of faults; SEEDS=100000 for more, SEE
 fuzz: java $(SETUP) .fuzz/.ready ## Coverage-guided fuzzing of all that reads what others may have made, for MINUTES=60; ARGS="--only journal"
 	@PYTHONPATH=src:. $(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),60) $(ARGS)
 
-lint: $(SETUP) ## ruff
+lint: $(SETUP) ## ruff, and which room lies above which
+	@$(BIN)/lint-imports --no-cache --verbose >$(VENV)/walls.txt || { cat $(VENV)/walls.txt; exit 1; }
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 

@@ -22,8 +22,8 @@ from bench import machine
 from kafka.admin import NewTopic
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
-from tests.integration.audited import World
-from tests.unit.keyed_rows import KEY
+from tests.support.audited import World
+from tests.support.keyed_rows import KEY
 
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.execution.row_hash import sha256_of

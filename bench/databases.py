@@ -22,7 +22,7 @@ from bench.peer_jars import POSTGRESQL_DRIVER, fetched
 from bench.processor import ProcessorTime
 from bench.stage import ALL, Assignment, Stage, stage
 from bench.workload import Payments, fill
-from tests.integration.postgres import Postgres, running
+from tests.support.postgres import Postgres, running
 
 RESULTS = Path(__file__).resolve().parent / "results" / "latest.json"
 _COLUMNS = "id text, user_id text, amount numeric(18,2), event_time timestamptz"

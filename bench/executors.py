@@ -19,7 +19,7 @@ from typing import Any
 from bench import machine
 from bench.stage import ALL, ROOT, Stage, stage
 from bench.workload import Numbers, fill
-from tests.integration.standalone import Standalone, reached
+from tests.support.standalone import Standalone, reached
 
 from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.statistics import EpochStatistics

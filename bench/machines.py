@@ -28,9 +28,9 @@ RESULTS = Path(__file__).resolve().parent / "results" / "machines.json"
 FOUND = RESULTS.with_name("machine_mutants.json")
 
 _LIVES, _SERVERS, _VALUES = (
-    "tests/unit/test_lives.py",
-    "tests/integration/test_lives.py",
-    "tests/integration/test_values.py",
+    "tests/unit/connectors/test_lives.py",
+    "tests/integration/connectors/test_lives.py",
+    "tests/integration/connectors/test_values.py",
 )
 _BY_HAND = f"{_VALUES}::test_values_are_there_as_they_are_or_refused"
 _BY_SPARK = f"{_VALUES}::test_rows_of_sparks_are_there_as_they_are_or_refused"

@@ -32,7 +32,7 @@ from bench.stage import ROOT, SYSTEMS, Stage, stage
 from bench.workload import PARTITIONS, Alert, Payments
 from confluent_kafka import Producer
 from pyiceberg.catalog import load_catalog
-from tests.integration.postgres import free_port, running
+from tests.support.postgres import free_port, running
 
 import onceflow as of
 from onceflow.connectors.kafka.client import KafkaClient

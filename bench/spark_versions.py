@@ -32,11 +32,11 @@ BEGIN = "<!-- Made by `make test-versions` from bench/results/versions.json; do 
 END = "<!-- Made until here. -->"
 _ALL, _QUICK = "faults or not faults", "not faults"
 SUITES: Mapping[str, Sequence[str]] = {
-    "contract": ("tests/integration/test_contract.py",),
-    "crash points": ("tests/integration/test_crash_points.py",),
-    "state": ("tests/integration/test_timers.py", "tests/integration/test_state_schemas.py"),
-    "savepoints": ("tests/integration/test_savepoints.py",),
-    "plans": ("tests/integration/test_plan_sources.py", "tests/integration/test_kept.py"),
+    "contract": ("tests/integration/connectors/kafka/test_contract.py",),
+    "crash points": ("tests/integration/execution/test_crash_points.py",),
+    "state": ("tests/integration/spark/test_timers.py", "tests/integration/checkpoint/test_state_schemas.py"),
+    "savepoints": ("tests/integration/operations/test_savepoints.py",),
+    "plans": ("tests/integration/launch/test_plan_sources.py", "tests/integration/spark/test_kept.py"),
     "unit": ("tests/unit", "-n", "2", "--dist", "loadfile"),
 }
 """What is run under each Spark, as pytest is told."""
@@ -212,7 +212,7 @@ def _run_sparks(minors: Sequence[str], suites: Sequence[str], results: dict[str,
             _write(results)
     if UPGRADES in suites and minors:
         print("== from one Spark to another", flush=True)
-        results[UPGRADES] = run(Path(sys.executable), ("tests/integration/test_upgrades.py",), UPGRADES)
+        results[UPGRADES] = run(Path(sys.executable), ("tests/integration/checkpoint/test_upgrades.py",), UPGRADES)
         _write(results)
 
 

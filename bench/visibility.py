@@ -23,7 +23,7 @@ from typing import Any
 import pyarrow as pa
 from bench import machine
 from pyspark.sql.types import LongType, StringType, StructField, StructType
-from tests.integration.postgres import running
+from tests.support.postgres import running
 
 import onceflow as of
 from onceflow.connectors.contract import Sink

@@ -23,7 +23,7 @@ from onceflow.connectors.database.fit import for_new
 from onceflow.connectors.lake import committer as lake
 from onceflow.connectors.lake import iceberg_fields
 from onceflow.connectors.lake.committer import LakeCommitter
-from onceflow.execution import ownership
+from onceflow.launch import ownership
 from onceflow.twophase.records import History
 
 NAMED = "ONCEFLOW_MUTANT"

@@ -3,7 +3,8 @@
 Must not know: what the code does. It reads text (griffe parses the docstrings) and never runs the package, except for
 the command line's own help.
 
-Every public name is on exactly one page; ``tests/unit/test_reference.py`` holds that, and that every parameter is told.
+Every public name is on exactly one page; ``tests/unit/house/test_reference.py`` holds that, and that every parameter
+is told.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Make the corpus of this code: every kind of sink killed at each crash point, and jobs with state, with savepoints.
 
 Run once for each release, by its code, and never made again: ``python -m tests.corpus.make RELEASE``. What is made is
-continued by every later code (tests/integration/test_corpus.py).
+continued by every later code (tests/integration/checkpoint/test_corpus.py).
 """
 
 from __future__ import annotations

@@ -22,9 +22,9 @@ from pyiceberg.catalog import load_catalog
 
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.local.devcluster import DevCluster
-from tests.integration.harness import Pipeline
-from tests.integration.postgres import _BIN as BIN
-from tests.integration.postgres import HOST, Postgres, running
+from tests.support.harness import Pipeline
+from tests.support.postgres import _BIN as BIN
+from tests.support.postgres import HOST, Postgres, running
 
 ROOT = Path("/tmp/onceflow-corpus")  # noqa: S108 - what is kept names it
 KEPT = Path(__file__).parent / "kept"

@@ -33,7 +33,7 @@ from onceflow.demo.reader import read_all
 from onceflow.demo.supervisor import Supervisor
 from onceflow.demo.verify import Topic, judge, read_payment
 from onceflow.local.devcluster import DevCluster
-from tests.integration.postgres import running
+from tests.support.postgres import running
 
 JOB = Path(__file__).parents[2] / "examples" / "fraud_to_kafka_and_postgres.py"
 INPUT, ALERTS, TABLE = "transactions", "alerts", "payments"

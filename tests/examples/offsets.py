@@ -28,7 +28,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.local.devcluster import DevCluster
 from onceflow.processes import kill_tree
-from tests.integration.harness import read_topic, wait_until
+from tests.support.harness import read_topic, wait_until
 
 PROGRAMS = Path(__file__).parents[2] / "examples" / "offsets"
 RECORDS = 2_500

@@ -458,7 +458,7 @@ def prepared(
             servers = stack.enter_context(DevCluster(settings=broker or {})).bootstrap_servers
         run = Run(name, servers, folder, records=records, seed=seed, settings=settings or {})
         if run.case.tables:
-            from tests.integration.postgres import running  # only one example needs it
+            from tests.support.postgres import running  # only one example needs it
 
             run.environment["DATABASE"] = stack.enter_context(running()).url()
         run.fill()

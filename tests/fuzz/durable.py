@@ -65,7 +65,7 @@ from onceflow.twophase.records import (
     Void,
 )
 from tests.fuzz.target import Target, kept, named, put
-from tests.unit import checkpoints
+from tests.support import checkpoints
 
 _JOB = "0123456789ab"
 

@@ -20,9 +20,9 @@ from onceflow.flinksql.pipelines import SESSION
 from onceflow.local.devcluster import FAST_EXPIRY, DevCluster
 from onceflow.local.jars import spark_jars
 from onceflow.processes import kill_tree
-from tests.integration.harness import kafka_asked_for
-from tests.integration.hdfs import MiniHdfs
-from tests.integration.logins import Files, Tokens
+from tests.support.harness import kafka_asked_for
+from tests.support.hdfs import MiniHdfs
+from tests.support.logins import Files, Tokens
 
 ASKED_FOR = ("faults", "three", "clusters", "upgrades")
 

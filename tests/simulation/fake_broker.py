@@ -1,7 +1,8 @@
 """A Kafka in memory: transactions by handle, logs with markers, and a client that stands where ours stands.
 
 Must not know: the two-phase commit, drivers, the simulation's clock and faults (they are handed in). It must not share
-our beliefs either: ``tests/integration/test_contract.py`` holds it against a real broker, path by path.
+our beliefs either: ``tests/integration/connectors/kafka/test_contract.py`` holds it against a real broker, path by
+path.
 
 Simplified on purpose: one broker, every batch holds one record (an offset is an index), and markers are written at once
 unless ``slow`` says otherwise.

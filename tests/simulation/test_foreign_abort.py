@@ -1,6 +1,6 @@
 """What the rules cannot see: an abort by partition with Kafka's own tool. The limit is stated, and held here.
 
-``tests/integration/test_oracle.py`` holds the same story against the real broker.
+``tests/integration/connectors/kafka/test_oracle.py`` holds the same story against the real broker.
 """
 
 from tests.simulation.fake_broker import FakeBroker

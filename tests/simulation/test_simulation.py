@@ -236,7 +236,7 @@ def test_a_job_that_is_edited_and_topics_that_are_made_again(seeds):
 @pytest.mark.parametrize("databases", [("b",), pytest.param(("a", "b"), marks=pytest.mark.faults)], ids="+".join)
 def test_databases_that_are_put_back(databases):
     """Put back, fallen back between two requests, without a ledger: it is told, and given up or brought back."""
-    # Copies of the checkpoint that are put back beside a loss are the machine's of tests/unit/lives.py.
+    # Copies of the checkpoint that are put back beside a loss are the machine's of tests/support/lives.py.
     plan = {"databases": databases, "edits": False, "lives": 4, "operator": False}
     results = {f"seed {seed}": run_seed(seed, quiet=seed % 2 == 0, **plan) for seed in range(100)}
     assert not any(result.violation for result in results.values()), summary(results)

@@ -1,0 +1,148 @@
+"""The audit of lake tables: the files of each epoch, with the rows that were decided; and what others did to them."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from onceflow.audit.verify import Asked, audit
+from onceflow.checkpoint.journal import Journal
+from onceflow.checkpoint.store import LocalStore
+from onceflow.checkpoint.trail import Trail
+from onceflow.cli.audit import plain
+from onceflow.testing.trial import Start
+from onceflow.twophase.layout import Layout
+from onceflow.twophase.messages import Appended, Reply
+from onceflow.twophase.participants import Part, TaskReport
+from onceflow.twophase.records import Decide, Planned
+from tests.support.audited_table import JOB, signed, whats
+from tests.support.keyed_rows import KEY, kept, of_rows
+from tests.support.lakes import DeltaWorld, IcebergWorld
+from tests.support.xx64 import MASK, of_record, xx64
+
+COLUMNS = [["key", "string"], ["amount", "bigint"]]
+
+
+class Filled:
+    """A checkpoint and a table, with an epoch for each list of keys, in two tasks."""
+
+    def __init__(self, world, folder, *epochs):
+        self.world, self.folder, self.sink = world, folder, world.sink()
+        records = LocalStore(folder / "onceflow" / "journal")
+        records.make()
+        self.journal = Journal(records)
+        self.journal.start(JOB)
+        self.to = self.sink.destination
+        about = json.dumps({"sinks": {self.sink.name: {"destination": self.to, "columns": COLUMNS, "fields": COLUMNS}}})
+        self.journal.audited(Trail(LocalStore(folder / "onceflow" / "audit"), key=KEY), about)
+        assert self.journal.append(Planned(1, Layout())) == Appended()
+        self.start = Start(world, JOB)
+        self.start.committer.preflight()
+        for number, keys in enumerate(epochs):
+            self.epoch(number, keys)
+
+    def epoch(self, number, keys):
+        reports = [self.task(number, i, of) for i, of in enumerate((keys[:1], keys[1:])) if of]
+        held = self.start.seal(reports, number)
+        decide = Decide(1, number, f"v1\n{{}}\n{number}", (self.sink.name,), tuple(held))
+        assert self.journal.append(decide) == Appended()
+        assert set(self.start.committer.commit(held).values()) == {Reply.COMMITTED}
+        self.journal.keep_receipts()
+
+    def task(self, epoch, number, keys):
+        transaction = self.start.write(keys, number, epoch=epoch).transaction
+        one = (1).to_bytes(8, "little")
+        digest = sum(of_record(self.to, key.encode(), one) for key in keys) & MASK
+        told = [[self.to.encode(), key.encode(), b"%d" % signed(xx64(one, 42))] for key in keys]
+        part = Part(self.sink.name, number, len(keys), digest, keyed=kept(KEY, JOB, of_rows(KEY, JOB, told)))
+        return TaskReport(self.sink.name, number, 0, (part,), transaction)
+
+    def audit(self, **asked):
+        return audit(Asked(self.folder, [plain(self.sink)], **asked)).report(shared=False)
+
+
+@pytest.fixture(params=[IcebergWorld, DeltaWorld])
+def filled(request, tmp_path):
+    (tmp_path / "lake").mkdir()
+    made = Filled(request.param(tmp_path / "lake"), tmp_path / "checkpoint", ["a", "bb", "c"], ["d"], ["é", ""])
+    yield made
+    made.start.close()
+
+
+def test_a_table_as_it_was_decided_is_good(filled):
+    """Each epoch by its own files, also some epochs alone."""
+    report = filled.audit()
+    assert report["findings"] == []
+    assert (report["epochs"], report["rows"], report["read"]) == (3, 6, 6)
+    assert filled.audit(first=1, last=2)["rows"] == 3
+
+
+def test_with_the_key_each_row_is_proven_and_what_the_journal_alone_has_is_not_believed(filled):
+    """Files of a decision that somebody wrote into the journal, which is not signed: their rows are unknown."""
+    report = filled.audit(key=KEY)
+    assert (report["findings"], report["rows"], report["keyed"]) == ([], 6, 6)
+    made = filled.start.seal([filled.task(3, 0, ["thief"])], 3)
+    filled.journal.append(Decide(1, 3, "v1\n{}\n3", (filled.sink.name,), tuple(made)))
+    assert set(filled.start.committer.commit(made).values()) == {Reply.COMMITTED}
+    report = filled.audit(key=KEY)
+    assert (report["unknown"], report["keyed"], report["against"]) == (1, 6, "accidents")
+    assert "are of attempts that no receipt has, and the journal does" in whats(report, "unknown")[0]
+
+
+def test_a_value_that_was_changed_in_a_file_is_found(filled):
+    """Of exactly the epoch that it is of."""
+    (changed,) = (
+        path for path in filled.world.data() if "/0/" in str(path) and "/1/0/" in str(path) and _has(path, "a")
+    )
+    table = pq.read_table(changed)
+    schema = table.schema
+    pq.write_table(pa.table([["a"], [2]], schema=schema), changed)
+    report = filled.audit()
+    assert (report["changed"], report["rows"], report["good"]) == (3, 3, False)
+    assert "epoch 0: its 3 rows are not those that were decided" in whats(report, "changed")[0]
+
+
+def _has(path, key):
+    return key in pq.read_table(path).column(0).to_pylist()
+
+
+def test_rows_of_somebody_else_are_counted_apart(filled):
+    """They are no receipt's; ours are proven all the same."""
+    filled.world.append(pa.table({"key": ["x", "y"], "amount": [1, 1]}))
+    report = filled.audit()
+    assert (report["foreign"], report["rows"], report["good"]) == (2, 6, False)
+
+
+def test_files_of_a_job_before_the_trail_began_are_told_apart(filled):
+    """A claimed savepoint brings no receipts: the job's own older files are a note, somebody else's are foreign."""
+    older = filled.start.seal([filled.task(99, 0, ["older"])], 99)
+    assert set(filled.start.committer.commit(older).values()) == {Reply.COMMITTED}
+    report = filled.audit()
+    assert (report["foreign"], report["good"], report["rows"]) == (0, True, 6)
+    assert [t for t in whats(report, "note") if "before the first receipt" in t]
+    filled.world.append(pa.table({"key": ["x"], "amount": [1]}))
+    assert filled.audit()["foreign"] == 1
+
+
+def test_a_version_that_was_put_back_misses_its_newest_epoch(filled):
+    """The table is as it was before: rows that were decided are not there."""
+    filled.world.put_back()
+    report = filled.audit()
+    assert (report["missing"], report["rows"]) == (2, 4)
+    assert "epoch 2: 2 of 2 rows are not in the table's newest version" in whats(report, "missing")[0]
+
+
+def test_a_table_that_was_tidied_up_is_unknown(filled):
+    """Compaction writes rows into files of its own: which of them are whose, nobody can say."""
+    filled.world.tidy_up()
+    report = filled.audit()
+    assert (report["missing"], report["foreign"], report["rows"]) == (0, 0, 0)
+    assert (report["unknown"], len(whats(report, "note"))) == (6, 1)
+
+
+def test_a_table_that_is_not_reached_is_unknown(filled):
+    """It does not pass for good rows, and the reason is told."""
+    filled.world.drop()
+    report = filled.audit()
+    assert (report["rows"], report["unknown"]) == (0, 6)

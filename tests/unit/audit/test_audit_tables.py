@@ -1,0 +1,90 @@
+"""The audit of a table in SQLite: its ledger epoch by epoch, its rows as a whole, and each tampering by its name."""
+
+import sqlite3
+
+import pytest
+
+from tests.support.audited_table import Filled, whats
+
+EPOCHS = (["a", "bb", "ccc"], ["dddd"], ["é", "", "g"])
+
+
+@pytest.fixture
+def filled(tmp_path):
+    return Filled(tmp_path / "checkpoint", f"sqlite:///{tmp_path / 'bank.db'}", *EPOCHS)
+
+
+def change(filled, statement):
+    with sqlite3.connect(filled.url.removeprefix("sqlite:///")) as connection:
+        assert connection.execute(statement).rowcount == 1
+
+
+def test_a_table_as_it_was_decided_is_good(filled):
+    """Ledger and rows; also while the job goes on, and of some epochs alone."""
+    report = filled.audit()
+    assert report["findings"] == []
+    assert (report["good"], report["epochs"], report["rows"]) == (True, 3, 7)
+    filled.epoch(3, ["later"], receipted=False)
+    assert filled.audit()["findings"] == []
+    assert filled.audit(first=1, last=1)["rows"] == 1
+
+
+@pytest.mark.parametrize(
+    ("statement", "kind", "said"),
+    [
+        ("update payments set amount = 7 where key = 'bb'", "changed", "not all are those that were decided"),
+        ("update payments set key = null where key = 'g'", "changed", "not all are those that were decided"),
+        ("update payments set amount = 2.999 where key = 'bb'", "changed", "a form that its column's type never gives"),
+        ("update payments set amount = 'two' where key = 'bb'", "changed", "a form that its column's type never gives"),
+        ("update onceflow_ledger set rows = -1 where epoch = 1", "changed", "an entry of less than no rows"),
+        (
+            "insert into onceflow_ledger values ('aaaaaaaaaaaa', 'payments', -1, 1, 'handle', 5, 5)",
+            "foreign",
+            "the ledger has epoch -1 with 5 rows, and no receipt has it",
+        ),
+        ("delete from payments where key = 'dddd'", "missing", "1 of the 7 rows that its ledger counts are not there"),
+        ("insert into payments values ('x', 1)", "foreign", "1 rows more than its ledger counts"),
+        ("update onceflow_ledger set rows = 2 where epoch = 1", "changed", "epoch 1: the ledger's entry is not what"),
+        ("delete from onceflow_ledger where epoch = 2", "missing", "epoch 2: the ledger does not have it, 3 rows"),
+        (
+            "insert into onceflow_ledger values ('aaaaaaaaaaaa', 'payments', 9, 1, 'handle', 5, 5)",
+            "foreign",
+            "the ledger has epoch 9 with 5 rows, and no receipt has it",
+        ),
+    ],
+)
+def test_what_somebody_did_to_it_is_found_and_named(filled, statement, kind, said):
+    """By hand, in the database: a row edited, deleted, added; an entry of the ledger changed, removed, made up."""
+    change(filled, statement)
+    report = filled.audit()
+    assert not report["good"]
+    assert [t for t in whats(report, kind) if said in t]
+
+
+def test_an_upserted_table_is_compared_by_its_ledger(tmp_path):
+    """It shows the newest row of each key: rows are not compared, and the report says so."""
+    filled = Filled(tmp_path / "checkpoint", f"sqlite:///{tmp_path / 'bank.db'}", ["a"], ["a", "b"], key="key")
+    report = filled.audit()
+    assert (report["good"], report["rows"]) == (True, 3)
+    assert "its ledger alone is compared" in whats(report, "note")[0]
+    change(filled, "update onceflow_ledger set hash = 1 where epoch = 0")
+    assert filled.audit()["changed"] == 1
+
+
+def test_a_database_that_is_not_there_is_unknown_and_not_made(filled, tmp_path):
+    """No file appears where an audit has looked."""
+    (tmp_path / "bank.db").unlink()
+    report = filled.audit()
+    assert (report["rows"], report["unknown"]) == (0, 7)
+    assert not (tmp_path / "bank.db").exists()
+
+
+def test_rows_that_an_operator_gave_up_are_told_with_the_choice(filled):
+    """They are not there, and somebody has accepted that: who and why is said, and it is no difference."""
+    filled.epoch(3, ["lost", "too"], chosen="count-as-written")
+    report = filled.audit()
+    assert (report["good"], report["missing"], report["rows"]) == (True, 0, 7)
+    (told,) = whats(report, "note")
+    assert told.endswith(
+        "epoch 3: the ledger does not have it (ann@desk has chosen count-as-written: the disk is gone)"
+    )

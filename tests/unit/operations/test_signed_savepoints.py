@@ -1,0 +1,101 @@
+"""Savepoints that are signed: who has no key makes none that is taken, and changes none."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from onceflow.checkpoint import envelope
+from onceflow.cli import savepoint as command
+from onceflow.errors import ConfigurationError
+from onceflow.operations.savepoints import reading, resuming, signing, writing
+from tests.support import checkpoints
+from tests.support.keyed_rows import KEY
+
+OTHER = b"another key of the same thirty-two"
+
+
+@pytest.fixture
+def old(tmp_path):
+    return checkpoints.make(tmp_path / "old", 4)
+
+
+@pytest.fixture
+def made(tmp_path, old):
+    writing.create(old, tmp_path / "s", "fraud", key=KEY)
+    return tmp_path / "s"
+
+
+def rewritten(path, change):
+    """A manifest as somebody without the key can make it: whole, and with its checksum."""
+    body = json.loads((path / "manifest.json").read_text())
+    body.pop("sha256")
+    (path / "manifest.json").write_bytes(envelope.seal(change(body)))
+
+
+def resumed(path, tmp_path, key=KEY):
+    with resuming.opened(str(path), tmp_path / "new", key) as (_, manifest):
+        return manifest
+
+
+def test_what_was_signed_is_taken_and_says_so(made, tmp_path, monkeypatch):
+    """A copy keeps its signature; without a key nobody asks."""
+    assert signing.is_signed(resumed(made, tmp_path), KEY)
+    writing.export(made, tmp_path / "copy", KEY)
+    assert signing.is_signed(resumed(tmp_path / "copy", tmp_path), KEY)
+    assert resumed(made, tmp_path, key=None).signature
+    (tmp_path / "key").write_bytes(KEY)
+    (tmp_path / "key").chmod(0o600)
+    monkeypatch.setenv("ONCEFLOW_AUDIT_KEY_FILE", str(tmp_path / "key"))
+    told = CliRunner().invoke(command.app, ["verify", str(made)])
+    assert told.output.rstrip().endswith("as they were; signed with this key")
+    monkeypatch.delenv("ONCEFLOW_AUDIT_KEY_FILE")
+    assert CliRunner().invoke(command.app, ["verify", str(made)]).output.rstrip().endswith("nothing proves (no key)")
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (lambda body: {k: v for k, v in body.items() if k != "signature"}, "is not signed"),
+        (lambda body: body | {"offsets": body["offsets"].replace("4", "9")}, "was changed"),
+        (lambda body: body | {"epoch": body["epoch"] - 1}, "was changed"),
+        (lambda body: body | {"checkpoint": "file:///elsewhere"}, "was changed"),
+        (lambda body: body | {"signature": "0" * 64}, "was changed"),
+        (lambda body: body | {"signature": "\u00e9"}, "was changed"),
+    ],
+)
+def test_what_somebody_without_the_key_made_of_it_is_refused(made, tmp_path, change, what):
+    """Its checksum is right, so that without the key it is taken."""
+    rewritten(made, change)
+    for use in (
+        lambda: resumed(made, tmp_path),
+        lambda: reading.verify(made, KEY),
+        lambda: writing.export(made, tmp_path / "copy", KEY),
+    ):
+        with pytest.raises(ConfigurationError, match=what) as refused:
+            use()
+        assert "ONCEFLOW_AUDIT_KEY_FILE" in refused.value.cause
+    assert not (tmp_path / "copy").exists()
+    reading.verify(made)
+
+
+def test_one_of_another_key_and_one_of_none_are_refused(old, made, tmp_path):
+    with pytest.raises(ConfigurationError, match="signed with another key"):
+        resumed(made, tmp_path, OTHER)
+    writing.create(old, tmp_path / "plain", "fraud")
+    assert "signature" not in json.loads((tmp_path / "plain" / "manifest.json").read_text())
+    with pytest.raises(ConfigurationError, match="is not signed"):
+        resumed(tmp_path / "plain", tmp_path)
+
+
+def test_an_epoch_that_a_checkpoint_retains_needs_no_signature(old, tmp_path):
+    """Nobody else made it: it is taken of the checkpoint in this moment."""
+    assert resumed(f"{tmp_path / 'old'}@3", tmp_path).epoch == 3
+
+
+def test_a_claim_says_whom_it_ends(old, made, tmp_path):
+    """A stranger's savepoint may name any checkpoint."""
+    told = resuming.lines(resumed(made, tmp_path), resuming.WrittenAgain(known=True), claim=True)
+    assert f"whoever runs on {old.uri} is ended" in told[1]
+    told = resuming.lines(resumed(made, tmp_path), resuming.WrittenAgain(known=False), claim=True)
+    assert f"{old.uri} is not to be seen from here, so whoever runs on it is not ended" in told[1]

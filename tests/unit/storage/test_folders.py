@@ -1,0 +1,43 @@
+"""Whole folders: what one on a disk does, and where one is by its location.
+
+Those on HDFS: tests/integration/operations/test_hdfs_savepoints.py.
+"""
+
+import pytest
+
+from onceflow.checkpoint.folders import HdfsFolder, LocalFolder, folder_of
+from onceflow.checkpoint.hdfs import HdfsStore
+from onceflow.checkpoint.store import LocalStore
+from onceflow.errors import ConfigurationError
+from onceflow.spark import places
+
+
+class Unreached:
+    """A way to HDFS that nobody goes."""
+
+
+def on_hdfs(uri="hdfs://nn:8020/x"):
+    return HdfsStore(Unreached(), uri)
+
+
+def test_a_folder_is_that_of_its_store(tmp_path):
+    """On a disk and on HDFS: with the store's place, and one beside it has its name between two texts."""
+    local, there = folder_of(LocalStore(tmp_path / "x")), folder_of(on_hdfs())
+    assert isinstance(local, LocalFolder)
+    assert isinstance(there, HdfsFolder)
+    assert (local.where, there.where) == (tmp_path / "x", "hdfs://nn:8020/x")
+    assert (local.beside(".a-", "-b").where, there.beside(".a-", "-b").where) == (
+        tmp_path / ".a-x-b",
+        "hdfs://nn:8020/.a-x-b",
+    )
+    assert there.below("y/z").store.path() == "hdfs://nn:8020/x/y/z"
+
+
+def test_a_savepoints_place_is_a_path_or_a_uri(tmp_path, monkeypatch):
+    """A path as it is written, also a relative one; a file: URI; and what this version does not know is refused."""
+    monkeypatch.chdir(tmp_path)
+    assert places.folder_at("s").where == tmp_path / "s" == places.folder_at(tmp_path / "s").where
+    for uri in (f"file://{tmp_path}/s", f"file:{tmp_path}/s"):
+        assert places.folder_at(uri).where == (tmp_path / "s").resolve()
+    with pytest.raises(ConfigurationError, match="is refused"):
+        places.folder_at("hdfs:///s")
