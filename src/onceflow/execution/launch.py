@@ -87,7 +87,7 @@ from onceflow.spark.plan import (
 )
 from onceflow.spark.replayed import with_known_ends
 from onceflow.spark.s3a import require_reached
-from onceflow.spark.session import IN_S3, ON_HDFS, pin, require_known_form, spark_path
+from onceflow.spark.session import pin, require_known_form, spark_path
 from onceflow.twophase.coordinator import objection
 from onceflow.twophase.layout import Layout
 from onceflow.twophase.names import DEFAULT_PREFIX, PREFIX
@@ -230,7 +230,7 @@ def launch(
                 keys_repeat=keys_repeat(unrepeatable(outputs.query)),
                 stateful=lambda: bool(states) or place.checkpoint.is_stateful(),
                 together=outputs.together,
-                metadata=place.checkpoint.folder / "metadata" if place.checkpoint.is_local else None,
+                metadata=place.checkpoint.metadata,
                 key=auditing.key,
             )
             _audit(place, plan, outputs, auditing)
@@ -421,7 +421,7 @@ def set_up(session: SparkSession, checkpoint: SparkCheckpoint, plan: Plan) -> No
     }
     if plan.parallelism is not None:
         settings["spark.sql.shuffle.partitions"] = str(plan.parallelism)
-    pin(session, {**settings, **(ON_HDFS if checkpoint.is_on_hdfs else IN_S3 if checkpoint.is_in_s3 else {})})
+    pin(session, {**settings, **checkpoint.store.fs.spark})
     kept, wanted = checkpoint.shuffle_partitions(), session.conf.get("spark.sql.shuffle.partitions")
     if checkpoint.is_stateful() and kept is not None and str(kept) != wanted:
         JobLog(log, plan.name).warning(
