@@ -196,14 +196,20 @@ def failed(path: Where, doing: str, said: object, *, cause: str, mend: str) -> C
     )
 
 
-def at_once(most: int, call: Callable[[T], R], of: Sequence[T]) -> list[R]:
-    """Call it of each, so many at a time; the first that fails ends those that have not begun."""
+def at_once(most: int, call: Callable[[T], R], of: Sequence[T], *, wait: bool = True) -> list[R]:
+    """Call it of each, so many at a time; the first that fails ends those that have not begun.
+
+    Args:
+        most: How many.
+        call: What is called.
+        of: Of which.
+        wait: Where one fails, or a signal comes, for those that have begun: what they make must not come later.
+    """
     if min(most, len(of)) < 2:
         return [call(each) for each in of]
-    with ThreadPoolExecutor(most, "onceflow-files") as threads:
+    threads = ThreadPoolExecutor(most, "onceflow-files")
+    try:
         done = [threads.submit(call, each) for each in of]
-        try:
-            return [each.result() for each in done]
-        except BaseException:
-            threads.shutdown(cancel_futures=True)
-            raise
+        return [each.result() for each in done]
+    finally:
+        threads.shutdown(wait=wait, cancel_futures=True)

@@ -129,7 +129,7 @@ class Store:
 
     def contents(self, names: Sequence[str]) -> list[bytes | None]:
         """The files' contents, in the order of the names; None for one that is not there."""
-        return at_once(self.fs.at_once, functools.partial(content_of, self), names)
+        return at_once(self.fs.at_once, functools.partial(content_of, self), names, wait=False)
 
     def names(self) -> list[str]:
         """Names of files and folders, without files being written; empty when there is no folder."""
