@@ -21,7 +21,7 @@ from bench.workload import PARTITIONS, Payments, send
 from confluent_kafka import Producer
 
 from onceflow.checkpoint.journal import Journal
-from onceflow.checkpoint.store import LocalStore
+from onceflow.storage.store import Store
 from onceflow.twophase.records import Decide
 
 PHASES = ("prepare", "check", "decide", "commit")
@@ -120,7 +120,7 @@ def history(stage: Stage, lengths: Sequence[int]) -> list[dict[str, Any]]:
         appended = time.monotonic() - began
         files = [path for path in folder.rglob("*") if path.is_file()]
         began = time.monotonic()
-        Journal(LocalStore(folder / "onceflow" / "journal")).history()
+        Journal(Store(folder / "onceflow" / "journal")).history()
         read = time.monotonic() - began
         row: dict[str, Any] = {"epochs": length, "files": len(files), "bytes": sum(p.stat().st_size for p in files)}
         row |= {"append_ms": round(appended / max(1, length - 1) * 1000, 2), "read_journal_ms": round(read * 1000, 1)}
@@ -135,7 +135,7 @@ def history(stage: Stage, lengths: Sequence[int]) -> list[dict[str, Any]]:
 
 def grow(checkpoint: Path, length: int) -> None:
     """Make a checkpoint look as after ``length`` epochs (see ``history``)."""
-    journal = Journal(LocalStore(checkpoint / "onceflow" / "journal"), retain=_KEPT)
+    journal = Journal(Store(checkpoint / "onceflow" / "journal"), retain=_KEPT)
     known, entries = journal.history()
     before = journal.start(known.job_id)
     decision = next(entry.record for entry in reversed(entries) if isinstance(entry.record, Decide))

@@ -20,7 +20,7 @@ from typing import Any
 from onceflow.audit import chain, tables, topics
 from onceflow.audit.files import OnDisk
 from onceflow.audit.findings import Findings
-from onceflow.checkpoint import deleting, envelope, family, identity, making, restored, state_names, state_schemas
+from onceflow.checkpoint import deleting, family, identity, restored, state_names, state_schemas
 from onceflow.checkpoint.failures import Failures
 from onceflow.checkpoint.journal_codec import Entry, decode, encode
 from onceflow.checkpoint.place import Place
@@ -37,7 +37,6 @@ from onceflow.checkpoint.spark_files import (
     with_positions,
 )
 from onceflow.checkpoint.statistics import Statistics
-from onceflow.checkpoint.store import LocalStore
 from onceflow.checkpoint.trail import Trail, digest
 from onceflow.connectors.database.staged import Staged as DatabaseStaged
 from onceflow.connectors.kafka import prepared
@@ -48,6 +47,8 @@ from onceflow.errors import ConfigurationError, OnceflowError
 from onceflow.operations.savepoints import reading, state_files
 from onceflow.operations.savepoints.manifest import Held, Manifest, shuffle_partitions
 from onceflow.spark.places import folder_at
+from onceflow.storage import envelope, making
+from onceflow.storage.store import Store
 from onceflow.twophase.forms import OTHER_FORM
 from onceflow.twophase.participants import Part, Participant, ParticipantId, TaskReport
 from onceflow.twophase.records import (
@@ -120,13 +121,13 @@ def _journal(data: bytes, folder: Path) -> None:
     entries = place.journal.history()[1]
     place.journal.decided_epochs(_JOB)
     records_by_place = {entry.place: entry.record for entry in entries}
-    Trail(LocalStore(folder / "audit")).waiting(records_by_place, 1 << 62)
+    Trail(Store(folder / "audit")).waiting(records_by_place, 1 << 62)
 
 
 def _receipts(data: bytes, folder: Path) -> None:
     name, content = named(data, b"00000000000000000001-00000000000000000003.json")
     put(folder, name, resealed(content))
-    receipts = Receipts(LocalStore(folder))
+    receipts = Receipts(Store(folder))
     receipts.are_whole()
     receipts.read()
 
@@ -149,7 +150,7 @@ def _receipt_seeds() -> list[bytes]:
 def _trail(data: bytes, folder: Path) -> None:
     name, content = named(data, b"0000000001-bb545cc0-000001.jsonl")
     put(folder, name, _rehashed(content))
-    trail = Trail(LocalStore(folder), retention=None)
+    trail = Trail(Store(folder), retention=None)
     trail.waiting({}, 1 << 62)
     trail._let_go()
 
@@ -203,7 +204,7 @@ def _trail_seeds() -> list[bytes]:
 
 def _identity(data: bytes, folder: Path) -> None:
     put(folder, "job.json", resealed(data))
-    identity.read_identity(LocalStore(folder))
+    identity.read_identity(Store(folder))
 
 
 def _marks(data: bytes, _: Path) -> None:
@@ -230,7 +231,7 @@ def _small_files(data: bytes, folder: Path) -> None:
     which = name.decode("utf-8", "replace")
     which = which if which in _SMALL else "restored.json"
     put(folder, which, resealed(content))
-    _SMALL[which](LocalStore(folder))
+    _SMALL[which](Store(folder))
 
 
 def _small_seeds() -> list[bytes]:
@@ -254,7 +255,7 @@ def _lines(data: bytes, folder: Path) -> None:
     for name in ("current.jsonl", "before.jsonl"):
         put(folder, name, data)
     put(folder, "newest.json", resealed(data))
-    store = LocalStore(folder)
+    store = Store(folder)
     Statistics(store).read()
     Failures(store).read()
     Refusals(store).read()
@@ -340,7 +341,7 @@ def _states(data: bytes, folder: Path) -> None:
     put(folder, "state/0/_metadata/metadata", data)
     put(folder, "state/0/0/_metadata/schema", data)
     put(folder, "state/1/0/_metadata/schema", data)
-    store = LocalStore(folder)
+    store = Store(folder)
     state_names.names_in(store)
     state_schemas.bring_home(store)
     state_schemas.refuse_missing(store)

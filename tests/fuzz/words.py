@@ -9,7 +9,6 @@ from pathlib import Path
 
 import onceflow as of
 from onceflow import masking
-from onceflow.checkpoint.store import local_path
 from onceflow.cli.shell import _history, _is_whole
 from onceflow.connectors.database.urls import checked_url
 from onceflow.errors import OnceflowError
@@ -23,6 +22,7 @@ from onceflow.options.catalogue import SETTINGS
 from onceflow.options.durations import duration_ms
 from onceflow.options.layers import CONFIG, effective
 from onceflow.options.restarting import FixedDelay
+from onceflow.storage.locations import local_path
 from tests.fuzz.target import ROOT, Target, put
 from tests.sql.cases import TABLES, cases, script
 

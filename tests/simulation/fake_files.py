@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from onceflow.checkpoint.store import LocalStore
 from onceflow.errors import CheckpointStoreError
+from onceflow.storage.store import Store
 
 Carry = Callable[[str, Callable[[], Any]], Any]
 
@@ -70,8 +70,8 @@ def _number(name: str) -> int:
     return int(name.removesuffix(".json").rpartition("-")[2])
 
 
-class FakeStore(LocalStore):
-    """One process's access to a folder. Stands in the place of ``LocalStore``.
+class FakeStore(Store):
+    """One process's access to a folder. Stands in the place of ``Store``.
 
     Args:
         folder: The folder's name, for messages.

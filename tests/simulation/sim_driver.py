@@ -30,7 +30,6 @@ from onceflow.checkpoint.place import Place as CheckpointPlace
 from onceflow.checkpoint.receipts import Receipts
 from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.checkpoint.statistics import Statistics
-from onceflow.checkpoint.store import LocalStore
 from onceflow.connectors.contract import Connector, Guarantee, Run, Sink, SinkConnection
 from onceflow.connectors.database.committer import DatabaseCommitter
 from onceflow.connectors.database.tables import ABORTED, OPEN, PREPARED
@@ -61,6 +60,7 @@ from onceflow.launch.starting import Starting
 from onceflow.launch.steps import STEPS, Do
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.spark.plan import Leaf
+from onceflow.storage.store import Store
 from onceflow.twophase import layout as layout_module
 from onceflow.twophase.coordinator import Coordinator
 from onceflow.twophase.memory import Mode
@@ -1086,7 +1086,7 @@ def sources_of(scene: Scene) -> Sources:
     return Sources(leaves, *((states, kept) if scene.plan.stateful else ([], [])), [connector])
 
 
-class CheckpointFolder(LocalStore):
+class CheckpointFolder(Store):
     """Of the checkpoint's folder Spark's two logs, which are fake; nothing else is there."""
 
     def __init__(self, scene: Scene) -> None:
@@ -1096,8 +1096,8 @@ class CheckpointFolder(LocalStore):
             "commits": scene.store("commits", scene.commits),
         }
 
-    def below(self, name: str) -> LocalStore:
-        return self._logs.get(name) or LocalStore(self.folder / name)
+    def below(self, name: str) -> Store:
+        return self._logs.get(name) or Store(self.folder / name)
 
 
 class SimCheckpoint(SparkCheckpoint):

@@ -10,13 +10,13 @@ import pyarrow as pa
 
 from onceflow.audit.verify import Asked, audit
 from onceflow.checkpoint.journal import Journal
-from onceflow.checkpoint.store import LocalStore
 from onceflow.checkpoint.trail import Trail
 from onceflow.connectors.kafka import transactions
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.prepared import PreparedTransaction, read
 from onceflow.connectors.kafka.writer import TransactionWriter
+from onceflow.storage.store import Store
 from onceflow.twophase.layout import Layout, Source, Topic
 from onceflow.twophase.messages import Appended
 from onceflow.twophase.participants import Part, Participant
@@ -43,13 +43,13 @@ class World:
 
     def __post_init__(self):
         self.client = KafkaClient(self.cluster)
-        records = LocalStore(self.folder / "onceflow" / "journal")
+        records = Store(self.folder / "onceflow" / "journal")
         records.make()
         self.journal = Journal(records)
         self.history = self.journal.start("a" * 12)
         about = {"sinks": {"out": {"destination": self.topic, "columns": self.columns}}}
         begins = (lambda _: '{"in":{"0":0}}') if self.knows_its_beginning else (lambda _: "")
-        trail = Trail(LocalStore(self.folder / "onceflow" / "audit"), key=self.key, begins=begins)
+        trail = Trail(Store(self.folder / "onceflow" / "audit"), key=self.key, begins=begins)
         self.journal.audited(trail, json.dumps(about))
         assert self.journal.append(Planned(1, LAYOUT)) == Appended()
 

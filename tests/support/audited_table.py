@@ -9,8 +9,8 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 from onceflow import DatabaseSink
 from onceflow.audit.verify import Asked, audit
 from onceflow.checkpoint.journal import Journal
-from onceflow.checkpoint.store import LocalStore
 from onceflow.checkpoint.trail import Trail
+from onceflow.storage.store import Store
 from onceflow.testing.trial import Start, World
 from onceflow.twophase.layout import Layout
 from onceflow.twophase.messages import Appended, Reply
@@ -69,12 +69,12 @@ class Filled:
 
     def __init__(self, folder, url, *epochs, key=None, audit_key=None):
         self.folder, self.url, self.key, self.audit_key = folder, url, key, audit_key
-        records = LocalStore(folder / "onceflow" / "journal")
+        records = Store(folder / "onceflow" / "journal")
         records.make()
         self.journal = Journal(records)
         self.journal.start(JOB)
         about = json.dumps({"sinks": {"payments": {"destination": "payments", "columns": [], "fields": FIELDS}}})
-        self.journal.audited(Trail(LocalStore(folder / "onceflow" / "audit"), key=audit_key), about)
+        self.journal.audited(Trail(Store(folder / "onceflow" / "audit"), key=audit_key), about)
         assert self.journal.append(Planned(1, Layout())) == Appended()
         self.start = Start(Payments(url, key), JOB)
         for number, keys in enumerate(epochs):

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from onceflow.checkpoint.folders import LocalFolder, folder_of
 from onceflow.checkpoint.identity import JobIdentity, create_identity
 from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.restored import read_restored
 from onceflow.launch.ownership import refuse_incomplete
 from onceflow.operations.savepoints import reading, restoring, resuming, writing
 from onceflow.spark.places import folder_at, place_at
+from onceflow.storage.tree import Folder, folder_of
 from onceflow.twophase.layout import Layout, Source, State, Topic
 from onceflow.twophase.participants import Part, Participant
 from onceflow.twophase.records import Decide, Planned
@@ -120,7 +120,7 @@ def write(path: Path, data: str | bytes) -> None:
 def copied(place: Place, local: Path, epochs: int) -> Place:
     """A checkpoint elsewhere with so many epochs done: Spark's files of one on a disk, and a journal of its own."""
     make(local, epochs)
-    source, to = LocalFolder(local), folder_of(place.checkpoint.store)
+    source, to = Folder(local), folder_of(place.checkpoint.store)
     for path in source.files():
         if not path.startswith("onceflow/"):
             to.write(path, source.read(path))

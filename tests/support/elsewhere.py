@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from onceflow.checkpoint.contract import Store
 from onceflow.checkpoint.failures import Failures
+from onceflow.storage.store import Store
 from tests.support.harness import JOBS, Pipeline, rows_of, wait_until
 
 EPOCH = 1

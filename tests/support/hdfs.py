@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from onceflow.checkpoint.hdfs import HdfsStore
 from onceflow.local.jars import hdfs_jars, java_executable
 from onceflow.spark.hadoop import store_at
+from onceflow.storage.store import Store
 from tests.support.elsewhere import Elsewhere
 from tests.support.harness import wait_until
 from tests.support.postgres import free_port
@@ -70,7 +70,7 @@ class MiniHdfs:
                 os.killpg(self._server.pid, signal.SIGKILL)
             self._server.wait()
 
-    def store(self, name: str = "") -> HdfsStore:
+    def store(self, name: str = "") -> Store:
         """A folder there; one of its own without a name."""
         return store_at(f"{self.root}/{name or uuid.uuid4().hex}")
 
@@ -87,6 +87,6 @@ class OnHdfs(Elsewhere):
         return f"{self.hdfs.root}/{self.folder}"
 
     @property
-    def store(self) -> HdfsStore:
+    def store(self) -> Store:
         """The checkpoint's folder, as this process sees it."""
         return self.hdfs.store(self.folder)

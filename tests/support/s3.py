@@ -23,8 +23,9 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from onceflow.checkpoint import s3
-from onceflow.checkpoint.objects import Bucket, BucketStore
+from onceflow.storage import s3
+from onceflow.storage.objects import Bucket
+from onceflow.storage.store import Store
 from tests.support.elsewhere import Elsewhere
 
 ENVIRONMENT = {
@@ -82,9 +83,10 @@ class S3:
             s3._session.cache_clear()
             return s3._bucket.__wrapped__(bucket or self.bucket)
 
-    def store(self, folder: str = "", **how: str) -> BucketStore:
+    def store(self, folder: str = "", **how: str) -> Store:
         """A folder there, by a client of its own; one of its own without a name."""
-        return BucketStore(self.reached(**how), folder or f"checkpoints/{uuid.uuid4().hex}")
+        bucket = self.reached(**how)
+        return Store(f"{bucket.root}/{folder or f'checkpoints/{uuid.uuid4().hex}'}", bucket)
 
 
 @contextlib.contextmanager
@@ -203,7 +205,7 @@ class InS3(Elsewhere):
         return f"s3a://{self.s3.bucket}/{self.folder}"
 
     @property
-    def store(self) -> BucketStore:
+    def store(self) -> Store:
         """The checkpoint's folder, as this process sees it."""
         return self.s3.store(self.folder)
 

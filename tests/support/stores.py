@@ -1,4 +1,4 @@
-"""What is proven of a store on HDFS and in S3 alike: each function is one fact, which a test of either has by its name.
+"""What is proven of a store wherever it is: each function is one fact, which the tests of each have by its name.
 
 Must not know: which store it is, and how one lets an answer be lost there or a writer sleep.
 """
@@ -11,10 +11,11 @@ from collections.abc import Callable
 
 import pytest
 
-from onceflow.checkpoint.contract import Store
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.errors import CheckpointCorruptError, CheckpointStoreError
+from onceflow.storage.store import Store
+from onceflow.storage.tree import folder_of
 from onceflow.twophase.messages import Appended, Superseded, Unanswered, Voided
 from onceflow.twophase.records import Decide, Void
 
@@ -237,7 +238,6 @@ def sparks_files(store: Store, write: Callable[[str, bytes], None]) -> None:
     for end in (8, 8, 9):  # missing, the same, another driver's
         checkpoint.put_right(2, text % end)
         assert checkpoint.offsets(2) == text % end
-    store.below("state").below("0").below("1").remove("1_a.changelog")
-    store.below("state").below("0").remove("1")
+    folder_of(store).remove_all("state/0/1")
     with pytest.raises(CheckpointCorruptError, match=str(store.path("state/0"))):
         checkpoint.refuse_incomplete(dict)

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from onceflow.checkpoint import envelope
-from onceflow.checkpoint.contract import Store, Where
 from onceflow.checkpoint.identity import JobIdentity
 from onceflow.checkpoint.place import Place
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError
+from onceflow.storage import envelope
+from onceflow.storage.files import Where
+from onceflow.storage.store import Store
 
 FORMAT = 1
 FILE = "deleting.json"

@@ -8,9 +8,9 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from onceflow.checkpoint.contract import Store
 from onceflow.checkpoint.lines import Line, Lines
 from onceflow.errors import CheckpointStoreError
+from onceflow.storage.store import Store
 
 log = logging.getLogger(__name__)
 

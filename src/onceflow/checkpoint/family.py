@@ -16,13 +16,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from onceflow.checkpoint import envelope
-from onceflow.checkpoint.contract import Store, Where
 from onceflow.checkpoint.identity import read_identity
 from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.restored import read_restored
 from onceflow.checkpoint.spark_files import positions, reads_beyond
 from onceflow.errors import CheckpointCorruptError, OnceflowError
+from onceflow.storage import envelope
+from onceflow.storage.files import Where
+from onceflow.storage.store import Store
 from onceflow.twophase.records import HistoryError
 
 log = logging.getLogger(__name__)

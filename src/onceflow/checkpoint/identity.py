@@ -15,9 +15,10 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 
-from onceflow.checkpoint import envelope
-from onceflow.checkpoint.contract import Store, Where
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, advised
+from onceflow.storage import envelope
+from onceflow.storage.files import Where
+from onceflow.storage.store import Store
 from onceflow.twophase.forms import OTHER_FORM
 from onceflow.twophase.names import JOB_ID
 

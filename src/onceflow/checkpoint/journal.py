@@ -18,13 +18,14 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from onceflow.checkpoint import envelope
-from onceflow.checkpoint.contract import Store, Where
 from onceflow.checkpoint.journal_codec import Entry, decode, encode
 from onceflow.checkpoint.receipts import Receipt, Receipts
 from onceflow.checkpoint.refusals import Refusals
 from onceflow.checkpoint.trail import Trail
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, CheckpointStoreError, advised
+from onceflow.storage import envelope
+from onceflow.storage.files import Where
+from onceflow.storage.store import Store
 from onceflow.twophase.forms import OTHER_FORM
 from onceflow.twophase.messages import Adopted, Appended, Superseded, Unanswered, Voided
 from onceflow.twophase.records import (

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from onceflow.checkpoint import envelope
+from onceflow.storage import envelope
 from onceflow.twophase.layout import Cut, Kept, Layout, Mark, Source, State, Topic
 from onceflow.twophase.participants import Participant, ParticipantId
 from onceflow.twophase.records import (

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
-from onceflow.checkpoint.contract import Store
+from onceflow.storage.store import Store
 from onceflow.twophase.forms import OTHER_FORM
 
 _CURRENT, _BEFORE = "current.jsonl", "before.jsonl"

@@ -9,15 +9,13 @@ import os
 from dataclasses import dataclass
 from typing import Self
 
-from onceflow.checkpoint.contract import Store
 from onceflow.checkpoint.failures import Failures
-from onceflow.checkpoint.hdfs import hdfs_uri
 from onceflow.checkpoint.identity import FILE as IDENTITY_FILE
 from onceflow.checkpoint.journal import Journal
-from onceflow.checkpoint.s3 import s3_uri
 from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.checkpoint.statistics import Statistics
-from onceflow.checkpoint.store import LocalStore, file_uri, local_path
+from onceflow.storage.locations import file_uri, local_path
+from onceflow.storage.store import Store
 from onceflow.twophase.records import HistoryError
 
 OURS = "onceflow"
@@ -28,15 +26,6 @@ PARTS = (".metadata.crc", "metadata", "offsets", "commits", "sources", "state", 
 
 TRAIL = "audit"
 """The folder in ours that has the audit's receipts."""
-
-
-def is_elsewhere(location: str | os.PathLike[str]) -> bool:
-    """Whether a location is on HDFS or in S3, and on no POSIX file system.
-
-    Raises:
-        ConfigurationError: It is refused.
-    """
-    return hdfs_uri(location) is not None or s3_uri(location) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +62,7 @@ class Place:
             ConfigurationError: The location is refused.
         """
         folder = local_path(location)
-        return cls.on(LocalStore(folder), file_uri(folder), retain)
+        return cls.on(Store(folder), file_uri(folder), retain)
 
     @classmethod
     def on(cls, store: Store, uri: str, retain: int) -> Self:

@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from onceflow.checkpoint import envelope
-from onceflow.checkpoint.contract import Store, Where
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError
+from onceflow.storage import envelope
+from onceflow.storage.files import Where
+from onceflow.storage.store import Store
 from onceflow.twophase.participants import ParticipantId
 from onceflow.twophase.records import Decide, Record, Replay, Resolve
 

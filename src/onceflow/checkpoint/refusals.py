@@ -9,9 +9,9 @@ import contextlib
 import logging
 from dataclasses import asdict, dataclass
 
-from onceflow.checkpoint import envelope
-from onceflow.checkpoint.contract import Store
 from onceflow.errors import CheckpointStoreError
+from onceflow.storage import envelope
+from onceflow.storage.store import Store
 from onceflow.twophase.forms import OTHER_FORM
 
 log = logging.getLogger(__name__)

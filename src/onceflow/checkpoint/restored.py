@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
-from onceflow.checkpoint import envelope
-from onceflow.checkpoint.contract import Store, Where
-from onceflow.checkpoint.folders import folder_of
 from onceflow.checkpoint.place import OURS, Place
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, CheckpointStoreError
+from onceflow.storage import envelope
+from onceflow.storage.files import Where
+from onceflow.storage.store import Store
+from onceflow.storage.tree import folder_of
 
 FORMAT = 1
 FILE = "restored.json"
@@ -61,8 +62,6 @@ class Restored:
 
 def who_makes(place: Place) -> str:
     """Who makes a checkpoint of a savepoint there and has not finished, in words; "" where nobody."""
-    if not place.checkpoint.is_in_s3:  # elsewhere it has its name when it is whole
-        return ""
     try:
         return folder_of(place.checkpoint.store).unfinished(f"{OURS}/{FILE}")
     except OSError as error:

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from onceflow.checkpoint.contract import Store, Where, numbers
-from onceflow.checkpoint.store import LocalStore, local_folder
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, CheckpointStoreError, EpochFailedError
+from onceflow.storage.files import Where, numbers
+from onceflow.storage.store import Store, local_folder
 from onceflow.twophase.forms import OTHER_FORM
 
 log = logging.getLogger(__name__)
@@ -44,27 +44,12 @@ class SparkCheckpoint:
     @classmethod
     def at(cls, folder: Path) -> Self:
         """The one in this folder of a POSIX file system."""
-        return cls(LocalStore(folder))
+        return cls(Store(folder))
 
     @property
     def where(self) -> Where:
         """Where it is, for messages."""
         return self.store.path()
-
-    @property
-    def is_local(self) -> bool:
-        """Whether it is on a POSIX file system."""
-        return isinstance(self.store, LocalStore)
-
-    @property
-    def is_on_hdfs(self) -> bool:
-        """Whether it is on HDFS."""
-        return str(self.where).startswith("hdfs:")
-
-    @property
-    def is_in_s3(self) -> bool:
-        """Whether it is in S3."""
-        return str(self.where).startswith("s3a:")
 
     @property
     def folder(self) -> Path:
@@ -74,6 +59,12 @@ class SparkCheckpoint:
             ConfigurationError: It is on no POSIX file system.
         """
         return local_folder(self.store)
+
+    @property
+    def metadata(self) -> Path | None:
+        """The file with the query's id, where that is one of this machine's."""
+        path = self.store.path("metadata")
+        return path if isinstance(path, Path) else None
 
     def has_run(self) -> bool:
         """Whether Spark has ever planned an epoch here, or recorded one."""

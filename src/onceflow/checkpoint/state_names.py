@@ -11,8 +11,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from onceflow.checkpoint.contract import Store, numbers
 from onceflow.errors import CheckpointStoreError
+from onceflow.storage.files import numbers
+from onceflow.storage.store import Store
 from onceflow.twophase.forms import OTHER_FORM
 
 _SIDES = ("left-keyWithIndexToValue", "right-keyWithIndexToValue")

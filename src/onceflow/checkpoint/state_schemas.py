@@ -17,8 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from onceflow.checkpoint.contract import Store, Where, numbers
 from onceflow.errors import CheckpointCorruptError
+from onceflow.storage.files import Where, numbers
+from onceflow.storage.store import Store
 from onceflow.twophase.forms import OTHER_FORM
 
 log = logging.getLogger(__name__)

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from onceflow.checkpoint.contract import Store
 from onceflow.checkpoint.lines import Line, Lines
 from onceflow.errors import CheckpointStoreError
+from onceflow.storage.store import Store
 
 log = logging.getLogger(__name__)
 

@@ -27,10 +27,10 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from onceflow.checkpoint.contract import Store
 from onceflow.checkpoint.forward_key import ForwardKey
 from onceflow.checkpoint.spark_files import positions
 from onceflow.errors import CheckpointStoreError
+from onceflow.storage.store import Store
 from onceflow.twophase.forms import OTHER_FORM
 from onceflow.twophase.keyed import MASK, id_of, key_of_rows, masked, unmasked
 from onceflow.twophase.layout import Layout, Source, folders

@@ -16,23 +16,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from onceflow.checkpoint.forward_key import ForwardKey
-from onceflow.checkpoint.place import is_elsewhere
-from onceflow.checkpoint.store import local_path
 from onceflow.cli.job_file import find_job
 from onceflow.cli.output import Output, OutputOption, tell_json
 from onceflow.cli.places import begin_java, place_of
 from onceflow.masking import in_one_line
 from onceflow.options.auditing import ANCHOR, Auditing
+from onceflow.storage.locations import is_elsewhere, local_path
 
 if TYPE_CHECKING:
     from onceflow.audit.anchors import Place as Anchors
     from onceflow.audit.files import Files
     from onceflow.audit.findings import Findings
     from onceflow.audit.verify import Asked
-    from onceflow.checkpoint.contract import Store
     from onceflow.checkpoint.spark_files import StateBefore
     from onceflow.connectors.contract import Sink
     from onceflow.job import Job
+    from onceflow.storage.store import Store
 
 
 def audit(

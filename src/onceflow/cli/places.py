@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from onceflow.checkpoint.hdfs import hdfs_uri
 from onceflow.spark.places import place_at
+from onceflow.storage.locations import hdfs_uri
 
 if TYPE_CHECKING:
     from onceflow.checkpoint.place import Place

@@ -158,7 +158,8 @@ def _supervise(first: Sequence[str], again: Sequence[str], log_file: Path | None
 
 def _log_of(file: Path, job: str | None, flags: Mapping[str, str]) -> Path:
     """The file for the log of the job that FILE makes; what is wrong with FILE is told here, before it is started."""
-    from onceflow.checkpoint.place import Place, is_elsewhere  # noqa: PLC0415 - a plain run needs none of it
+    from onceflow.checkpoint.place import Place  # noqa: PLC0415 - a plain run needs none of it
+    from onceflow.storage.locations import is_elsewhere  # noqa: PLC0415 - the same
     from onceflow.supervision.log_file import default  # noqa: PLC0415 - the same
 
     found = find_job(file, job)

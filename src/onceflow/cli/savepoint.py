@@ -25,10 +25,10 @@ from onceflow.options.auditing import Auditing
 from onceflow.spark.places import place_at
 
 if TYPE_CHECKING:
-    from onceflow.checkpoint.contract import Where
     from onceflow.checkpoint.place import Place
     from onceflow.operations.savepoints.manifest import Manifest
     from onceflow.operations.savepoints.writing import Taken
+    from onceflow.storage.files import Where
 
 _RESCALE = "onceflow savepoint rescale"
 

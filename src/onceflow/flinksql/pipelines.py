@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
 from pyspark.sql.types import DataType
 
-from onceflow.checkpoint.place import Place, is_elsewhere
+from onceflow.checkpoint.place import Place
 from onceflow.connectors.contract import Sink
 from onceflow.connectors.kafka.source import KafkaSource
 from onceflow.errors import ConfigurationError
@@ -42,6 +42,7 @@ from onceflow.options.checkpointing import Checkpointing
 from onceflow.options.job_options import JobOptions
 from onceflow.options.layers import DEFAULT, PYTHON, Effective
 from onceflow.spark.plan import EVERY_ROW
+from onceflow.storage.locations import is_elsewhere
 
 SESSION: Mapping[str, str] = {
     # Local times are UTC: what has no zone is not moved by one, and no local time is missing or twice.

@@ -108,7 +108,7 @@ def _refuse_made_meanwhile(place: Place) -> None:
     the two, or both, see the other. Where a checkpoint gets its name in one step, this one's folder is in its way.
     """
     who = who_makes(place)
-    if who or (place.checkpoint.is_in_s3 and read_restored(place.ours) is not None):
+    if who or (not place.ours.fs.has_folders and read_restored(place.ours) is not None):
         place.ours.remove(IDENTITY_FILE)
         raise being_made(place, who or "a process that has finished just now")
 

@@ -36,7 +36,7 @@ from onceflow.spark.plan import (
     warn_of_unrepeatable,
 )
 from onceflow.spark.s3a import require_reached
-from onceflow.spark.session import IN_S3, ON_HDFS, pin, require_known_form
+from onceflow.spark.session import pin, require_known_form
 
 log = logging.getLogger(__name__)
 
@@ -163,7 +163,7 @@ def set_up(session: SparkSession, checkpoint: SparkCheckpoint, plan: Plan) -> No
     }
     if plan.parallelism is not None:
         settings["spark.sql.shuffle.partitions"] = str(plan.parallelism)
-    pin(session, {**settings, **(ON_HDFS if checkpoint.is_on_hdfs else IN_S3 if checkpoint.is_in_s3 else {})})
+    pin(session, {**settings, **checkpoint.store.fs.spark})
     kept, wanted = checkpoint.shuffle_partitions(), session.conf.get("spark.sql.shuffle.partitions")
     if checkpoint.is_stateful() and kept is not None and str(kept) != wanted:
         JobLog(log, plan.name).warning(

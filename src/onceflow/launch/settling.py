@@ -104,7 +104,7 @@ def settle(starting: Starting) -> None:
         keys_repeat=keys_repeat(unrepeatable(outputs.query)),
         stateful=lambda: is_stateful or place.checkpoint.is_stateful(),
         together=outputs.together,
-        metadata=place.checkpoint.folder / "metadata" if place.checkpoint.is_local else None,
+        metadata=place.checkpoint.metadata,
         key=starting.auditing.key,
     )
     _audit(place, plan, outputs, starting.auditing)

@@ -19,10 +19,12 @@ from typing import Any, ParamSpec, TypeVar
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from onceflow.checkpoint.contract import failed
-from onceflow.checkpoint.hdfs import HdfsStore, hdfs_uri
 from onceflow.spark.internals import gateway, hadoop_settings, java_runs_already
 from onceflow.spark.session import begin_java
+from onceflow.storage.files import Held, Where, failed
+from onceflow.storage.hdfs import Hdfs
+from onceflow.storage.locations import hdfs_uri
+from onceflow.storage.store import Store
 
 _ERRORS: dict[str, Callable[[str], OSError]] = {
     "org.apache.hadoop.fs.FileAlreadyExistsException": FileExistsError,
@@ -53,7 +55,7 @@ def begin(location: str, name: str, spark: Mapping[str, str]) -> None:
         begin_java(name, spark)
 
 
-def store_at(uri: str) -> HdfsStore:
+def store_at(uri: str) -> Store:
     """The store of a folder on HDFS; this process's Java is started for it, if it is not there.
 
     Raises:
@@ -64,7 +66,7 @@ def store_at(uri: str) -> HdfsStore:
         begin_java("onceflow", {})
     root = "/".join(uri.split("/")[:3])
     try:
-        return HdfsStore(_files(root), uri)
+        return Store(uri, _hadoop(root))
     except OSError as error:
         raise failed(
             uri,
@@ -81,7 +83,7 @@ def _apart(call: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(call)
     def in_a_thread(*given: P.args, **named: P.kwargs) -> R:
-        return _threads().submit(_explained, functools.partial(call, *given, **named)).result()
+        return _threads().submit(_raised, functools.partial(call, *given, **named)).result()
 
     return in_a_thread
 
@@ -91,7 +93,7 @@ def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(_AT_ONCE, "onceflow-hdfs")
 
 
-def _explained(call: Callable[[], R]) -> R:
+def _raised(call: Callable[[], R]) -> R:
     try:
         return call()
     except Py4JJavaError as error:
@@ -103,8 +105,8 @@ def _explained(call: Callable[[], R]) -> R:
         raise OSError(f"Spark's Java does not answer: {str(error).partition(chr(10))[0]}") from error
 
 
-class HadoopFiles:
-    """One NameNode's, or one name service's, files.
+class Hadoop(Hdfs):
+    """HDFS by Hadoop's client: one NameNode's, or one name service's, files.
 
     Args:
         root: Its URI.
@@ -112,6 +114,7 @@ class HadoopFiles:
 
     @_apart
     def __init__(self, root: str) -> None:
+        self.not_appendable = set()
         self._gateway = gateway()
         jvm = self._gateway.jvm
         fs = jvm.org.apache.hadoop.fs
@@ -140,28 +143,25 @@ class HadoopFiles:
         return made
 
     @_apart
-    def make(self, folder: str) -> None:
-        """Make a folder and those above it."""
-        self._context.mkdir(self._path(folder), None, True)
+    def _make_folder(self, folder: Where) -> None:
+        self._context.mkdir(self._path(str(folder)), None, True)
 
     @_apart
-    def exists(self, path: str) -> bool:
-        """Whether a file or folder is there."""
-        return bool(self._context.util().exists(self._path(path)))
+    def exists(self, folder: Where) -> bool:
+        """Whether it is there, or a file is."""
+        return bool(self._context.util().exists(self._path(str(folder))))
 
     @_apart
-    def write(self, path: str, data: bytes, *, sync: bool) -> int:
-        """Make a file, with ``sync`` on the DataNodes' disks; its number."""
+    def _make_file(self, path: Where, data: bytes, *, sync: bool) -> int:
         self._written(path, self._synced if sync else self._plain, data, sync=sync)
-        return int(self._context.getFileStatus(self._path(path)).getFileId())
+        return int(self._status(path).getFileId())
 
     @_apart
-    def append(self, path: str, data: bytes) -> None:
-        """Add to the end of a file, or make it; on the DataNodes' disks."""
+    def _add(self, path: Where, data: bytes) -> None:
         self._written(path, self._append, data, sync=True)
 
-    def _written(self, path: str, how: Any, data: bytes, *, sync: bool) -> None:
-        out = self._context.create(self._path(path), how, self._options)
+    def _written(self, path: Where, how: Any, data: bytes, *, sync: bool) -> None:
+        out = self._context.create(self._path(str(path)), how, self._options)
         try:
             for begins in range(0, len(data), _PART):  # as in reading
                 out.write(bytes(data[begins : begins + _PART]))
@@ -171,27 +171,23 @@ class HadoopFiles:
             out.close()
 
     @_apart
-    def rename(self, path: str, to: str, *, over: bool) -> None:
-        """Give a file another name; with ``over`` in the place of what has it, else only where nothing has."""
-        self._context.rename(self._path(path), self._path(to), self._rename[over])
+    def _name(self, path: Where, to: Where, *, over: bool) -> None:
+        self._context.rename(self._path(str(path)), self._path(str(to)), self._rename[over])
 
     @_apart
-    def number(self, path: str) -> int:
-        """A file's number."""
-        return int(self._context.getFileStatus(self._path(path)).getFileId())
+    def _number(self, path: Where) -> int:
+        return int(self._status(path).getFileId())
 
     @_apart
-    def changed_at(self, path: str) -> float:
-        """When a file was changed, in seconds."""
-        return float(self._context.getFileStatus(self._path(path)).getModificationTime()) / 1000
+    def _changed_at(self, path: Where) -> float:
+        return float(self._status(path).getModificationTime()) / 1000
+
+    def _status(self, path: Where) -> Any:
+        return self._context.getFileStatus(self._path(str(path)))
 
     @_apart
-    def read(self, path: str, most: int = -1) -> bytes:
-        """A file's content, or its first bytes."""
-        return self._read(path, most)
-
-    def _read(self, path: str, most: int = -1) -> bytes:
-        file = self._context.open(self._path(path))
+    def read(self, path: Where, most: int = -1) -> bytes:
+        file = self._context.open(self._path(str(path)))
         try:
             if most >= 0:
                 return bytes(file.readNBytes(most))
@@ -200,57 +196,37 @@ class HadoopFiles:
         finally:
             file.close()
 
-    def contents(self, paths: Sequence[str]) -> list[bytes | None]:
-        """The contents of files, several at a time; None for one that is not there."""
-
-        def content(path: str) -> bytes | None:
-            try:
-                return _explained(lambda: self._read(path))
-            except FileNotFoundError:
-                return None
-
-        return list(_threads().map(content, paths))
-
     @_apart
-    def names(self, folder: str) -> list[str]:
-        """What is in a folder."""
+    def names(self, folder: Where) -> list[str]:
         # As one text: over py4j each name would be three calls, and a journal has hundreds.
-        paths = self._paths_of(self._context.util().listStatus(self._path(folder)))
+        paths = self._paths_of(self._context.util().listStatus(self._path(str(folder))))
         return [path.rpartition("/")[2] for path in json.loads(self._json.writeValueAsString(paths))]
 
     @_apart
-    def count(self, pattern: str) -> int:
-        """How many paths fit a pattern."""
-        found = self._context.util().globStatus(self._path(pattern))
+    def count(self, folder: Where, pattern: str) -> int:
+        found = self._context.util().globStatus(self._path(f"{folder}/{pattern}"))
         return 0 if found is None else len(found)
 
     @_apart
-    def all_files(self, folder: str) -> list[str]:
-        """The URIs of all files in a folder and below it."""
-        found, each = [], self._context.util().listFiles(self._path(folder), True)
+    def _uris(self, folder: Where) -> list[str]:
+        found, each = [], self._context.util().listFiles(self._path(str(folder)), True)
         while each.hasNext():
             found.append(str(each.next().getPath()))
         return found
 
     @_apart
-    def size(self, path: str) -> tuple[int, int]:
-        """How many files a file or folder is, and of how many bytes."""
-        found = self._context.util().getContentSummary(self._path(path))
+    def _summary(self, path: Where) -> tuple[int, int]:
+        found = self._context.util().getContentSummary(self._path(str(path)))
         return int(found.getFileCount()), int(found.getLength())
 
-    def copy(self, pairs: Sequence[tuple[str, str]]) -> None:
-        """Copy files to new ones, several at a time, within Java; on the DataNodes' disks."""
-
-        def one(pair: tuple[str, str]) -> None:
-            _explained(lambda: self._copy(*pair))
-
-        for _ in _threads().map(one, pairs):
+    def _copy_files(self, pairs: Sequence[tuple[Where, Where]]) -> None:
+        for _ in _threads().map(lambda pair: _raised(lambda: self._copy(*pair)), pairs):
             pass
 
-    def _copy(self, path: str, to: str) -> None:
-        file = self._context.open(self._path(path))
+    def _copy(self, path: Where, to: Where) -> None:
+        file = self._context.open(self._path(str(path)))
         try:
-            out = self._context.create(self._path(to), self._synced, self._options)
+            out = self._context.create(self._path(str(to)), self._synced, self._options)
             try:
                 file.transferTo(out)
                 out.hsync()
@@ -259,13 +235,13 @@ class HadoopFiles:
         finally:
             file.close()
 
-    def digests(self, paths: Sequence[str]) -> list[tuple[int, str]]:
-        """The sizes of files and their SHA-256, several at a time, made in Java."""
-        return list(_threads().map(lambda path: _explained(lambda: self._digest(path)), paths))
+    def digests(self, paths: Sequence[Where]) -> list[Held]:
+        """Several at a time, made in Java."""
+        return list(_threads().map(lambda path: _raised(lambda: self._digest(path)), paths))
 
-    def _digest(self, path: str) -> tuple[int, str]:
+    def _digest(self, path: Where) -> Held:
         found = self._sha256()
-        file = self._digesting(self._context.open(self._path(path)), found)
+        file = self._digesting(self._context.open(self._path(str(path))), found)
         try:
             size = int(file.transferTo(self._nowhere()))
             return size, bytes(found.digest()).hex()
@@ -273,23 +249,16 @@ class HadoopFiles:
             file.close()
 
     @_apart
-    def remove(self, path: str) -> None:
-        """Remove a file or an empty folder; nothing where none is."""
-        self._context.delete(self._path(path), False)
+    def _delete(self, path: Where, *, whole: bool) -> None:
+        self._context.delete(self._path(str(path)), whole)
 
     @_apart
-    def remove_all(self, path: str) -> None:
-        """Remove a file, or a folder with all that is in it."""
-        self._context.delete(self._path(path), True)
-
-    @_apart
-    def note(self, folder: str) -> None:
-        """Change a folder's time: a change of the NameNode's log that changes nothing else."""
-        self._context.setTimes(self._path(folder), int(time.time() * 1000), -1)
+    def _note(self, folder: Where) -> None:
+        self._context.setTimes(self._path(str(folder)), int(time.time() * 1000), -1)
 
 
 def _class(jvm: Any, name: str) -> Any:
     return jvm.java.lang.Class.forName(name, False, jvm.java.lang.Thread.currentThread().getContextClassLoader())
 
 
-_files = functools.cache(HadoopFiles)
+_hadoop = functools.cache(Hadoop)

@@ -9,12 +9,12 @@ import os
 import re
 from pathlib import Path
 
-from onceflow.checkpoint import s3
-from onceflow.checkpoint.contract import Store, Where
-from onceflow.checkpoint.folders import Folder, LocalFolder, folder_of
-from onceflow.checkpoint.hdfs import hdfs_uri
 from onceflow.checkpoint.place import Place
-from onceflow.checkpoint.store import local_path
+from onceflow.storage import s3
+from onceflow.storage.files import Where
+from onceflow.storage.locations import hdfs_uri, local_path, s3_uri
+from onceflow.storage.store import Store
+from onceflow.storage.tree import Folder, folder_of
 
 _URI = re.compile(r"file:|[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
@@ -45,11 +45,11 @@ def folder_at(location: Where) -> Folder:
     if store is not None:
         return folder_of(store)
     is_uri = isinstance(location, str) and _URI.match(location)
-    return LocalFolder(local_path(location) if is_uri else Path(location).absolute())
+    return Folder(local_path(location) if is_uri else Path(location).absolute())
 
 
 def _store_elsewhere(location: str | os.PathLike[str]) -> Store | None:
-    in_s3, on_hdfs = s3.s3_uri(location), hdfs_uri(location)
+    in_s3, on_hdfs = s3_uri(location), hdfs_uri(location)
     if in_s3 is not None:
         return s3.store_at(in_s3)
     if on_hdfs is None:

@@ -18,11 +18,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
-from onceflow.checkpoint.contract import Store
 from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.errors import ConfigurationError, EpochFailedError
 from onceflow.spark.internals import can_repartition_state, repartition_state
 from onceflow.spark.session import spark_path
+from onceflow.storage.store import Store
 
 Digest = tuple[int, str]
 """How many entries, and the sum of a hash of each: the same for the same entries in any order."""

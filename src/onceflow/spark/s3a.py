@@ -13,10 +13,11 @@ import os
 import uuid
 from typing import Any
 
-from onceflow.checkpoint.s3 import s3_uri, service
 from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.errors import CheckpointStoreError, ConfigurationError
 from onceflow.spark.internals import is_there
+from onceflow.storage.locations import s3_uri
+from onceflow.storage.s3 import service
 
 _S3A = "spark.hadoop.fs.s3a."
 _CREDENTIALS = (
@@ -64,9 +65,9 @@ def require_reached(session: Any, checkpoint: SparkCheckpoint) -> None:
     Raises:
         ConfigurationError: It does not, or lacks S3A.
     """
-    if not checkpoint.is_in_s3:
-        return
     store, name = checkpoint.store, f".tmp-{uuid.uuid4().hex}"
+    if not store.fs.spark_is_apart:
+        return
     store.make()
     store.create(name, b"")
     try:

@@ -39,13 +39,12 @@ from onceflow.spark.internals import (
 )
 from onceflow.spark.interpreter import take_the_drivers
 from onceflow.spark.versions import NEWEST, TESTED, minor
+from onceflow.storage.files import FILE_MANAGER, FILE_MANAGERS
 
 log = logging.getLogger(__name__)
 
 _CONNECTOR = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 _OF_STREAMS = "spark.sql.streaming."
-_FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
-_FILE_MANAGERS = "org.apache.spark.sql.execution.streaming.checkpointing."
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 PINNED: Mapping[str, str] = {
@@ -76,7 +75,7 @@ DEFAULTS: Mapping[str, str] = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
     # offsets/N and commits/N: the same files by the same rename(2), on a local or shared POSIX file system. The
     # default manager asks for link targets by running `readlink`, sixteen processes for each epoch.
-    _FILE_MANAGER: _FILE_MANAGERS + "FileSystemBasedCheckpointFileManager",
+    FILE_MANAGER: FILE_MANAGERS + "FileSystemBasedCheckpointFileManager",
 }
 """What a session that onceflow makes begins with; the user's settings go before."""
 
@@ -91,12 +90,6 @@ JAVA_IS_TOLD_BY = (
 )
 """Variables whose options reach the command line of Spark's Java."""
 
-
-ON_HDFS: Mapping[str, str] = {_FILE_MANAGER: _FILE_MANAGERS + "FileContextBasedCheckpointFileManager"}
-"""What a query runs with besides where its checkpoint is on HDFS: of two drivers that plan one epoch, one fails."""
-
-IN_S3: Mapping[str, str] = {_FILE_MANAGER: _FILE_MANAGERS + "FileSystemBasedCheckpointFileManager"}
-"""The same where it is in S3: of the managers that say so when a file was not written, the one with a single client."""
 
 _WAITS = "spark.hadoop.dfs.client.block.write.locateFollowingBlock."
 HDFS_CLIENT: Mapping[str, str] = {
@@ -373,9 +366,10 @@ def spark_path(session: SparkSession, checkpoint: SparkCheckpoint) -> str:
     Raises:
         ConfigurationError: Java cannot have a file of this name.
     """
-    if not checkpoint.is_local:
-        return str(checkpoint.where)
-    folder, jvm = checkpoint.folder, java(session)
+    folder = checkpoint.where
+    if not isinstance(folder, Path):
+        return folder
+    jvm = java(session)
     text = f"file:{folder}"
     try:
         jvm.java.io.File(str(folder)).toPath()  # raises for letters that its encoding of names does not have

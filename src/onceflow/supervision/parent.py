@@ -25,12 +25,13 @@ from types import FrameType
 from typing import IO, Any
 
 from onceflow.checkpoint.failures import Failure
-from onceflow.checkpoint.place import Place, is_elsewhere
+from onceflow.checkpoint.place import Place
 from onceflow.control.server import Server
 from onceflow.control.standing import Standing
 from onceflow.options import restarting
 from onceflow.options.restarting import Restarts
 from onceflow.program import TRY_AGAIN
+from onceflow.storage.locations import is_elsewhere
 from onceflow.supervision.child import LINE
 from onceflow.supervision.counting import Counting, Reported, keep_in
 from onceflow.supervision.log_file import bound

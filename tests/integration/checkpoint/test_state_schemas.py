@@ -7,8 +7,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import GroupedData
 
 from onceflow.checkpoint import state_schemas
-from onceflow.checkpoint.store import LocalStore
 from onceflow.spark.session import PINNED
+from onceflow.storage.store import Store
 from tests.integration.operations.test_rescale import NEEDS_PROTOBUF, Counting
 from tests.support import checkpoints
 
@@ -43,6 +43,6 @@ def test_a_moved_checkpoint_goes_on_with_its_own_schemas(spark, tmp_path):
     put(1)
     with pytest.raises(StreamingQueryException, match="_stateSchema/default/0_"):
         run(tmp_path / "new")
-    state_schemas.refuse_missing(LocalStore(tmp_path / "new"))
-    state_schemas.bring_home(LocalStore(tmp_path / "new"))
+    state_schemas.refuse_missing(Store(tmp_path / "new"))
+    state_schemas.bring_home(Store(tmp_path / "new"))
     assert run(tmp_path / "new") == [20]

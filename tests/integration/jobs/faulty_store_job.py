@@ -2,12 +2,12 @@
 
 import os
 
-from onceflow.checkpoint.store import LocalStore
 from onceflow.errors import CheckpointStoreError
+from onceflow.storage.store import Store
 from tests.integration.jobs import copy_job
 
 
-class FaultyStore(LocalStore):
+class FaultyStore(Store):
     """Fails once, in the way that FAULT says."""
 
     failed = False
@@ -25,5 +25,5 @@ class FaultyStore(LocalStore):
 if __name__ == "__main__":
     from onceflow.checkpoint import place
 
-    place.LocalStore = FaultyStore  # type: ignore[misc]
+    place.Store = FaultyStore  # type: ignore[misc]
     copy_job.job.main(until="caught-up")

@@ -4,11 +4,11 @@ The checkpoints are made of the same parts as those of the unit tests; jobs that
 """
 
 import contextlib
+import copy
 import json
 
 import pytest
 
-from onceflow.checkpoint.folders import HdfsFolder, LocalFolder, folder_of
 from onceflow.checkpoint.restored import read_restored
 from onceflow.errors import (
     CheckpointConflictError,
@@ -19,6 +19,7 @@ from onceflow.errors import (
 from onceflow.launch.ownership import identify, refuse_incomplete
 from onceflow.operations.savepoints import reading, restoring, resuming, writing
 from onceflow.spark.places import place_at
+from onceflow.storage.tree import Folder, folder_of
 from tests.support import checkpoints
 
 pytestmark = [pytest.mark.spark, pytest.mark.faults]
@@ -49,7 +50,7 @@ def refused(kind, function, *arguments, **keywords):
 
 def test_a_folder_there_does_what_one_on_a_disk_does(top, tmp_path):
     """Each method, in one walk, on HDFS and on a disk: the same answers."""
-    for folder in (top.below("x/y"), LocalFolder(tmp_path / "x/y")):
+    for folder in (top.below("x/y"), Folder(tmp_path / "x/y")):
         assert (folder.is_taken(), folder.names(), folder.files(), folder.size("")) == (False, [], [], (0, 0))
         folder.write("a/b", b"0123456789")
         folder.write("c", b"")
@@ -179,34 +180,39 @@ def test_schemas_of_state_are_named_in_the_new_place(place, top):
     refuse_incomplete(new)
 
 
-class Failing:
-    """The way to HDFS, of which one call fails."""
+def failing(fs, name, at):
+    """HDFS, of which one call fails."""
+    found, call, left = copy.copy(fs), getattr(fs, name), [at]
 
-    def __init__(self, files, name, at):
-        self._files, self._name, self._left = files, name, at
+    def counted(*given, **named):
+        left[0] -= 1
+        if left[0] == 0:
+            raise OSError("HDFS is gone")
+        return call(*given, **named)
 
-    def __getattr__(self, name):
-        call = getattr(self._files, name)
-
-        def counted(*given, **named):
-            self._left -= 1
-            if self._left == 0:
-                raise OSError("HDFS is gone")
-            return call(*given, **named)
-
-        return counted if name == self._name else call
+    setattr(found, name, counted)
+    return found
 
 
 @pytest.mark.parametrize(
     ("name", "at"),
-    [("make", 1), ("make", 9), ("copy", 1), ("copy", 2), ("digests", 1), ("write", 1), ("rename", 1), ("rename", 2)],
+    [
+        ("_make_folder", 1),
+        ("_make_folder", 9),
+        ("_copy_files", 1),
+        ("_copy_files", 2),
+        ("digests", 1),
+        ("_make_file", 1),
+        ("_name", 1),
+        ("_name", 2),
+    ],
 )
 def test_whatever_fails_leaves_nothing_in_its_place(place, top, monkeypatch, name, at):
     """Each kind of call fails once: nothing stands there, nothing is left, and it can be made again."""
     to = f"{top.where}/s"
-    failing = HdfsFolder(Failing(top.store.files, name, at), to)
+    fails = Folder(to, failing(top.fs, name, at))
     with monkeypatch.context() as patched:
-        patched.setattr(writing, "folder_at", lambda _: failing)
+        patched.setattr(writing, "folder_at", lambda _: fails)
         refused(CheckpointStoreError, writing.create, place, to)
     assert top.names() == ["c"]
     assert writing.create(place, to).manifest == reading.verify(to)
@@ -214,18 +220,19 @@ def test_whatever_fails_leaves_nothing_in_its_place(place, top, monkeypatch, nam
 
 def test_a_rename_whose_answer_is_lost_is_found(top):
     """The folder's number tells that it has its new name; where it has not, nobody is told that it has."""
+    for done in (True, False):
+        fs = copy.copy(top.fs)
 
-    class Lost(Failing):
-        def rename(self, path, to, *, over):
-            if self._left:
-                self._files.rename(path, to, over=over)
+        def name(path, to, *, over, done=done):
+            if done:
+                top.fs._name(path, to, over=over)
             raise OSError("the answer is lost")
 
-    for done in (True, False):
+        fs._name = name
         made = top.below(f"made-{done}")
         made.write("x", b"x")
         to = top.below(f"to-{done}")
-        lost = HdfsFolder(Lost(top.store.files, "", done), str(made.where))
+        lost = Folder(made.where, fs)
         with contextlib.nullcontext() if done else pytest.raises(OSError, match="the answer is lost"):
             lost.become(to)
         assert to.has("x") is done

@@ -15,10 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from onceflow.checkpoint import object_folders, s3
-from onceflow.checkpoint.folders import LocalFolder, folder_of
 from onceflow.checkpoint.identity import create_identity, read_identity
-from onceflow.checkpoint.making import Making, making_of
 from onceflow.checkpoint.place import OURS, PARTS, Place
 from onceflow.checkpoint.restored import FILE as RESTORED_FILE
 from onceflow.checkpoint.restored import read_restored, who_makes
@@ -31,6 +28,9 @@ from onceflow.errors import (
 from onceflow.launch.ownership import identify, refuse_incomplete
 from onceflow.operations.savepoints import reading, restoring, resuming, writing
 from onceflow.spark.places import folder_at, place_at
+from onceflow.storage import objects, s3
+from onceflow.storage.making import Making, making_of
+from onceflow.storage.tree import Folder, folder_of
 from tests.support import checkpoints, elsewhere
 from tests.support.elsewhere import RECORDS, newest, resumed
 from tests.support.harness import rows_of, wait_until
@@ -85,7 +85,7 @@ def refused(kind, function, *arguments, **keywords):
 def keys(server, top):
     """All that is below a folder, as the service has it."""
     client = server.client()
-    prefix = top.store.key + "/"
+    prefix = top.fs.key(top.where) + "/"
     pages = client.get_paginator("list_objects_v2").paginate(Bucket=server.bucket, Prefix=prefix)
     return client, [each["Key"].removeprefix(prefix) for page in pages for each in page.get("Contents", ())]
 
@@ -101,7 +101,7 @@ def make(folder, last, of=None, paths=()):
 
 def test_a_folder_there_does_what_one_on_a_disk_does(top, tmp_path):
     """Each method, in one walk, in S3 and on a disk: the same answers."""
-    for folder in (top.below("x/y"), LocalFolder(tmp_path / "x/y")):
+    for folder in (top.below("x/y"), Folder(tmp_path / "x/y")):
         assert (folder.is_taken(), folder.names(), folder.files(), folder.size("")) == (False, [], [], (0, 0))
         folder.write("a/b", b"0123456789")
         folder.write("c", b"")
@@ -151,7 +151,7 @@ def test_what_hadoop_keeps_for_folders_is_no_file_and_goes_with_them(reached, to
     """Empty objects whose keys end with a slash: not listed, not counted, in nobody's way, removed with the folder."""
     client, _ = keys(reached, top)
     for name in ("", "state/", "state/0/", "offsets/"):
-        client.put_object(Bucket=reached.bucket, Key=f"{top.store.key}/{name}", Body=b"")
+        client.put_object(Bucket=reached.bucket, Key=f"{top.fs.key(top.where)}/{name}", Body=b"")
     assert (top.is_taken(), top.files(), top.size("state")) == (False, [], (0, 0))
     top.write("state/0/x", b"x")
     assert (top.is_taken(), top.files(), top.names("state")) == (True, ["state/0/x"], ["0"])
@@ -523,7 +523,7 @@ def test_a_copy_that_fails_or_was_not_done_leaves_nothing(reached, place, top, m
     """The service refuses a copy, or says that it has made one and has not: no savepoint, no checkpoint, nothing."""
     savepoint = f"{top.where}/whole"
     manifest = writing.create(place, savepoint).manifest
-    copy = object_folders.obstore.copy
+    copy = objects.obstore.copy
 
     def failing(how):
         left = at
@@ -539,7 +539,7 @@ def test_a_copy_that_fails_or_was_not_done_leaves_nothing(reached, place, top, m
         return counted
 
     def broken():
-        raise object_folders.BaseError("the service is gone")
+        raise objects.BaseError("the service is gone")
 
     for how in (broken, lambda: None):
         for attempt in (
@@ -548,7 +548,7 @@ def test_a_copy_that_fails_or_was_not_done_leaves_nothing(reached, place, top, m
             lambda: restoring.restore(savepoint, manifest, place_at(f"{top.where}/new", 1)),
         ):
             with monkeypatch.context() as patched:
-                patched.setattr(object_folders.obstore, "copy", failing(how))
+                patched.setattr(objects.obstore, "copy", failing(how))
                 refused(CheckpointStoreError, attempt)
             assert sorted(top.names()) == ["c", "whole"]
 
@@ -606,9 +606,9 @@ def test_a_copy_through_a_disk_is_whole(place, top, tmp_path):
         for path in sorted({*of.files(), making_of(writing.NAME)}):
             to.write(path, of.read(path))
 
-    by_hand(folder_at(savepoint), LocalFolder(tmp_path / "s"))
+    by_hand(folder_at(savepoint), Folder(tmp_path / "s"))
     assert reading.verify(tmp_path / "s") == manifest
-    by_hand(LocalFolder(tmp_path / "s"), top.below("back"))
+    by_hand(Folder(tmp_path / "s"), top.below("back"))
     assert reading.verify(f"{top.where}/back") == manifest
     restoring.restore(tmp_path / "s", manifest, Place.at(tmp_path / "new", 100))
     refuse_incomplete(Place.at(tmp_path / "new", 100))

@@ -12,8 +12,8 @@ from collections import Counter
 import pytest
 
 from onceflow.checkpoint.place import Place
-from onceflow.checkpoint.store import LocalStore
 from onceflow.operations.savepoints import reading, restoring
+from onceflow.storage.store import Store
 from tests.support import elsewhere
 from tests.support.elsewhere import Elsewhere, newest
 from tests.support.harness import JOBS, Pipeline, rows_of, wait_until
@@ -48,7 +48,7 @@ class OnADisk(Elsewhere):
     @property
     def store(self):
         """The checkpoint's folder."""
-        return LocalStore(self.checkpoint)
+        return Store(self.checkpoint)
 
 
 def test_a_running_job_is_saved_and_a_new_job_goes_on_from_it(cluster, new_topic, tmp_path):

@@ -20,8 +20,8 @@ from pyspark.sql.streaming import StatefulProcessor
 
 import onceflow as of
 from onceflow.checkpoint.journal_codec import decode, encode
-from onceflow.checkpoint.store import LocalStore
 from onceflow.errors import CheckpointConflictError
+from onceflow.storage.store import Store
 from onceflow.twophase.layout import Layout
 from onceflow.twophase.records import Planned
 from tests.support.harness import read_topic
@@ -654,7 +654,7 @@ def test_behind_a_refusal_the_job_goes_on_as_it_was(world):
 
 def rewrite(checkpoint: Any, change: Callable[[Layout], Layout]) -> None:
     """Let a checkpoint's journal tell its layouts otherwise."""
-    journal = LocalStore(checkpoint / "onceflow" / "journal")
+    journal = Store(checkpoint / "onceflow" / "journal")
     names = [name for name in journal.names() if name.endswith(".json")]
     entries = [(name, decode(journal.read(name), int(name.removesuffix(".json")))) for name in names]
     layouts = [(name, entry, entry.record) for name, entry in entries if isinstance(entry.record, Planned)]

@@ -1,6 +1,7 @@
 """The store on a real HDFS: a name has one winner, a file is whole, and what is answered is there after a crash."""
 
 import contextlib
+import copy
 import functools
 import json
 import threading
@@ -8,11 +9,11 @@ import time
 
 import pytest
 
-from onceflow.checkpoint.hdfs import HdfsStore
 from onceflow.checkpoint.lines import Lines
 from onceflow.checkpoint.place import Place
 from onceflow.errors import CheckpointStoreError
 from onceflow.spark.places import place_at
+from onceflow.storage.store import Store
 from tests.support import stores
 from tests.support.harness import wait_until
 from tests.support.hdfs import MiniHdfs
@@ -27,23 +28,17 @@ def store(hdfs):
     return made
 
 
-class Meddled:
-    """The way to HDFS, with something that happens around the rename; what it does otherwise is HDFS's own."""
+def meddled(store, before=lambda: None, after=lambda: None):
+    """HDFS, with something that happens around the rename; what it does otherwise is HDFS's own."""
+    fs = copy.copy(store.fs)
 
-    def __init__(self, store, before=lambda: None, after=lambda: None):
-        self._files, self._before, self._after = store.files, before, after
+    def name(path, to, *, over):
+        before()
+        store.fs._name(path, to, over=over)
+        after()
 
-    def __getattr__(self, name):
-        return getattr(self._files, name)
-
-    def rename(self, path, to, *, over):
-        self._before()
-        self._files.rename(path, to, over=over)
-        self._after()
-
-
-def meddled(store, **how):
-    return HdfsStore(Meddled(store, **how), store.path())
+    fs._name = name
+    return Store(store.folder, fs)
 
 
 def lost():
@@ -76,7 +71,7 @@ def test_a_writer_that_stalls_before_its_rename_stands_in_nobodys_way(store):
 
 def hidden(store):
     """What writers have left."""
-    return [name for name in store.files.names(store.path()) if name.startswith(".")]
+    return [name for name in store.fs.names(store.path()) if name.startswith(".")]
 
 
 def test_an_answer_that_is_lost_is_found_by_the_files_number(store):
@@ -94,11 +89,11 @@ def test_a_request_that_is_lost_is_told_as_such(store):
 
 def test_what_a_dead_writer_left_is_cleared_when_it_is_old(store, monkeypatch):
     """A temporary file is no file of the store; a start removes it after an hour, and not before."""
-    store.files.write(store.path(".tmp-x-dead"), b"half", sync=False)
+    store.fs._make_file(store.path(".tmp-x-dead"), b"half", sync=False)
     store.make()
     assert (store.names(), hidden(store)) == ([], [".tmp-x-dead"])
     now = time.time()
-    monkeypatch.setattr("onceflow.checkpoint.hdfs.time.time", lambda: now + 3_700)
+    monkeypatch.setattr("onceflow.storage.hdfs.time.time", lambda: now + 3_700)
     store.make()
     assert hidden(store) == []
 
@@ -106,9 +101,7 @@ def test_what_a_dead_writer_left_is_cleared_when_it_is_old(store, monkeypatch):
 def test_lines_go_on_where_another_holds_the_file(store):
     """A writer that died holds the file of lines: one line is not kept, and those behind it are, with those before."""
     Lines(store, 10).add("before")
-    held = store.files._context.create(
-        store.files._path(store.path("current.jsonl")), store.files._append, store.files._options
-    )
+    held = store.fs._context.create(store.fs._path(store.path("current.jsonl")), store.fs._append, store.fs._options)
     lines = Lines(store, 10)
     with pytest.raises(CheckpointStoreError):
         lines.add("lost")

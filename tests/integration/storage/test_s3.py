@@ -29,11 +29,11 @@ def store(server):
 @pytest.fixture
 def impatient(monkeypatch):
     """A client that gives up soon."""
-    monkeypatch.setattr("onceflow.checkpoint.s3._PATIENCE", timedelta(seconds=1))
+    monkeypatch.setattr("onceflow.storage.s3._PATIENCE", timedelta(seconds=1))
 
 
 def folder_of(store):
-    return store._folder
+    return store.fs.key(store.folder)
 
 
 def test_the_contract_of_a_store(store):
@@ -62,7 +62,7 @@ def test_one_of_many_wins(server, store, monkeypatch, rounds):
     """Of eight writers that create one name, threads of two processes, exactly one wins, and what it wrote is read."""
     for name, value in server.environment.items():
         monkeypatch.setenv(name, value)
-    stores.one_of_many_wins(store, "onceflow.checkpoint.s3", rounds)
+    stores.one_of_many_wins(store, "onceflow.storage.s3", rounds)
 
 
 @pytest.mark.faults

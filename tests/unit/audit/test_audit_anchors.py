@@ -13,11 +13,11 @@ from onceflow.audit.chain import read as chain_of
 from onceflow.audit.files import OnDisk
 from onceflow.audit.findings import Findings
 from onceflow.checkpoint.journal import Journal
-from onceflow.checkpoint.store import LocalStore
 from onceflow.checkpoint.trail import Trail, seal
 from onceflow.errors import ConfigurationError
 from onceflow.execution.anchoring import Anchoring, begun, place_for
 from onceflow.options.auditing import Auditing, advise
+from onceflow.storage.store import Store
 from tests.support.audited_table import JOB, Filled, whats
 from tests.support.keyed_rows import KEY
 
@@ -123,7 +123,7 @@ def test_an_anchor_of_the_chain_that_was_written_anew_contradicts_the_one_before
     """Who has the job's login appends one: the older one stands."""
     bodies = anchored.bodies()
     anchored.write_anew([bodies[0], bodies[1], bodies[2] | {"code": "another"}])
-    anchored.add(Trail(LocalStore(anchored.folder / "onceflow" / "audit"), key=KEY).anchor())
+    anchored.add(Trail(Store(anchored.folder / "onceflow" / "audit"), key=KEY).anchor())
     told = whats(anchored.audit(), "receipt")
     assert len(told) == 2
     assert "before that" in told[1]
@@ -160,7 +160,7 @@ def test_another_job_of_the_same_name_is_told(anchored):
     trail.mkdir(parents=True)
     told = {name: value for name, value in body.items() if name not in ("hash", "signature")}
     (trail / file.name).write_text(seal(told, KEY) + "\n")
-    anchored.add(Trail(LocalStore(trail), key=KEY).anchor())
+    anchored.add(Trail(Store(trail), key=KEY).anchor())
     (told,) = whats(anchored.audit(), "unknown")
     assert told.startswith(f"job {'b' * 12} of the same name has anchored receipts up to 1")
 
@@ -187,7 +187,7 @@ def cut(anchored, *epochs):
 
 def anchor_again(anchored):
     """The job's next anchor."""
-    anchored.add(Trail(LocalStore(anchored.folder / "onceflow" / "audit"), key=KEY).anchor())
+    anchored.add(Trail(Store(anchored.folder / "onceflow" / "audit"), key=KEY).anchor())
 
 
 def test_a_receipt_out_of_the_middle_is_found_though_numbers_jump_over_it(anchored):
@@ -271,10 +271,10 @@ def test_what_was_written_in_part_is_told(anchored, monkeypatch):
 
 def test_a_start_that_was_replaced_anchors_nothing(anchored):
     """Its receipts may not count: what is anchored is in the chain for ever."""
-    newer = Journal(LocalStore(anchored.folder / "onceflow" / "journal"))
+    newer = Journal(Store(anchored.folder / "onceflow" / "journal"))
     newer.start(JOB)
     assert anchored.journal.anchor() == ""
-    newer.audited(Trail(LocalStore(anchored.folder / "onceflow" / "audit"), key=KEY), "")
+    newer.audited(Trail(Store(anchored.folder / "onceflow" / "audit"), key=KEY), "")
     assert json.loads(newer.anchor())["number"] == 3
 
 

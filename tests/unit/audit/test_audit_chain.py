@@ -15,8 +15,8 @@ from onceflow.audit.files import OnDisk
 from onceflow.audit.findings import Findings
 from onceflow.audit.verify import Asked, audit
 from onceflow.checkpoint import trail
-from onceflow.checkpoint.store import LocalStore
 from onceflow.cli.audit import Elsewhere
+from onceflow.storage.store import Store
 from tests.unit.checkpoint.test_trail import Started, decide
 
 KEY = b"0123456789abcdef"
@@ -219,7 +219,7 @@ def test_without_any_receipt_nothing_is_good(checkpoint):
 
 def test_a_checkpoint_on_no_disk_is_read_by_who_is_handed_in(checkpoint):
     """Through a store it finds the same, of plain files and packed ones: what is whole, and what was changed."""
-    elsewhere = Elsewhere(LocalStore(checkpoint))
+    elsewhere = Elsewhere(Store(checkpoint))
     assert str(elsewhere) == str(checkpoint)
     packed = min((checkpoint / "onceflow" / "audit").iterdir())
     packed.with_name(f"{packed.name}.gz").write_bytes(gzip.compress(packed.read_bytes()))

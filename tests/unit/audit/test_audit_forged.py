@@ -8,8 +8,8 @@ import pytest
 
 from onceflow.audit import topics
 from onceflow.checkpoint.journal import Journal
-from onceflow.checkpoint.store import LocalStore
 from onceflow.checkpoint.trail import Trail, digest
+from onceflow.storage.store import Store
 from onceflow.twophase.participants import Part, Participant
 from onceflow.twophase.records import Decide
 from tests.support.audited_table import JOB, Filled, hashed, whats
@@ -119,11 +119,11 @@ def test_a_start_goes_on_behind_a_total_that_is_none(filled, total, tmp_path):
     again = tmp_path / "again"
     shutil.copytree(filled.folder / "onceflow", again / "onceflow")
     filled.folder = again
-    filled.journal = Journal(LocalStore(again / "onceflow" / "journal"))
+    filled.journal = Journal(Store(again / "onceflow" / "journal"))
     history = filled.journal.start(JOB)
     assert history is not None
     about = json.dumps({"sinks": {"payments": {"destination": "payments", "columns": [], "fields": []}}})
-    trail = Trail(LocalStore(again / "onceflow" / "audit"), key=KEY)
+    trail = Trail(Store(again / "onceflow" / "audit"), key=KEY)
     filled.journal.audited(trail, about)
     filled.epoch(3, ["hh"])
     newest = max((again / "onceflow" / "audit").iterdir()).read_text().splitlines()[-1]
@@ -136,7 +136,7 @@ def test_behind_a_change_of_the_key_rows_of_before_are_not_proven_by_it(tmp_path
     made = Filled(tmp_path / "checkpoint", f"sqlite:///{tmp_path / 'bank.db'}", *EPOCHS[:2], audit_key=OTHER)
     made.audit_key = KEY
     about = json.dumps({"sinks": {"payments": {"destination": "payments", "columns": [], "fields": fields_of(made)}}})
-    made.journal.audited(Trail(LocalStore(made.folder / "onceflow" / "audit"), key=KEY), about)
+    made.journal.audited(Trail(Store(made.folder / "onceflow" / "audit"), key=KEY), about)
     made.epoch(2, EPOCHS[2])
     report = made.audit(key=KEY)
     assert report["against"] == "accidents"

@@ -8,9 +8,9 @@ import pytest
 
 from onceflow.audit.verify import Asked, audit
 from onceflow.checkpoint.journal import Journal
-from onceflow.checkpoint.store import LocalStore
 from onceflow.checkpoint.trail import Trail
 from onceflow.cli.audit import plain
+from onceflow.storage.store import Store
 from onceflow.testing.trial import Start
 from onceflow.twophase.layout import Layout
 from onceflow.twophase.messages import Appended, Reply
@@ -29,13 +29,13 @@ class Filled:
 
     def __init__(self, world, folder, *epochs):
         self.world, self.folder, self.sink = world, folder, world.sink()
-        records = LocalStore(folder / "onceflow" / "journal")
+        records = Store(folder / "onceflow" / "journal")
         records.make()
         self.journal = Journal(records)
         self.journal.start(JOB)
         self.to = self.sink.destination
         about = json.dumps({"sinks": {self.sink.name: {"destination": self.to, "columns": COLUMNS, "fields": COLUMNS}}})
-        self.journal.audited(Trail(LocalStore(folder / "onceflow" / "audit"), key=KEY), about)
+        self.journal.audited(Trail(Store(folder / "onceflow" / "audit"), key=KEY), about)
         assert self.journal.append(Planned(1, Layout())) == Appended()
         self.start = Start(world, JOB)
         self.start.committer.preflight()

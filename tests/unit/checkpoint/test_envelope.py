@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from onceflow.checkpoint import envelope
 from onceflow.checkpoint.journal_codec import Entry, encode
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError
+from onceflow.storage import envelope
 from onceflow.twophase.records import Start
 
 START = (

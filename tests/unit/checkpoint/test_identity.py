@@ -15,8 +15,8 @@ from onceflow.checkpoint.identity import (
     same_place,
     write_identity,
 )
-from onceflow.checkpoint.store import LocalStore
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError
+from onceflow.storage.store import Store
 from onceflow.twophase.names import JOB_ID
 
 WHERE = ("/data/checkpoint", "cluster-1", "onceflow")
@@ -24,7 +24,7 @@ WHERE = ("/data/checkpoint", "cluster-1", "onceflow")
 
 @pytest.fixture
 def store(tmp_path):
-    return LocalStore(tmp_path)
+    return Store(tmp_path)
 
 
 def test_a_new_identity_comes_back(store):

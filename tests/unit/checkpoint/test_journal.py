@@ -12,11 +12,11 @@ import pytest
 from hypothesis import find, given
 from hypothesis import strategies as st
 
-from onceflow.checkpoint import envelope
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.journal_codec import Entry, decode, encode
-from onceflow.checkpoint.store import LocalStore
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, CheckpointStoreError
+from onceflow.storage import envelope
+from onceflow.storage.store import Store
 from onceflow.twophase.layout import Layout, Source, State, Topic
 from onceflow.twophase.messages import Adopted, Appended, Superseded, Unanswered, Voided
 from onceflow.twophase.participants import Part, Participant
@@ -47,7 +47,7 @@ class Died(BaseException):
     """The process dies here."""
 
 
-class FaultyStore(LocalStore):
+class FaultyStore(Store):
     """A store whose next call of one kind fails as told, before or after it took effect.
 
     Attributes:
@@ -55,8 +55,8 @@ class FaultyStore(LocalStore):
             dies before, "late" keeps the creation and raises; ``land`` lets it happen.
     """
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
+    def __init__(self, folder: Path, *fs) -> None:
+        super().__init__(folder, *fs)
         self.faults: dict[str, list[str]] = {"create": [], "remove": [], "names": [], "sync": []}
         self.late: list[tuple[str, bytes]] = []
 
@@ -126,7 +126,7 @@ def files(store):
 
 def _contend(folder, rounds, barrier, results):
     """In a process of its own: at each round try to create the same place as the other one."""
-    store = LocalStore(Path(folder))
+    store = Store(Path(folder))
     wins = []
     for place in range(1, rounds + 1):
         entry = Entry(place, f"{multiprocessing.current_process().name}-{place}", 1, Start(place))
@@ -151,7 +151,7 @@ def test_a_thousand_contested_places_have_one_winner_each(tmp_path):
     wins = [results.get(timeout=120) for _ in writers]
     for writer in writers:
         writer.join(60)
-    read = [e.nonce for e in Journal(LocalStore(tmp_path)).read()]
+    read = [e.nonce for e in Journal(Store(tmp_path)).read()]
     assert len(read) == rounds
     assert sorted(wins[0] + wins[1]) == sorted(read)
     assert all(wins), "the two were never in each other's way"
@@ -159,14 +159,14 @@ def test_a_thousand_contested_places_have_one_winner_each(tmp_path):
 
 def _start_often(folder, times, barrier, results):
     barrier.wait()
-    results.put([Journal(LocalStore(Path(folder))).start(JOB).incarnation for _ in range(times)])
+    results.put([Journal(Store(Path(folder))).start(JOB).incarnation for _ in range(times)])
 
 
 def test_starts_at_the_same_moment_get_numbers_of_their_own(tmp_path):
     """Two supervisors start the job 50 times each, at once: every start has a number of its own, and none is lost."""
     context = multiprocessing.get_context("fork")
     barrier, results = context.Barrier(2), context.Queue()
-    LocalStore(tmp_path).make()
+    Store(tmp_path).make()
     starters = [context.Process(target=_start_often, args=(str(tmp_path), 50, barrier, results)) for _ in range(2)]
     for starter in starters:
         starter.start()
@@ -840,7 +840,7 @@ def test_what_an_epoch_without_a_decision_read_is_known_to_the_next_start(tmp_pa
     """Also where a start in between has run nothing; what an older one notes late counts for nothing."""
 
     def started():
-        journal = Journal(LocalStore(tmp_path))
+        journal = Journal(Store(tmp_path))
         journal.start(JOB)
         return journal
 
@@ -870,13 +870,13 @@ def test_what_an_epoch_without_a_decision_read_is_known_to_the_next_start(tmp_pa
 
 def test_a_note_of_before_holds_for_the_next_start_alone(tmp_path):
     """An older version has one note for all starts, in which any of them may have written last."""
-    journal = Journal(LocalStore(tmp_path))
+    journal = Journal(Store(tmp_path))
     journal.start(JOB)
     (tmp_path / "passed").mkdir()
     note = envelope.seal({"format": 1, "incarnation": 1, "epoch": 4, "offsets": "what it read"})
     (tmp_path / "passed" / "newest.json").write_bytes(note)
     for expected in ((4, "what it read"), None):
-        journal = Journal(LocalStore(tmp_path))
+        journal = Journal(Store(tmp_path))
         journal.start(JOB)
         assert journal.passed() == expected
     journal.adopt_passed(None)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from onceflow.checkpoint import receipts as receipts_module
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.receipts import Receipt, Receipted, Receipts, receipt_of
-from onceflow.checkpoint.store import LocalStore
 from onceflow.errors import CheckpointCorruptError, CheckpointStoreError
+from onceflow.storage.store import Store
 from onceflow.twophase.layout import Layout
 from onceflow.twophase.messages import Appended
 from onceflow.twophase.records import Decide, Planned, Replay, ReplayBegin, Resolve, Void
@@ -54,7 +54,7 @@ def test_a_receipt_says_which_rows_were_decided(record, expected):
 
 def test_receipts_come_back_from_their_files(tmp_path):
     """On a real folder, batch after batch: each place once, in order, in one file as long as that is not full."""
-    kept = Receipts(LocalStore(tmp_path / "receipts"))
+    kept = Receipts(Store(tmp_path / "receipts"))
     records = {place: decide(place) for place in range(1, 8)} | {8: Replay(1, 7, 1, "parts", (B,), (A.id,))}
     kept.keep({place: records[place] for place in (1, 2, 3)})
     kept.keep({place: records[place] for place in (4, 5)})
@@ -247,7 +247,7 @@ def receipted(store):
 
 def test_a_receipt_that_was_cut_is_said_and_stops_no_job(tmp_path):
     """A reader is told which file; the journal goes on purging into another one."""
-    store = LocalStore(tmp_path / "journal")
+    store = Store(tmp_path / "journal")
     store.make()
     journal = Journal(store, retain=2)
     journal.start(JOB)

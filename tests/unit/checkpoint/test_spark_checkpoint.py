@@ -5,9 +5,9 @@ import shutil
 
 import pytest
 
-from onceflow.checkpoint import store as store_module
 from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.errors import CheckpointCorruptError, EpochFailedError
+from onceflow.storage import posix as store_module
 
 
 @pytest.fixture

@@ -17,14 +17,13 @@ from onceflow.audit import batches, chain, topics
 from onceflow.audit.files import OnDisk
 from onceflow.audit.findings import Findings
 from onceflow.audit.records import keys_and_values
-from onceflow.checkpoint import envelope, family, identity
+from onceflow.checkpoint import family, identity
 from onceflow.checkpoint.failures import Failures
 from onceflow.checkpoint.journal_codec import decode
 from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.receipts import Receipts
 from onceflow.checkpoint.refusals import Refusals
 from onceflow.checkpoint.spark_files import SparkCheckpoint, canonical, reads_beyond, watermark_behind
-from onceflow.checkpoint.store import LocalStore
 from onceflow.checkpoint.trail import Trail, digest
 from onceflow.connectors import json_text
 from onceflow.connectors.database.staged import Staged as DatabaseStaged
@@ -46,6 +45,8 @@ from onceflow.options.durations import duration_ms
 from onceflow.options.layers import CONFIG, effective
 from onceflow.spark import sentences
 from onceflow.spark.places import folder_at
+from onceflow.storage import envelope
+from onceflow.storage.store import Store
 from onceflow.twophase.forms import OTHER_FORM
 from onceflow.twophase.participants import Participant, TaskReport
 from tests.support import checkpoints
@@ -102,7 +103,7 @@ def test_a_file_that_is_named_almost_as_one_of_ours_is_none(name, tmp_path):
 def test_receipts_under_another_name_are_not_looked_for_for_ever(name, tmp_path):
     """They were listed, not found by their own name, and so listed again."""
     (tmp_path / name).write_bytes(envelope.seal({"format": 1, "receipts": []}))
-    receipts = Receipts(LocalStore(tmp_path))
+    receipts = Receipts(Store(tmp_path))
     assert receipts.read() == []
     assert receipts.are_whole()
 
@@ -114,14 +115,14 @@ def test_a_receipt_of_the_trail_that_lacks_something_is_none(lacks, tmp_path):
     body.pop(lacks, None)
     line = json.dumps(body | ({"hash": digest(body)} if lacks != "hash" else {"hash": None}))
     (tmp_path / "0000000001-00000000-000001.jsonl").write_text(line + "\n")
-    assert Trail(LocalStore(tmp_path)).waiting({}, 5) == []
+    assert Trail(Store(tmp_path)).waiting({}, 5) == []
 
 
 def test_a_file_of_the_trail_under_another_name_is_none(tmp_path):
     """It was looked for under its own, and was not there."""
     for name in ("1-00000000-1.jsonl", "²-00000000-000001.jsonl"):
         (tmp_path / name).write_text("{}\n")
-    assert Trail(LocalStore(tmp_path)).waiting({}, 5) == []
+    assert Trail(Store(tmp_path)).waiting({}, 5) == []
 
 
 @pytest.mark.parametrize("text", [DEEP, '{"incarnation":1e999,"nonce":"a","epoch":1}', '{"jobs":5}', "5"])
@@ -142,18 +143,18 @@ def test_what_is_kept_for_people_is_never_in_the_way(tmp_path):
     """No decision hangs on it."""
     (tmp_path / "current.jsonl").write_text(f"{DEEP}\n")
     (tmp_path / "newest.json").write_bytes(envelope.seal({"epoch": 1}))
-    assert Failures(LocalStore(tmp_path)).read() == []
-    assert Refusals(LocalStore(tmp_path)).read() is None
+    assert Failures(Store(tmp_path)).read() == []
+    assert Refusals(Store(tmp_path)).read() is None
 
 
 def test_small_files_of_a_checkpoint_that_are_none_are_named(tmp_path):
     """A list for an object, in a file whose checksum is right."""
     (tmp_path / "told.json").write_bytes(envelope.seal({"format": 1, "jobs": [1]}))
     with pytest.raises(CheckpointCorruptError):
-        family.told(LocalStore(tmp_path))
+        family.told(Store(tmp_path))
     (tmp_path / "job.json").write_text(DEEP)
     with pytest.raises(CheckpointCorruptError):
-        identity.read_identity(LocalStore(tmp_path))
+        identity.read_identity(Store(tmp_path))
 
 
 def test_positions_that_are_none_count_nothing():

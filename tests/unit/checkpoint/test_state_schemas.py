@@ -8,9 +8,9 @@ import pytest
 
 from onceflow.checkpoint import state_schemas
 from onceflow.checkpoint.place import Place
-from onceflow.checkpoint.store import LocalStore
 from onceflow.errors import CheckpointCorruptError
 from onceflow.launch.ownership import refuse_incomplete
+from onceflow.storage.store import Store
 from tests.support import checkpoints
 from tests.support.advice import parts_of
 
@@ -43,7 +43,7 @@ def test_a_moved_checkpoint_names_its_own_schemas(moved, tmp_path):
     """Also one that was moved twice; the checksum of what was there goes, since Spark would refuse the new file."""
     checkpoints.write(tmp_path / "new/state/0/_metadata/v2/1", metadata(tmp_path / "older", tmp_path / "old"))
     refuse_incomplete(moved, whatever_is_undone=True)
-    state_schemas.bring_home(LocalStore(tmp_path / "new"))
+    state_schemas.bring_home(Store(tmp_path / "new"))
     assert named(tmp_path / "new") == [f"file:{tmp_path}/new/{SCHEMA}"]
     assert named(tmp_path / "new", 1) == [f"file:{tmp_path}/new/{SCHEMA}"] * 2
     assert not list((tmp_path / "new/state/0/_metadata/v2").glob(".*.crc"))
@@ -54,7 +54,7 @@ def test_a_savepoint_that_shares_the_file_keeps_it(moved, tmp_path):
     path = tmp_path / "new/state/0/_metadata/v2/0"
     os.link(path, tmp_path / "kept")
     before = path.read_bytes()
-    state_schemas.bring_home(LocalStore(tmp_path / "new"))
+    state_schemas.bring_home(Store(tmp_path / "new"))
     assert (tmp_path / "kept").read_bytes() == before != path.read_bytes()
 
 
@@ -65,8 +65,8 @@ def test_a_checkpoint_in_its_place_is_left_alone(tmp_path):
     checkpoints.write(folder / "state/0/_metadata/v2/1", "")
     checkpoints.write(folder / "state/1/_metadata/v2/0", "v2\n[]")
     before = {path: path.stat().st_ino for path in folder.rglob("*")}
-    state_schemas.refuse_missing(LocalStore(folder))
-    state_schemas.bring_home(LocalStore(folder))
+    state_schemas.refuse_missing(Store(folder))
+    state_schemas.bring_home(Store(folder))
     assert {path: path.stat().st_ino for path in folder.rglob("*")} == before
 
 

@@ -12,13 +12,13 @@ from typer.testing import CliRunner
 from onceflow.checkpoint import statistics
 from onceflow.checkpoint.failures import Failure, Failures
 from onceflow.checkpoint.statistics import EpochStatistics, Statistics
-from onceflow.checkpoint.store import LocalStore
 from onceflow.cli.app import app
 from onceflow.errors import ConfigurationError, EpochTimedOutError, PreCommitError, TimeoutTooShortError
 from onceflow.execution.epoch_report import EpochReport
 from onceflow.execution.progress import failed
 from onceflow.execution.progress import statistics as of_progress
 from onceflow.operations.checkpoints.overview import Spread, overview
+from onceflow.storage.store import Store
 
 DONE = EpochStatistics(
     7, 2, "COMPLETED", "2026-01-01T10:00:00.000Z", 250, {"prepare": 100.0, "commit": 5.5}, {"topic orders": 40},
@@ -32,7 +32,7 @@ def kept(tmp_path):
     """A checkpoint's, with a start in its journal."""
     journal = tmp_path / "onceflow" / "journal"
     journal.mkdir(parents=True)
-    return Statistics(LocalStore(tmp_path / "onceflow" / "statistics"))
+    return Statistics(Store(tmp_path / "onceflow" / "statistics"))
 
 
 def test_what_is_kept_comes_back(kept):
@@ -45,10 +45,10 @@ def test_what_is_kept_comes_back(kept):
 def test_it_is_bounded(monkeypatch, tmp_path):
     """At least the newest so many, at most twice as many; another process goes on counting."""
     monkeypatch.setattr(statistics, "KEPT", 3)
-    kept = Statistics(LocalStore(tmp_path / "onceflow" / "statistics"))
+    kept = Statistics(Store(tmp_path / "onceflow" / "statistics"))
     for epoch in range(5):
         kept.add(replace(DONE, epoch=epoch))
-    again = Statistics(LocalStore(tmp_path / "onceflow" / "statistics"))
+    again = Statistics(Store(tmp_path / "onceflow" / "statistics"))
     for epoch in range(5, 8):
         again.add(replace(DONE, epoch=epoch))
     assert [each.epoch for each in again.read()] == [3, 4, 5, 6, 7]
@@ -59,7 +59,7 @@ def test_a_line_that_is_torn_is_passed_over(kept, tmp_path):
     kept.add(DONE)
     file = tmp_path / "onceflow" / "statistics" / "current.jsonl"
     file.write_text(file.read_text()[:-20])
-    again = Statistics(LocalStore(tmp_path / "onceflow" / "statistics"))
+    again = Statistics(Store(tmp_path / "onceflow" / "statistics"))
     again.add(FAILED)
     with file.open("a") as more:
         more.write(json.dumps(json.loads(FAILED.dumps()) | {"colour": "red"}) + "\n[]\n{}\n")
@@ -145,13 +145,13 @@ def test_what_the_job_has_failed_by(tmp_path):
     """Kept beside the epochs, whole lines only; for people lines, for programs one object."""
     (tmp_path / "onceflow").mkdir()
     (tmp_path / "onceflow" / "job.json").write_text("{}")
-    failures = Failures(LocalStore(tmp_path / "onceflow" / "failures"))
+    failures = Failures(Store(tmp_path / "onceflow" / "failures"))
     first = Failure("2026-01-01T10:00:00.000+00:00", "PreCommitError", "not proven", "restart after 1.0 s", 7, 8, 7)
     last = Failure("2026-01-01T11:00:00.000+00:00", "Died", "killed", "the job ended", 9)
     failures.add(first)
     file = tmp_path / "onceflow" / "failures" / "current.jsonl"
     file.write_text(file.read_text() + '{"at": "torn')
-    Failures(LocalStore(tmp_path / "onceflow" / "failures")).add(last)
+    Failures(Store(tmp_path / "onceflow" / "failures")).add(last)
     assert failures.read() == [first, last]
     told = CliRunner().invoke(app, ["exceptions", str(tmp_path), "--output", "json"]).stdout
     assert json.loads(told)["exceptions"] == [asdict(first), asdict(last)]

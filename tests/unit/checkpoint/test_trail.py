@@ -14,10 +14,10 @@ from onceflow.audit.files import OnDisk
 from onceflow.audit.findings import Findings
 from onceflow.checkpoint import trail as trail_module
 from onceflow.checkpoint.journal import Journal
-from onceflow.checkpoint.store import LocalStore
 from onceflow.checkpoint.trail import Trail
 from onceflow.errors import CheckpointStoreError, ConfigurationError
 from onceflow.options.auditing import Auditing
+from onceflow.storage.store import Store
 from onceflow.twophase.layout import Layout, Source, Topic
 from onceflow.twophase.messages import Appended
 from onceflow.twophase.participants import Part, Participant
@@ -50,8 +50,8 @@ def begins(_):
 class Started:
     """A start of a job on a folder, with a trail."""
 
-    def __init__(self, folder, *, retain=100, store=LocalStore, about=ABOUT, **trail):
-        records = LocalStore(folder / "journal")
+    def __init__(self, folder, *, retain=100, store=Store, about=ABOUT, **trail):
+        records = Store(folder / "journal")
         records.make()
         self.folder = folder / "audit"
         self.journal = Journal(records, retain=retain)
@@ -209,7 +209,7 @@ def test_a_replaced_driver_that_goes_on_writes_into_its_own_file(tmp_path):
 def test_no_record_is_purged_before_its_receipt_is_there(tmp_path):
     """While the trail's disk is full the journal keeps everything, and the job goes on; then all receipts are made."""
 
-    class Full(LocalStore):
+    class Full(Store):
         full = False
 
         def append(self, name, data):
@@ -234,7 +234,7 @@ def test_what_is_purged_is_synced_before(tmp_path):
     """A power cut takes what nobody has synced: a record goes only behind the sync of its receipt."""
     calls = []
 
-    class Watched(LocalStore):
+    class Watched(Store):
         def append(self, name, data):
             calls.append("append")
             super().append(name, data)
@@ -290,7 +290,7 @@ def test_a_death_while_a_full_file_is_packed_loses_nothing(tmp_path, monkeypatch
     """It is there plain, or plain and packed: a reader takes it once, and the next start goes on behind it."""
     monkeypatch.setattr(trail_module, "_FULL", 3)
 
-    class Dying(LocalStore):
+    class Dying(Store):
         def create(self, name, data):
             if dies == "create":
                 raise Died
@@ -316,7 +316,7 @@ class Died(BaseException):
 
 def test_a_trail_that_begins_late_does_not_know_where_its_first_range_begins(tmp_path):
     """The journal has forgotten what came before: the range's beginning is null, and no guess."""
-    records = LocalStore(tmp_path / "journal")
+    records = Store(tmp_path / "journal")
     records.make()
     before = Journal(records, retain=2)
     before.start(JOB)

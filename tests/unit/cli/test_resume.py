@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 import onceflow as of
 from examples import own_store
 from onceflow.checkpoint import receipts
-from onceflow.checkpoint.folders import LocalFolder
 from onceflow.checkpoint.identity import JobIdentity, Mark, NameMark, read_identity
 from onceflow.checkpoint.journal import above_all
 from onceflow.checkpoint.place import Place
@@ -37,6 +36,7 @@ from onceflow.operations.savepoints.contents import contents
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.options.job_options import JobOptions
 from onceflow.options.restarting import NoRestart
+from onceflow.storage.tree import Folder
 from onceflow.twophase.coordinator import objection
 from onceflow.twophase.layout import Layout, State
 from onceflow.twophase.messages import FailureKind, Surveyed
@@ -201,7 +201,7 @@ def test_a_claim_that_cannot_be_made_leaves_the_old_job_running(savepoint, old, 
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(LocalFolder, "take", full)
+        patched.setattr(Folder, "take", full)
         refused(CheckpointStoreError, restored, savepoint, new, claim=True)
     assert not driver.is_replaced()
     assert new.is_empty()

@@ -14,7 +14,6 @@ from onceflow.checkpoint.deleting import begin_deleting
 from onceflow.checkpoint.identity import read_identity
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.place import Place
-from onceflow.checkpoint.store import LocalStore
 from onceflow.connectors.contract import Run
 from onceflow.errors import CheckpointConflictError, DatabaseUnavailableError, OutcomeUnknownError
 from onceflow.execution.finishers import Finishers
@@ -26,6 +25,7 @@ from onceflow.operations.transactions.resolution import resolve
 from onceflow.operations.transactions.writing_again import _begun, lost_rows
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.rerun.write_again import Again
+from onceflow.storage.store import Store
 from onceflow.testing.trial import PREFIX, Trial
 from onceflow.twophase.participants import Participant
 from tests.support import older
@@ -148,7 +148,7 @@ class Replayed(Lives):
 
     def committers(self):
         """Of each sink, for a short while."""
-        identity = read_identity(LocalStore(self.job.folder / "onceflow"))
+        identity = read_identity(Store(self.job.folder / "onceflow"))
         connections = [sink.connect() for sink in self.job.sinks]
         self.job.look_at_outputs({sink.name: to for sink, to in zip(self.job.sinks, connections, strict=True)})
         for sink, to in zip(self.job.sinks, connections, strict=True):
@@ -161,7 +161,7 @@ class Replayed(Lives):
         self.job.dies_at("commit")
         self.marks = {name: committer.read_mark() for name, committer in self.committers()}
         shutil.copytree(self.job.folder, self.job.folder.with_name("copy"))
-        undone = Journal(LocalStore(self.job.folder / "onceflow" / "journal")).history()[0].decided
+        undone = Journal(Store(self.job.folder / "onceflow" / "journal")).history()[0].decided
         for name, committer in self.committers():
             committer.abort([p for p in undone.effective if p.sink == name])
 
@@ -218,7 +218,7 @@ class Resumed(Lives):
         self.older, place = self.job.folder, Place.at(self._folder / "resumed", self.job.retain)
         restoring.restore(path, reading.verify(path), place)
         self.job.folder = place.checkpoint.folder
-        self.parent = read_identity(LocalStore(self.older / "onceflow")).job_id
+        self.parent = read_identity(Store(self.older / "onceflow")).job_id
 
     def lost(self):
         """What ``onceflow txn write-again`` finds."""
@@ -288,7 +288,7 @@ def test_a_resumed_job_asks_for_nothing_that_it_writes_again_itself(resumed):
 
 def test_a_resumed_job_goes_on_beside_an_older_one_whose_deletion_has_died(resumed):
     """Its sinks may have forgotten it, as if they had been put back, and its checkpoint is there still."""
-    ours = LocalStore(resumed.older / "onceflow")
+    ours = Store(resumed.older / "onceflow")
     begin_deleting(ours, read_identity(ours))
     resumed._system.put_back(SECOND)
     resumed.arrive(1, loud=True)

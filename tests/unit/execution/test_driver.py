@@ -10,7 +10,6 @@ from onceflow import crash_points as crash
 from onceflow.checkpoint.identity import JobIdentity
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.spark_files import SparkCheckpoint
-from onceflow.checkpoint.store import LocalStore
 from onceflow.errors import (
     CheckpointConflictError,
     CheckpointCorruptError,
@@ -23,6 +22,7 @@ from onceflow.errors import (
 from onceflow.execution.driver import Driver
 from onceflow.execution.failures import EpochEnded
 from onceflow.execution.surroundings import Surroundings
+from onceflow.storage.store import Store
 from onceflow.twophase.coordinator import Coordinator
 from onceflow.twophase.memory import Mode
 from onceflow.twophase.messages import (
@@ -87,7 +87,7 @@ class Sources:
 
 @pytest.fixture
 def driver(tmp_path):
-    store = LocalStore(tmp_path / "journal")
+    store = Store(tmp_path / "journal")
     store.make()
     journal = Journal(store)
     committers = {"s": Committer(), "t": Committer(None)}
@@ -127,7 +127,7 @@ def test_a_run_for_the_state_alone_is_told(driver, caplog):
 def test_who_is_the_newest_is_what_the_journal_says(driver, tmp_path):
     """A journal that cannot be read is no answer: it says neither."""
     assert driver._perform(ConfirmNewest()) == Confirmed(newest=True)
-    Journal(LocalStore(tmp_path / "journal")).start(JOB.job_id)
+    Journal(Store(tmp_path / "journal")).start(JOB.job_id)
     assert driver._perform(ConfirmNewest()) == Confirmed(newest=False)
     (tmp_path / "journal").rename(tmp_path / "gone")
     (tmp_path / "journal").write_text("no folder")
@@ -177,7 +177,7 @@ def test_a_plan_that_is_gone_was_taken_back_by_a_newer_start(driver, tmp_path, o
     history = replace(driver._coordinator.memory.history, incarnation=1)
     driver._coordinator.memory = replace(driver._coordinator.memory, history=history)
     if overtaken:
-        Journal(LocalStore(tmp_path / "journal")).start(JOB.job_id)
+        Journal(Store(tmp_path / "journal")).start(JOB.job_id)
     with pytest.raises(EpochEnded, match=kind.__name__):
         driver(None, 3)
     assert isinstance(driver.failure, kind)

@@ -8,13 +8,13 @@ import pytest
 from onceflow.checkpoint.identity import JobIdentity
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.spark_files import SparkCheckpoint
-from onceflow.checkpoint.store import LocalStore
 from onceflow.errors import EpochFailedError
 from onceflow.execution.collect import Ran
 from onceflow.execution.driver import Driver
 from onceflow.execution.failures import EpochEnded
 from onceflow.execution.stop import StopRequested
 from onceflow.execution.surroundings import Surroundings
+from onceflow.storage.store import Store
 from onceflow.twophase.coordinator import Coordinator
 from onceflow.twophase.layout import Layout
 from onceflow.twophase.messages import Reply, Surveyed
@@ -105,7 +105,7 @@ class Job:
         self.moment, self.job_is_there = moment, job_is_there
         self.runs = self.cancels = 0
         self.fails = None
-        store = LocalStore(folder / "onceflow" / "journal")
+        store = Store(folder / "onceflow" / "journal")
         store.make()
         self.journal, self.sink = Deciding(store), Sink(self.reached)
         self.journal.reached = self.reached

@@ -8,13 +8,13 @@ import pytest
 from onceflow.checkpoint.identity import JobIdentity, Mark, NameMark
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.spark_files import SparkCheckpoint
-from onceflow.checkpoint.store import LocalStore
 from onceflow.errors import FencedError
 from onceflow.execution import sweeper
 from onceflow.execution.driver import Driver
 from onceflow.execution.marks import write_mark
 from onceflow.execution.running import RunningJob
 from onceflow.execution.surroundings import Surroundings
+from onceflow.storage.store import Store
 from onceflow.twophase.coordinator import Coordinator
 from onceflow.twophase.messages import Appended
 from onceflow.twophase.participants import Part, Participant
@@ -84,7 +84,7 @@ class Idle:
 
 
 def journal(tmp_path):
-    store = LocalStore(tmp_path / "journal")
+    store = Store(tmp_path / "journal")
     store.make()
     return Journal(store)
 

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from onceflow.checkpoint.refusals import Refusals
-from onceflow.checkpoint.store import LocalStore
 from onceflow.errors import (
     DatabaseUnavailableError,
     EpochFailedError,
@@ -18,6 +17,7 @@ from onceflow.errors import (
 )
 from onceflow.execution.patience import Patience
 from onceflow.program import exit_code
+from onceflow.storage.store import Store
 from tests.support.advice import parts_of
 from tests.support.shop import Shop
 
@@ -32,7 +32,7 @@ def refused(answer="sink s (57014)", kind=DatabaseUnavailableError):
 @pytest.fixture
 def start(tmp_path):
     """Of one job, again and again."""
-    return lambda: Patience(Refusals(LocalStore(tmp_path / "refused")))
+    return lambda: Patience(Refusals(Store(tmp_path / "refused")))
 
 
 def failed(start, *errors, epoch=4, end=9, planned=1):
@@ -103,7 +103,7 @@ def test_a_count_that_cannot_be_read_is_none(start, tmp_path, content):
 def test_a_count_that_cannot_be_kept_is_none(tmp_path):
     """The failure is told as it is."""
     (tmp_path / "refused").write_text("no folder")
-    patience = Patience(Refusals(LocalStore(tmp_path / "refused")))
+    patience = Patience(Refusals(Store(tmp_path / "refused")))
     assert codes([patience.failed(refused(), 4, RANGE % (1, 9)) for _ in range(4)]) == [75] * 4
     patience.done()
 

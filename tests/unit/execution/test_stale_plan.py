@@ -5,8 +5,8 @@ import json
 import pytest
 
 from onceflow.checkpoint.journal import Journal
-from onceflow.checkpoint.store import LocalStore
 from onceflow.errors import EpochFailedError
+from onceflow.storage.store import Store
 from tests.support.advice import parts_of
 from tests.support.shop import Shop
 from tests.unit.house.test_message_catalogue import choose
@@ -138,7 +138,7 @@ def test_of_an_epoch_without_a_decision_it_is_put_right_too(shop, died):
     finally:
         shop.close()
     for _ in range(died):
-        Journal(LocalStore(shop.folder / "onceflow" / "journal")).start(driver._identity.job_id)
+        Journal(Store(shop.folder / "onceflow" / "journal")).start(driver._identity.job_id)
     (shop.folder / "offsets" / "0").write_text(text.replace("2}", "1}"))
     (shop.folder / "commits" / "0").write_text("v1\n{}")
     assert shop.run() is None

@@ -30,7 +30,7 @@ ROOMS = {
         "errors", "checkpoint", "control", "metrics", "options", "connectors", "connectors.kafka", "execution",
         "launch", "rerun", "spark", "program", "supervision", "operations.transactions",
     },
-    "supervision": {"errors", "control", "options", "execution", "checkpoint", "program"},
+    "supervision": {"errors", "control", "options", "execution", "checkpoint", "storage", "program"},
     "control": {"errors"},
     "program": {"errors", "masking"},
     "options": {"errors", "masking"},
@@ -39,7 +39,8 @@ ROOMS = {
     "findings": {"errors"},
     # The rules, and what they stand on.
     "twophase": set(),
-    "checkpoint": {"errors", "twophase"},
+    "storage": {"errors", "twophase"},
+    "checkpoint": {"errors", "storage", "twophase"},
     "processes": set(),
     "crash_points": {"processes"},
     # The systems, and Spark.
@@ -47,7 +48,7 @@ ROOMS = {
     "connectors.kafka": {"connectors", "errors", "findings", "masking", "options", "twophase"},
     "connectors.database": {"connectors", "errors", "findings", "options", "twophase"},
     "connectors.lake": {"connectors", "errors", "options", "twophase"},
-    "spark": {"errors", "masking", "twophase", "checkpoint", "crash_points", "local", "processes"},
+    "spark": {"errors", "masking", "twophase", "checkpoint", "storage", "crash_points", "local", "processes"},
     "execution": {
         "errors", "options", "twophase", "checkpoint", "connectors", "spark", "crash_points", "version",
     },
@@ -57,14 +58,15 @@ ROOMS = {
     # From outside of a job.
     "operations": set(),
     "operations.transactions": {
-        "errors", "options", "twophase", "checkpoint", "connectors", "execution", "launch", "rerun", "crash_points",
+        "errors", "options", "twophase", "checkpoint", "storage", "connectors", "execution", "launch", "rerun",
+        "crash_points",
     },
     "operations.checkpoints": {"errors", "checkpoint"},
     "operations.doctor": {
-        "errors", "findings", "options", "checkpoint", "connectors", "control", "execution", "launch", "local",
-        "operations.transactions", "spark",
+        "errors", "findings", "options", "checkpoint", "storage", "connectors", "control", "execution", "launch",
+        "local", "operations.transactions", "spark",
     },
-    "operations.savepoints": {"errors", "twophase", "checkpoint", "spark"},
+    "operations.savepoints": {"errors", "twophase", "checkpoint", "spark", "storage"},
     "audit": set(),  # so that no fault of ours can hide itself
     "local": {"errors", "processes"},
     "archive": {"errors", "local", "processes", "public", "spark"},
@@ -72,7 +74,7 @@ ROOMS = {
     # What sees public names only.
     # Flink's SQL, which makes jobs.
     "flinksql": {
-        "job", "program", "errors", "masking", "options", "checkpoint", "connectors", "connectors.database",
+        "job", "program", "errors", "masking", "options", "checkpoint", "storage", "connectors", "connectors.database",
         "connectors.kafka", "connectors.lake", "spark",
     },
     "demo": {"public", "errors", "local", "testing", "processes"},
@@ -80,7 +82,7 @@ ROOMS = {
     "cli": {
         "archive", "public", "errors", "findings", "masking", "audit", "job", "program", "local", "demo",
         "operations.transactions", "operations.checkpoints", "operations.doctor", "operations.savepoints", "options",
-        "checkpoint", "control",
+        "checkpoint", "control", "storage",
         "connectors", "spark", "flinksql", "supervision", "twophase",
     },
 }  # fmt: skip
@@ -90,9 +92,9 @@ LIBRARIES = {
     "sqlalchemy": {"audit", "connectors.database"},
     "pyiceberg": {"audit", "connectors.lake"},
     "deltalake": {"audit", "connectors.lake"},
-    "obstore": {"checkpoint"},
-    "boto3": {"checkpoint"},
-    "botocore": {"checkpoint"},
+    "obstore": {"storage"},
+    "boto3": {"storage"},
+    "botocore": {"storage"},
     "pyspark": {
         "operations.savepoints",
         "job",
@@ -245,7 +247,7 @@ WORDS = {
     ),
     "transactions": ("onceflow.connectors.kafka.transactions",),
     "the journal": ("onceflow.checkpoint.journal",),
-    "files": ("onceflow.checkpoint",),
+    "files": ("onceflow.checkpoint", "onceflow.storage"),
     "decisions": ("onceflow.twophase.records",),
     "the rules": (
         "onceflow.twophase.coordinator",

@@ -59,6 +59,7 @@ from tests.unit.testing.test_conformance import LedgerWorld
 
 HERE = "tests/unit/house/test_message_catalogue.py"
 INTEGRATION = "tests/integration"
+KAFKA, DATABASE = f"{INTEGRATION}/connectors/kafka", f"{INTEGRATION}/connectors/database"
 
 CATALOGUE = {
     "ConfigurationError": f"{HERE}::test_a_duration_that_is_none",
@@ -66,12 +67,12 @@ CATALOGUE = {
     "SetupError": f"{HERE}::test_jars_that_are_not_there",
     "NotEndedError": "tests/unit/control/test_control.py::test_a_job_that_does_not_end_in_time",
     "SourceDataLostError": f"{HERE}::test_records_that_are_gone",
-    "MalformedRecordError": f"{INTEGRATION}/connectors/kafka/test_source.py::test_what_a_malformed_record_advises_works",
+    "MalformedRecordError": f"{KAFKA}/test_source.py::test_what_a_malformed_record_advises_works",
     "KafkaError": f"{INTEGRATION}/launch/test_start_in_view.py::test_what_a_topic_that_cannot_be_made_advises_works",
     "KafkaUnavailableError": f"{HERE}::test_a_system_that_does_not_answer",
     "KafkaRightsError": f"{HERE}::test_a_secret_that_is_refused",
-    "DatabaseUnavailableError": f"{INTEGRATION}/connectors/database/test_database_faults.py::test_what_a_server_that_is_away_advises_works",
-    "DatabaseRightsError": f"{INTEGRATION}/connectors/database/test_database_rights.py::test_each_right_is_needed_and_told_at_the_start",
+    "DatabaseUnavailableError": f"{DATABASE}/test_database_faults.py::test_what_a_server_that_is_away_advises_works",
+    "DatabaseRightsError": f"{DATABASE}/test_database_rights.py::test_each_right_is_needed_and_told_at_the_start",
     "LakeUnavailableError": "tests/unit/connectors/lake/test_lake.py::test_what_a_catalog_that_is_away_advises_works",
     "LakeRightsError": "tests/unit/connectors/lake/test_lake.py::test_what_a_table_that_is_not_there_advises_works",
     "CheckpointCorruptError": f"{HERE}::test_a_record_that_was_cut",
@@ -80,7 +81,7 @@ CATALOGUE = {
     "FencedError": f"{HERE}::test_two_starts_at_once",
     "EpochFailedError": f"{HERE}::test_a_plan_that_raises",
     "PreCommitError": f"{HERE}::test_a_transaction_that_somebody_ended",
-    "WriterFencedError": f"{INTEGRATION}/connectors/kafka/test_oracle.py::test_an_aborted_writer_cannot_go_on",
+    "WriterFencedError": f"{KAFKA}/test_oracle.py::test_an_aborted_writer_cannot_go_on",
     "SinkContractError": f"{HERE}::test_a_sink_that_seals_wrongly",
     "RowRefusedError": f"{HERE}::test_a_row_that_cannot_be_written",
     "EpochRefusedError": f"{INTEGRATION}/execution/test_refused_again.py::test_a_database_that_breaks_off_each_start",

@@ -10,7 +10,6 @@ import pytest
 
 from onceflow.checkpoint.identity import Mark, NameMark, read_identity, write_identity
 from onceflow.checkpoint.journal import Journal
-from onceflow.checkpoint.store import LocalStore
 from onceflow.connectors.contract import Committer, EpochLimit, Guarantee, Sink, SinkConnection
 from onceflow.errors import (
     CheckpointConflictError,
@@ -36,6 +35,7 @@ from onceflow.launch.plan import Plan
 from onceflow.launch.plan import place_of as place_of_plan
 from onceflow.launch.taking_over import finish_decided
 from onceflow.options.checkpointing import Checkpointing
+from onceflow.storage.store import Store
 from onceflow.twophase.coordinator import Coordinator
 from onceflow.twophase.layout import Layout, Source
 from onceflow.twophase.messages import Appended, Evidence, Outcome, Reply, Superseded
@@ -94,7 +94,7 @@ def test_first_starts_at_the_same_moment_agree_on_one_job(tmp_path):
             gate.wait()
             try:
                 identity = identify(folder)
-                records = LocalStore(folder / "onceflow" / "journal")
+                records = Store(folder / "onceflow" / "journal")
                 records.make()
                 ended.append((identity, Journal(records).start(identity.job_id).incarnation))
             except Exception as error:
@@ -105,7 +105,7 @@ def test_first_starts_at_the_same_moment_agree_on_one_job(tmp_path):
             thread.start()
         for thread in threads:
             thread.join()
-        written = read_identity(LocalStore(folder / "onceflow"))
+        written = read_identity(Store(folder / "onceflow"))
         assert [identity for identity, _ in ended] == [written, written]
         assert sorted(incarnation for _, incarnation in ended) == [1, 2]
         assert place_of(folder).journal.history()[0].job_id == written.job_id
@@ -481,7 +481,7 @@ class Meanwhile(Journal):
         return super().start(job_id, above)
 
 
-class Interrupted(LocalStore):
+class Interrupted(Store):
     """A folder in which something happens in the moment before a file is replaced."""
 
     def __init__(self, folder, happens):

@@ -7,13 +7,13 @@ import json
 
 import pytest
 
-from onceflow.checkpoint import store as store_module
 from onceflow.checkpoint.identity import write_identity
 from onceflow.checkpoint.spark_files import SparkCheckpoint, positions
 from onceflow.errors import CheckpointConflictError, OnceflowError
 from onceflow.execution.driver import Driver
 from onceflow.execution.surroundings import Surroundings
 from onceflow.spark.session import PINNED
+from onceflow.storage import posix as store_module
 from onceflow.twophase.coordinator import Coordinator
 from onceflow.twophase.layout import Source, folders
 from onceflow.twophase.messages import Appended

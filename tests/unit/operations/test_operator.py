@@ -9,7 +9,6 @@ import pytest
 import typer
 
 from onceflow.checkpoint.identity import JobIdentity, write_identity
-from onceflow.checkpoint.store import LocalStore
 from onceflow.cli.main import main
 from onceflow.cli.txn import _ask, _cost_lines, _own_lines
 from onceflow.connectors.contract import Guarantee
@@ -24,6 +23,7 @@ from onceflow.operations.transactions.access import Operator, System
 from onceflow.operations.transactions.inventory import OwnTransaction, Standing, standing_of
 from onceflow.operations.transactions.resolution import KnownParticipant, UndoneEpoch, meant
 from onceflow.options.checkpointing import Checkpointing
+from onceflow.storage.store import Store
 from onceflow.twophase.messages import Evidence, Failure, FailureKind, Outcome
 from onceflow.twophase.participants import Part, Participant, ParticipantId
 from onceflow.twophase.records import Decide, History, Start
@@ -243,7 +243,7 @@ def test_a_checkpoint_that_is_not_this_jobs_is_refused(tmp_path):
     sink = Elsewhere()
     with pytest.raises(ConfigurationError, match=r"no onceflow/job\.json"):
         Operator(checkpoint, "onceflow", [sink])
-    store = LocalStore(tmp_path / "onceflow")
+    store = Store(tmp_path / "onceflow")
     store.make()
     write_identity(store, JobIdentity.new(f"file://{tmp_path}", "this-cluster", "onceflow"))
     with pytest.raises(Exception, match="another Kafka cluster"):

@@ -8,9 +8,9 @@ from onceflow.audit import chain
 from onceflow.audit.files import OnDisk
 from onceflow.audit.findings import Findings
 from onceflow.checkpoint.place import Place
-from onceflow.checkpoint.store import LocalStore
 from onceflow.checkpoint.trail import Trail
 from onceflow.operations.savepoints import reading, restoring, writing
+from onceflow.storage.store import Store
 from tests.support import checkpoints
 from tests.support.keyed_rows import KEY
 
@@ -77,7 +77,7 @@ def test_what_two_dead_starts_wrote_is_synced_by_the_third(tmp_path):
     """Each died before it synced; an anchor, and the journal's purge, rest on all of it: then the power is cut."""
     synced = {}
 
-    class Remembering(LocalStore):
+    class Remembering(Store):
         def sync(self, name=None):
             super().sync(name)
             if name is not None:

@@ -5,10 +5,10 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from onceflow.checkpoint import envelope
 from onceflow.cli import savepoint as command
 from onceflow.errors import ConfigurationError
 from onceflow.operations.savepoints import reading, resuming, signing, writing
+from onceflow.storage import envelope
 from tests.support import checkpoints
 from tests.support.keyed_rows import KEY
 

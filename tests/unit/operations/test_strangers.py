@@ -5,8 +5,6 @@ import os
 import pytest
 
 import onceflow as of
-from onceflow.checkpoint import envelope
-from onceflow.checkpoint.folders import LocalFolder
 from onceflow.cli.shell import _history
 from onceflow.errors import CheckpointCorruptError, ConfigurationError, SetupError
 from onceflow.flinksql.problems import Position
@@ -14,6 +12,8 @@ from onceflow.flinksql.settings import Settings
 from onceflow.operations.savepoints import reading, writing
 from onceflow.operations.savepoints.manifest import FORMAT, NAME
 from onceflow.options.auditing import read_key
+from onceflow.storage import envelope
+from onceflow.storage.tree import Folder
 from onceflow.supervision import log_file
 from tests.support import checkpoints
 
@@ -150,11 +150,11 @@ def test_a_file_of_another_user_is_copied_and_never_linked(tmp_path, monkeypatch
     """He could write it later by the name that he has: the checkpoint would change under the job."""
     (tmp_path / "of").mkdir()
     (tmp_path / "of" / "file").write_text("content")
-    mine, theirs = LocalFolder(tmp_path / "mine"), LocalFolder(tmp_path / "theirs")
-    mine.take(LocalFolder(tmp_path / "of"), ["file"])
+    mine, theirs = Folder(tmp_path / "mine"), Folder(tmp_path / "theirs")
+    mine.take(Folder(tmp_path / "of"), ["file"])
     uid = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: uid + 1)
-    theirs.take(LocalFolder(tmp_path / "of"), ["file"])
-    assert (mine.path / "file").stat().st_nlink == 2
-    assert (theirs.path / "file").stat().st_nlink == 1
+    theirs.take(Folder(tmp_path / "of"), ["file"])
+    assert (mine.where / "file").stat().st_nlink == 2
+    assert (theirs.where / "file").stat().st_nlink == 1
     assert theirs.read("file") == b"content"

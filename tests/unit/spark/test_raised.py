@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from onceflow.checkpoint.refusals import Refusals
-from onceflow.checkpoint.store import LocalStore
 from onceflow.errors import EpochFailedError, EpochRefusedError
 from onceflow.execution.failures import from_failure
 from onceflow.execution.patience import Patience
 from onceflow.program import exit_code
 from onceflow.spark.raised import in_a_task, is_theirs
+from onceflow.storage.store import Store
 from onceflow.twophase.messages import Failure, FailureKind
 from tests.support.advice import parts_of
 
@@ -134,7 +134,7 @@ def test_a_function_that_fails_is_the_first_line_and_at_its_third_start_one_for_
 
     def starts(said, number):
         text = f"{SPARKS}{WORKER}{_frame(USERS)}{said}{BEHIND}"
-        kept = Refusals(LocalStore(tmp_path / said[:4]))
+        kept = Refusals(Store(tmp_path / said[:4]))
         return [Patience(kept).failed(_failed(text), 7, "v1\n{}\n{}") for _ in range(number)]
 
     told = starts("ZeroDivisionError: division by zero", 3)

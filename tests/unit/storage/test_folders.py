@@ -5,11 +5,11 @@ Those on HDFS: tests/integration/operations/test_hdfs_savepoints.py.
 
 import pytest
 
-from onceflow.checkpoint.folders import HdfsFolder, LocalFolder, folder_of
-from onceflow.checkpoint.hdfs import HdfsStore
-from onceflow.checkpoint.store import LocalStore
 from onceflow.errors import ConfigurationError
 from onceflow.spark import places
+from onceflow.storage.posix import Posix
+from onceflow.storage.store import Store
+from onceflow.storage.tree import folder_of
 
 
 class Unreached:
@@ -17,14 +17,14 @@ class Unreached:
 
 
 def on_hdfs(uri="hdfs://nn:8020/x"):
-    return HdfsStore(Unreached(), uri)
+    return Store(uri, Unreached())
 
 
 def test_a_folder_is_that_of_its_store(tmp_path):
     """On a disk and on HDFS: with the store's place, and one beside it has its name between two texts."""
-    local, there = folder_of(LocalStore(tmp_path / "x")), folder_of(on_hdfs())
-    assert isinstance(local, LocalFolder)
-    assert isinstance(there, HdfsFolder)
+    local, there = folder_of(Store(tmp_path / "x")), folder_of(on_hdfs())
+    assert isinstance(local.fs, Posix)
+    assert isinstance(there.fs, Unreached)
     assert (local.where, there.where) == (tmp_path / "x", "hdfs://nn:8020/x")
     assert (local.beside(".a-", "-b").where, there.beside(".a-", "-b").where) == (
         tmp_path / ".a-x-b",

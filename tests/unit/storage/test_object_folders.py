@@ -6,9 +6,6 @@ The same on a server, with processes that are killed, is in tests/integration/op
 import pytest
 from obstore.store import MemoryStore
 
-from onceflow.checkpoint.folders import LocalFolder, folder_of
-from onceflow.checkpoint.making import Making, making_of, read_making
-from onceflow.checkpoint.objects import Bucket, BucketStore
 from onceflow.checkpoint.place import OURS, PARTS, Place
 from onceflow.checkpoint.restored import FILE as RESTORED_FILE
 from onceflow.checkpoint.restored import read_restored
@@ -21,6 +18,10 @@ from onceflow.errors import (
 from onceflow.launch.ownership import identify, refuse_incomplete
 from onceflow.operations.savepoints import reading, restoring, writing
 from onceflow.spark.places import folder_at, place_at
+from onceflow.storage.making import Making, making_of, read_making
+from onceflow.storage.objects import Bucket
+from onceflow.storage.store import Store
+from onceflow.storage.tree import Folder, folder_of
 from tests.support import checkpoints
 from tests.support.advice import parts_of
 
@@ -32,7 +33,7 @@ def bucket(monkeypatch):
     """A bucket that every location in S3 is in."""
     made = Bucket(MemoryStore(), "s3a://bucket")
     made.tried = True
-    monkeypatch.setattr("onceflow.checkpoint.s3.store_at", lambda uri: BucketStore(made, uri.split("/", 3)[3]))
+    monkeypatch.setattr("onceflow.storage.s3.store_at", lambda uri: Store(uri, made))
     return made
 
 
@@ -118,7 +119,7 @@ def test_what_is_finished_at_the_moment_of_its_removal_stays(folder, monkeypatch
             draft.finish(b"it")
             return found
 
-        monkeypatch.setattr("onceflow.checkpoint.object_folders.read_making", and_then)
+        monkeypatch.setattr("onceflow.storage.tree.read_making", and_then)
         with pytest.raises(FileExistsError, match="finished at this moment"):
             folder.discard("last", ["a"])
     assert (folder.unfinished("last"), sorted(folder.files())) == ("", ["a/b", "last"])
@@ -149,7 +150,7 @@ def test_a_last_file_that_comes_late_makes_nothing_whole(folder):
 def test_a_copy_by_hand_is_whole(folder, tmp_path):
     """Through a disk the last file loses whom it names: there, and where it comes back, the folder is whole."""
     make(folder)
-    local, back = LocalFolder(tmp_path / "f"), folder.beside("", "-back")
+    local, back = Folder(tmp_path / "f"), folder.beside("", "-back")
     for path in [*folder.files(), making_of("last")]:
         local.write(path, folder.read(path))
     for path in local.files():
@@ -168,7 +169,7 @@ def test_a_makers_word_that_was_changed_is_named(folder):
 def in_bucket(local, epochs):
     """A savepoint in the bucket of a checkpoint with so many epochs: its files and its manifest, from a disk."""
     writing.create(checkpoints.make(local / "c", epochs), local / "s")
-    source, to = LocalFolder(local / "s"), folder_at("s3://bucket/s")
+    source, to = Folder(local / "s"), folder_at("s3://bucket/s")
     for path in source.files():
         to.write(path, source.read(path))
     return reading.verify("s3://bucket/s")
@@ -278,7 +279,7 @@ def test_where_a_job_has_begun_no_checkpoint_is_made(bucket, tmp_path):
                 taken.append(other.ours.create("job.json", b"of a start that died"))
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(restoring, "folder_of", Late)
+        patched.setattr(restoring, "folder_of", lambda store: Late(store.folder, store.fs))
         with pytest.raises(CheckpointConflictError, match="a job has begun there meanwhile"):
             restoring.restore("s3://bucket/s", manifest, other)
     assert not folder_of(other.checkpoint.store).is_taken()

@@ -2,11 +2,12 @@
 
 import pytest
 
-from onceflow.checkpoint.place import is_elsewhere
-from onceflow.checkpoint.s3 import Service, s3_uri, service
-from onceflow.checkpoint.store import local_path
 from onceflow.errors import CheckpointStoreError, ConfigurationError
 from onceflow.spark import s3a
+from onceflow.storage.files import explained
+from onceflow.storage.locations import is_elsewhere, local_path, s3_uri
+from onceflow.storage.posix import POSIX
+from onceflow.storage.s3 import Service, service
 from tests.support.advice import parts_of
 
 
@@ -76,14 +77,15 @@ def test_an_error_tells_the_reason_and_not_what_was_sent():
     """Of a refusal its code and its sentence are told, without the answer's XML, ids of keys, and the client's dump."""
     from obstore.exceptions import GenericError
 
-    from onceflow.checkpoint.objects import _explained
+    from onceflow.storage.objects import told
 
     text = (
         "Generic S3 error: Error performing PUT http://h/b/x in 1ms - Server returned non-2xx status code: 403 "
         "Forbidden: <?xml version='1.0'?>\n<Error><Code>SignatureDoesNotMatch</Code><Message>It does not match AKIA"
         "IOSFODNN7EXAMPLE</Message><StringToSign>s3cret</StringToSign></Error>\n\nDebug source:\nGeneric { s3cret }"
     )
-    with pytest.raises(CheckpointStoreError) as caught, _explained("s3a://b/x", "create the file"):
+    path = "s3a://b/x"
+    with pytest.raises(CheckpointStoreError) as caught, explained(POSIX, path, "create the file"), told(path):
         raise GenericError(text)
     assert "403 Forbidden: SignatureDoesNotMatch: It does not match …" in caught.value.what
     assert caught.value.__cause__ is None

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from onceflow.checkpoint import store as store_module
-from onceflow.checkpoint.hdfs import HdfsStore, hdfs_uri
-from onceflow.checkpoint.store import LocalStore, file_uri, local_folder, local_path
 from onceflow.errors import CheckpointStoreError, ConfigurationError
+from onceflow.storage import posix as store_module
+from onceflow.storage.locations import file_uri, hdfs_uri, local_path
+from onceflow.storage.store import Store, local_folder
 from tests.support.advice import parts_of
 
 
 @pytest.fixture
 def store(tmp_path):
-    made = LocalStore(tmp_path / "a" / "b")
+    made = Store(tmp_path / "a" / "b")
     made.make()
     return made
 
@@ -82,8 +82,8 @@ def test_what_is_made_in_untouched_is_taken_away_wherever_it_was(store, made):
             (store.folder / made).rmdir()
     assert store.names() == []
     with below.untouched():
-        LocalStore(store.folder / "a").make()
-        LocalStore(store.folder / "a").create("theirs", b"")
+        Store(store.folder / "a").make()
+        Store(store.folder / "a").create("theirs", b"")
     assert store.names() == ["a"]
 
 
@@ -98,14 +98,14 @@ def test_a_leftover_is_not_listed_and_cleared_when_it_is_old(store):
     assert os.listdir(store.folder) == []  # noqa: PTH208
 
 
-@pytest.mark.parametrize("write", [LocalStore.create, LocalStore.replace])
+@pytest.mark.parametrize("write", [Store.create, Store.replace])
 def test_a_start_does_not_disturb_a_writer(store, write, monkeypatch):
     """Another start makes the same folder while a driver writes, before and after its file is whole: it is written."""
     link, rename, fsync = os.link, os.rename, os.fsync
     others = []
 
     def disturbed(real):
-        return lambda *given: (others.append(LocalStore(store.folder).make()), real(*given))
+        return lambda *given: (others.append(Store(store.folder).make()), real(*given))
 
     monkeypatch.setattr(os, "link", disturbed(link))
     monkeypatch.setattr(os, "rename", disturbed(rename))
@@ -158,7 +158,7 @@ def test_no_place_for_a_file(tmp_path):
     """A store on something that is no folder fails with the name of the file that was to be written."""
     (tmp_path / "file").write_text("")
     with pytest.raises(CheckpointStoreError, match="file/x"):
-        LocalStore(tmp_path / "file").create("x", b"")
+        Store(tmp_path / "file").create("x", b"")
 
 
 @pytest.mark.parametrize("form", ["{}", "file:{}", "file://{}", "file:///{}"])
@@ -210,7 +210,7 @@ def test_what_works_on_files_alone_refuses_hdfs():
         local_path("hdfs://nn:8020/x")
     assert "docs/stores.md" in parts_of(caught.value, ConfigurationError, "hdfs://nn:8020/x").action
     with pytest.raises(ConfigurationError, match="it is on HDFS"):
-        local_folder(HdfsStore(Unreached(), "hdfs://nn:8020/x"))
+        local_folder(Store("hdfs://nn:8020/x", Unreached()))
 
 
 class Unreached:

@@ -15,12 +15,12 @@ import onceflow as of
 from onceflow.checkpoint.identity import JobIdentity, read_identity, write_identity
 from onceflow.checkpoint.journal import _name
 from onceflow.checkpoint.journal_codec import Entry, decode, encode
-from onceflow.checkpoint.store import LocalStore
 from onceflow.connectors.kafka.committer import KafkaCommitter
 from onceflow.connectors.kafka.transactional_id import name_transaction, parse_transactional_id
 from onceflow.errors import ConfigurationError
 from onceflow.execution.task import _columns_of, output_column
 from onceflow.launch.plan import Plan
+from onceflow.storage.store import Store
 from onceflow.twophase.layout import Kept, Layout, Source, State, Topic
 from onceflow.twophase.names import JOB_ID, PREFIX, SINK_NAME
 from onceflow.twophase.participants import Part, Participant
@@ -123,7 +123,7 @@ def test_an_identity_comes_back(checkpoint, clusters, prefix):
     """job.json gives back place, clusters and prefix as they were."""
     identity = JobIdentity.new(checkpoint, clusters, prefix)
     with tempfile.TemporaryDirectory() as folder:
-        store = LocalStore(Path(folder))
+        store = Store(Path(folder))
         write_identity(store, identity)
         assert read_identity(store) == identity
 

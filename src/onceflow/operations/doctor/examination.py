@@ -14,9 +14,9 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from onceflow.checkpoint.folders import folder_of
 from onceflow.checkpoint.identity import read_identity
 from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.statistics import EpochStatistics
@@ -38,6 +38,7 @@ from onceflow.operations.transactions.access import Operator
 from onceflow.operations.transactions.inventory import Standing, take_inventory
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.spark import hadoop, java_client
+from onceflow.storage.tree import folder_of
 
 _OPEN = "open"
 
@@ -100,8 +101,8 @@ def examine(job: Examined, timeout_s: float, downtime_s: float) -> list[Finding]
 
 
 def _checkpoint(job: Examined, place: Place, history: Sequence[EpochStatistics], found: list[Finding]) -> None:
-    if place.checkpoint.is_local:
-        folder = existing(place.checkpoint.folder)
+    if isinstance(place.checkpoint.where, Path):
+        folder = existing(place.checkpoint.where)
         found += rules.disk("the checkpoint", str(folder), shutil.disk_usage(folder).free, rules.state_bytes(history))
     with _told_in(found):
         refused = _second_create_is_refused(place)

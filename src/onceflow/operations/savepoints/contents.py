@@ -9,14 +9,14 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from onceflow.checkpoint.contract import numbers
-from onceflow.checkpoint.folders import folder_of
 from onceflow.checkpoint.identity import FILE as IDENTITY_FILE
 from onceflow.checkpoint.identity import JobIdentity, read_identity
 from onceflow.checkpoint.place import OURS, TRAIL, Place
 from onceflow.checkpoint.spark_files import positions
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, ConfigurationError
 from onceflow.operations.savepoints.state_files import Listed, UnreadableStateError, files_of
+from onceflow.storage.files import numbers
+from onceflow.storage.tree import folder_of
 from onceflow.twophase.forms import OTHER_FORM
 from onceflow.twophase.layout import Layout, folders
 from onceflow.twophase.records import Decide, Planned

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from onceflow.checkpoint import envelope
+from onceflow.storage import envelope
 from onceflow.twophase.forms import OTHER_FORM
 
 FORMAT = 1

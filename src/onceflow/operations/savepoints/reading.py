@@ -12,10 +12,6 @@ import contextlib
 import errno
 from collections.abc import Iterator, Sequence
 
-from onceflow.checkpoint import envelope
-from onceflow.checkpoint.contract import Where
-from onceflow.checkpoint.folders import UNFINISHED, Folder
-from onceflow.checkpoint.making import making_of
 from onceflow.checkpoint.place import OURS
 from onceflow.checkpoint.place import PARTS as CHECKPOINT_PARTS
 from onceflow.checkpoint.restored import FILE as RESTORED_FILE
@@ -23,6 +19,10 @@ from onceflow.errors import CheckpointCorruptError, CheckpointStoreError, Config
 from onceflow.operations.savepoints.manifest import NAME, Held, Manifest, differences
 from onceflow.operations.savepoints.signing import require_signed
 from onceflow.spark.places import folder_at
+from onceflow.storage import envelope
+from onceflow.storage.files import Where
+from onceflow.storage.making import making_of
+from onceflow.storage.tree import UNFINISHED, Folder
 
 FILES = "files"
 PARTS = {NAME: (FILES,), f"{OURS}/{RESTORED_FILE}": CHECKPOINT_PARTS}

@@ -9,13 +9,13 @@ import json
 import uuid
 from pathlib import Path
 
-from onceflow.checkpoint.folders import Folder, LocalFolder, folder_of
 from onceflow.checkpoint.identity import read_identity
 from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.spark_files import StateBefore
 from onceflow.errors import CheckpointCorruptError, ConfigurationError
 from onceflow.operations.savepoints.restoring import copied, refuse_newer
 from onceflow.operations.savepoints.resuming import opened
+from onceflow.storage.tree import Folder, folder_of
 
 
 def lay_out(
@@ -63,7 +63,7 @@ def lay_out(
                     cause=f"{why}; the checkpoint is {place.uri}, of job {identity.job_id if identity else 'none'}",
                     action=f"name a savepoint of this job, of epoch {first - 1} or an older one",
                 )
-            copied(path, manifest, LocalFolder(folder))
+            copied(path, manifest, Folder(folder))
     moved = place.journal.decided_offsets()
     planned = {n: moved[n] if n in moved else _planned(place, n, epoch) for n in range(epoch + 1, last + 1)}
     return StateBefore(folder, epoch, planned)
@@ -89,5 +89,5 @@ def _beginning(checkpoint: Folder, folder: Path) -> None:
     for source in checkpoint.names("sources"):
         path = f"sources/{source}/0"
         if checkpoint.has(path):
-            LocalFolder(folder).write(path, checkpoint.read(path))
+            Folder(folder).write(path, checkpoint.read(path))
     (folder / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}))  # a query of its own

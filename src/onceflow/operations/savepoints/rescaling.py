@@ -12,15 +12,14 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from onceflow.checkpoint.contract import Where
-from onceflow.checkpoint.folders import Folder, LocalFolder
-from onceflow.checkpoint.s3 import s3_uri
 from onceflow.errors import ConfigurationError
 from onceflow.operations.savepoints.reading import verify
 from onceflow.operations.savepoints.restoring import copied, refuse_newer
 from onceflow.operations.savepoints.writing import Taken, beside, create, require_free
 from onceflow.spark.places import place_at
 from onceflow.spark.repartition import repartition
+from onceflow.storage.files import Where
+from onceflow.storage.tree import Folder
 
 _ALL = 1 << 31
 
@@ -64,9 +63,9 @@ def _to_work_in(target: Folder) -> Iterator[Folder]:
     Spark writes each store anew several times on the way, which there was not seen to end; docs/stores.md says what is
     known of it.
     """
-    if s3_uri(target.where) is not None:
+    if not target.fs.has_folders:
         with tempfile.TemporaryDirectory(prefix="onceflow-rescale-") as folder:
-            yield LocalFolder(Path(folder) / "checkpoint")
+            yield Folder(Path(folder) / "checkpoint")
         return
     with beside(target) as work:
         yield work

@@ -23,8 +23,6 @@ from collections.abc import Iterator
 from importlib.metadata import version
 
 from onceflow.checkpoint import state_schemas
-from onceflow.checkpoint.contract import Store, Where
-from onceflow.checkpoint.folders import Draft, Folder, LocalFolder, folder_of
 from onceflow.checkpoint.identity import read_identity
 from onceflow.checkpoint.journal import Journal, above_all
 from onceflow.checkpoint.place import OURS, Place
@@ -37,6 +35,9 @@ from onceflow.operations.savepoints.manifest import Manifest
 from onceflow.operations.savepoints.reading import FILES, PARTS, explained, held_of, spoiled
 from onceflow.operations.savepoints.writing import publish
 from onceflow.spark.places import folder_at, place_at
+from onceflow.storage.files import Where
+from onceflow.storage.store import Store
+from onceflow.storage.tree import Draft, Folder, folder_of
 from onceflow.twophase.forms import OTHER_FORM
 from onceflow.twophase.layout import Layout, folders, read_up_to
 from onceflow.twophase.records import Planned, Start
@@ -218,7 +219,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 def _spark_files(files: Folder, to: Folder, target: Where, manifest: Manifest, *, same_query: bool) -> None:
     left_out = set() if same_query else {"metadata", ".metadata.crc"}
     rewritten = {name for name in manifest.files if "/_metadata/v2/" in name}
-    if not isinstance(to, LocalFolder):
+    if not to.is_local:
         # Hadoop's, of a disk, where it alone sees them. Elsewhere Spark lists them too: of their names, which begin
         # with a dot, its purge of old checksums understands none, and ends at the first.
         left_out |= {name for name in manifest.files if _HIDDEN.search(name)}
@@ -236,7 +237,7 @@ def _spark_files(files: Folder, to: Folder, target: Where, manifest: Manifest, *
 def _take(to: Folder, files: Folder, names: list[str], manifest: Manifest) -> None:
     """Have files of a savepoint that was verified; what came from another kind of file system is compared again."""
     to.take(files, names)
-    if type(to) is not type(files):
+    if not to.is_like(files):
         wrong = [name for name, held in held_of(to, names).items() if held != manifest.files[name]]
         if wrong:
             raise spoiled(files.where, f"{', '.join(wrong[:5])} came as another file to {to.where}")

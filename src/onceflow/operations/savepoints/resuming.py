@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from onceflow.checkpoint.contract import Where
 from onceflow.checkpoint.family import Relative, relatives
 from onceflow.checkpoint.identity import read_identity
 from onceflow.checkpoint.spark_files import positions, records_between
@@ -22,6 +21,7 @@ from onceflow.operations.savepoints.reading import is_savepoint, read, verify
 from onceflow.operations.savepoints.restoring import layout_of
 from onceflow.operations.savepoints.writing import create, dispose
 from onceflow.spark.places import folder_at, place_at
+from onceflow.storage.files import Where
 from onceflow.twophase.layout import Layout
 
 _EPOCH = re.compile(r"(.+)@(\d+)", re.DOTALL)

@@ -10,9 +10,9 @@ import hashlib
 import hmac
 from dataclasses import replace
 
-from onceflow.checkpoint.contract import Where
 from onceflow.errors import ConfigurationError
 from onceflow.operations.savepoints.manifest import Manifest
+from onceflow.storage.files import Where
 
 
 def signed(manifest: Manifest, key: bytes | None) -> Manifest:

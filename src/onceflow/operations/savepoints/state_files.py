@@ -21,9 +21,9 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from onceflow.checkpoint.contract import numbers
-from onceflow.checkpoint.folders import Folder
 from onceflow.checkpoint.state_schemas import inside, paths_in
+from onceflow.storage.files import numbers
+from onceflow.storage.tree import Folder
 from onceflow.twophase.forms import OTHER_FORM
 
 _LZ4, _ZSTD = b"LZ4Block", b"\x28\xb5\x2f\xfd"

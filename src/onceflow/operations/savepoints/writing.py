@@ -18,12 +18,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
+from pathlib import Path
 
-from onceflow.checkpoint.contract import Where
-from onceflow.checkpoint.folders import UNFINISHED, Draft, Folder, LocalFolder, folder_of
 from onceflow.checkpoint.identity import FILE as IDENTITY_FILE
 from onceflow.checkpoint.journal_codec import FORMAT as JOURNAL_FORMAT
-from onceflow.checkpoint.making import making_of
 from onceflow.checkpoint.place import OURS, Place
 from onceflow.errors import CheckpointConflictError, CheckpointStoreError, ConfigurationError
 from onceflow.operations.savepoints.contents import TRAIL_FOLDER, Contents, contents
@@ -32,6 +30,9 @@ from onceflow.operations.savepoints.reading import FILES, PARTS, explained, held
 from onceflow.operations.savepoints.signing import signed
 from onceflow.operations.savepoints.state_files import ids_of
 from onceflow.spark.places import folder_at
+from onceflow.storage.files import Where
+from onceflow.storage.making import making_of
+from onceflow.storage.tree import UNFINISHED, Draft, Folder, folder_of
 
 _STAGED = "savepoint-"
 _LEFT_AFTER_S = 3_600
@@ -87,7 +88,7 @@ def create(
             with explained(source.where):
                 of = contents(place, epoch)
             with explained(target.where), _still_there():
-                if stage is not None and isinstance(source, LocalFolder):
+                if stage is not None:
                     stage.link(source, [path for path in of.files if not _grows(path)])
                     stage.copy(source, [path for path in of.files if _grows(path)])
                 else:  # what is not the state's is small, and the journal forgets some of it with any epoch
@@ -134,10 +135,10 @@ def _taken(folder: Folder) -> ConfigurationError:
 
 
 @contextlib.contextmanager
-def _staged(checkpoint: Folder) -> Iterator[LocalFolder | None]:
+def _staged(checkpoint: Folder) -> Iterator[Folder | None]:
     """A folder in the checkpoint, on the same disk, for second names of its files; None where there are none."""
     stage = checkpoint.below(f"{OURS}/{_STAGED}{secrets.token_hex(6)}")
-    if not isinstance(stage, LocalFolder):
+    if not stage.is_local:
         yield None
         return
     try:
@@ -308,7 +309,7 @@ def _clear(place: Place) -> None:
     """Remove what a savepoint that was killed has left in the checkpoint, an hour later."""
     for left in place.ours.names():
         folder = folder_of(place.ours.below(left))
-        if left.startswith(_STAGED) and isinstance(folder, LocalFolder):
+        if left.startswith(_STAGED) and isinstance(folder.where, Path):
             with contextlib.suppress(OSError):
-                if time.time() - folder.path.stat().st_mtime > _LEFT_AFTER_S:
+                if time.time() - folder.where.stat().st_mtime > _LEFT_AFTER_S:
                     folder.remove_all()

@@ -15,7 +15,6 @@ from functools import partial
 
 from onceflow.checkpoint.deleting import FILE as DELETING
 from onceflow.checkpoint.deleting import begin_deleting
-from onceflow.checkpoint.folders import Folder, folder_of
 from onceflow.checkpoint.place import OURS, PARTS, Place
 from onceflow.connectors.contract import Sink
 from onceflow.connectors.inspection import Phase
@@ -26,6 +25,7 @@ from onceflow.operations.transactions.aborting import abort
 from onceflow.operations.transactions.access import Operator, System
 from onceflow.operations.transactions.inventory import OwnTransaction, own_transactions
 from onceflow.options.checkpointing import Checkpointing
+from onceflow.storage.tree import Folder, folder_of
 from onceflow.twophase.records import History
 
 log = logging.getLogger(__name__)

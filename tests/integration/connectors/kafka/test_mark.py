@@ -5,13 +5,13 @@ import pytest
 from onceflow.checkpoint.identity import JobIdentity, Mark
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.spark_files import SparkCheckpoint
-from onceflow.checkpoint.store import LocalStore
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.committer import KafkaCommitter
 from onceflow.errors import CheckpointConflictError
 from onceflow.execution.driver import Driver
 from onceflow.execution.surroundings import Surroundings
 from onceflow.launch.ownership import refuse_rewound
+from onceflow.storage.store import Store
 from onceflow.twophase.coordinator import Coordinator
 from onceflow.twophase.participants import Part, Participant
 from onceflow.twophase.records import Decide
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.kafka
 def test_a_deleted_mark_comes_back(cluster, new_topic, tmp_path):
     """Without it a start is refused, since nothing tells whether it has the newest copy; refreshed, it goes on."""
     identity, topic = JobIdentity.new("file:///checkpoint", "cluster", "onceflow"), new_topic(1)
-    store, checkpoint = LocalStore(tmp_path / "journal"), SparkCheckpoint.at(tmp_path)
+    store, checkpoint = Store(tmp_path / "journal"), SparkCheckpoint.at(tmp_path)
     store.make()
     first = Journal(store)
     of = (Participant("out", "h", (Part("out", 0, 1, 7),), {}),)

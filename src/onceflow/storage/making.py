@@ -16,9 +16,10 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Self
 
-from onceflow.checkpoint import envelope
-from onceflow.checkpoint.contract import Store, Where
 from onceflow.errors import CheckpointCorruptError
+from onceflow.storage import envelope
+from onceflow.storage.files import Where
+from onceflow.storage.store import Store
 
 FORMAT = 1
 _ENDING = ".making"

@@ -11,8 +11,8 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from onceflow.checkpoint.contract import Where
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError
+from onceflow.storage.files import Where
 from onceflow.twophase.forms import OTHER_FORM
 
 

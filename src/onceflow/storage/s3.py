@@ -1,30 +1,25 @@
-"""S3: which location is one, and the client of a bucket, with the settings and credentials that the field knows.
+"""S3: the client of a bucket, with the settings and credentials that the field knows.
 
 Must not know: Spark, what the files hold. No credential is kept here or told by anything here.
-
-The one name of a place is its ``s3a:`` URI, since Spark writes it into the checkpoint's own files; ``s3:`` is the same.
 """
 
 from __future__ import annotations
 
 import functools
 import os
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from onceflow.checkpoint.contract import uri_at
 from onceflow.errors import ConfigurationError, SetupError
+from onceflow.storage.store import Store
 
 if TYPE_CHECKING:
     from obstore.store import S3Config
 
-    from onceflow.checkpoint.objects import Bucket, BucketStore
+    from onceflow.storage.objects import Bucket
 
-_LOCATION = re.compile(r"s3a?:/", re.IGNORECASE)
-_FORM = re.compile(r"(?i:s3a?)://([a-z0-9][a-z0-9.-]+[a-z0-9])((?:/+[A-Za-z0-9._@+=,-]+)+)/*")
 _REGION = "us-east-1"
 _PATIENCE = timedelta(seconds=30)
 
@@ -42,33 +37,14 @@ class Service:
     region: str
 
 
-def s3_uri(location: str | os.PathLike[str]) -> str | None:
-    """The one URI of a checkpoint in S3; None for a location that is none.
-
-    Raises:
-        ConfigurationError: It begins as one, and names no folder there in the one form that is taken.
-    """
-    text = os.fspath(location)
-    if not _LOCATION.match(text):
-        return None
-    told = (
-        "in S3 a checkpoint is s3://BUCKET/FOLDER (s3a:// is the same place). A bucket's name has small letters, "
-        "digits, dots and hyphens; a name in the path has letters, digits and . _ @ + = , - alone"
-    )
-    return uri_at(text, _FORM, "s3a", told, "s3://bucket/checkpoints/alerts")
-
-
-def store_at(uri: str) -> BucketStore:
+def store_at(uri: str) -> Store:
     """The store of a folder in S3.
 
     Raises:
         SetupError: The libraries are missing.
         ConfigurationError: There are no credentials.
     """
-    from onceflow.checkpoint.objects import BucketStore  # noqa: PLC0415 - an extra
-
-    name, _, folder = uri.removeprefix("s3a://").partition("/")
-    return BucketStore(_bucket(name), folder)
+    return Store(uri, _bucket(uri.removeprefix("s3a://").partition("/")[0]))
 
 
 def service(environment: Mapping[str, str] = os.environ) -> Service:
@@ -89,7 +65,7 @@ def _bucket(name: str) -> Bucket:
     from obstore.auth.boto3 import Boto3CredentialProvider  # noqa: PLC0415 - an extra
     from obstore.store import S3Store  # noqa: PLC0415 - the same
 
-    from onceflow.checkpoint.objects import Bucket  # noqa: PLC0415 - the same
+    from onceflow.storage.objects import Bucket  # noqa: PLC0415 - the same
 
     if session.get_credentials() is None:
         raise ConfigurationError(
@@ -110,7 +86,8 @@ def _bucket(name: str) -> Bucket:
         client_options={"allow_http": at.endpoint.lower().startswith("http:")},
         retry_config={"retry_timeout": _PATIENCE, "backoff": {"max_backoff": timedelta(seconds=2)}},
     )
-    return Bucket(client, f"s3a://{name}", _remover(session, at, name))
+    rights = "s3:ListBucket of the bucket; s3:GetObject, s3:PutObject, s3:DeleteObject below the folder"
+    return Bucket(client, f"s3a://{name}", _remover(session, at, name), rights)
 
 
 def _remover(session: Any, at: Service, bucket: str) -> Callable[[str], None]:
