@@ -14,7 +14,7 @@ SEEDS ?=
 MINUTES ?=
 .PHONY: help setup java jars demo test test-fast test-lowest faults faults-state test-brokers test-versions test-three test-clusters test-security example example-postgres example-offsets walk simulate fuzz bench bench-before bench-databases bench-executors bench-restart \
 	bench-page peer-expiry soak machines lint types format \
-	diagram settings reference sql-options sql-oracle sql-rows peers-sql lock clean
+	diagram settings reference rooms sql-options sql-oracle sql-rows peers-sql lock clean
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -148,6 +148,9 @@ sql-oracle: jars ## The corpus of SQL before Flink's own parser; fetches its jar
 
 reference: $(SETUP) ## Generate the reference pages in docs/ from the docstrings
 	@$(BIN)/python -m tools.reference
+
+rooms: $(SETUP) ## Generate the page of rooms in docs/ from the first lines of the files
+	@$(BIN)/python -m tools.rooms
 
 lock: $(SETUP) ## Lock the dependencies again, with hashes
 	@$(BIN)/python -m pip install --quiet uv
