@@ -10,7 +10,7 @@ import json
 import uuid
 from dataclasses import dataclass
 
-from onceflow.checkpoint.journal_codec import Entry, encode
+from onceflow.checkpoint.journal_codec import JournalEntry, encode
 from onceflow.connectors.kafka.partition import Partition
 from onceflow.connectors.kafka.prepared import Handle, PreparedTransaction, Witness
 from onceflow.connectors.kafka.transactional_id import name_transaction
@@ -59,7 +59,7 @@ def decision(size: Size) -> tuple[bytes, int]:
         sealed = prepared.sealed(cluster, str(uuid.uuid4())).to_json()
         participants.append(Participant("alerts", str(handle), tuple(parts), sealed))
     record = Decide(12, 123456, offsets, ("alerts",), tuple(participants), 1000)
-    return encode(Entry(123456, uuid.uuid4().hex, 123000, record)), reported
+    return encode(JournalEntry(123456, uuid.uuid4().hex, 123000, record)), reported
 
 
 def row(size: Size) -> str:

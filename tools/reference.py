@@ -83,7 +83,7 @@ PAGES: Mapping[str, tuple[str, str, tuple[str, ...]]] = MappingProxyType(
                 "inspection.Shown",
                 "inspection.Origin",
                 "inspection.Phase",
-                "inspection.Place",
+                "inspection.PlaceInSystem",
                 "inspection.Held",
                 "inspection.SourceInspection",
                 "inspection.InputRange",

@@ -24,7 +24,7 @@ from onceflow.connectors.contract import Sink, Source, limited
 from onceflow.connectors.kafka.sink import KafkaSink
 from onceflow.connectors.kafka.source import CONNECTOR
 from onceflow.control.server import Server
-from onceflow.control.standing import Standing
+from onceflow.control.standing import JobStatus
 from onceflow.errors import ConfigurationError, OnceflowError
 from onceflow.execution.job_log import JobLog
 from onceflow.execution.running import RunningJob
@@ -244,7 +244,7 @@ class Job:
         above = parent()
         hadoop.begin(plan.checkpointing.location, self.name, {**self._spark, **options.spark})
         place = place_of(plan)
-        standing = Standing(self.name, place.uri, supervisor=None if above is None else above.pid)
+        standing = JobStatus(self.name, place.uri, supervisor=None if above is None else above.pid)
         if takeover != "as-new":
             standing.writes_as = ids_of(place, plan.prefix)
         with (

@@ -22,7 +22,7 @@ from onceflow.audit.files import OnDisk
 from onceflow.audit.findings import Findings
 from onceflow.checkpoint import deleting, family, identity, restored, state_names, state_schemas
 from onceflow.checkpoint.failures import Failures
-from onceflow.checkpoint.journal_codec import Entry, decode, encode
+from onceflow.checkpoint.journal_codec import JournalEntry, decode, encode
 from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.receipts import Receipts
 from onceflow.checkpoint.refusals import Refusals
@@ -42,10 +42,10 @@ from onceflow.connectors.database.staged import Staged as DatabaseStaged
 from onceflow.connectors.kafka import prepared
 from onceflow.connectors.kafka.offsets import from_json
 from onceflow.connectors.kafka.transactional_id import parse_transactional_id
-from onceflow.connectors.lake.staged import Staged as LakeStaged
+from onceflow.connectors.lake.staged import LakeStaged
 from onceflow.errors import ConfigurationError, OnceflowError
 from onceflow.operations.savepoints import reading, state_files
-from onceflow.operations.savepoints.manifest import Held, Manifest, shuffle_partitions
+from onceflow.operations.savepoints.manifest import HeldFile, Manifest, shuffle_partitions
 from onceflow.spark.places import folder_at
 from onceflow.storage import envelope, making
 from onceflow.storage.store import Store
@@ -238,7 +238,7 @@ def _small_seeds() -> list[bytes]:
     identity_ = {"format": 1, "job_id": _JOB, "checkpoint": "file:/c", "cluster_id": "c", "prefix": "p", "left": ""}
     target = {"sink": "a", "system": "s", "destination": "t", "decides": True}
     made = {
-        "restored.json": restored.Restored("s-1", 4, _JOB, claimed=True, with_state=True, parent="file:/c").dumps(),
+        "restored.json": restored.RestoredFrom("s-1", 4, _JOB, claimed=True, with_state=True, parent="file:/c").dumps(),
         "deleting.json": envelope.seal(identity_),
         "targets.json": envelope.seal({"format": 1, "targets": [target]}),
         "told.json": envelope.seal({"format": 1, "jobs": {_JOB: 4}}),
@@ -413,7 +413,7 @@ def _savepoint(data: bytes, folder: Path) -> None:
 
 
 def _savepoint_seeds() -> list[bytes]:
-    held = Held(len(_OF_SAVEPOINT), hashlib.sha256(_OF_SAVEPOINT).hexdigest())
+    held = HeldFile(len(_OF_SAVEPOINT), hashlib.sha256(_OF_SAVEPOINT).hexdigest())
     made = Manifest(
         "s-1", datetime(2026, 1, 1, tzinfo=UTC).isoformat(), "fraud", _JOB, "file:/c", "onceflow", "cluster", 4, 4,
         "v1\n{}\n{}", ("alerts",), {"onceflow": "0.1.0"}, {"journal": "3"}, 2,
@@ -523,7 +523,7 @@ def _journal_seeds() -> list[bytes]:
         Replay(1, 7, 1, "parts", (of,), (who,), '{"sinks":{}}'), Resolve(1, 7, "give-up-rows", (who,), "ann", "gone"),
         Planned(1, checkpoints.LAYOUT),
     )  # fmt: skip
-    rare = [encode(Entry(place, "0" * 32, 1, record)) for record in made]
+    rare = [encode(JournalEntry(place, "0" * 32, 1, record)) for record in made]
     return unsealed([*kept("*/onceflow/journal/*.json", 8), *rare])
 
 

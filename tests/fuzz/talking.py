@@ -12,7 +12,7 @@ from typing import Self
 from unittest import mock
 
 from onceflow.control import client, server
-from onceflow.control.standing import Standing
+from onceflow.control.standing import JobStatus
 from onceflow.errors import ConfigurationError
 from onceflow.metrics import endpoint
 from onceflow.options.job_options import MetricsAddress
@@ -21,7 +21,7 @@ from tests.fuzz.target import Target
 
 def _control(data: bytes, _: Path) -> None:
     """Whoever reaches a job's socket: it answers one line of JSON, and takes no order but two."""
-    standing = Standing("fraud", "file:/c")
+    standing = JobStatus("fraud", "file:/c")
     made = object.__new__(server.Server)
     made._standing, made._path, made._socket = standing, "", None
     ours, theirs = socket.socketpair()
@@ -84,7 +84,7 @@ def _registry(data: bytes, folder: Path) -> None:
 
 
 def _registry_seeds() -> list[bytes]:
-    told = json.dumps(Standing("fraud", "file:/c").told() | {"pid": 12, "started_at": "2026"}).encode()
+    told = json.dumps(JobStatus("fraud", "file:/c").told() | {"pid": 12, "started_at": "2026"}).encode()
     return [told, told + b"\n%%\n" + told.replace(b"12", b"13").replace(b"fraud", b"other"), b'{"error": "x"}']
 
 

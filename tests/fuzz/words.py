@@ -16,7 +16,7 @@ from onceflow.flinksql.lexing import statements_of, tokens_of
 from onceflow.flinksql.parsing import kind_of, parse
 from onceflow.flinksql.problems import Position
 from onceflow.flinksql.script import Script
-from onceflow.flinksql.statements import Source
+from onceflow.flinksql.statements import ScriptText
 from onceflow.options.auditing import read_key
 from onceflow.options.catalogue import SETTINGS
 from onceflow.options.durations import duration_ms
@@ -71,7 +71,7 @@ _READERS: dict[str, Callable[[str], object]] = {
     "path": local_path,
     "url": checked_url,
     "servers": of.KafkaCluster,
-    "type": lambda text: kind_of(Source(text, Position(1, 1))) if text.strip() else None,
+    "type": lambda text: kind_of(ScriptText(text, Position(1, 1))) if text.strip() else None,
 }
 
 

@@ -23,7 +23,7 @@ from kafka.protocol.admin import DescribeProducersRequest, DescribeTransactionsR
 from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.producer import AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest
 
-from onceflow.connectors.kafka.client import Topic
+from onceflow.connectors.kafka.client import TopicMetadata
 
 NONE, OUT_OF_RANGE = 0, 1
 INVALID_EPOCH, INVALID_STATE, INVALID_MAPPING, CONCURRENT, FENCED, NOT_FOUND = 47, 48, 49, 51, 90, 105
@@ -314,8 +314,8 @@ class FakeClient:
     def forget_coordinator(self, _kind: int, _key: str) -> None:
         """There is one broker."""
 
-    def topics(self, names: Any) -> dict[str, Topic]:
-        return {n: Topic(n, _id_of(n), dict.fromkeys(range(8), 0)) for n in names}
+    def topics(self, names: Any) -> dict[str, TopicMetadata]:
+        return {n: TopicMetadata(n, _id_of(n), dict.fromkeys(range(8), 0)) for n in names}
 
     def send_to_coordinators(self, _kind: int, keys: Any, request: Any, _code: Any) -> dict[str, Any]:
         return {key: self._send(request(key)) for key in keys}

@@ -32,7 +32,7 @@ from onceflow.execution.repair import Repair
 from onceflow.execution.source_check import Sources
 from onceflow.launch import taking_over
 from onceflow.operations.transactions import aborting, inventory
-from onceflow.operations.transactions.inventory import Standing
+from onceflow.operations.transactions.inventory import JournalVerdict
 from onceflow.twophase import coordinator as coordinator_module
 from onceflow.twophase import runs
 from onceflow.twophase.coordinator import Coordinator
@@ -403,10 +403,10 @@ def _digests_ignored() -> list[Patches]:
 
 def _replayed_in_the_same_call() -> list[Patches]:
     # What a stop means at each moment of an epoch knows no plan behind a decision either.
-    behind = {stop.Input.RUN: (stop.State.RUNNING, stop.Answer.GO_ON)}
+    behind = {stop.StopInput.RUN: (stop.StopState.RUNNING, stop.StopAnswer.GO_ON)}
     return [
         _steps(State.JUDGING, LOST_AFTER_RUN=State.BEGINNING_REPLAY),
-        mock.patch.dict(cast("dict[Any, Any]", stop.TABLE[stop.State.DECIDED]), behind),
+        mock.patch.dict(cast("dict[Any, Any]", stop.TABLE[stop.StopState.DECIDED]), behind),
     ]
 
 
@@ -448,14 +448,18 @@ def _sleeping_start_believed() -> list[Patches]:
 
 def _running_aborted_without_a_claim() -> list[Patches]:
     def choose(ours: Any, ids: Any, *, claim: bool) -> Any:
-        return [t for t in ours if t.seen.phase is Phase.OPEN and t.standing in (Standing.LINGERING, Standing.RUNNING)]
+        return [
+            t
+            for t in ours
+            if t.seen.phase is Phase.OPEN and t.standing in (JournalVerdict.LINGERING, JournalVerdict.RUNNING)
+        ]
 
     return [mock.patch.object(aborting, "choose", choose)]
 
 
 def _decided_taken_for_lingering() -> list[Patches]:
-    def standing(origin: Any, _handle: str, history: History, _show: Any) -> Standing:
-        return Standing.LINGERING if origin.incarnation < history.incarnation else Standing.RUNNING
+    def standing(origin: Any, _handle: str, history: History, _show: Any) -> JournalVerdict:
+        return JournalVerdict.LINGERING if origin.incarnation < history.incarnation else JournalVerdict.RUNNING
 
     return [mock.patch.object(inventory, "standing_of", standing)]
 

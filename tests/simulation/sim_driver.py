@@ -33,7 +33,7 @@ from onceflow.checkpoint.statistics import Statistics
 from onceflow.connectors.contract import Connector, Guarantee, Run, Sink, SinkConnection
 from onceflow.connectors.database.committer import DatabaseCommitter
 from onceflow.connectors.database.tables import ABORTED, OPEN, PREPARED
-from onceflow.connectors.kafka.client import Topic as KafkaTopic
+from onceflow.connectors.kafka.client import TopicMetadata as KafkaTopic
 from onceflow.connectors.kafka.committer import KafkaCommitter
 from onceflow.connectors.kafka.group_offsets import name_group
 from onceflow.connectors.kafka.partition import Partition
@@ -1079,7 +1079,7 @@ def sources_of(scene: Scene) -> Sources:
     """Of the job as it is now."""
     outputs = in_positions(scene.job.outputs)
     leaves = [Leaf(o.sinks, str(n), {"subscribe": o.reads.topic}, o.path) for n, o in enumerate(outputs)]
-    states = [layout_module.State(o.sinks, "counts", f"{o.reads.topic} {o.path}") for o in outputs]
+    states = [layout_module.StateOperator(o.sinks, "counts", f"{o.reads.topic} {o.path}") for o in outputs]
     kept = [layout_module.Kept(o.sinks, "counts", ("n",)) for o in outputs]
     made = {str(n): SimSource(scene, o.reads) for n, o in enumerate(outputs)}
     connector = Connector(lambda kind, _: made[kind], explain)  # type: ignore[arg-type,return-value]

@@ -17,7 +17,7 @@ from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.prepared import PreparedTransaction, read
 from onceflow.connectors.kafka.writer import TransactionWriter
 from onceflow.storage.store import Store
-from onceflow.twophase.layout import Layout, Source, Topic
+from onceflow.twophase.layout import Layout, LayoutSource, Topic
 from onceflow.twophase.messages import Appended
 from onceflow.twophase.participants import Part, Participant
 from onceflow.twophase.records import Decide, Planned
@@ -25,7 +25,7 @@ from tests.support.keyed_rows import kept, of_rows
 from tests.support.xx64 import MASK, of_record
 
 COLUMNS = [["value", "binary"], ["key", "binary"]]
-LAYOUT = Layout((Source(("out",), "c", "topic in", "path", (Topic("in", "id", 1),), 0),))
+LAYOUT = Layout((LayoutSource(("out",), "c", "topic in", "path", (Topic("in", "id", 1),), 0),))
 
 
 @dataclass

@@ -18,14 +18,14 @@ from onceflow.launch.ownership import refuse_incomplete
 from onceflow.operations.savepoints import reading, restoring, resuming, writing
 from onceflow.spark.places import folder_at, place_at
 from onceflow.storage.tree import Folder, folder_of
-from onceflow.twophase.layout import Layout, Source, State, Topic
+from onceflow.twophase.layout import Layout, LayoutSource, StateOperator, Topic
 from onceflow.twophase.participants import Part, Participant
 from onceflow.twophase.records import Decide, Planned
 
 JOB = "0123456789ab"
 LAYOUT = Layout(
-    (Source(("alerts",), "cluster", "kafka:payments", "0", (Topic("payments", "id-1", 2),), 0),),
-    (State(("alerts",), "stateStoreSave:key", "0"),),
+    (LayoutSource(("alerts",), "cluster", "kafka:payments", "0", (Topic("payments", "id-1", 2),), 0),),
+    (StateOperator(("alerts",), "stateStoreSave:key", "0"),),
 )
 SNAPSHOT = 3
 

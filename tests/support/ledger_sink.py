@@ -13,7 +13,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from onceflow import Guarantee
-from onceflow.connectors.inspection import Inspectable, Inspection, Looked, Origin, Phase, Place, Seen, Shown, Waited
+from onceflow.connectors.inspection import (
+    Inspectable,
+    Inspection,
+    Looked,
+    Origin,
+    Phase,
+    PlaceInSystem,
+    Seen,
+    Shown,
+    Waited,
+)
 from onceflow.errors import EpochTooLongError, WriterFencedError
 from onceflow.sinks import (
     Committer,
@@ -138,7 +148,7 @@ class LedgerInspection(Inspection):
         key = participant.transaction.get("id")
         if not isinstance(key, str):
             return Shown("", None, problem="it has no id")
-        return Shown(key, key, (Place("staged"),), f"{participant.transaction.get('rows')} rows")
+        return Shown(key, key, (PlaceInSystem("staged"),), f"{participant.transaction.get('rows')} rows")
 
     def abort(self, seen: Sequence[Seen]) -> dict[str, str]:
         with opened(self._path) as file:
@@ -159,7 +169,7 @@ class LedgerInspection(Inspection):
         job, sink, incarnation, shard, epoch, state = found
         origin = Origin(sink, incarnation, shard, f"epoch {epoch}") if job == self._job_id else None
         phase = Phase.OPEN if state == "open" else Phase.OVER
-        return Seen(key, key, state, phase, origin, timeout_s=EXPIRES_AFTER_S, places=(Place("staged"),))
+        return Seen(key, key, state, phase, origin, timeout_s=EXPIRES_AFTER_S, places=(PlaceInSystem("staged"),))
 
 
 class LedgerCommitter(Committer, Inspectable):

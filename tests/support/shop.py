@@ -17,7 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from onceflow.checkpoint.spark_files import positions
-from onceflow.connectors.contract import Connector, Shard, Sink, SinkConnection, Standing
+from onceflow.connectors.contract import Connector, Shard, Sink, SinkConnection, SourcePosition
 from onceflow.connectors.kafka.offsets import Bounds, data_lost
 from onceflow.connectors.kafka.partition import Partition
 from onceflow.errors import OnceflowError
@@ -58,7 +58,7 @@ class Orders:
         begin = json.loads(needed)["orders"]["0"] if needed else 0
         lost = data_lost(Partition("orders", 0), wanted=begin, held=Bounds(self.first, self.end))
         moved = json.dumps({"orders": {"0": max(begin, self.first)}})
-        return Standing((Topic("orders", "1", 1),), (lost,) if begin < self.first else (), moved, end)
+        return SourcePosition((Topic("orders", "1", 1),), (lost,) if begin < self.first else (), moved, end)
 
     def topics(self, asked):
         return [{"orders": Topic("orders", "1", 1)} for _ in asked]

@@ -19,7 +19,7 @@ KEPT = 200
 
 
 @dataclass(frozen=True)
-class Failure(Line):
+class FailureLine(Line):
     """One failure.
 
     Attributes:
@@ -51,17 +51,17 @@ class Failures:
     def __init__(self, store: Store) -> None:
         self._lines = Lines(store, KEPT)
 
-    def add(self, failure: Failure) -> None:
+    def add(self, failure: FailureLine) -> None:
         """Keep one more. Where that fails the job goes on without it."""
         try:
             self._lines.add(failure.dumps())
         except CheckpointStoreError as error:
             log.warning("that the job has failed (%s) is not kept: %s", failure.error, error.what)
 
-    def read(self) -> list[Failure]:
+    def read(self) -> list[FailureLine]:
         """What is kept, oldest first.
 
         Raises:
             CheckpointStoreError: It cannot be read.
         """
-        return list(filter(None, map(Failure.loads, self._lines.read())))
+        return list(filter(None, map(FailureLine.loads, self._lines.read())))

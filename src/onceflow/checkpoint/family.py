@@ -36,7 +36,7 @@ Opened = Callable[[str], Place]
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Target:
+class WriteTarget:
     """Where a sink writes.
 
     Attributes:
@@ -51,7 +51,7 @@ class Target:
     destination: str = ""
     decides: bool = True
 
-    def is_that_of(self, other: Target) -> bool:
+    def is_that_of(self, other: WriteTarget) -> bool:
         """Whether both may write to one place: what is not known of one is told by its name."""
         if self.system and other.system and self.system != other.system:
             return False
@@ -74,7 +74,7 @@ class Child:
     job_id: str
     checkpoint: str
     epoch: int
-    targets: tuple[Target, ...]
+    targets: tuple[WriteTarget, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Relative:
     checkpoint: str
     is_known: bool
     is_born: bool
-    targets: tuple[Target, ...]
+    targets: tuple[WriteTarget, ...]
     epochs: tuple[Epoch, ...] = ()
 
     @property
@@ -117,7 +117,7 @@ class Relative:
         """Its newest epoch with rows; -1 for none."""
         return self.epochs[-1].number if self.epochs else -1
 
-    def beyond(self, offsets: str, targets: Sequence[Target] | None = None) -> Relative:
+    def beyond(self, offsets: str, targets: Sequence[WriteTarget] | None = None) -> Relative:
         """What of it was read behind a position, and went to these targets: who goes on from there writes it again.
 
         Args:
@@ -130,7 +130,7 @@ class Relative:
         names |= {
             sink
             for sink in {sink for epoch in self.epochs for sink in epoch.rows} - known
-            if targets is None or any(map(Target(sink).is_that_of, targets))
+            if targets is None or any(map(WriteTarget(sink).is_that_of, targets))
         }
         loose = not all(one.decides for one in mine)
         kept = []
@@ -162,7 +162,7 @@ def enter(parent: Place, child: Child) -> None:
         store.replace(name, envelope.seal({"format": FORMAT} | asdict(now)))
 
 
-def read_targets(store: Store) -> tuple[Target, ...]:
+def read_targets(store: Store) -> tuple[WriteTarget, ...]:
     """Where a job has written in all its starts; nothing where only an older version has run it.
 
     Args:
@@ -176,7 +176,7 @@ def read_targets(store: Store) -> tuple[Target, ...]:
         return _targets(envelope.unseal(data, FORMAT)["targets"])
 
 
-def keep_targets(store: Store, targets: Iterable[Target]) -> tuple[Target, ...]:
+def keep_targets(store: Store, targets: Iterable[WriteTarget]) -> tuple[WriteTarget, ...]:
     """Keep where a start writes, beside those before it, durably and before it writes; all of them."""
     before = read_targets(store)
     now = _union(before, targets)
@@ -252,19 +252,19 @@ def _born_of(place: Place, opened: Opened, seen: set[tuple[str, str]], *, is_bor
         yield from told
 
 
-def _by_name(place: Place) -> tuple[Target, ...]:
+def _by_name(place: Place) -> tuple[WriteTarget, ...]:
     """Where a job writes, as far as its plan's layout tells."""
     layout = place.journal.history()[0].layout
     names = {sink for source in layout.sources for sink in source.outputs} if layout is not None else set()
-    return tuple(Target(name) for name in sorted(names))
+    return tuple(WriteTarget(name) for name in sorted(names))
 
 
-def _union(*targets: Iterable[Target]) -> tuple[Target, ...]:
+def _union(*targets: Iterable[WriteTarget]) -> tuple[WriteTarget, ...]:
     return tuple(sorted({target for each in targets for target in each}))
 
 
-def _targets(told: Iterable[Mapping[str, Any]]) -> tuple[Target, ...]:
-    return tuple(Target(str(t["sink"]), str(t["system"]), str(t["destination"]), bool(t["decides"])) for t in told)
+def _targets(told: Iterable[Mapping[str, Any]]) -> tuple[WriteTarget, ...]:
+    return tuple(WriteTarget(str(t["sink"]), str(t["system"]), str(t["destination"]), bool(t["decides"])) for t in told)
 
 
 def _opened(uri: str, job_id: str, opened: Opened) -> Place | None:
@@ -274,7 +274,7 @@ def _opened(uri: str, job_id: str, opened: Opened) -> Place | None:
     return None
 
 
-def _written(place: Place, job_id: str, since: int, targets: Iterable[Target]) -> tuple[Epoch, ...]:
+def _written(place: Place, job_id: str, since: int, targets: Iterable[WriteTarget]) -> tuple[Epoch, ...]:
     """What a job has written behind an epoch, as its journal tells."""
     found: dict[int, Epoch] = {}
     for receipt in place.journal.receipts(waiting=True):

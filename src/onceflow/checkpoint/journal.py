@@ -18,7 +18,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from onceflow.checkpoint.journal_codec import Entry, decode, encode
+from onceflow.checkpoint.journal_codec import JournalEntry, decode, encode
 from onceflow.checkpoint.receipts import Receipt, Receipts
 from onceflow.checkpoint.refusals import Refusals
 from onceflow.checkpoint.trail import Trail
@@ -119,7 +119,7 @@ class Journal:
 
     # -- reading ----------------------------------------------------------------------------------
 
-    def read(self) -> list[Entry]:
+    def read(self) -> list[JournalEntry]:
         """All records, oldest first.
 
         Raises:
@@ -133,7 +133,7 @@ class Journal:
                 raise _corrupt(self._store.path(_name(expected)), "the file is missing")
         return entries
 
-    def kept(self) -> list[Entry]:
+    def kept(self) -> list[JournalEntry]:
         """The records that are there, oldest first: of an older epoch's part of a journal, as a savepoint has it.
 
         Whether a file is missing the manifest tells there. The part's newest record cannot: what it says is kept was
@@ -144,7 +144,7 @@ class Journal:
         """
         return self._read_all()[1]
 
-    def _read_all(self) -> tuple[list[int], list[Entry]]:
+    def _read_all(self) -> tuple[list[int], list[JournalEntry]]:
         """The places, and what stands in them. A driver that still runs may purge between the list and a read."""
         while True:
             places = self._places()
@@ -155,7 +155,7 @@ class Journal:
                 if set(places) <= set(self._places()):
                     raise
 
-    def history(self) -> tuple[History, list[Entry]]:
+    def history(self) -> tuple[History, list[JournalEntry]]:
         """What the records mean, and the records.
 
         What stands below the declared end of the history counts for nothing: whoever was to remove it died on the
@@ -192,7 +192,7 @@ class Journal:
         claims = (e.record.claim for e in self.read() if isinstance(e.record, Start))
         return [claim.given_up for claim in claims if claim is not None and claim.given_up]
 
-    def _histories(self, entries: Sequence[Entry]) -> Iterator[History]:
+    def _histories(self, entries: Sequence[JournalEntry]) -> Iterator[History]:
         """What the records mean, up to each that counts."""
         kept = [e for e in entries if e.place >= entries[-1].kept_from]
         history = History()
@@ -221,7 +221,7 @@ class Journal:
                 }
         return found
 
-    def up_to(self, epoch: int) -> tuple[list[Entry], bool]:
+    def up_to(self, epoch: int) -> tuple[list[JournalEntry], bool]:
         """The records before the first decision of a later epoch, and whether these are all.
 
         They are the history of a checkpoint of this epoch.
@@ -231,7 +231,7 @@ class Journal:
         first = next(later, len(entries))
         return entries[:first], first == len(entries)
 
-    def file_of(self, entry: Entry) -> str:
+    def file_of(self, entry: JournalEntry) -> str:
         """The name of a record's file."""
         return _name(entry.place)
 
@@ -556,17 +556,17 @@ class Journal:
 
     def _encode(self, record: Record) -> tuple[int, str, bytes]:
         place, nonce = self._tail + 1, uuid.uuid4().hex
-        return place, nonce, encode(Entry(place, nonce, self._declared(place), record))
+        return place, nonce, encode(JournalEntry(place, nonce, self._declared(place), record))
 
     def _declared(self, place: int) -> int:
         """From which place on nothing may be missing, as a record in this one says."""
         return min(self._kept_from(), place)
 
-    def _read_place(self, place: int) -> Entry:
+    def _read_place(self, place: int) -> JournalEntry:
         (data,) = self._store.contents([_name(place)])
         return self._entry(place, data)
 
-    def _entry(self, place: int, data: bytes | None) -> Entry:
+    def _entry(self, place: int, data: bytes | None) -> JournalEntry:
         path = self._store.path(_name(place))
         if data is None:
             raise _corrupt(path, "the file is missing")
@@ -581,7 +581,7 @@ class Journal:
     def _places(self) -> list[int]:
         return sorted(int(name[:-5]) for name in self._store.names() if _PLACE.fullmatch(name))
 
-    def _adopt(self, entries: list[Entry]) -> None:
+    def _adopt(self, entries: list[JournalEntry]) -> None:
         self._index = {e.place: e.record for e in entries}
         self._tail = entries[-1].place if entries else 0
         self._floor = entries[-1].kept_from if entries else 1

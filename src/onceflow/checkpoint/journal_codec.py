@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from onceflow.storage import envelope
-from onceflow.twophase.layout import Cut, Kept, Layout, Mark, Source, State, Topic
+from onceflow.twophase.layout import Cut, Kept, Layout, LayoutSource, StateOperator, Topic, Watermark
 from onceflow.twophase.participants import Participant, ParticipantId
 from onceflow.twophase.records import (
     Claim,
@@ -33,7 +33,7 @@ format 1 lacks what a start compares: checkpoints of both are refused."""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class JournalEntry:
     """A record in its place.
 
     Attributes:
@@ -49,7 +49,7 @@ class Entry:
     record: Record
 
 
-def encode(entry: Entry) -> bytes:
+def encode(entry: JournalEntry) -> bytes:
     """An entry as the bytes of its file."""
     return envelope.seal(
         {
@@ -63,7 +63,7 @@ def encode(entry: Entry) -> bytes:
     )
 
 
-def decode(data: bytes, place: int) -> Entry:
+def decode(data: bytes, place: int) -> JournalEntry:
     """The entry in a file's bytes.
 
     Raises:
@@ -72,7 +72,7 @@ def decode(data: bytes, place: int) -> Entry:
     body = envelope.unseal(data, FORMAT)
     if body["place"] != place:
         raise ValueError(f"it was written as place {body['place']}")
-    return Entry(place, str(body["nonce"]), int(body["kept_from"]), _READERS[body["kind"]](body["record"]))
+    return JournalEntry(place, str(body["nonce"]), int(body["kept_from"]), _READERS[body["kind"]](body["record"]))
 
 
 _KINDS: dict[type, str] = {
@@ -149,7 +149,7 @@ def _ids(value: Any) -> tuple[ParticipantId, ...]:
 def _layout(value: Any) -> Layout:
     return Layout(
         tuple(
-            Source(
+            LayoutSource(
                 _texts(v["outputs"]),
                 str(v["system"]),
                 str(v["reads"]),
@@ -159,7 +159,7 @@ def _layout(value: Any) -> Layout:
             )
             for v in value["sources"]
         ),
-        tuple(State(_texts(v["outputs"]), str(v["shape"]), str(v["path"])) for v in value["states"]),
+        tuple(StateOperator(_texts(v["outputs"]), str(v["shape"]), str(v["path"])) for v in value["states"]),
         _kept_states(value.get("kept")),  # of before it was written down
         str(value.get("vocabulary", "")),
         _mark(value.get("mark")),
@@ -168,8 +168,8 @@ def _layout(value: Any) -> Layout:
     )
 
 
-def _mark(value: Any) -> Mark | None:
-    return None if value is None else Mark(int(value["delay_ms"]), _texts(value["rows"]))
+def _mark(value: Any) -> Watermark | None:
+    return None if value is None else Watermark(int(value["delay_ms"]), _texts(value["rows"]))
 
 
 def _cut(value: Any) -> Cut | None:

@@ -23,7 +23,7 @@ FILE = "restored.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
+class RestoredFrom:
     """Where a checkpoint comes from.
 
     Attributes:
@@ -97,7 +97,7 @@ def being_made(place: Place, who: str) -> CheckpointConflictError:
     )
 
 
-def read_restored(store: Store) -> Restored | None:
+def read_restored(store: Store) -> RestoredFrom | None:
     """Where a checkpoint comes from; None for one that a job began.
 
     Raises:
@@ -110,7 +110,7 @@ def read_restored(store: Store) -> Restored | None:
         return None
     with envelope.named(store.path(FILE), _spoiled):
         body = envelope.unseal(data, FORMAT)
-        return Restored(
+        return RestoredFrom(
             str(body["savepoint"]),
             int(body["epoch"]),
             str(body["job_id"]),

@@ -33,7 +33,7 @@ from onceflow.errors import CheckpointStoreError
 from onceflow.storage.store import Store
 from onceflow.twophase.forms import OTHER_FORM
 from onceflow.twophase.keyed import MASK, id_of, key_of_rows, masked, unmasked
-from onceflow.twophase.layout import Layout, Source, folders
+from onceflow.twophase.layout import Layout, LayoutSource, folders
 from onceflow.twophase.participants import Participant
 from onceflow.twophase.records import (
     Decide,
@@ -208,11 +208,11 @@ def _sources(
         starts = [begins(number) or None for number in folders(of.layout.sources)]
     else:
         starts = [None] * len(ends)
-    known = [*of.layout.sources, *(Source((), "", "", "") for _ in ends)]
+    known = [*of.layout.sources, *(LayoutSource((), "", "", "") for _ in ends)]
     return [_source(known[i], starts[i] if i < len(starts) else None, end) for i, end in enumerate(ends)]
 
 
-def _source(source: Source, start: str | None, end: str) -> dict[str, Any]:
+def _source(source: LayoutSource, start: str | None, end: str) -> dict[str, Any]:
     to, ids = _counters(end), {topic.name: topic.id for topic in source.topics}
     since = None if start is None else _counters(start)
     ranges = [

@@ -17,7 +17,7 @@ import typer
 
 from onceflow.checkpoint.forward_key import ForwardKey
 from onceflow.cli.job_file import find_job
-from onceflow.cli.output import Output, OutputOption, tell_json
+from onceflow.cli.output import OutputForm, OutputOption, tell_json
 from onceflow.cli.places import begin_java, place_of
 from onceflow.masking import in_one_line
 from onceflow.options.auditing import ANCHOR, Auditing
@@ -56,7 +56,7 @@ def audit(
         str | None,
         typer.Option("--from", metavar="SAVEPOINT", help="The state to begin with; else the checkpoint's own."),
     ] = None,
-    output: OutputOption = Output.TEXT,
+    output: OutputOption = OutputForm.TEXT,
 ) -> None:
     """Prove from outside that what consumers can see is what was decided; end with 1 where it is not, or nothing was.
 
@@ -84,7 +84,7 @@ def audit(
         if begin is not None:
             begin_java(found, location=begin)
         findings = run_again(found, Asked(place, [], first, last, kept.key, kept.retention, before), begin)
-    if output is Output.JSON:
+    if output is OutputForm.JSON:
         tell_json(findings.report(shared=shared))
     else:
         for line in lines(findings, shared=shared):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from onceflow.cli.job_file import find_job
-from onceflow.cli.output import Output, OutputOption, tell_json
+from onceflow.cli.output import OutputForm, OutputOption, tell_json
 from onceflow.control.client import find
 from onceflow.spark.places import place_at
 
@@ -48,7 +48,7 @@ def checkpoints(
     job: NameOption = None,
     last: Annotated[int, typer.Option(help="So many epochs of the history.", min=1)] = 20,
     watch: Annotated[bool, typer.Option("--watch", help="Then each new epoch, until Ctrl-C.")] = False,
-    output: OutputOption = Output.TEXT,
+    output: OutputOption = OutputForm.TEXT,
 ) -> None:
     """Show what a job's epochs were like: how many, how long, how much, and why some failed."""
     from onceflow.operations.checkpoints.overview import overview  # noqa: PLC0415 - it takes its time to load
@@ -56,7 +56,7 @@ def checkpoints(
     location = place_of(of, job)
     found = overview(location, place_at)
     shown = dataclasses.replace(found, history=found.history[-last:])
-    if output is Output.JSON:
+    if output is OutputForm.JSON:
         tell_json(dataclasses.asdict(shown))
     else:
         for line in lines(shown):
@@ -67,7 +67,7 @@ def checkpoints(
             time.sleep(_LOOK_EVERY_S)
             now = overview(location, place_at).history
             for each in now[now.index(seen[-1]) + 1 if seen and seen[-1] in now else 0 :]:
-                if output is Output.JSON:
+                if output is OutputForm.JSON:
                     tell_json(dataclasses.asdict(each))
                 else:
                     typer.echo(epoch_line(each))
@@ -78,16 +78,16 @@ def exceptions(
     of: JobArgument,
     job: NameOption = None,
     last: Annotated[int, typer.Option(help="So many of the newest.", min=1)] = 20,
-    output: OutputOption = Output.TEXT,
+    output: OutputOption = OutputForm.TEXT,
 ) -> None:
     """Show what a job has failed by: when, in which epoch, by what, and what the restart strategy did."""
     from onceflow.operations.checkpoints.overview import failures  # noqa: PLC0415 - it takes its time to load
 
     location = place_of(of, job)
     found = failures(location, place_at)[-last:]
-    if output is Output.JSON:
+    if output is OutputForm.JSON:
         tell_json({"exceptions": [dataclasses.asdict(each) for each in found]})
-    for each in found if output is Output.TEXT else ():
+    for each in found if output is OutputForm.TEXT else ():
         epoch = "" if each.epoch is None else f"epoch {each.epoch}  "
         typer.echo(f"{each.at}  {epoch}{each.error}: {each.what}  ->  {each.followed_by}  (pid {each.pid})")
 

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from onceflow.cli.job_file import blamed_on, find_job
-from onceflow.cli.output import Output, OutputOption, tell_json
+from onceflow.cli.output import OutputForm, OutputOption, tell_json
 from onceflow.masking import shown
 from onceflow.options import presets
 
@@ -62,7 +62,7 @@ def config(
     preset: PresetOption = None,
     settings: SettingsOption = None,
     config: ConfigOption = None,
-    output: OutputOption = Output.TEXT,
+    output: OutputOption = OutputForm.TEXT,
 ) -> None:
     """Show every setting of the job that FILE makes: its value, who said it, and what it becomes in Spark.
 
@@ -83,7 +83,7 @@ def config(
             for each in options.layers(flags).values()
         ]
         options.under(flags)  # refuses what cannot work
-    if output is Output.JSON:
+    if output is OutputForm.JSON:
         tell_json({"settings": found})
         return
     width = max(len(str(row["setting"])) for row in found)

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from onceflow.cli.output import Output, OutputOption, tell_json
+from onceflow.cli.output import OutputForm, OutputOption, tell_json
 from onceflow.local.jars import broker_jars, java_executable, on_one_line, spark_jars
 
 
@@ -20,7 +20,7 @@ def demo(
     seed: Annotated[int, typer.Option(help="The same seed makes the same payments.")] = 1,
     chaos: Annotated[bool, typer.Option("--chaos/--no-chaos", help="Kill the job twice and the broker once.")] = True,
     sql: Annotated[bool, typer.Option("--sql", help="The same job as a script of SQL, examples/fraud.sql.")] = False,
-    output: OutputOption = Output.TEXT,
+    output: OutputOption = OutputForm.TEXT,
 ) -> None:
     """Run the fraud job exactly once through kill -9, and prove it. Exit code 0 only for verdict PASS."""
     typer.echo(
@@ -35,11 +35,11 @@ def demo(
     java_executable()
     broker_jars(on_one_line(sys.stderr))
     spark_jars(on_one_line(sys.stderr))
-    with open_view(to_stderr=output is Output.JSON) as board:
+    with open_view(to_stderr=output is OutputForm.JSON) as board:
         report = run_demo(board, records=records, seed=seed, chaos=chaos, sql=sql)
-    typer.echo(report.as_text(), err=output is Output.JSON)
+    typer.echo(report.as_text(), err=output is OutputForm.JSON)
     if report.verdict == "PASS":
-        typer.echo(what_next(sql=sql), err=output is Output.JSON)
-    if output is Output.JSON:
+        typer.echo(what_next(sql=sql), err=output is OutputForm.JSON)
+    if output is OutputForm.JSON:
         tell_json(report.as_json())
     raise typer.Exit(0 if report.verdict == "PASS" else 1)

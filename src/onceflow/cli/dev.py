@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from onceflow.cli.help import PLAIN, Group
-from onceflow.cli.output import Output, OutputOption, tell_json
+from onceflow.cli.output import OutputForm, OutputOption, tell_json
 from onceflow.errors import ConfigurationError
 from onceflow.local.jars import broker_jars, java_executable, on_one_line
 from onceflow.masking import in_one_line
@@ -55,7 +55,7 @@ def up(
         ),
     ] = None,
     data_dir: DataDir = DEFAULT_DIR,
-    output: OutputOption = Output.TEXT,
+    output: OutputOption = OutputForm.TEXT,
 ) -> None:
     """Start Kafka in the background and wait until it answers. Its data is there again after down and up."""
     from onceflow.local.devcluster import DevCluster, brokers_of  # noqa: PLC0415 - it loads Kafka's client
@@ -71,7 +71,7 @@ def up(
         _require_same(there, brokers, port, sasl_ssl)
         if _has_login(there):
             login.make(told)
-        if output is Output.TEXT:
+        if output is OutputForm.TEXT:
             typer.echo("it runs already", err=True)
         _tell(directory, output)
         return
@@ -95,19 +95,19 @@ def up(
 
 
 @app.command()
-def down(data_dir: DataDir = DEFAULT_DIR, output: OutputOption = Output.TEXT) -> None:
+def down(data_dir: DataDir = DEFAULT_DIR, output: OutputOption = OutputForm.TEXT) -> None:
     """Stop Kafka. Its data stays. Good too if nothing runs."""
     from onceflow.local.devcluster import stop_detached  # noqa: PLC0415 - it loads Kafka's client
 
     stopped = stop_detached(data_dir.expanduser())
-    if output is Output.JSON:
+    if output is OutputForm.JSON:
         tell_json({"stopped": stopped})
     else:
         typer.echo(f"stopped {len(stopped)} broker(s)" if stopped else "no broker was running")
 
 
 @app.command()
-def status(data_dir: DataDir = DEFAULT_DIR, output: OutputOption = Output.TEXT) -> None:
+def status(data_dir: DataDir = DEFAULT_DIR, output: OutputOption = OutputForm.TEXT) -> None:
     """Tell where Kafka listens and which brokers run. Exit code 1 if not all of them do."""
     if not _tell(data_dir.expanduser().absolute(), output):
         raise typer.Exit(1)
@@ -150,14 +150,14 @@ def consume(
     of: Annotated[str, typer.Argument(metavar="TOPIC", help="Which topic.")],
     follow: Annotated[bool, typer.Option("--follow", help="Wait for further ones, until Ctrl-C.")] = False,
     data_dir: DataDir = DEFAULT_DIR,
-    output: OutputOption = Output.TEXT,
+    output: OutputOption = OutputForm.TEXT,
 ) -> None:
     """Print the records that readers of committed ones see: key, a tab, value, from the beginning."""
     from onceflow.local.devcluster import records  # noqa: PLC0415 - it loads Kafka's client
 
     for partition, offset, key, value in records.consume(_servers(data_dir), of, follow=follow):
         told_key, told = (None if each is None else each.decode(errors="backslashreplace") for each in (key, value))
-        if output is Output.JSON:
+        if output is OutputForm.JSON:
             tell_json({"partition": partition, "offset": offset, "key": told_key, "value": told})
         else:
             typer.echo(f"{in_one_line(told_key or '')}\t{in_one_line(told or '')}")
@@ -208,7 +208,7 @@ def _require_same(there: list[Broker], brokers: int | None, port: int | None, sa
         )
 
 
-def _tell(directory: Path, output: Output) -> bool:
+def _tell(directory: Path, output: OutputForm) -> bool:
     """Print the state; True if all brokers run."""
     from onceflow.local.devcluster import brokers_of  # noqa: PLC0415 - it loads Kafka's client
     from onceflow.local.devcluster.config import PLAINTEXT  # noqa: PLC0415
@@ -228,7 +228,7 @@ def _tell(directory: Path, output: Output) -> bool:
     servers = ",".join(broker["address"] for broker in state)
     login = _login(directory) if _has_login(brokers) else None
     secured = ",".join(_address(broker, LISTENER) for broker in brokers) if login else ""
-    if output is Output.JSON:
+    if output is OutputForm.JSON:
         told = {
             "running": running,
             "bootstrap_servers": servers,

@@ -17,7 +17,7 @@ import typer
 
 from onceflow.cli.config import ConfigOption, PresetOption, SettingsOption, read_settings
 from onceflow.cli.job_file import find_job
-from onceflow.cli.output import Output, OutputOption, tell_json
+from onceflow.cli.output import OutputForm, OutputOption, tell_json
 from onceflow.findings import Finding, Level
 from onceflow.options.durations import duration_ms
 
@@ -40,7 +40,7 @@ def doctor(
     preset: PresetOption = None,
     settings: SettingsOption = None,
     config: ConfigOption = None,
-    output: OutputOption = Output.TEXT,
+    output: OutputOption = OutputForm.TEXT,
 ) -> None:
     """Look at the machine and, with FILE, at the job's brokers, topics, rights, time-outs and checkpoint.
 
@@ -58,7 +58,7 @@ def doctor(
             about, timeout_s = _about(file, job, flags)
             found = examine(about, timeout_s, duration_ms(downtime) / 1000)
             looked_at += f"; of job {about.name} {about.parts()}"
-    if output is Output.JSON:
+    if output is OutputForm.JSON:
         tell_json({"findings": [dataclasses.asdict(each) for each in found], "exit_code": _code(found)})
     else:
         for line in lines(found, looked_at):

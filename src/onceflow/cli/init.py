@@ -12,13 +12,13 @@ from typing import Annotated
 
 import typer
 
-from onceflow.cli.output import Output, OutputOption, tell_json
+from onceflow.cli.output import OutputForm, OutputOption, tell_json
 from onceflow.errors import ConfigurationError
 
 
 def init(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where; it is made if it is not there.")] = Path(),
-    output: OutputOption = Output.TEXT,
+    output: OutputOption = OutputForm.TEXT,
 ) -> None:
     """Write a job, its settings and its test into FOLDER, to start from; nothing that is there is written over."""
     texts = {
@@ -45,7 +45,7 @@ def init(
             cause="a right is missing, or something else is in its place",
             action="name another folder",
         ) from None
-    if output is Output.JSON:
+    if output is OutputForm.JSON:
         tell_json({"folder": str(folder), "files": sorted(texts)})
         return
     typer.echo(f"{folder}: {', '.join(sorted(texts))}")

@@ -12,7 +12,7 @@ import typer
 
 from onceflow.cli.help import PLAIN, Group
 from onceflow.cli.job_file import find_job
-from onceflow.cli.output import Output, OutputOption, tell_json
+from onceflow.cli.output import OutputForm, OutputOption, tell_json
 from onceflow.cli.places import begin_java
 from onceflow.control.client import running
 from onceflow.errors import ConfigurationError
@@ -40,7 +40,7 @@ def delete(
         bool,
         typer.Option("--give-up-decided", help="Also where an epoch is decided and not finished: its rows are lost."),
     ] = False,
-    output: OutputOption = Output.TEXT,
+    output: OutputOption = OutputForm.TEXT,
 ) -> None:
     """Delete a job: its checkpoint, its marks, what its sinks keep beside, its open transactions.
 
@@ -68,7 +68,7 @@ def delete(
             seen = look(operator)
             if seen.undone is not None and not give_up_decided:
                 raise undecided(seen)
-    if output is Output.JSON:
+    if output is OutputForm.JSON:
         tell_json(_as_json(seen) | {"job": found.name, "deleted": yes})
         return
     typer.echo(f"job {found.name} ({seen.job_id}) {'is deleted' if yes else 'would be deleted'}:")

@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal
 import typer
 
 from onceflow.cli.job_file import find_job
-from onceflow.cli.output import Output, OutputOption, tell_json
+from onceflow.cli.output import OutputForm, OutputOption, tell_json
 from onceflow.cli.savepoint import told
-from onceflow.control.client import RunningJob, find, order, running
+from onceflow.control.client import AnsweringJob, find, order, running
 from onceflow.control.registry import folder
 from onceflow.options.auditing import Auditing
 from onceflow.spark.places import place_at
@@ -24,10 +24,10 @@ JobArgument = Annotated[
 ]
 
 
-def list_(output: OutputOption = Output.TEXT) -> None:
+def list_(output: OutputOption = OutputForm.TEXT) -> None:
     """List the jobs of this user that run on this machine."""
     jobs = running()
-    if output is Output.JSON:
+    if output is OutputForm.JSON:
         tell_json({"jobs": [_as_json(job) for job in jobs]})
     elif not jobs:
         typer.echo(
@@ -35,15 +35,15 @@ def list_(output: OutputOption = Output.TEXT) -> None:
             "just started shows up within seconds",
             err=True,
         )
-    for job in jobs if output is Output.TEXT else ():
+    for job in jobs if output is OutputForm.TEXT else ():
         epoch = "no epoch yet" if job.epoch is None else f"epoch {job.epoch}"
         typer.echo(f"{job.name}  {job.state}  pid {job.pid}  since {job.started_at}  {epoch}  {job.checkpoint}")
 
 
-def info(job: JobArgument, output: OutputOption = Output.TEXT) -> None:
+def info(job: JobArgument, output: OutputOption = OutputForm.TEXT) -> None:
     """Show how a running job stands."""
     found = _as_json(find(_named(job)))
-    if output is Output.JSON:
+    if output is OutputForm.JSON:
         tell_json(found)
         return
     for name, value in found.items():
@@ -58,7 +58,7 @@ def stop(
         str | None,
         typer.Option("--savepoint", metavar="PATH", help="Then make a savepoint of it there.", show_default=False),
     ] = None,
-    output: OutputOption = Output.TEXT,
+    output: OutputOption = OutputForm.TEXT,
 ) -> None:
     """End a running job behind the epoch that is in work, and wait until it has ended."""
     if to is None:
@@ -75,16 +75,16 @@ def stop(
 def cancel(
     job: JobArgument,
     within: Annotated[float, typer.Option(help="So many seconds are waited for it.", min=0)] = 30.0,
-    output: OutputOption = Output.TEXT,
+    output: OutputOption = OutputForm.TEXT,
 ) -> None:
     """End a running job at once: an epoch that is not decided is aborted, and run again by the next start."""
     _order(job, "cancel", within, output)
 
 
-def _order(job: str, what: Literal["stop", "cancel"], within: float, output: Output) -> None:
+def _order(job: str, what: Literal["stop", "cancel"], within: float, output: OutputForm) -> None:
     found = find(_named(job))
     order(found, what, within)
-    if output is Output.JSON:
+    if output is OutputForm.JSON:
         tell_json({"name": found.name, "state": "ENDED", "pid": found.pid})
     else:
         typer.echo(f"job {found.name} (pid {found.pid}) has ended")
@@ -95,5 +95,5 @@ def _named(job: str) -> str:
     return find_job(Path(job)).name if job.endswith((".py", ".sql")) else job
 
 
-def _as_json(job: RunningJob) -> dict[str, Any]:
+def _as_json(job: AnsweringJob) -> dict[str, Any]:
     return {name: value for name, value in dataclasses.asdict(job).items() if name != "socket"}

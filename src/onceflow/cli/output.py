@@ -13,14 +13,14 @@ from typing import Annotated, Any
 import typer
 
 
-class Output(enum.StrEnum):
+class OutputForm(enum.StrEnum):
     """How a command answers."""
 
     TEXT = "text"
     JSON = "json"
 
 
-OutputOption = Annotated[Output, typer.Option("--output", help="Lines for people, or one JSON object.")]
+OutputOption = Annotated[OutputForm, typer.Option("--output", help="Lines for people, or one JSON object.")]
 
 
 def tell_json(value: Mapping[str, Any]) -> None:

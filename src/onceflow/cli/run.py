@@ -18,7 +18,7 @@ import typer
 from onceflow import __version__, program
 from onceflow.cli.config import ConfigOption, PresetOption, SettingsOption, read_settings
 from onceflow.cli.job_file import blamed_on, find_job
-from onceflow.cli.output import Output, OutputOption, tell_json
+from onceflow.cli.output import OutputForm, OutputOption, tell_json
 from onceflow.cli.resume import resume
 from onceflow.cli.starting import AsNewOption, ClaimOption, UntilOption, takeover_of
 from onceflow.supervision.signals import Stopped
@@ -81,7 +81,7 @@ def run(
         typer.Option("--log", help="The file for the log of a job that is supervised or detached.", show_default=False),
     ] = None,
     within: Annotated[float, typer.Option(help="So many seconds --detached waits until the job runs.", min=0)] = 120.0,
-    output: OutputOption = Output.TEXT,
+    output: OutputOption = OutputForm.TEXT,
 ) -> None:
     """Run the job that FILE makes, until it is stopped by SIGTERM or Ctrl-C."""
     takeover = takeover_of(claim=claim, as_new=as_new)
@@ -121,7 +121,7 @@ def run(
         takeover = None  # whose the checkpoint is stands in it now
 
     def tell(reason: str, exit_code: int) -> None:
-        if output is Output.JSON:
+        if output is OutputForm.JSON:
             with contextlib.suppress(OSError):  # its disk is full: the exit code says it, too
                 tell_json({"job": found.name, "file": str(file), "reason": reason, "exit_code": exit_code})
 
@@ -167,12 +167,12 @@ def _log_of(file: Path, job: str | None, flags: Mapping[str, str]) -> Path:
     return default(found.name, where if is_elsewhere(where) else Place.at(where, 1).uri)
 
 
-def _detach(first: Sequence[str], log_file: Path, within: float, output: Output) -> None:
+def _detach(first: Sequence[str], log_file: Path, within: float, output: OutputForm) -> None:
     from onceflow.supervision.detached import start  # noqa: PLC0415 - a plain run needs none of it
 
     path = log_file.absolute()
     found = start(_command(*first, "--supervise", "--log", str(path)), path, within)
-    if output is Output.JSON:
+    if output is OutputForm.JSON:
         tell_json(dataclasses.asdict(found) | {"log": str(path)})
     elif found.exit_code:
         typer.echo(
@@ -186,7 +186,7 @@ def _detach(first: Sequence[str], log_file: Path, within: float, output: Output)
         sys.exit(found.exit_code)
 
 
-def check(file: FileArgument, job: JobOption = None, output: OutputOption = Output.TEXT) -> None:
+def check(file: FileArgument, job: JobOption = None, output: OutputOption = OutputForm.TEXT) -> None:
     """See whether the job that FILE makes would start: brokers, topics, rights, its plan and its checkpoint.
 
     Nothing is made, changed or started; a job that runs goes on. Exit code 0 if it would start.
@@ -197,7 +197,7 @@ def check(file: FileArgument, job: JobOption = None, output: OutputOption = Outp
     found = find_job(file, job)
     with blamed_on(file):
         found.check()
-    if output is Output.JSON:
+    if output is OutputForm.JSON:
         tell_json({"job": found.name, "file": str(file), "reason": "would start", "exit_code": 0})
     else:
         typer.echo(f"job {found.name} would start; nothing was started, made or changed")

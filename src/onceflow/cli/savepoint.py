@@ -17,9 +17,9 @@ import typer
 
 from onceflow.cli.help import PLAIN, Group
 from onceflow.cli.job_file import find_job
-from onceflow.cli.output import Output, OutputOption, tell_json
+from onceflow.cli.output import OutputForm, OutputOption, tell_json
 from onceflow.cli.places import place_of
-from onceflow.control.client import RunningJob, find, held, running
+from onceflow.control.client import AnsweringJob, find, held, running
 from onceflow.masking import in_one_line
 from onceflow.options.auditing import Auditing
 from onceflow.spark.places import place_at
@@ -58,7 +58,7 @@ def create(
             show_default=False,
         ),
     ],
-    output: OutputOption = Output.TEXT,
+    output: OutputOption = OutputForm.TEXT,
 ) -> None:
     """Make a savepoint of the newest epoch that is done. A running job goes on; its next epoch waits a moment."""
     told(path, taken_of(job, path), output)
@@ -69,13 +69,13 @@ def list_(
     path: Annotated[
         str, typer.Argument(metavar="PATH", help="A folder with savepoints in it, or one.", show_default=False)
     ],
-    output: OutputOption = Output.TEXT,
+    output: OutputOption = OutputForm.TEXT,
 ) -> None:
     """List the savepoints in a folder, the oldest first; then, in S3, what is being made or was not finished."""
     from onceflow.operations.savepoints.reading import found, unfinished  # noqa: PLC0415 - it takes its time to load
 
     savepoints, parts = found(path), unfinished(path)
-    if output is Output.JSON:
+    if output is OutputForm.JSON:
         told_parts = [{"path": str(at), "by": who} for at, who in parts]
         tell_json({"savepoints": [_as_json(at, manifest) for at, manifest in savepoints], "unfinished": told_parts})
         return
@@ -86,12 +86,12 @@ def list_(
 
 
 @app.command()
-def show(path: PathArgument, output: OutputOption = Output.TEXT) -> None:
+def show(path: PathArgument, output: OutputOption = OutputForm.TEXT) -> None:
     """Show what a savepoint says of itself. Its files are not read: that is verify."""
     from onceflow.operations.savepoints.reading import read  # noqa: PLC0415 - as in list
 
     manifest = read(path)
-    if output is Output.JSON:
+    if output is OutputForm.JSON:
         tell_json(_as_json(path, manifest) | {"offsets": manifest.offsets, "files": _files(manifest)})
         return
     for name, value in _as_json(path, manifest).items():
@@ -100,13 +100,13 @@ def show(path: PathArgument, output: OutputOption = Output.TEXT) -> None:
 
 
 @app.command()
-def verify(path: PathArgument, output: OutputOption = Output.TEXT) -> None:
+def verify(path: PathArgument, output: OutputOption = OutputForm.TEXT) -> None:
     """Compare all of a savepoint's files with what they were; with ONCEFLOW_AUDIT_KEY_FILE its signature, too."""
     from onceflow.operations.savepoints.reading import verify as compare  # noqa: PLC0415 - as in list
 
     key = Auditing.told().key
     manifest = compare(path, key)
-    if output is Output.JSON:
+    if output is OutputForm.JSON:
         tell_json(_as_json(path, manifest) | {"signed": key is not None})
     else:
         whose = "signed with this key" if key else "whose it is nothing proves (no key)"
@@ -117,20 +117,20 @@ def verify(path: PathArgument, output: OutputOption = Output.TEXT) -> None:
 def export(
     path: PathArgument,
     to: Annotated[str, typer.Argument(metavar="TO", help="The copy's folder.", show_default=False)],
-    output: OutputOption = Output.TEXT,
+    output: OutputOption = OutputForm.TEXT,
 ) -> None:
     """Copy a savepoint, so that the copy shares no file with a checkpoint: to take it elsewhere, S3 and HDFS too."""
     from onceflow.operations.savepoints.writing import export as copy  # noqa: PLC0415 - as in list
 
     manifest = copy(path, to, Auditing.told().key)
-    if output is Output.JSON:
+    if output is OutputForm.JSON:
         tell_json(_as_json(to, manifest))
     else:
         typer.echo(_line(to, manifest))
 
 
 @app.command()
-def dispose(path: PathArgument, output: OutputOption = Output.TEXT) -> None:
+def dispose(path: PathArgument, output: OutputOption = OutputForm.TEXT) -> None:
     """Delete a savepoint. Checkpoints, also those that went on from it, keep all that they need.
 
     In S3 it also removes what a dead process has left of a savepoint, or of a checkpoint that it made of one.
@@ -138,7 +138,7 @@ def dispose(path: PathArgument, output: OutputOption = Output.TEXT) -> None:
     from onceflow.operations.savepoints.writing import dispose as delete  # noqa: PLC0415 - as in list
 
     left = delete(path)
-    if output is Output.JSON:
+    if output is OutputForm.JSON:
         tell_json({"path": str(path), "left": left})
     else:
         typer.echo(f"{path} is gone" if not left else f"of {path} is left what is none of its files: {', '.join(left)}")
@@ -149,7 +149,7 @@ def rescale(
     path: PathArgument,
     to: Annotated[str, typer.Argument(metavar="TO", help="The new savepoint's folder.", show_default=False)],
     partitions: Annotated[int, typer.Argument(metavar="PARTITIONS", help="Shuffle partitions.", min=1)],
-    output: OutputOption = Output.TEXT,
+    output: OutputOption = OutputForm.TEXT,
 ) -> None:
     """Make a savepoint with the same state in another number of shuffle partitions. It starts Spark."""
     from onceflow.operations.savepoints.rescaling import rescale as remake  # noqa: PLC0415 - it loads Spark
@@ -174,7 +174,7 @@ def taken_of(job: str, path: str) -> Taken:
     return make(place, path, name, held=hold, key=Auditing.told().key)
 
 
-def checkpoint_of(job: str) -> tuple[str, Place, RunningJob | None]:
+def checkpoint_of(job: str) -> tuple[str, Place, AnsweringJob | None]:
     """A job's name ("" for a folder), its checkpoint, and the job that runs on it, if one does."""
     name = ""
     if job.endswith(".py"):
@@ -189,9 +189,9 @@ def checkpoint_of(job: str) -> tuple[str, Place, RunningJob | None]:
     return name or (here.name if here else ""), place, here
 
 
-def told(path: str, taken: Taken, output: Output) -> None:
+def told(path: str, taken: Taken, output: OutputForm) -> None:
     """Say what was made, and how long the job waited for it."""
-    if output is Output.JSON:
+    if output is OutputForm.JSON:
         times = {"held_s": round(taken.held_s, 3), "took_s": round(taken.took_s, 3)}
         tell_json(_as_json(path, taken.manifest) | times)
     else:

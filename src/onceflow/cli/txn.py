@@ -19,9 +19,9 @@ import typer
 from onceflow.cli.audit import files_of, state_before
 from onceflow.cli.help import PLAIN, Group
 from onceflow.cli.job_file import find_job
-from onceflow.cli.output import Output, OutputOption, tell_json
+from onceflow.cli.output import OutputForm, OutputOption, tell_json
 from onceflow.cli.places import begin_java
-from onceflow.connectors.inspection import Held, Origin, Phase, Place, Seen
+from onceflow.connectors.inspection import Held, Origin, Phase, PlaceInSystem, Seen
 from onceflow.errors import ConfigurationError
 from onceflow.spark.places import place_at
 from onceflow.twophase.messages import Outcome
@@ -51,7 +51,7 @@ YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
 @app.command("list")
-def list_(file: FileArgument, job: JobOption = None, output: OutputOption = Output.TEXT) -> None:
+def list_(file: FileArgument, job: JobOption = None, output: OutputOption = OutputForm.TEXT) -> None:
     """List the job's transactions that are open or decided, and foreign ones that keep readers of its topics waiting.
 
     docs/transactions.md says what the words mean, docs/protocol.md has all of them.
@@ -60,7 +60,7 @@ def list_(file: FileArgument, job: JobOption = None, output: OutputOption = Outp
 
     with _operator(file, job) as operator:
         found = take_inventory(operator)
-    if output is Output.JSON:
+    if output is OutputForm.JSON:
         tell_json(_inventory_json(found))
         return
     for line in _inventory_lines(found):
@@ -72,14 +72,14 @@ def describe(
     file: FileArgument,
     transactional_id: Annotated[str, typer.Argument(metavar="ID", help="As `txn list` shows it.")],
     job: JobOption = None,
-    output: OutputOption = Output.TEXT,
+    output: OutputOption = OutputForm.TEXT,
 ) -> None:
     """Tell everything known of one transactional id: coordinator, journal, and what the log proves."""
     from onceflow.operations.transactions.inventory import describe_transaction  # noqa: PLC0415 - it loads Spark
 
     with _operator(file, job) as operator:
         found = describe_transaction(operator, transactional_id)
-    if output is Output.JSON:
+    if output is OutputForm.JSON:
         tell_json(_account_json(found))
         return
     typer.echo(found.transactional_id)
@@ -121,7 +121,7 @@ def abort_(
     ] = False,
     yes: YesOption = False,
     job: JobOption = None,
-    output: OutputOption = Output.TEXT,
+    output: OutputOption = OutputForm.TEXT,
 ) -> None:
     """Abort lingering transactions of the job. What is decided is refused: starting the job commits it."""
     from onceflow.operations.transactions.aborting import AbortReport, abort, doomed  # noqa: PLC0415 - it loads Spark
@@ -139,7 +139,7 @@ def abort_(
             report = abort(operator, named, claim=claim)
         else:
             report = AbortReport(None, (), ())
-    if output is Output.JSON:
+    if output is OutputForm.JSON:
         left = [_own_json(t) | {"error": why} for t, why in report.still_open]
         tell_json({"started": report.started, "aborted": [_own_json(t) for t in report.aborted], "still_open": left})
     else:
@@ -166,7 +166,7 @@ def resolve_(
     who: Annotated[str | None, typer.Option(help="Who chose; user@host by default.", show_default=False)] = None,
     yes: YesOption = False,
     job: JobOption = None,
-    output: OutputOption = Output.TEXT,
+    output: OutputOption = OutputForm.TEXT,
 ) -> None:
     """Show what is known of an epoch that stopped the job; with --choice, record what shall count."""
     from onceflow.operations.transactions.resolution import meant, resolve, undone_epoch  # noqa: PLC0415 - it loads Spark
@@ -186,7 +186,7 @@ def resolve_(
             yes,
         )
         record = resolve(operator, found.epoch, choice, of=about or None, who=who or _me(), why=why)
-    if output is Output.JSON:
+    if output is OutputForm.JSON:
         tell_json({"recorded": dataclasses.asdict(record)})
     else:
         typer.echo(f"recorded: {told}; now start the job")
@@ -197,7 +197,7 @@ def write_again_(
     file: FileArgument,
     yes: YesOption = False,
     job: JobOption = None,
-    output: OutputOption = Output.TEXT,
+    output: OutputOption = OutputForm.TEXT,
 ) -> None:
     """Write again what a sink's database or table has lost since it was put back to an older state, into it alone.
 
@@ -225,7 +225,7 @@ def write_again_(
                 for epoch in found.write_again(receipts, again, before):
                     typer.echo(f"epoch {epoch} is there again", err=True)
                     written.append(epoch)
-    if output is Output.JSON:
+    if output is OutputForm.JSON:
         each = {sink: [_json(epoch) for epoch in reversed(of.epochs)] for sink, of in lost.items()}
         tell_json({"lost": each, "written": written})
     else:
@@ -315,8 +315,8 @@ def _hold_lines(holds: Iterable[Held]) -> Iterator[str]:
         yield f"    holds {held.place} {held.words}"
 
 
-def _tell_epoch(found: UndoneEpoch | None, output: Output) -> None:
-    if output is Output.JSON:
+def _tell_epoch(found: UndoneEpoch | None, output: OutputForm) -> None:
+    if output is OutputForm.JSON:
         each = [] if found is None else [_json(p) | {"evidence": _json(p.evidence)} for p in found.participants]
         tell_json({"undone": None if found is None else _json(found) | {"participants": each}})
         return
@@ -502,7 +502,7 @@ def _age(seen: Seen) -> str:
     return "not open" if seen.phase is Phase.OVER else "open"
 
 
-def _places(places: Iterable[Place]) -> str:
+def _places(places: Iterable[PlaceInSystem]) -> str:
     return ", ".join(map(str, sorted(places, key=lambda place: (place.name, place.number or 0)))) or "none"
 
 

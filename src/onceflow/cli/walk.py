@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from onceflow.cli.output import Output, OutputOption, tell_json
+from onceflow.cli.output import OutputForm, OutputOption, tell_json
 from onceflow.local.jars import broker_jars, java_executable, on_one_line, spark_jars
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def walk(
     auto: Annotated[bool, typer.Option("--auto", help="Do not wait for Enter between the steps.")] = False,
-    output: OutputOption = Output.TEXT,
+    output: OutputOption = OutputForm.TEXT,
 ) -> None:
     """Show how an epoch commits: a small job on a real Kafka, stopped at each step, killed once, and recovered."""
     from onceflow.demo.walk import walk as take  # noqa: PLC0415 - it loads Spark
@@ -39,7 +39,7 @@ def walk(
 
     def show(step: Step) -> None:
         steps.append(dataclasses.asdict(step) | {"seen": dict(step.seen)})
-        if output is Output.TEXT:
+        if output is OutputForm.TEXT:
             typer.echo(f"\n{len(steps)}. {step.title}\n")
             typer.echo(textwrap.fill(step.text, 100, initial_indent="   ", subsequent_indent="   ") + "\n")
             for name, value in step.seen:
@@ -50,7 +50,7 @@ def walk(
 
     with tempfile.TemporaryDirectory(prefix="onceflow-walk-") as folder:
         good = take(show, Path(folder))
-    if output is Output.JSON:
+    if output is OutputForm.JSON:
         tell_json({"steps": steps, "verdict": "PASS" if good else "FAIL"})
     else:
         typer.echo("\nevery count is there once" if good else "\nthe counts are not as they should be")

@@ -27,8 +27,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from onceflow.errors import ConfigurationError, OnceflowError, RecoveryError, SourceDataLostError
-from onceflow.twophase.layout import Source as LayoutSource
-from onceflow.twophase.layout import Topic
+from onceflow.twophase.layout import LayoutSource, Topic
 from onceflow.twophase.messages import Evidence, Outcome, Reply
 from onceflow.twophase.participants import Participant, ParticipantId, TaskReport
 
@@ -492,7 +491,7 @@ class SinkConnection(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class SourcePosition:
     """What a source's system says about one position of it.
 
     Attributes:
@@ -615,7 +614,7 @@ class SourceConnection(ABC):
     """The system's lasting id, which no other system has."""
 
     @abstractmethod
-    def look(self, source: Source, needed: str, end: str, known: LayoutSource | None) -> Standing:
+    def look(self, source: Source, needed: str, end: str, known: LayoutSource | None) -> SourcePosition:
         """What stands at a position of a source now, and what is lost of what is still needed.
 
         Args:

@@ -17,7 +17,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from onceflow.twophase.layout import Source as LayoutSource
+from onceflow.twophase.layout import LayoutSource
 from onceflow.twophase.participants import Participant
 
 
@@ -25,7 +25,7 @@ def _nothing() -> Mapping[str, Any]:
     return MappingProxyType({})
 
 
-class Place(NamedTuple):
+class PlaceInSystem(NamedTuple):
     """Where rows are in a system: a partition of a topic, a table, a file.
 
     Attributes:
@@ -61,7 +61,7 @@ class Held:
         told: The same.
     """
 
-    place: Place
+    place: PlaceInSystem
     words: str
     told: Mapping[str, Any] = field(default_factory=_nothing, hash=False)
 
@@ -112,7 +112,7 @@ class Seen:
     writer: str = ""
     age_s: float | None = None
     timeout_s: float | None = None
-    places: tuple[Place, ...] = ()
+    places: tuple[PlaceInSystem, ...] = ()
     holds: tuple[Held, ...] = ()
     transaction: Mapping[str, Any] = field(default_factory=_nothing, hash=False)
     told: Mapping[str, Any] = field(default_factory=_nothing, hash=False)
@@ -160,7 +160,7 @@ class Shown:
 
     id: str
     handle: str | None
-    places: tuple[Place, ...] = ()
+    places: tuple[PlaceInSystem, ...] = ()
     witness: str | None = None
     problem: str | None = None
 
@@ -176,7 +176,7 @@ class LostInput:
         remade: What was read there was deleted and made again.
     """
 
-    partition: Place
+    partition: PlaceInSystem
     start: int
     end: int
     remade: bool
@@ -191,7 +191,7 @@ class InputRange(NamedTuple):
         end: The one after the last.
     """
 
-    partition: Place
+    partition: PlaceInSystem
     start: int
     end: int
 

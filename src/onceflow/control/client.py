@@ -24,7 +24,7 @@ _GONE_ON = f"it was held for more than {HELD_FOR_S:g} s and has gone on, or it h
 
 
 @dataclass(frozen=True)
-class RunningJob:
+class AnsweringJob:
     """A job that answers.
 
     Attributes:
@@ -54,7 +54,7 @@ class RunningJob:
     writes_as: str = ""
 
 
-def running() -> list[RunningJob]:
+def running() -> list[AnsweringJob]:
     """The jobs that answer, by name. What is left of jobs that were killed is removed."""
     found = list(filter(None, (_told(path, "standing") for path in sockets())))
     # A supervisor answers for its job until that answers by itself.
@@ -63,7 +63,7 @@ def running() -> list[RunningJob]:
     return sorted(by_themselves, key=lambda job: (job.name, job.pid))
 
 
-def find(name: str) -> RunningJob:
+def find(name: str) -> AnsweringJob:
     """The one job of this name.
 
     Raises:
@@ -84,7 +84,7 @@ def find(name: str) -> RunningJob:
     )
 
 
-def order(job: RunningJob, what: Literal["stop", "cancel"], within_s: float) -> None:
+def order(job: AnsweringJob, what: Literal["stop", "cancel"], within_s: float) -> None:
     """Order a job to end, and wait until it has.
 
     Raises:
@@ -105,7 +105,7 @@ def order(job: RunningJob, what: Literal["stop", "cancel"], within_s: float) -> 
 
 
 @contextlib.contextmanager
-def held(job: RunningJob) -> Iterator[None]:
+def held(job: AnsweringJob) -> Iterator[None]:
     """The job's next epoch waits at its entry inside, and the one in work is done and recorded.
 
     The job goes on in any case: when this ends, when this process dies, and when it takes too long.
@@ -135,7 +135,7 @@ def _says(line: bytes, what: str) -> bool:
     return False
 
 
-def _not_held(job: RunningJob, why: str) -> ConfigurationError:
+def _not_held(job: AnsweringJob, why: str) -> ConfigurationError:
     return ConfigurationError(
         f"job {job.name} (pid {job.pid}) was not held at an epoch's boundary",
         harmless="always: it goes on",
@@ -144,7 +144,7 @@ def _not_held(job: RunningJob, why: str) -> ConfigurationError:
     )
 
 
-def _read(path: Path, told: Mapping[str, Any]) -> RunningJob:
+def _read(path: Path, told: Mapping[str, Any]) -> AnsweringJob:
     """A job's answer; it may be another version's, or no job's.
 
     Raises:
@@ -153,7 +153,7 @@ def _read(path: Path, told: Mapping[str, Any]) -> RunningJob:
     wrong = [name for name, kinds in _KINDS.items() if not isinstance(told.get(name), kinds)]
     if wrong:
         raise TypeError(f"no running job: {', '.join(wrong)}")
-    return RunningJob(path, **told)
+    return AnsweringJob(path, **told)
 
 
 _KINDS: Mapping[str, tuple[type, ...]] = {
@@ -163,7 +163,7 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
 }
 
 
-def _told(path: Path, what: str) -> RunningJob | None:
+def _told(path: Path, what: str) -> AnsweringJob | None:
     """How a job stands, which was asked or ordered something; None where nobody answers."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 from onceflow.control.registry import new_socket
-from onceflow.control.standing import Standing
+from onceflow.control.standing import JobStatus
 from onceflow.errors import SetupError
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ class Server:
         standing: How the job stands, and what takes its orders.
     """
 
-    def __init__(self, standing: Standing) -> None:
+    def __init__(self, standing: JobStatus) -> None:
         self._standing = standing
         self._path = ""
         self._socket: socket.socket | None = None

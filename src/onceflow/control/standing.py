@@ -27,7 +27,7 @@ class Gate(Protocol):
 
 
 @dataclass
-class Standing:
+class JobStatus:
     """One job.
 
     Attributes:

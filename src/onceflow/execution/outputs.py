@@ -33,7 +33,7 @@ from onceflow.spark.kept import kept_of
 from onceflow.spark.marks import one_mark
 from onceflow.spark.one_read import read_once
 from onceflow.spark.plan import Leaf, leaves_of, states_of
-from onceflow.twophase.layout import Kept, Mark, State
+from onceflow.twophase.layout import Kept, StateOperator, Watermark
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -124,11 +124,11 @@ class Outputs:
             for leaf in leaves_of(frame, outputs)
         ]
 
-    def states(self) -> list[State]:
+    def states(self) -> list[StateOperator]:
         """The state operators, in the order of the plan."""
         return [state for outputs, frame in self._frames for state in states_of(frame, outputs)]
 
-    def mark(self) -> Mark | None:
+    def mark(self) -> Watermark | None:
         """The one watermark that all state goes by; None where there is none such."""
         return one_mark(self.query)
 

@@ -18,7 +18,7 @@ from onceflow.checkpoint.deleting import refuse_deleting
 from onceflow.checkpoint.identity import JobIdentity, read_identity, write_identity
 from onceflow.checkpoint.journal import Journal, Left
 from onceflow.checkpoint.place import Place
-from onceflow.checkpoint.restored import Restored, read_restored
+from onceflow.checkpoint.restored import RestoredFrom, read_restored
 from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.connectors.contract import Committer, SinkConnection
 from onceflow.errors import CheckpointConflictError, CheckpointError, ConfigurationError, OnceflowError, advised
@@ -308,7 +308,7 @@ def lost_of_parents(
 
 
 def _lost_of_origin(
-    parent: Place, restored: Restored, asked: Mapping[str, SinkConnection], claims: Sequence[Collection[str]]
+    parent: Place, restored: RestoredFrom, asked: Mapping[str, SinkConnection], claims: Sequence[Collection[str]]
 ) -> Iterator[tuple[JobIdentity, dict[str, Lost]]]:
     """Of the job that a savepoint is of, where another one has left it (``--as-new``) in its checkpoint since."""
     with suppress(CheckpointError):

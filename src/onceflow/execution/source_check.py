@@ -14,7 +14,7 @@ from types import MappingProxyType
 from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.spark_files import SparkCheckpoint, positions, records_between, with_positions
 from onceflow.checkpoint.state_names import names_in
-from onceflow.connectors.contract import Connector, Sink, Source, SourceConnection, Standing
+from onceflow.connectors.contract import Connector, Sink, Source, SourceConnection, SourcePosition
 from onceflow.errors import (
     CheckpointConflictError,
     CheckpointCorruptError,
@@ -24,8 +24,17 @@ from onceflow.errors import (
 )
 from onceflow.spark.kept import VOCABULARY
 from onceflow.spark.plan import Leaf
-from onceflow.twophase.layout import Kept, Layout, Mark, State, folders, named_otherwise, under, with_what_was_known
-from onceflow.twophase.layout import Source as LayoutSource
+from onceflow.twophase.layout import (
+    Kept,
+    Layout,
+    LayoutSource,
+    StateOperator,
+    Watermark,
+    folders,
+    named_otherwise,
+    under,
+    with_what_was_known,
+)
 from onceflow.twophase.messages import Surveyed
 from onceflow.twophase.records import DecidedEpoch
 
@@ -47,11 +56,11 @@ class Sources:
     def __init__(
         self,
         leaves: Sequence[Leaf],
-        states: Sequence[State],
+        states: Sequence[StateOperator],
         kept: Sequence[Kept] = (),
         connectors: Sequence[Connector] = (),
         connections: Mapping[Hashable, SourceConnection] = MappingProxyType({}),
-        mark: Mark | None = None,
+        mark: Watermark | None = None,
     ) -> None:
         self._leaves = tuple(leaves)
         self._states, self._columns = tuple(states), tuple(kept)
@@ -285,7 +294,7 @@ class Sources:
             self._connections[source.system] = source.connect()
         return self._connections[source.system]
 
-    def _look(self, i: int, needed: str, end: str, known: Layout | None) -> tuple[LayoutSource, Standing | None]:
+    def _look(self, i: int, needed: str, end: str, known: Layout | None) -> tuple[LayoutSource, SourcePosition | None]:
         leaf, source = self._leaves[i], self._sources[i]
         if source is None:
             return LayoutSource(leaf.outputs, "", leaf.reads_where, leaf.path, same_as=i), None

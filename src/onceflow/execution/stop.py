@@ -25,7 +25,7 @@ class OverdueError(Exception):
     """The epoch in work has taken longer than it may before its decision; it is not decided."""
 
 
-class State(Enum):
+class StopState(Enum):
     """Where the epoch in work stands, and whether it is to end."""
 
     OUTSIDE = "no epoch is in work"
@@ -41,7 +41,7 @@ class State(Enum):
     GIVEN_UP = "asked, and it took too long: whatever the epoch waits for, it waits no more"
 
 
-class Input(Enum):
+class StopInput(Enum):
     """What one of the two threads says."""
 
     ENTER = "Spark begins an epoch"
@@ -54,7 +54,7 @@ class Input(Enum):
     GIVE_UP = "it took too long"
 
 
-class Answer(Enum):
+class StopAnswer(Enum):
     """What whoever said it does next."""
 
     GO_ON = "go on"
@@ -62,10 +62,10 @@ class Answer(Enum):
     CANCEL = "cancel the plan's Spark jobs"
 
 
-_S, _I = State, Input
-_GO_ON, _REFUSE, _CANCEL = Answer
+_S, _I = StopState, StopInput
+_GO_ON, _REFUSE, _CANCEL = StopAnswer
 
-TABLE: Mapping[State, Mapping[Input, tuple[State, Answer]]] = {
+TABLE: Mapping[StopState, Mapping[StopInput, tuple[StopState, StopAnswer]]] = {
     _S.OUTSIDE: {
         _I.ENTER: (_S.UNDECIDED, _GO_ON),
         _I.STOP: (_S.CLOSED, _GO_ON),
@@ -139,7 +139,7 @@ _MAY_EXPIRE = frozenset({_S.UNDECIDED, _S.RUNNING, _S.CUT})
 _ASKED = frozenset({_S.CLOSED, _S.REFUSING, _S.CANCELLED, _S.FINISHING, _S.GIVEN_UP})
 
 
-def step(state: State, happened: Input) -> tuple[State, Answer]:
+def step(state: StopState, happened: StopInput) -> tuple[StopState, StopAnswer]:
     """The state after ``happened``, and what whoever said it does next.
 
     Raises:
@@ -156,7 +156,7 @@ class Stop:
     """One driver's: the table's state, which any thread may move and wait for."""
 
     def __init__(self) -> None:
-        self._state = State.OUTSIDE
+        self._state = StopState.OUTSIDE
         self._due: float | None = None
         self._holds = 0
         self._moved = threading.Condition()
@@ -175,11 +175,11 @@ class Stop:
         """
         with self._moved:  # in one step: whoever holds sees no epoch begin behind its look
             self._moved.wait_for(lambda: not (waits and self._holds) or self.asked)
-            self._tell(Input.ENTER)
+            self._tell(StopInput.ENTER)
         try:
             yield
         finally:
-            self._tell(Input.LEAVE)
+            self._tell(StopInput.LEAVE)
 
     def plan(self) -> AbstractContextManager[None]:
         """The epoch's plan runs inside, and is cancelled by a request.
@@ -188,7 +188,7 @@ class Stop:
             StopRequested: None may begin any more.
             OverdueError: Nor of this epoch.
         """
-        return self._between(Input.RUN, Input.RAN)
+        return self._between(StopInput.RUN, StopInput.RAN)
 
     def bound(self, due: float) -> None:
         """Say by when the epoch in work has to be ready for its decision, on the clock of ``expire``."""
@@ -196,7 +196,7 @@ class Stop:
             self._due = due
 
     @contextlib.contextmanager
-    def _between(self, begins: Input, ends: Input) -> Iterator[None]:
+    def _between(self, begins: StopInput, ends: StopInput) -> Iterator[None]:
         self._tell(begins)
         try:
             yield
@@ -210,7 +210,7 @@ class Stop:
             StopRequested: One came before.
             OverdueError: It comes too late.
         """
-        self._tell(Input.DECIDE)
+        self._tell(StopInput.DECIDE)
 
     def rest(self, seconds: float) -> None:
         """Wait before an epoch, but not once the job is to stop."""
@@ -224,7 +224,7 @@ class Stop:
             StopRequested: The epoch is given up; the next start rolls it forward.
         """
         with self._moved:
-            if self._moved.wait_for(lambda: self._state is State.GIVEN_UP, seconds):
+            if self._moved.wait_for(lambda: self._state is StopState.GIVEN_UP, seconds):
                 raise StopRequested
 
     # -- whoever ends the job ---------------------------------------------------------------------
@@ -240,13 +240,13 @@ class Stop:
         Args:
             cancel: Cancels the plan's Spark jobs.
         """
-        if self._tell(Input.STOP) is Answer.CANCEL:
+        if self._tell(StopInput.STOP) is StopAnswer.CANCEL:
             cancel()  # not under the lock: it asks Java, and the plan may end meanwhile
 
     @property
     def overdue(self) -> bool:
         """Whether the epoch in work has taken longer than it may."""
-        return self._state in (State.OVERDUE, State.CUT)
+        return self._state in (StopState.OVERDUE, StopState.CUT)
 
     def expire(self, now: float, cancel: Callable[[], object]) -> None:
         """Look whether the epoch in work has taken longer than it may; one that is being decided has not.
@@ -258,9 +258,9 @@ class Stop:
         with self._moved:
             if self._due is None or now < self._due or self._state not in _MAY_EXPIRE:
                 return
-            self._state, answer = step(self._state, Input.EXPIRE)
+            self._state, answer = step(self._state, StopInput.EXPIRE)
             self._moved.notify_all()
-        if answer is Answer.CANCEL:
+        if answer is StopAnswer.CANCEL:
             cancel()
 
     def hold(self) -> None:
@@ -277,18 +277,18 @@ class Stop:
     def wait_outside(self, timeout_s: float) -> bool:
         """Wait until no epoch is in work; False when time is over."""
         with self._moved:
-            return self._moved.wait_for(lambda: self._state in (State.OUTSIDE, State.CLOSED), timeout_s)
+            return self._moved.wait_for(lambda: self._state in (StopState.OUTSIDE, StopState.CLOSED), timeout_s)
 
     def give_up(self) -> None:
         """End the waits of a decided epoch as well; the next start rolls it forward."""
-        self._tell(Input.GIVE_UP)
+        self._tell(StopInput.GIVE_UP)
 
-    def _tell(self, happened: Input) -> Answer:
+    def _tell(self, happened: StopInput) -> StopAnswer:
         with self._moved:
             self._state, answer = step(self._state, happened)
-            if happened is Input.LEAVE:
+            if happened is StopInput.LEAVE:
                 self._due = None
             self._moved.notify_all()
-        if answer is Answer.REFUSE:
-            raise OverdueError if self._state is State.OVERDUE else StopRequested
+        if answer is StopAnswer.REFUSE:
+            raise OverdueError if self._state is StopState.OVERDUE else StopRequested
         return answer

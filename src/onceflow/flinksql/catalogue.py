@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from onceflow.flinksql import connectors
-from onceflow.flinksql.connectors import Checked
+from onceflow.flinksql.connectors import TakenOptions
 from onceflow.flinksql.expressions import Expressions, Piece, interval_ms, name_of
 from onceflow.flinksql.kinds import STRING, Kind, quoted
 from onceflow.flinksql.problems import Position, meant, refused, wrong
 from onceflow.flinksql.reading import read_expression
-from onceflow.flinksql.relations import Column, Table, View
+from onceflow.flinksql.relations import Column, SqlTable, SqlView
 from onceflow.flinksql.statements import ColumnDefinition, CreateTable
 from onceflow.masking import shown
 
@@ -59,10 +59,10 @@ class DefinedTable:
     """
 
     definition: CreateTable
-    options: Checked
+    options: TakenOptions
     computed: tuple[Computed, ...]
     delay_ms: int | None
-    seen: Table
+    seen: SqlTable
 
     @property
     def name(self) -> str:
@@ -105,7 +105,7 @@ class Names:
     """
 
     tables: dict[str, DefinedTable] = field(default_factory=dict)
-    views: dict[str, tuple[View, str]] = field(default_factory=dict)
+    views: dict[str, tuple[SqlView, str]] = field(default_factory=dict)
     own: dict[str, str] = field(default_factory=dict)
     kinds: dict[str, Kind] = field(default_factory=dict)
 
@@ -114,7 +114,7 @@ class Names:
         """What each function gives; text, until it is loaded."""
         return {name: self.kinds.get(name, STRING) for name in self.own}
 
-    def table(self, name: str, at: Position) -> Table | View:
+    def table(self, name: str, at: Position) -> SqlTable | SqlView:
         """A table or a view, to read it.
 
         Raises:
@@ -195,7 +195,7 @@ def define(statement: CreateTable, functions: Mapping[str, Kind]) -> DefinedTabl
     if statement.watermark is not None:
         delay = _delay(statement, by_name)
         ordered = [replace(c, role="rowtime") if c.name == statement.watermark.column else c for c in ordered]
-    seen = Table(statement.name, tuple(ordered), static=options.connector == "jdbc")
+    seen = SqlTable(statement.name, tuple(ordered), static=options.connector == "jdbc")
     table = DefinedTable(statement, options, tuple(computed), delay, seen)
     _check_form(table)
     return table

@@ -359,7 +359,7 @@ _NO_CONNECTORS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class TakenOptions:
     """A table's options, each of which is taken.
 
     Attributes:
@@ -377,7 +377,7 @@ class Checked:
     unwritable: ConfigurationError | None = None
 
 
-def checked(table: str, at: Position, options: Sequence[Option]) -> Checked:
+def checked(table: str, at: Position, options: Sequence[Option]) -> TakenOptions:
     """Look up every option of a table.
 
     Raises:
@@ -420,7 +420,7 @@ def checked(table: str, at: Position, options: Sequence[Option]) -> Checked:
             notes.append(f"table {table}: '{option.key}' = '{option.value}' has no effect: the table is only read")
     values = {option.key: option.value for option in options}
     places = {option.key: option.at for option in options}
-    return Checked(connector.value, values, tuple(notes), places, unwritable)
+    return TakenOptions(connector.value, values, tuple(notes), places, unwritable)
 
 
 def rules_of(connector: str) -> tuple[Rule, ...]:

@@ -84,7 +84,7 @@ Special = Callable[[exp.Expr], Piece | None]
 
 
 @dataclass(frozen=True)
-class Text:
+class QueryText:
     """What a query is made of, for the places of its parts.
 
     Attributes:
@@ -117,7 +117,7 @@ def literal(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def name_of(identifier: exp.Expr, text: Text) -> str:
+def name_of(identifier: exp.Expr, text: QueryText) -> str:
     """A name, which is no word of SQL unless it is quoted."""
     name = str(identifier.this)
     if not identifier.args.get("quoted") and name.upper() in RESERVED - TAKEN_AS_NAMES:
@@ -125,7 +125,7 @@ def name_of(identifier: exp.Expr, text: Text) -> str:
     return name
 
 
-def interval_ms(of: exp.Expr, text: Text) -> int:
+def interval_ms(of: exp.Expr, text: QueryText) -> int:
     """The length of ``INTERVAL '10' SECOND``; months have none.
 
     Raises:
@@ -169,7 +169,7 @@ class Expressions:
         own: The script's functions: what each gives.
     """
 
-    def __init__(self, text: Text, lookup: Lookup, special: Special, own: Mapping[str, Kind]) -> None:
+    def __init__(self, text: QueryText, lookup: Lookup, special: Special, own: Mapping[str, Kind]) -> None:
         self._text, self._lookup, self._special, self._own = text, lookup, special, own
         rules: dict[type[exp.Expr], Callable[[exp.Expr], Piece]] = {
             exp.Column: self._column,

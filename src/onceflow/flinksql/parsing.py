@@ -23,10 +23,10 @@ from onceflow.flinksql.statements import (
     Insert,
     Option,
     Reset,
+    ScriptText,
     Select,
     Set,
     Show,
-    Source,
     Statement,
     StatementSet,
     WatermarkDefinition,
@@ -181,15 +181,15 @@ class _Parser:
         if self._token.kind != "end":
             self._unexpected(_END)
 
-    def _rest(self) -> Source:
+    def _rest(self) -> ScriptText:
         """Everything to the end of the statement."""
         if self._token.kind == "end":
             self._unexpected("a query")
         first, last = self._token, self._tokens[-2]
         self._next = len(self._tokens) - 1
-        return Source(self._script[first.start : last.end], first.at)
+        return ScriptText(self._script[first.start : last.end], first.at)
 
-    def _expression(self) -> Source:
+    def _expression(self) -> ScriptText:
         """To the comma or the parenthesis that ends it."""
         depth, first = 0, self._token
         while self._token.kind != "end":
@@ -201,7 +201,7 @@ class _Parser:
             self._take()
         if self._token is first:
             self._unexpected("an expression")
-        return Source(self._script[first.start : self._tokens[self._next - 1].end], first.at)
+        return ScriptText(self._script[first.start : self._tokens[self._next - 1].end], first.at)
 
     def _texts(self) -> str:
         return self._script[self._tokens[0].start : self._tokens[-1].end]
@@ -461,7 +461,7 @@ class _Parser:
             if_not_exists=unless,
         )
 
-    def _query(self) -> Source:
+    def _query(self) -> ScriptText:
         if not self._token.says(*_QUERY):
             self._unexpected(*_QUERY)
         return self._rest()
@@ -729,7 +729,7 @@ def _shown(token: Token) -> str:
     return f"'{token.value}'" if token.kind == "text" else token.value
 
 
-def kind_of(text: Source) -> Kind:
+def kind_of(text: ScriptText) -> Kind:
     """A type alone, as in CAST.
 
     Raises:

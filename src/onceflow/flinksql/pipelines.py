@@ -34,8 +34,8 @@ from onceflow.flinksql.kinds import BOOLEAN, BYTES, DATE, DOUBLE, STRING, TIMEST
 from onceflow.flinksql.problems import Position, refused, wrong
 from onceflow.flinksql.queries import translate
 from onceflow.flinksql.records import written
-from onceflow.flinksql.relations import KEEP, Query, View
-from onceflow.flinksql.settings import NAME, SERVERS, Settings
+from onceflow.flinksql.relations import KEEP, Query
+from onceflow.flinksql.settings import NAME, SERVERS, ScriptSettings
 from onceflow.flinksql.statements import Insert
 from onceflow.job import Job
 from onceflow.options.checkpointing import Checkpointing
@@ -137,7 +137,7 @@ class SqlJob(Job):
         self,
         name: str,
         *,
-        settings: Settings,
+        settings: ScriptSettings,
         transactional_id_prefix: str = "onceflow",
         output_mode: Literal["append", "update"] = "append",
     ) -> None:
@@ -251,7 +251,7 @@ def _as_column(insert: Insert, table: DefinedTable, name: str, kind: Kind, given
     return text
 
 
-def pipeline(inserts: Sequence[Insert], at: Position, names: Names, settings: Settings) -> Pipeline:
+def pipeline(inserts: Sequence[Insert], at: Position, names: Names, settings: ScriptSettings) -> Pipeline:
     """One job of INSERTs that commit together.
 
     Raises:
@@ -285,7 +285,7 @@ def pipeline(inserts: Sequence[Insert], at: Position, names: Names, settings: Se
     return Pipeline(job, at, parts, bounded == {True}, notes)
 
 
-def job_name(inserts: Sequence[Insert], settings: Settings) -> str:
+def job_name(inserts: Sequence[Insert], settings: ScriptSettings) -> str:
     """Who a job is: what the script calls it, or what it writes."""
     said = settings.get(NAME)
     name = said if said is not None else "insert-into_" + "_".join(dict.fromkeys(each.table for each in inserts))
@@ -320,7 +320,7 @@ def _require_one_mode(parts: Sequence[Written]) -> None:
             )
 
 
-def _sink(part: Written, settings: Settings) -> Sink:
+def _sink(part: Written, settings: ScriptSettings) -> Sink:
     table = part.table
     # The sink's name is part of what is decided: a table keeps it as long as it keeps its own.
     name = _NO_NAME.sub("-", table.name)
@@ -372,7 +372,7 @@ def _not_planned(at: Position, error: AnalysisException) -> ConfigurationError:
 class Reading:
     """The tables of a job as views of Spark's."""
 
-    def __init__(self, names: Names, settings: Settings, tables: Mapping[str, DefinedTable]) -> None:
+    def __init__(self, names: Names, settings: ScriptSettings, tables: Mapping[str, DefinedTable]) -> None:
         self._names, self._tables = names, tables
         self.sources: dict[str, KafkaSource] = {
             name: kafka_tables.source_of(table, settings.get(SERVERS), settings.max_ahead)
@@ -452,7 +452,7 @@ def _of_record(table: DefinedTable) -> list[Any]:
 
 
 def _notes(
-    parts: Sequence[Written], tables: Mapping[str, DefinedTable], settings: Settings, job: SqlJob
+    parts: Sequence[Written], tables: Mapping[str, DefinedTable], settings: ScriptSettings, job: SqlJob
 ) -> tuple[str, ...]:
     """What a start says."""
     notes = list(settings.notes)
@@ -547,4 +547,4 @@ def _of_spark(kind: DataType, path: str) -> Kind:
     return plain[kind.typeName()](kind)
 
 
-__all__ = ["Pipeline", "SqlJob", "View", "pipeline"]
+__all__ = ["Pipeline", "SqlJob", "pipeline"]

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from onceflow.errors import ConfigurationError
 from onceflow.flinksql import functions
-from onceflow.flinksql.expressions import Text, name_of
+from onceflow.flinksql.expressions import QueryText, name_of
 from onceflow.flinksql.kinds import BIGINT, TIMESTAMP, common, quoted
 from onceflow.flinksql.problems import Position, meant, refused, wrong
 from onceflow.flinksql.reading import Read, WindowCall, read
@@ -23,21 +23,21 @@ from onceflow.flinksql.relations import (
     WINDOW_COLUMN,
     Catalogue,
     Column,
-    Entry,
+    FromEntry,
     KeepFirst,
     Query,
-    View,
+    SqlView,
     hidden,
     window_text,
 )
 from onceflow.flinksql.selecting import Selection, conjuncts, is_star, unique
-from onceflow.flinksql.statements import Source
+from onceflow.flinksql.statements import ScriptText
 
 _MOST = 100
 """Up to so many rows of each key are kept without a window: an epoch writes all of them again."""
 
 
-def translate(source: Source, catalogue: Catalogue) -> Query:
+def translate(source: ScriptText, catalogue: Catalogue) -> Query:
     """A query in Spark's words.
 
     Raises:
@@ -62,7 +62,7 @@ class _Translation:
         self, given: Read, catalogue: Catalogue, numbers: Iterator[int], ctes: Mapping[str, Query], depth: int = 0
     ) -> None:
         self._read, self.catalogue, self._numbers, self._depth = given, catalogue, numbers, depth
-        self.text: Text = given.text
+        self.text: QueryText = given.text
         self.tree = given.tree
         self._ctes = dict(ctes)
 
@@ -189,10 +189,10 @@ class _Translation:
 
     # -- FROM -------------------------------------------------------------------------------------
 
-    def _from(self, node: exp.Select) -> list[Entry]:
+    def _from(self, node: exp.Select) -> list[FromEntry]:
         return [self.entry(node.args["from_"].this, None)]
 
-    def entry(self, node: exp.Expr, joined: exp.Expr | None) -> Entry:
+    def entry(self, node: exp.Expr, joined: exp.Expr | None) -> FromEntry:
         """One of the things that FROM and JOIN name."""
         alias = node.args.get("alias")
         name = None if alias is None or alias.this is None else name_of(alias.this, self.text)
@@ -227,7 +227,7 @@ class _Translation:
             raise self.refused(
                 joined or node, type(node).__name__.upper(), "it is not taken", "name a table, or a query"
             )
-        return Entry(name, self.renamed(found, columns, node))
+        return FromEntry(name, self.renamed(found, columns, node))
 
     def renamed(self, of: Query, names: Sequence[str], node: exp.Expr) -> Query:
         """The query with other names for its columns, where some are given."""
@@ -249,7 +249,7 @@ class _Translation:
         if name in self._ctes:
             return self._ctes[name]
         found = self.catalogue.table(name, at)
-        if isinstance(found, View):
+        if isinstance(found, SqlView):
             if self._depth > 20:
                 raise wrong(at, f"view {name} reads itself", action="correct one of them")
             inner = _Translation(read(found.query), self.catalogue, self._numbers, {}, self._depth + 1)
@@ -314,7 +314,7 @@ class _Translation:
 
     # -- ROW_NUMBER -------------------------------------------------------------------------------
 
-    def _ranked(self, node: exp.Select) -> tuple[Entry, exp.Expr | None] | None:
+    def _ranked(self, node: exp.Select) -> tuple[FromEntry, exp.Expr | None] | None:
         """The first n of each group, where FROM is a query with ROW_NUMBER and WHERE says how many."""
         inner = node.args["from_"].this
         if not isinstance(inner, exp.Subquery) or not isinstance(inner.this, exp.Select):
@@ -343,7 +343,7 @@ class _Translation:
         if alias is not None and alias.args.get("columns"):
             raise self.refused(inner, "names for columns behind ROW_NUMBER", "it is not taken yet", "write AS inside")
         called = name_of(alias.this, self.text) if alias is not None and alias.this is not None else None
-        return Entry(called or f"query{self.number()}", query), rest
+        return FromEntry(called or f"query{self.number()}", query), rest
 
     def _how_many(self, name: str, where: exp.Expr | None) -> tuple[int, exp.Expr | None]:
         conditions = [] if where is None else list(conjuncts(where.this))
@@ -522,7 +522,7 @@ class _Translation:
         )
 
 
-def _names_of(partition: Sequence[exp.Expr], inner: exp.Select, text: Text) -> list[str]:
+def _names_of(partition: Sequence[exp.Expr], inner: exp.Select, text: QueryText) -> list[str]:
     """Under which names a query selects the columns of PARTITION BY; as many as there are only if it selects all."""
     every = any(map(is_star, inner.expressions))
     found = []

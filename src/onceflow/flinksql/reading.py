@@ -15,12 +15,12 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 
 from onceflow.flinksql.dialect import Flink
-from onceflow.flinksql.expressions import Text
+from onceflow.flinksql.expressions import QueryText
 from onceflow.flinksql.kinds import Kind
 from onceflow.flinksql.lexing import Token, tokens_of
 from onceflow.flinksql.parsing import kind_of
 from onceflow.flinksql.problems import Position, refused, wrong
-from onceflow.flinksql.statements import Source
+from onceflow.flinksql.statements import ScriptText
 
 _WINDOWS = ("TUMBLE", "HOP", "SESSION", "CUMULATE")
 _NAMES = ("DATA", "TIMECOL", "SIZE", "SLIDE", "GAP", "OFFSET", "STEP")
@@ -89,12 +89,12 @@ class Read:
     """
 
     tree: exp.Expr
-    text: Text
+    text: QueryText
     windows: Mapping[str, WindowCall] = field(default_factory=dict)
     temporal: frozenset[int] = frozenset()
 
 
-def read(source: Source) -> Read:
+def read(source: ScriptText) -> Read:
     """Read a query.
 
     Raises:
@@ -103,13 +103,13 @@ def read(source: Source) -> Read:
     return _Reader(source).read(is_query=True)
 
 
-def read_expression(source: Source) -> Read:
+def read_expression(source: ScriptText) -> Read:
     """Read an expression alone, as of a computed column."""
     return _Reader(source).read(is_query=False)
 
 
 class _Reader:
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ScriptText) -> None:
         self._source = source
         self._tokens = tokens_of(source.text)
         self._letters = list(source.text)
@@ -123,7 +123,7 @@ class _Reader:
         while i < len(self._tokens):
             i = self._window(i) or self._cast(i) or self._system_time(i) or i + 1
         text = "".join(self._letters)
-        told = Text(text, self._source.at, self._casts)
+        told = QueryText(text, self._source.at, self._casts)
         try:
             tree = sqlglot.parse_one(text if is_query else f"SELECT {text}", read=Flink)
         except (ParseError, TokenError) as error:
@@ -133,15 +133,15 @@ class _Reader:
             if not isinstance(tree, exp.Select) or len(expressions) != 1 or tree.args.get("from_") is not None:
                 raise wrong(self._source.at, "one expression is expected here", action="correct it")
             tree = expressions[0]
-            told = Text(
+            told = QueryText(
                 f"SELECT {text}", Position(self._source.at.line, self._source.at.column - len("SELECT ")), self._casts
             )
         return Read(tree, told, self._windows, frozenset(self._temporal))
 
     def _at(self, token: Token) -> Position:
-        return Text(self._source.text, self._source.at, {}).place_of(token.start)
+        return QueryText(self._source.text, self._source.at, {}).place_of(token.start)
 
-    def _not_understood(self, error: Exception, text: Text, shift: int) -> Exception:
+    def _not_understood(self, error: Exception, text: QueryText, shift: int) -> Exception:
         found = getattr(error, "errors", None) or [{}]
         line, column = found[0].get("line"), found[0].get("col")
         word = str(found[0].get("highlight") or "")
@@ -213,7 +213,7 @@ class _Reader:
             return None
         first, last = self._tokens[at + 1], self._tokens[end - 1]
         name = f"k{len(self._casts):02d}"
-        self._casts[name] = kind_of(Source(self._source.text[first.start : last.end], self._at(first)))
+        self._casts[name] = kind_of(ScriptText(self._source.text[first.start : last.end], self._at(first)))
         self._put(first, last, name)
         return None  # what is inside is looked at, too
 
@@ -332,5 +332,5 @@ class _Reader:
         from onceflow.flinksql.expressions import interval_ms  # noqa: PLC0415 - the same file gives Text
 
         text = self._source.text[tokens[0].start : tokens[-1].end]
-        inner = _Reader(Source(text, self._at(tokens[0]))).read(is_query=False)
+        inner = _Reader(ScriptText(text, self._at(tokens[0]))).read(is_query=False)
         return interval_ms(inner.tree, inner.text)

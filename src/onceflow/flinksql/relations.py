@@ -15,7 +15,7 @@ from typing import Protocol
 from onceflow.flinksql.expressions import Piece, spark_interval
 from onceflow.flinksql.kinds import Kind, quoted
 from onceflow.flinksql.problems import Position, wrong
-from onceflow.flinksql.statements import Source
+from onceflow.flinksql.statements import ScriptText
 
 WINDOW, KEEP = "$window", "$keep"
 WINDOW_COLUMN, KEEP_COLUMN = quoted(WINDOW), quoted(KEEP)
@@ -40,7 +40,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class SqlTable:
     """What a query can read.
 
     Attributes:
@@ -55,17 +55,17 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class SqlView:
     """A query under a name."""
 
-    query: Source
+    query: ScriptText
     columns: tuple[str, ...] = ()
 
 
 class Catalogue(Protocol):
     """What a script has."""
 
-    def table(self, name: str, at: Position) -> Table | View:
+    def table(self, name: str, at: Position) -> SqlTable | SqlView:
         """A table or a view.
 
         Raises:
@@ -128,7 +128,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FromEntry:
     """One of the things that FROM names.
 
     Attributes:

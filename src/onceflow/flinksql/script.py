@@ -16,8 +16,8 @@ from onceflow.flinksql.parsing import parse
 from onceflow.flinksql.pipelines import Pipeline, function_at, pipeline
 from onceflow.flinksql.problems import meant, nested, wrong
 from onceflow.flinksql.queries import translate
-from onceflow.flinksql.relations import Query, View
-from onceflow.flinksql.settings import Settings
+from onceflow.flinksql.relations import Query, SqlView
+from onceflow.flinksql.settings import ScriptSettings
 from onceflow.flinksql.statements import (
     CreateFunction,
     CreateTable,
@@ -36,7 +36,7 @@ from onceflow.flinksql.statements import (
 
 
 @dataclass(frozen=True)
-class Answer:
+class ScriptAnswer:
     """What a statement gives.
 
     Attributes:
@@ -62,10 +62,10 @@ class Script:
 
     def __post_init__(self) -> None:
         self.names = Names()
-        self.settings = Settings(self.flags)
+        self.settings = ScriptSettings(self.flags)
         self.jobs: dict[str, Pipeline] = {}
 
-    def run(self, text: str) -> Iterator[Answer]:
+    def run(self, text: str) -> Iterator[ScriptAnswer]:
         """All statements of a text; each is done before the next is asked for.
 
         Raises:
@@ -74,7 +74,7 @@ class Script:
         for statement in parse(text):
             yield self.take(statement)
 
-    def take(self, statement: Statement) -> Answer:
+    def take(self, statement: Statement) -> ScriptAnswer:
         """One statement."""
         with nested(statement.at):
             match statement:
@@ -83,12 +83,12 @@ class Script:
                 case StatementSet():
                     return self._job(statement.inserts, statement)
                 case Select():
-                    return Answer(query=translate(statement.query, self.names))
+                    return ScriptAnswer(query=translate(statement.query, self.names))
                 case _:
                     rule = _RULES[type(statement)]
-                    return Answer(lines=tuple(rule(self, statement)))
+                    return ScriptAnswer(lines=tuple(rule(self, statement)))
 
-    def _job(self, inserts: tuple[Insert, ...], statement: Statement) -> Answer:
+    def _job(self, inserts: tuple[Insert, ...], statement: Statement) -> ScriptAnswer:
         made = pipeline(inserts, statement.at, self.names, self.settings)
         other = self.jobs.get(made.job.name)
         if other is not None:
@@ -99,7 +99,7 @@ class Script:
                 action="write SET 'pipeline.name' = '…' before each, or put them into one statement set",
             )
         self.jobs[made.job.name] = made
-        return Answer(pipeline=made)
+        return ScriptAnswer(pipeline=made)
 
     # -- names ------------------------------------------------------------------------------------
 
@@ -126,7 +126,7 @@ class Script:
                 raise wrong(
                     statement.at, f"{len(statement.columns)} names for {len(query.columns)} columns", action="name each"
                 )
-            self.names.views[statement.name] = View(statement.query, statement.columns), statement.text
+            self.names.views[statement.name] = SqlView(statement.query, statement.columns), statement.text
             yield f"view {statement.name}: its query fits the tables as they are written here; nothing was read"
 
     def _create_function(self, statement: CreateFunction) -> Iterator[str]:
@@ -232,7 +232,9 @@ class Script:
             yield part.sql
 
 
-def _layers(settings: Settings) -> tuple[Mapping[str, str], Mapping[str, str], Mapping[str, str], Mapping[str, str]]:
+def _layers(
+    settings: ScriptSettings,
+) -> tuple[Mapping[str, str], Mapping[str, str], Mapping[str, str], Mapping[str, str]]:
     import os  # noqa: PLC0415 - of this alone
 
     flags, said = settings.of_jobs()

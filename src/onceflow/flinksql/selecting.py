@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from onceflow.errors import ConfigurationError
 from onceflow.flinksql import functions
-from onceflow.flinksql.expressions import Expressions, Piece, Text, interval_ms, name_of
+from onceflow.flinksql.expressions import Expressions, Piece, QueryText, interval_ms, name_of
 from onceflow.flinksql.functions import AGGREGATES
 from onceflow.flinksql.kinds import BIGINT, TIMESTAMP, Kind, quoted
 from onceflow.flinksql.problems import meant
@@ -24,7 +24,7 @@ from onceflow.flinksql.relations import (
     WINDOW_COLUMN,
     Catalogue,
     Column,
-    Entry,
+    FromEntry,
     Query,
     part_of,
     window_text,
@@ -37,13 +37,13 @@ _GATHERING = ("FIRST_VALUE", "LAST_VALUE", "LISTAGG", "COLLECT", "ARRAY_AGG", "S
 class Around(Protocol):
     """The query that a SELECT stands in."""
 
-    text: Text
+    text: QueryText
     catalogue: Catalogue
 
     def number(self) -> int:
         """One that no other name has."""
 
-    def entry(self, node: exp.Expr, joined: exp.Expr | None) -> Entry:
+    def entry(self, node: exp.Expr, joined: exp.Expr | None) -> FromEntry:
         """One of the things that FROM and JOIN name."""
 
     def refused(self, node: exp.Expr, name: str, why: str, instead: str) -> ConfigurationError:
@@ -70,9 +70,9 @@ class _Groups:
 class Selection:
     """One SELECT whose FROM is known."""
 
-    def __init__(self, of: Around, node: exp.Select, scope: list[Entry], condition: exp.Expr | None) -> None:
+    def __init__(self, of: Around, node: exp.Select, scope: list[FromEntry], condition: exp.Expr | None) -> None:
         self._of, self._node, self._scope, self._condition = of, node, scope, condition
-        self._text: Text = of.text
+        self._text: QueryText = of.text
         self._catalogue = of.catalogue
         self._rows = Expressions(self._text, self._column, lambda _: None, self._catalogue.functions)
         self._groups = _Groups()
@@ -117,7 +117,7 @@ class Selection:
             piece = self._rows.field(node, piece, name)
         return piece
 
-    def _found(self, names: Sequence[str], node: exp.Expr) -> tuple[Entry, Column, Sequence[str]]:
+    def _found(self, names: Sequence[str], node: exp.Expr) -> tuple[FromEntry, Column, Sequence[str]]:
         """By the alias and the column; or by the column alone; what is behind are fields."""
         for entry in self._scope:
             if len(names) > 1 and entry.alias == names[0]:
@@ -185,7 +185,7 @@ class Selection:
         word = f"{side} OUTER JOIN" if side else "JOIN"
         return f"{table}\n{word} (\n{right.query.sql}\n) {quoted(right.alias)} ON {text}"
 
-    def _conditions(self, on: exp.Expr, left: Entry | None, right: Entry) -> tuple[bool, str, bool]:
+    def _conditions(self, on: exp.Expr, left: FromEntry | None, right: FromEntry) -> tuple[bool, str, bool]:
         """Whether it joins windows; its text; whether it bounds times."""
         texts, parts, bounds = [], set(), set[str]()
         for each in conjuncts(on):
@@ -557,7 +557,7 @@ def _role_of(piece: Piece) -> str:
     return piece.role if piece.role in ("rowtime", "proctime", *PARTS) else ""
 
 
-def _column_of(entry: Entry, name: str) -> Column | None:
+def _column_of(entry: FromEntry, name: str) -> Column | None:
     return next((column for column in entry.query.columns if column.name == name), None)
 
 

@@ -94,7 +94,7 @@ RUNS_CODE = (
 _OF_JOBS = {each.flink: each for each in SETTINGS if each.flink is not None}
 
 
-class Settings:
+class ScriptSettings:
     """What a script has SET so far.
 
     Args:

@@ -35,7 +35,7 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ScriptText:
     """A query or an expression as text, and where it stands in the script: what is wrong with it is told by that.
 
     Attributes:
@@ -64,7 +64,7 @@ class ColumnDefinition:
     name: str
     at: Position
     kind: Kind | None = None
-    expression: Source | None = None
+    expression: ScriptText | None = None
     metadata: str | None = None
     virtual: bool = False
     comment: str | None = None
@@ -75,7 +75,7 @@ class WatermarkDefinition:
     """``WATERMARK FOR column AS expression``."""
 
     column: str
-    expression: Source
+    expression: ScriptText
     at: Position
 
 
@@ -99,7 +99,7 @@ class CreateView(Statement):
 
     name: str
     columns: tuple[str, ...]
-    query: Source
+    query: ScriptText
     if_not_exists: bool = False
 
 
@@ -134,7 +134,7 @@ class Insert(Statement):
     table: str
     table_at: Position
     columns: tuple[str, ...]
-    query: Source
+    query: ScriptText
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +148,7 @@ class StatementSet(Statement):
 class Select(Statement):
     """A query alone."""
 
-    query: Source
+    query: ScriptText
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,7 @@ from onceflow.checkpoint.identity import (
 )
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.place import OURS, Place
-from onceflow.checkpoint.restored import Restored, being_made, read_restored, refuse_unfinished, who_makes
+from onceflow.checkpoint.restored import RestoredFrom, being_made, read_restored, refuse_unfinished, who_makes
 from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.connectors.contract import Committer, SinkConnection
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, OnceflowError, advised
@@ -240,7 +240,7 @@ def _of_name(connections: Iterable[SinkConnection], prefix: str, name: str) -> d
 
 
 def _refuse_restored_again(
-    place: Place, restored: Restored, connections: Iterable[SinkConnection], prefix: str, name: str
+    place: Place, restored: RestoredFrom, connections: Iterable[SinkConnection], prefix: str, name: str
 ) -> None:
     """Refuse a second job from one savepoint where the first one's checkpoint was, and is lost.
 

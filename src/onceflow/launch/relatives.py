@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from onceflow.checkpoint import family
-from onceflow.checkpoint.family import Child, Relative, Target
+from onceflow.checkpoint.family import Child, Relative, WriteTarget
 from onceflow.checkpoint.place import Place
-from onceflow.checkpoint.restored import Restored, read_restored
+from onceflow.checkpoint.restored import RestoredFrom, read_restored
 from onceflow.connectors.contract import Sink, SinkConnection
 from onceflow.errors import CheckpointConflictError, OnceflowError, advised
 from onceflow.execution.job_log import JobLog
@@ -24,16 +24,16 @@ log = logging.getLogger(__name__)
 _opened = partial(place_at, retain=1 << 31)  # it is read, and nothing of it is declared as purged
 
 
-def targets_of(sinks: Iterable[Sink], connections: Mapping[str, SinkConnection]) -> tuple[Target, ...]:
+def targets_of(sinks: Iterable[Sink], connections: Mapping[str, SinkConnection]) -> tuple[WriteTarget, ...]:
     """Where a job's sinks write. One that takes no part in the decision need not say which system it is."""
     return tuple(
-        Target(sink.name, getattr(connections[sink.name], "system_id", ""), sink.destination, sink.participates)
+        WriteTarget(sink.name, getattr(connections[sink.name], "system_id", ""), sink.destination, sink.participates)
         for sink in sinks
         if sink.name in connections
     )
 
 
-def look(place: Place, targets: tuple[Target, ...], name: str, takeover: str | None) -> Callable[[], None]:
+def look(place: Place, targets: tuple[WriteTarget, ...], name: str, takeover: str | None) -> Callable[[], None]:
     """Refuse as ``refuse_written``, unless the start is told what it is to do with the checkpoint.
 
     Args:
@@ -62,7 +62,7 @@ def look(place: Place, targets: tuple[Target, ...], name: str, takeover: str | N
     return behind
 
 
-def refuse_written(place: Place, targets: tuple[Target, ...]) -> None:
+def refuse_written(place: Place, targets: tuple[WriteTarget, ...]) -> None:
     """Refuse to write again what another job of the family has written to these targets, unless that was said.
 
     A job's first start from a savepoint is asked for what the older job has written since, where nothing was to be told
@@ -88,7 +88,7 @@ def refuse_written(place: Place, targets: tuple[Target, ...]) -> None:
         raise _written_again(place, again, others, is_first=is_first)
 
 
-def _again(place: Place, targets: tuple[Target, ...], others: Iterable[Relative]) -> list[Relative]:
+def _again(place: Place, targets: tuple[WriteTarget, ...], others: Iterable[Relative]) -> list[Relative]:
     """Of other jobs what a start would write again, or may, and was not said so far."""
     known, found = family.told(place.ours), []
     for other in others:
@@ -102,7 +102,7 @@ def _again(place: Place, targets: tuple[Target, ...], others: Iterable[Relative]
     return found
 
 
-def accept(place: Place, targets: tuple[Target, ...] = (), said: JobLog | None = None) -> None:
+def accept(place: Place, targets: tuple[WriteTarget, ...] = (), said: JobLog | None = None) -> None:
     """Keep that what other jobs have written so far may be written again: that was said, or told. It never raises.
 
     Args:
@@ -120,7 +120,7 @@ def accept(place: Place, targets: tuple[Target, ...] = (), said: JobLog | None =
         (said or log).warning("what other jobs of the family have written is not known, and not kept: %s", error)
 
 
-def begin(place: Place, targets: tuple[Target, ...], name: str) -> None:
+def begin(place: Place, targets: tuple[WriteTarget, ...], name: str) -> None:
     """What a start does before it decides anything: it keeps where it writes, and its parent gets to know of it.
 
     Where the first one from a savepoint cannot enter itself, the log says so.
@@ -154,7 +154,7 @@ def begin(place: Place, targets: tuple[Target, ...], name: str) -> None:
     accept(place)
 
 
-def _enter(restored: Restored, child: Child) -> str:
+def _enter(restored: RestoredFrom, child: Child) -> str:
     """Enter a child with its parent; why that cannot be, "" where it is done."""
     if not restored.parent:
         return "an older version has made this checkpoint, and has not kept where that job's is"

@@ -16,8 +16,7 @@ from onceflow.errors import OnceflowError
 from onceflow.findings import Checks
 from onceflow.launch.ownership import identify, refuse_lost, refuse_rewound
 from onceflow.launch.relatives import refuse_written, targets_of
-from onceflow.twophase.layout import Layout
-from onceflow.twophase.layout import Source as LayoutSource
+from onceflow.twophase.layout import Layout, LayoutSource
 
 
 class Systems:

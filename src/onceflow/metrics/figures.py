@@ -16,7 +16,7 @@ from datetime import datetime
 
 from onceflow import errors
 from onceflow.checkpoint.statistics import EpochStatistics
-from onceflow.control.standing import Standing
+from onceflow.control.standing import JobStatus
 from onceflow.execution.observer import Observer
 from onceflow.metrics.catalogue import BUCKETS, OTHER, REASONS, RESULTS, STATES
 from onceflow.metrics.health import Health
@@ -72,7 +72,7 @@ class Figures(Observer):
 
     def __init__(
         self,
-        standing: Standing,
+        standing: JobStatus,
         interval_s: float,
         now: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,

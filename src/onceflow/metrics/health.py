@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from onceflow.connectors import silence
 from onceflow.connectors.contract import TOO_OLD
-from onceflow.control.standing import Standing
+from onceflow.control.standing import JobStatus
 
 SILENT_S = 60.0
 """Spark tells of an epoch when it is recorded, and every ten seconds that there is nothing to read."""
@@ -56,7 +56,7 @@ class Health:
         began = self._began_at
         return (0.0 if began is None else self._now() - began), self._expires_after_s
 
-    def reasons(self, standing: Standing) -> list[str]:
+    def reasons(self, standing: JobStatus) -> list[str]:
         """Why it is not ready; nothing where it is."""
         if standing.state != "RUNNING":
             # Not what the failure said: whoever reaches the port would read it, and a user's own error may quote a row.

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from onceflow.control.standing import Standing
+from onceflow.control.standing import JobStatus
 from onceflow.execution.observer import NOBODY, Observer
 from onceflow.options.job_options import JobOptions
 
 
 @contextmanager
-def observed(standing: Standing, options: JobOptions) -> Iterator[Observer]:
+def observed(standing: JobStatus, options: JobOptions) -> Iterator[Observer]:
     """Who is told of a job while it runs; inside of it what is told can be asked for, where a port is named.
 
     Args:

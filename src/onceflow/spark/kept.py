@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 from onceflow.spark.internals import elements
 from onceflow.spark.moved import Found, operators_of
 from onceflow.spark.plan import is_stateful, kind_of
-from onceflow.spark.trees import INNER, Node
+from onceflow.spark.trees import INNER, PlanNode
 from onceflow.spark.variables import variables_of
 from onceflow.spark.words import AGGREGATE, attributes, conjuncts
 from onceflow.twophase.layout import Kept
@@ -193,13 +193,13 @@ class _Operator:
         return self._words.of(expression, (*self._written.children, *self._runs.children))
 
 
-def _is_of_both(condition: Any, sides: list[Node]) -> bool:
+def _is_of_both(condition: Any, sides: list[PlanNode]) -> bool:
     """Whether a join's condition asks for columns of both sides."""
     columns = set(_ids(condition))
     return all(columns & set(side.columns) for side in sides)
 
 
-def _is_key(condition: Any, sides: list[Node]) -> bool:
+def _is_key(condition: Any, sides: list[PlanNode]) -> bool:
     """Whether a join's condition asks that what one side has is equal to what the other has."""
     if kind_of(condition) not in _EQUAL:
         return False
@@ -214,7 +214,7 @@ def _ids(expression: Any) -> list[int]:
     return [column.exprId().id() for column in attributes(expression)]
 
 
-def _functions_of(aggregation: Node) -> Iterator[Any]:
+def _functions_of(aggregation: PlanNode) -> Iterator[Any]:
     for named in elements(aggregation.java.aggregateExpressions()):
         yield from _aggregates(named)
 

@@ -15,14 +15,14 @@ from pyspark.sql import DataFrame
 from onceflow.spark.internals import Optimizer, analyzed_plan, elements
 from onceflow.spark.kept import VOCABULARY, room_for_depth
 from onceflow.spark.plan import keeps_state, kind_of, nodes_of, read_below
-from onceflow.spark.trees import REFERENCE, Node, all_of, told_plan, tree_of
+from onceflow.spark.trees import REFERENCE, PlanNode, all_of, told_plan, tree_of
 from onceflow.spark.words import SAY_NOTHING, Words, conjuncts, named, names_of
-from onceflow.twophase.layout import Mark
+from onceflow.twophase.layout import Watermark
 
 _MARK, _DELAY = "EventTimeWatermark", "spark.watermarkDelayMs"
 
 
-def one_mark(frame: DataFrame) -> Mark | None:
+def one_mark(frame: DataFrame) -> Watermark | None:
     """The one watermark that all state of a plan goes by; None where there is none such.
 
     Of several Spark takes the least, which tells of no stream how far it was read; and it tells nothing of a stream
@@ -41,7 +41,7 @@ def one_mark(frame: DataFrame) -> Mark | None:
         words = Words(names_of(runs))
         seen = {_seen(node, words) for node in all_of(runs) if node.kind == _MARK}
     read = (f"of {each}" for each in sorted(read_below(mark)))
-    return Mark(int(max(delays)), (*read, *seen.pop())) if len(seen) == 1 else None
+    return Watermark(int(max(delays)), (*read, *seen.pop())) if len(seen) == 1 else None
 
 
 def _by(node: Any, above: Any) -> Iterator[Any]:
@@ -54,12 +54,12 @@ def _by(node: Any, above: Any) -> Iterator[Any]:
         yield from _by(child, below)
 
 
-def _seen(mark: Node, words: Words) -> tuple[str, ...]:
+def _seen(mark: PlanNode, words: Words) -> tuple[str, ...]:
     time = words.of(mark.java.eventTime(), mark.children)
     return (f"told by {VOCABULARY}", f"by {time}", *sorted(set(_fulfilled(mark.children[0], words))))
 
 
-def _fulfilled(node: Node, words: Words) -> Iterator[str]:
+def _fulfilled(node: PlanNode, words: Words) -> Iterator[str]:
     """What rows had to fulfil to come out of a node; of several that are put together, as one for all."""
     if node.kind == "Filter":
         yield from (words.of(part, node.children) for part in conjuncts(node.java.condition()))

@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from onceflow.spark.internals import Optimizer, analyzed_plan
-from onceflow.spark.trees import Node, all_of, standing_alone, told_plan, tree_of
+from onceflow.spark.trees import PlanNode, all_of, standing_alone, told_plan, tree_of
 from onceflow.spark.words import Words, names_of
 
 _EXCLUDED = "spark.sql.optimizer.excludedRules"
@@ -38,8 +38,8 @@ class Found:
         narrowed: Conditions that Spark has made below it of such as are asked elsewhere all the same.
     """
 
-    asked: Node
-    runs: Node
+    asked: PlanNode
+    runs: PlanNode
     words: Words
     moved: tuple[str, ...] = ()
     narrowed: tuple[str, ...] = ()
@@ -70,7 +70,7 @@ def _only_moved(session: SparkSession) -> dict[str, str]:
     return {**_ONLY_MOVED, _EXCLUDED: ",".join(filter(None, (excluded, _ONLY_MOVED[_EXCLUDED])))}
 
 
-def _pairs(asked: Node, by_spark: list[Node]) -> Iterator[tuple[Node | None, Node]]:
+def _pairs(asked: PlanNode, by_spark: list[PlanNode]) -> Iterator[tuple[PlanNode | None, PlanNode]]:
     """The state operators that run, each with the one that was asked for: None where Spark has made it by itself."""
     by_user = _stateful(asked)
     if [node.family for node in by_user] == [node.family for node in by_spark]:
@@ -81,11 +81,11 @@ def _pairs(asked: Node, by_spark: list[Node]) -> Iterator[tuple[Node | None, Nod
         yield next(alike, None), runs
 
 
-def _stateful(plan: Node) -> list[Node]:
+def _stateful(plan: PlanNode) -> list[PlanNode]:
     return [node for node in all_of(plan) if node.has_state]
 
 
-def _may_move(operator: Node, whole: Node) -> bool:
+def _may_move(operator: PlanNode, whole: PlanNode) -> bool:
     """Whether anything stands beside or above an operator, or is its condition, that Spark could move below it."""
     below = {id(node) for child in operator.children for node in all_of(child)}
     return any(node.kind in ("Filter", "Join") and id(node) not in below for node in all_of(whole))
@@ -104,7 +104,7 @@ class _Optimized:
         self._words, self._plan, self._optimizer = words, plan, optimizer
         self.operators = _stateful(tree_of(optimizer.optimized(plan)))
 
-    def below(self, asked: Node | None, runs: Node) -> set[str]:
+    def below(self, asked: PlanNode | None, runs: PlanNode) -> set[str]:
         """What stands below an operator, and would not if nothing stood above it."""
         alone: set[str] = set()
         if asked is not None:
@@ -112,5 +112,5 @@ class _Optimized:
             alone = self._of(next((node for node in all_of(plan) if node.family == runs.family), plan))
         return self._of(runs) - alone
 
-    def _of(self, operator: Node) -> set[str]:
+    def _of(self, operator: PlanNode) -> set[str]:
         return {said for child in operator.children for said in self._words.of_rows(child)}

@@ -22,7 +22,7 @@ from onceflow.errors import ConfigurationError, RefusedSettingError
 from onceflow.spark.internals import analyzed_plan, call_site, check_streaming, elements
 from onceflow.spark.sentences import no_stream
 from onceflow.spark.versions import TODAY
-from onceflow.twophase.layout import State, without_texts
+from onceflow.twophase.layout import StateOperator, without_texts
 
 log = logging.getLogger(__name__)
 
@@ -161,10 +161,10 @@ def leaves_of(frame: DataFrame, outputs: tuple[str, ...]) -> list[Leaf]:
     ]
 
 
-def states_of(frame: DataFrame, outputs: tuple[str, ...]) -> list[State]:
+def states_of(frame: DataFrame, outputs: tuple[str, ...]) -> list[StateOperator]:
     """The state operators of one output's plan, in its order."""
     return [
-        State(outputs, without_texts(_shape(node)), _fingerprint([_said(each) for each in nodes_of(node)]))
+        StateOperator(outputs, without_texts(_shape(node)), _fingerprint([_said(each) for each in nodes_of(node)]))
         for node in nodes_of(analyzed_plan(frame))
         if node.isStreaming() and keeps_state(node)
     ]

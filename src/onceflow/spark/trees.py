@@ -26,7 +26,7 @@ _IN_PYTHON = ("BatchEvalPython", "ArrowEvalPython")
 
 
 @dataclass(eq=False)
-class Node:
+class PlanNode:
     """A node of a plan, with what is asked of it again and again.
 
     Attributes:
@@ -40,7 +40,7 @@ class Node:
 
     java: Any
     kind: str
-    children: list[Node]
+    children: list[PlanNode]
     columns: list[int]
     makes: dict[int, Any]
     found: dict[int, str] = field(default_factory=dict)
@@ -56,12 +56,12 @@ class Node:
         return "Aggregate" if self.kind == "Distinct" else self.kind
 
 
-def tree_of(plan: Any) -> Node:
+def tree_of(plan: Any) -> PlanNode:
     """A plan as a tree; of one with common table expressions they stand where they are referred to."""
     return _tree(plan, {})
 
 
-def _tree(java: Any, common: dict[int, Node]) -> Node:
+def _tree(java: Any, common: dict[int, PlanNode]) -> PlanNode:
     kind = kind_of(java)
     below = list(elements(java.children()))
     if kind == _COMMON:
@@ -76,10 +76,10 @@ def _tree(java: Any, common: dict[int, Node]) -> Node:
     if kind in _IN_PYTHON:
         results, functions = elements(java.resultAttrs()), elements(java.udfs())
         makes = {result.exprId().id(): function for result, function in zip(results, functions, strict=True)}
-    return Node(java, kind, children, [column.exprId().id() for column in elements(java.output())], makes)
+    return PlanNode(java, kind, children, [column.exprId().id() for column in elements(java.output())], makes)
 
 
-def all_of(node: Node) -> Iterator[Node]:
+def all_of(node: PlanNode) -> Iterator[PlanNode]:
     """A node and those below it, in the order of the plan; one that is referred to twice comes twice."""
     yield node
     for child in node.children:

@@ -14,7 +14,7 @@ from typing import Any
 
 from onceflow.spark.internals import AGGREGATE_FUNCTION, ZONED, arguments_of, elements, is_a, with_numbers
 from onceflow.spark.plan import in_sql, kind_of
-from onceflow.spark.trees import REFERENCE, Node, all_of, tree_of
+from onceflow.spark.trees import REFERENCE, PlanNode, all_of, tree_of
 from onceflow.twophase.layout import without_texts
 
 _LONGEST, _LONG_TEXT = 2_000, 16
@@ -46,7 +46,7 @@ _BESIDE: Mapping[str, str] = {
 _FIELDS, _INVOKE, _XPATH = "UpdateFields", "Invoke", "XPath"
 
 
-def names_of(plan: Node) -> dict[int, str]:
+def names_of(plan: PlanNode) -> dict[int, str]:
     """The columns of a plan's sources by id, each by its name.
 
     Where there are several streams, by the stream's number, too; of a static table by that, and by the table's number
@@ -67,7 +67,7 @@ def names_of(plan: Node) -> dict[int, str]:
     return names
 
 
-def _columns(node: Node) -> Iterator[tuple[int, str]]:
+def _columns(node: PlanNode) -> Iterator[tuple[int, str]]:
     return ((column.exprId().id(), str(column.name())) for column in elements(node.java.output()))
 
 
@@ -83,11 +83,11 @@ class Words:
         self._arguments: dict[int, str] = {}
         self._common: dict[int, str] = {}
 
-    def of(self, expression: Any, below: Iterable[Node]) -> str:
+    def of(self, expression: Any, below: Iterable[PlanNode]) -> str:
         """An expression over the columns of the nodes below it."""
         return short(self._of(expression, tuple(below)))
 
-    def of_rows(self, node: Node) -> Iterator[str]:
+    def of_rows(self, node: PlanNode) -> Iterator[str]:
         """What rows have to fulfil to pass a plan, from a node downwards."""
         for each in all_of(node):
             if each.kind in _SAID_BY_ROWS:
@@ -96,7 +96,7 @@ class Words:
                 wholes = elements(condition.toList()) if each.kind == "Join" else (condition,)
                 yield from (kind + self.of(part, each.children) for whole in wholes for part in conjuncts(whole))
 
-    def _of(self, expression: Any, below: tuple[Node, ...]) -> str:
+    def _of(self, expression: Any, below: tuple[PlanNode, ...]) -> str:
         kind = kind_of(expression)
         match kind:
             case "AttributeReference":
@@ -123,7 +123,7 @@ class Words:
         said = [f"with {each}" for each in _settings(expression)]
         return " ".join([text, *said, *_zone(expression)])
 
-    def _call(self, expression: Any, below: tuple[Node, ...]) -> str:
+    def _call(self, expression: Any, below: tuple[PlanNode, ...]) -> str:
         """A function, an operator, a name of one."""
         kind = kind_of(expression)
         children = list(elements(expression.children()))
@@ -143,7 +143,7 @@ class Words:
             return " where ".join(words) + (" distinct" if expression.isDistinct() else "")
         return _put_together(expression, children, words)
 
-    def _subquery(self, expression: Any, below: tuple[Node, ...]) -> str:
+    def _subquery(self, expression: Any, below: tuple[PlanNode, ...]) -> str:
         """What a query inside of an expression gives: its column, of which rows, and all else that it does."""
         plan = tree_of(expression.plan())
         inside = Words(self._names | names_of(plan))
@@ -164,13 +164,13 @@ class Words:
             name = _NUMBERED.sub(r"\1", argument.name())
             self._arguments[argument.exprId().id()] = f"{name}_{inside}" if inside else name
 
-    def _column(self, key: int, node: Node) -> str:
+    def _column(self, key: int, node: PlanNode) -> str:
         """A column of a node's output."""
         if key not in node.found:
             node.found[key] = short(self._found(key, node))
         return node.found[key]
 
-    def _found(self, key: int, node: Node, around: tuple[Node, ...] = ()) -> str:
+    def _found(self, key: int, node: PlanNode, around: tuple[PlanNode, ...] = ()) -> str:
         below = (*node.children, *around)
         if node.kind in ("Union", REFERENCE):
             place = node.columns.index(key)
@@ -198,7 +198,7 @@ class Words:
         return f"{next(name for column, name in _columns(node) if column == key)} of {node.kind}"
 
 
-def named(node: Node) -> str:
+def named(node: PlanNode) -> str:
     """What a node is, with what decides which rows pass it beside its expressions."""
     if node.kind == "Join":
         return f"{node.java.joinType().sql()} join"

@@ -15,7 +15,7 @@ from functools import partial
 from onceflow.checkpoint.deleting import read_deleting
 from onceflow.checkpoint.identity import read_identity
 from onceflow.checkpoint.place import Place
-from onceflow.control.standing import Standing
+from onceflow.control.standing import JobStatus
 from onceflow.errors import CheckpointConflictError, FencedError, OnceflowError
 from onceflow.execution.job_log import JobLog
 from onceflow.execution.running import RunningJob, application_is_gone, java_is_gone
@@ -29,7 +29,7 @@ from onceflow.supervision.signals import Signals, Stopped
 log = logging.getLogger(__name__)
 
 
-def counting(options: JobOptions, place: Place, standing: Standing, above: Parent | None) -> Counts:
+def counting(options: JobOptions, place: Place, standing: JobStatus, above: Parent | None) -> Counts:
     """Who counts the failures of a job that begins: its parent, where it has one that supervises, or this process."""
     if above is None:
         restarts = Restarts(options.restart, options.checkpointing.tolerable_failures, time.monotonic)
@@ -67,7 +67,7 @@ class Attempts:
     name: str
     counts: Counts
     signals: Signals
-    standing: Standing
+    standing: JobStatus
     place: Place
 
     def true_end(self, error: BaseException) -> BaseException | None:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from onceflow.checkpoint.failures import Failure
+from onceflow.checkpoint.failures import FailureLine
 from onceflow.supervision.counting import Reported
 
 log = logging.getLogger(__name__)
@@ -53,11 +53,11 @@ class Parent:
     def __init__(self, line: socket.socket) -> None:
         self.pid = os.getppid()
         self._line = line
-        self._keep: Callable[[Failure], None] = lambda _: None
+        self._keep: Callable[[FailureLine], None] = lambda _: None
         self._answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         threading.Thread(target=self._listen, name="onceflow-parent", daemon=True).start()
 
-    def begin(self, job: Mapping[str, Any], keep: Callable[[Failure], None]) -> Mapping[str, Any]:
+    def begin(self, job: Mapping[str, Any], keep: Callable[[FailureLine], None]) -> Mapping[str, Any]:
         """Say which job this is; what the parent knows of the starts before.
 
         Args:
@@ -82,7 +82,7 @@ class Parent:
             self._line.sendall(json.dumps(message).encode() + b"\n")
             answer = self._answers.get() or {}
             for failure in answer.get("keep", ()):
-                self._keep(Failure(**failure))
+                self._keep(FailureLine(**failure))
             return answer
         return {}
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Protocol
 
-from onceflow.checkpoint.failures import Failure
+from onceflow.checkpoint.failures import FailureLine
 from onceflow.checkpoint.place import Place
 from onceflow.errors import CheckpointStoreError, EpochFailedError, OnceflowError
 from onceflow.options.restarting import Restarts
@@ -75,7 +75,7 @@ class Counting:
         recorded: The newest epoch that is recorded as it begins, or None.
     """
 
-    def __init__(self, restarts: Restarts, keep: Callable[[Failure], None], recorded: int | None) -> None:
+    def __init__(self, restarts: Restarts, keep: Callable[[FailureLine], None], recorded: int | None) -> None:
         self._restarts = restarts
         self._keep = keep
         self._recorded = recorded
@@ -104,7 +104,7 @@ class Counting:
         if self._restarts.has_run or failure.retriable:
             borne = " (tolerable)" if wait_s is not None and self._restarts.tolerated else ""
             self._keep(
-                Failure(
+                FailureLine(
                     datetime.now(UTC).isoformat(timespec="milliseconds"),
                     failure.error,
                     failure.what,
@@ -117,7 +117,7 @@ class Counting:
         return wait_s
 
 
-def keep_in(place: Place, failure: Failure) -> None:
+def keep_in(place: Place, failure: FailureLine) -> None:
     """Keep a failure in the job's checkpoint; where no job has begun there, or it cannot be reached, nowhere."""
     with contextlib.suppress(CheckpointStoreError):  # whoever failed by it has told it
         if place.has_begun():

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from onceflow.control.client import RunningJob, running
+from onceflow.control.client import AnsweringJob, running
 from onceflow.supervision.log_file import opened
 
 _LOOK_EVERY_S = 0.2
@@ -56,7 +56,7 @@ def start(command: Sequence[str], log_file: Path, within_s: float) -> Detached:
             command, stdin=subprocess.DEVNULL, stdout=to, stderr=to, start_new_session=True, close_fds=True
         )
     until = time.monotonic() + within_s
-    found: RunningJob | None = None
+    found: AnsweringJob | None = None
     while (code := process.poll()) is None:
         mine = [job for job in running() if process.pid in (job.pid, job.supervisor)]
         found = mine[0] if mine else None

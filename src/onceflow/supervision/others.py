@@ -9,15 +9,15 @@ import contextlib
 import logging
 from collections.abc import Iterable
 
-from onceflow.control.client import RunningJob, running
-from onceflow.control.standing import Standing
+from onceflow.control.client import AnsweringJob, running
+from onceflow.control.standing import JobStatus
 from onceflow.errors import ConfigurationError, SetupError
 from onceflow.execution.job_log import JobLog
 
 log = logging.getLogger(__name__)
 
 
-def look_for_others(mine: Standing) -> None:
+def look_for_others(mine: JobStatus) -> None:
     """Warn of what a person may not have meant, and refuse what cannot be meant.
 
     Args:
@@ -31,7 +31,7 @@ def look_for_others(mine: Standing) -> None:
         tell_of(mine, [job for job in running() if (job.pid, job.started_at) != (told["pid"], told["started_at"])])
 
 
-def tell_of(mine: Standing, others: Iterable[RunningJob]) -> None:
+def tell_of(mine: JobStatus, others: Iterable[AnsweringJob]) -> None:
     """As ``look_for_others``, of these."""
     said = JobLog(log, mine.name)
     for job in others:

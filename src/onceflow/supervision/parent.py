@@ -24,10 +24,10 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
-from onceflow.checkpoint.failures import Failure
+from onceflow.checkpoint.failures import FailureLine
 from onceflow.checkpoint.place import Place
 from onceflow.control.server import Server
-from onceflow.control.standing import Standing
+from onceflow.control.standing import JobStatus
 from onceflow.options import restarting
 from onceflow.options.restarting import Restarts
 from onceflow.program import TRY_AGAIN
@@ -64,10 +64,10 @@ class Supervision:
         self._process: subprocess.Popen[bytes] | None = None
         self._signal: signal.Signals | None = None
         self._counting: Counting | None = None
-        self._standing = Standing("", "")
+        self._standing = JobStatus("", "")
         self._server: Server | None = None
         self._judged: list[float | None] = []
-        self._to_keep: list[Failure] = []
+        self._to_keep: list[FailureLine] = []
         self._told_to_end = False
 
     def run(self) -> int:
@@ -171,7 +171,7 @@ class Supervision:
             uri = job["checkpoint"]
             keep = self._to_keep.append if is_elsewhere(uri) else partial(keep_in, Place.at(uri, job["retain"]))
             self._counting = Counting(restarts, keep, job["recorded"])
-            self._standing = Standing(job["name"], uri)
+            self._standing = JobStatus(job["name"], uri)
         self._counting.reached(job["recorded"])
         if self._standing.ordered is None:
             self._answer_for_it(None)  # it does so by itself
@@ -214,7 +214,7 @@ class Supervision:
             return 128 + self._signal
         return 0 if self._standing.ordered else None
 
-    def _answer_for_it(self, standing: Standing | None) -> None:
+    def _answer_for_it(self, standing: JobStatus | None) -> None:
         if self._server is not None:
             self._server.close()
         self._server = None if standing is None else Server(standing)

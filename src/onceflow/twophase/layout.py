@@ -33,7 +33,7 @@ class Topic:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class LayoutSource:
     """What stands at one position.
 
     Attributes:
@@ -55,7 +55,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class StateOperator:
     """What one state operator keeps.
 
     Attributes:
@@ -94,7 +94,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class Watermark:
     """A watermark.
 
     Attributes:
@@ -112,7 +112,7 @@ class Cut:
 
     Attributes:
         at_ms: The time of the latest of them, in milliseconds, 0 where nobody knows it.
-        rows: Of which rows that is known, as of ``Mark``.
+        rows: Of which rows that is known, as of ``Watermark``.
     """
 
     at_ms: int
@@ -135,11 +135,11 @@ class Layout:
         read: How far was read under other marks, before an edit of the plan; None for a plan whose mark is the first.
     """
 
-    sources: tuple[Source, ...] = ()
-    states: tuple[State, ...] = ()
+    sources: tuple[LayoutSource, ...] = ()
+    states: tuple[StateOperator, ...] = ()
     kept: tuple[Kept, ...] | None = None
     vocabulary: str = ""
-    mark: Mark | None = None
+    mark: Watermark | None = None
     cut: Cut | None = None
     read: Cut | None = None
 
@@ -263,7 +263,7 @@ def named_otherwise(then: Iterable[tuple[str, ...]], now: Sequence[Kept]) -> str
     return None
 
 
-def _states_moved(then: Sequence[State], now: Sequence[State], *, by_shape: bool) -> str | None:
+def _states_moved(then: Sequence[StateOperator], now: Sequence[StateOperator], *, by_shape: bool) -> str | None:
     if len(then) != len(now):
         return f"the plan kept {len(then)} states and now keeps {len(now)}"
     for number, (old, new) in enumerate(zip(then, now, strict=True)):
@@ -359,7 +359,9 @@ def _short(text: str, begin: int = 0) -> str:
     return ("… " if begin else "") + text[begin:end] + (" …" if end < len(text) else "")
 
 
-def _exchanged(then: Sequence[Source | State], now: Sequence[Source | State], what: str) -> str | None:
+def _exchanged(
+    then: Sequence[LayoutSource | StateOperator], now: Sequence[LayoutSource | StateOperator], what: str
+) -> str | None:
     """One that stands where another stood before: those that look alike from outside have changed places.
 
     Of one output, only their ways tell two of them apart. Of two outputs their names do: there a way that becomes like
@@ -381,7 +383,7 @@ def _exchanged(then: Sequence[Source | State], now: Sequence[Source | State], wh
     return None
 
 
-def _takes(old: Source | State, new: Source | State, what: str) -> str:
+def _takes(old: LayoutSource | StateOperator, new: LayoutSource | StateOperator, what: str) -> str:
     return f"{what} of output {_outputs(old)} would become that of output {_outputs(new)}"
 
 
@@ -395,7 +397,7 @@ def remade(then: Layout, now: Layout) -> Iterator[Remade]:
                 yield Remade(topic.name, was.id, topic.id)
 
 
-def folders(sources: Sequence[Source]) -> list[int]:
+def folders(sources: Sequence[LayoutSource]) -> list[int]:
     """For each position, the number under which Spark keeps where the source begins (``sources/<number>``).
 
     ``offsets/N`` has a line for each place of a source in the plan, but Spark has one reader for a source that several
@@ -411,9 +413,9 @@ def folders(sources: Sequence[Source]) -> list[int]:
     return found
 
 
-def _outputs(of: Source | State | Kept) -> str:
+def _outputs(of: LayoutSource | StateOperator | Kept) -> str:
     return " and ".join(of.outputs)
 
 
-def _named(sources: Sequence[Source]) -> str:
+def _named(sources: Sequence[LayoutSource]) -> str:
     return ", ".join(f"{s.reads} for {_outputs(s)}" for s in sources) or "none"

@@ -21,7 +21,7 @@ from onceflow.operations.savepoints.writing import create
 from onceflow.spark import internals
 from onceflow.spark import repartition as repartitioning
 from onceflow.spark.session import PINNED
-from onceflow.twophase.layout import Layout, Source
+from onceflow.twophase.layout import Layout, LayoutSource
 from onceflow.twophase.records import Planned
 from tests.support import checkpoints
 
@@ -164,7 +164,7 @@ def saved(session, tmp_path: Path, plan) -> Place:
     create_identity(place.ours, JobIdentity(checkpoints.JOB, place.uri, "cluster", "onceflow"))
     place.journal.start(checkpoints.JOB)
     stand = len(positions(place.checkpoint.offsets(2)))
-    sources = tuple(Source(("out",), "", f"files {i}", str(i), same_as=i) for i in range(stand))
+    sources = tuple(LayoutSource(("out",), "", f"files {i}", str(i), same_as=i) for i in range(stand))
     place.journal.append(Planned(1, Layout(sources)))
     create(place, tmp_path / "two")
     return place

@@ -14,7 +14,7 @@ from onceflow.flinksql.pipelines import Reading
 from onceflow.flinksql.queries import translate
 from onceflow.flinksql.statements import Insert, Select
 from onceflow.spark.kept import kept_of
-from onceflow.twophase.layout import Layout, State, what_moved
+from onceflow.twophase.layout import Layout, StateOperator, what_moved
 from onceflow.twophase.windows import in_words
 from tests.sql.cases import cases, script
 
@@ -430,7 +430,7 @@ def test_a_condition_that_is_asked_elsewhere_once_more_has_left_rows_out(spark, 
 
 
 def layout(kept):
-    return Layout((), tuple(State(each.outputs, "", "") for each in kept), tuple(kept), "1")
+    return Layout((), tuple(StateOperator(each.outputs, "", "") for each in kept), tuple(kept), "1")
 
 
 @pytest.mark.parametrize("clock", ["current_date()", "current_timestamp()", "now()", "localtimestamp()"])

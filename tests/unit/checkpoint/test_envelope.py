@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from onceflow.checkpoint.journal_codec import Entry, encode
+from onceflow.checkpoint.journal_codec import JournalEntry, encode
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError
 from onceflow.storage import envelope
 from onceflow.twophase.records import Start
@@ -22,7 +22,7 @@ def spoiled(path: Path, why: str) -> CheckpointCorruptError:
 
 def test_the_bytes_of_a_record_are_these():
     """Checkpoints outlive versions: a record's bytes may change only together with the number of its format."""
-    assert encode(Entry(1, "n", 1, Start(1, "ä"))) == START
+    assert encode(JournalEntry(1, "n", 1, Start(1, "ä"))) == START
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from onceflow.checkpoint import family
-from onceflow.checkpoint.family import Target
+from onceflow.checkpoint.family import WriteTarget
 from onceflow.checkpoint.identity import JobIdentity, create_identity
 from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.restored import read_restored
@@ -20,7 +20,7 @@ from onceflow.twophase.records import Planned
 from tests.support import checkpoints
 from tests.support.advice import parts_of
 
-HERE = (Target("alerts", "cluster", "alerts"),)
+HERE = (WriteTarget("alerts", "cluster", "alerts"),)
 
 
 @pytest.fixture
@@ -85,9 +85,9 @@ def test_what_the_older_job_has_read_by_itself_is_not_written_again(old, tmp_pat
     ("targets", "is_refused"),
     [
         (HERE, True),
-        ((Target("renamed", "cluster", "alerts"),), True),
-        ((Target("alerts", "cluster", "trial"),), False),
-        ((Target("alerts", "another", "alerts"),), False),
+        ((WriteTarget("renamed", "cluster", "alerts"),), True),
+        ((WriteTarget("alerts", "cluster", "trial"),), False),
+        ((WriteTarget("alerts", "another", "alerts"),), False),
     ],
 )
 def test_only_who_writes_to_the_same_place_is_met(old, tmp_path, targets, is_refused):
@@ -324,7 +324,7 @@ def test_who_claims_a_savepoint_behind_a_newer_job_is_told_and_asked_as_that_job
     assert "was begun from this one" in refused(place).what
 
 
-TRIAL = (Target("alerts", "cluster", "trial"),)
+TRIAL = (WriteTarget("alerts", "cluster", "trial"),)
 
 
 def test_a_trial_that_goes_on_into_the_real_place_is_met(old, tmp_path):

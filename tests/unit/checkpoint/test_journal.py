@@ -13,11 +13,11 @@ from hypothesis import find, given
 from hypothesis import strategies as st
 
 from onceflow.checkpoint.journal import Journal
-from onceflow.checkpoint.journal_codec import Entry, decode, encode
+from onceflow.checkpoint.journal_codec import JournalEntry, decode, encode
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, CheckpointStoreError
 from onceflow.storage import envelope
 from onceflow.storage.store import Store
-from onceflow.twophase.layout import Layout, Source, State, Topic
+from onceflow.twophase.layout import Layout, LayoutSource, StateOperator, Topic
 from onceflow.twophase.messages import Adopted, Appended, Superseded, Unanswered, Voided
 from onceflow.twophase.participants import Part, Participant
 from onceflow.twophase.records import (
@@ -39,7 +39,8 @@ from onceflow.twophase.records import (
 ONE = (Participant("s", "x@1/0", (Part("s", 0, 1, 7, "0:t-0[0,5)"),), {"id": "x", "producer_id": 1}),)
 JOB, OTHER = "a" * 12, "b" * 12
 LAYOUT = Layout(
-    (Source(("s",), "cluster", "topic t", "path", (Topic("t", "id-1", 3),)),), (State(("s",), "count by key", "path"),)
+    (LayoutSource(("s",), "cluster", "topic t", "path", (Topic("t", "id-1", 3),)),),
+    (StateOperator(("s",), "count by key", "path"),),
 )
 
 
@@ -129,7 +130,7 @@ def _contend(folder, rounds, barrier, results):
     store = Store(Path(folder))
     wins = []
     for place in range(1, rounds + 1):
-        entry = Entry(place, f"{multiprocessing.current_process().name}-{place}", 1, Start(place))
+        entry = JournalEntry(place, f"{multiprocessing.current_process().name}-{place}", 1, Start(place))
         barrier.wait()
         try:
             store.create(f"{place:020d}.json", encode(entry))
@@ -197,7 +198,7 @@ def test_a_driver_knows_that_it_was_replaced_although_a_record_is_spoiled(store)
     store.replace("00000000000000000002.json", b"{")
     with pytest.raises(CheckpointCorruptError):
         older.is_replaced()
-    store.create("00000000000000000003.json", encode(Entry(3, "n" * 32, 1, Start(3, JOB))))
+    store.create("00000000000000000003.json", encode(JournalEntry(3, "n" * 32, 1, Start(3, JOB))))
     assert older.is_replaced()
 
 
@@ -385,7 +386,7 @@ def test_records_that_contradict_each_other_stop_by_name(store):
     """A record of an older incarnation behind a newer start is no history; the file is named."""
     started(store)
     started(store)
-    store.create(f"{3:020d}.json", encode(Entry(3, "n", 1, Decide(1, 0, "o", ("s",), ONE))))
+    store.create(f"{3:020d}.json", encode(JournalEntry(3, "n", 1, Decide(1, 0, "o", ("s",), ONE))))
     with pytest.raises(CheckpointCorruptError, match=f"{3:020d}.json.*incarnation 1"):
         Journal(store).history()
 
@@ -425,8 +426,8 @@ NAMES = st.lists(TEXTS, max_size=2).map(tuple)
 TOPICS = st.lists(st.builds(Topic, TEXTS, TEXTS, st.integers(1, 99)), max_size=2).map(tuple)
 LAYOUTS = st.builds(
     Layout,
-    st.lists(st.builds(Source, NAMES, TEXTS, TEXTS, TEXTS, TOPICS), max_size=2).map(tuple),
-    st.lists(st.builds(State, NAMES, TEXTS, TEXTS), max_size=2).map(tuple),
+    st.lists(st.builds(LayoutSource, NAMES, TEXTS, TEXTS, TEXTS, TOPICS), max_size=2).map(tuple),
+    st.lists(st.builds(StateOperator, NAMES, TEXTS, TEXTS), max_size=2).map(tuple),
 )
 RECORDS = st.one_of(
     st.builds(Start, NUMBERS, TEXTS),
@@ -466,7 +467,7 @@ def test_every_kind_of_record_is_tried():
 @given(RECORDS, st.integers(1, 10**12), st.text(max_size=8), st.integers(0, 10**6), st.integers(0, 255))
 def test_a_record_comes_back_or_not_at_all(record, place, nonce, at, byte):
     """Decode takes back whatever encode wrote; with any byte changed it gives the same record or raises."""
-    entry = Entry(place, nonce, 1, record)
+    entry = JournalEntry(place, nonce, 1, record)
     data = encode(entry)
     assert decode(data, place) == entry
     changed = bytearray(data)

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from onceflow.checkpoint.journal import Journal
-from onceflow.twophase.layout import Layout, Source, Topic
+from onceflow.twophase.layout import Layout, LayoutSource, Topic
 from onceflow.twophase.messages import Appended
 from onceflow.twophase.participants import Part, Participant
 from onceflow.twophase.records import Decide, History, Planned, Recut, Replay, ReplayBegin, Resolve, Skip, Void
@@ -62,7 +62,7 @@ class Job:
     # -- what a driver or an operator may write now ------------------------------------------------
 
     def plan(self, partitions):
-        source = Source(("a", "b"), "cluster", "topic in", "path", (Topic("in", "id", partitions + 1),))
+        source = LayoutSource(("a", "b"), "cluster", "topic in", "path", (Topic("in", "id", partitions + 1),))
         self.append(Planned(self.history.incarnation, Layout((source,))))
 
     def recut(self, limit):

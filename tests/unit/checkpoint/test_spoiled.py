@@ -31,8 +31,7 @@ from onceflow.connectors.kafka import listeners, source
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.offsets import data_lost_from, from_json
 from onceflow.connectors.kafka.transactional_id import parse_transactional_id
-from onceflow.connectors.lake.staged import AttemptName
-from onceflow.connectors.lake.staged import Staged as LakeStaged
+from onceflow.connectors.lake.staged import AttemptName, LakeStaged
 from onceflow.control import client
 from onceflow.errors import CheckpointCorruptError, ConfigurationError
 from onceflow.execution import carried

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from onceflow.checkpoint import statistics
-from onceflow.checkpoint.failures import Failure, Failures
+from onceflow.checkpoint.failures import FailureLine, Failures
 from onceflow.checkpoint.statistics import EpochStatistics, Statistics
 from onceflow.cli.app import app
 from onceflow.errors import ConfigurationError, EpochTimedOutError, PreCommitError, TimeoutTooShortError
@@ -146,8 +146,8 @@ def test_what_the_job_has_failed_by(tmp_path):
     (tmp_path / "onceflow").mkdir()
     (tmp_path / "onceflow" / "job.json").write_text("{}")
     failures = Failures(Store(tmp_path / "onceflow" / "failures"))
-    first = Failure("2026-01-01T10:00:00.000+00:00", "PreCommitError", "not proven", "restart after 1.0 s", 7, 8, 7)
-    last = Failure("2026-01-01T11:00:00.000+00:00", "Died", "killed", "the job ended", 9)
+    first = FailureLine("2026-01-01T10:00:00.000+00:00", "PreCommitError", "not proven", "restart after 1.0 s", 7, 8, 7)
+    last = FailureLine("2026-01-01T11:00:00.000+00:00", "Died", "killed", "the job ended", 9)
     failures.add(first)
     file = tmp_path / "onceflow" / "failures" / "current.jsonl"
     file.write_text(file.read_text() + '{"at": "torn')

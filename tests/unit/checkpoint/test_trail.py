@@ -18,13 +18,13 @@ from onceflow.checkpoint.trail import Trail
 from onceflow.errors import CheckpointStoreError, ConfigurationError
 from onceflow.options.auditing import Auditing
 from onceflow.storage.store import Store
-from onceflow.twophase.layout import Layout, Source, Topic
+from onceflow.twophase.layout import Layout, LayoutSource, Topic
 from onceflow.twophase.messages import Appended
 from onceflow.twophase.participants import Part, Participant
 from onceflow.twophase.records import Decide, Planned, Replay, ReplayBegin, Resolve
 
 JOB = "a" * 12
-LAYOUT = Layout((Source(("s",), "cluster-1", "topic t", "path", (Topic("t", "id-1", 2),), 0),))
+LAYOUT = Layout((LayoutSource(("s",), "cluster-1", "topic t", "path", (Topic("t", "id-1", 2),), 0),))
 ABOUT = json.dumps(
     {"name": "copy", "version": "1", "code": "c0de", "settings": "5e77", "sinks": {"s": {"columns": []}}}
 )

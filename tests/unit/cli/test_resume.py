@@ -38,7 +38,7 @@ from onceflow.options.job_options import JobOptions
 from onceflow.options.restarting import NoRestart
 from onceflow.storage.tree import Folder
 from onceflow.twophase.coordinator import objection
-from onceflow.twophase.layout import Layout, State
+from onceflow.twophase.layout import Layout, StateOperator
 from onceflow.twophase.messages import FailureKind, Surveyed
 from onceflow.twophase.records import Decide, Start
 from tests.support import checkpoints
@@ -427,7 +427,7 @@ def test_positions_alone_begin_a_query_anew(savepoint, new):
     identify(new, "cluster", "onceflow", None)
     refuse_incomplete(new)
     history = new.journal.history()[0]
-    other = Layout(checkpoints.LAYOUT.sources, (State(("alerts",), "another aggregate", "9"),))
+    other = Layout(checkpoints.LAYOUT.sources, (StateOperator(("alerts",), "another aggregate", "9"),))
     assert objection(history, None, 0, Surveyed(other)) is None
     exchanged = Layout((checkpoints.LAYOUT.sources[0].__class__(("others",), "cluster", "kafka:payments", "0"),), ())
     assert objection(history, None, 0, Surveyed(exchanged)).kind is FailureKind.LAYOUT_MOVED
@@ -437,7 +437,7 @@ def test_state_that_the_plan_keeps_otherwise_is_refused_by_name(savepoint, new):
     """With the state restored, a plan that keeps another, one more or none is refused before anything is written."""
     restored(savepoint, new)
     history = new.journal.history()[0]
-    for states in ((), (State(("alerts",), "another aggregate", "9"),), checkpoints.LAYOUT.states * 2):
+    for states in ((), (StateOperator(("alerts",), "another aggregate", "9"),), checkpoints.LAYOUT.states * 2):
         failure = objection(history, None, 4, Surveyed(Layout(checkpoints.LAYOUT.sources, states)))
         assert failure.kind is FailureKind.LAYOUT_MOVED, states
     assert objection(history, None, 4, Surveyed(checkpoints.LAYOUT)) is None

@@ -9,19 +9,19 @@ from examples.own_store import StoreSink
 from onceflow.checkpoint.identity import Mark
 from onceflow.cli.txn import _account_json, _epoch_lines, _inventory_json, _inventory_lines
 from onceflow.connectors.contract import Committer, Run, Shard
-from onceflow.connectors.inspection import InputRange, Place
+from onceflow.connectors.inspection import InputRange, PlaceInSystem
 from onceflow.connectors.kafka import offsets
-from onceflow.connectors.kafka.client import Topic as KafkaTopic
+from onceflow.connectors.kafka.client import TopicMetadata as KafkaTopic
 from onceflow.connectors.kafka.committer import KafkaCommitter
 from onceflow.connectors.kafka.offsets import Bounds
 from onceflow.connectors.kafka.prepared import Handle
 from onceflow.errors import ConfigurationError
 from onceflow.operations.transactions.aborting import abort
 from onceflow.operations.transactions.access import Operator
-from onceflow.operations.transactions.inventory import Standing, describe_transaction, standing_of, take_inventory
+from onceflow.operations.transactions.inventory import JournalVerdict, describe_transaction, standing_of, take_inventory
 from onceflow.operations.transactions.resolution import resolve, undone_epoch
 from onceflow.options.checkpointing import Checkpointing
-from onceflow.twophase.layout import Layout, Source, Topic
+from onceflow.twophase.layout import Layout, LayoutSource, Topic
 from onceflow.twophase.messages import Appended, Outcome
 from onceflow.twophase.participants import Participant, TaskReport
 from onceflow.twophase.records import Decide, Planned, Start
@@ -113,13 +113,17 @@ def test_a_sink_that_takes_no_part_is_told(tmp_path):
 def test_a_sink_that_is_not_kafkas_is_listed(job):
     """What is decided, what the newest start left, what lingers: by the same rules, from what the ledger says."""
     listed = take_inventory(job.operator())
-    assert {t.origin.shard: t.standing for t in listed.ours} == {0: Standing.RUNNING, 1: Standing.DECIDED}
+    assert {t.origin.shard: t.standing for t in listed.ours} == {0: JournalVerdict.RUNNING, 1: JournalVerdict.DECIDED}
     assert (listed.undone_epoch, listed.foreign) == (0, ())
     assert listed.unseen == ("the source's topics: Spark has not planned an epoch yet",)
     job.place.journal.start(job.job_id)
     job.write(2, "c", incarnation=2)
     again = take_inventory(job.operator())
-    assert [t.standing for t in again.ours] == [Standing.LINGERING, Standing.DECIDED, Standing.RUNNING]
+    assert [t.standing for t in again.ours] == [
+        JournalVerdict.LINGERING,
+        JournalVerdict.DECIDED,
+        JournalVerdict.RUNNING,
+    ]
     lingering = again.ours[0].seen.id
     line = f"  {lingering}  open  lingering  epoch 0  incarnation 1  sink ledger  shard 0  open"
     assert line in list(_inventory_lines(again))
@@ -146,7 +150,7 @@ def test_what_lingers_there_is_aborted_and_what_is_decided_is_refused(job):
 def test_a_transaction_there_is_described(job):
     """By the journal's records, the ledger's state and the committer's evidence; an id that nobody knows is refused."""
     found = describe_transaction(job.operator(), job.decided.handle)
-    assert (found.standing, found.ours.shard, found.now.state) == (Standing.DECIDED, 1, "open")
+    assert (found.standing, found.ours.shard, found.now.state) == (JournalVerdict.DECIDED, 1, "open")
     assert [(m.kind, m.epoch, m.rows) for m in found.mentions] == [("decide", 0, 1)]
     assert (found.witness, found.evidence.outcome) == ("1 rows", Outcome.OPEN)
     assert _account_json(found)["now"]["state"] == "open"
@@ -163,7 +167,7 @@ def test_a_choice_is_made_about_a_participant_there(job):
     (listed,) = take_inventory(job.operator()).unseen[1:]
     assert listed == f"{job.decided.handle} is not in the ledger"
     (known,) = undone_epoch(job.operator()).participants
-    assert (known.transactional_id, known.partitions) == (job.decided.handle, (Place("staged"),))
+    assert (known.transactional_id, known.partitions) == (job.decided.handle, (PlaceInSystem("staged"),))
     assert known.outcome is Outcome.UNKNOWN
     record = resolve(job.operator(), 0, "count-as-written", who="me", why="seen")
     assert record.participants == (job.decided.id,)
@@ -194,7 +198,7 @@ def test_a_sink_without_the_optional_part_is_not_looked_at(tmp_path):
 
 def test_what_the_sources_read_is_looked_for_on_the_sinks_systems(job):
     """By Spark's newest offsets; of a position that no sink's system understands, the layout tells the topics."""
-    job.append(Planned(1, Layout((reads("a-cluster", same_as=0), Source(("ledger",), "", "rate", "", (), 1)))))
+    job.append(Planned(1, Layout((reads("a-cluster", same_as=0), LayoutSource(("ledger",), "", "rate", "", (), 1)))))
     (job.folder / "offsets").mkdir()
     (job.folder / "offsets" / "0").write_text(HEAD + at(5) + "\n17")
     listed = take_inventory(job.operator())
@@ -209,14 +213,14 @@ def test_a_participant_is_read_by_its_own_sinks_connector(tmp_path):
     assert operator.show(replace(strange, sink="removed")).handle == "x@1/0", "nobody else can read it"
     history = read_history([Start(1), Decide(1, 0, HEAD, ("ledger",), (strange,)), Start(2)])
     seen = operator.systems[0].inspection.transactions([]).found
-    assert {standing_of(s.origin, s.handle, history, operator.show) for s in seen} == {Standing.DECIDED}
+    assert {standing_of(s.origin, s.handle, history, operator.show) for s in seen} == {JournalVerdict.DECIDED}
 
 
 # -- what the sources read and have lost ------------------------------------------------------------------------------
 
 
 def reads(system, *, same_as, topic="t"):
-    return Source(("out",), system, topic, "", (Topic(topic, f"{topic}-1", 1),), same_as)
+    return LayoutSource(("out",), system, topic, "", (Topic(topic, f"{topic}-1", 1),), same_as)
 
 
 HERE = FakeClient.cluster_id
@@ -246,7 +250,7 @@ def test_two_sources_of_one_topic_have_their_own_ranges(tmp_path, monkeypatch):
     """Each line of offsets/N is a source's own: the positions of one never stand for those of another."""
     layout = (reads(HERE, same_as=0), reads(HERE, same_as=1))
     undone = resolving(tmp_path, monkeypatch, layout, at(100, 150), at(120, 155))
-    assert undone.sources == (InputRange(Place("t", 0), 100, 120), InputRange(Place("t", 0), 150, 155))
+    assert undone.sources == (InputRange(PlaceInSystem("t", 0), 100, 120), InputRange(PlaceInSystem("t", 0), 150, 155))
     assert [line for line in _epoch_lines(undone) if "reads" in line] == [
         "  reads t-0 from 100 to 119",
         "  reads t-0 from 150 to 154",
@@ -257,7 +261,7 @@ def test_topics_of_one_name_on_two_clusters_have_their_own_ranges(tmp_path, monk
     """Also where the other cluster has no sink, and what is lost there cannot be looked at."""
     layout = (reads(HERE, same_as=0), reads("another", same_as=1))
     undone = resolving(tmp_path, monkeypatch, layout, at(150, 3), at(155, 9))
-    assert undone.sources == (InputRange(Place("t", 0), 150, 155), InputRange(Place("t", 0), 3, 9))
+    assert undone.sources == (InputRange(PlaceInSystem("t", 0), 150, 155), InputRange(PlaceInSystem("t", 0), 3, 9))
     assert undone.unseen == ("t on cluster another",)
     assert undone.lost == ()
 
@@ -266,7 +270,7 @@ def test_a_source_of_two_outputs_is_shown_once(tmp_path, monkeypatch):
     """It has a line for each output, and one reader."""
     layout = (reads(HERE, same_as=0), reads(HERE, same_as=0))
     undone = resolving(tmp_path, monkeypatch, layout, at(100, 100), at(120, 120))
-    assert undone.sources == (InputRange(Place("t", 0), 100, 120),)
+    assert undone.sources == (InputRange(PlaceInSystem("t", 0), 100, 120),)
 
 
 def test_what_a_source_has_lost_is_looked_for_at_its_own_position(tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from onceflow.cli.app import app
 from onceflow.control import client, registry
 from onceflow.control.server import Server
-from onceflow.control.standing import Standing
+from onceflow.control.standing import JobStatus
 from onceflow.errors import ConfigurationError, NotEndedError, SetupError
 from tests.support.advice import parts_of
 
@@ -27,7 +27,7 @@ def runtime(monkeypatch, tmp_path):
 
 
 def job(name="orders", checkpoint="file:///checkpoint"):
-    return Standing(name, checkpoint)
+    return JobStatus(name, checkpoint)
 
 
 def test_a_job_is_found_and_says_how_it_stands(runtime):

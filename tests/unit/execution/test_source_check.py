@@ -5,7 +5,7 @@ import json
 import pytest
 
 from onceflow.checkpoint.spark_files import SparkCheckpoint
-from onceflow.connectors.contract import Connector, Standing
+from onceflow.connectors.contract import Connector, SourcePosition
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.sink import KafkaSink
 from onceflow.errors import CheckpointConflictError, ConfigurationError, SourceDataLostError
@@ -13,7 +13,7 @@ from onceflow.execution.source_check import Sources
 from onceflow.launch.plan import Plan, place_of
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.spark.plan import Leaf
-from onceflow.twophase.layout import Layout, Source, Topic
+from onceflow.twophase.layout import Layout, LayoutSource, Topic
 
 HEAD = 'v1\n{"batchWatermarkMs":0}'
 
@@ -114,7 +114,7 @@ class Losing(Reading):
 
     def look(self, source, needed, end, known):
         error = SourceDataLostError("t-0 has lost 5 records", lost=5)
-        return Standing((topic("t"),), (error,), '{"t":{"0":10}}', '{"t":{"0":10}}')
+        return SourcePosition((topic("t"),), (error,), '{"t":{"0":10}}', '{"t":{"0":10}}')
 
 
 @pytest.mark.parametrize(("given", "said"), [((Losing(), 0), 5), ((Losing(), Losing()), 10)])
@@ -138,7 +138,7 @@ def topic(name, number=1, partitions=1):
 
 
 def reading(*topics):
-    return Source(("s",), "cluster", "topics", "path", topics)
+    return LayoutSource(("s",), "cluster", "topics", "path", topics)
 
 
 def test_what_grew_or_was_made_again_is_seen():
@@ -178,7 +178,7 @@ def test_each_system_is_asked_once_for_what_was_read_of_it():
 
 def test_states_and_all_else_stay():
     """Only topics are looked at again."""
-    was = Source(("a", "b"), "cluster id", "topic t", "path", (topic("t"),))
+    was = LayoutSource(("a", "b"), "cluster id", "topic t", "path", (topic("t"),))
     sources = make(Reading(topics=[topic("t", 2)]))
     (after,) = sources.look_again(Layout((was,)), text({"t": {"0": 1}})).sources
-    assert after == Source(("a", "b"), "cluster id", "topic t", "path", (topic("t", 2),))
+    assert after == LayoutSource(("a", "b"), "cluster id", "topic t", "path", (topic("t", 2),))

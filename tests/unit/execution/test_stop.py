@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onceflow.execution.stop import TABLE, Answer, Input, OverdueError, State, Stop, StopRequested, step
+from onceflow.execution.stop import TABLE, OverdueError, Stop, StopAnswer, StopInput, StopRequested, StopState, step
 from onceflow.twophase.state import IllegalTransitionError
 
-ASKED = {State.CLOSED, State.REFUSING, State.CANCELLED, State.FINISHING, State.GIVEN_UP}
-OUTSIDE = {State.OUTSIDE, State.CLOSED}
+ASKED = {StopState.CLOSED, StopState.REFUSING, StopState.CANCELLED, StopState.FINISHING, StopState.GIVEN_UP}
+OUTSIDE = {StopState.OUTSIDE, StopState.CLOSED}
 STEPS = [(state, happened, *told) for state, row in TABLE.items() for happened, told in row.items()]
 WITHIN_S = 30.0
 
@@ -21,18 +21,18 @@ WITHIN_S = 30.0
 
 def test_every_state_is_reached_and_every_input_is_used():
     """Nothing in the table is a leftover, and no state lacks its row."""
-    seen, waiting = {State.OUTSIDE}, [State.OUTSIDE]
+    seen, waiting = {StopState.OUTSIDE}, [StopState.OUTSIDE]
     while waiting:
         for after, _ in TABLE[waiting.pop()].values():
             if after not in seen:
                 seen.add(after)
                 waiting.append(after)
-    assert seen == set(State) == set(TABLE)
-    assert {happened for _, happened, *_ in STEPS} == set(Input)
+    assert seen == set(StopState) == set(TABLE)
+    assert {happened for _, happened, *_ in STEPS} == set(StopInput)
 
 
-@pytest.mark.parametrize("happened", Input)
-@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("happened", StopInput)
+@pytest.mark.parametrize("state", StopState)
 def test_every_pair_is_a_step_or_one_error(state, happened):
     """A pair that the table does not have names both, and what would have been legal; it moves nothing."""
     if happened in TABLE[state]:
@@ -49,10 +49,12 @@ def test_every_pair_is_a_step_or_one_error(state, happened):
 
 def test_a_request_may_come_at_every_moment_and_is_never_taken_back():
     """STOP is legal in every state and leads to one that was asked; from there no way leads back."""
-    for state in State:
-        assert TABLE[state][Input.STOP][0] in ASKED
+    for state in StopState:
+        assert TABLE[state][StopInput.STOP][0] in ASKED
     assert {after for state, _, after, _ in STEPS if state in ASKED} <= ASKED
-    assert all(happened is Input.STOP for state, happened, after, _ in STEPS if state not in ASKED and after in ASKED)
+    assert all(
+        happened is StopInput.STOP for state, happened, after, _ in STEPS if state not in ASKED and after in ASKED
+    )
 
 
 def test_nothing_begins_after_a_request_and_nothing_else_is_refused():
@@ -60,45 +62,54 @@ def test_nothing_begins_after_a_request_and_nothing_else_is_refused():
 
     But for an epoch that took too long.
     """
-    beginning = {Input.ENTER, Input.RUN, Input.DECIDE}
-    refused = {(state, happened) for state, happened, _, answer in STEPS if answer is Answer.REFUSE}
-    ending = {*ASKED, State.OVERDUE}
+    beginning = {StopInput.ENTER, StopInput.RUN, StopInput.DECIDE}
+    refused = {(state, happened) for state, happened, _, answer in STEPS if answer is StopAnswer.REFUSE}
+    ending = {*ASKED, StopState.OVERDUE}
     assert refused == {(state, happened) for state, happened, *_ in STEPS if state in ending and happened in beginning}
 
 
 def test_what_took_too_long_ends_as_by_a_stop_and_the_job_goes_on():
     """Only before its decision; an epoch that follows begins as any, and a stop that comes meanwhile counts."""
-    assert {state for state in State if Input.EXPIRE in TABLE[state]} == {State.UNDECIDED, State.RUNNING, State.CUT}
-    assert TABLE[State.OVERDUE][Input.LEAVE] == (State.OUTSIDE, Answer.GO_ON)
-    assert {TABLE[each][Input.STOP][0] for each in (State.OVERDUE, State.CUT)} == {State.REFUSING, State.CANCELLED}
+    assert {state for state in StopState if StopInput.EXPIRE in TABLE[state]} == {
+        StopState.UNDECIDED,
+        StopState.RUNNING,
+        StopState.CUT,
+    }
+    assert TABLE[StopState.OVERDUE][StopInput.LEAVE] == (StopState.OUTSIDE, StopAnswer.GO_ON)
+    assert {TABLE[each][StopInput.STOP][0] for each in (StopState.OVERDUE, StopState.CUT)} == {
+        StopState.REFUSING,
+        StopState.CANCELLED,
+    }
 
 
 def test_what_is_decided_is_refused_nothing():
     """From the decision on there is only the epoch's end: neither the request nor giving up turns it round."""
-    assert set(TABLE[State.DECIDED]) == {Input.LEAVE, Input.STOP}
-    assert set(TABLE[State.FINISHING]) == {Input.LEAVE, Input.STOP, Input.GIVE_UP}
+    assert set(TABLE[StopState.DECIDED]) == {StopInput.LEAVE, StopInput.STOP}
+    assert set(TABLE[StopState.FINISHING]) == {StopInput.LEAVE, StopInput.STOP, StopInput.GIVE_UP}
 
 
 def test_spark_is_told_to_cancel_exactly_while_a_plan_runs():
     """Each time that is asked: a cancel that came before Spark had its job found nothing."""
-    cancelled = {(state, happened) for state, happened, _, answer in STEPS if answer is Answer.CANCEL}
+    cancelled = {(state, happened) for state, happened, _, answer in STEPS if answer is StopAnswer.CANCEL}
     assert cancelled == {
-        *((state, Input.STOP) for state in (State.RUNNING, State.CANCELLED, State.CUT)),
-        *((state, Input.EXPIRE) for state in (State.RUNNING, State.CUT)),
+        *((state, StopInput.STOP) for state in (StopState.RUNNING, StopState.CANCELLED, StopState.CUT)),
+        *((state, StopInput.EXPIRE) for state in (StopState.RUNNING, StopState.CUT)),
     }
 
 
 def test_waits_end_by_giving_up_alone_and_that_comes_behind_a_request():
     """A decided epoch that is asked to end still waits for its answers."""
-    into = {(state, happened) for state, happened, after, _ in STEPS if after is State.GIVEN_UP and state is not after}
-    assert into == {(s, Input.GIVE_UP) for s in (State.REFUSING, State.CANCELLED, State.FINISHING)}
-    assert {state for state in State if Input.GIVE_UP in TABLE[state]} == ASKED
+    into = {
+        (state, happened) for state, happened, after, _ in STEPS if after is StopState.GIVEN_UP and state is not after
+    }
+    assert into == {(s, StopInput.GIVE_UP) for s in (StopState.REFUSING, StopState.CANCELLED, StopState.FINISHING)}
+    assert {state for state in StopState if StopInput.GIVE_UP in TABLE[state]} == ASKED
 
 
 def test_a_second_request_and_a_refusal_move_nothing():
     """Where an epoch stands is changed by what it does and by the first request; given up it stays until it is left."""
-    stays = {(s, Input.STOP) for s in ASKED} | {(s, h) for s, h, _, answer in STEPS if answer is Answer.REFUSE}
-    stays |= {(State.GIVEN_UP, happened) for happened in set(TABLE[State.GIVEN_UP]) - {Input.LEAVE}}
+    stays = {(s, StopInput.STOP) for s in ASKED} | {(s, h) for s, h, _, answer in STEPS if answer is StopAnswer.REFUSE}
+    stays |= {(StopState.GIVEN_UP, happened) for happened in set(TABLE[StopState.GIVEN_UP]) - {StopInput.LEAVE}}
     assert all(TABLE[state][happened][0] is state for state, happened in stays)
 
 
@@ -107,8 +118,10 @@ def test_every_epoch_can_be_left():
     good = set(OUTSIDE)
     while more := {s for s, row in TABLE.items() if s not in good and good & {after for after, _ in row.values()}}:
         good |= more
-    assert good == set(State)
-    assert all((after in OUTSIDE) == (happened is Input.LEAVE) for s, happened, after, _ in STEPS if s not in OUTSIDE)
+    assert good == set(StopState)
+    assert all(
+        (after in OUTSIDE) == (happened is StopInput.LEAVE) for s, happened, after, _ in STEPS if s not in OUTSIDE
+    )
 
 
 # -- a request at any moment ------------------------------------------------------------------------------------------

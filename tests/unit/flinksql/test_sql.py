@@ -19,7 +19,7 @@ from onceflow.flinksql.problems import Position
 from onceflow.flinksql.queries import translate
 from onceflow.flinksql.records import reader
 from onceflow.flinksql.script import Script
-from onceflow.flinksql.statements import Source
+from onceflow.flinksql.statements import ScriptText
 from onceflow.options.layers import CONFIG
 from tests.sql.cases import script
 
@@ -36,7 +36,7 @@ def run(text, **flags):
 
 
 def sql_of(query):
-    return translate(Source(query, Position(1, 1)), script().names).sql
+    return translate(ScriptText(query, Position(1, 1)), script().names).sql
 
 
 def test_what_was_looked_at_of_a_table_and_a_view_is_said():
@@ -255,7 +255,7 @@ def test_a_rank_stands_where_it_was_written(selected, names, over, rows, bound):
     """In the columns and in the text: an INSERT takes both by their places."""
     inner = selected.format(rn=f"ROW_NUMBER() OVER ({over}) AS rn")
     query = f"SELECT * FROM (SELECT {inner} FROM {rows}) WHERE rn <= {bound}"
-    found = translate(Source(query, Position(1, 1)), script().names)
+    found = translate(ScriptText(query, Position(1, 1)), script().names)
     if "*" in selected and rows == WINDOWED:  # it has the parts of the window behind its own
         place = names.index("bid_time") + 1
         names = [*names[:place], "window_start", "window_end", "window_time", *names[place:]]

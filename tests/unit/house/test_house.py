@@ -221,6 +221,16 @@ def test_every_room_is_in_the_table():
     assert {room(path) for path in MODULES} == set(ROOMS)
 
 
+def test_a_class_has_a_name_of_its_own():
+    """One word, one meaning: no two public classes share a name. The auditor and the demo share nothing with us."""
+    found: dict[str, set[str]] = {}
+    for path in (path for path in MODULES if room(path) not in ("audit", "demo", "testing")):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, set()).add(str(path.relative_to(SOURCE)))
+    assert {name: where for name, where in found.items() if len(where) > 1} == {}
+
+
 def test_the_tests_stand_in_the_rooms_of_what_they_test():
     """Each folder of tests is called like a room, but for ``house``: what holds for all of the project."""
     rooms = {"house", *(name.replace(".", "/") for name in ROOMS)}

@@ -11,8 +11,7 @@ from onceflow.connectors.contract import Guarantee, Source, SourceConnection
 from onceflow.errors import CheckpointConflictError, ConfigurationError, KafkaRightsError, KafkaUnavailableError
 from onceflow.launch.systems import look_at_systems
 from onceflow.options.checkpointing import Checkpointing
-from onceflow.twophase.layout import Layout, Topic
-from onceflow.twophase.layout import Source as LayoutSource
+from onceflow.twophase.layout import Layout, LayoutSource, Topic
 from onceflow.twophase.messages import Appended
 from onceflow.twophase.records import Decide, Planned
 from tests.unit.launch.test_launch import ONE, Attached, Committing, Listed, done, place_of, started, undone_of

@@ -37,7 +37,7 @@ from onceflow.launch.taking_over import finish_decided
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.storage.store import Store
 from onceflow.twophase.coordinator import Coordinator
-from onceflow.twophase.layout import Layout, Source
+from onceflow.twophase.layout import Layout, LayoutSource
 from onceflow.twophase.messages import Appended, Evidence, Outcome, Reply, Superseded
 from onceflow.twophase.records import Decide, Planned, Recut
 from tests.support.histories import participant
@@ -173,7 +173,7 @@ def test_a_sink_that_goes_elsewhere_is_told(tmp_path, caplog):
     """Its name was kept, and nothing shows that the job has written there; a sink that is new is another matter."""
     identity, place = started(tmp_path)
     incarnation = place.journal.history()[0].incarnation
-    layout = Layout((Source(("moved", "stays"), "", "topic clicks", "path"),))
+    layout = Layout((LayoutSource(("moved", "stays"), "", "topic clicks", "path"),))
     assert place.journal.append(Planned(incarnation, layout)) == Appended()
     assert place.journal.append(Decide(incarnation, 0, "v1\n0", ("moved", "stays"), ONE)) == Appended()
     kept = Mark(1, place.journal.start_nonce, 0).dumps()
@@ -932,7 +932,7 @@ def test_the_limit_follows_the_journals_epochs(tmp_path):
 def test_several_sources_share_an_epoch(tmp_path):
     """Spark gives each source a limit of its own."""
     _, place = started(tmp_path)
-    sources = tuple(Source((name,), "", "topic t", name) for name in "abc")
+    sources = tuple(LayoutSource((name,), "", "topic t", name) for name in "abc")
     place.journal.append(Planned(1, Layout(sources)))
     assert limit_of(tmp_path, Expiring(900)) == EpochLimit(300_000)
 

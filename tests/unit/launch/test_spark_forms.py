@@ -15,7 +15,7 @@ from onceflow.execution.surroundings import Surroundings
 from onceflow.spark.session import PINNED
 from onceflow.storage import posix as store_module
 from onceflow.twophase.coordinator import Coordinator
-from onceflow.twophase.layout import Source, folders
+from onceflow.twophase.layout import LayoutSource, folders
 from onceflow.twophase.messages import Appended
 from onceflow.twophase.records import Decide
 from tests.unit.execution.test_source_check import Reading, make
@@ -58,9 +58,9 @@ def test_where_a_source_begins_behind_one_that_stands_twice(tmp_path):
 
 def test_a_source_that_is_joined_with_itself_has_two_readers():
     """The same source twice in one output, and once in another: three lines, two folders."""
-    source = Source(("a",), "c", "topic t", "p", (), 0)
-    other = Source(("b",), "c", "topic t", "p", (), 0)
-    assert folders([source, source, other, Source(("b",), "c", "topic u", "p", (), 3)]) == [0, 1, 0, 2]
+    source = LayoutSource(("a",), "c", "topic t", "p", (), 0)
+    other = LayoutSource(("b",), "c", "topic t", "p", (), 0)
+    assert folders([source, source, other, LayoutSource(("b",), "c", "topic u", "p", (), 3)]) == [0, 1, 0, 2]
 
 
 # -- power cuts -------------------------------------------------------------------------------------------------------

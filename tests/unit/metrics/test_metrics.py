@@ -16,7 +16,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from onceflow.checkpoint.statistics import EpochStatistics
-from onceflow.control.standing import Standing
+from onceflow.control.standing import JobStatus
 from onceflow.errors import ConfigurationError, SetupError
 from onceflow.metrics import endpoint
 from onceflow.metrics.catalogue import BUCKETS, METRICS, OTHER, RESULTS
@@ -79,7 +79,7 @@ def clock():
 
 @pytest.fixture
 def standing():
-    return Standing("orders", "file:/checkpoint", "RUNNING")
+    return JobStatus("orders", "file:/checkpoint", "RUNNING")
 
 
 @pytest.fixture

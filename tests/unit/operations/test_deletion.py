@@ -11,7 +11,7 @@ from onceflow.checkpoint.deleting import read_deleting
 from onceflow.checkpoint.identity import NameMark, read_identity
 from onceflow.cli.app import app
 from onceflow.control.server import Server
-from onceflow.control.standing import Standing
+from onceflow.control.standing import JobStatus
 from onceflow.errors import CheckpointConflictError, CheckpointStoreError, ConfigurationError, FencedError
 from onceflow.launch import plan as plans
 from onceflow.operations.transactions import deletion
@@ -210,7 +210,7 @@ def test_the_command(job, tmp_path, monkeypatch):
         "def rows(spark):\n    raise AssertionError\n"
     )
     runner = CliRunner()
-    with Server(Standing("payments", job.place.uri)):
+    with Server(JobStatus("payments", job.place.uri)):
         refused = runner.invoke(app, ["job", "delete", str(file), "--yes"])
         assert "it runs (pid" in str(refused.exception)
         assert "onceflow stop payments" in refused.exception.action

@@ -12,7 +12,7 @@ from onceflow.checkpoint.identity import JobIdentity, write_identity
 from onceflow.cli.main import main
 from onceflow.cli.txn import _ask, _cost_lines, _own_lines
 from onceflow.connectors.contract import Guarantee
-from onceflow.connectors.inspection import LostInput, Phase, Place, Seen
+from onceflow.connectors.inspection import LostInput, Phase, PlaceInSystem, Seen
 from onceflow.connectors.kafka.inspection import KafkaInspection
 from onceflow.connectors.kafka.prepared import Handle
 from onceflow.connectors.kafka.transactional_id import TransactionalId
@@ -20,7 +20,7 @@ from onceflow.errors import CheckpointConflictError, ConfigurationError
 from onceflow.execution.failures import from_failure
 from onceflow.operations.transactions.aborting import choose
 from onceflow.operations.transactions.access import Operator, System
-from onceflow.operations.transactions.inventory import OwnTransaction, Standing, standing_of
+from onceflow.operations.transactions.inventory import JournalVerdict, OwnTransaction, standing_of
 from onceflow.operations.transactions.resolution import KnownParticipant, UndoneEpoch, meant
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.storage.store import Store
@@ -50,11 +50,11 @@ def decided(*handles: Handle) -> History:
 @pytest.mark.parametrize(
     ("incarnation", "epoch", "standing"),
     [
-        (1, 3, Standing.DECIDED),
-        (1, 4, Standing.LINGERING),
-        (2, 3, Standing.RUNNING),
-        (3, 3, Standing.NEWER),
-        (0, 0, Standing.LINGERING),
+        (1, 3, JournalVerdict.DECIDED),
+        (1, 4, JournalVerdict.LINGERING),
+        (2, 3, JournalVerdict.RUNNING),
+        (3, 3, JournalVerdict.NEWER),
+        (0, 0, JournalVerdict.LINGERING),
     ],
 )
 def test_the_journal_says_how_a_transaction_stands(incarnation, epoch, standing):
@@ -64,15 +64,15 @@ def test_the_journal_says_how_a_transaction_stands(incarnation, epoch, standing)
     assert standing_of(KAFKA.origin(str(one)), str(handle(one, epoch)), history, KAFKA.show) is standing
 
 
-def own(standing: Standing, shard: int, state: str = "Ongoing", phase: Phase = Phase.OPEN) -> OwnTransaction:
+def own(standing: JournalVerdict, shard: int, state: str = "Ongoing", phase: Phase = Phase.OPEN) -> OwnTransaction:
     one = name(1, shard)
     origin = KAFKA.origin(str(one))
     seen = Seen(str(one), str(handle(one)), state, phase, origin)
     return OwnTransaction(seen, origin, standing, 9, System("cluster", KAFKA))
 
 
-ENDING = own(Standing.LINGERING, 4, "PrepareAbort", Phase.ENDING)
-ALL = [*(own(standing, n) for n, standing in enumerate(Standing)), ENDING]
+ENDING = own(JournalVerdict.LINGERING, 4, "PrepareAbort", Phase.ENDING)
+ALL = [*(own(standing, n) for n, standing in enumerate(JournalVerdict)), ENDING]
 
 
 def test_only_what_lingers_is_aborted():
@@ -102,7 +102,9 @@ def test_a_named_transaction_that_may_not_be_aborted_is_refused_with_its_reason(
 
 def test_a_decided_one_that_expired_is_told_as_such():
     """Kafka says CompleteAbort: what that means for its rows is said where it is listed, and where it is refused."""
-    lost = replace(own(Standing.DECIDED, 0, "CompleteAbort", Phase.OVER), evidence=Evidence(Outcome.ABORTED, "seen"))
+    lost = replace(
+        own(JournalVerdict.DECIDED, 0, "CompleteAbort", Phase.OVER), evidence=Evidence(Outcome.ABORTED, "seen")
+    )
     first, second = _own_lines(lost)
     assert "CompleteAbort  decided  epoch 9" in first
     assert "the job writes its rows again when it is started" in second
@@ -172,7 +174,7 @@ def test_state_is_accepted_for_a_whole_stateful_epoch_only():
         meant(undone(Outcome.COMMITTED, stateful=True), "accept-state", [who(0)])
 
 
-LOST = (LostInput(Place("t", 0), 3, 9, remade=False),)
+LOST = (LostInput(PlaceInSystem("t", 0), 3, 9, remade=False),)
 
 
 @pytest.mark.parametrize("known", [{"lost": LOST}, {"unseen": ("topic t on cluster x",)}])
@@ -296,18 +298,20 @@ def cost_of(*lost):
 
 def test_what_a_topic_that_was_made_again_has_cost_cannot_be_known():
     """Nothing behind the job's position was planned, and the old topic may have held thousands there."""
-    remade = LostInput(Place("t", 0), 5_000, 5_000, remade=True)
-    gone = LostInput(Place("u", 0), 100, 130, remade=False)
+    remade = LostInput(PlaceInSystem("t", 0), 5_000, 5_000, remade=True)
+    gone = LostInput(PlaceInSystem("u", 0), 100, 130, remade=False)
     assert "At most 30 records" in "".join(cost_of(gone))
     said = "".join(cost_of(remade))
     assert "At most" not in said
     assert "Topic t was deleted and made again" in said
-    both = cost_of(remade, replace(remade, partition=Place("t", 1)), gone)
+    both = cost_of(remade, replace(remade, partition=PlaceInSystem("t", 1)), gone)
     assert sum("made again" in line for line in both) == 1
     assert sum("At most 30 records" in line for line in both) == 1
 
 
-@pytest.mark.parametrize("more", [{"lost": (LostInput(Place("t", 0), 0, 9, remade=False),)}, {"loss_accepted": True}])
+@pytest.mark.parametrize(
+    "more", [{"lost": (LostInput(PlaceInSystem("t", 0), 0, 9, remade=False),)}, {"loss_accepted": True}]
+)
 def test_writing_again_what_the_source_has_lost_says_what_may_not_come(more):
     """Its own rows and those in open transactions, which a replay aborts: both may be lost, and the person is told."""
     epoch = undone(Outcome.COMMITTED, Outcome.UNKNOWN, Outcome.OPEN, Outcome.OPEN, **more)

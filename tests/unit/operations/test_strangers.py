@@ -8,7 +8,7 @@ import onceflow as of
 from onceflow.cli.shell import _history
 from onceflow.errors import CheckpointCorruptError, ConfigurationError, SetupError
 from onceflow.flinksql.problems import Position
-from onceflow.flinksql.settings import Settings
+from onceflow.flinksql.settings import ScriptSettings
 from onceflow.operations.savepoints import reading, writing
 from onceflow.operations.savepoints.manifest import FORMAT, NAME
 from onceflow.options.auditing import read_key
@@ -107,12 +107,12 @@ def test_a_secret_that_others_may_read_is_told(tmp_path, caplog, mode, told):
 )
 def test_a_script_sets_nothing_that_runs_code(key):
     """Whoever starts it may, on the command line."""
-    settings = Settings({})
+    settings = ScriptSettings({})
     with pytest.raises(ConfigurationError, match="runs code") as refused:
         settings.set(Position(1, 1), key, "x")
     assert f"-D {key}=" in refused.value.action
     if key.startswith("spark."):
-        assert Settings({key: "x"}).of_spark() == {key: "x"}
+        assert ScriptSettings({key: "x"}).of_spark() == {key: "x"}
     settings.set(Position(1, 1), "spark.sql.shuffle.partitions", "2")
 
 

@@ -23,7 +23,7 @@ from onceflow.cli.init import init
 from onceflow.cli.run import _log_of
 from onceflow.control import client
 from onceflow.control.server import Server
-from onceflow.control.standing import Standing
+from onceflow.control.standing import JobStatus
 from onceflow.errors import (
     CheckpointConflictError,
     CheckpointStoreError,
@@ -282,7 +282,7 @@ def test_a_restart_in_the_process_does_not_begin_a_new_job(tmp_path, left):
 
     counts = Counting(Restarts(TWICE, 0, time.monotonic), lambda _: None, None)
     with pytest.raises(CheckpointConflictError, match="it went while the job ran"):
-        Attempts("kept", counts, Signals(), Standing("kept", at.uri), at).run(start)
+        Attempts("kept", counts, Signals(), JobStatus("kept", at.uri), at).run(start)
     assert starts == [True]
 
 
@@ -303,7 +303,7 @@ def test_a_job_whose_place_a_new_one_has_taken_is_told_as_fenced(tmp_path):
 
     counts = Counting(Restarts(TWICE, 0, time.monotonic), lambda _: None, None)
     with pytest.raises(FencedError, match="a newer start has begun"):
-        Attempts("kept", counts, Signals(), Standing("kept", at.uri), at).run(start)
+        Attempts("kept", counts, Signals(), JobStatus("kept", at.uri), at).run(start)
 
 
 def test_what_a_dying_process_has_said_is_heard(place):
@@ -602,27 +602,27 @@ class TestOthers:
 
     def test_of_the_same_name(self, caplog):
         """It is said: an order by name could not be given."""
-        told = self.told(Standing("a", "file:///1"), Standing("a", "file:///2", writes_as="onceflow-7"), caplog)
+        told = self.told(JobStatus("a", "file:///1"), JobStatus("a", "file:///2", writes_as="onceflow-7"), caplog)
         assert "another job of this name runs" in told
 
     def test_on_the_same_checkpoint(self, caplog):
         """It is said that it ends; but not of one's own parent, which answers for the job until it begins."""
-        assert "takes over" in self.told(Standing("a", "file:///1"), Standing("b", "file:///1"), caplog)
+        assert "takes over" in self.told(JobStatus("a", "file:///1"), JobStatus("b", "file:///1"), caplog)
         caplog.clear()
-        mine = Standing("a", "file:///1", supervisor=os.getpid())
-        assert self.told(mine, Standing("a", "file:///1"), caplog) == ""
+        mine = JobStatus("a", "file:///1", supervisor=os.getpid())
+        assert self.told(mine, JobStatus("a", "file:///1"), caplog) == ""
 
     def test_on_a_copy_of_the_checkpoint(self, caplog):
         """It is refused: both would write under the same names."""
-        mine, copy = (Standing("a", f"file:///{n}", writes_as="onceflow-7") for n in (1, 2))
+        mine, copy = (JobStatus("a", f"file:///{n}", writes_as="onceflow-7") for n in (1, 2))
         with pytest.raises(ConfigurationError) as refused:
             self.told(mine, copy, caplog)
         assert "--as-new" in parts_of(refused.value, ConfigurationError, "file:///2").action
 
     def test_that_have_nothing_in_common(self, caplog):
         """Are no matter, nor is the job itself."""
-        other = Standing("b", "file:///2", writes_as="onceflow-8")
-        assert self.told(Standing("a", "file:///1", writes_as="onceflow-7"), other, caplog) == ""
+        other = JobStatus("b", "file:///2", writes_as="onceflow-8")
+        assert self.told(JobStatus("a", "file:///1", writes_as="onceflow-7"), other, caplog) == ""
 
 
 class TestCountingAlone:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from onceflow.twophase.coordinator import Coordinator
-from onceflow.twophase.layout import Layout, Source, Topic
+from onceflow.twophase.layout import Layout, LayoutSource, Topic
 from onceflow.twophase.memory import Mode
 from onceflow.twophase.messages import (
     Aborted,
@@ -93,10 +93,10 @@ EVENTS = [
     Confirmed(newest=True),
     TakenBack(),
 ]
-LAYOUT = Layout((Source(("s",), "cluster", "topic t", "path", (Topic("t", "id-1", 1),)),))
-GROWN = Layout((Source(("s",), "cluster", "topic t", "path", (Topic("t", "id-1", 2),)),))
-REMADE = Layout((Source(("s",), "cluster", "topic t", "path", (Topic("t", "id-2", 1),)),))
-MOVED = Layout((Source(("other",), "cluster", "topic t", "path", (Topic("t", "id-1", 1),)),))
+LAYOUT = Layout((LayoutSource(("s",), "cluster", "topic t", "path", (Topic("t", "id-1", 1),)),))
+GROWN = Layout((LayoutSource(("s",), "cluster", "topic t", "path", (Topic("t", "id-1", 2),)),))
+REMADE = Layout((LayoutSource(("s",), "cluster", "topic t", "path", (Topic("t", "id-2", 1),)),))
+MOVED = Layout((LayoutSource(("other",), "cluster", "topic t", "path", (Topic("t", "id-1", 1),)),))
 
 
 def of(number, rows=1, digest=7, mark="old"):

@@ -10,11 +10,11 @@ from onceflow.twophase.layout import (
     Cut,
     Kept,
     Layout,
-    Mark,
+    LayoutSource,
     Remade,
-    Source,
-    State,
+    StateOperator,
     Topic,
+    Watermark,
     named_otherwise,
     read_up_to,
     remade,
@@ -27,11 +27,11 @@ from onceflow.twophase.layout import (
 
 def source(outputs, path="p0", system="one", reads="topics t", topics=("t",), partitions=3):
     names = outputs.split()
-    return Source(tuple(names), system, reads, path, tuple(Topic(t, f"id of {t}", partitions) for t in topics))
+    return LayoutSource(tuple(names), system, reads, path, tuple(Topic(t, f"id of {t}", partitions) for t in topics))
 
 
 def state(outputs, shape="count by key", path="p0"):
-    return State(tuple(outputs.split()), shape, path)
+    return StateOperator(tuple(outputs.split()), shape, path)
 
 
 A, B = source("a"), source("b", path="p1", reads="topics u", topics=("u",))
@@ -368,11 +368,11 @@ READS = {"topic t": ("t",), "topic u": ("u",), "topics t, u": ("t", "u")}
 
 
 def reading(outputs, reads, path):
-    return Source(outputs, "one", reads, path, tuple(Topic(name, f"id of {name}", 1) for name in READS[reads]))
+    return LayoutSource(outputs, "one", reads, path, tuple(Topic(name, f"id of {name}", 1) for name in READS[reads]))
 
 
 SOURCES = st.builds(reading, NAMES, st.sampled_from(sorted(READS)), PATHS)
-STATES = st.builds(State, NAMES, SHAPES, PATHS)
+STATES = st.builds(StateOperator, NAMES, SHAPES, PATHS)
 KEPT = st.builds(Kept, NAMES, SHAPES, st.lists(SHAPES, max_size=3).map(tuple))
 LAYOUTS = st.builds(
     lambda sources, states, kept: Layout(tuple(sources), tuple(states), kept),
@@ -416,7 +416,7 @@ def test_kept_states_in_another_order_are_noticed(layout, kept):
 
 def test_how_far_was_read_is_known_of_all_marks_together():
     """The latest time of any, of rows that all have seen; of a mark that nobody knows, nothing."""
-    first, second = Mark(60, ("a", "b")), Mark(10, ("a", "c"))
+    first, second = Watermark(60, ("a", "b")), Watermark(10, ("a", "c"))
     begun = Layout(mark=first)
     assert read_up_to(begun, 0) == Cut(0)
     assert read_up_to(begun, 100) == Cut(160, ("a", "b"))

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 import onceflow as of
 from onceflow.checkpoint.identity import JobIdentity, read_identity, write_identity
 from onceflow.checkpoint.journal import _name
-from onceflow.checkpoint.journal_codec import Entry, decode, encode
+from onceflow.checkpoint.journal_codec import JournalEntry, decode, encode
 from onceflow.connectors.kafka.committer import KafkaCommitter
 from onceflow.connectors.kafka.transactional_id import name_transaction, parse_transactional_id
 from onceflow.errors import ConfigurationError
 from onceflow.execution.task import _columns_of, output_column
 from onceflow.launch.plan import Plan
 from onceflow.storage.store import Store
-from onceflow.twophase.layout import Kept, Layout, Source, State, Topic
+from onceflow.twophase.layout import Kept, Layout, LayoutSource, StateOperator, Topic
 from onceflow.twophase.names import JOB_ID, PREFIX, SINK_NAME
 from onceflow.twophase.participants import Part, Participant
 from onceflow.twophase.records import Decide, Planned, Replay, Resolve
@@ -94,7 +94,8 @@ def test_names_come_back_from_the_journal(sinks, text):
     made = tuple(Participant(s, text, (Part(s, n, 1, 7, text),), {"id": s}) for n, s in enumerate(sinks))
     who = tuple(p.id for p in made)
     layout = Layout(
-        (Source(tuple(sinks), text, text, text, (Topic(sinks[0], text, 3),)),), (State(tuple(sinks), text, text),)
+        (LayoutSource(tuple(sinks), text, text, text, (Topic(sinks[0], text, 3),)),),
+        (StateOperator(tuple(sinks), text, text),),
     )
     kept = replace(layout, kept=(Kept(tuple(sinks), text, (text, text), given=((text, text),)),))
     for record in (
@@ -106,7 +107,7 @@ def test_names_come_back_from_the_journal(sinks, text):
         Planned(1, replace(kept, kept=())),
         Planned(1, replace(kept, kept=(Kept(tuple(sinks), text, None),))),
     ):
-        entry = Entry(7, text, 1, record)
+        entry = JournalEntry(7, text, 1, record)
         assert decode(encode(entry), 7) == entry
 
 

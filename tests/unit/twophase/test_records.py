@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onceflow.twophase.layout import Layout, Source
+from onceflow.twophase.layout import Layout, LayoutSource
 from onceflow.twophase.records import (
     Claim,
     Decide,
@@ -159,8 +159,8 @@ def test_a_refused_record_leaves_the_history_as_it_was(records):
 
 # -- layouts and jobs -------------------------------------------------------------------------------------------------
 
-LAYOUT = Layout((Source(("s",), "cluster", "topic t", "path"),))
-GROWN = Layout((Source(("s",), "cluster", "topics t, u", "path"),))
+LAYOUT = Layout((LayoutSource(("s",), "cluster", "topic t", "path"),))
+GROWN = Layout((LayoutSource(("s",), "cluster", "topics t, u", "path"),))
 
 
 def test_the_newest_layout_counts():

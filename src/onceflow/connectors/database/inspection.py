@@ -20,7 +20,7 @@ from onceflow.connectors.database import tables as own
 from onceflow.connectors.database.attempts import end
 from onceflow.connectors.database.refusals import told_of, words
 from onceflow.connectors.database.staged import Staged
-from onceflow.connectors.inspection import Inspection, Looked, Origin, Phase, Place, Seen, Shown, Waited
+from onceflow.connectors.inspection import Inspection, Looked, Origin, Phase, PlaceInSystem, Seen, Shown, Waited
 from onceflow.twophase.participants import Participant
 
 _COMMITTED, _UNKNOWN = "committed", "unknown"
@@ -98,7 +98,7 @@ class DatabaseInspection(Inspection):
             return Shown("", None, problem="another sink or another version wrote it")
         target = staged.sealed.target
         told = f"{staged.rows} rows" + (", there since their tasks were done" if target.direct else "")
-        return Shown(participant.handle, participant.handle, (Place(target.name),), told)
+        return Shown(participant.handle, participant.handle, (PlaceInSystem(target.name),), told)
 
     def abort(self, seen: Sequence[Seen]) -> Mapping[str, str]:
         """As the contract says: what is not merged is ended, and what it staged is removed."""
@@ -152,7 +152,7 @@ class DatabaseInspection(Inspection):
                 phase=Phase.OVER if state == own.ABORTED else Phase.OPEN,
                 origin=origin if mine else None,
                 writer=f"{len(rows)} {'attempt' if len(rows) == 1 else 'attempts'}, {told['rows']} rows",
-                places=tuple(Place(name) for name in sorted({row.staged for row in rows})),
+                places=tuple(PlaceInSystem(name) for name in sorted({row.staged for row in rows})),
                 transaction=Staged.found(self._system, tuple(row.id for row in rows)).to_json(),
             )
             return seen if mine or anybodys else None

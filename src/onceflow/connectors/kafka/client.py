@@ -37,7 +37,7 @@ _NEEDED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class TopicMetadata:
     """What the cluster says of a topic.
 
     Attributes:
@@ -209,7 +209,7 @@ class KafkaClient:
         listed = self._answer_within(30.0, lambda: [b.node_id for b in self._metadata([]).brokers] or None, "is listed")
         return list(listed)
 
-    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
+    def topics(self, names: Iterable[str]) -> dict[str, TopicMetadata]:
         """The topics that exist, by name.
 
         Raises:
@@ -219,12 +219,12 @@ class KafkaClient:
         wanted = list(names)
         if not wanted:
             return {}
-        found: dict[str, Topic] = {}
+        found: dict[str, TopicMetadata] = {}
         for row in self._metadata(wanted).topics:
             if row.error_code == Code.NONE:
                 leaders = {p.partition_index: p.leader_id for p in row.partitions}
                 copies = min((len(p.replica_nodes) for p in row.partitions), default=1)
-                found[row.name] = Topic(row.name, str(row.topic_id), leaders, copies)
+                found[row.name] = TopicMetadata(row.name, str(row.topic_id), leaders, copies)
             elif row.error_code not in (Code.UNKNOWN_TOPIC_OR_PARTITION, Code.LEADER_NOT_AVAILABLE):
                 raise rights_or_unavailable(row.error_code, f"describing topic {row.name}")
         return found

@@ -13,7 +13,7 @@ from dataclasses import replace
 from onceflow.connectors.contract import TOO_OLD, Committer, Run
 from onceflow.connectors.inspection import Inspectable
 from onceflow.connectors.kafka import anchor, broker_checks, canary, group_offsets, oracle, transactions
-from onceflow.connectors.kafka.client import KafkaClient, Topic
+from onceflow.connectors.kafka.client import KafkaClient, TopicMetadata
 from onceflow.connectors.kafka.codes import Code, named
 from onceflow.connectors.kafka.holders import open_producers
 from onceflow.connectors.kafka.inspection import KafkaInspection
@@ -154,7 +154,9 @@ class KafkaCommitter(Committer, Inspectable):
         topics = self._client.topics({t.witness.partition.topic for t in held})
         return [self._seal(report, prepared, topics) for report, prepared in zip(reports, held, strict=True)]
 
-    def _seal(self, report: TaskReport, prepared: PreparedTransaction, topics: Mapping[str, Topic]) -> Participant:
+    def _seal(
+        self, report: TaskReport, prepared: PreparedTransaction, topics: Mapping[str, TopicMetadata]
+    ) -> Participant:
         name = prepared.witness.partition.topic
         if name not in topics:
             raise PreCommitError(

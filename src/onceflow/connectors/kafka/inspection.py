@@ -21,7 +21,7 @@ from onceflow.connectors.inspection import (
     LostInput,
     Origin,
     Phase,
-    Place,
+    PlaceInSystem,
     Seen,
     Shown,
     SourceInspection,
@@ -37,7 +37,7 @@ from onceflow.connectors.kafka.source_connection import added, ask_topics, find_
 from onceflow.connectors.kafka.transactional_id import TransactionalId, job_prefix, parse_transactional_id
 from onceflow.connectors.kafka.transactions import ONGOING, OPEN_STATES, Description
 from onceflow.errors import KafkaRightsError
-from onceflow.twophase.layout import Source as LayoutSource
+from onceflow.twophase.layout import LayoutSource
 from onceflow.twophase.participants import Participant
 
 _UNKNOWN = "unknown"
@@ -218,7 +218,7 @@ class KafkaSourceInspection(SourceInspection):
         """As the contract says."""
         found = offsets.ranges(parsed(start), parsed(end))
         return tuple(
-            InputRange(Place(*each.partition), each.start, each.end) for each in found if each.start < each.end
+            InputRange(PlaceInSystem(*each.partition), each.start, each.end) for each in found if each.start < each.end
         )
 
     def present(self, names: Collection[str]) -> frozenset[str]:
@@ -233,7 +233,7 @@ class KafkaSourceInspection(SourceInspection):
         first, last = parsed(needed), parsed(end)
         topics = tuple(ask_topics(self._client, {p.topic for p in first}).values())
         found, _ = find_losses(self._client, first, last, added(first, topics), topics, known)
-        return tuple(LostInput(Place(*loss.partition), loss.start, loss.end, loss.remade) for loss in found)
+        return tuple(LostInput(PlaceInSystem(*loss.partition), loss.start, loss.end, loss.remade) for loss in found)
 
 
 def _phase(state: str) -> Phase:
@@ -256,8 +256,8 @@ def _told(handle: Handle) -> dict[str, Any]:
     return dataclasses.asdict(handle)
 
 
-def _places(partitions: Iterable[Partition]) -> tuple[Place, ...]:
-    return tuple(Place(*partition) for partition in sorted(partitions))
+def _places(partitions: Iterable[Partition]) -> tuple[PlaceInSystem, ...]:
+    return tuple(PlaceInSystem(*partition) for partition in sorted(partitions))
 
 
 def _handles(seen: Iterable[Seen]) -> list[Handle]:
@@ -275,7 +275,7 @@ def _by_producer(holders: Iterable[Holder]) -> dict[tuple[int, int], tuple[Held,
     for h in holders:
         waiting = h.high_watermark - h.last_stable_offset
         held = Held(
-            Place(*h.partition),
+            PlaceInSystem(*h.partition),
             f"at {h.last_stable_offset} ({waiting} offsets wait)",
             {
                 "topic": h.partition.topic,

@@ -16,7 +16,7 @@ from uuid import UUID
 from kafka.protocol.consumer import FetchRequest
 from kafka.record import MemoryRecords
 
-from onceflow.connectors.kafka.client import KafkaClient, Topic, rights_or_unavailable
+from onceflow.connectors.kafka.client import KafkaClient, TopicMetadata, rights_or_unavailable
 from onceflow.connectors.kafka.codes import TOPIC_GONE, Code, named
 from onceflow.connectors.kafka.partition import Partition
 from onceflow.connectors.kafka.prepared import Handle, Witness
@@ -100,7 +100,7 @@ def require_read(client: KafkaClient, topic: str) -> None:
     raise rights_or_unavailable(code, f"reading topic {topic}")
 
 
-def _led(topic: Topic) -> tuple[Partition, int] | None:
+def _led(topic: TopicMetadata) -> tuple[Partition, int] | None:
     """A partition that has a leader, and which."""
     led = ((Partition(topic.name, number), leader) for number, leader in topic.leaders.items() if leader >= 0)
     return next(led, None)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onceflow.connectors.contract import Source, SourceConnection, Standing
+from onceflow.connectors.contract import Source, SourceConnection, SourcePosition
 from onceflow.connectors.examination import ExaminableSource, Expected
 from onceflow.connectors.kafka import broker_checks, durability, examination, offsets
 from onceflow.connectors.kafka.client import KafkaClient, rights_or_unavailable
@@ -27,8 +27,7 @@ from onceflow.errors import (
     SourceDataLostError,
 )
 from onceflow.findings import Finding
-from onceflow.twophase.layout import Layout, Remade, Topic, remade
-from onceflow.twophase.layout import Source as LayoutSource
+from onceflow.twophase.layout import Layout, LayoutSource, Remade, Topic, remade
 
 if TYPE_CHECKING:
     from onceflow.connectors.kafka.source import KafkaSource
@@ -79,7 +78,7 @@ class KafkaSourceConnection(SourceConnection, ExaminableSource):
         """Close the client."""
         self._client.close()
 
-    def look(self, source: Source, needed: str, end: str, known: LayoutSource | None) -> Standing:
+    def look(self, source: Source, needed: str, end: str, known: LayoutSource | None) -> SourcePosition:
         """As the contract says."""
         kafka: KafkaSource = source  # type: ignore[assignment]  # a connection is asked of its own sources only
         first, last = parsed(needed), parsed(end)
@@ -88,7 +87,7 @@ class KafkaSourceConnection(SourceConnection, ExaminableSource):
         found, held = find_losses(self._client, mine, last, added(first, topics), topics, known)
         errors = tuple(loss.error for loss in found)
         behind = {loss.partition: _behind(loss, held) for loss in found}
-        return Standing(topics, errors, _moved(needed, first, behind), _moved(end, last, behind))
+        return SourcePosition(topics, errors, _moved(needed, first, behind), _moved(end, last, behind))
 
     def topics(self, positions: Sequence[str]) -> list[Mapping[str, Topic]]:
         """As the contract says."""

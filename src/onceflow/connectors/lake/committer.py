@@ -20,9 +20,9 @@ from onceflow.connectors.contract import Committer, Run
 from onceflow.connectors.inspection import Inspectable, Inspection
 from onceflow.connectors.lake.inspection import LakeInspection
 from onceflow.connectors.lake.refusals import answer_of, lacks_right
-from onceflow.connectors.lake.staged import Attempt, AttemptName, Moment, Sealed, Staged, new_id
+from onceflow.connectors.lake.staged import AttemptName, LakeAttempt, LakeSealed, LakeStaged, Moment, new_id
 from onceflow.connectors.lake.staging import job_key, name_key
-from onceflow.connectors.lake.table import BeatenError, Committed, Entry, Ledger, Table, View
+from onceflow.connectors.lake.table import BeatenError, Committed, LakeTable, Ledger, LedgerEntry, TableView
 from onceflow.connectors.older import checkpoint_is_older, put_back
 from onceflow.errors import LakeRightsError, LakeUnavailableError, OnceflowError, PreCommitError, RecoveryError
 from onceflow.twophase.messages import Evidence, Outcome, Reply
@@ -50,7 +50,7 @@ class LakeCommitter(Committer, Inspectable):
     """
 
     def __init__(
-        self, table: Table, shape: Callable[[], Mapping[str, Any]], prefix: str, job_id: str, sink: str
+        self, table: LakeTable, shape: Callable[[], Mapping[str, Any]], prefix: str, job_id: str, sink: str
     ) -> None:
         self._table = table
         self._shape = shape
@@ -124,11 +124,11 @@ class LakeCommitter(Committer, Inspectable):
             name = AttemptName.read(self._job_id, self._sink, str(told["attempt"]))
             if name is None:
                 raise AssertionError(f"no attempt of this sink: {told['attempt']}")
-            attempts.append(Attempt(name, int(told["rows"]), str(told["digest"])))
+            attempts.append(LakeAttempt(name, int(told["rows"]), str(told["digest"])))
         handle = run.handles.get(self._sink, min(a.name.id for a in attempts))  # an attempt is in one participant only
         moment, after = Moment(run.incarnation, run.epoch), run.newest.get(self._sink, "")
-        sealed = Sealed(handle, moment, self._take_seat(), self._shape(), after, run.claimed)
-        staged = Staged(self._seen().table_id, tuple(attempts), sealed)
+        sealed = LakeSealed(handle, moment, self._take_seat(), self._shape(), after, run.claimed)
+        staged = LakeStaged(self._seen().table_id, tuple(attempts), sealed)
         self._undecided.add(handle)
         parts = tuple(part for report in reports for part in report.parts)
         return [Participant(self._sink, handle, parts, staged.to_json())]
@@ -162,7 +162,7 @@ class LakeCommitter(Committer, Inspectable):
         if ledger is None:
             return f"this job's ledger in {self._table.where} is gone: somebody removed it"
         for p in participants:
-            staged = Staged.of(p)
+            staged = LakeStaged.of(p)
             if staged is None or staged.sealed is None:
                 return f"{p.handle} is not of this sink"
             if staged.sealed.seat != ledger.seat or staged.table != view.table_id:
@@ -198,7 +198,7 @@ class LakeCommitter(Committer, Inspectable):
         return {p.id: self._commit_one(p) for p in participants}
 
     def _commit_one(self, participant: Participant) -> Reply:
-        staged = Staged.of(participant)
+        staged = LakeStaged.of(participant)
         if staged is None or staged.sealed is None:
             return Reply.SUSPECT
         self._undecided.discard(participant.handle)
@@ -222,7 +222,7 @@ class LakeCommitter(Committer, Inspectable):
                 time.sleep(_PAUSE_S * 2**turn)
         return Reply.RETRY
 
-    def _try(self, participant: Participant, staged: Staged, sealed: Sealed) -> Reply | None:
+    def _try(self, participant: Participant, staged: LakeStaged, sealed: LakeSealed) -> Reply | None:
         # What takes time comes before the look: the shorter the way to the change, the less often others are faster.
         files, wrong = self._written(staged)
         view = self._seen()
@@ -252,7 +252,7 @@ class LakeCommitter(Committer, Inspectable):
             "handle": sealed.handle,
         }
         ids = tuple(a.name.id for a in staged.attempts)
-        view.change(Entry(staged.job, participant.sink, Ledger(ledger.seat, newest), ids, told=told), files)
+        view.change(LedgerEntry(staged.job, participant.sink, Ledger(ledger.seat, newest), ids, told=told), files)
         self._tidy(staged)
         self._tell_if_often()
         return Reply.COMMITTED
@@ -270,7 +270,7 @@ class LakeCommitter(Committer, Inspectable):
                 _OFTEN_S,
             )
 
-    def _tidy(self, staged: Staged) -> None:
+    def _tidy(self, staged: LakeStaged) -> None:
         """The table names the files now; what is left of their lists would be looked at by each sweep."""
         with suppress(Exception):
             for a in staged.attempts:
@@ -278,7 +278,7 @@ class LakeCommitter(Committer, Inspectable):
 
     def refusal(self, participants: Sequence[Participant]) -> OnceflowError:
         """The error for commits that went on being refused."""
-        found = (staged.sealed for staged in map(Staged.of, participants) if staged is not None)
+        found = (staged.sealed for staged in map(LakeStaged.of, participants) if staged is not None)
         epochs = sorted({sealed.moment.epoch for sealed in found if sealed is not None})
         return RecoveryError(
             f"sink {self._sink}: the commit of what is decided for epoch {', '.join(map(str, epochs))} to "
@@ -292,12 +292,12 @@ class LakeCommitter(Committer, Inspectable):
     def abort(self, participants: Sequence[Participant]) -> None:
         """End exactly these and remove their files. Best effort."""
         for p in participants:
-            staged = Staged.of(p)
+            staged = LakeStaged.of(p)
             if staged is not None:
                 with suppress(Exception):
                     self.end(staged, decided=staged.sealed is not None and p.handle not in self._undecided)
 
-    def end(self, staged: Staged, *, decided: bool) -> None:
+    def end(self, staged: LakeStaged, *, decided: bool) -> None:
         """End what was written, unless it is committed.
 
         Args:
@@ -321,7 +321,7 @@ class LakeCommitter(Committer, Inspectable):
                 with self._telling("remove what is written beside it"):
                     self._table.staging.end(name)
 
-    def _fenced(self, staged: Staged) -> bool:
+    def _fenced(self, staged: LakeStaged) -> bool:
         """Make sure that it is never committed, if it is not; whether it is not."""
         job, sink = staged.job, staged.attempts[0].name.sink
         ids = frozenset(
@@ -342,7 +342,7 @@ class LakeCommitter(Committer, Inspectable):
                 return False
             told = {"job": job, "sink": sink, "ended": ",".join(sorted(ids))}
             try:
-                view.change(Entry(job, sink, ledger, ended=ids, told=told), ())
+                view.change(LedgerEntry(job, sink, ledger, ended=ids, told=told), ())
             except BeatenError:
                 time.sleep(_PAUSE_S * 2**turn)
             # It is looked at again in any case: what is ended gives up its files.
@@ -355,7 +355,7 @@ class LakeCommitter(Committer, Inspectable):
 
     def can_finish(self, participant: Participant) -> bool:
         """What another sink has written for the same table can be committed by this one."""
-        staged = Staged.of(participant)
+        staged = LakeStaged.of(participant)
         if staged is None:
             return False
         view = self._table.look()
@@ -368,7 +368,7 @@ class LakeCommitter(Committer, Inspectable):
         return {p.id: self._outcome(p) for p in participants}
 
     def _outcome(self, participant: Participant) -> Evidence:
-        staged = Staged.of(participant)
+        staged = LakeStaged.of(participant)
         if staged is None or not staged.attempts:
             return Evidence(Outcome.UNKNOWN, "it is not understood: another sink or another version wrote it")
         sealed = staged.sealed
@@ -387,12 +387,14 @@ class LakeCommitter(Committer, Inspectable):
             return Evidence(Outcome.OPEN, "its files are there, and the table does not name them")
         return Evidence(Outcome.ABORTED, f"the table's ledger does not have it, and it can never be committed: {wrong}")
 
-    def _in_ledger(self, view: View, participant: Participant, staged: Staged, sealed: Sealed) -> Evidence | None:
+    def _in_ledger(
+        self, view: TableView, participant: Participant, staged: LakeStaged, sealed: LakeSealed
+    ) -> Evidence | None:
         if participant.handle != sealed.handle:
             return Evidence(Outcome.UNKNOWN, "its handle is not that of what was written")
         return self._standing(view, participant.sink, staged, sealed)
 
-    def _standing(self, view: View, sink: str, staged: Staged, sealed: Sealed) -> Evidence | None:
+    def _standing(self, view: TableView, sink: str, staged: LakeStaged, sealed: LakeSealed) -> Evidence | None:
         """What the table says of it; None where that proves that it is not committed, and may be."""
         ledger = view.ledger(staged.job, sink)
         if staged.table != view.table_id:
@@ -422,7 +424,7 @@ class LakeCommitter(Committer, Inspectable):
             )
         return None
 
-    def _written(self, staged: Staged) -> tuple[list[Mapping[str, Any]], str | None]:
+    def _written(self, staged: LakeStaged) -> tuple[list[Mapping[str, Any]], str | None]:
         """All files, and why they are not what the tasks told of, or None: then there are all of them."""
         files = list[Mapping[str, Any]]()
         for a in staged.attempts:
@@ -453,9 +455,9 @@ class LakeCommitter(Committer, Inspectable):
         view = self._table.look()
         table = "" if view is None else view.table_id
         safe = [name for name in found if self._never_committed(view, name)]
-        return [Participant(self._sink, name.id, (), Staged.found(table, [name]).to_json()) for name in safe]
+        return [Participant(self._sink, name.id, (), LakeStaged.found(table, [name]).to_json()) for name in safe]
 
-    def _never_committed(self, view: View | None, name: AttemptName) -> bool:
+    def _never_committed(self, view: TableView | None, name: AttemptName) -> bool:
         """Whether no version of the table names the files of an attempt; of one that is in no undone decision."""
         if view is None:
             return False  # nothing is written before there is a table: somebody took it away, and may bring it back
@@ -472,7 +474,7 @@ class LakeCommitter(Committer, Inspectable):
 
     # -- parts ------------------------------------------------------------------------------------
 
-    def _seen(self) -> View:
+    def _seen(self) -> TableView:
         view = self._table.look()
         if view is None:
             raise LakeRightsError(
@@ -494,7 +496,7 @@ class LakeCommitter(Committer, Inspectable):
             try:
                 begun = Ledger(new_id())
                 told = {"job": self._job_id, "sink": self._sink, "begun": begun.seat}
-                view.change(Entry(self._job_id, self._sink, begun, told=told), ())
+                view.change(LedgerEntry(self._job_id, self._sink, begun, told=told), ())
             except BeatenError:
                 time.sleep(_PAUSE_S * 2**turn)
             except Exception as error:  # noqa: BLE001 - whatever it was: the next start looks again
@@ -519,7 +521,7 @@ class Telling:
         what: What it was asked to do.
     """
 
-    def __init__(self, table: Table, sink: str, what: str) -> None:
+    def __init__(self, table: LakeTable, sink: str, what: str) -> None:
         self._of = table, sink, what
 
     def __enter__(self) -> None:
@@ -531,7 +533,7 @@ class Telling:
             raise unavailable(table, sink, what, error) from None
 
 
-def unavailable(table: Table, sink: str, what: str, error: BaseException) -> LakeUnavailableError | LakeRightsError:
+def unavailable(table: LakeTable, sink: str, what: str, error: BaseException) -> LakeUnavailableError | LakeRightsError:
     """The error of a catalog or store that did not do what it was asked for."""
     if lacks_right(error):
         return LakeRightsError(
@@ -550,7 +552,7 @@ def unavailable(table: Table, sink: str, what: str, error: BaseException) -> Lak
     )
 
 
-def _known(view: View, ledger: Ledger | None, handle: str) -> bool:
+def _known(view: TableView, ledger: Ledger | None, handle: str) -> bool:
     """Whether a table knows a commit; the newest its ledger has when its history has forgotten it."""
     newest = None if ledger is None else ledger.newest
     return (newest is not None and newest.handle == handle) or view.knows(handle)
@@ -565,6 +567,6 @@ def _passed(newest: Moment, asked: Moment, claimed: int) -> bool:
     return newest.incarnation >= claimed and (asked <= newest or asked.epoch == newest.epoch)
 
 
-def _attempts(participant: Participant) -> tuple[Attempt, ...]:
-    staged = Staged.of(participant)
+def _attempts(participant: Participant) -> tuple[LakeAttempt, ...]:
+    staged = LakeStaged.of(participant)
     return () if staged is None else staged.attempts

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from onceflow.connectors.contract import Committer, SinkConnection, WriterFactory
 from onceflow.connectors.lake.committer import LakeCommitter, Telling
 from onceflow.connectors.lake.staging import name_key
-from onceflow.connectors.lake.table import Table
+from onceflow.connectors.lake.table import LakeTable
 from onceflow.connectors.lake.writer import Form, LakeWriterFactory
 from onceflow.errors import ConfigurationError
 
@@ -28,7 +28,7 @@ class LakeConnection(SinkConnection):
         create: Give the table its columns if it has none.
     """
 
-    def __init__(self, table: Table, sink: str, *, create: bool) -> None:
+    def __init__(self, table: LakeTable, sink: str, *, create: bool) -> None:
         self._table = table
         self._sink = sink
         self._create = create

@@ -24,7 +24,7 @@ from onceflow.connectors.lake.delta_files import DeltaForm, staging_of
 from onceflow.connectors.lake.delta_fit import arrow_of, columns_of, misfit, unmakeable, unwritable
 from onceflow.connectors.lake.refusals import lacks_right, secrets_of, told
 from onceflow.connectors.lake.staged import Moment, new_id
-from onceflow.connectors.lake.table import BeatenError, Committed, Entry, Ledger, Table, View
+from onceflow.connectors.lake.table import BeatenError, Committed, LakeTable, Ledger, LedgerEntry, TableView
 from onceflow.connectors.lake.writer import Form
 from onceflow.errors import ConfigurationError, LakeRightsError, LakeUnavailableError, OnceflowError
 
@@ -49,7 +49,7 @@ def delta_connection(sink: DeltaSink, *, making: bool) -> SinkConnection:
     return LakeConnection(DeltaLake(sink, making=making), sink.name, create=sink.create_table)
 
 
-class DeltaLake(Table):
+class DeltaLake(LakeTable):
     """One table at a path."""
 
     def __init__(self, sink: DeltaSink, *, making: bool) -> None:
@@ -73,7 +73,7 @@ class DeltaLake(Table):
         """The folder's: there is one before there is a table."""
         return f"delta-{self._id}"
 
-    def look(self) -> View | None:
+    def look(self) -> TableView | None:
         """The table as it is now."""
         table = self._load()
         return None if table is None else _DeltaView(table, self._sink.path, self._options)
@@ -180,7 +180,7 @@ class DeltaLake(Table):
             ) from None
 
 
-class _DeltaView(View):
+class _DeltaView(TableView):
     def __init__(self, table: DeltaTable, path: str, options: Mapping[str, str]) -> None:
         self._table = table
         self._path, self._options = path, dict(options)
@@ -221,7 +221,7 @@ class _DeltaView(View):
             return f"columns of the table take no null, and its files may have one: {', '.join(needed)}"
         return "; ".join(unwritable(self._table)) or None
 
-    def change(self, entry: Entry, files: Sequence[Mapping[str, Any]]) -> None:
+    def change(self, entry: LedgerEntry, files: Sequence[Mapping[str, Any]]) -> None:
         key, ledger = _key(entry.job, entry.sink), entry.ledger
         numbers = {"seat": _number(ledger.seat)}
         if entry.attempts and ledger.newest is not None:

@@ -21,8 +21,8 @@ from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 
 from onceflow.connectors.lake.refusals import secrets_of, told
-from onceflow.connectors.lake.staging import OWN, Files, Staging
-from onceflow.connectors.lake.writer import Form, NoFormError, apart
+from onceflow.connectors.lake.staging import OWN, Staging, SyncedFiles
+from onceflow.connectors.lake.writer import Form, NoLakeFormError, apart
 
 _TOLD_COLUMNS = 32
 _TOLD_LETTERS = 32
@@ -68,8 +68,8 @@ class _Out:
 def staging_of(path: str, options: Mapping[str, str]) -> Staging:
     """The folders of a table."""
     if "://" not in path:
-        return Staging(Files(fs.LocalFileSystem()), f"{path}/{OWN}", path)
-    return Staging(Files(fs.PyFileSystem(_Store(path, dict(options)))), OWN, "")
+        return Staging(SyncedFiles(fs.LocalFileSystem()), f"{path}/{OWN}", path)
+    return Staging(SyncedFiles(fs.PyFileSystem(_Store(path, dict(options)))), OWN, "")
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def _word(column: str, value: Any) -> str | None:
         value.isoformat() if isinstance(value, dt.date) else f"{value:f}" if isinstance(value, Decimal) else f"{value}"
     )
     if not word:
-        raise NoFormError(f"the table is partitioned by {column}, and Delta takes an empty text there for null")
+        raise NoLakeFormError(f"the table is partitioned by {column}, and Delta takes an empty text there for null")
     return word
 
 

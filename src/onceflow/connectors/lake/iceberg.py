@@ -35,7 +35,7 @@ from onceflow.connectors.lake.iceberg_files import IcebergForm, data_file, data_
 from onceflow.connectors.lake.iceberg_fit import misfit, type_for, unwritable, unwritable_version
 from onceflow.connectors.lake.refusals import lacks_right, secrets_of, told
 from onceflow.connectors.lake.staged import Moment
-from onceflow.connectors.lake.table import BeatenError, Committed, Entry, Ledger, Table, View
+from onceflow.connectors.lake.table import BeatenError, Committed, LakeTable, Ledger, LedgerEntry, TableView
 from onceflow.connectors.lake.writer import Form
 from onceflow.errors import ConfigurationError, LakeRightsError, LakeUnavailableError, OnceflowError
 from onceflow.twophase.forms import OTHER_FORM
@@ -67,7 +67,7 @@ def iceberg_connection(sink: IcebergSink, *, making: bool) -> SinkConnection:
     return LakeConnection(IcebergTable(sink, making=making), sink.name, create=making)
 
 
-class IcebergTable(Table):
+class IcebergTable(LakeTable):
     """One table of a catalog."""
 
     def __init__(self, sink: IcebergSink, *, making: bool) -> None:
@@ -101,7 +101,7 @@ class IcebergTable(Table):
         """The table's."""
         return self._id
 
-    def look(self) -> View:
+    def look(self) -> TableView:
         """The table as it is now."""
         return _IcebergView(self._load(), self._catalog, self._lock)
 
@@ -228,7 +228,7 @@ class _OneCommit:
         return getattr(self._catalog, name)
 
 
-class _IcebergView(View):
+class _IcebergView(TableView):
     def __init__(self, table: Iceberg, catalog: Catalog, lock: threading.RLock) -> None:
         self._table = table
         self._once = _OneCommit(catalog, lock)
@@ -272,7 +272,7 @@ class _IcebergView(View):
             return f"the table's partition spec is {spec} now, and its files were written for {shape['spec']}"
         return iceberg_fields.objection(shape["fields"], shape["required"], self._table.schema().fields)
 
-    def change(self, entry: Entry, files: Sequence[Mapping[str, Any]]) -> None:
+    def change(self, entry: LedgerEntry, files: Sequence[Mapping[str, Any]]) -> None:
         newest = entry.ledger.newest
         told = {
             "seat": entry.ledger.seat,

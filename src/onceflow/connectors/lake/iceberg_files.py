@@ -32,7 +32,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import DateType, NestedField, TimestampType, TimestamptzType
 
 from onceflow.connectors.lake.refusals import secrets_of, told
-from onceflow.connectors.lake.staging import OWN, Files, Staging
+from onceflow.connectors.lake.staging import OWN, Staging, SyncedFiles
 from onceflow.connectors.lake.writer import Form, apart
 
 _COUNTS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")
@@ -51,7 +51,7 @@ def staging_of(location: str, properties: Mapping[str, str], store: Mapping[str,
     of_data, at, data = PyArrowFileIO.parse_location(data_location(location, properties), dict(store))
     if (scheme, netloc) != (of_data, at):
         raise ValueError("write.data.path is in another store than the table's location")
-    return Staging(Files(files.fs_by_scheme(scheme, netloc)), own, data)
+    return Staging(SyncedFiles(files.fs_by_scheme(scheme, netloc)), own, data)
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
-from onceflow.connectors.inspection import Inspection, Looked, Origin, Phase, Place, Seen, Shown, Waited
-from onceflow.connectors.lake.staged import AttemptName, Staged
-from onceflow.connectors.lake.table import Table
+from onceflow.connectors.inspection import Inspection, Looked, Origin, Phase, PlaceInSystem, Seen, Shown, Waited
+from onceflow.connectors.lake.staged import AttemptName, LakeStaged
+from onceflow.connectors.lake.table import LakeTable
 from onceflow.twophase.messages import Evidence, Outcome
 from onceflow.twophase.participants import Participant
 
@@ -21,7 +21,7 @@ _WRITTEN, _ENDED = "written", "ended"
 
 
 class _End(Protocol):
-    def __call__(self, staged: Staged, *, decided: bool) -> None: ...
+    def __call__(self, staged: LakeStaged, *, decided: bool) -> None: ...
 
 
 class LakeInspection(Inspection):
@@ -34,7 +34,7 @@ class LakeInspection(Inspection):
         end: Ends what was written, unless it is committed.
     """
 
-    def __init__(self, table: Table, job_id: str, outcome: Callable[[Participant], Evidence], end: _End) -> None:
+    def __init__(self, table: LakeTable, job_id: str, outcome: Callable[[Participant], Evidence], end: _End) -> None:
         self._table = table
         self._job_id = job_id
         self._outcome = outcome
@@ -46,7 +46,7 @@ class LakeInspection(Inspection):
         table = "" if view is None else view.table_id
         inside = set[AttemptName]()
         for p in decided:
-            staged = Staged.of(p)
+            staged = LakeStaged.of(p)
             if staged is None or staged.sealed is None:
                 unseen.append(f"sink {p.sink}: its decided transaction {p.handle} is not understood")
             elif staged.table != table:
@@ -78,17 +78,17 @@ class LakeInspection(Inspection):
 
     def show(self, participant: Participant) -> Shown:
         """As the contract says."""
-        staged = Staged.of(participant)
+        staged = LakeStaged.of(participant)
         if staged is None or staged.sealed is None:
             return Shown("", None, problem="another sink or another version wrote it")
-        place = Place(self._table.where)
+        place = PlaceInSystem(self._table.where)
         return Shown(participant.handle, participant.handle, (place,), f"{staged.rows} rows")
 
     def abort(self, seen: Sequence[Seen]) -> Mapping[str, str]:
         """As the contract says: what is not committed never will be, and its files are removed."""
         answers = {}
         for each in seen:
-            staged = Staged.read(each.transaction)
+            staged = LakeStaged.read(each.transaction)
             try:
                 if staged is not None:
                     self._end(staged, decided=True)
@@ -102,7 +102,7 @@ class LakeInspection(Inspection):
         there = set(self._attempts())
         left = set()
         for each in seen:
-            staged = Staged.read(each.transaction)
+            staged = LakeStaged.read(each.transaction)
             if staged is not None and there.intersection(a.name for a in staged.attempts):
                 left.add(each.handle)
         return frozenset(left)
@@ -112,10 +112,10 @@ class LakeInspection(Inspection):
 
     def _open(self, table: str, name: AttemptName) -> Seen:
         told = {"epoch": name.moment.epoch, "shards": 1}
-        return self._seen(name.id, _WRITTEN, Phase.OPEN, name, Staged.found(table, [name]), told)
+        return self._seen(name.id, _WRITTEN, Phase.OPEN, name, LakeStaged.found(table, [name]), told)
 
     def _seen(
-        self, handle: str, state: str, phase: Phase, name: AttemptName, staged: Staged, told: Mapping[str, Any]
+        self, handle: str, state: str, phase: Phase, name: AttemptName, staged: LakeStaged, told: Mapping[str, Any]
     ) -> Seen:
         shard = name.shard if len(staged.attempts) == 1 else None
         count = len(staged.attempts)
@@ -126,7 +126,7 @@ class LakeInspection(Inspection):
             phase=phase,
             origin=Origin(name.sink, name.moment.incarnation, shard, f"epoch {name.moment.epoch}", told),
             writer=f"{count} {'attempt' if count == 1 else 'attempts'}",
-            places=(Place(self._table.where),),
+            places=(PlaceInSystem(self._table.where),),
             transaction=staged.to_json(),
             told=told,
         )

@@ -71,7 +71,7 @@ class AttemptName:
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class LakeAttempt:
     """What one task has written.
 
     Attributes:
@@ -86,7 +86,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Sealed:
+class LakeSealed:
     """What only a participant of a whole epoch has.
 
     Attributes:
@@ -108,7 +108,7 @@ class Sealed:
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
+class LakeStaged:
     """What a participant's transaction says, as far as it can be read.
 
     Attributes:
@@ -118,21 +118,21 @@ class Staged:
     """
 
     table: str
-    attempts: tuple[Attempt, ...]
-    sealed: Sealed | None = None
+    attempts: tuple[LakeAttempt, ...]
+    sealed: LakeSealed | None = None
 
     @classmethod
-    def found(cls, table: str, names: Sequence[AttemptName]) -> Staged:
+    def found(cls, table: str, names: Sequence[AttemptName]) -> LakeStaged:
         """Attempts that can only be ended."""
-        return cls(table, tuple(Attempt(name, 0, "") for name in names))
+        return cls(table, tuple(LakeAttempt(name, 0, "") for name in names))
 
     @classmethod
-    def of(cls, participant: Participant) -> Staged | None:
+    def of(cls, participant: Participant) -> LakeStaged | None:
         """Read it; None for what is another kind of sink's."""
         return cls.read(participant.transaction)
 
     @classmethod
-    def read(cls, told: Mapping[str, Any]) -> Staged | None:
+    def read(cls, told: Mapping[str, Any]) -> LakeStaged | None:
         """Likewise, of what ``to_json`` gave."""
         try:
             if told["kind"] != _KIND:
@@ -142,11 +142,11 @@ class Staged:
                 read = AttemptName.read(str(job), str(sink), str(name))
                 if read is None:
                     return None
-                attempts.append(Attempt(read, int(rows), str(digest)))
+                attempts.append(LakeAttempt(read, int(rows), str(digest)))
             sealed = told.get("sealed")
             if sealed is not None:
                 moment = Moment(int(sealed["incarnation"]), int(sealed["epoch"]))
-                sealed = Sealed(
+                sealed = LakeSealed(
                     str(sealed["handle"]),
                     moment,
                     str(sealed["seat"]),

@@ -34,7 +34,7 @@ class Out(Protocol):
         ...
 
 
-class Files:
+class SyncedFiles:
     """A file system of pyarrow's, with what it lacks: files that are on disk when they are closed.
 
     Args:
@@ -106,7 +106,7 @@ class Staging:
         data: The folder of data.
     """
 
-    def __init__(self, files: Files, own: str, data: str) -> None:
+    def __init__(self, files: SyncedFiles, own: str, data: str) -> None:
         self.files = files
         self._own = own.rstrip("/")
         self._data = data.rstrip("/")

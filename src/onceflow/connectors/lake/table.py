@@ -44,7 +44,7 @@ class Ledger:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LedgerEntry:
     """One change of ours: what is written into the table's ledger with it.
 
     Attributes:
@@ -64,7 +64,7 @@ class Entry:
     told: Mapping[str, str] = field(default_factory=dict)
 
 
-class View(ABC):
+class TableView(ABC):
     """The table as it was at one moment. One thread uses it."""
 
     @property
@@ -89,7 +89,7 @@ class View(ABC):
         """Why files that were written for a shape cannot be added as they are, or None."""
 
     @abstractmethod
-    def change(self, entry: Entry, files: Sequence[Mapping[str, Any]]) -> None:
+    def change(self, entry: LedgerEntry, files: Sequence[Mapping[str, Any]]) -> None:
         """Try once to add files and the entry, both or neither, to the table exactly as it was seen.
 
         Raises:
@@ -102,7 +102,7 @@ class View(ABC):
         """Those of these data files (behind the folder of data) that any version of the table names."""
 
 
-class Table(ABC):
+class LakeTable(ABC):
     """A table of one connection. Several threads call it.
 
     Attributes:
@@ -114,7 +114,7 @@ class Table(ABC):
     staging: Staging
 
     @abstractmethod
-    def look(self) -> View | None:
+    def look(self) -> TableView | None:
         """The table as it is now; None where it is to be made, and is not yet.
 
         Raises:
@@ -137,7 +137,7 @@ class Table(ABC):
 
     @abstractmethod
     def form(self, names: Sequence[str]) -> tuple[Form, Mapping[str, Any]]:
-        """How files of these columns are made, and what ``View.objection`` compares with, JSON values.
+        """How files of these columns are made, and what ``TableView.objection`` compares with, JSON values.
 
         Both of one look: files that were made for one shape of the table must not be taken for another's.
         """

@@ -34,7 +34,7 @@ _HELD_BYTES = 256 << 20
 _OPEN_FILES = 100
 
 
-class NoFormError(ValueError):
+class NoLakeFormError(ValueError):
     """A row has a value that the table has no form for. Names the column, never the value."""
 
 
@@ -249,12 +249,12 @@ class LakeWriter(Writer):
         for field, column in zip(schema, rows.columns, strict=True):
             # Of the one no file could be read; of the other Python, which makes the statistics, has no form.
             if why := arrow_values.trouble(field.name, column):
-                raise NoFormError(why)
+                raise NoLakeFormError(why)
             try:
                 columns.append(column.cast(field.type, safe=True))
             except pa.ArrowInvalid:  # its words may have the row's values in them
                 why = f"column {field.name} ({column.type}) has a value that {field.type} has not"
-                raise NoFormError(why) from None
+                raise NoLakeFormError(why) from None
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _require_values(self, rows: pa.RecordBatch) -> None:
@@ -278,7 +278,7 @@ class LakeWriter(Writer):
             yield
         except OnceflowError:
             raise
-        except NoFormError as error:
+        except NoLakeFormError as error:
             raise self._row_refused(str(error)) from None
         except pa.ArrowInvalid as error:
             raise self._row_refused(type(error).__name__) from None  # its words may have the row's values in them

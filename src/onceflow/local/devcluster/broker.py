@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient
 
 from onceflow.errors import SetupError
 from onceflow.local.devcluster import watch
-from onceflow.local.devcluster.config import HOST, PLAINTEXT, Node
+from onceflow.local.devcluster.config import HOST, PLAINTEXT, BrokerNode
 from onceflow.local.jars import broker_jars, java_executable
 from onceflow.processes import command_line
 
@@ -41,7 +41,7 @@ class Broker:
         version: An older Kafka to start instead of the usual one.
     """
 
-    def __init__(self, node: Node, version: str | None = None) -> None:
+    def __init__(self, node: BrokerNode, version: str | None = None) -> None:
         self.node = node
         self._version = version
         self._child: subprocess.Popen[str] | None = None

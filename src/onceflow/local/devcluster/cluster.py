@@ -35,7 +35,7 @@ from onceflow.local.devcluster.config import (
     CONTROLLER,
     HOST,
     PLAINTEXT,
-    Node,
+    BrokerNode,
     log4j1_properties,
     log4j_properties,
     server_properties,
@@ -291,8 +291,8 @@ def stop_detached(data_dir: Path) -> list[int]:
     return pids
 
 
-def _nodes(data_dir: Path, ports: Iterable[Mapping[str, int]]) -> list[Node]:
-    return [Node(i, data_dir / f"broker-{i}", named) for i, named in enumerate(ports)]
+def _nodes(data_dir: Path, ports: Iterable[Mapping[str, int]]) -> list[BrokerNode]:
+    return [BrokerNode(i, data_dir / f"broker-{i}", named) for i, named in enumerate(ports)]
 
 
 def _end(brokers: Iterable[Broker]) -> None:

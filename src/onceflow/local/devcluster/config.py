@@ -28,7 +28,7 @@ FAST_EXPIRY: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Node:
+class BrokerNode:
     """One broker (with its controller): its id, its directory, and a port for each listener's name."""
 
     id: int
@@ -67,7 +67,7 @@ class Node:
 
 
 def server_properties(
-    node: Node, nodes: Sequence[Node], extra_listeners: Mapping[str, str], settings: Mapping[str, str]
+    node: BrokerNode, nodes: Sequence[BrokerNode], extra_listeners: Mapping[str, str], settings: Mapping[str, str]
 ) -> str:
     """The text of ``server.properties``; ``settings`` come last and win.
 
@@ -130,7 +130,7 @@ def _in_utf_16(letter: str) -> str:
     return "".join(f"\\u{code[i : i + 4]}" for i in range(0, len(code), 4))
 
 
-def log4j_properties(node: Node) -> str:
+def log4j_properties(node: BrokerNode) -> str:
     """The text of the broker's log4j2 configuration: one file, rolled at 20 MB, one old file kept."""
     return f"""status=error
 appender.file.type=RollingFile
@@ -148,7 +148,7 @@ rootLogger.appenderRef.file.ref=file
 """
 
 
-def log4j1_properties(node: Node) -> str:
+def log4j1_properties(node: BrokerNode) -> str:
     """The same for brokers older than 4.0, which log by log4j 1."""
     return f"""log4j.rootLogger=INFO, file
 log4j.appender.file=org.apache.log4j.RollingFileAppender

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from onceflow.checkpoint.failures import Failure
+from onceflow.checkpoint.failures import FailureLine
 from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.statistics import EpochStatistics
 from onceflow.errors import ConfigurationError
@@ -68,7 +68,7 @@ def overview(location: str, opened: Opened = Place.at) -> Overview:
     return Overview(place.uri, len(done), dict(failed), restored, _summary(done), history)
 
 
-def failures(location: str, opened: Opened = Place.at) -> list[Failure]:
+def failures(location: str, opened: Opened = Place.at) -> list[FailureLine]:
     """What the job has failed by, of the checkpoint at a location, oldest first.
 
     Args:

@@ -35,7 +35,7 @@ from onceflow.local.jars import missing_spark_jars
 from onceflow.operations.doctor import rules
 from onceflow.operations.doctor.machine import examine_machine, existing
 from onceflow.operations.transactions.access import Operator
-from onceflow.operations.transactions.inventory import Standing, take_inventory
+from onceflow.operations.transactions.inventory import JournalVerdict, take_inventory
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.spark import hadoop, java_client
 from onceflow.storage.tree import folder_of
@@ -197,8 +197,8 @@ def _transactions(job: Examined, place: Place, found: list[Finding]) -> None:
             inventory = take_inventory(operator)
         runs = _runs(place)
         is_open = [each for each in inventory.ours if each.seen.phase.value == _OPEN]
-        lingering = [each.seen.id for each in is_open if each.standing is Standing.LINGERING]
-        left = [each.seen.id for each in is_open if each.standing is Standing.RUNNING and not runs]
+        lingering = [each.seen.id for each in is_open if each.standing is JournalVerdict.LINGERING]
+        left = [each.seen.id for each in is_open if each.standing is JournalVerdict.RUNNING and not runs]
         found += rules.waiting(lingering, [seen.id or seen.handle for seen in inventory.foreign], lingering=True)
         found += rules.waiting(left, [], lingering=False)
 

@@ -19,7 +19,7 @@ NAME = "manifest.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldFile:
     """One file."""
 
     size: int
@@ -64,7 +64,7 @@ class Manifest:
     versions: Mapping[str, str]
     formats: Mapping[str, str]
     partitions: int | None
-    files: Mapping[str, Held]
+    files: Mapping[str, HeldFile]
     signature: str = ""
 
     @property
@@ -103,12 +103,12 @@ class Manifest:
             _texts(body["versions"]),
             _texts(body["formats"]),
             None if body["partitions"] is None else int(body["partitions"]),
-            {_within(path): Held(int(held["size"]), str(held["sha256"])) for path, held in body["files"].items()},
+            {_within(path): HeldFile(int(held["size"]), str(held["sha256"])) for path, held in body["files"].items()},
             str(body.get("signature", "")),
         )
 
 
-def differences(manifest: Manifest, found: Mapping[str, Held]) -> list[str]:
+def differences(manifest: Manifest, found: Mapping[str, HeldFile]) -> list[str]:
     """What a folder's files differ in from their manifest, a line for each: missing, changed, added."""
     told = [f"{path} is missing" for path in sorted(set(manifest.files) - set(found))]
     told += [f"{path} was added" for path in sorted(set(found) - set(manifest.files))]

@@ -16,7 +16,7 @@ from onceflow.checkpoint.place import OURS
 from onceflow.checkpoint.place import PARTS as CHECKPOINT_PARTS
 from onceflow.checkpoint.restored import FILE as RESTORED_FILE
 from onceflow.errors import CheckpointCorruptError, CheckpointStoreError, ConfigurationError
-from onceflow.operations.savepoints.manifest import NAME, Held, Manifest, differences
+from onceflow.operations.savepoints.manifest import NAME, HeldFile, Manifest, differences
 from onceflow.operations.savepoints.signing import require_signed
 from onceflow.spark.places import folder_at
 from onceflow.storage import envelope
@@ -128,9 +128,9 @@ def verify(path: Where, key: bytes | None = None) -> Manifest:
     return manifest
 
 
-def held_of(folder: Folder, paths: Sequence[str]) -> dict[str, Held]:
+def held_of(folder: Folder, paths: Sequence[str]) -> dict[str, HeldFile]:
     """The files' sizes and SHA-256, for a manifest."""
-    return {path: Held(*held) for path, held in folder.held(paths).items()}
+    return {path: HeldFile(*held) for path, held in folder.held(paths).items()}
 
 
 def spoiled(path: Where, why: str) -> CheckpointCorruptError:

@@ -27,7 +27,7 @@ from onceflow.checkpoint.identity import read_identity
 from onceflow.checkpoint.journal import Journal, above_all
 from onceflow.checkpoint.place import OURS, Place
 from onceflow.checkpoint.restored import FILE as RESTORED_FILE
-from onceflow.checkpoint.restored import Restored, read_restored, refuse_unfinished
+from onceflow.checkpoint.restored import RestoredFrom, read_restored, refuse_unfinished
 from onceflow.checkpoint.spark_files import positions, watermark_behind
 from onceflow.errors import CheckpointConflictError, ConfigurationError, OnceflowError
 from onceflow.operations.savepoints.contents import TRAIL_FOLDER
@@ -80,7 +80,7 @@ def restore(
     claim: bool = False,
     with_state: bool = True,
     partial_windows: bool = False,
-) -> Restored:
+) -> RestoredFrom:
     """Make a checkpoint of a savepoint that was verified.
 
     Args:
@@ -101,7 +101,7 @@ def restore(
     if claim:
         _refuse_rescaled(manifest)
         _fence(manifest, only_look=True)
-    restored = Restored(
+    restored = RestoredFrom(
         manifest.id,
         manifest.epoch,
         manifest.job_id if claim else secrets.token_hex(6),

@@ -17,7 +17,7 @@ from onceflow import crash_points as crash
 from onceflow.connectors.inspection import Phase
 from onceflow.errors import ConfigurationError
 from onceflow.operations.transactions.access import Operator, System
-from onceflow.operations.transactions.inventory import OwnTransaction, Standing, own_transactions
+from onceflow.operations.transactions.inventory import JournalVerdict, OwnTransaction, own_transactions
 
 _ENDED_WITHIN_S = 10.0
 _LOOK_AGAIN_S = 0.1
@@ -128,7 +128,7 @@ def choose(ours: Sequence[OwnTransaction], ids: Sequence[str] | None, *, claim: 
     Raises:
         ConfigurationError: One of the ids may not be aborted.
     """
-    allowed = {Standing.LINGERING, Standing.RUNNING} if claim else {Standing.LINGERING}
+    allowed = {JournalVerdict.LINGERING, JournalVerdict.RUNNING} if claim else {JournalVerdict.LINGERING}
     doomed = [t for t in ours if t.seen.phase is Phase.OPEN and t.standing in allowed]
     if ids is None:
         return doomed
@@ -144,16 +144,16 @@ def _refused(transactional_id: str, found: Sequence[OwnTransaction]) -> Configur
     match standing:
         case None:
             cause, action = "it is not an open transaction of this job", "see `onceflow txn list`"
-        case Standing.DECIDED if found[0].is_lost:
+        case JournalVerdict.DECIDED if found[0].is_lost:
             cause = f"epoch {found[0].epoch} is decided and names it; it is aborted: it expired, or somebody ended it"
             action = "start the job: it writes these rows again"
-        case Standing.DECIDED:
+        case JournalVerdict.DECIDED:
             cause = f"epoch {found[0].epoch} is decided and names it: aborting it would lose records"
             action = "start the job: it commits what is decided"
-        case Standing.RUNNING:
+        case JournalVerdict.RUNNING:
             cause = "it is of the newest incarnation, whose job may still run and decide it at any moment"
             action = "if that job is dead, or is to end: --claim"
-        case Standing.NEWER:
+        case JournalVerdict.NEWER:
             cause = "it is of an incarnation that this checkpoint does not know: another copy of it is newer"
             action = "use the newest copy of the checkpoint"
         case _:

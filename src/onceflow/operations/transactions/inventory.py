@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from onceflow.checkpoint.journal_codec import Entry
+from onceflow.checkpoint.journal_codec import JournalEntry
 from onceflow.checkpoint.spark_files import positions
 from onceflow.connectors.contract import evidence_of
 from onceflow.connectors.inspection import Held, Origin, Phase, Seen, Shown
@@ -21,7 +21,7 @@ from onceflow.twophase.participants import Participant
 from onceflow.twophase.records import Decide, History, Replay
 
 
-class Standing(StrEnum):
+class JournalVerdict(StrEnum):
     """What the journal makes of one of our transactions."""
 
     DECIDED = "decided"
@@ -49,7 +49,7 @@ class OwnTransaction:
 
     seen: Seen
     origin: Origin
-    standing: Standing
+    standing: JournalVerdict
     epoch: int | None
     system: System = field(compare=False, repr=False)
     evidence: Evidence | None = field(default=None, compare=False)
@@ -100,7 +100,7 @@ class Account:
 
     transactional_id: str
     ours: Origin | None
-    standing: Standing | None
+    standing: JournalVerdict | None
     now: Seen | None
     mentions: tuple[Mention, ...]
     witness: str | None
@@ -175,7 +175,7 @@ def describe_transaction(operator: Operator, transactional_id: str) -> Account:
             action="see `onceflow txn list`",
         )
     ours = operator.origin(transactional_id)
-    standing: Standing | None = None
+    standing: JournalVerdict | None = None
     if ours is not None and now is not None and now.phase is not Phase.OVER:
         standing = standing_of(ours, now.handle, history, operator.show)
     decided = named[-1][1] if named else None
@@ -205,7 +205,7 @@ def own_transactions(operator: Operator, system: System, history: History) -> tu
     for seen in looked.found:
         if seen.origin is not None:
             standing = standing_of(seen.origin, seen.handle, history, operator.show)
-            epoch = newest if standing is Standing.DECIDED else None
+            epoch = newest if standing is JournalVerdict.DECIDED else None
             over = epoch is not None and seen.phase is not Phase.OPEN
             evidence = _evidence(operator, effective, seen) if over else None
             found.append(OwnTransaction(seen, seen.origin, standing, epoch, system, evidence))
@@ -236,7 +236,7 @@ def _names_of_sources(operator: Operator, history: History) -> tuple[list[frozen
     return found, [f"source topic {topic}: it is on no cluster of a sink, or may not be described" for topic in missing]
 
 
-def standing_of(origin: Origin, handle: str, history: History, show: Callable[[Participant], Shown]) -> Standing:
+def standing_of(origin: Origin, handle: str, history: History, show: Callable[[Participant], Shown]) -> JournalVerdict:
     """What the journal makes of one of our transactions.
 
     Args:
@@ -248,10 +248,10 @@ def standing_of(origin: Origin, handle: str, history: History, show: Callable[[P
     effective = history.decided.effective if history.decided is not None else ()
     # Where a decided one is not understood, any of its sink's may be the one: so none of them may be aborted.
     if any((which := show(p).handle) == handle or (which is None and p.sink == origin.sink) for p in effective):
-        return Standing.DECIDED
+        return JournalVerdict.DECIDED
     if origin.incarnation == history.incarnation:
-        return Standing.RUNNING
-    return Standing.NEWER if origin.incarnation > history.incarnation else Standing.LINGERING
+        return JournalVerdict.RUNNING
+    return JournalVerdict.NEWER if origin.incarnation > history.incarnation else JournalVerdict.LINGERING
 
 
 def _receipted(operator: Operator, transactional_id: str) -> list[Mention]:
@@ -265,7 +265,9 @@ def _receipted(operator: Operator, transactional_id: str) -> list[Mention]:
     ]
 
 
-def _naming(operator: Operator, entries: Iterable[Entry], transactional_id: str) -> list[tuple[Mention, Participant]]:
+def _naming(
+    operator: Operator, entries: Iterable[JournalEntry], transactional_id: str
+) -> list[tuple[Mention, Participant]]:
     """The records that name an id, with the participant that they name it by, oldest first."""
     found = []
     for entry in entries:

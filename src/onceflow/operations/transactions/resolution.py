@@ -17,7 +17,7 @@ from itertools import zip_longest
 from onceflow import crash_points as crash
 from onceflow.checkpoint.spark_files import positions, with_positions
 from onceflow.connectors.contract import evidence_of
-from onceflow.connectors.inspection import InputRange, LostInput, Place, SourceInspection
+from onceflow.connectors.inspection import InputRange, LostInput, PlaceInSystem, SourceInspection
 from onceflow.errors import CheckpointCorruptError, CheckpointStoreError, ConfigurationError
 from onceflow.operations.transactions.access import Operator
 from onceflow.twophase.layout import folders
@@ -48,7 +48,7 @@ class KnownParticipant:
     id: ParticipantId
     rows: int
     transactional_id: str
-    partitions: tuple[Place, ...]
+    partitions: tuple[PlaceInSystem, ...]
     witness: str | None
     evidence: Evidence
     choice: Choice | None

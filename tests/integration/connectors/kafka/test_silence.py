@@ -14,7 +14,7 @@ from onceflow.connectors import silence
 from onceflow.connectors.kafka import connecting, watch
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.listeners import look_at
-from onceflow.control.standing import Standing
+from onceflow.control.standing import JobStatus
 from onceflow.errors import ConfigurationError, KafkaUnavailableError
 from onceflow.local.devcluster import DevCluster
 from onceflow.metrics.health import Health
@@ -58,7 +58,7 @@ def said(lines, pattern):
 def test_a_broker_that_falls_silent_and_its_return_are_told(own, lines, how):
     """With its address and the reason, whoever waits for it; one line each. Nor is the job ready in between."""
     address, health = own.bootstrap_servers, Health(1.0, time.monotonic)
-    running = Standing("orders", "file:/checkpoint", "RUNNING")
+    running = JobStatus("orders", "file:/checkpoint", "RUNNING")
     health.heard()
     with KafkaClient(of.KafkaCluster(address)):
         assert health.reasons(running) == []

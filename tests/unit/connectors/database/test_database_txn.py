@@ -14,7 +14,7 @@ from onceflow.connectors.contract import Shard
 from onceflow.connectors.database.sink import DatabaseSink
 from onceflow.errors import CheckpointConflictError, ConfigurationError
 from onceflow.operations.transactions.aborting import abort
-from onceflow.operations.transactions.inventory import Standing, describe_transaction, take_inventory
+from onceflow.operations.transactions.inventory import JournalVerdict, describe_transaction, take_inventory
 from onceflow.operations.transactions.resolution import meant, undone_epoch
 from onceflow.twophase.messages import Outcome
 from onceflow.twophase.participants import TaskReport
@@ -64,10 +64,10 @@ def test_what_is_listed(job):
     """The decided epoch is one, with both of its tasks; what another task has staged since is another."""
     listed = take_inventory(job.operator())
     assert {t.seen.id: t.standing for t in listed.ours} == {
-        job.decided.handle: Standing.DECIDED,
-        job.late.transaction["attempt"]: Standing.RUNNING,
+        job.decided.handle: JournalVerdict.DECIDED,
+        job.late.transaction["attempt"]: JournalVerdict.RUNNING,
     }
-    (decided,) = [t for t in listed.ours if t.standing is Standing.DECIDED]
+    (decided,) = [t for t in listed.ours if t.standing is JournalVerdict.DECIDED]
     assert (decided.seen.writer, decided.origin.shard, decided.origin.epoch) == ("2 attempts, 2 rows", None, "epoch 0")
     assert any(job.decided.handle in line and "decided" in line for line in _inventory_lines(listed))
     assert _inventory_json(listed)["ours"][0]["name"]["sink"] == "ledger"
@@ -89,9 +89,13 @@ def test_what_is_decided_is_never_aborted(job):
 def test_what_is_described(job):
     """Open before its commit, also by another task's attempt; by the ledger alone after it."""
     found = describe_transaction(job.operator(), job.decided.handle)
-    assert (found.standing, found.now.state, found.evidence.outcome) == (Standing.DECIDED, "prepared", Outcome.OPEN)
+    assert (found.standing, found.now.state, found.evidence.outcome) == (
+        JournalVerdict.DECIDED,
+        "prepared",
+        Outcome.OPEN,
+    )
     *_, other = sorted(attempt for attempt, _, _ in job.decided.transaction["attempts"])
-    assert describe_transaction(job.operator(), other).standing is Standing.DECIDED
+    assert describe_transaction(job.operator(), other).standing is JournalVerdict.DECIDED
     job.committer.commit([job.decided])
     after = describe_transaction(job.operator(), job.decided.handle)
     assert (after.now.state, after.evidence.outcome) == ("committed", Outcome.COMMITTED)

@@ -2,16 +2,16 @@
 
 import pytest
 
-from onceflow.connectors.inspection import InputRange, LostInput, Phase, Place
+from onceflow.connectors.inspection import InputRange, LostInput, Phase, PlaceInSystem
 from onceflow.connectors.kafka import offsets
-from onceflow.connectors.kafka.client import Topic as KafkaTopic
+from onceflow.connectors.kafka.client import TopicMetadata as KafkaTopic
 from onceflow.connectors.kafka.inspection import KafkaInspection
 from onceflow.connectors.kafka.offsets import Bounds
 from onceflow.connectors.kafka.partition import Partition
 from onceflow.connectors.kafka.prepared import Handle, PreparedTransaction, Witness
 from onceflow.connectors.kafka.transactional_id import name_transaction
 from onceflow.errors import KafkaRightsError
-from onceflow.twophase.layout import Source, Topic
+from onceflow.twophase.layout import LayoutSource, Topic
 from onceflow.twophase.participants import Participant
 from tests.simulation.fake_broker import FakeBroker, FakeClient
 
@@ -54,7 +54,12 @@ def test_the_jobs_own_transactions_are_listed(broker, look):
     assert [first.handle, second.handle] == [str(one), str(two)]
     assert (first.origin.sink, first.origin.incarnation, first.origin.shard) == ("out", 1, 1)
     assert (first.origin.epoch, second.origin.epoch) == ("an even-numbered epoch", "an odd-numbered epoch")
-    assert (first.phase, first.state, first.places, first.timeout_s) == (Phase.OPEN, "Ongoing", (Place("t", 0),), 60.0)
+    assert (first.phase, first.state, first.places, first.timeout_s) == (
+        Phase.OPEN,
+        "Ongoing",
+        (PlaceInSystem("t", 0),),
+        60.0,
+    )
     assert first.told == {
         "handle": {"transactional_id": first.id, "producer_id": one.producer_id, "producer_epoch": one.producer_epoch}
     }
@@ -104,7 +109,10 @@ def test_positions_are_read_as_far_as_they_are_kafkas(look):
     assert sources.names('{"a":{"0":3},"b":{"1":0}}') == {"a", "b"}
     assert sources.names("17") == sources.names("") == frozenset()
     start, end = '{"a":{"0":3,"1":4}}', '{"a":{"0":5,"1":4,"2":7}}'
-    assert sources.ranges(start, end) == (InputRange(Place("a", 0), 3, 5), InputRange(Place("a", 2), 0, 7))
+    assert sources.ranges(start, end) == (
+        InputRange(PlaceInSystem("a", 0), 3, 5),
+        InputRange(PlaceInSystem("a", 2), 0, 7),
+    )
     assert sources.ranges("17", "18") == ()
 
 
@@ -121,9 +129,9 @@ class Holding(FakeClient):
     ("position", "topic_id", "lost"),
     [
         ('{"t":{"0":5}}', "B", ()),
-        ('{"t":{"0":3}}', "B", (LostInput(Place("t", 0), 3, 8, remade=False),)),
-        ('{"t":{"0":6}}', "A", (LostInput(Place("t", 0), 6, 8, remade=True),)),
-        ('{"u":{"0":6}}', "B", (LostInput(Place("u", 0), 6, 8, remade=False),)),
+        ('{"t":{"0":3}}', "B", (LostInput(PlaceInSystem("t", 0), 3, 8, remade=False),)),
+        ('{"t":{"0":6}}', "A", (LostInput(PlaceInSystem("t", 0), 6, 8, remade=True),)),
+        ('{"u":{"0":6}}', "B", (LostInput(PlaceInSystem("u", 0), 6, 8, remade=False),)),
         ("", "B", ()),
     ],
     ids=["held", "its beginning is gone", "made again", "deleted", "no position"],
@@ -133,7 +141,7 @@ def test_what_is_lost_is_told_without_the_source(broker, monkeypatch, position, 
     held = {Partition("t", 0): Bounds(5, 10)}
     monkeypatch.setattr(offsets, "bounds", lambda _, wanted, **__: {p: held[p] for p in wanted if p in held})
     sources = KafkaInspection(Holding(broker), "onceflow", JOB).sources()
-    known = Source(("out",), "cluster", "t", "", (Topic("t", topic_id, 1), Topic("u", topic_id, 1)))
+    known = LayoutSource(("out",), "cluster", "t", "", (Topic("t", topic_id, 1), Topic("u", topic_id, 1)))
     assert sources.lost(position, '{"t":{"0":8},"u":{"0":8}}', known) == lost
 
 

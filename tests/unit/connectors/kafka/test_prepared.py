@@ -20,7 +20,7 @@ from onceflow.connectors.kafka.prepared import (
 )
 from onceflow.connectors.kafka.transactional_id import name_transaction
 from onceflow.errors import CheckpointConflictError
-from onceflow.operations.transactions.inventory import Standing, standing_of
+from onceflow.operations.transactions.inventory import JournalVerdict, standing_of
 from onceflow.twophase.messages import Outcome
 from onceflow.twophase.participants import TaskReport
 from onceflow.twophase.records import Decide, Start
@@ -147,7 +147,7 @@ def test_an_operator_sees_what_is_not_understood(committer, decided):
     history = read_history([Start(1), Decide(1, 9, "v1\n", ("out",), (decided,)), Start(2)])
     look = committer.inspection()
     (seen,), (said,) = (looked := look.transactions([decided])).found, looked.unseen
-    assert standing_of(seen.origin, seen.handle, history, look.show) is Standing.DECIDED
+    assert standing_of(seen.origin, seen.handle, history, look.show) is JournalVerdict.DECIDED
     assert said.startswith(f"sink out: its decided transaction {decided.handle} ")
     assert "it has version 2" in said
     shown = look.show(decided)

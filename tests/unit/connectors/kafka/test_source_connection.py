@@ -16,14 +16,14 @@ from onceflow.connectors.kafka.source_connection import (
     remade_topics,
     slowest,
 )
-from onceflow.twophase.layout import Source, Topic
+from onceflow.twophase.layout import LayoutSource, Topic
 
 T0, T1 = Partition("t", 0), Partition("t", 1)
 
 
 def as_read(topic_id, partitions=1):
     """Topic t as a source reads it."""
-    return Source((), "", "t", "", (Topic("t", topic_id, partitions),))
+    return LayoutSource((), "", "t", "", (Topic("t", topic_id, partitions),))
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from pyarrow import fs
 
 from onceflow.connectors.lake.delta_files import DeltaForm, _Store
 from onceflow.connectors.lake.sinks import DeltaSink, IcebergSink
-from onceflow.connectors.lake.staging import OWN, Files, Staging
-from onceflow.connectors.lake.table import BeatenError, Entry
+from onceflow.connectors.lake.staging import OWN, Staging, SyncedFiles
+from onceflow.connectors.lake.table import BeatenError, LedgerEntry
 from onceflow.connectors.lake.writer import LakeWriterFactory
 from onceflow.errors import (
     CheckpointConflictError,
@@ -617,7 +617,7 @@ class InAStore(DeltaForm):
     """Files by way of deltalake's store, as in an object store."""
 
     def staging(self):
-        return Staging(Files(fs.PyFileSystem(_Store(self.path, {}))), OWN, "")
+        return Staging(SyncedFiles(fs.PyFileSystem(_Store(self.path, {}))), OWN, "")
 
 
 def test_what_is_beside_a_table_in_an_object_store(tmp_path):
@@ -662,7 +662,7 @@ def test_a_stale_view_changes_nothing(trial):
     table = trial.start().committer._table
     trial.start().committer.preflight()
     first, second = table.look(), table.look()
-    entry = Entry(
+    entry = LedgerEntry(
         trial.job_id, "any", first.ledger(trial.job_id, "bank.payments") or first.ledger(trial.job_id, "payments")
     )
     first.change(entry, ())
