@@ -160,6 +160,21 @@ def test_a_torn_end_and_a_replaced_driver_are_no_difference(tmp_path):
     new.finish(3)
 
 
+def test_a_replaced_driver_that_wrote_the_chains_first_receipt_late_is_no_difference(tmp_path):
+    """It slept between the first commit and its receipt: no older one is there that the newer start could name."""
+    made = tmp_path / "onceflow"
+    old = Started(made)
+    old.journal.keep_receipts()  # it has looked: there is none
+    old.append(decide(0))
+    new = Started(made)
+    new.journal.keep_receipts()
+    new.finish(1)
+    old.journal.keep_receipts()
+    assert [body["epoch"] for path in (made / "audit").iterdir() for body in map(json.loads, path.open())].count(0) == 2
+    epochs, findings = audited(tmp_path)
+    assert (epochs, findings.found) == ([0, 1], [])
+
+
 def test_what_an_auditor_has_noted_is_found_to_be_cut_or_written_anew_by_who_has_the_key(checkpoint):
     """A tail that was cut, and a receipt signed again, look right to who looks for the first time."""
     for record in sorted((checkpoint / "onceflow" / "journal").glob("0*.json"))[1:]:

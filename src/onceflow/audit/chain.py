@@ -254,6 +254,8 @@ def _continue(
         if body.get("format") != FORMAT:
             continue
         before = body["before"]
+        if not at:
+            at[before] = -1  # a newer start may begin where the chain does: it found none of these
         if before in at and at[before] < len(chain.receipts) - 1 and line.number == 1:
             _superseded(chain, at[before] + 1, at)
         elif chain.receipts and before != chain.receipts[-1]["hash"]:
