@@ -17,6 +17,7 @@ from onceflow.audit.verify import Asked, audit
 from onceflow.checkpoint import trail
 from onceflow.checkpoint.store import LocalStore
 from onceflow.cli.audit import Elsewhere
+from onceflow.twophase.records import Resolve
 from tests.unit.test_trail import Started, decide
 
 KEY = b"0123456789abcdef"
@@ -267,6 +268,26 @@ def test_a_choice_that_the_journal_does_not_know_is_found(checkpoint):
     forged(checkpoint, lambda body: body.update(choices=[choice]))
     (what,) = told(checkpoint)
     assert what.startswith("receipt changed: receipt 6 says that an operator has chosen give-up-rows, and the journal")
+
+
+def test_a_choice_about_another_epoch_excuses_no_row(checkpoint):
+    """Whoever cannot have the journal know of a choice about this epoch could name another one."""
+    choice = {"choice": "give-up-rows", "participants": [["s", "x@5/0"]], "who": "ops", "why": "agreed", "epoch": 4}
+    forged(checkpoint, lambda body: body.update(choices=[choice]))
+    newest_one = chain.read(OnDisk(checkpoint), Findings()).receipts[-1]
+    assert chain.chosen(newest_one, newest_one["participants"][0]) == ""
+    forged(checkpoint, lambda body: body.update(choices=[choice | {"epoch": 5}]))
+    newest_one = chain.read(OnDisk(checkpoint), Findings()).receipts[-1]
+    assert chain.chosen(newest_one, newest_one["participants"][0]).startswith("ops has chosen give-up-rows")
+
+
+def test_an_early_choice_that_the_journal_has_purged_is_no_difference(tmp_path):
+    """It was made before its epoch was decided, so that it goes from the journal before the decision does."""
+    started = Started(tmp_path / "onceflow", retain=4)
+    for epoch in range(12):
+        started.append(Resolve(1, epoch, "give-up-rows", (), "ops", "the topic has lost them"))
+        started.finish(epoch)
+        assert told(tmp_path) == [], epoch
 
 
 def test_a_replay_that_the_journal_does_not_know_is_found(checkpoint):

@@ -4,6 +4,8 @@ import sqlite3
 
 import pytest
 
+from onceflow.twophase.messages import Appended
+from onceflow.twophase.records import Resolve
 from tests.unit.audited_table import Filled, whats
 
 EPOCHS = (["a", "bb", "ccc"], ["dddd"], ["é", "", "g"])
@@ -77,6 +79,18 @@ def test_a_database_that_is_not_there_is_unknown_and_not_made(filled, tmp_path):
     report = filled.audit()
     assert (report["rows"], report["unknown"]) == (0, 7)
     assert not (tmp_path / "bank.db").exists()
+
+
+def test_a_choice_about_lost_input_excuses_no_row_that_was_decided(filled):
+    """It names no participant: what the source had lost was never decided, and what was decided must be there."""
+    lost = Resolve(1, 3, "give-up-rows", (), "ann@desk", "the topic has lost them")
+    assert filled.journal.append(lost) == Appended()
+    filled.epoch(3, ["kept"])
+    assert filled.audit()["findings"] == []
+    change(filled, "delete from onceflow_ledger where epoch = 3")
+    change(filled, "delete from payments where key = 'kept'")
+    report = filled.audit()
+    assert (report["good"], report["missing"]) == (False, 1)
 
 
 def test_rows_that_an_operator_gave_up_are_told_with_the_choice(filled):
