@@ -5,8 +5,9 @@ import sqlite3
 import pytest
 
 from onceflow.twophase.messages import Appended
-from onceflow.twophase.records import Resolve
-from tests.unit.audited_table import Filled, whats
+from onceflow.twophase.participants import Part, Participant
+from onceflow.twophase.records import Decide, Resolve
+from tests.unit.audited_table import JOB, Filled, whats
 
 EPOCHS = (["a", "bb", "ccc"], ["dddd"], ["é", "", "g"])
 
@@ -19,6 +20,12 @@ def filled(tmp_path):
 def change(filled, statement):
     with sqlite3.connect(filled.url.removeprefix("sqlite:///")) as connection:
         assert connection.execute(statement).rowcount == 1
+
+
+def change_all(filled, *statements):
+    with sqlite3.connect(filled.url.removeprefix("sqlite:///")) as connection:
+        for statement in statements:
+            connection.execute(statement)
 
 
 def test_a_table_as_it_was_decided_is_good(filled):
@@ -61,6 +68,31 @@ def test_what_somebody_did_to_it_is_found_and_named(filled, statement, kind, sai
     report = filled.audit()
     assert not report["good"]
     assert [t for t in whats(report, kind) if said in t]
+
+
+def test_an_entry_of_the_ledger_for_an_epoch_of_other_sinks_is_found(filled):
+    """Its receipt has rows of another sink alone: a row here, and its entry in the ledger, are nobody's."""
+    other = Participant("elsewhere", "h", (Part("elsewhere", 0, 1, 1),), {})
+    decide = Decide(1, 3, 'v1\n{}\n{"in":{"0":3}}', ("elsewhere", "payments"), (other,))
+    assert filled.journal.append(decide) == Appended()
+    filled.journal.keep_receipts()
+    assert filled.audit()["good"]
+    change(filled, "insert into payments values ('thief', 5)")
+    change(filled, f"insert into onceflow_ledger values ('{JOB}', 'payments', 3, 1, 'made up', 1, 5)")
+    report = filled.audit()
+    assert (report["good"], report["foreign"]) == (False, 1)
+    assert "the ledger has epoch 3 with 1 rows, and no receipt has it" in whats(report, "foreign")[0]
+
+
+def test_an_epoch_that_the_ledger_has_twice_is_found(filled):
+    """Made again without its key it takes one, and the table may then have those rows twice."""
+    change_all(filled, "create table held as select * from onceflow_ledger", "drop table onceflow_ledger")
+    change_all(filled, "create table onceflow_ledger as select * from held")
+    change(filled, "insert into onceflow_ledger select * from held where epoch = 1")
+    change(filled, "insert into payments select * from payments where key = 'dddd'")
+    report = filled.audit()
+    assert not report["good"]
+    assert "its ledger has an epoch twice" in whats(report, "changed")[0]
 
 
 def test_an_upserted_table_is_compared_by_its_ledger(tmp_path):

@@ -101,20 +101,13 @@ def _check(
     for body, p in decided:
         _entry(sink["name"], body, p, held.get((body["job"], body["epoch"])), len(ledger), findings)
     seen = findings.rows - before
-    if any(int(row["rows"]) < 0 for row in ledger):
-        findings.add("changed", f"sink {sink['name']}: its ledger has an entry of less than no rows", 0, sink["name"])
     chain = now_known()
-    known = {(body["job"], body["epoch"]) for body in chain.receipts} | chain.decided.keys()
-    oldest = min((body["epoch"] for body in chain.receipts), default=0)
-    for (job, epoch), row in held.items():
-        if (job, epoch) not in known and (epoch >= oldest or epoch < 0):
-            told = f"sink {sink['name']}: the ledger has epoch {epoch} with {row['rows']} rows, and no receipt has it"
-            findings.add("foreign", told, int(row["rows"]), sink["name"], epoch)
+    bodies = {**chain.decided, **{(body["job"], body["epoch"]): body for body in chain.receipts}}
+    _strange_entries(sink["name"], ledger, bodies, findings)
     if whole and not sink["key"]:
         shapes = [fields for body, _ in decided if (fields := body["sinks"][sink["name"]].get("fields"))]
-        held_by = {**chain.decided, **{(body["job"], body["epoch"]): body for body in chain.receipts}}
         exact = {
-            who: _hash_of(p) for who, of in held_by.items() for p in of["participants"] if p["sink"] == sink["name"]
+            who: _hash_of(p) for who, of in bodies.items() for p in of["participants"] if p["sink"] == sink["name"]
         }
         try:
             with_key = None if key is None else _keyed_total(sink["name"], chain, held, key)
@@ -147,6 +140,38 @@ def _ledger(connection: Connection, sink: Mapping[str, Any], job: str) -> list[M
     ledger = table("onceflow_ledger", *map(column, names), schema=sink["schema"])
     asked = select(ledger).where(ledger.c.job == job, ledger.c.sink == sink["name"]).order_by(ledger.c.epoch)
     return [dict(row) for row in connection.execute(asked).mappings()]
+
+
+def _strange_entries(
+    name: str,
+    ledger: Sequence[Mapping[str, Any]],
+    bodies: Mapping[tuple[str, int], Mapping[str, Any]],
+    findings: Findings,
+) -> None:
+    """Entries that no job makes, and those of which nobody knows.
+
+    Args:
+        name: The sink's.
+        ledger: What it has of the sink.
+        bodies: The receipts, and what is decided and has none, by job and epoch.
+        findings: Where what is wrong goes.
+    """
+    if len({(row["job"], row["epoch"]) for row in ledger}) < len(ledger):
+        findings.add("changed", f"sink {name}: its ledger has an epoch twice", 0, name)
+    if any(int(row["rows"]) < 0 for row in ledger):
+        findings.add("changed", f"sink {name}: its ledger has an entry of less than no rows", 0, name)
+    # A replay may have left this sink without rows that it had got.
+    known = {which for which, of in bodies.items() if of.get("replays") or _has(of, name)}
+    oldest = min((body["epoch"] for body in bodies.values() if "hash" in body), default=0)
+    for row in ledger:
+        epoch = row["epoch"]
+        if (row["job"], epoch) not in known and (epoch >= oldest or epoch < 0):
+            told = f"sink {name}: the ledger has epoch {epoch} with {row['rows']} rows, and no receipt has it"
+            findings.add("foreign", told, int(row["rows"]), name, epoch)
+
+
+def _has(body: Mapping[str, Any], name: str) -> bool:
+    return any(p["sink"] == name for p in body["participants"])
 
 
 def _entry(
