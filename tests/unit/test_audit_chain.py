@@ -270,6 +270,19 @@ def test_a_choice_that_the_journal_does_not_know_is_found(checkpoint):
     assert what.startswith("receipt changed: receipt 6 says that an operator has chosen give-up-rows, and the journal")
 
 
+@pytest.mark.parametrize("choice", ["skip", "accept-state"])
+def test_a_choice_does_not_keep_a_receipt_from_being_compared_with_the_journal(checkpoint, choice):
+    """No choice changes what was decided, so whoever puts one into a forged receipt does not hide other rows by it."""
+    made = {"choice": choice, "participants": [], "who": "", "why": "", "epoch": 5}
+
+    def changed(body):
+        body["choices"] = [made]
+        body["participants"][0]["parts"][0][1] = 2
+
+    forged(checkpoint, changed)
+    assert "receipt changed: receipt 6 and the journal differ about epoch 5" in told(checkpoint)
+
+
 def test_a_choice_about_another_epoch_excuses_no_row(checkpoint):
     """Whoever cannot have the journal know of a choice about this epoch could name another one."""
     choice = {"choice": "give-up-rows", "participants": [["s", "x@5/0"]], "who": "ops", "why": "agreed", "epoch": 4}
