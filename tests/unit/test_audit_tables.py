@@ -1,9 +1,13 @@
 """The audit of a table in SQLite: its ledger epoch by epoch, its rows as a whole, and each tampering by its name."""
 
+import contextlib
+import itertools
 import sqlite3
 
 import pytest
+from sqlalchemy import create_engine
 
+from onceflow.audit import tables
 from onceflow.twophase.messages import Appended
 from onceflow.twophase.participants import Part, Participant
 from onceflow.twophase.records import Decide, Resolve
@@ -93,6 +97,45 @@ def test_an_epoch_that_the_ledger_has_twice_is_found(filled):
     report = filled.audit()
     assert not report["good"]
     assert "its ledger has an epoch twice" in whats(report, "changed")[0]
+
+
+STRANGE = ["null", "'x'", "x'ff'", "cast(x'ff41' as text)", "1e999", "9223372036854775807", "-1", "2.5", "''"]
+
+
+@pytest.mark.parametrize(
+    ("table", "columns", "where"),
+    [
+        ("payments", ("key", "amount"), "key = 'dddd'"),
+        ("onceflow_ledger", ("job", "sink", "epoch", "handle", "rows", "hash"), "epoch = 1"),
+    ],
+)
+def test_whatever_stands_in_a_cell_the_audit_has_a_verdict(filled, tmp_path, table, columns, where):
+    """Also what the driver takes for no text: SQLite keeps anything anywhere, once a table was made again."""
+    again = "again"
+    change_all(filled, f"create table {again} as select * from {table}", f"drop table {table}")
+    change_all(filled, f"alter table {again} rename to {table}")
+    assert filled.audit()["good"]
+    whole = (tmp_path / "bank.db").read_bytes()
+    for column, value in itertools.product(columns, STRANGE):
+        change(filled, f"update {table} set {column} = {value} where {where}")
+        assert not filled.audit()["good"], (column, value)
+        (tmp_path / "bank.db").write_bytes(whole)
+
+
+KINDS = ["string", "binary", "boolean", "int", "bigint", "float", "double", "date", "timestamp", "timestamp_ntz"]
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "decimal(9,2)", "decimal(38,2)"])
+def test_what_no_value_of_a_type_is_has_another_form(kind):
+    """Whatever the column's type is; and nothing else is raised of it."""
+    with create_engine("sqlite://").connect() as connection:
+        connection.connection.dbapi_connection.text_factory = lambda data: data.decode(errors="surrogateescape")
+        for value in STRANGE:
+            connection.exec_driver_sql("drop table if exists t")
+            connection.exec_driver_sql(f"create table t as select {value} as c")
+            sink = {"table": "t", "table_schema": None}
+            with contextlib.suppress(tables._OtherFormError):
+                assert tables._sum(connection, sink, [["c", kind]], tables._Keyed(b"k", 1, 0))[2] == 1
 
 
 def test_an_upserted_table_is_compared_by_its_ledger(tmp_path):
