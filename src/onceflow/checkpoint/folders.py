@@ -241,11 +241,11 @@ class LocalFolder:
             shutil.copyfile(of.path / path, self.path / path)
 
     def held(self, paths: Sequence[str]) -> Mapping[str, Held]:
-        """The files' sizes and digests; a link has what no file has."""
+        """The files' sizes and digests; a link has what no file has, and so has a pipe, of which nothing comes."""
 
         def one(path: str) -> Held:
-            if (self.path / path).is_symlink():
-                return 0, "a link"
+            if not stat.S_ISREG((self.path / path).lstat().st_mode):
+                return 0, "no file"
             with (self.path / path).open("rb") as file:
                 return os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -276,15 +276,34 @@ class LocalFolder:
         LocalStore(to.path.parent).sync()
 
     def remove(self, paths: Iterable[str]) -> None:
-        """Remove files."""
+        """Remove files; nothing that a link to a folder leads to is in this one."""
         for path in paths:
-            (self.path / path).unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError), self._above(path) as (folder, name):
+                os.unlink(name, dir_fd=folder)
 
     def remove_empty(self, paths: Iterable[str]) -> None:
         """Remove folders in which nothing is."""
         for path in paths:
             with contextlib.suppress(OSError):
-                (self.path / path).rmdir()
+                if not path:
+                    self.path.rmdir()
+                    continue
+                with self._above(path) as (folder, name):
+                    os.rmdir(name, dir_fd=folder)
+
+    @contextlib.contextmanager
+    def _above(self, path: str) -> Iterator[tuple[int, str]]:
+        """The open folder that a file is in, and its name there; raises where one on the way is a link, or none."""
+        *parts, name = path.split("/")
+        folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            for part in parts:
+                below = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+                os.close(folder)
+                folder = below
+            yield folder, name
+        finally:
+            os.close(folder)
 
     def remove_all(self, path: str = "") -> None:
         """Remove a file, or a folder with all that is in it."""
