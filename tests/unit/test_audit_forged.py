@@ -7,6 +7,7 @@ import sqlite3
 import pytest
 
 from onceflow.audit import topics
+from onceflow.audit.cluster import Topic
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.store import LocalStore
 from onceflow.checkpoint.trail import Trail, digest
@@ -163,3 +164,14 @@ def test_one_producer_id_in_two_clusters_is_two_producers():
     for sink, rows in (("a", 1), ("b", 2)):
         (found,) = topics.transactions([both], {sink}, KEY).values()
         assert (found.sink, found.rows) == (sink, rows)
+
+
+def test_a_sink_of_kafka_that_was_renamed_has_its_older_transactions_still():
+    """By the topic's id: one of another cluster may have its name."""
+    (old,) = topics.transactions([body("old", 1)], {"old"}, KEY).values()
+    ends = object.__new__(topics.Ends)
+    for of, same in (("id", True), ("another", False)):
+        ends.topics = {"t": Topic("t", of, {0: 1})}
+        assert ends.has(old) == same
+    ends.topics = {"t": None}
+    assert not ends.has(old)

@@ -224,3 +224,13 @@ def test_a_data_file_that_was_written_over_is_told_of_its_epoch(filled):
     report = filled.audit(key=KEY)
     assert (report["good"], report["changed"], report["keyed"], report["unknown"]) == (False, 1, 5, 0)
     assert f"{path.name} is no such file any more" in whats(report, "changed")[0]
+
+
+def test_a_sink_that_was_renamed_has_its_older_rows_still(filled):
+    """They are not somebody else's: the table's files have them, and the receipts say that they went here."""
+    renamed = plain(filled.sink) | {"name": "called otherwise"}
+    report = audit(Asked(filled.folder, [renamed], key=KEY)).report(shared=False)
+    assert (report["findings"], report["rows"], report["keyed"]) == ([], 6, 6)
+    filled.world.append(pa.table({"key": ["x"], "amount": [1]}))
+    report = audit(Asked(filled.folder, [renamed], key=KEY)).report(shared=False)
+    assert (report["good"], report["foreign"]) == (False, 1)

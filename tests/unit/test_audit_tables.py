@@ -12,6 +12,7 @@ from onceflow.twophase.messages import Appended
 from onceflow.twophase.participants import Part, Participant
 from onceflow.twophase.records import Decide, Resolve
 from tests.unit.audited_table import JOB, Filled, whats
+from tests.unit.keyed_rows import KEY
 
 EPOCHS = (["a", "bb", "ccc"], ["dddd"], ["é", "", "g"])
 
@@ -177,3 +178,20 @@ def test_rows_that_an_operator_gave_up_are_told_with_the_choice(filled):
     assert told.endswith(
         "epoch 3: the ledger does not have it (ann@desk has chosen count-as-written: the disk is gone)"
     )
+
+
+def test_a_sink_that_was_renamed_has_its_older_rows_still(filled, tmp_path):
+    """They are not somebody else's: the ledger has them by the older name, and they are compared by it."""
+    signed = Filled(tmp_path / "signed", f"sqlite:///{tmp_path / 'other.db'}", *EPOCHS, audit_key=KEY)
+    report = signed.audit(name="called otherwise", key=KEY)
+    assert (report["findings"], report["rows"], report["keyed"]) == ([], 7, 7)
+    for harm, kind in (
+        ("insert into payments values ('x', 1)", "foreign"),
+        ("delete from payments where key = 'x'", None),
+        ("update payments set amount = 9 where key = 'bb'", "changed"),
+        ("delete from onceflow_ledger where epoch = 1", "missing"),
+    ):
+        change(signed, harm)
+        report = signed.audit(name="called otherwise", key=KEY)
+        assert report["good"] == (kind is None)
+        assert kind is None or report[kind]

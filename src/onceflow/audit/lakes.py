@@ -7,7 +7,7 @@ attempts of its epoch; so rows are compared epoch by epoch, and nothing that the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,7 +41,8 @@ def check(
     known: Callable[[], Chain],
     findings: Findings,
     key: bytes | None = None,
-) -> None:
+    former: Collection[str] = (),
+) -> set[str]:
     """Compare a lake sink's table with the receipts.
 
     Args:
@@ -50,8 +51,13 @@ def check(
         known: Reads all that is decided by now: what the table has by then is decided before.
         findings: Where what is wrong goes.
         key: The audit's, of which the key of each job's rows is made; None looks at no keyed digest.
+        former: Sinks that the job does not have now: of which one's files are here, it may be this sink's older name.
+
+    Returns:
+        Those older names.
     """
     name = sink["name"]
+    was: set[str] = set()
     decided = [(body, p) for body in receipts for p in body["participants"] if p["sink"] == name]
     try:
         files = list((_iceberg if sink["kind"] == "iceberg" else _delta)(sink))
@@ -59,12 +65,19 @@ def check(
         for file in files:
             ours = _OURS.search(file.path)
             by_attempt.setdefault(ours[5] if ours else "", []).append(file)
+        gone_by = [(body, p) for body in receipts for p in body["participants"] if p["sink"] in former]
+        here = {p["sink"] for _, p in gone_by if any(i in by_attempt for i in _attempts(p))}
+        to = sink.get("destination")
+        was |= {p["sink"] for body, p in gone_by if body["sinks"][p["sink"]].get("destination") == to} & here
+        decided += [(body, p) for body, p in gone_by if p["sink"] in was]
+        names = {name, *was}
         chain = known()
         bodies = [*chain.receipts, *chain.decided.values()]
-        others = {i for body in bodies for p in body["participants"] if p["sink"] == name for i in _attempts(p)}
+        others = {i for body in bodies for p in body["participants"] if p["sink"] in names for i in _attempts(p)}
         strange = [file for i, of in by_attempt.items() if i not in others for file in of]
         if key is not None:
-            _tell_of_unsigned(name, chain, by_attempt, findings)
+            for each in sorted(names):
+                _tell_of_unsigned(each, chain, by_attempt, findings)
         rows = sum(_count_of(file) for file in strange)
         gone = [p for body, p in decided if not chosen(body, p) and not all(i in by_attempt for i in _attempts(p))]
         rewritten = bool(strange)
@@ -86,13 +99,14 @@ def check(
             told = f"sink {name}: {rows} rows in {len(strange)} files, first {strange[0].path}: {why}"
             findings.add(kind, told, rows, name)
         for body, p in decided:
-            _compare(name, body, p, by_attempt, findings, key, rewritten=rewritten)
+            _compare(p["sink"], body, p, by_attempt, findings, key, rewritten=rewritten)
         if strange and gone:
             _count(name, decided, by_attempt, rows, findings)
     except Exception as error:  # noqa: BLE001 - each catalog and store has errors of its own
         rows = sum(p["rows"] for _, p in decided)
         said = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         findings.add("unknown", f"sink {name}: {rows} rows were not looked at: {said}", rows, name)
+    return was
 
 
 def _rows(file: _File) -> Any:
