@@ -2,9 +2,12 @@
 
 import contextlib
 import itertools
+import json
 import sqlite3
 
 import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 from sqlalchemy import create_engine
 
 from onceflow.audit import tables
@@ -13,6 +16,7 @@ from onceflow.twophase.participants import Part, Participant
 from onceflow.twophase.records import Decide, Resolve
 from tests.unit.audited_table import JOB, Filled, whats
 from tests.unit.keyed_rows import KEY
+from tests.unit.test_audit_chain import changes, seal
 
 EPOCHS = (["a", "bb", "ccc"], ["dddd"], ["é", "", "g"])
 
@@ -195,3 +199,28 @@ def test_a_sink_that_was_renamed_has_its_older_rows_still(filled, tmp_path):
         report = signed.audit(name="called otherwise", key=KEY)
         assert report["good"] == (kind is None)
         assert kind is None or report[kind]
+
+
+@given(data=st.data())
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
+def test_whatever_stands_in_a_receipt_an_audit_of_its_rows_has_a_verdict(filled, data):
+    """Hashed anew, as anybody can: its sinks, its columns and what it says of its parts are read for the table, too."""
+    (path,) = (filled.folder / "onceflow" / "audit").iterdir()
+    before = path.read_bytes()
+    lines = before.decode().splitlines()
+    changed = data.draw(changes(json.loads(lines[-1])))
+    try:
+        path.write_text("".join(f"{each}\n" for each in [*lines[:-1], json.dumps(seal(changed))]))
+        assert filled.audit(key=KEY)["against"] == "accidents"
+    finally:
+        path.write_bytes(before)
+
+
+def test_a_receipt_that_tells_nothing_of_a_sink_of_its_rows_is_none(filled):
+    (path,) = (filled.folder / "onceflow" / "audit").iterdir()
+    lines = path.read_text().splitlines()
+    path.write_text(
+        "".join(f"{each}\n" for each in [*lines[:-1], json.dumps(seal(json.loads(lines[-1]) | {"sinks": {}}))])
+    )
+    for key in (None, KEY):
+        assert not filled.audit(key=key)["good"]

@@ -196,6 +196,7 @@ def _is_receipt(body: Mapping[str, Any]) -> bool:
         and body["number"] > 0
         and all(map(_is_rule, body["sinks"].values()))
         and all(map(_has_attempts, body["participants"]))
+        and all(p["sink"] in body["sinks"] for p in body["participants"])
     )
 
 
