@@ -164,6 +164,20 @@ def audited(folder, anchor):
     return [each.what for each in findings.found if each.kind == "receipt"]
 
 
+@pytest.mark.parametrize("change", [{"job": None}, {"name": None}, {"sinks": []}, {"sinks": {"s": []}}])
+def test_a_start_goes_on_behind_what_is_no_receipt(tmp_path, change):
+    """Hashed anew, as anybody can: what the next receipt and the anchor are made of may be anything there."""
+    Started(tmp_path, key=b"k" * 32).finish(0, 1)
+    (path,) = (tmp_path / "audit").iterdir()
+    first, last = path.read_text().splitlines()
+    body = {name: value for name, value in (json.loads(last) | change).items() if value is not None}
+    path.write_text(f"{first}\n{trail_module.seal(body, None)}\n")
+    started = Started(tmp_path, key=b"k" * 32)
+    assert json.loads(started.journal.anchor())["number"] == 1
+    started.finish(2)
+    assert json.loads(started.journal.anchor())["number"] == 3
+
+
 def test_a_receipt_is_of_what_replays_and_choices_have_left(tmp_path):
     """It is written when the epoch is finished: with the participants that count, and who chose what."""
     job = Started(tmp_path)

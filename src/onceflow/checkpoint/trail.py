@@ -597,5 +597,11 @@ def _goes_on(body: Mapping[str, Any]) -> bool:
     """Whether a receipt has what the next one is made of: else it is no receipt, whatever its hash."""
     numbers = (body["number"], body["places"][0], body["places"][1])
     has_zone = datetime.fromisoformat(body["at"]).tzinfo is not None
-    texts = (body["hash"], *(source["end"] for source in body["sources"]))
-    return has_zone and all(isinstance(n, int) for n in numbers) and all(isinstance(text, str) for text in texts)
+    texts = (body["hash"], body["job"], body["name"], *(source["end"] for source in body["sources"]))
+    has_sinks = isinstance(body["sinks"], dict) and all(isinstance(told, dict) for told in body["sinks"].values())
+    return (
+        has_sinks
+        and has_zone
+        and all(isinstance(n, int) for n in numbers)
+        and all(isinstance(text, str) for text in texts)
+    )
