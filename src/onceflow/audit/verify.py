@@ -78,6 +78,7 @@ def audit(asked: Asked) -> Findings:
         known = chain.read(asked.files, findings, **asked.chain)
         if asked.anchors is not None:
             anchors.check(Anchors(asked.anchors, told, asked.job, asked.key, asked.retention), known, findings)
+        _tell_of_another_job(known, asked, findings)
         if known.receipts:
             findings.head = f"{known.receipts[-1]['number']}:{known.receipts[-1]['hash']}"
         covered = {(body["job"], body["epoch"]) for body in checked.receipts}
@@ -149,6 +150,14 @@ def _tell_of_nothing(asked: Asked, known: Chain, mine: Sequence[Mapping[str, Any
 
 def _asked_for(epoch: int, asked: Asked) -> bool:
     return (asked.first is None or epoch >= asked.first) and (asked.last is None or epoch <= asked.last)
+
+
+def _tell_of_another_job(known: Chain, asked: Asked, findings: Findings) -> None:
+    """Jobs may share a key: another one's trail is whole, and signed, in the place of this one's."""
+    name = known.receipts[-1].get("name") if known.receipts else ""
+    if asked.job and name and name != asked.job:
+        why = "it was renamed and has no receipt since, or another job's receipts stand here"
+        findings.add("unknown", f"the newest receipt is of job {name}, and {asked.job} is audited: {why}")
 
 
 def _gone(receipts: Iterable[Mapping[str, Any]], sinks: Sequence[Sink]) -> frozenset[str]:
