@@ -94,10 +94,10 @@ class World:
         self.handles[number] = [prepared.handle for prepared in held]
         return held
 
-    def audit(self, **asked):
-        """What an audit finds, and its report."""
+    def audit(self, name="out", **asked):
+        """What an audit finds where the sink has this name, and its report."""
         where = {"cluster": "one", "connect": self.cluster.connection}
-        sink = {"name": "out", "kind": "kafka", "topic": self.topic, **where}
+        sink = {"name": name, "kind": "kafka", "topic": self.topic, **where}
         asked = {"patience_s": 10.0} | asked
         began = time.monotonic()
         findings = audit(Asked(self.folder, [sink], **asked))

@@ -102,9 +102,9 @@ class Filled:
         (part,) = participant.parts
         return replace(participant, parts=(replace(part, keyed=made),))
 
-    def audit(self, **asked):
-        """The report of an audit."""
-        sink = {"name": "payments", "kind": "database", "url": self.url, "schema": None}
+    def audit(self, name="payments", **asked):
+        """The report of an audit, where the sink has this name."""
+        sink = {"name": name, "kind": "database", "destination": "payments", "url": self.url, "schema": None}
         sink |= {"table": "payments", "table_schema": None, "key": [self.key] if self.key else []}
         return audit(Asked(self.folder, [sink], **asked)).report(shared=False)
 

@@ -154,7 +154,8 @@ def read(
 def chosen(body: Mapping[str, Any], p: Mapping[str, Any]) -> str:
     """What an operator has chosen for rows that are not there, in words; "" where nobody has."""
     for choice in body["choices"]:
-        named = [p["sink"], p["handle"]] in choice["participants"] or not choice["participants"]
+        # One that names nobody is about what the source had lost: of what was decided it gives up nothing.
+        named = choice["epoch"] == body["epoch"] and [p["sink"], p["handle"]] in choice["participants"]
         if choice["choice"] in ("count-as-written", "give-up-rows") and named:
             return f"{choice['who']} has chosen {choice['choice']}: {choice['why']}"
     return ""
@@ -195,6 +196,7 @@ def _is_receipt(body: Mapping[str, Any]) -> bool:
         and body["number"] > 0
         and all(map(_is_rule, body["sinks"].values()))
         and all(map(_has_attempts, body["participants"]))
+        and all(p["sink"] in body["sinks"] for p in body["participants"])
     )
 
 
@@ -254,6 +256,8 @@ def _continue(
         if body.get("format") != FORMAT:
             continue
         before = body["before"]
+        if not at:
+            at[before] = -1  # a newer start may begin where the chain does: it found none of these
         if before in at and at[before] < len(chain.receipts) - 1 and line.number == 1:
             _superseded(chain, at[before] + 1, at)
         elif chain.receipts and before != chain.receipts[-1]["hash"]:
@@ -440,24 +444,25 @@ def _against_the_journal(chain: Chain, findings: Findings) -> None:
                 why = "it was removed, or its start has not written it yet"
                 findings.add("receipt", f"receipt removed: {told} ({why})", epoch=epoch)
             continue
-        told = _not_in_the_journal(body, chain)
+        told = _not_in_the_journal(body, chain, is_oldest=epoch == epochs[0] < newest)
         if told:
             findings.add("receipt", f"receipt changed: receipt {body['number']} says {told}", epoch=epoch)
-        if body["choices"]:
-            continue
         there, here = _rows(record["participants"]), _rows(body["participants"])
         if there != here:
             told = f"receipt {body['number']} and the journal differ about epoch {epoch}"
             findings.add("receipt", f"receipt changed: {told}", epoch=epoch)
 
 
-def _not_in_the_journal(body: Mapping[str, Any], chain: Chain) -> str:
+def _not_in_the_journal(body: Mapping[str, Any], chain: Chain, *, is_oldest: bool) -> str:
     """What a receipt says that somebody has done, where the journal still has its epoch's decision and knows nothing.
 
-    Whoever rewrites the newest receipt alone, which no other names yet, could let rows be gone by it.
+    Whoever rewrites the newest receipt alone, which no other names yet, could let rows be gone by it. Of the
+    oldest decision that the journal has, with newer ones behind it, a choice may be purged already.
     """
     if body["replays"] and (body["job"], body["epoch"]) not in chain.replayed:
         return "that the epoch was written again, and the journal knows of no replay"
+    if is_oldest:
+        return ""  # choices of before its decision are purged before that
     mine = (c["choice"] for c in body["choices"] if c["choice"] != "skip" and c["epoch"] == body["epoch"])
     unknown = [choice for choice in mine if (body["job"], body["epoch"], choice) not in chain.chosen]
     return f"that an operator has chosen {unknown[0]}, and the journal knows of no such choice" if unknown else ""

@@ -7,7 +7,7 @@ attempts of its epoch; so rows are compared epoch by epoch, and nothing that the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,7 +41,8 @@ def check(
     known: Callable[[], Chain],
     findings: Findings,
     key: bytes | None = None,
-) -> None:
+    former: Collection[str] = (),
+) -> set[str]:
     """Compare a lake sink's table with the receipts.
 
     Args:
@@ -50,8 +51,13 @@ def check(
         known: Reads all that is decided by now: what the table has by then is decided before.
         findings: Where what is wrong goes.
         key: The audit's, of which the key of each job's rows is made; None looks at no keyed digest.
+        former: Sinks that the job does not have now: of which one's files are here, it may be this sink's older name.
+
+    Returns:
+        Those older names.
     """
     name = sink["name"]
+    was: set[str] = set()
     decided = [(body, p) for body in receipts for p in body["participants"] if p["sink"] == name]
     try:
         files = list((_iceberg if sink["kind"] == "iceberg" else _delta)(sink))
@@ -59,23 +65,30 @@ def check(
         for file in files:
             ours = _OURS.search(file.path)
             by_attempt.setdefault(ours[5] if ours else "", []).append(file)
+        gone_by = [(body, p) for body in receipts for p in body["participants"] if p["sink"] in former]
+        here = {p["sink"] for _, p in gone_by if any(i in by_attempt for i in _attempts(p))}
+        to = sink.get("destination")
+        was |= {p["sink"] for body, p in gone_by if body["sinks"][p["sink"]].get("destination") == to} & here
+        decided += [(body, p) for body, p in gone_by if p["sink"] in was]
+        names = {name, *was}
         chain = known()
         bodies = [*chain.receipts, *chain.decided.values()]
-        others = {i for body in bodies for p in body["participants"] if p["sink"] == name for i in _attempts(p)}
+        others = {i for body in bodies for p in body["participants"] if p["sink"] in names for i in _attempts(p)}
         strange = [file for i, of in by_attempt.items() if i not in others for file in of]
         if key is not None:
-            _tell_of_unsigned(name, chain, by_attempt, findings)
-        rows = sum(len(file.rows()) for file in strange)
+            for each in sorted(names):
+                _tell_of_unsigned(each, chain, by_attempt, findings)
+        rows = sum(_count_of(file) for file in strange)
         gone = [p for body, p in decided if not chosen(body, p) and not all(i in by_attempt for i in _attempts(p))]
         rewritten = bool(strange)
         if strange and not gone and not chain.is_whole:  # a job of ours, perhaps this one, before the trail's beginning
             older = [file for file in strange if _OURS.search(file.path)]
             if older:
-                count = sum(len(file.rows()) for file in older)
+                count = sum(_count_of(file) for file in older)
                 told = f"sink {name}: {count} rows in {len(older)} files, first {older[0].path}"
                 findings.add("note", f"{told}: they may be of before the first receipt that is kept", count, name)
             strange = [file for file in strange if file not in older]
-            rows = sum(len(file.rows()) for file in strange)
+            rows = sum(_count_of(file) for file in strange)
         if strange:
             kind: Kind = "foreign"
             why = "no receipt has them"
@@ -86,20 +99,36 @@ def check(
             told = f"sink {name}: {rows} rows in {len(strange)} files, first {strange[0].path}: {why}"
             findings.add(kind, told, rows, name)
         for body, p in decided:
-            _compare(name, body, p, by_attempt, findings, key, rewritten=rewritten)
+            _compare(p["sink"], body, p, by_attempt, findings, key, rewritten=rewritten)
         if strange and gone:
             _count(name, decided, by_attempt, rows, findings)
     except Exception as error:  # noqa: BLE001 - each catalog and store has errors of its own
         rows = sum(p["rows"] for _, p in decided)
         said = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         findings.add("unknown", f"sink {name}: {rows} rows were not looked at: {said}", rows, name)
+    return was
+
+
+def _rows(file: _File) -> Any:
+    """A file's rows; None where it is no Parquet of the length that the table names. A store that fails raises."""
+    import pyarrow as pa  # noqa: PLC0415 - only where a sink is a lake's
+
+    try:
+        return file.rows()
+    except pa.ArrowInvalid:
+        return None
+
+
+def _count_of(file: _File) -> int:
+    rows = _rows(file)
+    return 0 if rows is None else len(rows)
 
 
 def _tell_of_unsigned(name: str, chain: Chain, by_attempt: Mapping[str, Sequence[_File]], findings: Findings) -> None:
     """Files that the journal alone knows: it is not signed."""
     signed = {i for body in chain.receipts for p in body["participants"] if p["sink"] == name for i in _attempts(p)}
     claimed = {i for p in chain.in_journal if p["sink"] == name for i in _attempts(p)} - signed
-    rows = sum(len(file.rows()) for i in claimed for file in by_attempt.get(i, ()))
+    rows = sum(_count_of(file) for i in claimed for file in by_attempt.get(i, ()))
     if rows:
         told = f"sink {name}: {rows} rows are of attempts that no receipt has, and the journal does"
         findings.add("unknown", f"{told}: it is not signed, and the newest epoch may have no receipt yet", rows, name)
@@ -127,7 +156,11 @@ def _compare(
     seen = digest = made = 0
     rows_key, decided = keyed.decided(key, body, p) or (None, None)
     for file in (file for i in _attempts(p) for file in by_attempt.get(i, ())):
-        table = file.rows()
+        table = _rows(file)
+        if table is None:
+            words = f"{told}: {file.path} is no such file any more as the table names it: it was written over, or cut"
+            findings.add("changed", words, p["rows"], name, epoch)
+            return
         seen += len(table)
         if columns and not other:
             one, other_one = _digest(table, rule["destination"], columns, rows_key)
@@ -169,7 +202,7 @@ def _count(
     """What was written anew holds no more rows than it has, whichever they are."""
     less = 0
     for body, p in decided:
-        seen = sum(len(file.rows()) for i in _attempts(p) for file in by_attempt.get(i, ()))
+        seen = sum(_count_of(file) for i in _attempts(p) for file in by_attempt.get(i, ()))
         less += 0 if chosen(body, p) else max(0, p["rows"] - seen)
     if strange < less:
         told = f"sink {name}: of {less} rows the own files are gone, and what was written anew has {strange} rows"
@@ -181,11 +214,19 @@ def _digest(table: Any, destination: str, columns: Sequence[Sequence[str]], key:
     total = made = 0
     for batch in table.select([name for name, _ in columns]).to_batches(max_chunksize=_TOGETHER):
         if len(batch):
-            values = [column.to_pylist() for column in batch.columns]
+            values = [_octets(column).to_pylist() for column in batch.columns]
             total += int(hash_rows(columns, values, destination).sum(dtype=np.uint64))
             if key is not None:
                 made += sum(keyed.digests(key, destination, netstrings(columns, values)))
     return total, made
+
+
+def _octets(column: Any) -> Any:
+    """A column; texts as their bytes, since somebody may have put bytes there that are no text."""
+    import pyarrow as pa  # noqa: PLC0415 - only where a sink is a lake's
+
+    texts = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+    return column.cast(pa.large_binary()) if texts else column
 
 
 def _iceberg(sink: Mapping[str, Any]) -> Iterator[_File]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Context, Decimal
 from pathlib import Path
@@ -39,9 +39,10 @@ def check(
     known: Callable[[], Chain],
     findings: Findings,
     key: bytes | None = None,
+    former: Collection[str] = (),
     *,
     whole: bool,
-) -> None:
+) -> set[str]:
     """Compare a database sink's ledger and table with the receipts.
 
     Args:
@@ -50,7 +51,11 @@ def check(
         known: Reads all that is decided by now: what the ledger has by then is decided before.
         findings: Where what is wrong goes.
         key: The audit's, of which the key of each job's rows is made; None looks at no keyed digest.
+        former: Sinks that the job does not have now: where this ledger knows one, it may be this sink's older name.
         whole: All epochs are asked for, so the table is looked at, too.
+
+    Returns:
+        Those older names.
     """
     from sqlalchemy import create_engine, make_url  # noqa: PLC0415 - only where a sink is a database
     from sqlalchemy.exc import SQLAlchemyError  # noqa: PLC0415
@@ -62,19 +67,39 @@ def check(
         findings.add(
             "unknown", f"sink {name}: {rows} rows were not looked at: there is no file {url.database}", rows, name
         )
-        return
+        return set()
     engine = create_engine(url, isolation_level=_isolation(url.get_backend_name()))
     try:
         with engine.connect() as connection:
             if url.get_backend_name() == "sqlite":
+                # Somebody may have put bytes there that are no text: they are read, and have another form.
+                held: Any = connection.connection.dbapi_connection
+                held.text_factory = lambda data: data.decode(errors="surrogateescape")
                 connection.exec_driver_sql("BEGIN")  # ledger and table of one moment
-            _check(connection, sink, decided, known, findings, key, whole=whole)
+            older = _older_names(connection, sink, receipts, former)
+            decided += [(b, p) for b in receipts for p in b["participants"] if p["sink"] in older]
+            _check(connection, sink, older, decided, known, findings, key, whole=whole)
             connection.rollback()
+            return set(older)
     except SQLAlchemyError as error:
         said = str(error.__cause__ or error).splitlines()[0]
         findings.add("unknown", f"sink {name}: {rows} rows were not looked at: {said}", rows, name)
     finally:
         engine.dispose()
+    return set()
+
+
+def _older_names(
+    connection: Connection, sink: Mapping[str, Any], receipts: Sequence[Mapping[str, Any]], former: Collection[str]
+) -> list[str]:
+    """Names that the sink had: those under which this ledger has rows for the same table."""
+    to = {
+        name: rule.get("destination") for body in receipts for name, rule in body["sinks"].items() if rule.get("fields")
+    }
+    mine = sink.get("destination", to.get(sink["name"]))
+    same = [name for name in sorted(former) if to.get(name) and to.get(name) == mine]
+    jobs = {body["job"] for body in receipts}
+    return [name for name in same if any(_ledger(connection, {**sink, "name": name}, job) for job in sorted(jobs))]
 
 
 def _isolation(database: str) -> Any:
@@ -84,6 +109,7 @@ def _isolation(database: str) -> Any:
 def _check(
     connection: Connection,
     sink: Mapping[str, Any],
+    older: Sequence[str],
     decided: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]],
     now_known: Callable[[], Chain],
     findings: Findings,
@@ -94,30 +120,27 @@ def _check(
     from sqlalchemy import inspect  # noqa: PLC0415
     from sqlalchemy.exc import SQLAlchemyError  # noqa: PLC0415
 
-    jobs = {body["job"] for body in now_known().receipts}
-    ledger = [row for job in sorted(jobs) for row in _ledger(connection, sink, job)]
-    held = {(row["job"], row["epoch"]): row for row in ledger}
+    jobs = sorted({body["job"] for body in now_known().receipts})
+    ledger: list[Mapping[str, Any]] = []
+    for name in (sink["name"], *older):
+        found = [row for job in jobs for row in _ledger(connection, {**sink, "name": name}, job)]
+        ledger += [row for row in found if _is_entry(row)]
+        if not all(map(_is_entry, found)):
+            findings.add("changed", f"sink {name}: its ledger has an entry that no job makes", 0, name)
+    held = {(row["job"], row["epoch"], row["sink"]): row for row in ledger}
     before = findings.rows
     for body, p in decided:
-        _entry(sink["name"], body, p, held.get((body["job"], body["epoch"])), len(ledger), findings)
+        _entry(p["sink"], body, p, held.get((body["job"], body["epoch"], p["sink"])), len(ledger), findings)
     seen = findings.rows - before
-    if any(int(row["rows"]) < 0 for row in ledger):
-        findings.add("changed", f"sink {sink['name']}: its ledger has an entry of less than no rows", 0, sink["name"])
     chain = now_known()
-    known = {(body["job"], body["epoch"]) for body in chain.receipts} | chain.decided.keys()
-    oldest = min((body["epoch"] for body in chain.receipts), default=0)
-    for (job, epoch), row in held.items():
-        if (job, epoch) not in known and (epoch >= oldest or epoch < 0):
-            told = f"sink {sink['name']}: the ledger has epoch {epoch} with {row['rows']} rows, and no receipt has it"
-            findings.add("foreign", told, int(row["rows"]), sink["name"], epoch)
+    bodies = {**chain.decided, **{(body["job"], body["epoch"]): body for body in chain.receipts}}
+    for name in (sink["name"], *older):
+        _strange_entries(name, [row for row in ledger if row["sink"] == name], bodies, findings)
     if whole and not sink["key"]:
-        shapes = [fields for body, _ in decided if (fields := body["sinks"][sink["name"]].get("fields"))]
-        held_by = {**chain.decided, **{(body["job"], body["epoch"]): body for body in chain.receipts}}
-        exact = {
-            who: _hash_of(p) for who, of in held_by.items() for p in of["participants"] if p["sink"] == sink["name"]
-        }
+        shapes = [fields for body, p in decided if (fields := body["sinks"][p["sink"]].get("fields"))]
+        exact = {(*who, p["sink"]): _hash_of(p) for who, of in bodies.items() for p in of["participants"]}
         try:
-            with_key = None if key is None else _keyed_total(sink["name"], chain, held, key)
+            with_key = None if key is None else _keyed_total((sink["name"], *older), chain, held, key)
             compared = _table(connection, sink, shapes, ledger, exact, with_key, findings)
             if compared == "keyed":
                 findings.keyed += seen
@@ -147,6 +170,44 @@ def _ledger(connection: Connection, sink: Mapping[str, Any], job: str) -> list[M
     ledger = table("onceflow_ledger", *map(column, names), schema=sink["schema"])
     asked = select(ledger).where(ledger.c.job == job, ledger.c.sink == sink["name"]).order_by(ledger.c.epoch)
     return [dict(row) for row in connection.execute(asked).mappings()]
+
+
+def _is_entry(row: Mapping[str, Any]) -> bool:
+    """Whether a row of the ledger is of the form that a job writes: SQLite keeps anything in any column."""
+    whole = isinstance(row["epoch"], int) and isinstance(row["rows"], int)
+    return whole and isinstance(row["hash"], int | float | Decimal) and math.isfinite(row["hash"])
+
+
+def _strange_entries(
+    name: str,
+    ledger: Sequence[Mapping[str, Any]],
+    bodies: Mapping[tuple[str, int], Mapping[str, Any]],
+    findings: Findings,
+) -> None:
+    """Entries that no job makes, and those of which nobody knows.
+
+    Args:
+        name: The sink's.
+        ledger: What it has of the sink.
+        bodies: The receipts, and what is decided and has none, by job and epoch.
+        findings: Where what is wrong goes.
+    """
+    if len({(row["job"], row["epoch"]) for row in ledger}) < len(ledger):
+        findings.add("changed", f"sink {name}: its ledger has an epoch twice", 0, name)
+    if any(int(row["rows"]) < 0 for row in ledger):
+        findings.add("changed", f"sink {name}: its ledger has an entry of less than no rows", 0, name)
+    # A replay may have left this sink without rows that it had got.
+    known = {which for which, of in bodies.items() if of.get("replays") or _has(of, name)}
+    oldest = min((body["epoch"] for body in bodies.values() if "hash" in body), default=0)
+    for row in ledger:
+        epoch = row["epoch"]
+        if (row["job"], epoch) not in known and (epoch >= oldest or epoch < 0):
+            told = f"sink {name}: the ledger has epoch {epoch} with {row['rows']} rows, and no receipt has it"
+            findings.add("foreign", told, int(row["rows"]), name, epoch)
+
+
+def _has(body: Mapping[str, Any], name: str) -> bool:
+    return any(p["sink"] == name for p in body["participants"])
 
 
 def _entry(
@@ -188,7 +249,7 @@ def _table(
     sink: Mapping[str, Any],
     shapes: Sequence[Fields],
     ledger: Sequence[Mapping[str, Any]],
-    exact: Mapping[tuple[str, int], int],
+    exact: Mapping[tuple[str, int, str], int],
     with_key: _Keyed | None,
     findings: Findings,
 ) -> Literal["keyed", "by hash", "not"]:
@@ -200,10 +261,12 @@ def _table(
     """
     name = sink["name"]
     rows = sum(int(row["rows"]) for row in ledger)
-    digest = sum(exact.get((row["job"], row["epoch"]), int(row["hash"])) for row in ledger) & hashes.MASK
+    digest = sum(exact.get((row["job"], row["epoch"], row["sink"]), int(row["hash"])) for row in ledger) & hashes.MASK
     if not shapes:
         return "not"
-    if any(not isinstance(row["hash"], Decimal) and (row["job"], row["epoch"]) not in exact for row in ledger):
+    if any(
+        not isinstance(row["hash"], Decimal) and (row["job"], row["epoch"], row["sink"]) not in exact for row in ledger
+    ):
         told = f"sink {name}: of epochs without a receipt its ledger has no exact hash, so rows are not compared"
         findings.add("unknown", told, rows, name)
         return "not"
@@ -249,16 +312,26 @@ class _Keyed:
     digest: int
 
 
-def _keyed_total(name: str, chain: Chain, held: Mapping[tuple[str, int], Any], key: bytes) -> _Keyed | None:
-    """By the newest receipt of an epoch that the ledger has; None where none tells it."""
-    jobs = {job for job, _ in held}
-    there = [body for body in chain.receipts if (body["job"], body["epoch"]) in held]
-    told = there[-1]["sinks"][name].get("total") if len(jobs) == 1 and there else None
-    if not isinstance(told, list) or len(told) != 3 or not isinstance(told[0], int):
+def _keyed_total(
+    names: Sequence[str], chain: Chain, held: Collection[tuple[str, int, str]], key: bytes
+) -> _Keyed | None:
+    """By the newest receipt of an epoch that the ledger has, of each of the sink's names; None where one is missing."""
+    jobs = {job for job, *_ in held}
+    if len(jobs) != 1:
         return None
-    of_rows = keyed.key_of_rows(key, there[-1]["job"])
-    digest = keyed.kept(of_rows, told[1]) if told[2] == keyed.id_of(of_rows) else None
-    return None if digest is None else _Keyed(of_rows, told[0], digest)
+    of_rows, rows, digest = keyed.key_of_rows(key, min(jobs)), 0, 0
+    for name in names:
+        there = [body for body in chain.receipts if (body["job"], body["epoch"], name) in held]
+        if not there:
+            continue
+        told = there[-1]["sinks"].get(name, {}).get("total")
+        if not isinstance(told, list) or len(told) != 3 or not isinstance(told[0], int):
+            return None
+        made = keyed.kept(of_rows, told[1]) if told[2] == keyed.id_of(of_rows) else None
+        if made is None:
+            return None
+        rows, digest = rows + told[0], (digest + made) & keyed.MASK
+    return _Keyed(of_rows, rows, digest)
 
 
 def _sum(
@@ -275,9 +348,12 @@ def _sum(
     for rows in streamed.partitions():
         count += len(rows)
         columns = list(zip(*rows, strict=True))
-        total += int(hash_rows(fields, columns).sum(dtype=np.uint64))
-        if with_key is not None:
-            made += sum(keyed.digests(with_key.key, "", netstrings(fields, columns)))
+        try:
+            total += int(hash_rows(fields, columns).sum(dtype=np.uint64))
+            if with_key is not None:
+                made += sum(keyed.digests(with_key.key, "", netstrings(fields, columns)))
+        except (ValueError, TypeError, ArithmeticError, AttributeError) as error:
+            raise _OtherFormError from error
     return total & hashes.MASK, made & keyed.MASK, count
 
 

@@ -161,6 +161,11 @@ class Ends:
             for number in sorted(topic.leaders)
         }
 
+    def has(self, transaction: Expected) -> bool:
+        """Whether a transaction's last record is, or was, in one of these topics."""
+        topic = self.topics.get(transaction.witness[0])
+        return topic is not None and topic.id == transaction.topic_id
+
 
 def check(cluster: Cluster, ends: Ends, scope: Scope, findings: Findings, *, patience_s: float = 30.0) -> None:
     """Read the topics up to their ends, and compare.

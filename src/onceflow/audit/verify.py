@@ -7,7 +7,7 @@ writes.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -78,22 +78,30 @@ def audit(asked: Asked) -> Findings:
         known = chain.read(asked.files, findings, **asked.chain)
         if asked.anchors is not None:
             anchors.check(Anchors(asked.anchors, told, asked.job, asked.key, asked.retention), known, findings)
+        _tell_of_another_job(known, asked, findings)
         if known.receipts:
             findings.head = f"{known.receipts[-1]['number']}:{known.receipts[-1]['hash']}"
         covered = {(body["job"], body["epoch"]) for body in checked.receipts}
         mine = [b for b in known.receipts if (b["job"], b["epoch"]) in covered and _asked_for(b["epoch"], asked)]
         findings.epochs = len(mine)
-        _tell_of_absent(mine, asked.sinks, findings)
+        looked_at = {sink["name"] for sink in asked.sinks if sink["kind"] in ("kafka", "database", "iceberg", "delta")}
         for cluster, ends, names in clusters:
+            looked_at |= names
             scope = _scope(known, mine, asked, names)
             _tell_of_strange(mine, names, findings)
             topics.check(cluster, ends, scope, findings, patience_s=asked.patience_s)
+        former = _gone(mine, asked.sinks)
         for sink in asked.sinks:
             if sink["kind"] == "database":
                 whole = asked.first is None and asked.last is None
-                tables.check(sink, mine, lambda: chain.read(asked.files, Findings()), findings, asked.key, whole=whole)
+                looked_at |= tables.check(
+                    sink, mine, lambda: chain.read(asked.files, Findings()), findings, asked.key, former, whole=whole
+                )
             elif sink["kind"] in ("iceberg", "delta"):
-                lakes.check(sink, mine, lambda: chain.read(asked.files, Findings()), findings, asked.key)
+                looked_at |= lakes.check(
+                    sink, mine, lambda: chain.read(asked.files, Findings()), findings, asked.key, former
+                )
+        _tell_of_absent(mine, asked.sinks, looked_at, findings)
     _tell_of_nothing(asked, known, mine, findings)
     return findings
 
@@ -144,9 +152,23 @@ def _asked_for(epoch: int, asked: Asked) -> bool:
     return (asked.first is None or epoch >= asked.first) and (asked.last is None or epoch <= asked.last)
 
 
-def _tell_of_absent(receipts: Iterable[Mapping[str, Any]], sinks: Sequence[Sink], findings: Findings) -> None:
+def _tell_of_another_job(known: Chain, asked: Asked, findings: Findings) -> None:
+    """Jobs may share a key: another one's trail is whole, and signed, in the place of this one's."""
+    name = known.receipts[-1].get("name") if known.receipts else ""
+    if asked.job and name and name != asked.job:
+        why = "it was renamed and has no receipt since, or another job's receipts stand here"
+        findings.add("unknown", f"the newest receipt is of job {name}, and {asked.job} is audited: {why}")
+
+
+def _gone(receipts: Iterable[Mapping[str, Any]], sinks: Sequence[Sink]) -> frozenset[str]:
+    """Sinks of receipts that the job does not have now: they may be called otherwise."""
+    return frozenset(p["sink"] for b in receipts for p in b["participants"]) - {sink["name"] for sink in sinks}
+
+
+def _tell_of_absent(
+    receipts: Iterable[Mapping[str, Any]], sinks: Sequence[Sink], able: Collection[str], findings: Findings
+) -> None:
     """Rows of sinks that nobody can look at are unknown."""
-    able = {sink["name"] for sink in sinks if sink["kind"] in ("kafka", "database", "iceberg", "delta")}
     rows: dict[str, int] = {}
     for body in receipts:
         for p in body["participants"]:
@@ -185,7 +207,10 @@ def _clusters(
                 written |= {topic for topic, _ in each.partitions}
         try:
             cluster = stack.enter_context(Cluster(sinks[0]["connect"]))
-            yield cluster, topics.Ends(cluster, written), names
+            ends = topics.Ends(cluster, written)
+            former = topics.transactions(receipts, _gone(receipts, asked.sinks)).values()
+            # By the topic's id: another cluster's may have its name.
+            yield cluster, ends, names | {each.sink for each in former if ends.has(each)}
         except (KafkaAnswerError, OSError) as error:
             for name in sorted(names):
                 rows = sum(p["rows"] for b in receipts for p in b["participants"] if p["sink"] == name)

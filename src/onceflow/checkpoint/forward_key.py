@@ -8,11 +8,11 @@ auditor has the file as it was at the beginning, and makes all of them.
 from __future__ import annotations
 
 import contextlib
-import glob
 import hashlib
 import hmac
 import json
 import os
+import re
 import secrets
 from pathlib import Path
 from typing import Self
@@ -50,8 +50,8 @@ class ForwardKey:
             ConfigurationError: The file cannot be read, or is none.
         """
         try:
-            if path.is_symlink():
-                raise ValueError("a link")
+            if path.is_symlink() or (path.exists() and not path.is_file()):
+                raise ValueError("a link, or a pipe that nobody writes to")
             body = json.loads(path.read_bytes())
             number, key = int(body["number"]), bytes.fromhex(body["key"])
             if body["format"] != FORMAT or number < 1 or len(key) != _LENGTH:
@@ -59,9 +59,6 @@ class ForwardKey:
         except (OSError, *OTHER_FORM) as error:
             why = error.strerror if isinstance(error, OSError) else "it is no such file, was cut, or is a link"
             raise _unusable(path, why or str(error)) from None
-        for left in path.parent.glob(f".{glob.escape(path.name)}.*"):  # by one who died: an older key is in it
-            with contextlib.suppress(OSError):
-                left.unlink()
         return cls(path, number, key)
 
     @property
@@ -102,6 +99,8 @@ class ForwardKey:
                 os.fsync(to.fileno())
             if self._number_in_file() <= number:  # else a newer start has gone on, and this one has slept
                 made.replace(self.path)
+                with contextlib.suppress(OSError):  # a folder that may not be listed
+                    self._clear_leftovers()
         finally:
             with contextlib.suppress(OSError):
                 made.unlink()
@@ -112,6 +111,13 @@ class ForwardKey:
                 os.fsync(folder)
             finally:
                 os.close(folder)
+
+    def _clear_leftovers(self) -> None:
+        """What one who died in ``forget`` has left: in time it is an older key. Nothing else that lies there."""
+        name = re.compile(re.escape(f".{self.path.name}.") + "[0-9a-f]{8}")
+        for left in self.path.parent.iterdir():
+            if name.fullmatch(left.name):
+                left.unlink(missing_ok=True)
 
     def _number_in_file(self) -> int:
         try:

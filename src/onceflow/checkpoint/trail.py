@@ -53,6 +53,9 @@ FORMAT = 1
 _FULL, _LARGE = 1_000, 1_000_000
 """So many receipts, or bytes, end a file: an object store writes it anew for each. Retention lets go of whole files."""
 
+_LATER = timedelta(hours=1)
+"""By so much receipts stay longer: an auditor's clock may be behind, and to him what is gone must be old."""
+
 
 @dataclass(frozen=True, slots=True)
 class Finished:
@@ -553,13 +556,13 @@ class Trail:
         self._joined = True
 
     def _let_go(self) -> None:
-        """Remove the files, from the oldest on, whose newest receipt is older than the retention."""
+        """Remove the files, from the oldest on, of which each receipt is older than the retention."""
         if self._retention is None:
             return
-        until = self._now() - self._retention
+        until = self._now() - self._retention - _LATER
         for file in sorted(self._files())[:-1]:  # the newest stays: the next receipt names its last line
             whole = list(_whole_lines(self._content(file)))
-            if whole and datetime.fromisoformat(whole[-1]["at"]) > until:
+            if whole and max(datetime.fromisoformat(body["at"]) for body in whole) > until:  # a clock may go back
                 break
             self._store.remove(file.name)
             self._store.remove(file.packed)
@@ -594,5 +597,11 @@ def _goes_on(body: Mapping[str, Any]) -> bool:
     """Whether a receipt has what the next one is made of: else it is no receipt, whatever its hash."""
     numbers = (body["number"], body["places"][0], body["places"][1])
     has_zone = datetime.fromisoformat(body["at"]).tzinfo is not None
-    texts = (body["hash"], *(source["end"] for source in body["sources"]))
-    return has_zone and all(isinstance(n, int) for n in numbers) and all(isinstance(text, str) for text in texts)
+    texts = (body["hash"], body["job"], body["name"], *(source["end"] for source in body["sources"]))
+    has_sinks = isinstance(body["sinks"], dict) and all(isinstance(told, dict) for told in body["sinks"].values())
+    return (
+        has_sinks
+        and has_zone
+        and all(isinstance(n, int) for n in numbers)
+        and all(isinstance(text, str) for text in texts)
+    )

@@ -224,7 +224,7 @@ def plain(sink: Sink) -> dict[str, Any]:
     Of a Kafka sink ``cluster`` tells clusters and logins apart, and ``connect`` opens a connection.
     """
     kind = type(sink).__name__
-    told: dict[str, Any] = {"name": sink.name, "kind": kind}
+    told: dict[str, Any] = {"name": sink.name, "kind": kind, "destination": sink.destination}
     known: Any = sink
     if kind == "KafkaSink":
         shown = json.dumps(known.cluster.description(), sort_keys=True)

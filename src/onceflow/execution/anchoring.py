@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -110,13 +111,16 @@ class _File:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._whole = False
 
     def __call__(self, line: str) -> None:
         """As ``Append`` says."""
         try:
-            file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            # To open a pipe that nobody reads would wait for ever.
+            how = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+            file = os.open(self._path, how, 0o600)
             try:
+                if not stat.S_ISREG(os.fstat(file).st_mode):
+                    raise OSError(errno.EINVAL, "it is no file")
                 if line:
                     self._write(file, line.encode())
             finally:
@@ -125,13 +129,11 @@ class _File:
             raise self._refused(error) from None
 
     def _write(self, file: int, line: bytes) -> None:
-        # Whoever wrote last may have died in it: behind a line that is torn another one begins, not this one.
-        data = line + b"\n" if self._whole else b"\n" + line + b"\n"
-        self._whole = False
+        # Whoever wrote last, perhaps another job, may have died in it: behind a line that is torn another one begins.
+        data = b"\n" + line + b"\n"
         if os.write(file, data) < len(data):
             raise OSError(errno.ENOSPC, "it took a part of a line only")
         os.fsync(file)
-        self._whole = True
 
     def _refused(self, error: OSError) -> ConfigurationError:
         why = "it is a link" if error.errno == errno.ELOOP else error.strerror or str(error)

@@ -5,6 +5,7 @@ Must not know: what a receipt says, who writes it.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from collections.abc import Mapping
@@ -76,6 +77,9 @@ class Auditing:
                 setting="audit.anchor",
             )
         forward = environ.get(FORWARD_KEY_FILE)
+        if forward:
+            with contextlib.suppress(OSError):  # who reads it says what is wrong with it
+                tell_of_readers(Path(forward))
         return cls(retention, read_key(Path(path)) if path else None, file, topic, Path(forward) if forward else None)
 
 

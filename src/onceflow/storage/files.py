@@ -130,11 +130,11 @@ class FileSystem(Protocol):
     def move(self, folder: Where, to: Where) -> Where | None:
         """Give a folder another name, over nothing or an empty folder, in one step; what is to be synced then."""
 
-    def remove(self, paths: Iterable[Where]) -> None:
-        """Remove files; those that are not there are passed over."""
+    def remove(self, paths: Iterable[Where], within: Where | None = None) -> None:
+        """Remove files; those that are not there are passed over, and those to which a link within a folder leads."""
 
-    def remove_empty(self, folders: Iterable[Where]) -> None:
-        """Remove folders in which nothing is, in this order. Others stay."""
+    def remove_empty(self, folders: Iterable[Where], within: Where | None = None) -> None:
+        """Remove folders in which nothing is, in this order. Others stay, and those to which such a link leads."""
 
     def remove_all(self, paths: Sequence[Where], but: Where | None = None) -> None:
         """Remove files, and folders with all that is in them but one file; nothing where none is."""

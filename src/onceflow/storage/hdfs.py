@@ -172,11 +172,11 @@ class Hdfs(FileSystem, Protocol):
             self._note(to)  # what is seen is durable behind a change
         return None
 
-    def remove(self, paths: Iterable[Where]) -> None:
+    def remove(self, paths: Iterable[Where], within: Where | None = None) -> None:
         for path in paths:
             self._delete(path, whole=False)
 
-    def remove_empty(self, folders: Iterable[Where]) -> None:
+    def remove_empty(self, folders: Iterable[Where], within: Where | None = None) -> None:
         for folder in folders:
             with contextlib.suppress(OSError):
                 self._delete(folder, whole=False)

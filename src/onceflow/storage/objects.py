@@ -316,10 +316,10 @@ class Bucket(FileSystem):
         """There is no such step."""
         raise OSError(errno.ENOTSUP, "folders have no other names there", str(folder), None, str(to))
 
-    def remove(self, paths: Iterable[Where]) -> None:
+    def remove(self, paths: Iterable[Where], within: Where | None = None) -> None:
         at_once(_AT_ONCE, self._delete, [self.key(path) for path in paths])
 
-    def remove_empty(self, folders: Iterable[Where]) -> None:
+    def remove_empty(self, folders: Iterable[Where], within: Where | None = None) -> None:
         """Remove what Hadoop has made for folders in which nothing is."""
         for objects in at_once(_AT_ONCE, self._empty, list(folders)):
             self._remove(objects)

@@ -138,14 +138,15 @@ class Posix(FileSystem):
         Path(folder).rename(to)
         return Path(to).parent
 
-    def remove(self, paths: Iterable[Where]) -> None:
+    def remove(self, paths: Iterable[Where], within: Where | None = None) -> None:
         for path in paths:
-            Path(path).unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError), _above(path, within) as (folder, name):
+                os.unlink(name, dir_fd=folder)
 
-    def remove_empty(self, folders: Iterable[Where]) -> None:
-        for folder in folders:
-            with contextlib.suppress(OSError):
-                Path(folder).rmdir()
+    def remove_empty(self, folders: Iterable[Where], within: Where | None = None) -> None:
+        for path in folders:
+            with contextlib.suppress(OSError), _above(path, within) as (folder, name):
+                os.rmdir(name, dir_fd=folder)
 
     def remove_all(self, paths: Sequence[Where], but: Where | None = None) -> None:
         for path in map(Path, paths):
@@ -178,9 +179,26 @@ def _linked(path: Where, to: Where) -> bool:
     return True
 
 
+@contextlib.contextmanager
+def _above(path: Where, within: Where | None) -> Iterator[tuple[int, str]]:
+    """The open folder that a file is in, and its name there; raises where a folder below ``within`` is a link."""
+    mine = Path(path)
+    top = mine.parent if within is None or mine == Path(within) else Path(within)
+    folder = os.open(top, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for part in mine.parent.relative_to(top).parts:
+            below = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+            os.close(folder)
+            folder = below
+        yield folder, mine.name
+    finally:
+        os.close(folder)
+
+
 def _digest(path: Path) -> Held:
-    if path.is_symlink():
-        return 0, "a link"
+    """Of a link, and of a pipe of which nothing comes, what no file has."""
+    if not stat.S_ISREG(path.lstat().st_mode):
+        return 0, "no file"
     with path.open("rb") as file:
         return os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -172,12 +172,12 @@ class Folder:
             _discard(self, last, parts)
 
     def remove(self, paths: Iterable[str]) -> None:
-        """Remove files; those that are not there are passed over."""
-        self.fs.remove([self._at(path) for path in paths])
+        """Remove files; those that are not there are passed over. What a link to a folder leads to is not in here."""
+        self.fs.remove([self._at(path) for path in paths], self.where)
 
     def remove_empty(self, paths: Iterable[str]) -> None:
         """Remove folders in which nothing is, in this order; "" is the folder itself. Others stay."""
-        self.fs.remove_empty([self._at(path) for path in paths])
+        self.fs.remove_empty([self._at(path) for path in paths], self.where)
 
     def remove_all(self, path: str = "") -> None:
         """Remove a file, or a folder with all that is in it; nothing where none is."""

@@ -42,6 +42,15 @@ def test_what_readers_see_is_what_was_decided(world, cluster):
     assert [report[name] for name in ("missing", "changed", "foreign", "unknown", "receipts")] == [0] * 5
 
 
+def test_a_sink_that_was_renamed_has_its_older_rows_still(world, produce):
+    """They are compared by the name that their receipts have; what is somebody else's is foreign still."""
+    world.epoch(0, rows(0, 30))
+    report = world.audit(name="called otherwise")
+    assert (report["findings"], report["rows"]) == ([], 30)
+    produce(world.topic, ["stranger"], partition=1)
+    assert world.audit(name="called otherwise")["foreign"] == 1
+
+
 @pytest.mark.faults
 def test_some_epochs_alone(world):
     """Nothing before and behind them is read or counted, and what is theirs is all found."""

@@ -106,7 +106,7 @@ def test_an_end_that_was_cut_off_with_its_rows_is_found(anchored):
     assert not report["good"]
     (told,) = whats(report, "receipt")
     assert "receipt 3 with hash" in told
-    assert "append-only line 4" in told
+    assert "append-only line 6" in told
     assert told.endswith("is gone: the chain ends at receipt 2")
 
 
@@ -236,6 +236,16 @@ def test_a_torn_anchor_takes_no_other_one_with_it(anchored):
     assert (report["findings"], report["anchored"]) == ([], 3)
 
 
+def test_a_line_that_another_one_tore_takes_no_anchor_with_it(anchored):
+    """Whose disk was full, or who did it on purpose: jobs may share a place, and this one's last line was whole."""
+    anchored.epoch(3, ["h"])
+    with anchored.file.open("a") as file:
+        file.write('{"anchor":1,"job')
+    anchored.epoch(4, ["i"])
+    report = anchored.audit()
+    assert (report["findings"], report["anchored"]) == ([], 5)
+
+
 def test_another_jobs_anchors_in_a_shared_place_are_nobodys_before_there_is_a_receipt(anchored, tmp_path):
     report = anchored.audit(anchors=None)
     findings = Findings()
@@ -278,10 +288,12 @@ def test_a_start_that_was_replaced_anchors_nothing(anchored):
     assert json.loads(newer.anchor())["number"] == 3
 
 
-@pytest.mark.parametrize("how", ["a link", "no folder", "a folder"])
+@pytest.mark.parametrize("how", ["a link", "no folder", "a folder", "a pipe"])
 def test_a_place_that_takes_no_anchor_ends_the_start(anchored, tmp_path, how):
     """No link of somebody else's is followed; whoever set the place wants to know before an epoch runs."""
-    path = {"a link": tmp_path / "link", "no folder": tmp_path / "none" / "file", "a folder": tmp_path}[how]
+    path = tmp_path / {"a link": "link", "no folder": "none/file", "a folder": "", "a pipe": "pipe"}[how]
+    if how == "a pipe":  # that nobody reads: to open it would wait for ever
+        os.mkfifo(path)
     if how == "a link":
         path.symlink_to(tmp_path / "victim")
     with pytest.raises(ConfigurationError, match="takes no anchor") as told:

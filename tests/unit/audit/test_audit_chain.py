@@ -17,6 +17,7 @@ from onceflow.audit.verify import Asked, audit
 from onceflow.checkpoint import trail
 from onceflow.cli.audit import Elsewhere
 from onceflow.storage.store import Store
+from onceflow.twophase.records import Resolve
 from tests.unit.checkpoint.test_trail import Started, decide
 
 KEY = b"0123456789abcdef"
@@ -160,6 +161,21 @@ def test_a_torn_end_and_a_replaced_driver_are_no_difference(tmp_path):
     new.finish(3)
 
 
+def test_a_replaced_driver_that_wrote_the_chains_first_receipt_late_is_no_difference(tmp_path):
+    """It slept between the first commit and its receipt: no older one is there that the newer start could name."""
+    made = tmp_path / "onceflow"
+    old = Started(made)
+    old.journal.keep_receipts()  # it has looked: there is none
+    old.append(decide(0))
+    new = Started(made)
+    new.journal.keep_receipts()
+    new.finish(1)
+    old.journal.keep_receipts()
+    assert [body["epoch"] for path in (made / "audit").iterdir() for body in map(json.loads, path.open())].count(0) == 2
+    epochs, findings = audited(tmp_path)
+    assert (epochs, findings.found) == ([0, 1], [])
+
+
 def test_what_an_auditor_has_noted_is_found_to_be_cut_or_written_anew_by_who_has_the_key(checkpoint):
     """A tail that was cut, and a receipt signed again, look right to who looks for the first time."""
     for record in sorted((checkpoint / "onceflow" / "journal").glob("0*.json"))[1:]:
@@ -252,6 +268,39 @@ def test_a_choice_that_the_journal_does_not_know_is_found(checkpoint):
     forged(checkpoint, lambda body: body.update(choices=[choice]))
     (what,) = told(checkpoint)
     assert what.startswith("receipt changed: receipt 6 says that an operator has chosen give-up-rows, and the journal")
+
+
+@pytest.mark.parametrize("choice", ["skip", "accept-state"])
+def test_a_choice_does_not_keep_a_receipt_from_being_compared_with_the_journal(checkpoint, choice):
+    """No choice changes what was decided, so whoever puts one into a forged receipt does not hide other rows by it."""
+    made = {"choice": choice, "participants": [], "who": "", "why": "", "epoch": 5}
+
+    def changed(body):
+        body["choices"] = [made]
+        body["participants"][0]["parts"][0][1] = 2
+
+    forged(checkpoint, changed)
+    assert "receipt changed: receipt 6 and the journal differ about epoch 5" in told(checkpoint)
+
+
+def test_a_choice_about_another_epoch_excuses_no_row(checkpoint):
+    """Whoever cannot have the journal know of a choice about this epoch could name another one."""
+    choice = {"choice": "give-up-rows", "participants": [["s", "x@5/0"]], "who": "ops", "why": "agreed", "epoch": 4}
+    forged(checkpoint, lambda body: body.update(choices=[choice]))
+    newest_one = chain.read(OnDisk(checkpoint), Findings()).receipts[-1]
+    assert chain.chosen(newest_one, newest_one["participants"][0]) == ""
+    forged(checkpoint, lambda body: body.update(choices=[choice | {"epoch": 5}]))
+    newest_one = chain.read(OnDisk(checkpoint), Findings()).receipts[-1]
+    assert chain.chosen(newest_one, newest_one["participants"][0]).startswith("ops has chosen give-up-rows")
+
+
+def test_an_early_choice_that_the_journal_has_purged_is_no_difference(tmp_path):
+    """It was made before its epoch was decided, so that it goes from the journal before the decision does."""
+    started = Started(tmp_path / "onceflow", retain=4)
+    for epoch in range(12):
+        started.append(Resolve(1, epoch, "give-up-rows", (), "ops", "the topic has lost them"))
+        started.finish(epoch)
+        assert told(tmp_path) == [], epoch
 
 
 def test_a_replay_that_the_journal_does_not_know_is_found(checkpoint):

@@ -142,6 +142,7 @@ def test_what_the_auditor_is_told_of_a_sink(tmp_path):
     assert told == {
         "name": "bank.payments",
         "kind": "database",
+        "destination": "bank.payments",
         "url": "postgresql+psycopg://u:p@h/d",
         "schema": "ours",
         "table": "payments",

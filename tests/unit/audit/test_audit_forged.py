@@ -7,12 +7,13 @@ import sqlite3
 import pytest
 
 from onceflow.audit import topics
+from onceflow.audit.cluster import Topic
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.trail import Trail, digest
 from onceflow.storage.store import Store
 from onceflow.twophase.participants import Part, Participant
 from onceflow.twophase.records import Decide
-from tests.support.audited_table import JOB, Filled, hashed, whats
+from tests.support.audited_table import FIELDS, JOB, Filled, hashed, whats
 from tests.support.keyed_rows import KEY, kept, of_rows
 
 EPOCHS = (["a", "bb", "ccc"], ["dddd"], ["é", "", "g"])
@@ -163,3 +164,26 @@ def test_one_producer_id_in_two_clusters_is_two_producers():
     for sink, rows in (("a", 1), ("b", 2)):
         (found,) = topics.transactions([both], {sink}, KEY).values()
         assert (found.sink, found.rows) == (sink, rows)
+
+
+def test_the_trail_of_another_job_with_the_same_key_is_told(tmp_path):
+    """Put in the place of this one's, with its rows: it is whole and signed, and proves nothing of this job."""
+    made = Filled(tmp_path / "checkpoint", f"sqlite:///{tmp_path / 'bank.db'}", audit_key=KEY)
+    about = {"name": "trial", "sinks": {"payments": {"destination": "payments", "columns": [], "fields": FIELDS}}}
+    made.journal.audited(Trail(Store(made.folder / "onceflow" / "audit"), key=KEY), json.dumps(about))
+    made.epoch(0, EPOCHS[0])
+    assert made.audit(key=KEY, job="trial")["findings"] == []
+    report = made.audit(key=KEY, job="bank")
+    assert report["against"] == "accidents"
+    assert "the newest receipt is of job trial, and bank is audited" in whats(report, "unknown")[0]
+
+
+def test_a_sink_of_kafka_that_was_renamed_has_its_older_transactions_still():
+    """By the topic's id: one of another cluster may have its name."""
+    (old,) = topics.transactions([body("old", 1)], {"old"}, KEY).values()
+    ends = object.__new__(topics.Ends)
+    for of, same in (("id", True), ("another", False)):
+        ends.topics = {"t": Topic("t", of, {0: 1})}
+        assert ends.has(old) == same
+    ends.topics = {"t": None}
+    assert not ends.has(old)

@@ -1,6 +1,7 @@
 """The audit of lake tables: the files of each epoch, with the rows that were decided; and what others did to them."""
 
 import json
+from datetime import timedelta
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,7 +20,7 @@ from onceflow.twophase.records import Decide, Planned
 from tests.support.audited_table import JOB, signed, whats
 from tests.support.keyed_rows import KEY, kept, of_rows
 from tests.support.lakes import DeltaWorld, IcebergWorld
-from tests.support.xx64 import MASK, of_record, xx64
+from tests.support.xx64 import MASK, fitting, of_record, xx64
 
 COLUMNS = [["key", "string"], ["amount", "bigint"]]
 
@@ -146,3 +147,90 @@ def test_a_table_that_is_not_reached_is_unknown(filled):
     filled.world.drop()
     report = filled.audit()
     assert (report["rows"], report["unknown"]) == (0, 6)
+
+
+def test_a_data_file_that_was_made_to_fit_is_found_with_the_key(filled):
+    """Another payment with the digest of the decided one takes no search; without the key the audit does not see it."""
+    paid = "pay    10 to ann payment"
+    filled.epoch(3, [paid])
+    seed = xx64(filled.to.encode(), 42)
+    forged = fitting(seed, xx64(paid.encode(), seed), b"pay 99999 to eve")
+    (path,) = (each for each in filled.world.data() if _has(each, paid))
+    size = path.stat().st_size
+    schema = pq.read_table(path).schema
+    binary = pa.large_binary() if pa.types.is_large_string(schema.field("key").type) else pa.binary()
+    key = pa.array([forged], binary).view(schema.field("key").type)
+    pq.write_table(pa.table([key, [1]], schema=schema), path)
+    named_as_long(filled.world, size, path)
+    blind, report = filled.audit(), filled.audit(key=KEY)
+    assert (blind["good"], blind["against"], blind["keyed"]) == (True, "accidents", 0)
+    assert (report["good"], report["changed"], report["keyed"]) == (False, 1, 6)
+    assert "epoch 3: its 1 rows were made to fit the digest" in whats(report, "changed")[0]
+
+
+def test_a_text_that_is_none_keeps_no_row_from_being_looked_at(filled):
+    """Parquet keeps any bytes in a column of texts; one of them made the whole table unknown, under exit code 0."""
+    (path,) = (each for each in filled.world.data() if _has(each, "d"))
+    schema = pq.read_table(path).schema
+    binary = pa.large_binary() if pa.types.is_large_string(schema.field("key").type) else pa.binary()
+    size = path.stat().st_size
+    pq.write_table(pa.table([pa.array([b"\xff"], binary).view(schema.field("key").type), [1]], schema=schema), path)
+    named_as_long(filled.world, size, path)
+    report = filled.audit()
+    assert (report["good"], report["changed"], report["rows"], report["unknown"]) == (False, 1, 5, 0)
+
+
+@pytest.mark.parametrize("ours", [False, True])
+def test_files_of_others_behind_a_head_that_was_cut_are_told(filled, ours):
+    """Nobody can say any more whether an epoch before the first receipt had them: it is said, and proves nothing.
+
+    A name like ours, which anybody gives a file, makes no proof of it.
+    """
+    cut_the_head(filled)
+    if ours:
+        older = filled.start.seal([filled.task(99, 0, ["thief"])], 99)
+        assert set(filled.start.committer.commit(older).values()) == {Reply.COMMITTED}
+    else:
+        filled.world.append(pa.table({"key": ["thief"], "amount": [1]}))
+    report = filled.audit(key=KEY)
+    assert (report["rows"], report["keyed"], report["against"]) == (3, 3, "accidents")
+    told = [t for kind in ("note", "unknown") for t in whats(report, kind) if "before the first receipt" in t]
+    assert any(" rows in " in t for t in told)
+    young = filled.audit(key=KEY, retention=timedelta(days=7))
+    assert not young["good"]
+    assert "receipt removed: the first 1" in whats(young, "receipt")[0]
+
+
+def cut_the_head(filled):
+    """The first receipt, by one who can write to the checkpoint: the journal, too."""
+    (file,) = (filled.folder / "onceflow" / "audit").iterdir()
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[1:]))
+    for path in (filled.folder / "onceflow" / "journal").glob("*.json"):
+        path.unlink()
+
+
+def named_as_long(world, before, path):
+    """Delta's log names each file's length, and it is no more signed than the file is."""
+    for log in world.folder.glob("**/_delta_log/*.json"):
+        text = log.read_text()
+        if path.name in text:
+            log.write_text(text.replace(f'"size":{before}', f'"size":{path.stat().st_size}'))
+
+
+def test_a_data_file_that_was_written_over_is_told_of_its_epoch(filled):
+    """By one that is no Parquet, or of another length than the table names: the others are compared all the same."""
+    (path,) = (each for each in filled.world.data() if _has(each, "d"))
+    path.write_bytes(path.read_bytes()[:-9])
+    report = filled.audit(key=KEY)
+    assert (report["good"], report["changed"], report["keyed"], report["unknown"]) == (False, 1, 5, 0)
+    assert f"{path.name} is no such file any more" in whats(report, "changed")[0]
+
+
+def test_a_sink_that_was_renamed_has_its_older_rows_still(filled):
+    """They are not somebody else's: the table's files have them, and the receipts say that they went here."""
+    renamed = plain(filled.sink) | {"name": "called otherwise"}
+    report = audit(Asked(filled.folder, [renamed], key=KEY)).report(shared=False)
+    assert (report["findings"], report["rows"], report["keyed"]) == ([], 6, 6)
+    filled.world.append(pa.table({"key": ["x"], "amount": [1]}))
+    report = audit(Asked(filled.folder, [renamed], key=KEY)).report(shared=False)
+    assert (report["good"], report["foreign"]) == (False, 1)

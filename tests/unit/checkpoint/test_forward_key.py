@@ -1,6 +1,7 @@
 """The key that seals receipts: who takes it seals none of before, and a job that dies seals each of its own."""
 
 import json
+import os
 
 import pytest
 
@@ -160,6 +161,34 @@ def test_what_a_dead_one_has_left_beside_the_key_goes(file):
     left.write_text(file.read_text())
     ForwardKey.read(file).forget(3)
     assert [each.name for each in file.parent.iterdir()] == ["forward"]
+
+
+def test_what_else_lies_beside_the_key_stays(file):
+    """A copy of somebody's; and an auditor reads the first key only: nothing is his to clear away."""
+    others = [file.parent / name for name in (".forward.bak", ".forward.2026", ".forward.other.e8c5a34a")]
+    for path in others:
+        path.write_text(file.read_text())
+    left = file.parent / ".forward.e8c5a34a"
+    left.write_text(file.read_text())
+    found = ForwardKey.read(file)
+    assert left.exists()
+    found.forget(3)
+    assert [path.exists() for path in (*others, left)] == [True] * 3 + [False]
+
+
+def test_a_pipe_keeps_no_start_waiting(file):
+    file.unlink()
+    os.mkfifo(file)
+    with pytest.raises(ConfigurationError, match="cannot be used"):
+        ForwardKey.read(file)
+
+
+@pytest.mark.parametrize(("mode", "told"), [(0o600, False), (0o644, True)])
+def test_a_key_that_others_may_read_is_told(file, caplog, mode, told):
+    """Whoever has it once has all that come: the docs' own command makes it readable where the umask lets it."""
+    file.chmod(mode)
+    Auditing.told({"ONCEFLOW_AUDIT_FORWARD_KEY_FILE": str(file)})
+    assert (f"{file} holds a secret" in caplog.text) == told
 
 
 def test_a_link_is_refused(file):

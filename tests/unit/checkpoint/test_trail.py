@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from onceflow.audit import chain as audit_chain
+from onceflow.audit.anchors import Anchors, InFile, check
 from onceflow.audit.files import OnDisk
 from onceflow.audit.findings import Findings
 from onceflow.checkpoint import trail as trail_module
@@ -128,6 +129,53 @@ def test_each_names_the_one_before_and_its_hash_is_over_all_of_it(tmp_path):
         assert body["signature"] == hmac.new(b"k" * 32, body["hash"].encode(), "sha256").hexdigest()
         assert body["before"] == before
         before = body["hash"]
+
+
+def test_a_head_whose_clock_was_ahead_is_kept_until_all_of_it_is_old(tmp_path):
+    """A clock that is set back leaves receipts of a later time before others: they were anchored at that time."""
+    ahead, old = datetime.now(UTC) + timedelta(days=1), datetime.now(UTC) - timedelta(days=9)
+    clock = iter([ahead, ahead, old, old])
+    started = Started(tmp_path / "onceflow", retention=timedelta(days=7), now=lambda: next(clock))
+    started.finish(0)
+    anchor = started.journal.anchor().encode()
+    started.finish(1, 2)
+    for epoch in (3, 4):  # each begins a file: what is old may go
+        Started(tmp_path / "onceflow", retention=timedelta(days=7)).finish(epoch)
+    assert audited(tmp_path, anchor) == []
+
+
+def test_what_is_let_go_is_old_to_an_auditor_whose_clock_is_behind(tmp_path):
+    """By minutes: he is on another machine."""
+    of_job = datetime.now(UTC) + timedelta(minutes=5)
+    clock = iter([of_job - timedelta(days=7, minutes=1)] * 3)
+    first = Started(tmp_path / "onceflow", retention=timedelta(days=7), now=lambda: next(clock))
+    first.finish(0, 1)
+    anchor = first.journal.anchor().encode()
+    for epoch in (2, 3):
+        Started(tmp_path / "onceflow", retention=timedelta(days=7), now=lambda: of_job).finish(epoch)
+    assert audited(tmp_path, anchor) == []
+
+
+def audited(folder, anchor):
+    """What the audit says of a trail and an anchor."""
+    findings = Findings()
+    there = audit_chain.read(OnDisk(folder), findings, retention=timedelta(days=7))
+    check(Anchors(InFile(folder), [("line 1", anchor)], "copy", None, timedelta(days=7)), there, findings)
+    return [each.what for each in findings.found if each.kind == "receipt"]
+
+
+@pytest.mark.parametrize("change", [{"job": None}, {"name": None}, {"sinks": []}, {"sinks": {"s": []}}])
+def test_a_start_goes_on_behind_what_is_no_receipt(tmp_path, change):
+    """Hashed anew, as anybody can: what the next receipt and the anchor are made of may be anything there."""
+    Started(tmp_path, key=b"k" * 32).finish(0, 1)
+    (path,) = (tmp_path / "audit").iterdir()
+    first, last = path.read_text().splitlines()
+    body = {name: value for name, value in (json.loads(last) | change).items() if value is not None}
+    path.write_text(f"{first}\n{trail_module.seal(body, None)}\n")
+    started = Started(tmp_path, key=b"k" * 32)
+    assert json.loads(started.journal.anchor())["number"] == 1
+    started.finish(2)
+    assert json.loads(started.journal.anchor())["number"] == 3
 
 
 def test_a_receipt_is_of_what_replays_and_choices_have_left(tmp_path):
@@ -259,7 +307,7 @@ def test_files_rotate_and_old_ones_go(tmp_path, monkeypatch):
     monkeypatch.setattr(trail_module, "_FULL", 3)
     clock = [datetime(2026, 1, 1, tzinfo=UTC)]
 
-    job = Started(tmp_path, retention=timedelta(days=2), now=lambda: clock[0])
+    job = Started(tmp_path, retention=timedelta(days=2) - trail_module._LATER, now=lambda: clock[0])
     for epoch in range(12):
         job.finish(epoch)
         clock[0] += timedelta(hours=12)

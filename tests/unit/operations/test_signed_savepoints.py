@@ -1,14 +1,22 @@
 """Savepoints that are signed: who has no key makes none that is taken, and changes none."""
 
 import json
+import os
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
 
+from onceflow.checkpoint.journal import Journal
+from onceflow.checkpoint.journal_codec import encode
+from onceflow.checkpoint.place import Place
 from onceflow.cli import savepoint as command
-from onceflow.errors import ConfigurationError
-from onceflow.operations.savepoints import reading, resuming, signing, writing
+from onceflow.errors import CheckpointCorruptError, ConfigurationError
+from onceflow.operations.savepoints import reading, restoring, resuming, signing, writing
 from onceflow.storage import envelope
+from onceflow.storage.store import Store
+from onceflow.twophase.layout import Layout
+from onceflow.twophase.records import Planned
 from tests.support import checkpoints
 from tests.support.keyed_rows import KEY
 
@@ -77,6 +85,66 @@ def test_what_somebody_without_the_key_made_of_it_is_refused(made, tmp_path, cha
         assert "ONCEFLOW_AUDIT_KEY_FILE" in refused.value.cause
     assert not (tmp_path / "copy").exists()
     reading.verify(made)
+
+
+@pytest.mark.parametrize("named", ["offsets/", "state/"])
+@pytest.mark.parametrize("claim", [False, True])
+def test_what_is_changed_behind_its_check_is_not_taken(made, tmp_path, named, claim):
+    """A command asks before it goes on: whoever may write to its folder has as long as the person thinks."""
+    manifest = reading.verify(made, KEY)
+    for name in manifest.files:
+        if named in name:
+            path = made / "files" / name
+            data = path.read_bytes()
+            path.unlink()  # by a new file: the old one may be the checkpoint's, too
+            path.write_bytes(data.replace(b"4", b"9").replace(b"alerts", b"stolen") + b" ")
+    with pytest.raises(CheckpointCorruptError, match="came as another file"):
+        restoring.restore(made, manifest, Place.at(tmp_path / "new", retain=100), claim=claim)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_journal_that_is_changed_behind_its_check_is_not_taken(made, tmp_path):
+    """What stands at a new job's positions is read of it; an entry is whole by its checksum, which anybody makes."""
+    manifest = reading.verify(made, KEY)
+    journal = made / "files" / "onceflow" / "journal"
+    entry = next(each for each in Journal(Store(journal)).kept() if isinstance(each.record, Planned))
+    path = journal / f"{entry.place:020d}.json"
+    path.unlink()
+    path.write_bytes(encode(replace(entry, record=replace(entry.record, layout=Layout()))))
+    with pytest.raises(CheckpointCorruptError, match="came as another file"):
+        restoring.restore(made, manifest, Place.at(tmp_path / "new", retain=100))
+
+
+def test_a_folder_of_files_that_is_a_link_is_not_taken(made, tmp_path):
+    """What it leads to is another's to change; and to dispose of the savepoint would delete there."""
+    (made / "files").rename(tmp_path / "elsewhere")
+    (made / "files").symlink_to(tmp_path / "elsewhere")
+    before = sorted((tmp_path / "elsewhere").rglob("*"))
+    with pytest.raises(CheckpointCorruptError, match="is not what it was"):
+        reading.verify(made)
+    writing.dispose(made)
+    assert sorted((tmp_path / "elsewhere").rglob("*")) == before
+
+
+def test_a_folder_in_a_savepoint_that_is_a_link_is_not_deleted_through(made, tmp_path):
+    (made / "files" / "offsets").rename(tmp_path / "elsewhere")
+    (made / "files" / "offsets").symlink_to(tmp_path / "elsewhere")
+    before = sorted((tmp_path / "elsewhere").iterdir())
+    writing.dispose(made)
+    assert sorted((tmp_path / "elsewhere").iterdir()) == before
+
+
+def test_what_is_no_file_keeps_nobody_waiting(made):
+    """A pipe that nobody writes to; and what was added is not read at all."""
+    os.mkfifo(made / "files" / "more")
+    with pytest.raises(CheckpointCorruptError, match="more was added"):
+        reading.verify(made, KEY)
+    (made / "files" / "more").unlink()
+    file = made / "files" / "offsets" / "3"
+    file.unlink()
+    os.mkfifo(file)
+    with pytest.raises(CheckpointCorruptError, match="offsets/3 was changed"):
+        reading.verify(made, KEY)
 
 
 def test_one_of_another_key_and_one_of_none_are_refused(old, made, tmp_path):

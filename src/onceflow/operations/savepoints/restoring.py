@@ -15,23 +15,27 @@ savepoint dispose``.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import re
 import secrets
+import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
+from pathlib import Path
 
 from onceflow.checkpoint import state_schemas
 from onceflow.checkpoint.identity import read_identity
 from onceflow.checkpoint.journal import Journal, above_all
+from onceflow.checkpoint.journal_codec import JournalEntry
 from onceflow.checkpoint.place import OURS, Place
 from onceflow.checkpoint.restored import FILE as RESTORED_FILE
 from onceflow.checkpoint.restored import RestoredFrom, read_restored, refuse_unfinished
 from onceflow.checkpoint.spark_files import positions, watermark_behind
 from onceflow.errors import CheckpointConflictError, ConfigurationError, OnceflowError
 from onceflow.operations.savepoints.contents import TRAIL_FOLDER
-from onceflow.operations.savepoints.manifest import Manifest
+from onceflow.operations.savepoints.manifest import HeldFile, Manifest
 from onceflow.operations.savepoints.reading import FILES, PARTS, explained, held_of, spoiled
 from onceflow.operations.savepoints.writing import publish
 from onceflow.spark.places import folder_at, place_at
@@ -42,7 +46,8 @@ from onceflow.twophase.forms import OTHER_FORM
 from onceflow.twophase.layout import Layout, folders, read_up_to
 from onceflow.twophase.records import Planned, Start
 
-_OF_THE_JOB = (f"{OURS}/journal/", f"{TRAIL_FOLDER}/")
+_JOURNAL = f"{OURS}/journal/"
+_OF_THE_JOB = (_JOURNAL, f"{TRAIL_FOLDER}/")
 _ALL = 1 << 31
 _HIDDEN = re.compile(r"(^|/)\.[^/]*\.crc$")
 
@@ -118,7 +123,9 @@ def restore(
             unfinished = draft.folder
             ours = unfinished.store.below(OURS)
             ours.make()
-            layout, files = layout_of(path), source.below(FILES)
+            files = source.below(FILES)
+            entries = _entries(files, manifest)
+            layout = _layout(entries)
             if with_state:
                 _spark_files(files, unfinished, target.where, manifest, same_query=claim)
             else:
@@ -127,10 +134,11 @@ def restore(
                 _take(unfinished, files, [name for name in manifest.files if name.startswith(_OF_THE_JOB)], manifest)
             else:
                 if not with_state:
-                    watermark = watermark_behind(files.read(f"commits/{manifest.epoch}").decode())
+                    watermark = watermark_behind(_content(files, f"commits/{manifest.epoch}", manifest).decode())
                     cut = None if partial_windows else read_up_to(layout, watermark)
                     layout = Layout(layout.sources, cut=cut)
-                _begin_journal(ours.below("journal"), restored.job_id, layout, _newest_start(path))
+                starts = (entry.record.incarnation for entry in entries if isinstance(entry.record, Start))
+                _begin_journal(ours.below("journal"), restored.job_id, layout, max(starts, default=0))
             unfinished.sync()
         if claim:  # as late as can be: whatever fails before leaves a running driver alone
             _fence(manifest)
@@ -156,8 +164,27 @@ def _being_made(place: Place, target: Folder) -> Iterator[Draft]:
 
 def layout_of(path: Where) -> Layout:
     """What stands at the positions of a savepoint, as its journal says."""
-    entries = Journal(folder_at(path).below(f"{FILES}/{OURS}/journal").store).kept()
+    return _layout(Journal(folder_at(path).below(f"{FILES}/{OURS}/journal").store).kept())
+
+
+def _layout(entries: Sequence[JournalEntry]) -> Layout:
     return next(entry.record.layout for entry in reversed(entries) if isinstance(entry.record, Planned))
+
+
+def _entries(files: Folder, manifest: Manifest) -> list[JournalEntry]:
+    """A savepoint's journal, of a copy that is compared: what is read there may have changed since it was verified."""
+    with tempfile.TemporaryDirectory(prefix="onceflow-savepoint-") as folder:
+        copy = Folder(Path(folder))
+        _take(copy, files, [name for name in manifest.files if name.startswith(_JOURNAL)], manifest)
+        return Journal(copy.below(_JOURNAL).store).kept()
+
+
+def _content(files: Folder, name: str, manifest: Manifest) -> bytes:
+    """A file's content, which is what the manifest says."""
+    data = files.read(name)
+    if HeldFile(len(data), hashlib.sha256(data).hexdigest()) != manifest.files[name]:
+        raise spoiled(files.where, f"{name} was changed since it was verified")
+    return data
 
 
 def left_behind(path: Where, manifest: Manifest, *, partial_windows: bool = False) -> str:
@@ -228,19 +255,21 @@ def _spark_files(files: Folder, to: Folder, target: Where, manifest: Manifest, *
     for name in rewritten:
         if not name.endswith(".crc"):  # the checksum of what is rewritten is of what it was
             # Left as they are, the new checkpoint would read the old one's schemas, until that is gone.
-            to.write(name, state_schemas.moved(files.read(name).decode(), target).encode())
+            to.write(name, state_schemas.moved(_content(files, name, manifest).decode(), target).encode())
     if not same_query:
         # Spark ends, or refuses, a query whose id runs already: the old one's must not be taken for this one.
         to.write("metadata", json.dumps({"id": str(uuid.uuid4())}).encode())
 
 
 def _take(to: Folder, files: Folder, names: list[str], manifest: Manifest) -> None:
-    """Have files of a savepoint that was verified; what came from another kind of file system is compared again."""
+    """Have files of a savepoint that was verified, and compare them again.
+
+    Behind that a person was asked: whoever may write to the savepoint's folder has had the time to change them.
+    """
     to.take(files, names)
-    if not to.is_like(files):
-        wrong = [name for name, held in held_of(to, names).items() if held != manifest.files[name]]
-        if wrong:
-            raise spoiled(files.where, f"{', '.join(wrong[:5])} came as another file to {to.where}")
+    wrong = [name for name, held in held_of(to, names).items() if held != manifest.files[name]]
+    if wrong:
+        raise spoiled(files.where, f"{', '.join(wrong[:5])} came as another file to {to.where}")
 
 
 def _beginnings(to: Folder, layout: Layout, manifest: Manifest) -> None:
@@ -263,12 +292,6 @@ def _counts(position: str) -> bool:
         return all(isinstance(at, int) for of in topics.values() for at in of.values())
     except OTHER_FORM:
         return False
-
-
-def _newest_start(path: Where) -> int:
-    """The number of the newest start in a savepoint."""
-    entries = Journal(folder_at(path).below(f"{FILES}/{OURS}/journal").store).kept()
-    return max((entry.record.incarnation for entry in entries if isinstance(entry.record, Start)), default=0)
 
 
 def _begin_journal(store: Store, job_id: str, layout: Layout, newest: int) -> None:
