@@ -334,6 +334,8 @@ class Scene:
     def _database(self, sink: str) -> FakeDatabase:
         def changed(before: Content, after: Content, by: str) -> None:
             self.watch.changed(sink, before, after, by)
+            if before.ledger != after.ledger and self.watch.lost_now:
+                self.watch.lost(self.lost())  # an older driver that slept in its commit has brought it back
 
         return FakeDatabase(sink, changed, lambda: self.world.chooser.draw("waits for the lock", [True, True, False]))
 

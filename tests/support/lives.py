@@ -454,7 +454,7 @@ class Lives(RuleBasedStateMachine):
         self.arrive(1, loud=True)
         self.job.meanwhile[moment] = lambda: self._does(harm)
         error = self.job.run()
-        assert not self.job.meanwhile, "it came there"
+        assert not self.job.meanwhile, f"it came there, but: {error}"
         self._live(error)
 
     def _does(self, harm: Harm) -> None:

@@ -28,6 +28,7 @@ from onceflow.execution.task import Output
 from onceflow.launch import relatives
 from onceflow.launch.active import require_free
 from onceflow.launch.plan import Plan
+from onceflow.launch.query import put_together
 from onceflow.launch.receipt_header import about
 from onceflow.launch.relatives import refuse_written, targets_of
 from onceflow.launch.starting import Starting
@@ -53,10 +54,10 @@ def find_session(starting: Starting) -> None:
     starting.session = starting.make_session()
 
 
-def begin_session(starting: Starting) -> None:
-    """Find the session, and refuse as ``require_alone``: a program may have several."""
-    find_session(starting)
+def put_together_alone(starting: Starting) -> None:
+    """Put the query together, in a session that has none of its name: a program may have several sessions."""
     require_free(starting.session, starting.place, starting.plan.name)
+    put_together(starting)
 
 
 def look_at_family(starting: Starting) -> None:
