@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 from onceflow.version import VERSION
 
 if TYPE_CHECKING:
-    from onceflow.connectors.contract import DeadLetter, Guarantee
+    from onceflow.connectors.contract import Guarantee
     from onceflow.connectors.database.sink import DatabaseSink
     from onceflow.connectors.formats import Json, Raw, Text
     from onceflow.connectors.kafka.cluster import KafkaCluster
     from onceflow.connectors.kafka.sink import KafkaSink, NewTopic
     from onceflow.connectors.kafka.source import KafkaSource
     from onceflow.connectors.lake.sinks import DeltaSink, IcebergSink
+    from onceflow.connectors.source_contract import DeadLetter
     from onceflow.flinksql import sql
     from onceflow.job import Job, start
     from onceflow.options.checkpointing import Checkpointing
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 __version__ = VERSION
 
 _MODULES = {
-    "connectors.contract": ("DeadLetter", "Guarantee"),
+    "connectors.contract": ("Guarantee",),
+    "connectors.source_contract": ("DeadLetter",),
     "connectors.database.sink": ("DatabaseSink",),
     "connectors.formats": ("Json", "Raw", "Text"),
     "connectors.kafka.cluster": ("KafkaCluster",),

@@ -20,9 +20,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from onceflow import program
 from onceflow.checkpoint.spark_files import StateBefore
-from onceflow.connectors.contract import Sink, Source, limited
+from onceflow.connectors.contract import Sink
 from onceflow.connectors.kafka.sink import KafkaSink
 from onceflow.connectors.kafka.source import CONNECTOR
+from onceflow.connectors.source_contract import Source, limited
 from onceflow.control.server import Server
 from onceflow.control.standing import JobStatus
 from onceflow.errors import ConfigurationError, OnceflowError

@@ -30,7 +30,7 @@ from onceflow.checkpoint.place import Place as CheckpointPlace
 from onceflow.checkpoint.receipts import Receipts
 from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.checkpoint.statistics import Statistics
-from onceflow.connectors.contract import Connector, Guarantee, Run, Sink, SinkConnection
+from onceflow.connectors.contract import Guarantee, Run, Sink, SinkConnection
 from onceflow.connectors.database.committer import DatabaseCommitter
 from onceflow.connectors.database.tables import ABORTED, OPEN, PREPARED
 from onceflow.connectors.kafka.client import TopicMetadata as KafkaTopic
@@ -41,6 +41,7 @@ from onceflow.connectors.kafka.prepared import Handle, PreparedTransaction, Witn
 from onceflow.connectors.kafka.source import explain
 from onceflow.connectors.kafka.source_connection import KafkaSourceConnection
 from onceflow.connectors.kafka.transactional_id import name_transaction
+from onceflow.connectors.source_contract import Connector
 from onceflow.errors import (
     EpochFailedError,
     FencedError,

@@ -17,9 +17,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from onceflow.checkpoint.spark_files import positions
-from onceflow.connectors.contract import Connector, Shard, Sink, SinkConnection, SourcePosition
+from onceflow.connectors.contract import Shard, Sink, SinkConnection
 from onceflow.connectors.kafka.offsets import Bounds, data_lost
 from onceflow.connectors.kafka.partition import Partition
+from onceflow.connectors.source_contract import Connector, SourcePosition
 from onceflow.errors import OnceflowError
 from onceflow.execution.driver import Driver
 from onceflow.execution.failures import EpochEnded

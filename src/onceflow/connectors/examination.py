@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from onceflow.connectors.contract import Source
+from onceflow.connectors.source_contract import Source
 from onceflow.findings import Finding
 from onceflow.twophase.names import DEFAULT_PREFIX
 

@@ -23,8 +23,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
-from onceflow.connectors.contract import Connector, Guarantee, Sink, Source
+from onceflow.connectors.contract import Guarantee, Sink
 from onceflow.connectors.formats import column_named
+from onceflow.connectors.source_contract import Connector, Source
 from onceflow.errors import ConfigurationError
 from onceflow.execution.row_hash import sha256_of
 from onceflow.execution.task import DIGEST, PARTITION, SHA256, output_column

@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from onceflow.checkpoint.spark_files import lag as lag_of
 from onceflow.checkpoint.spark_files import partition_lags
 from onceflow.checkpoint.statistics import EpochStatistics
-from onceflow.connectors.contract import Malformed, Source, SourceConnection
+from onceflow.connectors.source_contract import Malformed, Source, SourceConnection
 from onceflow.errors import EpochTimedOutError, EpochTooLongError, OnceflowError, TimeoutTooShortError
 from onceflow.execution.epoch_report import EpochReport
 from onceflow.execution.failures import from_spark

@@ -14,7 +14,8 @@ from types import MappingProxyType
 from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.spark_files import SparkCheckpoint, positions, records_between, with_positions
 from onceflow.checkpoint.state_names import names_in
-from onceflow.connectors.contract import Connector, Sink, Source, SourceConnection, SourcePosition
+from onceflow.connectors.contract import Sink
+from onceflow.connectors.source_contract import Connector, Source, SourceConnection, SourcePosition
 from onceflow.errors import (
     CheckpointConflictError,
     CheckpointCorruptError,

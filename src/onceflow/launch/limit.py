@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from onceflow.checkpoint.spark_files import positions, records_between
-from onceflow.connectors.contract import EpochLimit, Sink
+from onceflow.connectors.contract import Sink
+from onceflow.connectors.source_contract import EpochLimit
 from onceflow.execution import pace
 from onceflow.execution.job_log import JobLog
 from onceflow.execution.surroundings import REAL, Means

@@ -11,7 +11,7 @@ from typing import Literal
 
 from onceflow.checkpoint.deleting import refuse_deleting
 from onceflow.checkpoint.place import Place
-from onceflow.connectors.contract import Connector
+from onceflow.connectors.source_contract import Connector
 from onceflow.errors import ConfigurationError
 from onceflow.execution.observer import NOBODY, Observer
 from onceflow.execution.surroundings import REAL, Means

@@ -12,7 +12,8 @@ from typing import Self
 
 from pyspark.sql import SparkSession
 
-from onceflow.connectors.contract import Sink, SinkConnection, Source
+from onceflow.connectors.contract import Sink, SinkConnection
+from onceflow.connectors.source_contract import Source
 from onceflow.execution.driver import Driver
 from onceflow.execution.outputs import Outputs
 from onceflow.execution.progress import Progress

@@ -11,7 +11,8 @@ from operator import methodcaller
 
 from onceflow.checkpoint.identity import JobIdentity, read_identity
 from onceflow.checkpoint.place import Place
-from onceflow.connectors.contract import Committer, Sink, SinkConnection, Source, SourceConnection
+from onceflow.connectors.contract import Committer, Sink, SinkConnection
+from onceflow.connectors.source_contract import Source, SourceConnection
 from onceflow.errors import OnceflowError
 from onceflow.findings import Checks
 from onceflow.launch.ownership import identify, refuse_lost, refuse_rewound

@@ -8,11 +8,11 @@ import pytest
 
 from onceflow.checkpoint.spark_files import lag
 from onceflow.cli.checkpoints import epoch_line
-from onceflow.connectors.contract import DeadLetter, Malformed, Source, SourceConnection
 from onceflow.connectors.formats import Raw
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.sink import KafkaSink
 from onceflow.connectors.kafka.source import KafkaSource
+from onceflow.connectors.source_contract import DeadLetter, Malformed, Source, SourceConnection
 from onceflow.errors import KafkaRightsError, KafkaUnavailableError
 from onceflow.execution.epoch_report import EpochReport
 from onceflow.execution.job_log import JobLog

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from onceflow.checkpoint.spark_files import SparkCheckpoint
-from onceflow.connectors.contract import Connector, SourcePosition
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.sink import KafkaSink
+from onceflow.connectors.source_contract import Connector, SourcePosition
 from onceflow.errors import CheckpointConflictError, ConfigurationError, SourceDataLostError
 from onceflow.execution.source_check import Sources
 from onceflow.launch.plan import Plan, place_of

@@ -7,7 +7,8 @@ import pytest
 import onceflow as of
 from onceflow import job as job_module
 from onceflow.checkpoint.identity import read_identity
-from onceflow.connectors.contract import Guarantee, Source, SourceConnection
+from onceflow.connectors.contract import Guarantee
+from onceflow.connectors.source_contract import Source, SourceConnection
 from onceflow.errors import CheckpointConflictError, ConfigurationError, KafkaRightsError, KafkaUnavailableError
 from onceflow.launch.systems import look_at_systems
 from onceflow.options.checkpointing import Checkpointing

@@ -10,7 +10,8 @@ import pytest
 
 from onceflow.checkpoint.identity import Mark, NameMark, read_identity, write_identity
 from onceflow.checkpoint.journal import Journal
-from onceflow.connectors.contract import Committer, EpochLimit, Guarantee, Sink, SinkConnection
+from onceflow.connectors.contract import Committer, Guarantee, Sink, SinkConnection
+from onceflow.connectors.source_contract import EpochLimit
 from onceflow.errors import (
     CheckpointConflictError,
     CheckpointCorruptError,

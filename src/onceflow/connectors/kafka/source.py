@@ -24,7 +24,6 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
 
-from onceflow.connectors.contract import Connector, DeadLetter, Malformed, Source, SourceConnection, present_limit
 from onceflow.connectors.formats import Format, Raw
 from onceflow.connectors.json_text import refused_from
 from onceflow.connectors.kafka import login_refused, offsets
@@ -40,6 +39,14 @@ from onceflow.connectors.kafka.source_checks import (
     checked_topics,
     milliseconds,
     wrong,
+)
+from onceflow.connectors.source_contract import (
+    Connector,
+    DeadLetter,
+    Malformed,
+    Source,
+    SourceConnection,
+    present_limit,
 )
 from onceflow.errors import ConfigurationError, MalformedRecordError, OnceflowError
 from onceflow.options.arguments import checked

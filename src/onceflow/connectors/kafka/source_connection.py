@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onceflow.connectors.contract import Source, SourceConnection, SourcePosition
 from onceflow.connectors.examination import ExaminableSource, Expected
 from onceflow.connectors.kafka import broker_checks, durability, examination, offsets
 from onceflow.connectors.kafka.client import KafkaClient, rights_or_unavailable
@@ -19,6 +18,7 @@ from onceflow.connectors.kafka.codes import Code
 from onceflow.connectors.kafka.group_offsets import write_offsets
 from onceflow.connectors.kafka.offsets import Bounds
 from onceflow.connectors.kafka.partition import Partition
+from onceflow.connectors.source_contract import Source, SourceConnection, SourcePosition
 from onceflow.errors import (
     ConfigurationError,
     KafkaError,

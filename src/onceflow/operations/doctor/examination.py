@@ -20,8 +20,9 @@ from typing import Any
 from onceflow.checkpoint.identity import read_identity
 from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.statistics import EpochStatistics
-from onceflow.connectors.contract import Sink, Source
+from onceflow.connectors.contract import Sink
 from onceflow.connectors.examination import ExaminableSink, ExaminableSource, Expected
+from onceflow.connectors.source_contract import Source
 from onceflow.control.client import running
 from onceflow.errors import OnceflowError
 from onceflow.execution.outputs import settle_guarantees

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onceflow.connectors.contract import DeadLetter, EpochLimit, limited
 from onceflow.connectors.formats import Json, Raw, Text
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.sink import KafkaSink
 from onceflow.connectors.kafka.source import KafkaSource, find, malformed_from
+from onceflow.connectors.source_contract import DeadLetter, EpochLimit, limited
 from onceflow.errors import ConfigurationError, MalformedRecordError, RefusedSettingError
 
 CLUSTER = KafkaCluster("broker:9092")

@@ -1,0 +1,90 @@
+"""One fact about a sink, looked at in a world of it; and what is raised where it does not hold.
+
+Must not know: which facts there are.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from unittest import SkipTest
+
+from onceflow.connectors.contract import Guarantee
+from onceflow.testing.trial import Trial, World
+
+
+class Broken(AssertionError):  # noqa: N818 - it is said of a sink
+    """A sink does not keep its contract.
+
+    Args:
+        name: The check's name.
+        why: What was seen.
+    """
+
+    def __init__(self, name: str, why: str) -> None:
+        self.name = name
+        self.why = why
+        super().__init__(f"{name}: {why}")
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One fact about a sink; call it with a world.
+
+    Attributes:
+        name: The fact, as a name.
+        proves: The fact, as a sentence.
+        of: Sinks of which guarantees must hold it.
+        part: Whether it is asked of sinks that take part in the decision, or of those that do not; None: of both.
+    """
+
+    name: str
+    proves: str
+    of: frozenset[Guarantee]
+    part: bool | None
+    body: Callable[[Trial], None]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __call__(self, world: World) -> None:
+        """Look whether it holds.
+
+        Raises:
+            Broken: It does not.
+            unittest.SkipTest: It cannot be asked of this sink, or of this world; pytest shows the reason.
+        """
+        try:
+            sink = world.sink()
+            if not isinstance(sink.guarantee, Guarantee):
+                raise TypeError(f"the sink's guarantee is {sink.guarantee!r}; it must be one of onceflow.Guarantee")
+            if sink.guarantee not in self.of:
+                raise SkipTest(
+                    f"it is asked of sinks that are {' or '.join(sorted(self.of))}; this is {sink.guarantee}"
+                )
+            if self.part is not None and sink.participates is not self.part:
+                raise SkipTest(f"this sink, which is {sink.guarantee}, takes {'no ' * self.part}part in the decision")
+            with Trial(world) as trial:
+                self.body(trial)
+        except AssertionError as error:
+            raise Broken(self.name, str(error)) from error
+        except SkipTest:
+            raise
+        except Exception as error:
+            raise Broken(self.name, f"{type(error).__name__}: {error}") from error
+
+
+FOUND: list[Check] = []
+"""All checks, in the order in which their files are read."""
+
+
+def asks(*of: Guarantee, part: bool | None = None) -> Callable[[Callable[[Trial], None]], Callable[[Trial], None]]:
+    """Make a function a check, of sinks with one of these guarantees; ``part`` as ``Check`` has it."""
+
+    def add(body: Callable[[Trial], None]) -> Callable[[Trial], None]:
+        FOUND.append(Check(body.__name__, (body.__doc__ or "").strip(), frozenset(of), part, body))
+        return body
+
+    return add
+
+
+# Of an idempotent sink that takes part: its rows may be seen early and stay after an abort (``Trial.none_visible``).
+IN_TWO_PHASES = asks(Guarantee.EXACTLY_ONCE, Guarantee.IDEMPOTENT_UPSERT, part=True)
