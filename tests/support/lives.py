@@ -194,6 +194,7 @@ class Lives(RuleBasedStateMachine):
         self.oldest_backup = 0  # those before it are of another table, or ledger
         self.harm: Harm | None = None
         self.before = Counter[int]()  # rows of before the harm, which are the owner's to lose
+        self.by_history = False
         self.forgotten = False  # what says which epochs are in the table was emptied by a crash
         self.saved: dict[Path, int] = {}  # savepoints of the job that runs now
         self.born = False  # it was made of another job
@@ -320,6 +321,7 @@ class Lives(RuleBasedStateMachine):
         self.oldest_backup = self.backups  # with an older one more would be gone than anybody knows
         self.arrive(1, loud=True)
         self._go_on_or_claim("rows that it had committed")
+        self.by_history = self.names > 0
 
     @precondition(lambda self: self.harm is None and self._may_go_on() and not self.undone)
     @rule()
@@ -386,8 +388,16 @@ class Lives(RuleBasedStateMachine):
     @precondition(lambda self: self.harm is None)
     @rule()
     def tidy(self) -> None:
-        """Maintenance: of a lake table nothing is left but its newest version."""
+        """Maintenance: of a lake table nothing is left but its newest version.
+
+        What a table's history alone told of an earlier name, since its ledger was emptied, nobody tells from then on.
+        """
+        if self.by_history and (self.undone or not self._may_go_on()):
+            return
         self._system.tidy()
+        if self.by_history:
+            self.by_history = False
+            self._go_on_or_claim("rows that it had committed")
 
     @precondition(lambda self: not self.undone and self.harm is None)
     @rule()
