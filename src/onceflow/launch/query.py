@@ -36,7 +36,7 @@ from onceflow.spark.plan import (
     warn_of_unrepeatable,
 )
 from onceflow.spark.s3a import require_reached
-from onceflow.spark.session import pin, require_known_form
+from onceflow.spark.session import pin, require_known_form, spark_path
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +52,7 @@ def put_together(starting: Starting) -> None:
     starting.auditing, plan = Auditing.told(), starting.plan
     keyed = starting.auditing.key is not None
     starting.outputs = outputs = outputs_of(starting.session, starting.result, starting.to, plan, keyed=keyed)
+    starting.where = spark_path(starting.session, starting.place.checkpoint)
     starting.ends_when_idle = never_caught_up(outputs, plan)
     leaves, states, asked = outputs.leaves(), outputs.states(), starting.systems.take_sources()
     starting.reads = Sources(leaves, states, outputs.kept(), plan.connectors, asked, outputs.mark())

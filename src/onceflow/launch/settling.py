@@ -36,7 +36,6 @@ from onceflow.options.auditing import Auditing
 from onceflow.spark.internals import running_session
 from onceflow.spark.plan import Leaf, keys_repeat, unrepeatable
 from onceflow.spark.replayed import with_known_ends
-from onceflow.spark.session import spark_path
 from onceflow.twophase.layout import Layout
 
 log = logging.getLogger(__name__)
@@ -119,8 +118,7 @@ def begin_query(starting: Starting) -> None:
     driver, progress, plan = starting.driver, starting.progress, starting.plan
     progress.listen(starting.session)
     starting.phases.begin("the first epoch")
-    where = spark_path(starting.session, starting.place.checkpoint)
-    query = _start(starting.outputs, driver, where, plan)
+    query = _start(starting.outputs, driver, starting.where, plan)
     progress.watch(str(query.runId))
     connections = tuple(starting.connections.values())
     starting.runs(

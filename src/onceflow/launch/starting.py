@@ -53,6 +53,7 @@ class Starting:
         result: What the stream function returned.
         auditing: How its receipts are kept.
         outputs: The query, and where its rows go.
+        where: The checkpoint, as Spark takes it.
         reads: What the query reads, and what is known of that.
         ends_when_idle: The run is to end behind the first epoch that finds nothing; Spark does not see when that is.
         connections: Of the outputs' sinks, by name.
@@ -69,6 +70,7 @@ class Starting:
     result: object
     auditing: Auditing
     outputs: Outputs
+    where: str
     reads: Sources
     ends_when_idle: bool
     connections: dict[str, SinkConnection]

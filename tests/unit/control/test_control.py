@@ -48,8 +48,8 @@ def test_a_job_is_found_and_says_how_it_stands(runtime):
 def test_what_a_killed_job_has_left_is_removed(runtime):
     """Nobody answers at its socket."""
     left = (
-        "import os; from onceflow.control.server import Server; from onceflow.control.standing import Standing\n"
-        "Server(Standing('killed', 'file:///c')); os.kill(os.getpid(), 9)"
+        "import os; from onceflow.control.server import Server; from onceflow.control.standing import JobStatus\n"
+        "Server(JobStatus('killed', 'file:///c')); os.kill(os.getpid(), 9)"
     )
     subprocess.run([sys.executable, "-c", left], check=False)
     assert len(list(runtime.iterdir())) == 1

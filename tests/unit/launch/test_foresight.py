@@ -226,6 +226,8 @@ def run(folder, monkeypatch, sinks=(), sources=()):
         raise JavaStartedError
 
     monkeypatch.setattr(job_module, "make_session", no_java)
+    monkeypatch.setattr("onceflow.launch.targets.running_session", lambda: None)
+    monkeypatch.setattr("onceflow.launch.settling.running_session", lambda: None)
     monkeypatch.setattr("onceflow.job.running_session", lambda: None)  # another test of this process may have one
     made = of.Job("alerts", checkpointing=Checkpointing(folder))
     made.stream(sinks=sinks, sources=sources)(lambda spark: spark)

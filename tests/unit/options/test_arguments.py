@@ -57,6 +57,7 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, object]]] = {
 
 OF_THE_CONTRACT = (
     "onceflow.connectors.contract",
+    "onceflow.connectors.source_contract",
     "onceflow.connectors.inspection",
     "onceflow.connectors.shards",
     "onceflow.twophase.",

@@ -47,7 +47,7 @@ from functools import partial
 from pathlib import Path
 from onceflow.checkpoint.place import Place
 from onceflow.control.server import Server
-from onceflow.control.standing import Standing
+from onceflow.control.standing import JobStatus
 from onceflow.supervision.child import parent
 from onceflow.supervision.counting import Reported, keep_in
 
@@ -57,7 +57,7 @@ tries = place / "tries"
 number = len(tries.read_text().splitlines()) if tries.exists() else 0
 with tries.open("a") as file:
     file.write(f"{{os.getpid()}} {{sys.argv[1]}}\\n")
-standing = Standing("kept", place.as_uri(), supervisor=above.pid)
+standing = JobStatus("kept", place.as_uri(), supervisor=above.pid)
 
 def newest():
     return max((int(each.name) for each in (place / "commits").glob("*")), default=None)

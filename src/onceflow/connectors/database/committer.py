@@ -48,7 +48,7 @@ from onceflow.connectors.database.merge import merge_whole, take_back
 from onceflow.connectors.database.refusals import Refusal, answer_of, by_foreign_key, refusal, words
 from onceflow.connectors.database.rights import of_own, told
 from onceflow.connectors.database.shapes import passing
-from onceflow.connectors.database.staged import Attempt, Sealed, Staged
+from onceflow.connectors.database.staged import Attempt, Staged, StagedSeal
 from onceflow.connectors.database.target import AlteredError, Target, TargetError, objection
 from onceflow.connectors.database.writer import HASH_MASK
 from onceflow.connectors.inspection import Inspectable, Inspection
@@ -132,7 +132,9 @@ class DatabaseCommitter(Committer, Inspectable):
             connection.begin() as trial,
         ):
             connection.execute(select(ledger.c.handle).where(ledger.c.job == nobody)).all()
-            connection.execute(insert(ledger).values(_ledger_row(nobody, "", nobody, Sealed(0, -1, _NOWHERE), 0, 0)))
+            connection.execute(
+                insert(ledger).values(_ledger_row(nobody, "", nobody, StagedSeal(0, -1, _NOWHERE), 0, 0))
+            )
             connection.execute(delete(ledger).where(ledger.c.job == nobody))
             connection.execute(insert(attempts).values(own.attempt_row(nobody)))
             mine = attempts.c.id == nobody
@@ -203,7 +205,7 @@ class DatabaseCommitter(Committer, Inspectable):
             Attempt(str(told["attempt"]), int(told["rows"]), int(told["hash"]))
             for told in (report.transaction or {} for report in reports)
         )
-        sealed = Sealed(run.incarnation, run.epoch, self._target(), run.newest.get(self._sink, ""), run.claimed)
+        sealed = StagedSeal(run.incarnation, run.epoch, self._target(), run.newest.get(self._sink, ""), run.claimed)
         staged = Staged(self._system, attempts, sealed)
         parts = tuple(part for report in reports for part in report.parts)
         return [Participant(self._sink, run.handles.get(self._sink, staged.handle), parts, staged.to_json())]
@@ -264,7 +266,7 @@ class DatabaseCommitter(Committer, Inspectable):
     def _newest_epoch(self, connection: Connection) -> int | None:
         return connection.execute(select(func.max(self._own.ledger.c.epoch)).where(*self._mine())).scalar()
 
-    def _try(self, participant: Participant, staged: Staged, sealed: Sealed, run: Run) -> str | None:
+    def _try(self, participant: Participant, staged: Staged, sealed: StagedSeal, run: Run) -> str | None:
         """Why what is staged is not fit, or None; then the transaction is kept for the commit, where that is offered.
 
         A merge that was rolled back shows what is refused now. Kept, nobody can write or alter what refuses it later.
@@ -308,7 +310,7 @@ class DatabaseCommitter(Committer, Inspectable):
                     connection.close()
         return None if refused is None else self._why(refused, staged, sealed, run)
 
-    def _why(self, refused: TargetError, staged: Staged, sealed: Sealed, run: Run) -> str | None:
+    def _why(self, refused: TargetError, staged: Staged, sealed: StagedSeal, run: Run) -> str | None:
         """What is wrong where the target did not take all: it was put back, or its rows were ended, since the look.
 
         Raises:
@@ -322,7 +324,7 @@ class DatabaseCommitter(Committer, Inspectable):
             raise objection(refused, self._sink, sealed.epoch)
         return wrong
 
-    def _write(self, connection: Connection, participant: Participant, staged: Staged, sealed: Sealed) -> None:
+    def _write(self, connection: Connection, participant: Participant, staged: Staged, sealed: StagedSeal) -> None:
         """All that a commit writes, but for the end of what is staged, in the connection's transaction."""
         row = _ledger_row(self._job_id, participant.sink, participant.handle, sealed, staged.rows, staged.hash)
         self._require_lasting_ledger(connection)
@@ -376,7 +378,7 @@ class DatabaseCommitter(Committer, Inspectable):
         if why := passing(connection, ledger.schema, ledger.name):
             raise AlteredError(f"{ledger.name} was altered: it does not hold what a transaction has written: {why}")
 
-    def _replace_older(self, connection: Connection, sink: str, sealed: Sealed) -> None:
+    def _replace_older(self, connection: Connection, sink: str, sealed: StagedSeal) -> None:
         """Remove what the ledger has of this epoch from before a claim; straight rows have replaced the older ones.
 
         Else nobody may do this: the ledger's older row says that rows that are added would come twice.
@@ -482,7 +484,7 @@ class DatabaseCommitter(Committer, Inspectable):
         ledger = self._own.ledger
         return connection.execute(select(ledger.c.handle).where(ledger.c.handle == handle)).scalar() is not None
 
-    def _follows(self, connection: Connection, sealed: Sealed) -> bool:
+    def _follows(self, connection: Connection, sealed: StagedSeal) -> bool:
         """Whether the ledger knows the epoch that comes before this one."""
         return not sealed.after or self._knows(connection, sealed.after)
 
@@ -624,12 +626,12 @@ class DatabaseCommitter(Committer, Inspectable):
         )
 
 
-def _replaces_below(sealed: Sealed) -> int:
+def _replaces_below(sealed: StagedSeal) -> int:
     """What the ledger has of this epoch of starts below this one is replaced by it."""
     return sealed.incarnation if sealed.target.direct else sealed.claimed
 
 
-def _ledger_row(job: str, sink: str, handle: str, sealed: Sealed, rows: int, hashed: int) -> dict[str, Any]:
+def _ledger_row(job: str, sink: str, handle: str, sealed: StagedSeal, rows: int, hashed: int) -> dict[str, Any]:
     return {
         "job": job,
         "sink": sink,

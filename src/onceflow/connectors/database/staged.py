@@ -27,7 +27,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Sealed:
+class StagedSeal:
     """What only a participant of a whole epoch has.
 
     Attributes:
@@ -58,7 +58,7 @@ class Staged:
 
     system: str
     attempts: tuple[Attempt, ...]
-    sealed: Sealed | None = None
+    sealed: StagedSeal | None = None
 
     @classmethod
     def found(cls, system: str, ids: tuple[str, ...]) -> Staged:
@@ -79,7 +79,7 @@ class Staged:
             attempts = tuple(Attempt(str(a), int(rows), int(hashed)) for a, rows, hashed in told["attempts"])
             sealed = told.get("sealed")
             if sealed is not None:
-                sealed = Sealed(
+                sealed = StagedSeal(
                     int(sealed["incarnation"]),
                     int(sealed["epoch"]),
                     Target.from_json(sealed["target"]),
