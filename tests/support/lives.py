@@ -479,7 +479,7 @@ class Lives(RuleBasedStateMachine):
         if error is not None and error.retriable:
             error = self.job.run()
         fresh = Counter(n for n in range(self.done, self.job.orders.end) if n in self.job.loud)
-        more = self.job.table() - self.table
+        more = self.job.table() - self.table - self.given_up
         assert not more - fresh
         if error is None:
             self._went_on()
