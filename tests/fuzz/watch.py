@@ -183,7 +183,7 @@ class Watch:
             self._stays(event, args[0], reads=True)
         elif event in _CHANGED:
             for path in args[: 2 if event in ("os.rename", "os.link", "shutil.move", "shutil.copyfile") else 1]:
-                self._stays(event, _from(path, args[-1]) if event in ("os.remove", "os.rmdir") else path, reads=False)
+                self._stays(event, path, reads=False)
 
     def _stays(self, event: str, path: Any, *, reads: bool) -> None:
         if isinstance(path, int) or path is None:
@@ -234,11 +234,6 @@ def _is_pythons() -> bool:
 
 _now: list[Watch] = []
 _hooked: list[bool] = []
-
-
-def _from(path: Any, folder: Any) -> Any:
-    """A path that is meant from an open folder, as it is from here."""
-    return Path(f"/proc/self/fd/{folder}").resolve() / path if isinstance(folder, int) and folder >= 0 else path
 
 
 def _hook(event: str, args: tuple[Any, ...]) -> None:

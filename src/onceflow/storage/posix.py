@@ -140,13 +140,20 @@ class Posix(FileSystem):
 
     def remove(self, paths: Iterable[Where], within: Where | None = None) -> None:
         for path in paths:
+            if within is None:
+                Path(path).unlink(missing_ok=True)
+                continue
             with contextlib.suppress(FileNotFoundError, NotADirectoryError), _above(path, within) as (folder, name):
                 os.unlink(name, dir_fd=folder)
 
     def remove_empty(self, folders: Iterable[Where], within: Where | None = None) -> None:
         for path in folders:
-            with contextlib.suppress(OSError), _above(path, within) as (folder, name):
-                os.rmdir(name, dir_fd=folder)
+            with contextlib.suppress(OSError):
+                if within is None or path == within:
+                    Path(path).rmdir()
+                    continue
+                with _above(path, within) as (folder, name):
+                    os.rmdir(name, dir_fd=folder)
 
     def remove_all(self, paths: Sequence[Where], but: Where | None = None) -> None:
         for path in map(Path, paths):
@@ -180,13 +187,12 @@ def _linked(path: Where, to: Where) -> bool:
 
 
 @contextlib.contextmanager
-def _above(path: Where, within: Where | None) -> Iterator[tuple[int, str]]:
+def _above(path: Where, within: Where) -> Iterator[tuple[int, str]]:
     """The open folder that a file is in, and its name there; raises where a folder below ``within`` is a link."""
     mine = Path(path)
-    top = mine.parent if within is None or mine == Path(within) else Path(within)
-    folder = os.open(top, os.O_RDONLY | os.O_DIRECTORY)
+    folder = os.open(within, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        for part in mine.parent.relative_to(top).parts:
+        for part in mine.parent.relative_to(within).parts:
             below = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
             os.close(folder)
             folder = below
