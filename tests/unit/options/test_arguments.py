@@ -71,6 +71,27 @@ PARAMETERS = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("call", "old", "now"),
+    [
+        (lambda **old: of.DatabaseSink("sqlite:///x", "t", **old), "delivery", "guarantee"),
+        (lambda **old: of.Checkpointing("checkpoint", **old), "retention", "on_cancel"),
+    ],
+)
+def test_a_word_of_before_is_told_the_new_one(call, old, now):
+    """Who used it before the first release need not look for it."""
+    with pytest.raises(ConfigurationError, match=f"has no argument {old}") as caught:
+        call(**{old: "x"})
+    assert caught.value.action == f"it is called {now}= now"
+
+
+@pytest.mark.parametrize("name", ["sinks.Sink", "sinks.Reply", "inspection.Seen"])
+def test_a_name_that_has_moved_says_where_it_is(name):
+    """So does what is imported from where it was."""
+    with pytest.raises(AttributeError, match=rf"onceflow\.{name.partition('.')[2]} is onceflow\.{name} now"):
+        getattr(of, name.partition(".")[2])
+
+
 def test_every_public_callable_is_looked_at():
     """A name that is new in the package is in the list above, if it is no part of the contract."""
     called = {name for name in of.__all__ if not getattr(of, name).__module__.startswith(OF_THE_CONTRACT)}
