@@ -258,10 +258,11 @@ class Job:
             def start(first: bool) -> RunningJob:
                 # What --claim and --as-new ask for is done by the first start.
                 mine = replace(plan, observer=observer, takeover=plan.takeover if first else None)
+                mine = replace(mine, code=code_of(self._require_function()))
                 with self._starting(mine, options.spark, lambda: check_argument(Job.run, "until", until)) as starting:
-                    running = steps.start(starting, lambda _: signals.look())
-                active.query = running.query
-                return running
+                    steps.start(starting, signals.look)
+                active.query = starting.running.query
+                return starting.running
 
             look_for_others(standing)
             counts = counting(options, place, standing, above)
@@ -293,7 +294,7 @@ class Job:
         """A start of this job."""
         phases = Phases(JobLog(log, self.name))
         return Starting(
-            replace(plan, code=code_of(self._require_function())),
+            plan,
             self.sinks,
             self._sources,
             to=self._sinks,
@@ -339,13 +340,13 @@ class Job:
         theirs = running_session()
         plan = replace(self._plan, checkpointing=options.checkpointing)
         hadoop.begin(plan.checkpointing.location, self.name, {**self._spark, **options.spark})
-        with self._starting(plan, options.spark) as starting, starting.place.ours.untouched():
-            try:
+        try:
+            with self._starting(plan, options.spark) as starting, starting.place.ours.untouched():
                 steps.check(starting)
-            finally:
-                made = running_session() if theirs is None else None
-                if made is not None:
-                    made.stop()
+        finally:
+            made = running_session() if theirs is None else None
+            if made is not None:
+                made.stop()
 
     @checked
     def recompute(self, receipts: Sequence[Mapping[str, Any]], before: StateBefore | None = None) -> list[Recomputed]:
@@ -483,7 +484,8 @@ def start(
     phases = Phases(JobLog(log, name))
     asked = Starting(plan, named, to=sinks, session=session, stream=lambda _: df, call=check_call, phases=phases)
     with asked as starting, alone(starting.place.uri, name) as active:
-        running = steps.start(starting)
+        steps.start(starting)
+        running = starting.running
         active.query = running.query
 
     def last_words() -> None:

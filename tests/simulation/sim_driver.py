@@ -56,9 +56,10 @@ from onceflow.execution.source_check import Sources
 from onceflow.execution.stop import Stop
 from onceflow.execution.surroundings import Means, Surroundings
 from onceflow.launch import plan as of_start
+from onceflow.launch import steps
 from onceflow.launch.limit import epoch_limit
 from onceflow.launch.starting import Starting
-from onceflow.launch.steps import STEPS, Do
+from onceflow.launch.steps import Do
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.spark.plan import Leaf
 from onceflow.storage.store import Store
@@ -1186,8 +1187,7 @@ class Process:
         own: dict[str, Do] = {"function": limit, "plan": put_together, "sinks": connect}
         own |= dict.fromkeys(("process", "systems", "session", "interpreters", "family", "settle", "query"), _of_spark)
         starting = Starting(self.plan, sinks, session=_never, stream=_never, means=self.means)
-        for step in STEPS:
-            own.get(step.name, step.start)(starting)
+        steps.start(starting, steps=[replace(step, start=own.get(step.name, step.start)) for step in steps.STEPS])
         return starting.driver, starting.reads
 
     def run(self) -> None:

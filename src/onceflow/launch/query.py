@@ -55,6 +55,7 @@ def put_together(starting: Starting) -> None:
     starting.where = spark_path(starting.session, starting.place.checkpoint)
     starting.ends_when_idle = never_caught_up(outputs, plan)
     leaves, states, asked = outputs.leaves(), outputs.states(), starting.systems.take_sources()
+    starting.leaves, starting.is_stateful = leaves, bool(states)
     starting.reads = Sources(leaves, states, outputs.kept(), plan.connectors, asked, outputs.mark())
     starting.opened.callback(starting.reads.close)
 

@@ -95,14 +95,13 @@ def settle(starting: Starting) -> None:
     starting.opened.callback(starting.progress.close, ended=False)
     starting.enter()
     if starting.is_new:
-        _tell_of_new_job(outputs.leaves(), place, plan)
+        _tell_of_new_job(starting.leaves, place, plan)
     layout = place.journal.history()[0].layout
-    is_stateful = bool(outputs.states())
     runner = Collector(
         [Output(sink.name, starting.connections[sink.name].writer_factory()) for sink in outputs.sinks],
         outputs.query.sparkSession,
         keys_repeat=keys_repeat(unrepeatable(outputs.query)),
-        stateful=lambda: is_stateful or place.checkpoint.is_stateful(),
+        stateful=lambda: starting.is_stateful or place.checkpoint.is_stateful(),
         together=outputs.together,
         metadata=place.checkpoint.metadata,
         key=starting.auditing.key,

@@ -24,6 +24,7 @@ from onceflow.launch.phases import Phases
 from onceflow.launch.plan import Plan, place_of
 from onceflow.launch.systems import Systems
 from onceflow.options.auditing import Auditing
+from onceflow.spark.plan import Leaf
 
 
 class Starting:
@@ -54,6 +55,8 @@ class Starting:
         auditing: How its receipts are kept.
         outputs: The query, and where its rows go.
         where: The checkpoint, as Spark takes it.
+        leaves: The query's sources, as they stand in the plan.
+        is_stateful: Its plan keeps state.
         reads: What the query reads, and what is known of that.
         ends_when_idle: The run is to end behind the first epoch that finds nothing; Spark does not see when that is.
         connections: Of the outputs' sinks, by name.
@@ -71,6 +74,8 @@ class Starting:
     auditing: Auditing
     outputs: Outputs
     where: str
+    leaves: Sequence[Leaf]
+    is_stateful: bool
     reads: Sources
     ends_when_idle: bool
     connections: dict[str, SinkConnection]

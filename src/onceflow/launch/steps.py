@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from onceflow.errors import OnceflowError
-from onceflow.execution.running import RunningJob
 from onceflow.findings import together
 from onceflow.launch import query, settling, taking_over, targets
 from onceflow.launch.starting import Starting
@@ -26,7 +25,7 @@ class Step:
 
     Attributes:
         name: As the protocol's page names it.
-        start: What a start does; None where only a look has something to do.
+        start: What a start does.
         look: What is looked at by who changes nothing; None where there is nothing, or only a start can tell.
         needs: Looks that must have found nothing: without them this one has nothing to look at, or is not worth while.
     """
@@ -38,12 +37,13 @@ class Step:
 
 
 STEPS = (
+    Step("guarantees", taking_over.settle_listed, taking_over.settle_listed),
     Step("process", settling.require_alone),
     Step("checkpoint", taking_over.require_whole, taking_over.require_whole),
     Step("decided", taking_over.finish_listed),
     Step("call", lambda starting: starting.check_call()),
     Step("systems", targets.look_without_java, targets.look_at_all),
-    Step("session", settling.find_session, settling.find_session, needs=("checkpoint", "systems")),
+    Step("session", settling.find_session, settling.find_session, needs=("guarantees", "checkpoint", "systems")),
     Step("function", query.call_function, query.call_function, needs=("session",)),
     Step("decided, by its sinks", taking_over.finish_named),
     Step("plan", settling.put_together_alone, query.put_together, needs=("function",)),
@@ -58,11 +58,11 @@ STEPS = (
 """All steps, in their order."""
 
 
-def start(starting: Starting, between: Do = lambda _: None, steps: Sequence[Step] = STEPS) -> RunningJob:
-    """Start a job.
+def start(starting: Starting, between: Callable[[], object] = lambda: None, steps: Sequence[Step] = STEPS) -> None:
+    """Start a job: it is ``starting.running`` behind this, and what was opened is its own.
 
     Args:
-        starting: What is to be started. What it has opened is the running job's behind this.
+        starting: What is to be started.
         between: Called before each step; raises where the start is to end.
         steps: All of them; the simulation has its own in the place of Spark's.
 
@@ -70,9 +70,8 @@ def start(starting: Starting, between: Do = lambda _: None, steps: Sequence[Step
         OnceflowError: What the first step that refuses has found, all of it. What was decided does not wait for it.
     """
     for step in steps:
-        between(starting)
+        between()
         step.start(starting)
-    return starting.running
 
 
 def look(starting: Starting, without: Collection[str] = ()) -> list[OnceflowError]:

@@ -49,6 +49,11 @@ from onceflow.twophase.records import Claim, Start
 log = logging.getLogger(__name__)
 
 
+def settle_listed(starting: Starting) -> None:
+    """Give the sinks that are known without the stream function the guarantee of the mode, where they name none."""
+    settle_guarantees(starting.sinks, starting.plan.checkpointing)
+
+
 def require_whole(starting: Starting) -> None:
     """Refuse a checkpoint that lacks files of Spark's which nothing can make again."""
     starting.phases.begin(f"the checkpoint {starting.plan.checkpointing.location}")

@@ -5,7 +5,6 @@ Must not know: the rules, any particular sink or source.
 
 from __future__ import annotations
 
-from onceflow.execution.outputs import settle_guarantees
 from onceflow.launch.starting import Starting
 from onceflow.launch.systems import connected, look_at_systems, require_beside, require_rights
 from onceflow.spark.internals import running_session
@@ -20,7 +19,6 @@ def look_without_java(starting: Starting) -> None:
 def look_at_all(starting: Starting) -> None:
     """Look at the systems of all that is listed."""
     plan, phases = starting.plan, starting.phases
-    settle_guarantees(starting.sinks, plan.checkpointing)
     known = (starting.sinks, starting.sources, starting.place, plan.prefix, plan.name)
     starting.systems = look_at_systems(*known, phases.begin, taken_over=plan.takeover is not None)
 

@@ -126,5 +126,6 @@ def test_what_is_opened_is_the_jobs_own_when_it_runs(tmp_path):
         starting.opened.callback(closed.append, "a connection")
 
     with starting(tmp_path) as begun:
-        assert steps.start(begun, steps=[Step("a", opens), Step("b", lambda starting: starting.runs(job))]) is job
+        steps.start(begun, steps=[Step("a", opens), Step("b", lambda starting: starting.runs(job))])
+        assert begun.running is job
     assert closed == []

@@ -25,7 +25,6 @@ from onceflow.connectors.examination import ExaminableSink, ExaminableSource, Ex
 from onceflow.connectors.source_contract import Source
 from onceflow.control.client import running
 from onceflow.errors import OnceflowError
-from onceflow.execution.outputs import settle_guarantees
 from onceflow.execution.progress import lag_group
 from onceflow.findings import Finding, Level, of_error
 from onceflow.launch.plan import Plan
@@ -80,8 +79,6 @@ def examine(job: Examined, timeout_s: float, downtime_s: float) -> list[Finding]
     """
     found: list[Finding] = []
     with _told_in(found):
-        with _told_in(found):
-            settle_guarantees(job.sinks, job.checkpointing)
         hadoop.begin(job.checkpointing.location, job.name, job.spark)
         starting = Starting(
             Plan(job.name, job.checkpointing, job.prefix), job.sinks, job.sources, session=_never, stream=_never
