@@ -100,8 +100,7 @@ class PostgreSql(Database):
             )
             cursor.execute(f"set lock_timeout = '{LOCK_TIMEOUT_S}s'")
             cursor.execute("set timezone = 'UTC'")
-            # A server notices in the middle of a long merge that its driver is gone, instead of at its end (version
-            # 14).
+            # From version 14 on a server notices in the middle of a long merge that its driver is gone, not at its end.
             cursor.execute(
                 "select set_config(name, '2s', false) from pg_settings where name = 'client_connection_check_interval'"
             )
@@ -146,9 +145,8 @@ class PostgreSql(Database):
         return without_bound or types.usually_takes(kind, column)
 
     def sent(self, kind: spark.DataType, value: Column) -> Column:
-        return (
-            F.concat(F.lit("\\x"), F.hex(value)) if isinstance(kind, spark.BinaryType) else value
-        )  # COPY reads it as text
+        # COPY reads it as text.
+        return F.concat(F.lit("\\x"), F.hex(value)) if isinstance(kind, spark.BinaryType) else value
 
     # -- tables as they are -----------------------------------------------------------------------
 

@@ -64,8 +64,7 @@ class Sqlite(Database):
         event.listen(engine, "begin", _begin_immediate)
 
     def begin_session(self, connection: Any, record: object) -> None:
-        # sqlite3 opens transactions when it likes to; a reader that becomes a writer is refused at once, without
-        # waiting.
+        # sqlite3 opens transactions when it likes to; who reads and then writes is refused at once, without waiting.
         connection.isolation_level = None
         connection.execute("pragma synchronous=full")
 

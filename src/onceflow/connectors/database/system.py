@@ -146,8 +146,7 @@ class Database(ABC):
             url: The database's.
             lasting: For the driver: several threads use it. Else for a task: one connection.
         """
-        # Of a wider isolation the look at the target's types would be of before its lock, whatever the user's default
-        # is.
+        # Of a wider isolation the look at the target's types would be of before its lock, whatever a user's default is.
         settings: dict[str, Any] = {"pool_pre_ping": True, "isolation_level": "READ COMMITTED"}
         return settings if lasting else settings | {"pool_size": 1, "max_overflow": 0}
 

@@ -9,7 +9,7 @@ somebody may change is looked at again in each transaction that writes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from onceflow.connectors.database import tables as own
@@ -65,16 +65,7 @@ class Target:
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
-        return {
-            "schema": self.schema,
-            "table": self.table,
-            "staged": self.staged,
-            "columns": list(self.columns),
-            "key": list(self.key),
-            "deletes": self.deletes,
-            "direct": self.direct,
-            "ordered": self.ordered,
-        }
+        return {**asdict(self), "columns": list(self.columns), "key": list(self.key)}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Target:
