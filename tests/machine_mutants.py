@@ -19,7 +19,9 @@ from sqlalchemy.types import TypeEngine
 from onceflow.connectors import arrow_values, json_text
 from onceflow.connectors.database import connection, limits, merge, writer
 from onceflow.connectors.database.committer import DatabaseCommitter
-from onceflow.connectors.database.fit import for_new
+from onceflow.connectors.database.postgresql import PostgreSql
+from onceflow.connectors.database.system import Database
+from onceflow.connectors.database.types import for_new
 from onceflow.connectors.lake import committer as lake
 from onceflow.connectors.lake import iceberg_fields
 from onceflow.connectors.lake.committer import LakeCommitter
@@ -92,7 +94,7 @@ def _nothing_is_looked_at() -> list[Any]:
 
 
 def _a_schema_is_looked_up_by_each_statement() -> list[Any]:
-    return [_of(connection, "schema_of", lambda _, schema, __: schema)]
+    return [_of(PostgreSql, "schema_of", lambda _, __, schema, ___: schema)]
 
 
 def _types_are_not_compared() -> list[Any]:
@@ -115,8 +117,8 @@ def _limits_without(**changed: Any) -> list[Any]:
 
 
 def _floats_are_made() -> list[Any]:
-    def chosen(of: Any, name: str) -> TypeEngine[Any]:
-        return mysql.FLOAT() if of.simpleString() == "float" else for_new(of, name)
+    def chosen(of: Any, database: Database) -> TypeEngine[Any]:
+        return mysql.FLOAT() if of.simpleString() == "float" else for_new(of, database)
 
     return [_of(connection, "for_new", chosen)]
 

@@ -39,6 +39,13 @@ def end(connection: Connection, mine: own.Tables, ids: Sequence[str]) -> None:
             connection.execute(delete(held).where(held.c[own.ID] == i))
 
 
+def clear(connection: Connection, mine: own.Tables, ids: Sequence[str], staged: str) -> None:
+    """Remove these with what they have staged in a table, in the connection's transaction."""
+    attempts, held = mine.attempts, own.staging_table(staged, mine.attempts.schema, ())
+    connection.execute(delete(held).where(held.c[own.ID].in_(ids)))
+    connection.execute(delete(attempts).where(attempts.c.id.in_(ids)))
+
+
 def newest_run(connection: Connection, mine: own.Tables, run: Run, staged: str) -> tuple[int, int]:
     """Make this the newest run of its job for a table, unless a newer one has begun; which is the newest now.
 

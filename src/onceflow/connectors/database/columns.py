@@ -6,23 +6,18 @@ Must not know: the table, staging, decisions. It needs Spark only, so that a sin
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DateType,
-    DecimalType,
-    MapType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 
-from onceflow.connectors.arrow_values import END_S, FIRST_S
 from onceflow.connectors.formats import column_named
 from onceflow.connectors.json_text import as_json, require_form
 from onceflow.connectors.times import within
+
+if TYPE_CHECKING:
+    from onceflow.connectors.database.system import Database
 
 _NESTED = (ArrayType, MapType, StructType)
 # By default nulls are left out, and times are cut off to milliseconds. In the session's own time zone text and hash
@@ -35,23 +30,19 @@ _AS_IT_IS = {
 }
 
 
-# MySQL's timestamp(6): 0 is its word for none.
-_TIMES = {"mysql": (1, 1 << 31), "mariadb": (1, 1 << 31)}
-
-
-def sent(fields: Sequence[StructField], database: str) -> list[Column]:
+def sent(fields: Sequence[StructField], database: Database) -> list[Column]:
     """What a task gets of each field: forms that are loaded without looking at single values in Python."""
     return [_sent(field, column_named(field.name), database).alias(field.name) for field in fields]
 
 
-def sent_of_dead_letters(fields: Sequence[StructField], database: str) -> list[Column]:
+def sent_of_dead_letters(fields: Sequence[StructField], database: Database) -> list[Column]:
     """The same of dead letters, whose job must not stop by what a database has no form for.
 
-    That is a record's time, which then is null; and NUL in a header's name, which jsonb does not take: the sign for it
-    stands in its place. Where the record was read it is as it was.
+    That is a record's time, which then is null; and NUL in a header's name, which some JSON does not take: the sign for
+    it stands in its place. Where the record was read it is as it was.
     """
-    instead = {"timestamp": within(column_named("timestamp"), *_TIMES.get(database, (FIRST_S, END_S)))}
-    if database == "postgresql":
+    instead = {"timestamp": within(column_named("timestamp"), *database.times)}
+    if not database.json_takes_nul:
         instead["headers"] = F.transform(column_named("headers"), _without_nul)
     columns = {field.name: instead.get(field.name, column_named(field.name)) for field in fields}
     return [_sent(field, columns[field.name], database).alias(field.name) for field in fields]
@@ -62,16 +53,12 @@ def _without_nul(header: Column) -> Column:
     return F.struct(name.alias("key"), header["value"].alias("value"))
 
 
-def _sent(field: StructField, value: Column, database: str) -> Column:
+def _sent(field: StructField, value: Column, database: Database) -> Column:
     kind = field.dataType
     if isinstance(kind, _NESTED):
         require_form([field])
         return as_json(value, {field.name: (value, kind)}, _AS_IT_IS)
-    if database == "postgresql" and isinstance(kind, BinaryType):
-        return F.concat(F.lit("\\x"), F.hex(value))  # COPY reads it as text
-    if database == "sqlite" and isinstance(kind, DecimalType | DateType):
-        return value.cast("string")
-    return value
+    return database.sent(kind, value)
 
 
 def written(fields: StructType, delete_when: str | None) -> StructType:

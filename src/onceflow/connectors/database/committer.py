@@ -9,8 +9,8 @@ have merged: ``direct``), and the end of what was staged. So a row in the ledger
 absence is one of the opposite as soon as one of the attempts can never be merged.
 
 The check writes this very transaction: what the target does not take must be told before the decision. Where it can
-be kept until then (``held``), the commit is its end; else, and wherever it was lost, it is written again from what is
-staged, which is gone only with it.
+be kept until then (``kept_transaction``), the commit is its end; else, and wherever it was lost, it is written again
+from what is staged, which is gone only with it.
 """
 
 from __future__ import annotations
@@ -21,36 +21,24 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import (
-    Column,
-    ColumnElement,
-    Connection,
-    Engine,
-    delete,
-    func,
-    insert,
-    inspect,
-    literal_column,
-    select,
-    text,
-    update,
-)
+from sqlalchemy import ColumnElement, Connection, Engine, delete, func, insert, inspect, select, update
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from onceflow.connectors.contract import Committer, Run
 from onceflow.connectors.database import marks
 from onceflow.connectors.database import tables as own
-from onceflow.connectors.database.attempts import end
-from onceflow.connectors.database.held import HeldCommit, bound, is_offered
+from onceflow.connectors.database.attempts import clear, end
+from onceflow.connectors.database.decided import unfit
 from onceflow.connectors.database.inspection import DatabaseInspection
+from onceflow.connectors.database.kept_transaction import HeldCommit
 from onceflow.connectors.database.keys import require_keys
 from onceflow.connectors.database.merge import merge_whole, take_back
-from onceflow.connectors.database.refusals import Refusal, answer_of, by_foreign_key, refusal, words
+from onceflow.connectors.database.refusals import answer_of, refusal, words
 from onceflow.connectors.database.rights import of_own, told
-from onceflow.connectors.database.shapes import passing
 from onceflow.connectors.database.staged import Attempt, Staged, StagedSeal
+from onceflow.connectors.database.system import Refusal
 from onceflow.connectors.database.target import AlteredError, Target, TargetError, objection
-from onceflow.connectors.database.writer import HASH_MASK
+from onceflow.connectors.database.urls import database_of, database_that_said
 from onceflow.connectors.inspection import Inspectable, Inspection
 from onceflow.connectors.older import checkpoint_is_older, put_back
 from onceflow.errors import OnceflowError, RecoveryError, RowRefusedError
@@ -176,7 +164,7 @@ class DatabaseCommitter(Committer, Inspectable):
             for row in connection.execute(query.where(attempts.c.state != own.ABORTED)):
                 staged.setdefault(row.staged, []).append(row.id)
             for name, ids in staged.items():
-                self._clear(connection, ids, name)
+                clear(connection, self._own, ids, name)
             for table in (attempts, ledger):
                 connection.execute(delete(table).where(table.c.job == self._job_id))
             connection.execute(delete(kept).where(kept.c.id.in_(self._of_job)))
@@ -228,8 +216,8 @@ class DatabaseCommitter(Committer, Inspectable):
                 if not staged.sealed.target.direct:  # straight rows replace what is older by themselves
                     self._require_first(connection, run)
                 # Where nothing is kept, the trial takes no lock but the target's: a driver that sleeps in it keeps it.
-                looks = staged.sealed.target.direct or not is_offered(connection)
-                wrong = self._unfit(connection, staged) if looks else None
+                looks = staged.sealed.target.direct or not database_of(connection).ends_idle
+                wrong = unfit(connection, self._own, staged) if looks else None
                 if wrong:
                     return wrong
                 require_keys(connection, schema, staged.sealed.target, staged.ids, self._sink, run.epoch)
@@ -279,12 +267,12 @@ class DatabaseCommitter(Committer, Inspectable):
         kept, refused = False, None
         try:
             connection.begin()
-            if is_offered(connection):
+            if (database := database_of(connection)).ends_idle:
                 self._held.release_others()
-                bound(connection)
+                database.bound(connection)
                 self._write(connection, participant, staged, sealed)
-                connection.execute(text("set constraints all immediate"))
-                self._clear(connection, staged.ids, sealed.target.staged)
+                database.require_constraints(connection)
+                clear(connection, self._own, staged.ids, sealed.target.staged)
                 self._held.keep(participant.handle, connection)
                 kept = True
             else:
@@ -319,7 +307,7 @@ class DatabaseCommitter(Committer, Inspectable):
         """
         with self._telling("look at what is staged"), self._engine.begin() as connection:
             self._require_known(connection, run)
-            wrong = self._unfit(connection, staged)
+            wrong = unfit(connection, self._own, staged)
         if wrong is None:
             raise objection(refused, self._sink, sealed.epoch)
         return wrong
@@ -335,7 +323,7 @@ class DatabaseCommitter(Committer, Inspectable):
             connection.execute(insert(self._own.ledger), row)
         except IntegrityError:
             raise _InLedgerError from None
-        if wrong := self._unfit(connection, staged):
+        if wrong := unfit(connection, self._own, staged):
             raise _UnfitError(wrong)
         if not sealed.target.direct:  # else its tasks have done it
             merge_whole(connection, self._own.attempts.schema, sealed.target, staged.ids, staged.rows)
@@ -353,9 +341,9 @@ class DatabaseCommitter(Committer, Inspectable):
         try:
             if not self._held.end(participant.handle):
                 with self._engine.begin() as connection:
-                    bound(connection)
+                    database_of(connection).bound(connection)
                     self._write(connection, participant, staged, sealed)
-                    self._clear(connection, staged.ids, sealed.target.staged)
+                    clear(connection, self._own, staged.ids, sealed.target.staged)
         except (_UnfitError, _PutBackError):
             return Reply.SUSPECT
         except _InLedgerError:
@@ -375,7 +363,7 @@ class DatabaseCommitter(Committer, Inspectable):
         """See that the ledger's row goes where the merge is taken back, or it would say that rows are there."""
         ledger = self._own.ledger
         connection.execute(select(ledger.c.handle).where(ledger.c.job == "")).all()  # nobody alters it from here on
-        if why := passing(connection, ledger.schema, ledger.name):
+        if why := database_of(connection).passing(connection, ledger.schema, ledger.name):
             raise AlteredError(f"{ledger.name} was altered: it does not hold what a transaction has written: {why}")
 
     def _replace_older(self, connection: Connection, sink: str, sealed: StagedSeal) -> None:
@@ -452,7 +440,7 @@ class DatabaseCommitter(Committer, Inspectable):
             )
         # What is staged first: a commit that ends in between has removed it, and then stands in the ledger.
         gone = self._gone(connection, staged)
-        wrong = None if gone else self._unfit(connection, staged)
+        wrong = None if gone else unfit(connection, self._own, staged)
         held = self._in_ledger(connection, participant)
         if held == participant.handle:
             return Evidence(Outcome.COMMITTED, "the ledger has it")
@@ -508,40 +496,6 @@ class DatabaseCommitter(Committer, Inspectable):
         key.append(ledger.c.incarnation >= _replaces_below(staged.sealed))  # an older row is replaced by the commit
         return connection.execute(select(ledger.c.handle).where(*key)).scalar()
 
-    def _unfit(self, connection: Connection, staged: Staged) -> str | None:
-        """Why what is staged cannot be merged as it was decided, or None. Holds the attempts' rows until the end."""
-        attempts = self._own.attempts
-        found = {
-            row.id: (row.state, row.staged)
-            for row in connection.execute(
-                select(attempts.c.id, attempts.c.state, attempts.c.staged)
-                .where(attempts.c.id.in_(staged.ids))
-                .order_by(attempts.c.id)
-                .with_for_update()
-            )
-        }
-        for each in staged.attempts:
-            state, _ = found.get(each.id, ("gone", ""))
-            if state != own.PREPARED and not (staged.sealed is None and state == own.OPEN):
-                return f"attempt {each.id} is {state}"
-        for name in {table for _, table in found.values()}:
-            if not inspect(connection).has_table(name, schema=attempts.schema):
-                return f"table {name} was dropped, with what was staged"
-            held = own.staging_table(name, attempts.schema, ())
-            rows = connection.execute(
-                select(held.c[own.ID], func.count(), *_halves(held.c[own.HASH]))
-                .where(held.c[own.ID].in_([i for i, (_, table) in found.items() if table == name]))
-                .group_by(held.c[own.ID])
-            ).all()
-            there = {i: (int(count), _whole(int(low or 0), int(high or 0))) for i, count, low, high in rows}
-            if staged.sealed is None:
-                continue
-            for each in staged.attempts:
-                count, hashed = there.get(each.id, (0, 0))
-                if (count, hashed) != (each.rows, each.hash):
-                    return f"attempt {each.id} staged {each.rows} rows, and {count} are there, or they have changed"
-        return None
-
     def inspection(self) -> Inspection:
         """What operators' tools see of the job here."""
         return DatabaseInspection(self._engine, self._own, self._system, self._prefix, self._job_id)
@@ -577,11 +531,6 @@ class DatabaseCommitter(Committer, Inspectable):
         ).scalars()
         return [i for i in found if i not in but]
 
-    def _clear(self, connection: Connection, ids: Sequence[str], name: str) -> None:
-        attempts, held = self._own.attempts, own.staging_table(name, self._own.attempts.schema, ())
-        connection.execute(delete(held).where(held.c[own.ID].in_(ids)))
-        connection.execute(delete(attempts).where(attempts.c.id.in_(ids)))
-
     def _forget(self, connection: Connection, sink: str, epoch: int) -> None:
         """Once in a while: what no journal asks for any more. Aborted attempts are evidence for as long."""
         if epoch % 1_000:
@@ -610,6 +559,7 @@ class DatabaseCommitter(Committer, Inspectable):
         return told(self._engine, error, f"sink {self._sink}: the database", what, lambda: of_own(self._own))
 
     def _row_refused(self, error: DBAPIError, epoch: int) -> RowRefusedError:
+        of_another = database_that_said(error).by_foreign_key(error)
         return RowRefusedError(
             f"sink {self._sink}: the target does not take a row of epoch {epoch}: {words(error)}",
             harmless="for the data: nothing of the epoch is visible",
@@ -617,11 +567,11 @@ class DatabaseCommitter(Committer, Inspectable):
             + (
                 "; or another sink of the job writes the row that it names: each sink's commit is a transaction of its "
                 "own, so only rows of earlier epochs are there"
-                if by_foreign_key(error)
+                if of_another
                 else ""
             ),
             action="change or filter such rows in the stream function, or change the table"
-            + (": drop the foreign key between tables of one job" if by_foreign_key(error) else ""),
+            + (": drop the foreign key between tables of one job" if of_another else ""),
             epoch=epoch,
         )
 
@@ -641,13 +591,3 @@ def _ledger_row(job: str, sink: str, handle: str, sealed: StagedSeal, rows: int,
         "rows": rows,
         "hash": hashed,
     }
-
-
-def _halves(column: Column[int]) -> tuple[ColumnElement[Any], ColumnElement[Any]]:
-    """The sums of a hash's lower and upper 32 bits: a sum of 64-bit numbers would not fit into SQLite's own."""
-    low = func.sum(column.op("&")(literal_column("4294967295")))
-    return low, func.sum(column.op(">>")(literal_column("32")))
-
-
-def _whole(low: int, high: int) -> int:
-    return ((high << 32) + low) & HASH_MASK

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import StringType
-from sqlalchemy import Column, MetaData, SmallInteger, Table, UniqueConstraint, inspect, select, text
+from sqlalchemy import Column, MetaData, SmallInteger, Table, UniqueConstraint, inspect, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import NullType, TypeEngine
 
@@ -23,26 +23,14 @@ from onceflow.connectors.database import tables as own
 from onceflow.connectors.database.columns import written
 from onceflow.connectors.database.committer import DatabaseCommitter
 from onceflow.connectors.database.factory import DatabaseWriterFactory
-from onceflow.connectors.database.fit import for_new, for_new_key, misfit, not_a_key
+from onceflow.connectors.database.introspection import column_types, required_columns
 from onceflow.connectors.database.limits import Limit, limits
-from onceflow.connectors.database.pooling import require_sessions
-from onceflow.connectors.database.rights import Needed, may_insert
-from onceflow.connectors.database.shapes import (
-    collation,
-    column_types,
-    cutting,
-    forgetful,
-    hiding,
-    passing,
-    quoted,
-    replacing_rules,
-    required_columns,
-    schema_of,
-    skipping,
-    triggers,
-)
+from onceflow.connectors.database.refusals import by_pooler
+from onceflow.connectors.database.statements import quoted
+from onceflow.connectors.database.system import Needed
 from onceflow.connectors.database.target import Target
-from onceflow.connectors.database.urls import engine_of
+from onceflow.connectors.database.types import for_new, for_new_key, misfit, not_a_key
+from onceflow.connectors.database.urls import database_of, engine_of
 from onceflow.connectors.database.writer import Settings
 from onceflow.connectors.examination import ExaminableSink, Expected
 from onceflow.errors import ConfigurationError
@@ -83,13 +71,15 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
         self._sink = sink
         self._own = own.tables(sink.schema)
         self._engine = engine_of(sink.url, lasting=True)
+        self._database = database_of(self._engine)
         self._schema = sink.table_schema
         self._written: Sequence[str] = ()
         self._target: Target | None = None
         self._limits: dict[str, Limit] = {}
         try:
             with self._telling("look for onceflow's tables"):
-                require_sessions(self._engine, f"sink {sink.name}: the database")
+                if not self._database.sessions_last(self._engine):
+                    raise by_pooler(f"sink {sink.name}: the database gives each transaction another connection")
                 if making:
                     own.make(self._engine, self._own)
                 self.system_id = self._identity()
@@ -152,7 +142,7 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
             if not column.get("computed") and not _is_given(column) and not isinstance(column["type"], NullType)
         ]
         with self._engine.begin() as connection:
-            given = may_insert(connection, self._schema, self._sink.table, taken)
+            given = self._database.may_insert(connection, self._schema, self._sink.table, taken)
         needed = {*self._sink.key, *_needed(found)}
         return [name for name in taken if name in given or name in needed] if given else taken
 
@@ -184,7 +174,7 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
             with self._engine.begin() as connection:
                 required = required_columns(connection, self._sink.table_schema, self._sink.table)
             written_columns = {name: found[name] for name in fields.names}
-            self._limits = limits(written_columns, required, self._sink.database)
+            self._limits = limits(written_columns, required, self._database)
             target = self._target_of(fields.names, staged)
             types = self._types(target, found)
             table = own.staging_table(staged, self._sink.schema, types)
@@ -233,7 +223,7 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
         with self._telling("try the rights of a merge", lambda: needed):
             rights.try_merge(self._engine, schema, target, types, making=making)
         with self._telling("look at the target"), self._engine.connect() as connection:
-            unnumbered = rights.of_sequences(connection, target)
+            unnumbered = self._database.unnumbered(connection, target)
             if unnumbered:
                 said = f"sink {self._sink.name}: {self._where} would refuse the first row"
                 raise rights.lacking(connection, said, unnumbered)
@@ -291,7 +281,7 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
         names += [(self._sink.schema, table.name) for table in self._own.all]
         with self._engine.begin() as connection:
             for schema, name in names:
-                why = passing(connection, schema, name)
+                why = self._database.passing(connection, schema, name)
                 if why:
                     raise ConfigurationError(
                         f"sink {self._sink.name}: table {name} does not hold what a transaction has written: {why}",
@@ -303,8 +293,9 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
     def _look_at_triggers(self) -> None:
         schema, table = self._schema, self._sink.table
         with self._engine.begin() as connection:
-            skips, all_there = skipping(connection, schema, table), triggers(connection, schema, table)
-            rules = replacing_rules(connection, schema, table)
+            skips = self._database.skipping(connection, schema, table)
+            all_there = self._database.triggers(connection, schema, table)
+            rules = self._database.replacing_rules(connection, schema, table)
         if rules:
             raise ConfigurationError(
                 f"sink {self._sink.name}: rule {', '.join(rules)} of table {self._sink.destination} does something "
@@ -332,7 +323,7 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
 
     def _warn_of_forgetful(self) -> None:
         with self._engine.begin() as connection:
-            why = forgetful(connection)
+            why = self._database.forgetful(connection)
         if why:
             log.warning(
                 "sink %s: the database runs with %s: what it has answered may be lost with its machine. A start "
@@ -344,16 +335,14 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
     def _found(self) -> dict[str, ReflectedColumn]:
         """The target's columns, where it is found: from here on it is the one in that schema."""
         with self._engine.begin() as connection:
-            self._schema = schema_of(connection, self._sink.table_schema, self._sink.table)
+            self._schema = self._database.schema_of(connection, self._sink.table_schema, self._sink.table)
         looking = inspect(self._engine)
         if not looking.has_table(self._sink.table, schema=self._schema):
             return {}
         return {c["name"]: c for c in looking.get_columns(self._sink.table, schema=self._schema)}
 
     def _create(self, fields: StructType) -> None:
-        key, database = self._sink.key, self._sink.database
-        if getattr(self._engine.dialect, "is_mariadb", False):  # which a URL that says mysql reaches as well
-            database = "mariadb"
+        key, database = self._sink.key, database_of(self._engine)  # as the server has said by now
         columns = [
             Column(
                 f.name, (for_new_key if f.name in key else for_new)(f.dataType, database), nullable=f.name not in key
@@ -367,12 +356,12 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
         self._written = fields.names
         wrong = [f"column {f.name} is not in the table" for f in fields.fields if f.name not in found]
         with self._engine.begin() as connection:
-            cut = cutting(connection, self._schema, self._sink.table)
+            cut = self._database.cutting(connection, self._schema, self._sink.table)
         for f in fields.fields:
             if f.name in cut:
                 wrong.append(f"column {f.name}: {f.dataType.simpleString()} does not fit into {cut[f.name]}")
             elif f.name in found:
-                why = misfit(f.dataType, found[f.name]["type"], self._sink.database)
+                why = misfit(f.dataType, found[f.name]["type"], self._database)
                 wrong += [f"column {f.name}: {why}"] if why else []
         needed = [name for name in _needed(found) if name not in fields.names]
         wrong += [f"column {name} takes no null, has no default, and the output does not have it" for name in needed]
@@ -427,7 +416,7 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
         uniques += [set(u["column_names"]) for u in looking.get_unique_constraints(table, schema=schema)]
         for index in looking.get_indexes(table, schema=schema):
             options = index.get("dialect_options") or {}
-            partial = any(options.get(f"{name}_where") is not None for name in ("postgresql", "sqlite"))
+            partial = any(name.endswith("_where") and option is not None for name, option in options.items())
             if index["unique"] and not partial:
                 uniques.append({name or "an expression" for name in index["column_names"]})
         return [unique for unique in uniques if unique]
@@ -441,7 +430,7 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
         uniques, troubles = self._uniques(), []
         for index in looking.get_indexes(table, schema=schema):
             options = index.get("dialect_options") or {}
-            begins = options.get("mysql_length") or options.get("mariadb_length")
+            begins = any(name.endswith("_length") and option for name, option in options.items())
             if index["unique"] and begins:
                 troubles.append(f"the unique index {index['name']} looks at the beginnings of values only")
         if key not in uniques:
@@ -450,7 +439,7 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
         nullable = sorted(name for name in key if name in found and found[name]["nullable"])
         troubles += [f"column {name} is part of the key and takes null" for name in nullable]
         others = [u for u in uniques if u != key]
-        if others and self._sink.database in ("mysql", "mariadb"):
+        if others and self._database.upserts_by_any_key:
             troubles.append(
                 f"there is another unique constraint, on {', '.join(sorted(others[0]))}: ON DUPLICATE KEY UPDATE would "
                 "change the row that collides there"
@@ -464,9 +453,9 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
             for f in fields.fields:
                 if f.name not in self._sink.key or f.name not in found:
                     continue
-                why = not_a_key(f.dataType, found[f.name]["type"], self._sink.database)
+                why = not_a_key(f.dataType, found[f.name]["type"], self._database)
                 if why is None and isinstance(f.dataType, StringType):
-                    by = collation(connection, self._schema, self._sink.table, f.name)
+                    by = self._database.collation(connection, self._schema, self._sink.table, f.name)
                     why = by and f"its collation {by} takes texts that differ for one"
                 troubles += [f"column {f.name} is part of the key, and {why}"] if why else []
         return troubles
@@ -476,7 +465,7 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
         if self._sink.delete_when is None:
             return []
         with self._engine.begin() as connection:
-            if not hiding(connection, self._schema, self._sink.table):
+            if not self._database.hiding(connection, self._schema, self._sink.table):
                 return []
         return ["its row security may hide rows from this user, which then are not deleted; give it BYPASSRLS"]
 
@@ -495,16 +484,12 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
                 return
             # Nobody stages rows between the look and the end of the table.
             name = quoted(connection, table.schema, table.name).replace(":", "\\:")  # else a value's place
-            if connection.dialect.name == "postgresql":
-                connection.execute(text(f"lock table {name} in access exclusive mode"))
-            elif connection.dialect.name != "sqlite":
-                connection.execute(text(f"lock tables {name} write"))
+            self._database.lock(connection, name)
             held = connection.execute(select(table.c[own.ID]).limit(1)).first() is not None
             if not held:
                 table.drop(connection)
                 table.create(connection)
-            if connection.dialect.name in ("mysql", "mariadb"):
-                connection.execute(text("unlock tables"))
+            self._database.unlock(connection)
         if held:
             raise ConfigurationError(
                 f"sink {self._sink.name}: {table.name} has another shape than its target and holds rows: "

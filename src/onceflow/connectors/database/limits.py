@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlalchemy import types as sql
-from sqlalchemy.dialects import mysql
 
 from onceflow.connectors import arrow_values
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from sqlalchemy.engine.interfaces import ReflectedColumn
 
-_OCTETS: Mapping[type, int] = {mysql.TINYTEXT: 255, mysql.MEDIUMTEXT: 16_777_215, sql.TEXT: 65_535}
+    from onceflow.connectors.database.system import Database
 
 
 class NoFormError(Exception):
@@ -59,25 +58,25 @@ class Limit:
         return None
 
 
-def limits(columns: Mapping[str, ReflectedColumn], required: set[str], database: str) -> dict[str, Limit]:
+def limits(columns: Mapping[str, ReflectedColumn], required: set[str], database: Database) -> dict[str, Limit]:
     """Of columns of a table that have any.
 
     Args:
         columns: As they were found.
         required: Those that take no null.
-        database: Which it is: SQLAlchemy's word.
+        database: Which it is.
     """
     found = {name: _limit(column["type"], name in required, database) for name, column in columns.items()}
     return {name: limit for name, limit in found.items() if limit != Limit()}
 
 
-def require_forms(columns: Mapping[str, pa.Array], of: Mapping[str, Limit], database: str) -> None:
+def require_forms(columns: Mapping[str, pa.Array], of: Mapping[str, Limit], database: Database) -> None:
     """Refuse rows of which the table would have another value than is sent.
 
     Args:
         columns: As they are loaded, by their names.
         of: Their limits.
-        database: Which it is: SQLAlchemy's word.
+        database: Which it is.
 
     Raises:
         NoFormError: By the first column that has such a value.
@@ -88,24 +87,21 @@ def require_forms(columns: Mapping[str, pa.Array], of: Mapping[str, Limit], data
             raise NoFormError(why)
 
 
-def _no_number(name: str, values: pa.Array, database: str) -> str | None:
-    """SQLite makes NaN null, and MySQL knows neither NaN nor infinity."""
+def _no_number(name: str, values: pa.Array, database: Database) -> str | None:
     import pyarrow as pa  # noqa: PLC0415 - only in a worker
     import pyarrow.compute as pc  # noqa: PLC0415
 
-    if database == "postgresql" or not pa.types.is_floating(values.type):
+    if database.takes_nan or not pa.types.is_floating(values.type):
         return None
-    bad = pc.is_nan(values) if database == "sqlite" else pc.invert(pc.is_finite(values))
-    has_some = pc.any(bad).as_py()
-    return f"column {name} has {'NaN' if database == 'sqlite' else 'NaN or infinity'}" if has_some else None
+    bad = pc.is_nan(values) if database.takes_infinity else pc.invert(pc.is_finite(values))
+    return (
+        f"column {name} has {'NaN' if database.takes_infinity else 'NaN or infinity'}" if pc.any(bad).as_py() else None
+    )
 
 
-def _limit(kind: sql.TypeEngine[object], required: bool, database: str) -> Limit:
-    if database == "sqlite" or not isinstance(kind, sql.String) or isinstance(kind, sql.Enum):
-        return Limit(nulls=not required)  # SQLite cuts nothing off
-    octets = None
-    if database != "postgresql" and kind.length is None:
-        octets = next((size for of, size in _OCTETS.items() if isinstance(kind, of)), None)
-        octets = None if isinstance(kind, mysql.LONGTEXT) else octets
+def _limit(kind: sql.TypeEngine[object], required: bool, database: Database) -> Limit:
+    if not database.cuts_off or not isinstance(kind, sql.String) or isinstance(kind, sql.Enum):
+        return Limit(nulls=not required)
+    octets = [size for of, size in database.octets.items() if isinstance(kind, of) and kind.length is None]
     padded = isinstance(kind, sql.CHAR | sql.NCHAR) and kind.length is not None
-    return Limit(kind.length, octets, blanks=not padded, nulls=not required)
+    return Limit(kind.length, octets[0] if octets else None, blanks=not padded, nulls=not required)

@@ -8,7 +8,6 @@ Rows of a staging table that mean deletes have a mark in a column of its own; wh
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
@@ -24,14 +23,11 @@ from sqlalchemy import (
     select,
     table,
 )
-from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from onceflow.connectors.database import tables as own
-from onceflow.connectors.database.shapes import column_types, required_columns
-from onceflow.connectors.database.target import AlteredError, Target, TargetError, trouble
-
-_NOT_TAKEN_BACK = 1196
-"""MySQL's and MariaDB's warning of a rollback: tables that keep no transactions have kept what was written."""
+from onceflow.connectors.database.introspection import column_types, required_columns, trouble
+from onceflow.connectors.database.target import AlteredError, Target, TargetError
+from onceflow.connectors.database.urls import database_of
 
 
 def merge(
@@ -64,40 +60,31 @@ def merge(
         deleted = _delete(connection, into, held, and_(of, held.c[own.DELETE] == 1), target.key)
         of = and_(of, held.c[own.DELETE] == 0)
     source = select(*(held.c[name] for name in target.columns)).where(of)
-    rest = [name for name in target.columns if name not in target.key]
-    database = connection.dialect.name
-    statement: Any
-    if database in ("mysql", "mariadb"):
-        statement = mysql.insert(into).from_select(list(target.columns), source)
-        if target.key:
-            changed = rest or list(target.key[:1])
-            statement = statement.on_duplicate_key_update({name: statement.inserted[name] for name in changed})
-    else:
-        insert = postgresql.insert if database == "postgresql" else sqlite.insert
-        statement = insert(into).from_select(list(target.columns), source)
-        if database == "sqlite":
-            # A constraint of the target may say REPLACE, which takes other rows away and counts as one that is new.
-            statement = statement.prefix_with("OR ABORT")
-        if target.key and rest:
-            statement = statement.on_conflict_do_update(
-                index_elements=list(target.key), set_={name: statement.excluded[name] for name in rest}
-            )
-        elif target.key:
-            statement = statement.on_conflict_do_nothing(index_elements=list(target.key))
+    database = database_of(connection)
+    statement = database.insertion(into, target, source)
     taken = connection.execute(statement, execution_options={"preserve_rowcount": True}).rowcount
-    if target.key and (database != "postgresql" or not rest):
-        # The others keep the last of two rows whose keys are equal by the target's collation, and say nothing; and
-        # MySQL adds rows where somebody has dropped the unique constraint since the start. Of rows that are their key
-        # alone PostgreSQL counts those that were not there: one that a trigger has skipped looks like one that was.
-        meant = and_(*(into.c[name] == held.c[name] for name in target.key))
-        found = select(*(into.c[name] for name in target.key)).select_from(held.join(into, meant)).where(of)
-        each, keys = (select(func.count()).select_from(q.subquery()) for q in (found, found.distinct()))
-        rows, rows_there, keys_there = (
-            int(connection.execute(query).scalar_one())
-            for query in (select(func.count()).select_from(held).where(of), each, keys)
-        )
-        return deleted + (rows_there if keys_there == rows else keys_there)
-    return deleted + int(taken)  # PostgreSQL refuses such a pair
+    if target.key and (not database.counts_upserts or not target.rest):
+        return deleted + _there(connection, into, held, of, target.key)
+    return deleted + int(taken)
+
+
+def _there(
+    connection: Connection, into: TableClause, held: FromClause, of: ColumnElement[bool], key: Sequence[str]
+) -> int:
+    """How many of the rows that were upserted the target has.
+
+    Where a count does not say it, the last of two rows is kept whose keys are equal by the target's collation, in
+    silence; and MySQL adds rows where somebody has dropped the unique constraint since the start. Of rows that are
+    their key alone PostgreSQL counts those that were not there: one that a trigger has skipped looks like one that was.
+    """
+    meant = and_(*(into.c[name] == held.c[name] for name in key))
+    found = select(*(into.c[name] for name in key)).select_from(held.join(into, meant)).where(of)
+    each, keys = (select(func.count()).select_from(q.subquery()) for q in (found, found.distinct()))
+    rows, rows_there, keys_there = (
+        int(connection.execute(query).scalar_one())
+        for query in (select(func.count()).select_from(held).where(of), each, keys)
+    )
+    return rows_there if keys_there == rows else keys_there
 
 
 def staging(target: Target, schema: str | None) -> TableClause:
@@ -133,21 +120,20 @@ def merge_whole(connection: Connection, schema: str | None, target: Target, atte
         DBAPIError: The target does not take them.
         TargetError: It did not take all, or not as they are.
     """
-    # Another engine than InnoDB could not take back what it was given. PostgreSQL holds the table behind the merge, and
-    # then no partition is unseen that rows went to.
-    first = connection.dialect.name in ("mysql", "mariadb")
-    if first:
+    # Behind the merge no partition is unseen that rows went to.
+    database = database_of(connection)
+    if not database.holds_by_merge:
         _hold(connection, schema, target)
         _require_unaltered(connection, target)
     taken = merge(connection, schema, target, attempts)
-    if not first:
+    if database.holds_by_merge:
         _require_unaltered(connection, target)
     if taken != rows:
         raise TargetError(
             f"the target took {taken} of {rows} rows: a trigger or a rule of it drops some"
             + (", or their keys are equal to it" if target.key else "")
         )
-    if connection.dialect.name in ("mysql", "mariadb"):
+    if database.fills_nulls:
         _require_no_filled(connection, schema, target, attempts)
     now = column_types(connection, target.schema, target.table)
     held = column_types(connection, schema, target.staged)
@@ -165,13 +151,7 @@ def take_back(connection: Connection) -> None:
         TargetError: Something of it stays: a trigger has written to a table that keeps no transactions.
     """
     connection.exec_driver_sql("rollback")
-    if connection.dialect.name in ("mysql", "mariadb"):
-        said = {code for _, code, _ in connection.exec_driver_sql("show warnings")}
-        if _NOT_TAKEN_BACK in said:
-            raise TargetError(
-                "a trigger of the target writes to a table whose engine keeps no transactions: what it has written "
-                "there in this trial stays, and the commit would write it again"
-            )
+    database_of(connection).require_taken_back(connection)
 
 
 def _into(target: Target) -> TableClause:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
     from sqlalchemy.engine import URL
 
+    from onceflow.connectors.database.system import Database
+
 
 class DatabaseSink(Sink):
     """Rows to a table of PostgreSQL, MySQL, MariaDB or SQLite, each once.
@@ -110,6 +112,12 @@ class DatabaseSink(Sink):
         """Which database it is: SQLAlchemy's word."""
         return self.url.get_backend_name()
 
+    @property
+    def _database(self) -> Database:
+        from onceflow.connectors.database.urls import database_named  # noqa: PLC0415 - it imports SQLAlchemy
+
+        return database_named(self.database)
+
     keeps_fields = True
 
     @property
@@ -139,7 +147,7 @@ class DatabaseSink(Sink):
             )
         if self.delete_when is not None:
             self._require_marker(fields, self.delete_when)
-        rows = sent(written(fields, self.delete_when).fields, self.database)
+        rows = sent(written(fields, self.delete_when).fields, self._database)
         if self.delete_when is not None:
             rows.append(marker(self.delete_when).alias("onceflow_delete"))
         return [*rows, hashed(fields.fields).alias("onceflow_hash")]
@@ -147,7 +155,7 @@ class DatabaseSink(Sink):
     def dead_letter_columns(self, fields: StructType) -> list[Column]:
         """Each column, in a form that the database takes whatever a record has."""
         own = self.columns(fields)  # which refuses what cannot be
-        letters = sent_of_dead_letters(written(fields, self.delete_when).fields, self.database)
+        letters = sent_of_dead_letters(written(fields, self.delete_when).fields, self._database)
         return letters + own[len(letters) :]
 
     def _require_marker(self, fields: StructType, name: str) -> None:

@@ -6,7 +6,7 @@ Must not know: tables, connections, how anything is committed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from onceflow.connectors.database.target import Target
@@ -98,13 +98,7 @@ class Staged:
             "attempts": [[a.id, a.rows, a.hash] for a in self.attempts],
         }
         if self.sealed is not None:
-            told["sealed"] = {
-                "incarnation": self.sealed.incarnation,
-                "epoch": self.sealed.epoch,
-                "target": self.sealed.target.to_json(),
-                "after": self.sealed.after,
-                "claimed": self.sealed.claimed,
-            }
+            told["sealed"] = {**asdict(self.sealed), "target": self.sealed.target.to_json()}
         return told
 
     @property

@@ -9,13 +9,10 @@ somebody may change is looked at again in each transaction that writes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import Connection
-
 from onceflow.connectors.database import tables as own
-from onceflow.connectors.database.shapes import hiding, passing, replacing_rules, skipping
 from onceflow.errors import EpochFailedError, PreCommitError, RowRefusedError
 
 
@@ -57,22 +54,18 @@ class Target:
         return ".".join(part for part in (self.schema, self.table) if part)
 
     @property
+    def rest(self) -> tuple[str, ...]:
+        """The columns that are written and are not part of the key."""
+        return tuple(name for name in self.columns if name not in self.key)
+
+    @property
     def held(self) -> tuple[str, ...]:
         """The columns of the staging table that a task is given."""
         return (*self.columns, own.DELETE) if self.deletes else self.columns
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
-        return {
-            "schema": self.schema,
-            "table": self.table,
-            "staged": self.staged,
-            "columns": list(self.columns),
-            "key": list(self.key),
-            "deletes": self.deletes,
-            "direct": self.direct,
-            "ordered": self.ordered,
-        }
+        return {**asdict(self), "columns": list(self.columns), "key": list(self.key)}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Target:
@@ -92,25 +85,6 @@ class Target:
             bool(value.get("direct")),
             str(value.get("ordered", "")),
         )
-
-
-def trouble(connection: Connection, target: Target) -> str | None:
-    """Why the target would not hold all that is written to it, though each count is right; None where it would.
-
-    Args:
-        connection: Within a transaction.
-        target: The target.
-    """
-    schema, table = target.schema, target.table
-    if why := passing(connection, schema, table):
-        return f"it does not hold what a transaction has written: {why}"
-    if rules := replacing_rules(connection, schema, table):
-        return f"rule {', '.join(rules)} does something else instead of what is written"
-    if skips := skipping(connection, schema, table):
-        return f"trigger {', '.join(skips)} may skip rows by RAISE(IGNORE), and no count tells it"
-    if target.deletes and hiding(connection, schema, table):
-        return "its row security may hide rows from this user, which then are not deleted"
-    return None
 
 
 def objection(error: TargetError, sink: str, epoch: int) -> EpochFailedError:

@@ -1,6 +1,6 @@
-"""A database's URL: what is taken, and an engine for it. The only file that knows drivers and their settings.
+"""A database's URL: what is taken, which database it is of, and an engine for it. Here alone one is chosen.
 
-Must not know: sinks, staging, decisions.
+Must not know: sinks, staging, decisions, what any of the databases does.
 """
 
 from __future__ import annotations
@@ -8,44 +8,37 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
-from sqlalchemy import Engine, NullPool, create_engine, event
+from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import ArgumentError, DBAPIError
 
+from onceflow.connectors.database.mysql import MariaDb, MySql
+from onceflow.connectors.database.postgresql import PostgreSql
+from onceflow.connectors.database.sqlite import Sqlite
+from onceflow.connectors.database.system import Database
 from onceflow.errors import ConfigurationError, RefusedSettingError
 
-LOCK_TIMEOUT_S = 30
-"""How long a statement waits for another's lock before it is tried again from the beginning."""
-
-_DRIVERS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
-    {
-        "postgresql": ("psycopg", "psycopg", "postgres"),
-        "mysql": ("pymysql", "pymysql", "mysql"),
-        "mariadb": ("pymysql", "pymysql", "mysql"),
-        "sqlite": ("pysqlite", "sqlite3", "sqlite"),
-    }
+_DATABASES: Mapping[str, Database] = MappingProxyType(
+    {"postgresql": PostgreSql(), "mysql": MySql(), "mariadb": MariaDb(), "sqlite": Sqlite()}
 )
-"""Of each database: SQLAlchemy's driver, its module, and the extra that installs it."""
-
-# Only what says where and as whom. Others read files, run statements or code (service, passfile, options,
-# read_default_file, init_command, local_infile, uri), or loosen what the commit rests on.
-_PARAMETERS: Mapping[str, frozenset[str]] = MappingProxyType(
-    {
-        "postgresql": frozenset(
-            {"host", "port", "sslmode", "sslrootcert", "sslcert", "sslkey", "connect_timeout", "application_name"}
-            | {"target_session_attrs", "channel_binding", "gssencmode"}
-        ),
-        "mysql": frozenset({"charset", "unix_socket", "connect_timeout", "ssl_ca", "ssl_cert", "ssl_key"}),
-        "mariadb": frozenset({"charset", "unix_socket", "connect_timeout", "ssl_ca", "ssl_cert", "ssl_key"}),
-        "sqlite": frozenset(),
-    }
-)
+"""Each database, by SQLAlchemy's word, with which a URL begins."""
 
 
-_UNICODE = {"utf8mb4", "utf8mb3", "utf8"}
-"""What MySQL calls UTF-8; the older two refuse some texts, loudly."""
+def database_named(name: str) -> Database:
+    """The database that a URL which begins so is of."""
+    return _DATABASES[name]
+
+
+def database_of(of: Connection | Engine) -> Database:
+    """The database that a connection is to; a URL that says mysql reaches MariaDB as well."""
+    return database_named("mariadb" if getattr(of.dialect, "is_mariadb", False) else of.dialect.name)
+
+
+def database_that_said(error: DBAPIError) -> Database:
+    """The database of an error, by the driver that it comes from. What came from none of them is read as SQL's own."""
+    modules = {each.__module__.partition(".")[0] for each in type(error.orig).__mro__}
+    return next((each for each in _DATABASES.values() if each.module in modules), _DATABASES["postgresql"])
 
 
 def checked_url(text: str) -> URL:
@@ -63,43 +56,32 @@ def checked_url(text: str) -> URL:
             "DatabaseSink's url is no URL of a database",
             action='write for example "postgresql://user:password@host:5432/database" or "sqlite:////folder/file.db"',
         ) from None
-    database = url.get_backend_name()
-    if database not in _DRIVERS:
+    name = url.get_backend_name()
+    if name not in _DATABASES:
         raise ConfigurationError(
-            f"DatabaseSink does not write to {database!r}",
-            action=f"use one of {', '.join(_DRIVERS)}, or write a sink of your own (docs/sinks.md)",
+            f"DatabaseSink does not write to {name!r}",
+            action=f"use one of {', '.join(_DATABASES)}, or write a sink of your own (docs/sinks.md)",
         )
-    driver, module, extra = _DRIVERS[database]
-    if "+" in url.drivername and url.get_driver_name() != driver:
+    database = _DATABASES[name]
+    if "+" in url.drivername and url.get_driver_name() != database.driver:
         raise ConfigurationError(
-            f"DatabaseSink writes to {database} by {driver}, not by {url.get_driver_name()}",
-            action=f"leave the driver out of the URL: {database}://...",
+            f"DatabaseSink writes to {name} by {database.driver}, not by {url.get_driver_name()}",
+            action=f"leave the driver out of the URL: {name}://...",
         )
-    strange = sorted(set(url.query) - _PARAMETERS[database])
+    strange = sorted(set(url.query) - database.parameters)
     if strange:
         raise RefusedSettingError(
             f"the URL's parameter {', '.join(strange)} is refused: only what says where and as whom is taken",
             cause="parameters of drivers can read files, run statements, or loosen what a commit rests on",
-            action=f"leave it out; taken are: {', '.join(sorted(_PARAMETERS[database])) or 'none'}",
+            action=f"leave it out; taken are: {', '.join(sorted(database.parameters)) or 'none'}",
         )
-    charset = str(url.query.get("charset", "utf8mb4"))
-    if charset.lower() not in _UNICODE:
-        raise RefusedSettingError(
-            f"the URL's charset={charset} is refused: not every text of a row has a form in it",
-            cause="it is what the connection speaks, not what the table keeps",
-            action="leave it out: utf8mb4 is used",
-        )
-    if importlib.util.find_spec(module) is None:
+    database.require_taken(url)
+    if importlib.util.find_spec(database.module) is None:
         raise ConfigurationError(
-            f"writing to {database} needs the driver {module}, which is not installed",
-            action=f"install onceflow with its extra [{extra}]",
+            f"writing to {name} needs the driver {database.module}, which is not installed",
+            action=f"install onceflow with its extra [{database.extra}]",
         )
-    if database == "sqlite" and url.database in (None, "", ":memory:"):
-        raise ConfigurationError(
-            "a SQLite database in memory is gone with its process",
-            action="name a file: sqlite:////folder/file.db",
-        )
-    return url.set(drivername=f"{database}+{driver}")
+    return url.set(drivername=f"{name}+{database.driver}")
 
 
 def engine_of(url: URL, *, lasting: bool) -> Engine:
@@ -109,65 +91,7 @@ def engine_of(url: URL, *, lasting: bool) -> Engine:
         url: From ``checked_url``.
         lasting: For the driver: several threads use it. Else for a task: one connection.
     """
-    database = url.get_backend_name()
-    # Of a wider isolation the look at the target's types would be of before its lock, whatever the user's default is.
-    settings: dict[str, Any] = {"pool_pre_ping": True, "isolation_level": "READ COMMITTED"}
-    if not lasting:
-        settings |= {"pool_size": 1, "max_overflow": 0}
-    if database == "postgresql":
-        # Else a server that is cut off in silence is waited for, for hours.
-        waits = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 60_000}
-        waits = waits if "connect_timeout" in url.query else waits | {"connect_timeout": 10}
-        # What is loaded is UTF-8, whatever the encoding of the database or the user's and the environment's settings.
-        settings["connect_args"] = {**waits, "client_encoding": "utf8"}
-    if database == "sqlite":
-        settings = {"poolclass": NullPool, "connect_args": {"timeout": LOCK_TIMEOUT_S}}
-    engine = create_engine(url, hide_parameters=True, **settings)
-    if database == "sqlite":
-        _begin_immediate(engine)
-    else:
-        # Before SQLAlchemy's own first look, by which it quotes names as the mode says.
-        event.listen(engine, "connect", _SESSIONS[database], insert=True)
+    database = database_named(url.get_backend_name())
+    engine = create_engine(url, hide_parameters=True, **database.settings(url, lasting=lasting))
+    database.listen(engine)
     return engine
-
-
-def _begin_immediate(engine: Engine) -> None:
-    # sqlite3 opens transactions when it likes to; a reader that becomes a writer is refused at once, without waiting.
-    @event.listens_for(engine, "connect")
-    def connected(connection: Any, _record: object) -> None:
-        connection.isolation_level = None
-        connection.execute("pragma synchronous=full")
-
-    @event.listens_for(engine, "begin")
-    def begun(connection: Any) -> None:
-        connection.exec_driver_sql("begin immediate")
-
-
-def _postgresql_session(connection: Any, _record: object) -> None:
-    with connection.cursor() as cursor:
-        # A user's or database's own settings may be looser; a pre-commit that is not on disk is none.
-        cursor.execute(
-            "select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit')"
-            " in ('off', 'local')"
-        )
-        cursor.execute(f"set lock_timeout = '{LOCK_TIMEOUT_S}s'")
-        cursor.execute("set timezone = 'UTC'")
-        # A server notices in the middle of a long merge that its driver is gone, instead of at its end (version 14).
-        cursor.execute(
-            "select set_config(name, '2s', false) from pg_settings where name = 'client_connection_check_interval'"
-        )
-    connection.commit()
-
-
-def _mysql_session(connection: Any, _record: object) -> None:
-    with connection.cursor() as cursor:
-        # What a value means must not hang on the server's or the user's modes: some make null of an empty text. By
-        # NO_AUTO_VALUE_ON_ZERO 0 is 0 where a column counts by itself.
-        cursor.execute("set session sql_mode = 'STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO,NO_ENGINE_SUBSTITUTION'")
-        cursor.execute(f"set session innodb_lock_wait_timeout = {LOCK_TIMEOUT_S}")
-        cursor.execute("set session time_zone = '+00:00'")
-        cursor.execute("set session transaction isolation level read committed")
-    connection.commit()
-
-
-_SESSIONS = {"postgresql": _postgresql_session, "mysql": _mysql_session, "mariadb": _mysql_session}

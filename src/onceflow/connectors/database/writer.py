@@ -23,10 +23,10 @@ from onceflow.connectors.contract import Shard, Writer
 from onceflow.connectors.database import tables as own
 from onceflow.connectors.database.attempts import newest_run
 from onceflow.connectors.database.limits import Limit, NoFormError, require_forms
-from onceflow.connectors.database.loading import load
-from onceflow.connectors.database.refusals import Refusal, answer_of, is_gone, refusal, told_of, words
+from onceflow.connectors.database.refusals import answer_of, refusal, told_of, words
+from onceflow.connectors.database.system import Refusal
 from onceflow.connectors.database.target import Target
-from onceflow.connectors.database.urls import engine_of
+from onceflow.connectors.database.urls import database_of, engine_of
 from onceflow.errors import OnceflowError, PreCommitError, RowRefusedError, WriterFencedError
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ class DatabaseWriter(Writer):
         self._own = own.tables(made_by.schema)
         self._attempts = self._own.attempts
         self._engine = engine_of(made_by.url, lasting=False)
+        self._database = database_of(self._engine)
         run = shard.run
         row = own.attempt_row(
             self._id,
@@ -133,9 +134,9 @@ class DatabaseWriter(Writer):
             if rows:
                 batch = pa.Table.from_batches(gathered).combine_chunks().to_batches()[0]
                 names = [own.ID, *self._of.target.held, own.HASH]
-                require_forms(self._to_have(batch), self._of.limits, connection.dialect.name)
+                require_forms(self._to_have(batch), self._of.limits, self._database)
                 batch = pa.RecordBatch.from_arrays([pa.repeat(self._id, rows), *batch.columns], names)
-                load(connection, self._of.schema, self._of.target.staged, batch)
+                self._database.load(connection, self._of.schema, self._of.target.staged, batch)
                 hashed = int(pc.sum(batch.column(len(names) - 1)).as_py() or 0)
             if state == own.PREPARED:
                 self._all_staged(connection, self._rows + rows)
@@ -194,7 +195,7 @@ class DatabaseWriter(Writer):
         why = refusal(error)
         if why is Refusal.ROW:
             return self._row_refused(words(error))
-        if (why is Refusal.RIGHT and not is_gone(error)) or answer_of(error):
+        if (why is Refusal.RIGHT and not self._database.is_gone(error)) or answer_of(error):
             return told_of(error, f"sink {sink}: the database", f"stage epoch {epoch}, shard {shard}")
         return PreCommitError(
             f"sink {sink}: epoch {epoch}, shard {shard} could not be staged: {words(error)}",

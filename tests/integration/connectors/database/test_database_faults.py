@@ -12,10 +12,11 @@ from pyspark.sql.types import BooleanType, StructField, StructType
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from onceflow.connectors.database.held import HELD_S
 from onceflow.connectors.database.merge import merge_whole
+from onceflow.connectors.database.postgresql import HELD_S
 from onceflow.connectors.database.refusals import told_of
-from onceflow.connectors.database.urls import LOCK_TIMEOUT_S, checked_url, engine_of
+from onceflow.connectors.database.system import LOCK_TIMEOUT_S
+from onceflow.connectors.database.urls import checked_url, engine_of
 from onceflow.errors import (
     ConfigurationError,
     DatabaseRightsError,
@@ -119,7 +120,7 @@ def test_a_deadlock_is_tried_again(server, trial):
 
 def test_a_lock_that_does_not_come_is_tried_again(server, trial, monkeypatch):
     """A commit waits for a lock for a while only; what is decided stays, and is committed when the lock is free."""
-    monkeypatch.setattr("onceflow.connectors.database.urls.LOCK_TIMEOUT_S", 1)
+    monkeypatch.setattr("onceflow.connectors.database.postgresql.LOCK_TIMEOUT_S", 1)
     start, keys = trial.start(), trial.keys()
     prepared = decided(server, start, keys)
     with psycopg.connect(server.url()) as other:
@@ -191,7 +192,7 @@ def test_what_the_check_keeps_is_given_up_in_time(server, trial, monkeypatch):
 
     With the answer of its own commit it learns what the other one has done.
     """
-    monkeypatch.setattr("onceflow.connectors.database.held.HELD_S", 1)
+    monkeypatch.setattr("onceflow.connectors.database.postgresql.HELD_S", 1)
     stopped, later, keys = trial.start(), trial.start(2, attach=True), trial.keys()
     prepared = checked(stopped, keys)
     replies = []
@@ -204,7 +205,7 @@ def test_what_the_check_keeps_is_given_up_in_time(server, trial, monkeypatch):
 
 def test_a_driver_that_is_stopped_in_the_middle_of_its_check(server, trial, monkeypatch):
     """The server ends its transaction as well, whatever it had done of it; the next start writes the epoch."""
-    monkeypatch.setattr("onceflow.connectors.database.held.HELD_S", 1)
+    monkeypatch.setattr("onceflow.connectors.database.postgresql.HELD_S", 1)
     stopped, keys, merged, goes_on = trial.start(), trial.keys(), threading.Event(), threading.Event()
     prepared = stopped.prepare(keys)
 
@@ -238,7 +239,7 @@ def test_a_driver_that_is_stopped_in_the_middle_of_its_check(server, trial, monk
 
 def test_two_sinks_of_a_job_that_write_one_row_do_not_wait_for_each_other(server, monkeypatch):
     """The second one's check would wait for the first one's commit, which waits for the decision."""
-    monkeypatch.setattr("onceflow.connectors.database.urls.LOCK_TIMEOUT_S", 1)
+    monkeypatch.setattr("onceflow.connectors.database.postgresql.LOCK_TIMEOUT_S", 1)
     server.execute("drop schema public cascade", "create schema public")
     server.execute("create table payments (key text primary key, amount bigint)")
     worlds = [PostgresWorld(server.url(), create_table=False, key="key", name=name) for name in ("one", "two")]

@@ -52,7 +52,7 @@ def test_a_table_that_is_gone_for_good(pipeline, server, point):
     assert len(pipeline.read()) == visible, "nothing more is made visible before somebody has chosen"
     told = follow(pipeline, ended)
     assert f"sink payments: of {rows} rows {rows} untold" in told
-    assert "table payments was dropped, with what it had; what was staged is gone, too" in told
+    assert "table public.payments was dropped, with what it had; what was staged is gone, too" in told
     out = decided(pipeline, pipeline.sink)
     (numbers,) = re.findall(rf"sink {pipeline.sink}: of {out} rows (.*)", told)
     counted = {said: int(n) for n, said in (each.split() for each in numbers.split(", "))}

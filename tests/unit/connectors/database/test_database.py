@@ -27,8 +27,9 @@ from pyspark.sql.types import (
 from sqlalchemy import types as sql
 from sqlalchemy.dialects import mysql, postgresql
 
-from onceflow.connectors.database.fit import for_new, misfit, not_a_key
 from onceflow.connectors.database.sink import DatabaseSink
+from onceflow.connectors.database.types import for_new, misfit, not_a_key
+from onceflow.connectors.database.urls import database_named
 from onceflow.errors import (
     CheckpointConflictError,
     ConfigurationError,
@@ -515,7 +516,7 @@ def test_a_ledger_that_has_lost_a_commit(tmp_path):
 )
 def test_a_column_that_would_change_values(kind, column, database):
     """Each of these rounds, cuts off or rewrites without a word."""
-    assert misfit(kind, column, database)
+    assert misfit(kind, column, database_named(database))
 
 
 @pytest.mark.parametrize("column", [postgresql.JSONB(), sql.JSON(), sql.Text()], ids=str)
@@ -530,9 +531,9 @@ def test_a_column_that_would_change_values(kind, column, database):
 )
 def test_a_nested_value_without_a_form_in_json(kind, column):
     """Its keys would be texts that mean nothing, and others in each run."""
-    assert "its keys are" in misfit(kind, column, "postgresql")
+    assert "its keys are" in misfit(kind, column, database_named("postgresql"))
     with pytest.raises(ConfigurationError, match="its keys are"):
-        for_new(kind, "postgresql")
+        for_new(kind, database_named("postgresql"))
 
 
 @pytest.mark.parametrize(
@@ -547,8 +548,8 @@ def test_a_nested_value_without_a_form_in_json(kind, column):
 )
 def test_a_column_that_blurs_keys(kind, column):
     """Two keys would be one, and a row replace another's; without a key the column takes them as they are."""
-    assert not_a_key(kind, column, "postgresql")
-    assert not misfit(kind, column, "postgresql")
+    assert not_a_key(kind, column, database_named("postgresql"))
+    assert not misfit(kind, column, database_named("postgresql"))
 
 
 @pytest.fixture

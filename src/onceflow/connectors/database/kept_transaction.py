@@ -19,28 +19,13 @@ import weakref
 from collections.abc import Sequence
 from contextlib import suppress
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from onceflow.connectors.database.urls import LOCK_TIMEOUT_S
 from onceflow.twophase.participants import Participant
-
-HELD_S = LOCK_TIMEOUT_S // 2
-"""How long the server keeps it for a driver that says nothing, in seconds: less than others wait for a lock."""
 
 _lock = threading.Lock()
 _all = weakref.WeakSet["HeldCommit"]()
-
-
-def is_offered(connection: Connection) -> bool:
-    """Whether the database ends a transaction by itself whose driver says nothing more."""
-    return connection.dialect.name == "postgresql"
-
-
-def bound(connection: Connection) -> None:
-    """Let the server end the connection's transaction where its driver says nothing more, before it takes a lock."""
-    if is_offered(connection):
-        connection.execute(text(f"set local idle_in_transaction_session_timeout = '{HELD_S}s'"))
 
 
 class HeldCommit:

@@ -1,0 +1,44 @@
+"""What a table is now: its columns' types, those that take no null, and whether it holds what is written to it.
+
+Must not know: which tables are whose, any particular database.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, inspect
+
+from onceflow.connectors.database.target import Target
+from onceflow.connectors.database.urls import database_of
+
+
+def column_types(connection: Connection, schema: str | None, table: str) -> dict[str, str]:
+    """Each column's type, as two tables can be compared by."""
+    found = inspect(connection).get_columns(table, schema=schema)
+    types = {c["name"]: c["type"].compile(connection.dialect) for c in found}
+    return types | database_of(connection).cutting(connection, schema, table)
+
+
+def required_columns(connection: Connection, schema: str | None, table: str) -> set[str]:
+    """Columns that take no null, or would make a number of one."""
+    columns = inspect(connection).get_columns(table, schema=schema)
+    found = {c["name"] for c in columns if not c["nullable"]}
+    return found | database_of(connection).numbered(connection, schema, table, columns)
+
+
+def trouble(connection: Connection, target: Target) -> str | None:
+    """Why the target would not hold all that is written to it, though each count is right; None where it would.
+
+    Args:
+        connection: Within a transaction.
+        target: The target.
+    """
+    database, where = database_of(connection), (connection, target.schema, target.table)
+    if why := database.passing(*where):
+        return f"it does not hold what a transaction has written: {why}"
+    if rules := database.replacing_rules(*where):
+        return f"rule {', '.join(rules)} does something else instead of what is written"
+    if skips := database.skipping(*where):
+        return f"trigger {', '.join(skips)} may skip rows by RAISE(IGNORE), and no count tells it"
+    if target.deletes and database.hiding(*where):
+        return "its row security may hide rows from this user, which then are not deleted"
+    return None
