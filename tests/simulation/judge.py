@@ -122,7 +122,8 @@ def _is_older(scene: Scene, watch: Watch, _: WatchedRules | None) -> bool:
     Or a start of another copy has left its mark, and this one has no start of so high a number.
     """
     me = scene.world.current
-    passing = me is not None and watch.older_at >= me.started_at
+    # What was lost when this driver looked may have been given up since, by the claim of another.
+    passing = me is not None and (watch.older_at >= me.started_at or any(watch.lost_since_step(me.started_at)))
     return watch.older or scene.job.moved or bool(watch.lost_now) or passing or watch.highest > watch.newest
 
 

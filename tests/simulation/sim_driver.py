@@ -275,6 +275,7 @@ class Scene:
         for files in (self.journal, self.offsets, self.commits, self.receipts):
             files.settle()
         self._read_books()
+        self.watch.lost(self.lost())  # an epoch whose commits/N is gone is recovered, not asked for
 
     def _lose(self, files: Files, name: str, folder: str, *, surely: bool = False) -> bool:
         if files.later_stays(name) or not (surely or self.world.chooser.draw("lost to the power cut", [True, False])):
