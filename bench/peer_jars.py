@@ -37,5 +37,5 @@ def fetched(jar: jars.Jar) -> Path:
     with jars.one_at_a_time("fetch"):
         if not path.exists():
             jars._fetch([jar], cache, lambda _done, _total: None)  # noqa: SLF001
-    jars._check(jar, path, action=f"delete {path}; it is fetched again.")  # noqa: SLF001
+    jars._require_whole(jar, path, action=f"delete {path}; it is fetched again.")  # noqa: SLF001
     return path

@@ -39,7 +39,7 @@ from onceflow.launch.receipt_header import code_of
 from onceflow.launch.starting import Starting
 from onceflow.metrics.observed import observed
 from onceflow.operations.transactions.deletion import delete_cancelled
-from onceflow.options.arguments import check_argument, checked, checked_but
+from onceflow.options.arguments import checked, checked_but, require_argument
 from onceflow.options.auditing import advise
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.options.job_options import JobOptions
@@ -259,7 +259,7 @@ class Job:
                 # What --claim and --as-new ask for is done by the first start.
                 mine = replace(plan, observer=observer, takeover=plan.takeover if first else None)
                 mine = replace(mine, code=code_of(self._require_function()))
-                with self._starting(mine, options.spark, lambda: check_argument(Job.run, "until", until)) as starting:
+                with self._starting(mine, options.spark, lambda: require_argument(Job.run, "until", until)) as starting:
                     steps.start(starting, signals.look)
                 active.query = starting.running.query
                 return starting.running
@@ -469,9 +469,9 @@ def start(
     plan = Plan(name, checkpointing, transactional_id_prefix, output_mode, bounded, takeover, connectors=CONNECTORS)
     plan = replace(plan, watched=False, parallelism=options.parallelism, fixed_tables=fixed_tables)
 
-    def check_call() -> None:
+    def require_types() -> None:
         for argument, value in {"df": df, "output_mode": output_mode, "until": until}.items():
-            check_argument(start, argument, value)
+            require_argument(start, argument, value)
 
     def session() -> SparkSession:
         frames = [df] if isinstance(df, DataFrame) else list(df.values())
@@ -482,7 +482,7 @@ def start(
 
     named = tuple(df) if isinstance(df, Mapping) else sinks
     phases = Phases(JobLog(log, name))
-    asked = Starting(plan, named, to=sinks, session=session, stream=lambda _: df, call=check_call, phases=phases)
+    asked = Starting(plan, named, to=sinks, session=session, stream=lambda _: df, call=require_types, phases=phases)
     with asked as starting, alone(starting.place.uri, name) as active:
         steps.start(starting)
         running = starting.running

@@ -288,7 +288,7 @@ def _spark_files(data: bytes, folder: Path) -> None:
     checkpoint.initial_offsets(0)
     checkpoint.other_than({0: "x", 1: "y"})
     checkpoint.beginning()
-    checkpoint.refuse_incomplete(dict)
+    checkpoint.require_complete(dict)
     checkpoint.mend(dict)
     shuffle_partitions(checkpoint.offsets(1))
     positions(checkpoint.offsets(1))
@@ -344,7 +344,7 @@ def _states(data: bytes, folder: Path) -> None:
     store = Store(folder)
     state_names.names_in(store)
     state_schemas.bring_home(store)
-    state_schemas.refuse_missing(store)
+    state_schemas.require_schemas(store)
 
 
 def _state_seeds() -> list[bytes]:

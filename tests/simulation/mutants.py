@@ -517,14 +517,14 @@ def _topics_by_bare_name() -> list[Patches]:
 
 
 def _sources_before_the_decided() -> list[Patches]:
-    def refuse_early(place: Any, sources: Any, plan: Any) -> None:
+    def require_early(place: Any, sources: Any, plan: Any) -> None:
         with mock.patch.object(Place, "has_undone", return_value=False):
             real(place, sources, plan)
 
-    real = taking_over.refuse_early
+    real = taking_over.require_early
     return [
         mock.patch.object(taking_over, "finish_decided", return_value=None),
-        mock.patch.object(taking_over, "refuse_early", refuse_early),
+        mock.patch.object(taking_over, "require_early", require_early),
     ]
 
 
@@ -736,7 +736,7 @@ MUTANTS = (
     Mutant(
         "an older copy of the checkpoint is gone on with",
         ("3",),
-        lambda: [mock.patch.object(taking_over, "refuse_rewound", return_value={})],
+        lambda: [mock.patch.object(taking_over, "require_not_rewound", return_value={})],
         ("pause", "die"),
         OPERATOR,
     ),
@@ -744,7 +744,7 @@ MUTANTS = (
         "a lost checkpoint is taken for a new job's",
         ("3",),
         lambda: [
-            mock.patch.object(taking_over, "refuse_lost", return_value=None),
+            mock.patch.object(taking_over, "require_not_lost", return_value=None),
             mock.patch.object(identity, "secrets", SimpleNamespace(token_hex=lambda _: f"{JOB}again")),
         ],
         ("die",),

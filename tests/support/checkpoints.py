@@ -14,7 +14,7 @@ import pyarrow as pa
 from onceflow.checkpoint.identity import JobIdentity, create_identity
 from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.restored import read_restored
-from onceflow.launch.ownership import refuse_incomplete
+from onceflow.launch.ownership import require_complete
 from onceflow.operations.savepoints import reading, restoring, resuming, writing
 from onceflow.spark.places import folder_at, place_at
 from onceflow.storage.tree import Folder, folder_of
@@ -151,7 +151,7 @@ def it_travels(of: Place, to: str, back: str) -> None:
         for number, taken in enumerate((savepoint, f"{back}/{manifest.id}")):
             new = place_at(f"{at}/n-{number}-{manifest.id}", 100)
             restored = restoring.restore(taken, manifest, new)
-            refuse_incomplete(new)
+            require_complete(new)
             assert read_restored(new.ours) == restored
             assert new.checkpoint.newest_commit() == manifest.epoch
             assert new.checkpoint.offsets(manifest.epoch) == of.checkpoint.offsets(manifest.epoch)

@@ -136,7 +136,7 @@ class Job(Shop):
         connection: Any = connections[self._table.name]
         fields = self._world.output()
         if fields is not None:
-            connection.check_output(fields)
+            connection.make_output(fields)
         made = connection.committer
 
         def committer(*of: str) -> Committer:

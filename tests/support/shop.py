@@ -28,9 +28,9 @@ from onceflow.execution.source_check import Sources
 from onceflow.execution.surroundings import Means, Surroundings
 from onceflow.execution.task import DIGEST, PARTITION, Output, Task, output_column
 from onceflow.launch.limit import epoch_limit
-from onceflow.launch.ownership import refuse_incomplete
+from onceflow.launch.ownership import require_complete
 from onceflow.launch.plan import Plan, place_of
-from onceflow.launch.taking_over import finish_decided, refuse_early, take_over
+from onceflow.launch.taking_over import finish_decided, require_early, take_over
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.spark.plan import Leaf
 from onceflow.twophase.layout import Topic
@@ -145,12 +145,12 @@ class Shop:
             "shop", Checkpointing(self.folder, timeout=self.timeout, retain=self.retain), takeover=takeover, limits=True
         )
         place = place_of(plan, means)
-        refuse_incomplete(place, whatever_is_undone=takeover == "as-new")
+        require_complete(place, whatever_is_undone=takeover == "as-new")
         finish_decided(self.sinks, plan, means)
         connector = Connector(lambda *_: self.orders, lambda _: None)
         names = tuple(sink.name for sink in self.sinks)
         sources = Sources([Leaf(names, "orders", {}, "path")], (), (), [connector])
-        refuse_early(place, sources, plan)
+        require_early(place, sources, plan)
         self._most = epoch_limit(plan, self.sinks, means).most
         connections = {sink.name: sink.connect() for sink in self.sinks}
         self.look_at_outputs(connections)

@@ -226,7 +226,7 @@ def sparks_files(store: Store, write: Callable[[str, bytes], None]) -> None:
     assert checkpoint.changelogs() == 1
     assert checkpoint.initial_offsets(0) == '{"t":{"0":2}}'
     assert checkpoint.beginning() == store.path("sources/0/0")
-    checkpoint.refuse_incomplete(dict)
+    checkpoint.require_complete(dict)
     checkpoint.mend(lambda: {2: text % 8})
     assert checkpoint.offsets(2) == text % 8
     checkpoint.sync(0)
@@ -240,4 +240,4 @@ def sparks_files(store: Store, write: Callable[[str, bytes], None]) -> None:
         assert checkpoint.offsets(2) == text % end
     folder_of(store).remove_all("state/0/1")
     with pytest.raises(CheckpointCorruptError, match=str(store.path("state/0"))):
-        checkpoint.refuse_incomplete(dict)
+        checkpoint.require_complete(dict)

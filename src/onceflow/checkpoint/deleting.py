@@ -49,7 +49,7 @@ def read_deleting(store: Store) -> JobIdentity | None:
         return JobIdentity(*(str(body[name]) for name in ("job_id", "checkpoint", "cluster_id", "prefix", "left")))
 
 
-def refuse_deleting(place: Place) -> None:
+def require_not_deleting(place: Place) -> None:
     """Refuse to use what is left of a checkpoint.
 
     Raises:

@@ -74,7 +74,7 @@ def who_makes(place: Place) -> str:
         ) from None
 
 
-def refuse_unfinished(place: Place) -> None:
+def require_finished(place: Place) -> None:
     """Refuse a checkpoint that is being made of a savepoint, or was not finished: a part of it is none.
 
     Raises:

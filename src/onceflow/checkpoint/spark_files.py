@@ -201,7 +201,7 @@ class SparkCheckpoint:
         missing = self._missing()
         known = decided() if missing else {}
         if refusing:
-            self._refuse_missing(missing, known)
+            self._require_none_missing(missing, known)
         self._remove(self._commits, [n for n in _numbers(self._commits) if _is_empty(self._commits, n)])
         for epoch in missing:
             if epoch in known:
@@ -211,7 +211,7 @@ class SparkCheckpoint:
                 log.warning("Spark's offsets/%d is empty and not decided: the epoch is planned anew", epoch)
                 self._remove(self._offsets, [epoch])
 
-    def refuse_incomplete(self, decided: Callable[[], Mapping[int, str]]) -> None:
+    def require_complete(self, decided: Callable[[], Mapping[int, str]]) -> None:
         """Refuse a checkpoint of which files are gone that Spark cannot go on without, and ``mend`` cannot make again.
 
         Args:
@@ -223,7 +223,7 @@ class SparkCheckpoint:
         if not self.has_run():
             return
         missing = self._missing()
-        self._refuse_missing(missing, decided() if missing else {})
+        self._require_none_missing(missing, decided() if missing else {})
         if not self.query_id():
             raise self._gone(self.store.path("metadata"), "it holds the query's id, without which Spark does not start")
         for state in self._states():
@@ -258,7 +258,7 @@ class SparkCheckpoint:
         unneeded = {done - 1} - {planned - 1} - set(_numbers(self._offsets))
         return sorted(n for n in looked_at - unneeded if _is_empty(self._offsets, n))
 
-    def _refuse_missing(self, missing: Sequence[int], known: Mapping[int, str]) -> None:
+    def _require_none_missing(self, missing: Sequence[int], known: Mapping[int, str]) -> None:
         for epoch in (n for n in missing if n not in known and self.is_done(n)):
             if epoch == self.newest_commit() and epoch > max(known, default=-1):  # else a decided one stands behind it
                 raise self._unplanned(epoch)
@@ -344,12 +344,12 @@ class SparkCheckpoint:
             EpochFailedError: One of them is recorded as done by now.
         """
         for each in sorted(planned, reverse=True):
-            self._refuse_done(epoch)
+            self._require_not_done(epoch)
             self._offsets.remove(str(each))
             self._offsets.remove(f".{each}.crc")
         self._offsets.sync()
 
-    def _refuse_done(self, epoch: int) -> None:
+    def _require_not_done(self, epoch: int) -> None:
         if self.is_done(epoch):
             raise EpochFailedError(
                 f"epoch {epoch} was to be planned again, but {self._commits.path()} has it as done",

@@ -73,7 +73,7 @@ def bring_home(checkpoint: Store) -> None:
         folder.replace(name, moved(text, checkpoint.path()).encode())
 
 
-def refuse_missing(checkpoint: Store) -> None:
+def require_schemas(checkpoint: Store) -> None:
     """Refuse a checkpoint that names schemas in another one and has not all of them itself.
 
     Args:

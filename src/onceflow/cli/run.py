@@ -97,7 +97,7 @@ def run(
             param_hint="--allow-partial-windows",
         )
     if savepoint is not None:
-        _refuse_with_savepoint(as_new=as_new, claim=claim, no_state=no_state, asks=not yes, aside=supervise or detached)
+        _require_alone(as_new=as_new, claim=claim, no_state=no_state, asks=not yes, aside=supervise or detached)
     flags = read_settings(settings, config, preset)
     if supervise or detached:
         again = [str(file), *(["--job", job] if job else []), *["--until", until]]
@@ -134,7 +134,7 @@ def run(
     tell("caught up" if until == "caught-up" else "ended", 0)
 
 
-def _refuse_with_savepoint(*, as_new: bool, claim: bool, no_state: bool, asks: bool, aside: bool) -> None:
+def _require_alone(*, as_new: bool, claim: bool, no_state: bool, asks: bool, aside: bool) -> None:
     if as_new or (claim and no_state):
         raise typer.BadParameter("a run from a savepoint is a new job, or with --claim the old one, as it was")
     if aside and asks:

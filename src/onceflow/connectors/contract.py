@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
-from onceflow.errors import OnceflowError, RecoveryError
+from onceflow.errors import ConfigurationError, OnceflowError, RecoveryError
 from onceflow.twophase.messages import Evidence, Outcome, Reply
 from onceflow.twophase.participants import Participant, ParticipantId, TaskReport
 
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import StructType
 
+
+_RENAMED = {"check_output": "make_output", "check_beside": "require_beside"}
 
 TOO_OLD = 0.8
 """Share of the transactions' time-out after which an undecided epoch is given up: they may expire first."""
@@ -415,14 +417,25 @@ class SinkConnection(ABC):
     Attributes:
         system_id: The system's lasting id, which no other system has; not empty, and without a comma. Of a sink that
             takes no part in the decision nobody asks it.
-        is_there: Whether what rows go to is there. Where not, ``check_output`` makes it, and only then can it be proven
+        is_there: Whether what rows go to is there. Where not, ``make_output`` makes it, and only then can it be proven
             that the job may write there.
     """
 
     system_id: str
     is_there: bool = True
 
-    def check_output(self, fields: StructType) -> None:  # noqa: B027 - not every system has columns
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Refuse a class that answers by a name of before: nobody would ask it.
+
+        Raises:
+            ConfigurationError: It does.
+        """
+        super().__init_subclass__(**options)
+        for old, new in _RENAMED.items():
+            if old in vars(cls):
+                raise ConfigurationError(f"{cls.__name__}.{old} is called {new} now", action=f"rename it to {new}")
+
+    def make_output(self, fields: StructType) -> None:  # noqa: B027 - not every system has columns
         """Look whether the output fits what it goes to; make what was asked for. Called once, before the first writer.
 
         Nothing is made before: only here is all accepted that the plan is refused for.
@@ -437,7 +450,7 @@ class SinkConnection(ABC):
         """
 
     def compare_output(self, fields: StructType) -> None:  # noqa: B027 - not every system has columns
-        """Look whether the output fits what is there, as ``check_output`` does, and make nothing: ``onceflow check``.
+        """Look whether the output fits what is there, as ``make_output`` does, and make nothing: ``onceflow check``.
 
         Args:
             fields: The columns of the output's DataFrame.
@@ -446,10 +459,10 @@ class SinkConnection(ABC):
             OnceflowError: It does not fit, and why.
         """
 
-    def check_beside(self, others: Sequence[SinkConnection]) -> None:  # noqa: B027 - few systems know of such a thing
+    def require_beside(self, others: Sequence[SinkConnection]) -> None:  # noqa: B027 - few systems know of such a thing
         """Look whether an epoch can be committed here beside the job's other sinks; each commits by itself.
 
-        Called behind ``check_output`` or ``compare_output`` of all.
+        Called behind ``make_output`` or ``compare_output`` of all.
 
         Args:
             others: The connections of the job's other sinks, of any kind.

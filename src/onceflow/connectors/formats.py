@@ -73,7 +73,7 @@ class Format(ABC):
     def encode(self, columns: Sequence[StructField]) -> Column:
         """These columns of a row as one binary column."""
 
-    def check_readable(self) -> None:  # noqa: B027 - most formats read anything
+    def require_readable(self) -> None:  # noqa: B027 - most formats read anything
         """Raise what can be known without a SparkSession to stand in the way of reading."""
 
 
@@ -140,7 +140,7 @@ class Json(Format):
         Raises:
             ConfigurationError: There is no schema, or Spark cannot parse it.
         """
-        self.check_readable()
+        self.require_readable()
         if isinstance(self.schema, StructType):
             return self.schema
         try:
@@ -160,7 +160,7 @@ class Json(Format):
             )
         return schema
 
-    def check_readable(self) -> None:
+    def require_readable(self) -> None:
         """Raise if there is no schema. Whether Spark understands its DDL shows when a source is loaded."""
         if self.schema is None:
             raise ConfigurationError(

@@ -14,7 +14,7 @@ from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from onceflow.checkpoint.deleting import refuse_deleting
+from onceflow.checkpoint.deleting import require_not_deleting
 from onceflow.checkpoint.identity import JobIdentity, read_identity, write_identity
 from onceflow.checkpoint.journal import Journal, Left
 from onceflow.checkpoint.place import Place
@@ -176,7 +176,7 @@ def exchanged(
     return found
 
 
-def refuse_exchanged(
+def require_not_exchanged(
     committers: Mapping[str, Committer], systems: Mapping[str, str], journal: Journal, identity: JobIdentity
 ) -> None:
     """Refuse sinks that have exchanged their names.
@@ -210,7 +210,7 @@ def _keeps(committer: Committer) -> bool:
     return type(committer).known is not Committer.known
 
 
-def refuse_put_back(
+def require_not_put_back(
     committers: Mapping[str, Committer],
     systems: Mapping[str, str],
     journal: Journal,
@@ -229,7 +229,7 @@ def refuse_put_back(
     Raises:
         CheckpointConflictError: Naming the epochs and how many rows they had.
     """
-    refuse_exchanged(committers, systems, journal, identity)
+    require_not_exchanged(committers, systems, journal, identity)
     for sink, lost in lost_commits(committers, systems, journal, identity, checkpoint).items():
         raise _refusal(sink, lost, "this job any more", _again("into this sink alone"), identity.checkpoint)
 
@@ -281,7 +281,7 @@ def lost_of_parents(
     while asked and restored is not None and restored.parent:
         try:
             parent = _opened(restored.parent)
-            refuse_deleting(parent)  # its sinks may have forgotten it by now
+            require_not_deleting(parent)  # its sinks may have forgotten it by now
             identity, above = read_identity(parent.ours), read_restored(parent.ours)
         except OnceflowError:
             return
@@ -423,7 +423,7 @@ def _lost_of(parent: Place, identity: JobIdentity, connections: Mapping[str, Sin
     return {sink: of for sink, of in lost.items() if was.get(sink) in (None, *systems.values())}  # else nobody knows it
 
 
-def refuse_parents_put_back(
+def require_parents_not_put_back(
     place: Place,
     committers: Mapping[str, Committer],
     connections: Mapping[str, SinkConnection],

@@ -84,7 +84,7 @@ class Sources:
             counts[folder] += leaf.is_read
         return [max(1, count) for count in counts.values()]
 
-    def refuse_other_number(self, place: Place) -> None:
+    def require_same_number(self, place: Place) -> None:
         """Refuse the checkpoint of a query without onceflow that read another number, before it is taken over.
 
         What onceflow has planned there it knows by more than their number.
@@ -105,7 +105,7 @@ class Sources:
                 checkpoint=place.uri,
             )
 
-    def refuse_other_names(self, place: Place) -> None:
+    def require_same_names(self, place: Place) -> None:
         """Refuse a plan that calls its state otherwise than Spark's files do, where no layout says what is kept.
 
         So it is with a checkpoint of an older onceflow, of a query without it, and of another Spark, whose words cannot
@@ -148,7 +148,7 @@ class Sources:
         """Our error for what a source says in a failed query's message, or None."""
         return next(filter(None, (connector.explain(message) for connector in self._connectors)), None)
 
-    def refuse_to_read(self, sinks: Mapping[Sink, str]) -> None:
+    def require_not_read(self, sinks: Mapping[Sink, str]) -> None:
         """Refuse sinks of dead letters that the job itself reads: what is malformed would come again for ever.
 
         Args:

@@ -180,7 +180,7 @@ def define(statement: CreateTable, functions: Mapping[str, Kind]) -> DefinedTabl
         if each.kind is None:
             continue
         if each.metadata is not None:
-            _check_metadata(each, options.connector)
+            _require_metadata(each, options.connector)
         columns.append(Column(each.name, replace(each.kind, nullable=True)))
     by_name = {column.name: column for column in columns}
     for each in statement.columns:
@@ -197,11 +197,11 @@ def define(statement: CreateTable, functions: Mapping[str, Kind]) -> DefinedTabl
         ordered = [replace(c, role="rowtime") if c.name == statement.watermark.column else c for c in ordered]
     seen = SqlTable(statement.name, tuple(ordered), static=options.connector == "jdbc")
     table = DefinedTable(statement, options, tuple(computed), delay, seen)
-    _check_form(table)
+    _require_form(table)
     return table
 
 
-def _check_metadata(column: ColumnDefinition, connector: str) -> None:
+def _require_metadata(column: ColumnDefinition, connector: str) -> None:
     key = column.metadata or ""
     if connector not in ("kafka", "upsert-kafka"):
         raise wrong(column.at, f"a table of {connector} has no metadata", action="remove the column")
@@ -283,28 +283,28 @@ def _is_column(node: exp.Expr, name: str) -> bool:
     return isinstance(node, exp.Column) and str(node.this.this) == name and node.args.get("table") is None
 
 
-def _check_form(table: DefinedTable) -> None:
+def _require_form(table: DefinedTable) -> None:
     """Whether keys and formats go together."""
     values, places, at = table.options.values, table.options.places, table.definition.at
     connector = table.options.connector
     if connector == "upsert-kafka":
-        _check_upsert(table)
+        _require_upsert(table)
     if connector == "kafka":
-        _check_kafka(table)
+        _require_kafka(table)
     if connector in ("kafka", "upsert-kafka"):
         for key in _FORMATS:
             if key in values:
                 connectors.checked_format(key, values[key], places[key])
-        _check_format_options(table)
-        _check_raw(table)
-        _check_csv(table)
+        _require_format_options(table)
+        _require_raw(table)
+        _require_csv(table)
     needed = {"kafka": (), "upsert-kafka": ("topic",), "jdbc": ("url", "table-name"), "iceberg": ("catalog-name",)}
     for key in needed.get(connector, ()):
         if key not in values:
             raise wrong(at, f"table {table.name} has no '{key}'", action=f"write '{key}' = '…' into its WITH")
 
 
-def _check_upsert(table: DefinedTable) -> None:
+def _require_upsert(table: DefinedTable) -> None:
     values, at = table.options.values, table.definition.at
     if not table.definition.primary_key:
         raise wrong(
@@ -315,7 +315,7 @@ def _check_upsert(table: DefinedTable) -> None:
             raise wrong(at, f"table {table.name} of upsert-kafka has no '{key}'", action=f"write '{key}' = 'json'")
 
 
-def _check_kafka(table: DefinedTable) -> None:
+def _require_kafka(table: DefinedTable) -> None:
     values, places, at = table.options.values, table.options.places, table.definition.at
     if table.definition.primary_key:
         raise wrong(
@@ -354,7 +354,7 @@ def _check_kafka(table: DefinedTable) -> None:
         raise wrong(places["scan.startup.mode"], "'group-offsets' needs 'properties.group.id'", action="write it")
 
 
-def _check_format_options(table: DefinedTable) -> None:
+def _require_format_options(table: DefinedTable) -> None:
     """Each is of a format that the table has, under that one's name, as Flink asks it; and they do not contradict."""
     values, places = table.options.values, table.options.places
     has = {f"{key.removesuffix('format')}{values[key]}." for key in _FORMATS if key in values}
@@ -389,7 +389,7 @@ def _reads_keys(table: DefinedTable) -> bool:
     return bool(key_fields(table)) and table.options.values.get("value.fields-include") == "EXCEPT_KEY"
 
 
-def _check_raw(table: DefinedTable) -> None:
+def _require_raw(table: DefinedTable) -> None:
     values = table.options.values
     for key, names in (
         ("key.format", key_fields(table)),
@@ -407,7 +407,7 @@ def _check_raw(table: DefinedTable) -> None:
             )
 
 
-def _check_csv(table: DefinedTable) -> None:
+def _require_csv(table: DefinedTable) -> None:
     values = table.options.values
     for key, names in (
         ("key.format", key_fields(table)),

@@ -412,7 +412,7 @@ def checked(table: str, at: Position, options: Sequence[Option]) -> TakenOptions
         if rule.standing == "said":
             notes.append(f"table {table}: '{option.key}' has no effect: {rule.doc}")
         try:
-            _check_value(option, rule)
+            _require_value(option, rule)
         except ConfigurationError as error:
             if not option.key.startswith("sink.") or "refused" not in error.facts:
                 raise
@@ -448,7 +448,7 @@ def _rule(option: Option, rules: Sequence[Rule]) -> Rule:
     )
 
 
-def _check_value(option: Option, rule: Rule) -> None:
+def _require_value(option: Option, rule: Rule) -> None:
     taken = {value.lower() for value in rule.values}
     if not taken or option.value.lower() in taken:
         return

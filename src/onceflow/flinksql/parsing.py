@@ -298,7 +298,7 @@ class _Parser:
         if not self._token.says("("):
             if self._has("WITH"):
                 self._options()
-            self._refuse_other_tables()
+            self._require_plain_table()
             self._unexpected("(")
         self._take()
         while True:
@@ -335,8 +335,8 @@ class _Parser:
                 "remove it",
             )
         options = self._options() if self._has("WITH") else ()
-        self._refuse_other_tables()
-        self._refuse_double(columns)
+        self._require_plain_table()
+        self._require_distinct(columns)
         return CreateTable(
             at=self._tokens[0].at,
             text=self._texts(),
@@ -350,7 +350,7 @@ class _Parser:
             if_not_exists=unless,
         )
 
-    def _refuse_other_tables(self) -> None:
+    def _require_plain_table(self) -> None:
         token = self._token
         if token.says("LIKE"):
             raise refused(token.at, "CREATE TABLE … LIKE", "a table is told in one place", "write its columns")
@@ -362,7 +362,7 @@ class _Parser:
                 "write CREATE TABLE with its columns, and INSERT INTO",
             )
 
-    def _refuse_double(self, columns: Sequence[ColumnDefinition]) -> None:
+    def _require_distinct(self, columns: Sequence[ColumnDefinition]) -> None:
         seen: dict[str, ColumnDefinition] = {}
         for column in columns:
             other = seen.get(column.name.lower())

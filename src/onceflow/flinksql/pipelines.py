@@ -179,11 +179,11 @@ def understood(insert: Insert, names: Names) -> Written:
             "Spark makes sessions of what it groups",
             "GROUP BY window_start, …",
         )
-    _check_changes(insert, table, query)
+    _require_changes_taken(insert, table, query)
     return Written(insert, table, query, _as_table(insert, table, query))
 
 
-def _check_changes(insert: Insert, table: DefinedTable, query: Query) -> None:
+def _require_changes_taken(insert: Insert, table: DefinedTable, query: Query) -> None:
     keyed = _key_of(table)
     if not query.updating or not keyed:
         return

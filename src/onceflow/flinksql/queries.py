@@ -90,7 +90,7 @@ class _Translation:
             finally:
                 self._ctes = outer
         if isinstance(node, exp.Subquery):
-            self._refuse_behind(node)
+            self._require_nothing_behind(node)
             return self._of(node.this)
         if isinstance(node, exp.Union) and type(node) is exp.Union:
             return self._union(node)
@@ -108,7 +108,7 @@ class _Translation:
         """What cannot be understood, at its place."""
         return wrong(self.text.place(node), what, action=action)
 
-    def _refuse_ends(self, node: exp.Expr) -> None:
+    def _require_endless(self, node: exp.Expr) -> None:
         """What needs the end of its rows."""
         if node.args.get("order") is not None:
             raise self.refused(
@@ -118,9 +118,9 @@ class _Translation:
             name = "FETCH" if isinstance(node.args.get("limit"), exp.Fetch) else "LIMIT"
             raise self.refused(node, name, "a stream has no end", "take the first n of a window by ROW_NUMBER")
 
-    def _refuse_behind(self, node: exp.Subquery) -> None:
+    def _require_nothing_behind(self, node: exp.Subquery) -> None:
         """What stands behind a query in parentheses is of its rows, too."""
-        self._refuse_ends(node)
+        self._require_endless(node)
         strange = [key for key, value in node.args.items() if value and key not in ("this", "alias", "with_")]
         if strange:
             raise self.refused(node, strange[0].upper(), "it is not taken behind a query in ()", "write it inside")
@@ -128,7 +128,7 @@ class _Translation:
     def _union(self, node: exp.Union) -> Query:
         if node.args.get("distinct"):
             raise self.refused(node, "UNION", "it would have to keep each row for ever", "write UNION ALL")
-        self._refuse_ends(node)
+        self._require_endless(node)
         left, right = self._of(node.this), self._of(node.expression)
         if len(left.columns) != len(right.columns):
             raise self.wrong(
@@ -176,7 +176,7 @@ class _Translation:
         strange = [key for key, value in node.args.items() if value and key not in known]
         if strange:
             raise self.refused(node, strange[0].upper(), "it is not taken", "see docs/sql.md")
-        self._refuse_ends(node)
+        self._require_endless(node)
         if node.args.get("from_") is None:
             raise self.refused(node, "SELECT without FROM", "a job here is a stream", "name a table")
         ranked = self._ranked(node)
@@ -220,7 +220,7 @@ class _Translation:
                 )
             name = name or (f"{call.name.lower()}{self.number()}" if call is not None else told)
         elif isinstance(node, exp.Subquery):
-            self._refuse_behind(node)
+            self._require_nothing_behind(node)
             found = self._of(node.this)
             name = name or f"query{self.number()}"
         else:
@@ -323,7 +323,7 @@ class _Translation:
         numbers = [each for each in selected if isinstance(each.unalias(), exp.Window)]
         if not numbers:
             return None
-        self._refuse_behind(inner)
+        self._require_nothing_behind(inner)
         if len(numbers) > 1 or node.args.get("joins"):
             raise self.refused(
                 numbers[0], "OVER", "it is not taken here", "write one ROW_NUMBER, and no join around it"

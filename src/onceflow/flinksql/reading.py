@@ -118,7 +118,7 @@ class _Reader:
         self._temporal: set[int] = set()
 
     def read(self, *, is_query: bool) -> Read:
-        self._refuse()
+        self._require_taken()
         i = 0
         while i < len(self._tokens):
             i = self._window(i) or self._cast(i) or self._system_time(i) or i + 1
@@ -154,19 +154,19 @@ class _Reader:
         said = str(found[0].get("description") or "").rstrip(".")
         return wrong(at, what, cause=said, action="correct it; docs/sql.md has what is taken")
 
-    def _refuse(self) -> None:
+    def _require_taken(self) -> None:
         for i, token in enumerate(self._tokens):
             if token.kind not in ("word", "sign"):
                 continue
             for words, told in _REFUSED.items():
                 if all(i + j < len(self._tokens) and self._tokens[i + j].says(word) for j, word in enumerate(words)):
                     raise refused(self._at(token), *told)
-            self._refuse_gap(i)
+            self._require_no_gap(i)
             word = token.value.upper()
             if word in _NO_SQL:
                 raise refused(self._at(token), word, "it is not taken", f"use {_NO_SQL[word]}")
 
-    def _refuse_gap(self, i: int) -> None:
+    def _require_no_gap(self, i: int) -> None:
         """What sqlglot passes over: nothing selected, a comma with nothing behind it, a number for an interval."""
         token, behind = self._tokens[i], self._tokens[min(i + 1, len(self._tokens) - 1)]
         if (token.says("SELECT") and behind.says("FROM")) or (

@@ -55,9 +55,9 @@ class Whole(Format):
         """As the other."""
         return self.inner.encode(columns)
 
-    def check_readable(self) -> None:
+    def require_readable(self) -> None:
         """As the other."""
-        self.inner.check_readable()
+        self.inner.require_readable()
 
 
 class StrictJson(Json):

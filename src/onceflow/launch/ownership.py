@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from onceflow.checkpoint import state_schemas
-from onceflow.checkpoint.deleting import refuse_deleting
+from onceflow.checkpoint.deleting import require_not_deleting
 from onceflow.checkpoint.identity import FILE as IDENTITY_FILE
 from onceflow.checkpoint.identity import (
     NO_SINKS,
@@ -29,7 +29,7 @@ from onceflow.checkpoint.identity import (
 )
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.place import OURS, Place
-from onceflow.checkpoint.restored import RestoredFrom, being_made, read_restored, refuse_unfinished, who_makes
+from onceflow.checkpoint.restored import RestoredFrom, being_made, read_restored, require_finished, who_makes
 from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.connectors.contract import Committer, SinkConnection
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, OnceflowError, advised
@@ -66,7 +66,7 @@ def identify(
     """
     ours, uri = place.ours, place.uri
     ours.make()
-    refuse_unfinished(place)
+    require_finished(place)
     # Looked at before job.json: another first start at this moment writes that before it makes either of the two.
     was_used = place.checkpoint.has_run() or place.records.exists()
     if takeover == "as-new":
@@ -96,12 +96,12 @@ def identify(
             checkpoint=uri,
         )
     identity = create_identity(ours, JobIdentity.new(uri, systems or "", prefix))
-    _refuse_made_meanwhile(place)
+    _require_not_made_meanwhile(place)
     same_place(identity, uri, systems or "", prefix)
     return identity
 
 
-def _refuse_made_meanwhile(place: Place) -> None:
+def _require_not_made_meanwhile(place: Place) -> None:
     """Refuse to begin a job where somebody makes a checkpoint of a savepoint at this moment.
 
     Whoever makes one says so and then looks for a job; this one has named the job and then looks for a maker. So one of
@@ -142,13 +142,13 @@ def _as_new(place: Place, systems: str, prefix: str) -> JobIdentity:
     with contextlib.suppress(CheckpointCorruptError):  # of a job whose file is spoiled nothing can be asked
         found = read_identity(place.ours)
     if found is None:
-        _refuse_without_job_json(place)
+        _require_job_json(place)
         _fence(place, place.journal.history()[0].job_id)
-        _refuse_without_job_json(place)
+        _require_job_json(place)
     elif found.checkpoint == place.uri:  # whatever else was changed, it is this very job's
-        _refuse_forgetting(place, found)
+        _require_not_forgetting(place, found)
         _fence(place, found.job_id)
-        _refuse_forgetting(place, found)
+        _require_not_forgetting(place, found)
     # As the journal names it: the new job's first start is appended behind starts of the one that it has left.
     left = place.journal.history()[0].job_id or (found.job_id if found is not None else "none")
     identity = JobIdentity.new(place.uri, systems, prefix, left)
@@ -191,19 +191,19 @@ def _take_back_job_json(place: Place, found: JobIdentity | None) -> None:
     )
 
 
-def refuse_left(place: Place, driver: Driver) -> None:
+def require_not_left(place: Place, driver: Driver) -> None:
     """End a start whose job was left by ``--as-new``, or is being deleted, since a moment: it had looked before.
 
     Whoever leaves a job writes the file and then looks for a newer start; this one appends its start and then looks at
     the file. So one of the two, or both, see the other.
     """
-    refuse_deleting(place)
+    require_not_deleting(place)
     now = read_identity(place.ours)
     if now is not None and now.job_id != place.journal.history()[0].job_id:
         raise driver.fenced()
 
 
-def refuse_lost(place: Place, connections: Iterable[SinkConnection], prefix: str, name: str) -> None:
+def require_not_lost(place: Place, connections: Iterable[SinkConnection], prefix: str, name: str) -> None:
     """Refuse to begin a new job in an empty place where a job of its name has written to its sinks before.
 
     Raises:
@@ -211,7 +211,7 @@ def refuse_lost(place: Place, connections: Iterable[SinkConnection], prefix: str
     """
     restored = read_restored(place.ours)
     if restored is not None and not restored.claimed and not place.has_begun():
-        _refuse_restored_again(place, restored, connections, prefix, name)
+        _require_restored_once(place, restored, connections, prefix, name)
     if not place.is_empty():
         return
     jobs = _of_name(connections, prefix, name)
@@ -239,7 +239,7 @@ def _of_name(connections: Iterable[SinkConnection], prefix: str, name: str) -> d
     return {job: at for mark in marks for job, at in mark.jobs.items()}
 
 
-def _refuse_restored_again(
+def _require_restored_once(
     place: Place, restored: RestoredFrom, connections: Iterable[SinkConnection], prefix: str, name: str
 ) -> None:
     """Refuse a second job from one savepoint where the first one's checkpoint was, and is lost.
@@ -282,7 +282,7 @@ def forget_name(committers: Iterable[Committer], name: str, job_id: str) -> None
             committer.write_name_mark(name, known.without(job_id).dumps())
 
 
-def refuse_incomplete(place: Place, *, whatever_is_undone: bool = False) -> None:
+def require_complete(place: Place, *, whatever_is_undone: bool = False) -> None:
     """Refuse a checkpoint that lacks files of Spark's which nothing can make again, before a start is in its journal.
 
     Or that holds some of them and nothing else, so that a new job would go on from another's beginning.
@@ -296,20 +296,20 @@ def refuse_incomplete(place: Place, *, whatever_is_undone: bool = False) -> None
     Raises:
         CheckpointCorruptError, CheckpointConflictError: Naming what is gone.
     """
-    _refuse_remains(place)
+    _require_no_remains(place)
     if not whatever_is_undone:
-        _refuse_without_journal(place)
+        _require_journal(place)
         history = place.journal.history()[0]  # before the commits: a driver that runs records an epoch, then decides
         try:
             if history.undone(place.checkpoint.newest_commit()) is not None:
                 return
         except HistoryError as error:
             raise from_failure(Failure(FailureKind.TWO_UNDONE, detail=str(error)), None, place.uri, "") from error
-    place.checkpoint.refuse_incomplete(place.journal.decided_offsets)
-    state_schemas.refuse_missing(place.checkpoint.store)
+    place.checkpoint.require_complete(place.journal.decided_offsets)
+    state_schemas.require_schemas(place.checkpoint.store)
 
 
-def _refuse_remains(place: Place) -> None:
+def _require_no_remains(place: Place) -> None:
     """Refuse an empty place where of another query is left where its sources began.
 
     Spark would begin there, and not where the sources of the new job say.
@@ -328,7 +328,7 @@ def _refuse_remains(place: Place) -> None:
     )
 
 
-def _refuse_without_journal(place: Place) -> None:
+def _require_journal(place: Place) -> None:
     """Refuse a job whose epochs are here and whose journal is empty: a start is in it before Spark plans anything.
 
     The mark outside tells as well, for as long as it is kept. One that ``--as-new`` made of a plain query may have died
@@ -349,7 +349,7 @@ def _refuse_without_journal(place: Place) -> None:
             )
 
 
-def refuse_rewound(
+def require_not_rewound(
     committers: Mapping[str, Committer], journal: Journal, identity: JobIdentity, checkpoint: SparkCheckpoint
 ) -> dict[str, str | None]:
     """Refuse a checkpoint that is older than a mark that this job left outside of it, or whose mark is gone.
@@ -376,7 +376,7 @@ def refuse_rewound(
     newest = checkpoint.newest_commit()
     known = max(history.decided.epoch if history.decided else -1, -1 if newest is None else newest)
     found = [Mark.loads(text) if text is not None else None for text in marks.values()]
-    _refuse_late_claim(checkpoint, found, known)
+    _require_no_late_claim(checkpoint, found, known)
     for mark in found:
         not_rewound(mark, history.incarnation, nonce, known, identity.checkpoint)
     # A sink that was added has none yet, and one may have been written since it was looked for by another first start.
@@ -387,7 +387,7 @@ def refuse_rewound(
     return marks
 
 
-def _refuse_late_claim(checkpoint: SparkCheckpoint, marks: Iterable[Mark | None], known: int) -> None:
+def _require_no_late_claim(checkpoint: SparkCheckpoint, marks: Iterable[Mark | None], known: int) -> None:
     """Refuse to go on as the old job from a savepoint behind which that has decided epochs.
 
     It would write them again under the same names: a ledger has them with other digests, and a topic has them twice.
@@ -431,7 +431,7 @@ def tell_of_moved(marks: Mapping[str, str | None], history: History, job_id: str
             )
 
 
-def _refuse_without_job_json(place: Place) -> None:
+def _require_job_json(place: Place) -> None:
     """Refuse ``--as-new`` where nobody can tell whose the undone epoch is: perhaps of this very job."""
     if place.has_undone():
         raise CheckpointConflictError(
@@ -445,7 +445,7 @@ def _refuse_without_job_json(place: Place) -> None:
         )
 
 
-def _refuse_forgetting(place: Place, found: JobIdentity) -> None:
+def _require_not_forgetting(place: Place, found: JobIdentity) -> None:
     """Refuse ``--as-new`` on the job's own checkpoint where it would double rows, or is a flag that was left behind.
 
     A new job would not know of an undone decision and write the epoch again. And with the flag left in a start command

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from onceflow.checkpoint.deleting import refuse_deleting
+from onceflow.checkpoint.deleting import require_not_deleting
 from onceflow.checkpoint.place import Place
 from onceflow.connectors.source_contract import Connector
 from onceflow.errors import ConfigurationError
@@ -78,5 +78,5 @@ def place_of(plan: Plan, means: Means = REAL) -> Place:
         CheckpointConflictError: It is being deleted.
     """
     place = means.opened(plan.checkpointing.location, plan.checkpointing.retain)
-    refuse_deleting(place)
+    require_not_deleting(place)
     return place

@@ -140,7 +140,7 @@ def outputs_of(session: SparkSession, result: object, sinks: Sequence[Sink], pla
     outputs = outputs_for(result, sinks, plan, keyed=keyed)
     settle_guarantees(outputs.sinks, plan.checkpointing)
     again = any(map(must_come_again, outputs.sinks))
-    check_query(outputs.query, plan.output_mode, read_again=again, fixed_tables=plan.fixed_tables)
+    require_runnable(outputs.query, plan.output_mode, read_again=again, fixed_tables=plan.fixed_tables)
     settings = dict(session.sparkContext.getConf().getAll())
     if not authenticates(settings):  # else nobody need walk the plan for what tasks carry
         JobLog(log, plan.name).warning("%s", require_authenticated(settings, carriers_of_secrets(outputs)))
@@ -189,7 +189,7 @@ def must_come_again(sink: Sink) -> bool:
     return sink.participates or sink.guarantee is Guarantee.IDEMPOTENT_UPSERT
 
 
-def check_query(query: DataFrame, mode: str, *, read_again: bool, fixed_tables: bool = False) -> None:
+def require_runnable(query: DataFrame, mode: str, *, read_again: bool, fixed_tables: bool = False) -> None:
     """What Spark can tell of the plan before anything is touched."""
     require_streamable(query, mode)
     require_protobuf(query)

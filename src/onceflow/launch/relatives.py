@@ -34,7 +34,7 @@ def targets_of(sinks: Iterable[Sink], connections: Mapping[str, SinkConnection])
 
 
 def look(place: Place, targets: tuple[WriteTarget, ...], name: str, takeover: str | None) -> Callable[[], None]:
-    """Refuse as ``refuse_written``, unless the start is told what it is to do with the checkpoint.
+    """Refuse as ``require_unwritten``, unless the start is told what it is to do with the checkpoint.
 
     Args:
         place: The job's checkpoint.
@@ -46,15 +46,15 @@ def look(place: Place, targets: tuple[WriteTarget, ...], name: str, takeover: st
         What is left to do when the checkpoint is taken over, and nothing of this start is decided.
 
     Raises:
-        CheckpointConflictError: As of ``refuse_written``.
+        CheckpointConflictError: As of ``require_unwritten``.
     """
     undone = place.has_undone()  # it is committed first: no check comes before that
     if takeover is None and not undone:
-        refuse_written(place, targets)
+        require_unwritten(place, targets)
 
     def behind() -> None:
         if takeover is None and undone:
-            refuse_written(place, targets)
+            require_unwritten(place, targets)
         begin(place, targets, name)
         if takeover is not None:
             accept(place, targets, JobLog(log, name) if takeover == "claim" else None)
@@ -62,7 +62,7 @@ def look(place: Place, targets: tuple[WriteTarget, ...], name: str, takeover: st
     return behind
 
 
-def refuse_written(place: Place, targets: tuple[WriteTarget, ...]) -> None:
+def require_unwritten(place: Place, targets: tuple[WriteTarget, ...]) -> None:
     """Refuse to write again what another job of the family has written to these targets, unless that was said.
 
     A job's first start from a savepoint is asked for what the older job has written since, where nothing was to be told

@@ -30,7 +30,7 @@ from onceflow.launch.active import require_free
 from onceflow.launch.plan import Plan
 from onceflow.launch.query import put_together
 from onceflow.launch.receipt_header import about
-from onceflow.launch.relatives import refuse_written, targets_of
+from onceflow.launch.relatives import require_unwritten, targets_of
 from onceflow.launch.starting import Starting
 from onceflow.options.auditing import Auditing
 from onceflow.spark.internals import running_session
@@ -65,10 +65,10 @@ def look_at_family(starting: Starting) -> None:
     starting.enter = relatives.look(starting.place, targets, plan.name, plan.takeover)
 
 
-def refuse_family(starting: Starting) -> None:
+def require_family(starting: Starting) -> None:
     """As ``look_at_family``; while an epoch is undone that comes first, and a start says the rest."""
     if starting.plan.takeover is None and not starting.place.has_undone():
-        refuse_written(starting.place, targets_of(starting.outputs.sinks, starting.connections))
+        require_unwritten(starting.place, targets_of(starting.outputs.sinks, starting.connections))
 
 
 def settle(starting: Starting) -> None:

@@ -50,7 +50,7 @@ STEPS = (
     Step("interpreters", query.try_interpreters),
     Step("sources", taking_over.compare_sources, taking_over.compare_sources, needs=("plan",)),
     Step("sinks", targets.make_targets, targets.compare_targets, needs=("plan",)),
-    Step("family", settling.look_at_family, settling.refuse_family, needs=("sinks",)),
+    Step("family", settling.look_at_family, settling.require_family, needs=("sinks",)),
     Step("takeover", taking_over.begin),
     Step("settle", settling.settle),
     Step("query", settling.begin_query),

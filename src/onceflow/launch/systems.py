@@ -15,8 +15,8 @@ from onceflow.connectors.contract import Committer, Sink, SinkConnection
 from onceflow.connectors.source_contract import Source, SourceConnection
 from onceflow.errors import OnceflowError
 from onceflow.findings import Checks
-from onceflow.launch.ownership import identify, refuse_lost, refuse_rewound
-from onceflow.launch.relatives import refuse_written, targets_of
+from onceflow.launch.ownership import identify, require_not_lost, require_not_rewound
+from onceflow.launch.relatives import require_unwritten, targets_of
 from onceflow.twophase.layout import Layout, LayoutSource
 
 
@@ -108,9 +108,9 @@ def look_at_systems(
         if not taken_over:
             taking_part = [sink for sink in sinks if sink.participates and sink.name in found.sinks]
             with checks.one():
-                refuse_lost(place, [found.sinks[sink.name] for sink in taking_part], prefix, name)
+                require_not_lost(place, [found.sinks[sink.name] for sink in taking_part], prefix, name)
             with checks.one():
-                refuse_written(place, targets_of(sinks, found.sinks))
+                require_unwritten(place, targets_of(sinks, found.sinks))
             with checks.one():
                 there = [sink for sink in taking_part if found.sinks[sink.name].is_there]
                 require_rights(there, place, prefix)
@@ -164,7 +164,7 @@ def require_rights(sinks: Sequence[Sink], place: Place, prefix: str) -> None:
         checks.end()
         decided = place.journal.history()[0].decided
         if found is not None and (decided is None or {sink.name for sink in sinks}.issuperset(decided.sinks)):
-            refuse_rewound(committers, place.journal, identity, place.checkpoint)
+            require_not_rewound(committers, place.journal, identity, place.checkpoint)
     finally:
         for committer in committers.values():
             committer.close()
@@ -202,4 +202,4 @@ def require_beside(connections: Mapping[str, SinkConnection]) -> None:
         OnceflowError: It cannot, and why.
     """
     for name, connection in connections.items():
-        connection.check_beside([other for whose, other in connections.items() if whose != name])
+        connection.require_beside([other for whose, other in connections.items() if whose != name])

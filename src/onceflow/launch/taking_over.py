@@ -26,18 +26,18 @@ from onceflow.execution.put_back import (
     leave,
     lost_commits,
     lost_of_parents,
-    refuse_parents_put_back,
-    refuse_put_back,
+    require_not_put_back,
+    require_parents_not_put_back,
 )
 from onceflow.execution.source_check import Sources
 from onceflow.execution.surroundings import REAL, Means
 from onceflow.launch.ownership import (
     claimed,
     identify,
-    refuse_incomplete,
-    refuse_left,
-    refuse_lost,
-    refuse_rewound,
+    require_complete,
+    require_not_left,
+    require_not_lost,
+    require_not_rewound,
     tell_of_moved,
 )
 from onceflow.launch.plan import Plan, place_of
@@ -57,7 +57,7 @@ def settle_listed(starting: Starting) -> None:
 def require_whole(starting: Starting) -> None:
     """Refuse a checkpoint that lacks files of Spark's which nothing can make again."""
     starting.phases.begin(f"the checkpoint {starting.plan.checkpointing.location}")
-    refuse_incomplete(starting.place, whatever_is_undone=starting.plan.takeover == "as-new")
+    require_complete(starting.place, whatever_is_undone=starting.plan.takeover == "as-new")
 
 
 def finish_listed(starting: Starting) -> None:
@@ -74,15 +74,15 @@ def finish_named(starting: Starting) -> None:
 def _finish(starting: Starting, sinks: Sequence[object]) -> None:
     starting.has_finished = finish_decided(sinks, starting.plan, starting.means)
     if starting.has_finished:
-        refuse_incomplete(starting.place)
+        require_complete(starting.place)
 
 
 def compare_sources(starting: Starting) -> None:
     """Refuse a plan that does not fit what the checkpoint knows, before a driver that runs is ended for nothing."""
     reads, place = starting.reads, starting.place
-    reads.refuse_other_number(place)
-    reads.refuse_other_names(place)
-    refuse_early(place, reads, starting.plan)
+    reads.require_same_number(place)
+    reads.require_same_names(place)
+    require_early(place, reads, starting.plan)
 
 
 def begin(starting: Starting) -> None:
@@ -119,7 +119,7 @@ def finish_decided(sinks: Sequence[object], plan: Plan, means: Means = REAL) -> 
     place = place_of(plan, means)
     if not taking_part or plan.takeover == "as-new" or not place.has_undone():
         return False
-    refuse_incomplete(place)
+    require_complete(place)
     connections = connected(taking_part, methodcaller("attach"))
     try:
         systems = {connection.system_id for connection in connections.values()}
@@ -137,7 +137,7 @@ def finish_decided(sinks: Sequence[object], plan: Plan, means: Means = REAL) -> 
             connection.close()
 
 
-def refuse_early(place: Place, sources: Sources, plan: Plan) -> None:
+def require_early(place: Place, sources: Sources, plan: Plan) -> None:
     """Refuse what the start would refuse, before a driver that runs is ended for nothing.
 
     While an epoch is undone there is nothing to foresee: it may have to be read again, and the start knows.
@@ -189,8 +189,8 @@ def take_over(
     driver = _driver(place, connections, plan, means, proven=proven, above=above)
     try:
         driver.take_over()
-        refuse_left(place, driver)
-        refuse_incomplete(place, whatever_is_undone=True)
+        require_not_left(place, driver)
+        require_complete(place, whatever_is_undone=True)
         state_schemas.bring_home(place.checkpoint.store)
     except BaseException:
         driver.close()
@@ -219,7 +219,7 @@ def _driver(
 ) -> Driver:
     """The driver of the sinks that take part, from their connections by name; ``proven`` as ``take_over`` takes it."""
     if plan.takeover is None:
-        refuse_lost(place, connections.values(), plan.prefix, plan.name)
+        require_not_lost(place, connections.values(), plan.prefix, plan.name)
     systems = _systems(connections)
     left = _left(place) if plan.takeover == "as-new" else None
     identity = identify(place, ",".join(sorted(set(systems.values()))), plan.prefix, plan.takeover, systems)
@@ -232,8 +232,8 @@ def _driver(
                 committer.preflight()
         place.records.make()
         if plan.takeover is None:
-            marks = refuse_rewound(committers, place.journal, identity, place.checkpoint)
-            _refuse_older(place, committers, connections, identity)
+            marks = require_not_rewound(committers, place.journal, identity, place.checkpoint)
+            _require_not_older(place, committers, connections, identity)
             kept = {sink: mark for sink, mark in marks.items() if committers[sink].keeps_mark}
             tell_of_moved(kept, place.journal.history()[0], identity.job_id, plan.name)
         claim: Claim | None = None
@@ -255,8 +255,8 @@ def _driver(
             committer.close()
         raise
     driver.is_watched = plan.watched
-    behind = partial(_refuse_older, place, committers, connections, identity)
-    put_back = partial(refuse_put_back, committers, systems, place.journal, identity, place.checkpoint)
+    behind = partial(_require_not_older, place, committers, connections, identity)
+    put_back = partial(require_not_put_back, committers, systems, place.journal, identity, place.checkpoint)
     driver.bound(plan.checkpointing.timeout_ms / 1000, behind, put_back)
     driver.min_pause_s = plan.checkpointing.min_pause_ms / 1000
     driver.observer = plan.observer
@@ -279,15 +279,15 @@ def _still_to_leave(place: Place, identity: JobIdentity, plan: Plan) -> JobIdent
     return JobIdentity(identity.left, at, identity.cluster_id, identity.prefix)
 
 
-def _refuse_older(
+def _require_not_older(
     place: Place,
     committers: Mapping[str, Committer],
     connections: Mapping[str, SinkConnection],
     identity: JobIdentity,
 ) -> None:
     """Refuse a sink's system that came back older than what the job has committed, or goes on from."""
-    refuse_put_back(committers, _systems(connections), place.journal, identity, place.checkpoint)
-    refuse_parents_put_back(place, committers, connections)
+    require_not_put_back(committers, _systems(connections), place.journal, identity, place.checkpoint)
+    require_parents_not_put_back(place, committers, connections)
 
 
 def _systems(connections: Mapping[str, SinkConnection]) -> dict[str, str]:

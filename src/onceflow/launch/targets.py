@@ -27,7 +27,7 @@ def make_targets(starting: Starting) -> None:
     """See whether each output fits what it goes to. That may make a topic or a table: the plan is accepted."""
     _connect(starting)
     for sink in starting.outputs.sinks:
-        starting.connections[sink.name].check_output(starting.outputs.fields(sink))
+        starting.connections[sink.name].make_output(starting.outputs.fields(sink))
     require_beside(starting.connections)
 
 
@@ -50,4 +50,4 @@ def _connect(starting: Starting) -> None:
     starting.connections = connections = connected(outputs.sinks, systems.connect)
     for connection in connections.values():
         starting.opened.callback(connection.close)
-    reads.refuse_to_read({sink: connections[sink.name].system_id for sink in outputs.dead_letter_sinks})
+    reads.require_not_read({sink: connections[sink.name].system_id for sink in outputs.dead_letter_sinks})

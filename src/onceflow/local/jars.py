@@ -234,7 +234,7 @@ def _pinned(group: str, progress: Progress | None) -> list[Path]:
             if missing:  # else another process fetched them while this one waited
                 _fetch(missing, cache, progress or (lambda _done, _total: None))
     for jar in pinned:
-        _check(jar, jar.path_in(cache), action=f"delete {jar.path_in(cache)}; it is fetched again")
+        _require_whole(jar, jar.path_in(cache), action=f"delete {jar.path_in(cache)}; it is fetched again")
     return [jar.path_in(cache) for jar in pinned]
 
 
@@ -319,7 +319,7 @@ def one_at_a_time(what: str) -> Iterator[None]:
         ) from error
 
 
-def _check(jar: Jar, path: Path, action: str) -> None:
+def _require_whole(jar: Jar, path: Path, action: str) -> None:
     try:
         found = hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
@@ -345,7 +345,7 @@ def _fetch(jars: list[Jar], cache: Path, progress: Progress) -> None:
         _run_ivy(jars, work, progress)
         for jar in jars:
             taken = work / "taken" / jar.file_name
-            _check(jar, taken, action="check what the mirror or proxy between you and the repository serves")
+            _require_whole(jar, taken, action="check what the mirror or proxy between you and the repository serves")
             jar.path_in(cache).parent.mkdir(parents=True, exist_ok=True)
             taken.replace(jar.path_in(cache))
     log.info("fetched %d jars", len(jars))

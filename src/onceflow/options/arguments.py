@@ -66,7 +66,7 @@ def named_fields(kind: type[T]) -> type[T]:
 
 
 def checked_but(*later: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """As ``checked``, for a function that must do something before it checks these (by ``check_argument``)."""
+    """As ``checked``, for a function that must do something before it checks these (by ``require_argument``)."""
     return functools.partial(_checked, later=later)
 
 
@@ -81,13 +81,13 @@ def _checked(call: Callable[P, R], later: Collection[str]) -> Callable[P, R]:
             raise _misnamed(call, signature, kwargs, str(error)) from None
         for name, value in given.items():
             if name not in later:
-                check_argument(call, name, value)
+                require_argument(call, name, value)
         return call(*args, **kwargs)
 
     return with_checks
 
 
-def check_argument(call: Callable[..., object], name: str, value: object) -> None:
+def require_argument(call: Callable[..., object], name: str, value: object) -> None:
     """Check one argument of a function.
 
     Raises:
@@ -141,7 +141,7 @@ def _types(call: Callable[..., object]) -> Mapping[str, Any]:
     return get_type_hints(call)
 
 
-def check_fields(made: object) -> None:
+def require_fields(made: object) -> None:
     """Check the fields of a dataclass, from its ``__post_init__``.
 
     Raises:

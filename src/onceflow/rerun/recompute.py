@@ -26,7 +26,7 @@ from onceflow.errors import CheckpointCorruptError, ConfigurationError
 from onceflow.execution.outputs import Outputs
 from onceflow.execution.task import RESULT_SCHEMA, Output, Task
 from onceflow.launch.plan import Plan
-from onceflow.launch.query import check_query, outputs_for
+from onceflow.launch.query import outputs_for, require_runnable
 from onceflow.spark.replayed import with_known_ends
 from onceflow.spark.session import pin, spark_path
 from onceflow.twophase.participants import TaskReport, parts_of, totals
@@ -109,8 +109,8 @@ def run_again(
     Raises:
         OnceflowError: As of ``recompute``.
     """
-    check_query(outputs.query, plan.output_mode, read_again=False)
-    _refuse(outputs, receipts, before)
+    require_runnable(outputs.query, plan.output_mode, read_again=False)
+    _require_rerunnable(outputs, receipts, before)
     pin(session, {"spark.sql.streaming.minBatchesToRetain": str(plan.checkpointing.retain)})
     told = {receipt["epoch"]: receipt for receipt in receipts}
     if not outputs.states():
@@ -137,7 +137,7 @@ def compared(receipt: Mapping[str, Any], reports: Sequence[TaskReport]) -> list[
     ]
 
 
-def _refuse(outputs: Outputs, receipts: Sequence[Mapping[str, Any]], before: StateBefore | None) -> None:
+def _require_rerunnable(outputs: Outputs, receipts: Sequence[Mapping[str, Any]], before: StateBefore | None) -> None:
     if outputs.states() and before is None:
         raise ConfigurationError(
             f"the plan keeps state ({', '.join(dict.fromkeys(state.shape for state in outputs.states()))}), and the "

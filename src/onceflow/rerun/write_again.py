@@ -106,7 +106,7 @@ def write_again(
             stack.enter_context(closing(connection))
         committers: dict[str, Committer] = {}
         for name, connection in connections.items():
-            connection.check_output(outputs.fields(writing[name]))
+            connection.make_output(outputs.fields(writing[name]))
             committers[name] = stack.enter_context(closing(connection.committer(again.run.prefix, again.run.job_id)))
             committers[name].preflight()
         factories = {name: connection.writer_factory() for name, connection in connections.items()}

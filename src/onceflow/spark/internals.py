@@ -404,7 +404,7 @@ def call_site(expression: Any) -> str:
     return f"{PurePath(path).name}:{number}" if path else ""
 
 
-def check_streaming(frame: DataFrame, mode: str) -> None:
+def require_streaming(frame: DataFrame, mode: str) -> None:
     """Let Spark say whether it can run a plan as a stream, as it does when a query is started.
 
     Raises:

@@ -19,7 +19,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
 from onceflow.errors import ConfigurationError, RefusedSettingError
-from onceflow.spark.internals import analyzed_plan, call_site, check_streaming, elements
+from onceflow.spark.internals import analyzed_plan, call_site, elements, require_streaming
 from onceflow.spark.sentences import no_stream
 from onceflow.spark.versions import TODAY
 from onceflow.twophase.layout import StateOperator, without_texts
@@ -228,18 +228,18 @@ def require_readable_again(frame: DataFrame) -> None:
                     action=f"take {_KAFKA_PROVIDER} out of {_V2_OFF}",
                 )
             if not known:
-                _refuse_source(source, _GONE_WHEN_READ.get(source, "it is not known to onceflow"))
+                raise _not_again(source, _GONE_WHEN_READ.get(source, "it is not known to onceflow"))
         elif kind not in _IN_THE_PROGRAM and kind not in _OUTSIDE:
-            _refuse_source(kind, "it is not known to onceflow")
+            raise _not_again(kind, "it is not known to onceflow")
         elif kind in ("LogicalRelation", "DataSourceV2Relation") and "kafka" in _static(leaf).lower():
-            _refuse_source(
+            raise _not_again(
                 "a static read of Kafka",
                 "where it ends is asked anew in every run, and whether it reads what is aborted later is not shown",
             )
 
 
-def _refuse_source(source: str, why: str) -> None:
-    raise RefusedSettingError(
+def _not_again(source: str, why: str) -> RefusedSettingError:
+    return RefusedSettingError(
         f"the plan reads {source}: {why}",
         harmless="never, where an epoch has to be read twice: other rows would come, or none",
         cause="an exactly-once or idempotent sink needs sources that give the same rows again: "
@@ -335,7 +335,7 @@ def require_streamable(frame: DataFrame, mode: str) -> None:
     if frame.sparkSession.conf.get(_CHECKED_BY_SPARK, "true") != "true":
         return
     try:
-        check_streaming(frame, mode.capitalize())
+        require_streaming(frame, mode.capitalize())
     except AnalysisException as error:
         raise no_stream(str(error), mode) from None
 

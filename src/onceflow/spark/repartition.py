@@ -58,7 +58,7 @@ def repartition(session: SparkSession, checkpoint: SparkCheckpoint, partitions: 
             cause=f"{partitions} shuffle partitions were asked for, and what rewrites state is not in this Spark",
             action="resume with as many partitions as it has, or rescale with PySpark 4.2",
         )
-    _refuse_without_keys(session, checkpoint, partitions)
+    _require_keys(session, checkpoint, partitions)
     before = {name: _digest(frame) for name, frame in _parts(session, checkpoint)}
     try:
         repartition_state(session, spark_path(session, checkpoint), partitions)
@@ -108,7 +108,7 @@ def _digest(frame: DataFrame) -> Digest:
     return int(count), str(total)
 
 
-def _refuse_without_keys(session: SparkSession, checkpoint: SparkCheckpoint, partitions: int) -> None:
+def _require_keys(session: SparkSession, checkpoint: SparkCheckpoint, partitions: int) -> None:
     """Refuse what Spark would put where no query looks for it."""
     goes_to = _HASH_OF_NOTHING % partitions
     if not goes_to:

@@ -70,7 +70,7 @@ class World(ABC):
         raise SkipTest("its world cannot tell what rows say (World.says)")
 
     def output(self) -> Any:
-        """The output's columns, a ``StructType`` of Spark, for a sink whose connection has a ``check_output``."""
+        """The output's columns, a ``StructType`` of Spark, for a sink whose connection has a ``make_output``."""
         return None
 
     def refused(self, keys: Sequence[str]) -> pa.RecordBatch:  # noqa: ARG002 - for those that can
@@ -126,7 +126,7 @@ class Start:
         self.connection = sink.attach() if attach else sink.connect()
         fields = world.output()
         if fields is not None:
-            self.connection.check_output(fields)
+            self.connection.make_output(fields)
         self._committer = self.connection.committer(PREFIX, job_id) if sink.participates else None
 
     @property

@@ -43,6 +43,6 @@ def test_a_moved_checkpoint_goes_on_with_its_own_schemas(spark, tmp_path):
     put(1)
     with pytest.raises(StreamingQueryException, match="_stateSchema/default/0_"):
         run(tmp_path / "new")
-    state_schemas.refuse_missing(Store(tmp_path / "new"))
+    state_schemas.require_schemas(Store(tmp_path / "new"))
     state_schemas.bring_home(Store(tmp_path / "new"))
     assert run(tmp_path / "new") == [20]

@@ -32,7 +32,7 @@ def look(folder, sink: of.KafkaSink, source: of.KafkaSource) -> Systems:
 def make(sink: of.KafkaSink) -> None:
     """Make its topic, as a start does that has accepted the plan."""
     with contextlib.closing(sink.connect()) as connection:
-        connection.check_output(StructType())
+        connection.make_output(StructType())
 
 
 @pytest.mark.kafka
@@ -54,7 +54,7 @@ def test_missing_topics_need_no_spark(cluster, new_topic, tmp_path):
         assert found.left([other], [source]) == f"checks of Kafka topic {there} (exactly-once), topic {there}"
         connection = found.connect(made)
         assert client.topics([mine]) == {}
-        connection.check_output(StructType())
+        connection.make_output(StructType())
         connection.close()
         assert list(client.topics([mine])) == [mine]
         assert look(tmp_path / "c", made, source).allows([made])

@@ -226,7 +226,7 @@ def test_names_with_a_percent_sign_are_named_as_they_are(server, begun, doctor, 
     if begun_before:
         server.execute('grant insert on bank."a%b" to job')
         connection = sink.connect()
-        connection.check_output(output)
+        connection.make_output(output)
         connection.close()
         server.execute('revoke insert on bank."a%b" from job', 'grant insert ("k%s") on bank."a%b" to job')
     with pytest.raises(DatabaseRightsError, match=r"user job lacks INSERT on table bank\.a%b") as told:

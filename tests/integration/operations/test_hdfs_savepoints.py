@@ -16,7 +16,7 @@ from onceflow.errors import (
     CheckpointStoreError,
     ConfigurationError,
 )
-from onceflow.launch.ownership import identify, refuse_incomplete
+from onceflow.launch.ownership import identify, require_complete
 from onceflow.operations.savepoints import reading, restoring, resuming, writing
 from onceflow.spark.places import place_at
 from onceflow.storage.tree import Folder, folder_of
@@ -138,7 +138,7 @@ def test_a_resumed_run_and_a_claim_and_an_older_epoch(place, top):
     assert identity.job_id == made.job_id != checkpoints.JOB
     assert (new.journal.history()[0].decided, new.checkpoint.newest_commit()) == (None, 3)
     assert new.checkpoint.query_id() not in ("", place.checkpoint.query_id())
-    refuse_incomplete(new)
+    require_complete(new)
 
     with resuming.opened(f"{place.uri}@1", f"{top.where}/older") as (path, found):
         restoring.restore(path, found, place_at(f"{top.where}/older", 100))
@@ -177,7 +177,7 @@ def test_schemas_of_state_are_named_in_the_new_place(place, top):
     restoring.restore(savepoint, writing.create(place, savepoint).manifest, new)
     told = json.loads(folder_of(new.checkpoint.store).read("state/0/_metadata/v2/0").partition(b"\n")[2])
     assert told["stateStoreInfo"][0]["stateSchemaFilePaths"] == [f"{new.uri}/{schema}"]
-    refuse_incomplete(new)
+    require_complete(new)
 
 
 def failing(fs, name, at):

@@ -25,7 +25,7 @@ from onceflow.errors import (
     CheckpointStoreError,
     ConfigurationError,
 )
-from onceflow.launch.ownership import identify, refuse_incomplete
+from onceflow.launch.ownership import identify, require_complete
 from onceflow.operations.savepoints import reading, restoring, resuming, writing
 from onceflow.spark.places import folder_at, place_at
 from onceflow.storage import objects, s3
@@ -221,7 +221,7 @@ def test_a_savepoint_in_another_bucket(reached, place, top):
     assert reading.verify(to) == manifest
     assert folder_at(to).read("files/state/0/0/SSTs/000008-a.sst") == large
     restoring.restore(to, manifest, place_at(f"{top.where}/new", 100))
-    refuse_incomplete(place_at(f"{top.where}/new", 100))
+    require_complete(place_at(f"{top.where}/new", 100))
 
 
 def test_a_resumed_run_and_a_claim_and_an_older_epoch(place, top):
@@ -239,7 +239,7 @@ def test_a_resumed_run_and_a_claim_and_an_older_epoch(place, top):
     assert identity.job_id == made.job_id != checkpoints.JOB
     assert (new.journal.history()[0].decided, new.checkpoint.newest_commit()) == (None, 3)
     assert new.checkpoint.query_id() not in ("", place.checkpoint.query_id())
-    refuse_incomplete(new)
+    require_complete(new)
 
     with resuming.opened(f"{place.uri}@1", f"{top.where}/older") as (path, found):
         restoring.restore(path, found, place_at(f"{top.where}/older", 100))
@@ -278,7 +278,7 @@ def test_schemas_of_state_are_named_in_the_new_place(place, top):
     restoring.restore(savepoint, writing.create(place, savepoint).manifest, new)
     told = json.loads(folder_of(new.checkpoint.store).read("state/0/_metadata/v2/0").partition(b"\n")[2])
     assert told["stateStoreInfo"][0]["stateSchemaFilePaths"] == [f"{new.uri}/{schema}"]
-    refuse_incomplete(new)
+    require_complete(new)
 
 
 DIES = """
@@ -611,7 +611,7 @@ def test_a_copy_through_a_disk_is_whole(place, top, tmp_path):
     by_hand(Folder(tmp_path / "s"), top.below("back"))
     assert reading.verify(f"{top.where}/back") == manifest
     restoring.restore(tmp_path / "s", manifest, Place.at(tmp_path / "new", 100))
-    refuse_incomplete(Place.at(tmp_path / "new", 100))
+    require_complete(Place.at(tmp_path / "new", 100))
     assert writing.dispose(tmp_path / "s") == []
 
 

@@ -122,7 +122,7 @@ class Lake:
         self.world.drop()
         sink = self.world.sink()
         connection = sink.connect()
-        connection.check_output(FIELDS)
+        connection.make_output(FIELDS)
 
     def without_a_file(self) -> None:
         self.world.data()[0].unlink()

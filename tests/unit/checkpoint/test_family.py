@@ -50,14 +50,14 @@ def write(place, *epochs):
 def refused(place, targets=HERE):
     """Why a start would be."""
     with pytest.raises(CheckpointConflictError) as raised:
-        relatives.refuse_written(place, targets)
+        relatives.require_unwritten(place, targets)
     return parts_of(raised.value, CheckpointConflictError)
 
 
 def test_a_start_that_goes_back_behind_a_newer_job_is_refused_until_it_is_said(old, tmp_path):
     """How many epochs and rows, and to which sinks; --claim says it, up to what there was, and it is asked no more."""
     new = born(old, tmp_path / "new")
-    relatives.refuse_written(old, HERE)  # it has written nothing yet
+    relatives.require_unwritten(old, HERE)  # it has written nothing yet
     write(new, 4, 5, 6)
     error = refused(old)
     assert "has written it in 3 epochs (4 to 6): 15 rows to sink alerts" in error.what
@@ -65,7 +65,7 @@ def test_a_start_that_goes_back_behind_a_newer_job_is_refused_until_it_is_said(o
     assert 'takeover="claim"' in error.action
     assert (error.facts["epochs"], error.facts["rows"]) == ([4, 5, 6], {"alerts": 15})
     relatives.accept(old)
-    relatives.refuse_written(old, HERE)
+    relatives.require_unwritten(old, HERE)
     write(new, 7)
     assert "15 rows" not in refused(old).what
 
@@ -77,7 +77,7 @@ def test_what_the_older_job_has_read_by_itself_is_not_written_again(old, tmp_pat
     checkpoints.run(old, 5)
     assert "in 1 epochs (6 to 6): 5 rows" in refused(old).what
     checkpoints.run(old, 6)
-    relatives.refuse_written(old, HERE)
+    relatives.require_unwritten(old, HERE)
     assert new.checkpoint.newest_commit() == 6
 
 
@@ -96,7 +96,7 @@ def test_only_who_writes_to_the_same_place_is_met(old, tmp_path, targets, is_ref
     if is_refused:
         refused(old)
     else:
-        relatives.refuse_written(old, HERE)
+        relatives.require_unwritten(old, HERE)
 
 
 def test_a_sink_that_takes_no_part_is_told_without_a_number(old, tmp_path):
@@ -111,22 +111,22 @@ def test_a_sink_that_takes_no_part_is_told_without_a_number(old, tmp_path):
 def test_the_newer_job_is_asked_when_the_older_one_has_gone_on(old, tmp_path):
     """The way back again: what the older job has written since they parted, and not what came before."""
     new = write(born(old, tmp_path / "new"), 4)
-    relatives.refuse_written(new, HERE)
+    relatives.require_unwritten(new, HERE)
     checkpoints.run(old, 4)
-    relatives.refuse_written(new, HERE)
+    relatives.require_unwritten(new, HERE)
     checkpoints.run(old, 5)
     assert "is of one family with this one" in refused(new).what
     assert "in 1 epochs (5 to 5): 5 rows to sink alerts" in refused(new).what
     shutil.rmtree(old.checkpoint.folder)  # a parent may be deleted
-    relatives.refuse_written(new, HERE)
+    relatives.require_unwritten(new, HERE)
 
 
 def test_a_first_start_is_not_asked_what_its_owner_was_told(old, tmp_path):
     """Who begins from an older epoch was told at once; the next start is not refused for it."""
     new = born(old, tmp_path / "new", epoch=1)
-    relatives.refuse_written(new, HERE)
+    relatives.require_unwritten(new, HERE)
     write(new, 2)
-    relatives.refuse_written(new, HERE)
+    relatives.require_unwritten(new, HERE)
 
 
 @pytest.mark.parametrize("with_state", [True, False])
@@ -181,7 +181,7 @@ def test_a_newer_job_that_cannot_be_read_is_not_passed_over(old, tmp_path):
     shutil.rmtree(new.checkpoint.folder)
     assert "what it has written cannot be told" in refused(old).what
     relatives.accept(old)
-    relatives.refuse_written(old, HERE)
+    relatives.require_unwritten(old, HERE)
 
 
 def test_where_the_parent_cannot_know_of_it_the_start_says_so(old, tmp_path, caplog, monkeypatch):
@@ -211,7 +211,7 @@ def test_a_child_is_entered_once_and_comes_back(old, tmp_path):
     assert entry.name == f"{read_restored(new.ours).job_id}.json"
     entry.write_bytes(entry.read_bytes().replace(b"alerts", b"blerts"))
     with pytest.raises(CheckpointCorruptError) as raised:
-        relatives.refuse_written(old, HERE)
+        relatives.require_unwritten(old, HERE)
     assert str(entry) in parts_of(raised.value, CheckpointCorruptError).what
 
 
@@ -267,10 +267,10 @@ def test_a_relative_that_cannot_be_read_is_one_that_is_not_known(old, tmp_path, 
     tear(new)
     assert "what it has written cannot be told" in refused(old).what
     relatives.accept(old)
-    relatives.refuse_written(old, HERE)
+    relatives.require_unwritten(old, HERE)
     second = write(born(old, tmp_path / "second"), 4)
     tear(old)
-    relatives.refuse_written(second, HERE)
+    relatives.require_unwritten(second, HERE)
     assert f"job {checkpoints.JOB}, from which this one was begun, cannot be read" in caplog.text
 
 
@@ -302,7 +302,7 @@ def test_all_that_would_come_twice_is_told_and_each_that_a_claim_accepts(old, tm
     assert len(said) == 3
     assert any("10 rows to sink alerts" in each for each in said)
     assert any("15 rows to sink alerts" in each for each in said)
-    relatives.refuse_written(old, HERE)
+    relatives.require_unwritten(old, HERE)
 
 
 def test_who_claims_a_savepoint_behind_a_newer_job_is_told_and_asked_as_that_job(old, tmp_path):
@@ -319,7 +319,7 @@ def test_who_claims_a_savepoint_behind_a_newer_job_is_told_and_asked_as_that_job
     assert (child.checkpoint, child.is_born) == (new.uri, True)
     relatives.begin(place, HERE, "fraud")
     write(place, 4)
-    relatives.refuse_written(place, HERE)  # it was told when that began
+    relatives.require_unwritten(place, HERE)  # it was told when that began
     write(new, 6)
     assert "was begun from this one" in refused(place).what
 
@@ -330,7 +330,7 @@ TRIAL = (WriteTarget("alerts", "cluster", "trial"),)
 def test_a_trial_that_goes_on_into_the_real_place_is_met(old, tmp_path):
     """Where a job writes is kept at each start of it, with its parent and in its own checkpoint."""
     new = write(born(old, tmp_path / "new", targets=TRIAL), 4)
-    relatives.refuse_written(old, HERE)
+    relatives.require_unwritten(old, HERE)
     relatives.begin(new, HERE, "fraud")
     write(new, 5)
     assert "to sink alerts" in refused(old).what
@@ -355,7 +355,7 @@ def test_a_trial_is_not_asked_for_its_parent_that_goes_on(old, tmp_path):
         checkpoints.run(old, epoch)
     refused(new, TRIAL)
     relatives.begin(old, HERE, "fraud")
-    relatives.refuse_written(new, TRIAL)
+    relatives.require_unwritten(new, TRIAL)
     refused(new, HERE)
 
 

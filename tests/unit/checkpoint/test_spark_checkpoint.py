@@ -200,13 +200,13 @@ def whole(checkpoint):
 def test_a_whole_checkpoint_is_not_refused(whole, tmp_path):
     """Nor one that has run nothing, nor one whose commits tell of no state; and nothing is changed."""
     before = {path: path.read_bytes() for path in whole.folder.rglob("*") if path.is_file()}
-    whole.refuse_incomplete(unasked)
+    whole.require_complete(unasked)
     assert before == {path: path.read_bytes() for path in whole.folder.rglob("*") if path.is_file()}
-    SparkCheckpoint.at(tmp_path / "new").refuse_incomplete(unasked)
+    SparkCheckpoint.at(tmp_path / "new").require_complete(unasked)
     for name in ("commits/0", "commits/1"):
         put(whole, name, "v1\n{}\n")
     shutil.rmtree(whole.folder / "state")
-    whole.refuse_incomplete(unasked)
+    whole.require_complete(unasked)
 
 
 @pytest.mark.parametrize("what", ["metadata", "state", "state/1", "state/1/0/1_a.zip"])
@@ -223,7 +223,7 @@ def test_what_nothing_can_make_again_is_refused_by_its_name(whole, what, emptied
         if what != "metadata":
             path.parent.rmdir()
     with pytest.raises(CheckpointCorruptError) as caught:
-        whole.refuse_incomplete(unasked)
+        whole.require_complete(unasked)
     assert str(path if what == "metadata" else whole.folder / "state") in caught.value.what
     assert caught.value.harmless.startswith("never")
     assert "copy" in caught.value.action
@@ -238,12 +238,12 @@ def test_plans_that_are_gone_are_refused_where_they_are_not_decided(whole, gone,
         (whole.folder / "offsets" / str(epoch)).unlink()
     known = {epoch: f"v1\n{{}}\n{epoch}" for epoch in decided}
     if named is None:
-        whole.refuse_incomplete(lambda: known)
+        whole.require_complete(lambda: known)
         assert whole.newest_offsets() is None
         whole.mend(lambda: known)
         assert content(whole, "offsets/1") == "v1\n{}\n1"
         return
-    for look in (whole.refuse_incomplete, whole.mend):
+    for look in (whole.require_complete, whole.mend):
         with pytest.raises(CheckpointCorruptError, match=named):
             look(lambda: known)
 

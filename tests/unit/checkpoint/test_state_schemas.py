@@ -9,7 +9,7 @@ import pytest
 from onceflow.checkpoint import state_schemas
 from onceflow.checkpoint.place import Place
 from onceflow.errors import CheckpointCorruptError
-from onceflow.launch.ownership import refuse_incomplete
+from onceflow.launch.ownership import require_complete
 from onceflow.storage.store import Store
 from tests.support import checkpoints
 from tests.support.advice import parts_of
@@ -42,7 +42,7 @@ def named(folder, version=0):
 def test_a_moved_checkpoint_names_its_own_schemas(moved, tmp_path):
     """Also one that was moved twice; the checksum of what was there goes, since Spark would refuse the new file."""
     checkpoints.write(tmp_path / "new/state/0/_metadata/v2/1", metadata(tmp_path / "older", tmp_path / "old"))
-    refuse_incomplete(moved, whatever_is_undone=True)
+    require_complete(moved, whatever_is_undone=True)
     state_schemas.bring_home(Store(tmp_path / "new"))
     assert named(tmp_path / "new") == [f"file:{tmp_path}/new/{SCHEMA}"]
     assert named(tmp_path / "new", 1) == [f"file:{tmp_path}/new/{SCHEMA}"] * 2
@@ -65,7 +65,7 @@ def test_a_checkpoint_in_its_place_is_left_alone(tmp_path):
     checkpoints.write(folder / "state/0/_metadata/v2/1", "")
     checkpoints.write(folder / "state/1/_metadata/v2/0", "v2\n[]")
     before = {path: path.stat().st_ino for path in folder.rglob("*")}
-    state_schemas.refuse_missing(Store(folder))
+    state_schemas.require_schemas(Store(folder))
     state_schemas.bring_home(Store(folder))
     assert {path: path.stat().st_ino for path in folder.rglob("*")} == before
 
@@ -77,12 +77,12 @@ def test_a_schema_that_did_not_come_along_is_told_by_name(moved, tmp_path, there
         checkpoints.write(tmp_path / "old" / SCHEMA, "a schema")
     (tmp_path / "new" / SCHEMA).unlink()
     with pytest.raises(CheckpointCorruptError) as raised:
-        refuse_incomplete(moved, whatever_is_undone=True)
+        require_complete(moved, whatever_is_undone=True)
     error = parts_of(raised.value, CheckpointCorruptError)
     assert str(tmp_path / "new" / SCHEMA) in error.what
     assert str(tmp_path / "old") in error.what
     checkpoints.write(tmp_path / "new" / SCHEMA, "a schema")
-    refuse_incomplete(Place.at(moved.checkpoint.folder, retain=1), whatever_is_undone=True)
+    require_complete(Place.at(moved.checkpoint.folder, retain=1), whatever_is_undone=True)
 
 
 def test_where_a_schema_is_inside_follows_from_the_end_of_its_path():

@@ -30,7 +30,7 @@ from onceflow.errors import (
     SetupError,
 )
 from onceflow.launch import taking_over
-from onceflow.launch.ownership import claimed, identify, refuse_incomplete, refuse_lost, refuse_rewound
+from onceflow.launch.ownership import claimed, identify, require_complete, require_not_lost, require_not_rewound
 from onceflow.operations.savepoints import reading, restoring, resuming, writing
 from onceflow.operations.savepoints.contents import contents
 from onceflow.options.checkpointing import Checkpointing
@@ -90,8 +90,8 @@ def test_a_resumed_run_is_a_new_job(old, savepoint, new):
     assert {path: path.read_bytes() for path in before} == before
     assert new.checkpoint.newest_commit() == 3
     assert new.checkpoint.query_id() not in ("", old.checkpoint.query_id())  # else Spark ends the old one's query
-    refuse_incomplete(new)
-    refuse_lost(new, [], "onceflow", "fraud")
+    require_complete(new)
+    require_not_lost(new, [], "onceflow", "fraud")
     history = Place.at(new.checkpoint.folder, retain=100).journal.start(identity.job_id)
     assert history.incarnation > old.journal.history()[0].incarnation + 1_000_000
 
@@ -245,14 +245,14 @@ def test_where_the_old_checkpoint_is_gone_the_mark_tells(savepoint, old, new, ep
     identity = identify(new, "cluster", "onceflow", None)
     of = {"alerts": MarkOnly(Mark(1, nonce, epoch))}
     if allowed:
-        refuse_rewound(of, new.journal, identity, new.checkpoint)
+        require_not_rewound(of, new.journal, identity, new.checkpoint)
         return
-    error = refused(CheckpointConflictError, refuse_rewound, of, new.journal, identity, new.checkpoint)
+    error = refused(CheckpointConflictError, require_not_rewound, of, new.journal, identity, new.checkpoint)
     assert "resume as a new job" in error.action
     shutil.rmtree(new.checkpoint.folder)
     restored(savepoint, new)
     identity = identify(new, "cluster", "onceflow", None)
-    refuse_rewound({}, new.journal, identity, new.checkpoint)
+    require_not_rewound({}, new.journal, identity, new.checkpoint)
 
 
 def test_what_is_written_again_is_told_by_sink_and_source(savepoint, old):
@@ -425,7 +425,7 @@ def test_positions_alone_begin_a_query_anew(savepoint, new):
     assert not new.checkpoint.is_stateful()
     assert json.loads(new.checkpoint.initial_offsets(0)) == {"payments": {"0": 40, "1": 40}}
     identify(new, "cluster", "onceflow", None)
-    refuse_incomplete(new)
+    require_complete(new)
     history = new.journal.history()[0]
     other = Layout(checkpoints.LAYOUT.sources, (StateOperator(("alerts",), "another aggregate", "9"),))
     assert objection(history, None, 0, Surveyed(other)) is None
@@ -474,11 +474,11 @@ def test_a_command_with_a_savepoint_in_it_does_not_begin_its_job_twice(tmp_path,
     resume(job, str(savepoint), {}, claim=False, with_state=True, partial=False, yes=True)
     place = Place.at(tmp_path / where, retain=100)
     if again:
-        error = refused(CheckpointConflictError, refuse_lost, place, [sink], "onceflow", "fraud")
+        error = refused(CheckpointConflictError, require_not_lost, place, [sink], "onceflow", "fraud")
         assert first.job_id in error.what
         assert "another folder" in error.action
     else:
-        refuse_lost(place, [sink], "onceflow", "fraud")
+        require_not_lost(place, [sink], "onceflow", "fraud")
 
 
 def test_epochs_that_no_decision_names_are_told(savepoint, old):

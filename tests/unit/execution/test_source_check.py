@@ -74,25 +74,25 @@ def test_dead_letters_that_the_job_would_read_are_refused():
             return "topic t"
 
     there, elsewhere = KafkaSink(KafkaCluster("one:9092"), "t"), KafkaSink(KafkaCluster("one:9092"), "other")
-    make(None, Own()).refuse_to_read({there: "another cluster", elsewhere: "cluster"})
+    make(None, Own()).require_not_read({there: "another cluster", elsewhere: "cluster"})
     with pytest.raises(ConfigurationError, match=r"sink t \(Kafka topic t .*read as topic t"):
-        make(None, Own()).refuse_to_read({elsewhere: "cluster", there: "cluster"})
+        make(None, Own()).require_not_read({elsewhere: "cluster", there: "cluster"})
 
 
 def test_another_number_of_sources_than_a_query_had_is_refused(tmp_path):
     """Two outputs in one job where the query had one source: before anything of the checkpoint is touched."""
     place = place_of(Plan("test", Checkpointing(tmp_path)))
     one, two = make(Reading()), make(Reading(), 0)
-    two.refuse_other_number(place)
+    two.require_same_number(place)
     (tmp_path / "offsets").mkdir()
     (tmp_path / "offsets" / "4").write_text(text({"orders": {"0": 7}}))
     before = sorted(path.name for path in tmp_path.rglob("*"))
-    one.refuse_other_number(place)
+    one.require_same_number(place)
     with pytest.raises(CheckpointConflictError, match="read 1 sources, and the job reads 2"):
-        two.refuse_other_number(place)
+        two.require_same_number(place)
     assert sorted(path.name for path in tmp_path.rglob("*")) == before
     (tmp_path / "offsets" / "4").write_text("")  # what a power cut leaves tells nothing
-    two.refuse_other_number(place)
+    two.require_same_number(place)
 
 
 def test_how_much_an_epoch_reads_is_told_by_source(tmp_path):

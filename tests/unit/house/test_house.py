@@ -231,6 +231,13 @@ def test_a_class_has_a_name_of_its_own():
     assert {name: where for name, where in found.items() if len(where) > 1} == {}
 
 
+def test_what_raises_unless_something_holds_is_called_require():
+    """``check`` is the question before the decision, and a command; ``checked_…`` gives back what it has looked at."""
+    named = re.compile(r"^ *def _?(?:refuse|check)_\w+", re.MULTILINE)
+    asked = [path for path in MODULES if room(path) != "testing"]  # its facts are found by that name
+    assert {str(p): found for p in asked if (found := named.findall(p.read_text()))} == {}
+
+
 def test_the_tests_stand_in_the_rooms_of_what_they_test():
     """Each folder of tests is called like a room, but for ``house``: what holds for all of the project."""
     rooms = {"house", *(name.replace(".", "/") for name in ROOMS)}

@@ -22,14 +22,14 @@ from onceflow.errors import (
 )
 from onceflow.execution import surroundings
 from onceflow.execution.driver import Driver
-from onceflow.execution.put_back import refuse_put_back
+from onceflow.execution.put_back import require_not_put_back
 from onceflow.execution.surroundings import Surroundings
 from onceflow.job import Job, start
 from onceflow.launch import ownership, taking_over
 from onceflow.launch.limit import epoch_limit
 from onceflow.launch.ownership import (
-    refuse_incomplete,
-    refuse_rewound,
+    require_complete,
+    require_not_rewound,
     tell_of_moved,
 )
 from onceflow.launch.plan import Plan
@@ -150,7 +150,7 @@ def test_a_start_at_this_moment_makes_no_copy_of_the_checkpoint(tmp_path):
 
     kafka = Kafka(another_start)
     for _ in range(3):
-        refuse_rewound({"a": kafka, "b": kafka}, Journal(place.records), identity, place.checkpoint)
+        require_not_rewound({"a": kafka, "b": kafka}, Journal(place.records), identity, place.checkpoint)
 
 
 @pytest.mark.parametrize(
@@ -162,10 +162,10 @@ def test_a_mark_that_is_gone_is_refused_where_epochs_are_decided(tmp_path, epoch
     identity, place = started(tmp_path, *epochs)
     kafka = Kafka(None, keeps)
     if not refused:
-        refuse_rewound({"s": kafka}, place.journal, identity, place.checkpoint)
+        require_not_rewound({"s": kafka}, place.journal, identity, place.checkpoint)
         return
     with pytest.raises(CheckpointConflictError, match="have no mark of this job") as caught:
-        refuse_rewound({"s": kafka}, place.journal, identity, place.checkpoint)
+        require_not_rewound({"s": kafka}, place.journal, identity, place.checkpoint)
     assert 'takeover="claim"' in caught.value.action
     assert caught.value.facts["epoch"] == epochs[-1]
 
@@ -215,13 +215,13 @@ def test_a_system_that_was_put_back_is_refused(tmp_path):
     decided_in(place, place.journal.history()[0], 0, 1, 2, 3)
     done(tmp_path, 2)
     for known in ({"h0", "h1", "h2"}, {"h2"}):  # epoch 3 is undone: recovery looks after it
-        refuse_put_back({"s": Remembering(known)}, {}, place.journal, identity, place.checkpoint)
+        require_not_put_back({"s": Remembering(known)}, {}, place.journal, identity, place.checkpoint)
     with pytest.raises(CheckpointConflictError, match=r"does not know epoch 1 to 2 .* 2 epochs") as caught:
-        refuse_put_back({"s": Remembering({"h0"})}, {}, place.journal, identity, place.checkpoint)
+        require_not_put_back({"s": Remembering({"h0"})}, {}, place.journal, identity, place.checkpoint)
     assert caught.value.facts["epochs"] == [1, 2]
     assert 'takeover="claim"' in caught.value.action
-    refuse_put_back({"s": Remembering(None)}, {}, place.journal, identity, place.checkpoint)
-    refuse_put_back({"another": Remembering(set())}, {}, place.journal, identity, place.checkpoint)
+    require_not_put_back({"s": Remembering(None)}, {}, place.journal, identity, place.checkpoint)
+    require_not_put_back({"another": Remembering(set())}, {}, place.journal, identity, place.checkpoint)
 
 
 def test_a_sink_that_lost_more_than_the_journal_keeps_is_told_of_all(tmp_path):
@@ -234,7 +234,7 @@ def test_a_sink_that_lost_more_than_the_journal_keeps_is_told_of_all(tmp_path):
         journal.purge()
     done(tmp_path, 27)
     with pytest.raises(CheckpointConflictError, match=r"does not know epoch 1 to 27 .*: 27 epochs"):
-        refuse_put_back({"s": Remembering({"h0"})}, {}, journal, identity, place.checkpoint)
+        require_not_put_back({"s": Remembering({"h0"})}, {}, journal, identity, place.checkpoint)
 
 
 def test_a_new_job_asks_for_nothing_that_another_has_committed(tmp_path):
@@ -243,9 +243,9 @@ def test_a_new_job_asks_for_nothing_that_another_has_committed(tmp_path):
     decided_in(place, place.journal.history()[0], 0)
     done(tmp_path, 0)
     another = replace(identity, job_id="another")
-    refuse_put_back({"s": Remembering(set())}, {}, place.journal, another, place.checkpoint)
+    require_not_put_back({"s": Remembering(set())}, {}, place.journal, another, place.checkpoint)
     place.journal.start("another", left=identity.job_id)
-    refuse_put_back({"s": Remembering(set())}, {}, place.journal, another, place.checkpoint)
+    require_not_put_back({"s": Remembering(set())}, {}, place.journal, another, place.checkpoint)
 
 
 @pytest.mark.parametrize("text", ["", "?", "{}"])
@@ -253,17 +253,17 @@ def test_a_text_that_is_no_mark_is_no_mark(tmp_path, text):
     """What somebody else wrote in its place proves nothing about this copy."""
     identity, place = started(tmp_path, 0)
     with pytest.raises(CheckpointConflictError, match="no mark"):
-        refuse_rewound({"s": Kafka(text)}, place.journal, identity, place.checkpoint)
+        require_not_rewound({"s": Kafka(text)}, place.journal, identity, place.checkpoint)
 
 
 def test_one_mark_is_enough_where_a_sink_was_added(tmp_path):
     """Each sink's topic keeps it, and that of a sink that was just added has none; without any it is refused."""
     identity, place = started(tmp_path, 0)
     kept = Mark(1, place.journal.start_nonce, 0).dumps()
-    refuse_rewound({"a": Kafka(kept), "b": Kafka(kept)}, place.journal, identity, place.checkpoint)
-    refuse_rewound({"a": Kafka(kept), "b": Kafka(None)}, place.journal, identity, place.checkpoint)
+    require_not_rewound({"a": Kafka(kept), "b": Kafka(kept)}, place.journal, identity, place.checkpoint)
+    require_not_rewound({"a": Kafka(kept), "b": Kafka(None)}, place.journal, identity, place.checkpoint)
     with pytest.raises(CheckpointConflictError, match="no mark"):
-        refuse_rewound({"a": Kafka(None), "b": Kafka(None)}, place.journal, identity, place.checkpoint)
+        require_not_rewound({"a": Kafka(None), "b": Kafka(None)}, place.journal, identity, place.checkpoint)
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_a_copy_that_is_older_than_its_mark_is_refused(tmp_path, beyond, what):
     identity, place = started(tmp_path, 0)
     beyond = beyond if beyond.nonce else replace(beyond, nonce=place.journal.start_nonce)
     with pytest.raises(CheckpointConflictError, match=what):
-        refuse_rewound({"s": Kafka(beyond.dumps())}, place.journal, identity, place.checkpoint)
+        require_not_rewound({"s": Kafka(beyond.dumps())}, place.journal, identity, place.checkpoint)
 
 
 def test_a_journal_that_was_emptied_is_older_than_its_mark(tmp_path):
@@ -289,7 +289,7 @@ def test_a_journal_that_was_emptied_is_older_than_its_mark(tmp_path):
     for name in place.records.names():
         place.records.remove(name)
     with pytest.raises(CheckpointConflictError, match="older than what this job has done"):
-        refuse_rewound({"s": Kafka(mark)}, place_of(tmp_path).journal, identity, place.checkpoint)
+        require_not_rewound({"s": Kafka(mark)}, place_of(tmp_path).journal, identity, place.checkpoint)
 
 
 def test_as_new_is_refused_over_an_undone_epoch_without_job_json(tmp_path):
@@ -304,7 +304,7 @@ def test_a_job_that_has_not_started_yet_has_no_mark(tmp_path):
     """--as-new: the journal is the old job's, whose marks are none of the new one's."""
     _, place = started(tmp_path, 0)
     done(tmp_path, 0)
-    refuse_rewound({"s": Kafka(None)}, place.journal, identify(tmp_path, "as-new"), place.checkpoint)
+    require_not_rewound({"s": Kafka(None)}, place.journal, identify(tmp_path, "as-new"), place.checkpoint)
 
 
 # -- --as-new ---------------------------------------------------------------------------------------------------------
@@ -569,7 +569,7 @@ def test_a_start_whose_job_was_left_at_the_same_moment_ends(tmp_path):
     try:
         driver.take_over()
         with pytest.raises(FencedError):
-            ownership.refuse_left(place, driver)
+            ownership.require_not_left(place, driver)
     finally:
         driver.close()
 
@@ -760,25 +760,25 @@ def test_commits_of_two_decided_epochs_are_missed_before_a_start_is_appended(tmp
     """Also by what finishes an undone epoch first; of one decided epoch it is undone, and is finished."""
     place = decided(tmp_path, 0, 1, 2, recorded=(0,))
     before = journal_of(place)
-    for look in (lambda: refuse_incomplete(place), lambda: finish(tmp_path, [Listed("s", "cluster-1", [])])):
+    for look in (lambda: require_complete(place), lambda: finish(tmp_path, [Listed("s", "cluster-1", [])])):
         with pytest.raises(CheckpointConflictError, match="older than the journal") as caught:
             look()
         assert "put the checkpoint's newest copy back" in caught.value.action
     assert journal_of(place) == before
     (tmp_path / "commits" / "1").write_text("v1\n{}\n")
-    refuse_incomplete(place)
+    require_complete(place)
 
 
 def test_an_undone_epoch_comes_before_what_is_missing(tmp_path):
     """Consumers wait for what is decided: it is committed first, and then the start is refused by name."""
     place = decided(tmp_path, 0, 1, recorded=(0,))
     (tmp_path / "metadata").unlink()
-    refuse_incomplete(place)
+    require_complete(place)
     with pytest.raises(CheckpointCorruptError, match="metadata is gone"):
-        refuse_incomplete(place, whatever_is_undone=True)
+        require_complete(place, whatever_is_undone=True)
     (tmp_path / "commits" / "1").write_text("v1\n{}\n")
     with pytest.raises(CheckpointCorruptError, match="metadata is gone"):
-        refuse_incomplete(place)
+        require_complete(place)
 
 
 def test_an_undone_epoch_is_committed_though_the_plan_before_it_is_gone(tmp_path):
@@ -801,7 +801,7 @@ def test_an_undone_epoch_is_committed_though_the_plan_before_it_is_gone(tmp_path
     assert finish(tmp_path, [Listed("s", "one", done)])
     assert done == ["s"]
     with pytest.raises(CheckpointCorruptError, match="offsets/0 cannot be used: it is missing") as caught:
-        refuse_incomplete(place_of(tmp_path), whatever_is_undone=True)
+        require_complete(place_of(tmp_path), whatever_is_undone=True)
     assert "remove" not in caught.value.action
 
 
@@ -809,11 +809,11 @@ def test_a_journal_that_was_emptied_is_missed_without_a_mark(tmp_path):
     """Kafka forgets the mark of a job that was down for a week; an epoch may be decided that only the journal knew."""
     _, place = started(tmp_path, 0)
     done(tmp_path, 0)
-    refuse_rewound({"s": Kafka(None, keeps_mark=False)}, place.journal, identify(tmp_path), place.checkpoint)
+    require_not_rewound({"s": Kafka(None, keeps_mark=False)}, place.journal, identify(tmp_path), place.checkpoint)
     for name in place.records.names():
         place.records.remove(name)
     with pytest.raises(CheckpointConflictError, match="journal is gone or empty") as caught:
-        refuse_incomplete(place)
+        require_complete(place)
     assert 'takeover="as-new"' in caught.value.action
     identify(tmp_path, "as-new")
 
@@ -823,7 +823,7 @@ def test_a_plain_query_that_became_a_job_may_have_no_journal_yet(tmp_path):
     done(tmp_path, 0)
     (tmp_path / "metadata").write_text('{"id":"6e0f9a3c"}')
     identify(tmp_path, "as-new")
-    refuse_incomplete(place_of(tmp_path))
+    require_complete(place_of(tmp_path))
 
 
 @pytest.mark.parametrize("as_new", [False, True])
@@ -836,10 +836,10 @@ def test_a_new_job_does_not_begin_where_another_query_began(tmp_path, as_new):
     (tmp_path / "sources" / "0" / "0").write_bytes(b'\0v1\n{"t":{"0":5000}}')
     place = place_of(tmp_path)
     with pytest.raises(CheckpointCorruptError, match=r"sources/0/0 is left of a query") as caught:
-        refuse_incomplete(place, whatever_is_undone=as_new)
+        require_complete(place, whatever_is_undone=as_new)
     assert f"remove {tmp_path / 'sources'}" in caught.value.action
     started(tmp_path)
-    refuse_incomplete(place, whatever_is_undone=as_new)
+    require_complete(place, whatever_is_undone=as_new)
 
 
 # -- a lost checkpoint ------------------------------------------------------------------------------------------------

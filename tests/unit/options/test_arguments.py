@@ -85,6 +85,13 @@ def test_a_word_of_before_is_told_the_new_one(call, old, now):
     assert caught.value.action == f"it is called {now}= now"
 
 
+@pytest.mark.parametrize(("old", "now"), [("check_output", "make_output"), ("check_beside", "require_beside")])
+def test_a_sink_of_ones_own_that_answers_by_a_name_of_before_is_told_the_new_one(old, now):
+    """Else nobody would ask it: the answer would be lost without a word."""
+    with pytest.raises(ConfigurationError, match=f"{old} is called {now} now"):
+        type("Connection", (of.sinks.SinkConnection,), {old: lambda self, _: None})
+
+
 @pytest.mark.parametrize("name", ["sinks.Sink", "sinks.Reply", "inspection.Seen"])
 def test_a_name_that_has_moved_says_where_it_is(name):
     """So does what is imported from where it was."""

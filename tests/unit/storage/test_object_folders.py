@@ -15,7 +15,7 @@ from onceflow.errors import (
     CheckpointStoreError,
     ConfigurationError,
 )
-from onceflow.launch.ownership import identify, refuse_incomplete
+from onceflow.launch.ownership import identify, require_complete
 from onceflow.operations.savepoints import reading, restoring, writing
 from onceflow.spark.places import folder_at, place_at
 from onceflow.storage.making import Making, making_of, read_making
@@ -362,7 +362,7 @@ def test_checksums_of_a_disk_stay_there(bucket, tmp_path):
     for at, kept in (("s3://bucket/n", False), (str(tmp_path / "n"), True)):
         new = place_at(at, 100)
         restoring.restore("s3://bucket/s", manifest, new)
-        refuse_incomplete(new)
+        require_complete(new)
         assert (hidden in folder_of(new.checkpoint.store).files()) is kept
 
 

@@ -146,7 +146,7 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
         needed = {*self._sink.key, *_needed(found)}
         return [name for name in taken if name in given or name in needed] if given else taken
 
-    def check_output(self, fields: StructType) -> None:
+    def make_output(self, fields: StructType) -> None:
         """Compare the output with the target, which is made if that was asked for; and make its staging table.
 
         Raises:
@@ -377,7 +377,7 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
             action="cast or select in the stream function, or alter the table",
         )
 
-    def check_beside(self, others: Sequence[SinkConnection]) -> None:
+    def require_beside(self, others: Sequence[SinkConnection]) -> None:
         """Refuse two sinks whose rows may collide in one table: neither's check sees what the other has not committed.
 
         Raises:
@@ -402,7 +402,7 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
 
     @property
     def told(self) -> Told:
-        """What the job's other sinks may know, behind ``check_output`` or ``compare_output``."""
+        """What the job's other sinks may know, behind ``make_output`` or ``compare_output``."""
         sink, url = self._sink, self._sink.url
         place = (url.get_backend_name(), url.host, url.port, url.database, self._schema, sink.table)
         return Told(sink.name, place, sink.key, frozenset(self._written))
@@ -499,7 +499,7 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
             )
 
     def target(self) -> Target:
-        """Where rows go, once ``check_output`` has looked."""
+        """Where rows go, once ``make_output`` has looked."""
         if self._target is None:
             raise AssertionError("an output is expected before it is written")
         return self._target

@@ -16,7 +16,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from onceflow.connectors.kafka import dialects
-from onceflow.connectors.kafka.cluster_checks import check
+from onceflow.connectors.kafka.cluster_checks import require_consistent
 from onceflow.connectors.kafka.cluster_values import GivenSecret, Mechanism, PemFile, Secret, Servers, TokenEndpoint
 from onceflow.errors import ConfigurationError
 from onceflow.masking import in_text
@@ -128,7 +128,7 @@ class KafkaCluster(BaseModel):
 
     @model_validator(mode="after")
     def _combinations(self) -> Self:
-        check(self)
+        require_consistent(self)
         return self
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:

@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from onceflow.connectors.kafka.cluster import KafkaCluster
 
 
-def check(cluster: KafkaCluster) -> None:
+def require_consistent(cluster: KafkaCluster) -> None:
     """Refuse what cannot work together.
 
     Raises:
         ConfigurationError: It names the settings, and what to do.
     """
-    _check_login(cluster)
-    _check_tls(cluster)
+    _require_login(cluster)
+    _require_tls(cluster)
     if cluster.ssl_key is not None:
-        _check_key(cluster, cluster.ssl_key)
+        _require_key(cluster, cluster.ssl_key)
 
 
-def _check_login(cluster: KafkaCluster) -> None:
+def _require_login(cluster: KafkaCluster) -> None:
     password_login = {"username": cluster.username, "password": cluster.password}
     oauth = {
         "oauth_token_endpoint": cluster.oauth_token_endpoint,
@@ -39,27 +39,27 @@ def _check_login(cluster: KafkaCluster) -> None:
     }
     scope = {"oauth_scope": cluster.oauth_scope}
     if not cluster.security_protocol.startswith("SASL_"):
-        _refuse_given(
+        _require_not_given(
             cluster,
             {"sasl_mechanism": cluster.sasl_mechanism, **password_login, **oauth, **scope},
             "would send no login",
             "set security_protocol to SASL_SSL, or remove the login",
         )
     elif cluster.sasl_mechanism is None:
-        _refuse(cluster, "needs a SASL mechanism", "set sasl_mechanism (PLAIN, SCRAM-SHA-256, …)")
+        raise _wrong(cluster, "needs a SASL mechanism", "set sasl_mechanism (PLAIN, SCRAM-SHA-256, …)")
     elif cluster.sasl_mechanism == "OAUTHBEARER":
-        _refuse_missing(cluster, oauth)
-        _refuse_given(cluster, password_login, "takes no password", "remove username and password")
+        _require_given(cluster, oauth)
+        _require_not_given(cluster, password_login, "takes no password", "remove username and password")
         if urllib.parse.urlsplit(cluster.oauth_token_endpoint or "").scheme not in {"https", "http"}:
-            _refuse(cluster, "needs an http(s) URL in oauth_token_endpoint", "give the token endpoint's URL")
+            raise _wrong(cluster, "needs an http(s) URL in oauth_token_endpoint", "give the token endpoint's URL")
     else:
-        _refuse_missing(cluster, password_login)
-        _refuse_given(cluster, {**oauth, **scope}, "uses no OAuth", "remove the oauth_* settings")
+        _require_given(cluster, password_login)
+        _require_not_given(cluster, {**oauth, **scope}, "uses no OAuth", "remove the oauth_* settings")
 
 
-def _check_tls(cluster: KafkaCluster) -> None:
+def _require_tls(cluster: KafkaCluster) -> None:
     if not cluster.security_protocol.endswith("SSL"):
-        _refuse_given(
+        _require_not_given(
             cluster,
             {
                 "ssl_ca": cluster.ssl_ca,
@@ -71,21 +71,21 @@ def _check_tls(cluster: KafkaCluster) -> None:
             "set security_protocol to SSL or SASL_SSL, or remove the ssl_* settings",
         )
     if (cluster.ssl_certificate is None) != (cluster.ssl_key is None):
-        _refuse(cluster, "needs ssl_certificate and ssl_key together", "give both files, or none")
+        raise _wrong(cluster, "needs ssl_certificate and ssl_key together", "give both files, or none")
     if cluster.ssl_key is None and cluster.ssl_key_password is not None:
-        _refuse(cluster, "has an ssl_key_password without an ssl_key", "give ssl_key, or remove its password")
+        raise _wrong(cluster, "has an ssl_key_password without an ssl_key", "give ssl_key, or remove its password")
 
 
-def _check_key(cluster: KafkaCluster, path: str) -> None:
+def _require_key(cluster: KafkaCluster, path: str) -> None:
     text = read_pem(path)
     if "-----BEGIN PRIVATE KEY" not in text and "-----BEGIN ENCRYPTED PRIVATE KEY" not in text:
-        _refuse(
+        raise _wrong(
             cluster,
             f"has a private key in {path} that Java cannot read: not PKCS #8",
             "convert it with: openssl pkcs8 -topk8 -nocrypt",
         )
     if _is_pbes2(text):
-        _refuse(
+        raise _wrong(
             cluster,
             f"has a private key in {path} that Java's Kafka client cannot decrypt: PBES2",
             "give it without a password, in a file that only the job may read (openssl pkcs8 -topk8 "
@@ -100,18 +100,18 @@ def _is_pbes2(pem: str) -> bool:
     return b"\x2a\x86\x48\x86\xf7\x0d\x01\x05\x0d" in der[:40]
 
 
-def _refuse_given(cluster: KafkaCluster, settings: dict[str, Any], what: str, action: str) -> None:
+def _require_not_given(cluster: KafkaCluster, settings: dict[str, Any], what: str, action: str) -> None:
     if given := [name for name, value in settings.items() if value is not None]:
-        _refuse(cluster, f"{what}, but {', '.join(given)} is given", action)
+        raise _wrong(cluster, f"{what}, but {', '.join(given)} is given", action)
 
 
-def _refuse_missing(cluster: KafkaCluster, settings: dict[str, Any]) -> None:
+def _require_given(cluster: KafkaCluster, settings: dict[str, Any]) -> None:
     if missing := [name for name, value in settings.items() if value is None or value == SecretStr("")]:
-        _refuse(cluster, f"needs {' and '.join(missing)}", f"set {', '.join(missing)}")
+        raise _wrong(cluster, f"needs {' and '.join(missing)}", f"set {', '.join(missing)}")
 
 
-def _refuse(cluster: KafkaCluster, what: str, action: str) -> None:
-    raise ConfigurationError(
+def _wrong(cluster: KafkaCluster, what: str, action: str) -> ConfigurationError:
+    return ConfigurationError(
         f"KafkaCluster({cluster.bootstrap_servers!r}) {what}",
         cause=f"security_protocol={cluster.security_protocol}, sasl_mechanism={cluster.sasl_mechanism}",
         action=action,

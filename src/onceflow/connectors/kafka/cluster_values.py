@@ -27,7 +27,7 @@ def _servers(value: Any) -> Any:
         raise ValueError('must be "host:port" or several of them, with commas between or as a list')
     servers = [server.strip() for server in value]
     for server in servers:
-        _check_server(server)
+        _require_server(server)
     return ",".join(servers)
 
 
@@ -58,7 +58,7 @@ def _no_callback(value: Any) -> Any:
     return value
 
 
-def _check_server(server: str) -> None:
+def _require_server(server: str) -> None:
     """Refuse what is no ``host:port``; a URL may hold a password, which is not shown."""
     scheme, is_url, rest = server.rpartition("://")
     shown = rest.rpartition("@")[2].partition("/")[0]

@@ -173,7 +173,7 @@ class KafkaCommitter(Committer, Inspectable):
         """Each transaction is Ongoing at its own handle with exactly its partitions, and none is left beside them."""
         # The commit comes from us and not from the writer, so nothing but this look would notice that a transaction was
         # ended, begun anew, or lacks a partition.
-        self._check_age(run, age_s)
+        self._require_age(run, age_s)
         held = [_understood(p) for p in participants]
         described = self._describe_all([t.handle.transactional_id for t in held])
         for transaction in held:
@@ -188,7 +188,7 @@ class KafkaCommitter(Committer, Inspectable):
             self._abort_named(losers)
         return None
 
-    def _check_age(self, run: Run, age_s: float) -> None:
+    def _require_age(self, run: Run, age_s: float) -> None:
         if age_s >= TOO_OLD * self._timeout_s:
             raise EpochTooLongError(
                 f"epoch {run.epoch} took {age_s:.1f} s; its transactions expire after {self._timeout_s:.1f} s, and "

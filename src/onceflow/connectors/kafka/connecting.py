@@ -54,10 +54,10 @@ def connect(cluster: KafkaCluster, timeout_s: float) -> Any:
                     if isinstance(failure, KafkaRightsError):  # from our own token provider
                         raise failure from error
                     if isinstance(failure, IllegalSaslStateError | UnsupportedSaslMechanismError):
-                        _refuse_mistakes(cluster, look_at(cluster, addresses_of(cluster.bootstrap_servers)))
+                        _require_no_mistakes(cluster, look_at(cluster, addresses_of(cluster.bootstrap_servers)))
                     if is_refused_login(failure):
                         raise _login_refused(cluster, failure) from error
-                _refuse_mistakes(cluster, waiting.looks)
+                _require_no_mistakes(cluster, waiting.looks)
                 if time.monotonic() >= deadline:
                     raise _unreachable(cluster, timeout_s, failures[-1] if failures else None) from error
                 round_s *= 2
@@ -120,7 +120,7 @@ class _Waiting:
             self.looks = looks
 
 
-def _refuse_mistakes(cluster: KafkaCluster, looks: Mapping[str, Look]) -> None:
+def _require_no_mistakes(cluster: KafkaCluster, looks: Mapping[str, Look]) -> None:
     """Refuse settings that none of the listeners has: waiting would mend nothing."""
     if not looks or not all(look.is_mistake for look in looks.values()):
         return

@@ -68,7 +68,7 @@ _NO_SUCH = re.compile(r'No such configuration property: "([^"]*)"')
 _CONSUMERS = re.compile(r"Configuration property (\S+) is a consumer property")
 
 
-def check_producer(settings: Mapping[str, Any]) -> None:
+def require_producer(settings: Mapping[str, Any]) -> None:
     """Make a producer with the settings, which connects to nothing, and let it go.
 
     Raises:

@@ -17,9 +17,9 @@ from onceflow.connectors.formats import Format, Json, Text, column_named
 from onceflow.connectors.kafka.broker_checks import BROKER_DEFAULT_MAX_TIMEOUT_MS
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.partition import is_topic_name
-from onceflow.connectors.kafka.producer_names import check_producer
+from onceflow.connectors.kafka.producer_names import require_producer
 from onceflow.errors import ConfigurationError, RefusedSettingError
-from onceflow.options.arguments import check_fields, checked, named_fields, wrong
+from onceflow.options.arguments import checked, named_fields, require_fields, wrong
 from onceflow.options.durations import duration_ms
 from onceflow.twophase.names import SINK_NAME
 
@@ -84,7 +84,7 @@ class NewTopic:
     config: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        require_fields(self)
         if self.partitions < 1:
             wrong("NewTopic", "partitions", repr(self.partitions), "a number from 1 on")
 
@@ -346,5 +346,5 @@ def _checked(producer: Mapping[str, Any]) -> dict[str, Any]:
                 action=instead,
                 setting=key,
             )
-    check_producer(producer)
+    require_producer(producer)
     return dict(producer)

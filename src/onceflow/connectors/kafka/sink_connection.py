@@ -33,7 +33,7 @@ _QUEUE_KBYTES = 65_536
 
 def connect(sink: KafkaSink) -> KafkaSinkConnection:
     """Connect, and check the topic and the time-out."""
-    return _looked_at(sink, KafkaSinkConnection.check)
+    return _looked_at(sink, KafkaSinkConnection.require_topic)
 
 
 def attach(sink: KafkaSink) -> KafkaSinkConnection:
@@ -69,7 +69,7 @@ class KafkaSinkConnection(SinkConnection, ExaminableSink):
         self._timeout_ms = sink.timeout_ms or BROKER_DEFAULT_MAX_TIMEOUT_MS
         self.system_id = "" if client is None else client.cluster_id
 
-    def check(self) -> None:
+    def require_topic(self) -> None:
         """Check the topic, the time-out and what brokers may lose; of a topic that is to be made what is known of it.
 
         Raises:
@@ -120,11 +120,11 @@ class KafkaSinkConnection(SinkConnection, ExaminableSink):
                 found += examination.clock_of(client, expected.prefix, sink.name, sink.topic)
         return found
 
-    def check_output(self, fields: StructType) -> None:  # noqa: ARG002 - the contract's signature
+    def make_output(self, fields: StructType) -> None:  # noqa: ARG002 - the contract's signature
         """Make the topic where it was asked for, and check it."""
         if not self.is_there:
             self._make_topic(self._open())
-            self.check()
+            self.require_topic()
 
     def committer(self, prefix: str, job_id: str) -> Committer:
         """What commits this sink's transactions."""

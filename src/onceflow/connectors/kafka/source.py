@@ -233,7 +233,7 @@ class KafkaSource(Source):
             KafkaUnavailableError: No broker answered (asked for ``group-offsets`` and specific offsets only).
             KafkaRightsError: The broker refused the login, likewise.
         """
-        self._check_names()
+        self._require_names()
         hidden = str(spark.conf.get(_HIDING))
         if _HIDDEN not in hidden:
             spark.conf.set(_HIDING, f"{hidden}|{_HIDDEN}")
@@ -296,7 +296,7 @@ class KafkaSource(Source):
             wrong("start", self.start, f"offsets of partitions that exist; there is no {unknown}")
         return offsets.to_json({partition: wanted.get(partition, -2) for partition in partitions})
 
-    def _check_names(self) -> None:
+    def _require_names(self) -> None:
         fields = self.value.fields()
         names = ["value"] if fields is None else list(fields.names)
         extra = [*(["key"] if self.key is not None else []), *(name for name in self.metadata if name != "key")]

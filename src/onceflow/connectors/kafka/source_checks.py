@@ -109,7 +109,7 @@ def checked_choice(name: str, value: str, choices: tuple[str, ...]) -> str:
 
 def checked_format(value: Format) -> Format:
     """A format that can read; its schema is looked at where Spark runs already."""
-    value.check_readable()
+    value.require_readable()
     with contextlib.suppress(PySparkRuntimeError):  # no Spark runs yet
         get_active_spark_context()  # not the active session: Java has one for each of its threads
         value.fields()  # only Spark can tell whether it understands the DDL

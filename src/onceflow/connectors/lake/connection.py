@@ -36,7 +36,7 @@ class LakeConnection(SinkConnection):
         self._given = False
         self.system_id = table.system_id
 
-    def check_output(self, fields: StructType) -> None:
+    def make_output(self, fields: StructType) -> None:
         """Compare the output with the table, which is made if that was asked for.
 
         Raises:

@@ -165,7 +165,7 @@ class DeltaSink(_LakeSink):
                 action="name the folder without such signs, or as it is called: with the blank itself for %20",
             )
         self.storage_options = dict(storage_options or {})
-        _refuse_unsafe({**os.environ, **self.storage_options})
+        _require_safe({**os.environ, **self.storage_options})
         self.create_table = create_table
         self.destination = self.path
         self._named(self.path.rpartition("/")[2] if name is None else name)
@@ -192,7 +192,7 @@ class DeltaSink(_LakeSink):
         return delta_connection(self, making=False)
 
 
-def _refuse_unsafe(settings: Mapping[str, str]) -> None:
+def _require_safe(settings: Mapping[str, str]) -> None:
     for name, value in settings.items():
         if name.lower().endswith("allow_unsafe_rename") and value.lower() not in ("", "0", "false", "no"):
             raise RefusedSettingError(

@@ -13,7 +13,7 @@ from onceflow.checkpoint.identity import read_identity
 from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.spark_files import StateBefore
 from onceflow.errors import CheckpointCorruptError, ConfigurationError
-from onceflow.operations.savepoints.restoring import copied, refuse_newer
+from onceflow.operations.savepoints.restoring import copied, require_no_newer
 from onceflow.operations.savepoints.resuming import opened
 from onceflow.storage.tree import Folder, folder_of
 
@@ -44,7 +44,7 @@ def lay_out(
     else:
         given = f"{place.uri}@{first - 1}" if savepoint is None else savepoint
         with opened(given, folder, key) as (path, manifest):
-            refuse_newer(manifest)
+            require_no_newer(manifest)
             epoch = manifest.epoch
             identity = read_identity(place.ours)
             why = (

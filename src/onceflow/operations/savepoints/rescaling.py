@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from onceflow.errors import ConfigurationError
 from onceflow.operations.savepoints.reading import verify
-from onceflow.operations.savepoints.restoring import copied, refuse_newer
+from onceflow.operations.savepoints.restoring import copied, require_no_newer
 from onceflow.operations.savepoints.writing import Taken, beside, create, require_free
 from onceflow.spark.places import place_at
 from onceflow.spark.repartition import repartition
@@ -41,7 +41,7 @@ def rescale(session: SparkSession, path: Where, to: Where, partitions: int, key:
     """
     target = require_free(to)
     manifest = verify(path, key)
-    refuse_newer(manifest)
+    require_no_newer(manifest)
     if manifest.partitions in (None, partitions):
         raise ConfigurationError(
             f"savepoint {manifest.id} is not rescaled to {partitions} partitions",

@@ -31,7 +31,7 @@ from onceflow.checkpoint.journal import Journal, above_all
 from onceflow.checkpoint.journal_codec import JournalEntry
 from onceflow.checkpoint.place import OURS, Place
 from onceflow.checkpoint.restored import FILE as RESTORED_FILE
-from onceflow.checkpoint.restored import RestoredFrom, read_restored, refuse_unfinished
+from onceflow.checkpoint.restored import RestoredFrom, read_restored, require_finished
 from onceflow.checkpoint.spark_files import positions, watermark_behind
 from onceflow.errors import CheckpointConflictError, ConfigurationError, OnceflowError
 from onceflow.operations.savepoints.contents import TRAIL_FOLDER
@@ -64,7 +64,7 @@ def already(place: Place, savepoint: str, *, claim: bool, with_state: bool = Tru
     Raises:
         CheckpointConflictError: Something else is there.
     """
-    refuse_unfinished(place)
+    require_finished(place)
     found = read_restored(place.ours)
     if found is not None:
         if (found.savepoint, found.claimed, found.with_state) == (savepoint, claim, with_state):
@@ -102,9 +102,9 @@ def restore(
         CheckpointStoreError: A file system failed.
     """
     source, target = folder_at(path), folder_of(place.checkpoint.store)
-    refuse_newer(manifest)
+    require_no_newer(manifest)
     if claim:
-        _refuse_rescaled(manifest)
+        _require_not_rescaled(manifest)
         _fence(manifest, only_look=True)
     restored = RestoredFrom(
         manifest.id,
@@ -158,7 +158,7 @@ def _being_made(place: Place, target: Folder) -> Iterator[Draft]:
         with target.making(last, PARTS[last]) as draft:
             yield draft
     except FileExistsError:
-        refuse_unfinished(place)
+        require_finished(place)
         raise _taken(place, "something has come there meanwhile") from None
 
 
@@ -223,7 +223,7 @@ def _decided(manifest: Manifest) -> int | None:
     return None
 
 
-def refuse_newer(manifest: Manifest) -> None:
+def require_no_newer(manifest: Manifest) -> None:
     """Refuse the files of a newer Spark: an older one may read them wrongly, or late.
 
     Raises:
@@ -306,7 +306,7 @@ def _begin_journal(store: Store, job_id: str, layout: Layout, newest: int) -> No
     journal.append(Planned(history.incarnation, layout))
 
 
-def _refuse_rescaled(manifest: Manifest) -> None:
+def _require_not_rescaled(manifest: Manifest) -> None:
     """Refuse to go on as the old job where an epoch of Spark's stands that the old job may decide as its own."""
     if manifest.epoch != manifest.job_epoch:
         raise CheckpointConflictError(
@@ -346,13 +346,13 @@ def _fence(manifest: Manifest, *, only_look: bool = False) -> None:
         identity = read_identity(old.ours)
         if identity is None or identity.job_id != manifest.job_id:
             return
-        _refuse_behind(old, manifest)
+        _require_not_behind(old, manifest)
         if not only_look:
             old.journal.start(manifest.job_id)
-            _refuse_behind(old, manifest)
+            _require_not_behind(old, manifest)
 
 
-def _refuse_behind(old: Place, manifest: Manifest) -> None:
+def _require_not_behind(old: Place, manifest: Manifest) -> None:
     decided = old.journal.history()[0].decided
     if decided is not None and decided.epoch > manifest.job_epoch:
         raise CheckpointConflictError(

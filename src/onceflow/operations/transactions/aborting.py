@@ -68,7 +68,7 @@ def abort(operator: Operator, ids: Sequence[str] | None, *, claim: bool) -> Abor
         CheckpointConflictError: The checkpoint is older than what the job has done; nothing was done.
         FencedError: The job was started while this was under way; nothing was aborted.
     """
-    operator.refuse_rewound()
+    operator.require_not_rewound()
     chosen = doomed(operator, ids, claim=claim)
     started = None
     if claim:

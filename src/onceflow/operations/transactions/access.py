@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from onceflow import crash_points as crash
-from onceflow.checkpoint.deleting import read_deleting, refuse_deleting
+from onceflow.checkpoint.deleting import read_deleting, require_not_deleting
 from onceflow.checkpoint.identity import JobIdentity, Mark, read_identity, same_place
 from onceflow.checkpoint.place import OURS, Place
 from onceflow.connectors.contract import Committer, Sink, SinkConnection
@@ -20,7 +20,7 @@ from onceflow.connectors.inspection import Inspectable, Inspection, Origin, Show
 from onceflow.errors import CheckpointConflictError, ConfigurationError, FencedError
 from onceflow.execution.outputs import settle_guarantees
 from onceflow.execution.surroundings import Opened
-from onceflow.launch.ownership import refuse_rewound
+from onceflow.launch.ownership import require_not_rewound
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.twophase.participants import Participant
 from onceflow.twophase.records import DecidedEpoch, History, HistoryError
@@ -101,7 +101,7 @@ class Operator:
         self.uri, self.checkpoint, self.journal = place.uri, place.checkpoint, place.journal
         self.place, self.deleted = place, read_deleting(place.ours)
         if not deletes:
-            refuse_deleting(place)
+            require_not_deleting(place)
         self.committers: dict[str, Committer] = {}
         self.connections: dict[str, SinkConnection] = {}
         settle_guarantees(sinks, checkpointing)
@@ -213,9 +213,9 @@ class Operator:
             committer.write_mark(mark)
         return history
 
-    def refuse_rewound(self) -> None:
+    def require_not_rewound(self) -> None:
         """Refuse to act on a checkpoint that is older than what the job has done: its decisions are not all here."""
-        refuse_rewound(self.committers, self.journal, self.identity, self.checkpoint)
+        require_not_rewound(self.committers, self.journal, self.identity, self.checkpoint)
 
     def fenced(self) -> FencedError:
         """The error for a start of the job that came while an operator was at work."""

@@ -62,7 +62,7 @@ def look(operator: Operator) -> Deletion:
     """
     undone = None
     if operator.deleted is None:
-        operator.refuse_rewound()
+        operator.require_not_rewound()
         undone = operator.undone(operator.journal.history()[0])
     seen = tuple(t for t in _ours(operator) if t.seen.phase is Phase.OPEN)
     folder = folder_of(operator.checkpoint.store)

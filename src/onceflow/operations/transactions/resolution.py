@@ -166,7 +166,7 @@ def resolve(
     """
     if not why.strip() or not who.strip():
         raise ConfigurationError("a choice needs a reason and a name", action="say --why (and --who), for the audit")
-    operator.refuse_rewound()
+    operator.require_not_rewound()
     meant(_expect(operator, epoch), choice, of)
     incarnation = operator.start().incarnation
     participants_meant = meant(_expect(operator, epoch), choice, of)

@@ -15,7 +15,7 @@ from onceflow.checkpoint.spark_files import positions
 from onceflow.checkpoint.trail import Trail
 from onceflow.connectors.contract import Run
 from onceflow.errors import CheckpointCorruptError, ConfigurationError, RecoveryError
-from onceflow.execution.put_back import Lost, lost_commits, refuse_exchanged, refuse_parents_put_back
+from onceflow.execution.put_back import Lost, lost_commits, require_not_exchanged, require_parents_not_put_back
 from onceflow.operations.transactions.access import Operator
 from onceflow.rerun.recompute import Recomputed
 from onceflow.rerun.write_again import Again
@@ -28,11 +28,11 @@ def lost_rows(operator: Operator) -> dict[str, Lost]:
         CheckpointConflictError: The checkpoint is older than what the job has done.
         OnceflowError: A system was not reached, or refused.
     """
-    operator.refuse_rewound()
+    operator.require_not_rewound()
     systems = {sink: connection.system_id for sink, connection in operator.connections.items()}
-    refuse_exchanged(operator.committers, systems, operator.journal, operator.identity)
+    require_not_exchanged(operator.committers, systems, operator.journal, operator.identity)
     lost = lost_commits(operator.committers, systems, operator.journal, operator.identity, operator.checkpoint)
-    refuse_parents_put_back(operator.place, operator.committers, operator.connections, lost)
+    require_parents_not_put_back(operator.place, operator.committers, operator.connections, lost)
     return lost
 
 

@@ -10,7 +10,7 @@ from onceflow.connectors.kafka.committer import KafkaCommitter
 from onceflow.errors import CheckpointConflictError
 from onceflow.execution.driver import Driver
 from onceflow.execution.surroundings import Surroundings
-from onceflow.launch.ownership import refuse_rewound
+from onceflow.launch.ownership import require_not_rewound
 from onceflow.storage.store import Store
 from onceflow.twophase.coordinator import Coordinator
 from onceflow.twophase.participants import Part, Participant
@@ -44,18 +44,18 @@ def test_a_deleted_mark_comes_back(cluster, new_topic, tmp_path):
         wait_until(looking.read_mark, what="the start's mark")
         mark = looking.read_mark()
         assert Mark.loads(mark or "") == Mark(2, driver._journal.start_nonce, 4)
-        refuse_rewound({"s": looking}, Journal(store), identity, checkpoint)
+        require_not_rewound({"s": looking}, Journal(store), identity, checkpoint)
 
         with KafkaClient(cluster) as client:
             client.admin.delete_groups([f"onceflow-{identity.job_id}-fence"])
         wait_until(lambda: looking.read_mark() is None, what="the group's deletion")
         with pytest.raises(CheckpointConflictError, match="have no mark of this job"):
-            refuse_rewound({"s": looking}, Journal(store), identity, checkpoint)
+            require_not_rewound({"s": looking}, Journal(store), identity, checkpoint)
 
         driver.refresh_mark()
         wait_until(looking.read_mark, what="the mark")
         assert looking.read_mark() == mark
-        refuse_rewound({"s": looking}, Journal(store), identity, checkpoint)
+        require_not_rewound({"s": looking}, Journal(store), identity, checkpoint)
     finally:
         driver.close()
         looking.close()

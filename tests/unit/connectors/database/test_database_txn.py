@@ -32,7 +32,7 @@ class DatabaseJob(LedgerJob):
         self.file, self.folder, self.beside = folder / "bank.db", folder / "checkpoint", []
         self.sink = DatabaseSink(f"sqlite:///{self.file}", "payments", name="ledger", create_table=True)
         self.connection = self.sink.connect()
-        self.connection.check_output(FIELDS)
+        self.connection.make_output(FIELDS)
         self.job_id = identify(self.folder, systems=self.connection.system_id).job_id
         self.committer = self.connection.committer("onceflow", self.job_id)
         self.place = place_of(self.folder)
@@ -143,11 +143,11 @@ def test_a_start_whose_table_was_dropped(job, caplog):
     dropped(job, "payments", "payments_onceflow_staged")
     connection = DatabaseSink(f"sqlite:///{job.file}", "payments", name="ledger").connect()
     with pytest.raises(ConfigurationError, match="waits: 2 rows of epoch 0") as told:
-        connection.check_output(FIELDS)
+        connection.make_output(FIELDS)
     assert "`onceflow txn resolve <job file> 0`" in told.value.action
     connection.close()
     connection = job.sink.connect()
-    connection.check_output(FIELDS)
+    connection.make_output(FIELDS)
     assert "payments is not there and is made" in caplog.text
     connection.close()
 

@@ -19,7 +19,7 @@ from pyspark.sql.types import (
 
 import onceflow as of
 from onceflow.connectors.kafka.produce import open_producer
-from onceflow.connectors.kafka.producer_names import OFTEN_SET, check_producer
+from onceflow.connectors.kafka.producer_names import OFTEN_SET, require_producer
 from onceflow.connectors.kafka.refusals import require_times
 from onceflow.connectors.kafka.sink_connection import KafkaSinkConnection
 from onceflow.errors import ConfigurationError, RowRefusedError
@@ -204,14 +204,14 @@ def test_settings_that_librdkafka_takes_pass():
     """Under each of their names."""
     settings = {"compression.type": "zstd", "linger.ms": 0, "queue.buffering.max.ms": "5", "message.max.bytes": 40_000}
     for name, value in settings.items():
-        check_producer({name: value})
+        require_producer({name: value})
 
 
 @pytest.mark.parametrize("name", OFTEN_SET)
 def test_what_a_message_proposes_is_a_setting_of_librdkafka(name):
     """Whatever is wrong with a value that is no text, it is not the name."""
     try:
-        check_producer({name: "\x00"})
+        require_producer({name: "\x00"})
     except ConfigurationError as error:
         assert "has no producer setting" not in error.what  # noqa: PT017 - some take any text
 

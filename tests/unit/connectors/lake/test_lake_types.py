@@ -508,7 +508,7 @@ def test_a_delta_table_with_a_feature_that_the_library_does_not_write(feature, t
             start.committer.check(prepared, start.run(), 0.0)
     refused = pytest.raises(ConfigurationError, match=f"it has the feature {feature}")
     with contextlib.closing(world.sink().connect()) as connection, refused:
-        connection.check_output(world.output())
+        connection.make_output(world.output())
 
 
 def test_a_delta_table_that_the_library_cannot_read_any_more(tmp_path):
@@ -532,7 +532,7 @@ def test_a_time_without_a_zone_in_a_map_is_no_column_that_delta_makes(tmp_path):
     for kind in (MapType(StringType(), TimestampNTZType()), ArrayType(MapType(TimestampNTZType(), StringType()))):
         with contextlib.closing(DeltaWorld(tmp_path).sink().connect()) as connection:
             with pytest.raises(ConfigurationError, match="cannot be made: column v") as raised:
-                connection.check_output(StructType([StructField("key", StringType()), StructField("v", kind)]))
+                connection.make_output(StructType([StructField("key", StringType()), StructField("v", kind)]))
             assert not raised.value.retriable
 
 
