@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any, Literal
 from onceflow.control.registry import folder, sockets
 from onceflow.control.server import HELD_FOR_S, HELD_WITHIN_S
 from onceflow.errors import ConfigurationError, NotEndedError
+from onceflow.waiting import turns
 
 _WITHIN_S = 5.0
 _LOOK_EVERY_S = 0.1
@@ -90,18 +90,19 @@ def order(job: AnsweringJob, what: Literal["stop", "cancel"], within_s: float) -
     Raises:
         NotEndedError: It has not ended in time. It ends all the same, when it can.
     """
-    until = time.monotonic() + within_s
-    there = _told(job.socket, what)
-    while there is not None and (there.pid, there.started_at) == (job.pid, job.started_at):
-        if time.monotonic() > until:
+    asked: str = what
+    for last in turns(within_s, _LOOK_EVERY_S):
+        there = _told(job.socket, asked)
+        if there is None or (there.pid, there.started_at) != (job.pid, job.started_at):
+            return
+        if last:
             raise NotEndedError(
                 f"job {job.name} (pid {job.pid}) has not ended within {within_s:g} s",
                 harmless="always for the data: it ends when its epoch does",
                 cause=f"it is {there.state}; its epoch takes longer, or waits for a broker",
                 action=f"wait, or `onceflow cancel {job.name}`, which ends it within ten seconds, or kill {job.pid}",
             )
-        time.sleep(_LOOK_EVERY_S)
-        there = _told(job.socket, "standing")
+        asked = "standing"
 
 
 @contextlib.contextmanager

@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-import time
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
@@ -46,11 +45,14 @@ from onceflow.execution.surroundings import Surroundings
 from onceflow.twophase import messages
 from onceflow.twophase.coordinator import Coordinator
 from onceflow.twophase.records import Start
+from onceflow.waiting import turns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 log = logging.getLogger(__name__)
+
+_LOOK_EVERY_S = 0.02
 
 _PHASES: Mapping[type, str] = {
     messages.RunPlan: "prepare",
@@ -246,11 +248,8 @@ class Driver:
         deadline = self._now() + timeout_s
         if not self.stop.wait_outside(timeout_s):
             return False
-        while self.failure is None and not self._checkpoint.is_done(self._last_epoch):
-            if self._now() > deadline:
-                return False
-            time.sleep(0.02)
-        return True
+        left = turns(deadline - self._now(), _LOOK_EVERY_S, now=self._now)
+        return any(self.failure is not None or self._checkpoint.is_done(self._last_epoch) for _ in left)
 
     def look_at_time(self, cancel: Callable[[], object]) -> None:
         """End an epoch that takes longer than it may before its decision. Any thread may call it, again and again.
@@ -279,11 +278,13 @@ class Driver:
         self.stop.hold()
         held = False
         try:
-            while not held and self.failure is None and not self.stop.asked and self._now() < deadline:
+            for _ in turns(within_s, _LOOK_EVERY_S, now=self._now):
+                if self.failure is not None or self.stop.asked:
+                    break
                 # What was found decided at the start is finished by an epoch, which is not held.
                 held = self.wait_outside(deadline - self._now()) and self._coordinator.memory.undone is None
-                if not held:
-                    time.sleep(0.02)
+                if held:
+                    break
         finally:
             if not held:
                 self.stop.release()

@@ -6,13 +6,13 @@ Must not know: what a job is made of, how it is told.
 from __future__ import annotations
 
 import subprocess
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from onceflow.control.client import AnsweringJob, running
 from onceflow.supervision.log_file import opened
+from onceflow.waiting import turns
 
 _LOOK_EVERY_S = 0.2
 _LAST_LINES = 20
@@ -55,17 +55,17 @@ def start(command: Sequence[str], log_file: Path, within_s: float) -> Detached:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=to, stderr=to, start_new_session=True, close_fds=True
         )
-    until = time.monotonic() + within_s
     found: AnsweringJob | None = None
-    while (code := process.poll()) is None:
-        mine = [job for job in running() if process.pid in (job.pid, job.supervisor)]
-        found = mine[0] if mine else None
-        if (found is not None and found.state == "RUNNING") or time.monotonic() > until:
-            name, pid = ("", None) if found is None else (found.name, found.pid)
-            return Detached(process.pid, name, "STARTING" if found is None else found.state, pid)
-        time.sleep(_LOOK_EVERY_S)
-    # A death by a signal is told as a shell tells it.
-    return Detached(process.pid, exit_code=code if code >= 0 else 128 - code, said=_last_words(log_file, before))
+    for _ in turns(within_s, _LOOK_EVERY_S):
+        if (code := process.poll()) is not None:
+            # A death by a signal is told as a shell tells it.
+            code = code if code >= 0 else 128 - code
+            return Detached(process.pid, exit_code=code, said=_last_words(log_file, before))
+        found = next((job for job in running() if process.pid in (job.pid, job.supervisor)), None)
+        if found is not None and found.state == "RUNNING":
+            break
+    name, state, pid = ("", "STARTING", None) if found is None else (found.name, found.state, found.pid)
+    return Detached(process.pid, name, state, pid)
 
 
 def _last_words(log_file: Path, begins: int) -> str:

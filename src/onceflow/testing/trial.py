@@ -12,7 +12,6 @@ import multiprocessing
 import os
 import signal
 import sys
-import time
 import traceback
 import uuid
 from abc import ABC, abstractmethod
@@ -27,6 +26,7 @@ from unittest import SkipTest
 from onceflow.connectors.contract import Committer, Guarantee, Run, Shard, Sink, Writer, WriterFactory
 from onceflow.twophase.messages import Evidence, Outcome, Reply
 from onceflow.twophase.participants import Part, Participant, ParticipantId, TaskReport
+from onceflow.waiting import turns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -324,10 +324,7 @@ class Trial:
 
     def patience(self) -> Iterator[None]:
         """Turns of looking, at least one, for as long as the world's patience lasts."""
-        deadline = time.monotonic() + self.world.patience_s
-        yield
-        while time.monotonic() < deadline:
-            time.sleep(_LOOK_EVERY_S)
+        for _ in turns(self.world.patience_s, _LOOK_EVERY_S):
             yield
 
 

@@ -30,8 +30,8 @@ ROOMS = {
         "errors", "checkpoint", "control", "metrics", "options", "connectors", "connectors.kafka", "execution",
         "launch", "rerun", "spark", "program", "supervision", "operations.transactions",
     },
-    "supervision": {"errors", "control", "options", "execution", "checkpoint", "storage", "program"},
-    "control": {"errors"},
+    "supervision": {"errors", "control", "options", "execution", "checkpoint", "storage", "program", "waiting"},
+    "control": {"errors", "waiting"},
     "program": {"errors", "masking"},
     "options": {"errors", "masking"},
     "errors": {"masking"},
@@ -42,15 +42,17 @@ ROOMS = {
     "storage": {"errors", "twophase"},
     "checkpoint": {"errors", "storage", "twophase"},
     "processes": set(),
+    "waiting": set(),
     "crash_points": {"processes"},
     # The systems, and Spark.
     "connectors": {"errors", "findings", "options", "twophase"},
-    "connectors.kafka": {"connectors", "errors", "findings", "masking", "options", "twophase"},
+    "connectors.kafka": {"connectors", "errors", "findings", "masking", "options", "twophase", "waiting"},
     "connectors.database": {"connectors", "errors", "findings", "options", "twophase"},
     "connectors.lake": {"connectors", "errors", "options", "twophase"},
     "spark": {"errors", "masking", "twophase", "checkpoint", "storage", "crash_points", "local", "processes"},
     "execution": {
         "errors", "options", "twophase", "checkpoint", "connectors", "spark", "crash_points", "version",
+        "waiting",
     },
     "launch": {"errors", "findings", "options", "twophase", "checkpoint", "connectors", "spark", "execution"},
     "rerun": {"errors", "twophase", "checkpoint", "connectors", "spark", "crash_points", "execution", "launch"},
@@ -68,9 +70,9 @@ ROOMS = {
     },
     "operations.savepoints": {"errors", "twophase", "checkpoint", "spark", "storage"},
     "audit": set(),  # so that no fault of ours can hide itself
-    "local": {"errors", "processes"},
+    "local": {"errors", "processes", "waiting"},
     "archive": {"errors", "local", "processes", "public", "spark"},
-    "testing": {"crash_points", "processes", "errors", "twophase", "connectors", "connectors.kafka"},
+    "testing": {"crash_points", "processes", "errors", "twophase", "connectors", "connectors.kafka", "waiting"},
     # What sees public names only.
     # Flink's SQL, which makes jobs.
     "flinksql": {

@@ -23,12 +23,14 @@ from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.codes import MOVED, Code, named
 from onceflow.connectors.kafka.kafka_python import manager_of
 from onceflow.errors import ConfigurationError, KafkaError, KafkaRightsError, KafkaUnavailableError
+from onceflow.waiting import turns
 
 log = logging.getLogger(__name__)
 
 GROUP, TRANSACTION = 0, 1
 
 # Each is the oldest release that has what the protocol needs: the request, its version, what for.
+_AGAIN_AFTER_S = 0.1
 _NEEDED = (
     (ListTransactionsRequest, 0, "ListTransactions (Kafka 3.0)"),
     (DescribeTransactionsRequest, 0, "DescribeTransactions (Kafka 3.0)"),
@@ -290,22 +292,20 @@ class KafkaClient:
         Raises:
             KafkaUnavailableError: There was none in time.
         """
-        deadline = self.now() + seconds
-        while (answer := ask()) is None:
-            if self.now() > deadline:
-                raise KafkaUnavailableError(
-                    f"no broker of {self.cluster.bootstrap_servers} {done} for {seconds:g} s",
-                    harmless="the brokers are just starting",
-                    cause="the brokers are down or not reachable",
-                    action="start the brokers; the job goes on from its checkpoint when it is started again",
-                )
-            self.wait_a_little()
-        return answer
+        for _ in turns(seconds, _AGAIN_AFTER_S):
+            if (answer := ask()) is not None:
+                return answer
+        raise KafkaUnavailableError(
+            f"no broker of {self.cluster.bootstrap_servers} {done} for {seconds:g} s",
+            harmless="the brokers are just starting",
+            cause="the brokers are down or not reachable",
+            action="start the brokers; the job goes on from its checkpoint when it is started again",
+        )
 
     @staticmethod
     def wait_a_little() -> None:
         """The pause before a broker that gave no answer is asked again."""
-        time.sleep(0.1)
+        time.sleep(_AGAIN_AFTER_S)
 
     @staticmethod
     def now() -> float:

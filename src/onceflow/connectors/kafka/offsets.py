@@ -12,13 +12,13 @@ from __future__ import annotations
 import json
 import logging
 import re
-import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onceflow.connectors.kafka.codes import Code
 from onceflow.connectors.kafka.partition import Partition
 from onceflow.errors import ConfigurationError, KafkaUnavailableError, SourceDataLostError
 from onceflow.twophase.forms import OTHER_FORM
+from onceflow.waiting import turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -235,19 +235,19 @@ def bounds(
 
     wanted = list(wanted)
     names = ", ".join(sorted({partition.topic for partition in wanted}))
-    deadline, said = time.monotonic() + within_s, False
-    while True:
+    said = False
+    for last in turns(within_s, _AGAIN_AFTER_S):
         try:
             return _bounds(admin, wanted, isolation)
         except ClientError as error:
             code = error.errno if isinstance(error, BrokerResponseError) else Code.LEADER_NOT_AVAILABLE
             told = rights_or_unavailable(code, f"asking what the partitions of {names} hold ({error})")
-            if not told.retriable or time.monotonic() >= deadline:
+            if last or not told.retriable:
                 raise told from error
             if not said:
                 said = True
                 log.warning("%s; it is asked again for %.0f s", told.what, within_s)
-            time.sleep(_AGAIN_AFTER_S)
+    raise AssertionError("the last turn returns or raises")
 
 
 def _bounds(admin: Any, wanted: Sequence[Partition], isolation: str) -> dict[Partition, Bounds]:
@@ -277,15 +277,14 @@ def committed(admin: Any, group: str, *, timeout_s: float = 30.0) -> dict[Partit
 
     from onceflow.connectors.kafka.client import rights_or_unavailable  # noqa: PLC0415
 
-    deadline = time.monotonic() + timeout_s
-    while True:
+    for last in turns(timeout_s, _AGAIN_AFTER_S):
         try:
             found = admin.list_group_offsets(group)[group]
         except AuthorizationError as error:
             raise rights_or_unavailable(error.errno, f"asking for the committed offsets of group {group}") from error
         except KafkaError as error:
             # On a fresh cluster the first question makes the broker create its offsets topic.
-            if not isinstance(error, RetriableError) or time.monotonic() >= deadline:
+            if last or not isinstance(error, RetriableError):
                 raise KafkaUnavailableError(
                     f"the committed offsets of group {group} cannot be read: {error}",
                     harmless="the cluster is just starting or moving a coordinator",
@@ -293,6 +292,6 @@ def committed(admin: Any, group: str, *, timeout_s: float = 30.0) -> dict[Partit
                     action="look at the brokers, then start the job again",
                     group=group,
                 ) from error
-            time.sleep(0.1)
         else:
             return {Partition(*each): at.offset for each, at in found.items() if at.offset >= 0}
+    raise AssertionError("the last turn returns or raises")

@@ -23,6 +23,7 @@ from onceflow.local.devcluster import watch
 from onceflow.local.devcluster.config import HOST, PLAINTEXT, BrokerNode
 from onceflow.local.jars import broker_jars, java_executable
 from onceflow.processes import command_line
+from onceflow.waiting import turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -209,8 +210,4 @@ class Broker:
 
 def _until(condition: Callable[[], bool], deadline: float) -> bool:
     """Look again and again until ``condition`` holds; False if it does not by ``deadline``."""
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(_POLL)
-    return True
+    return any(condition() for _ in turns(deadline - time.monotonic(), _POLL))

@@ -5,13 +5,13 @@ Must not know: the command line, jobs. One attempt of a plain client: whoever ru
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from onceflow.errors import ConfigurationError
+from onceflow.waiting import turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -31,9 +31,9 @@ def make_topic(servers: str, name: str, partitions: int) -> None:
         admin.create_topics([NewTopic(name, partitions)])[name].result(_WITHIN_S)
     except KafkaException as error:
         raise _refused(f"topic {name} was not made", error) from None
-    until = time.monotonic() + _WITHIN_S
-    while name not in admin.list_topics(timeout=_WITHIN_S).topics and time.monotonic() < until:
-        admin.poll(_LOOK_S / 10)  # the controller has made it; the brokers hear of it a moment later
+    for _ in turns(_WITHIN_S, _LOOK_S / 10, pause=admin.poll):
+        if name in admin.list_topics(timeout=_WITHIN_S).topics:
+            break  # the controller has made it; the brokers hear of it a moment later
 
 
 def produce(servers: str, topic: str, records: Iterable[tuple[bytes | None, bytes]]) -> int:
