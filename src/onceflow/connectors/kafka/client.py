@@ -292,7 +292,7 @@ class KafkaClient:
         Raises:
             KafkaUnavailableError: There was none in time.
         """
-        for _ in turns(seconds, _AGAIN_AFTER_S):
+        for _ in turns(seconds, _AGAIN_AFTER_S, now=self.now, pause=lambda _: self.wait_a_little()):
             if (answer := ask()) is not None:
                 return answer
         raise KafkaUnavailableError(
