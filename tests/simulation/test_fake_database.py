@@ -18,11 +18,11 @@ from onceflow.connectors.database.tables import OPEN, PREPARED
 from onceflow.errors import OnceflowError, WriterFencedError
 from onceflow.testing.trial import PREFIX, Start
 from onceflow.twophase.participants import Part, Participant, TaskReport
-from tests.integration.connectors.test_lives import USER, OnPostgres
 from tests.simulation.fake_database import TARGET, FakeDatabase, FakeEngine, hashed
 from tests.support import postgres
 from tests.support.lives import InFolder, System
-from tests.unit.connectors.test_lives import SqliteWorld
+from tests.support.lives_postgres import USER, OnPostgres
+from tests.support.lives_sqlite import SqliteWorld
 
 JOB = "a" * 12
 

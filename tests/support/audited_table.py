@@ -1,6 +1,7 @@
 """A table that a job has filled, with its receipts, without Spark: by the sink's own writers and committer."""
 
 import json
+import sqlite3
 from dataclasses import replace
 
 import pyarrow as pa
@@ -112,3 +113,9 @@ class Filled:
 def whats(report, kind):
     """What is said of one kind."""
     return [each["what"] for each in report["findings"] if each["kind"] == kind]
+
+
+def change(filled: Filled, statement: str) -> None:
+    """Edit one row."""
+    with sqlite3.connect(filled.url.removeprefix("sqlite:///")) as connection:
+        assert connection.execute(statement).rowcount == 1

@@ -15,8 +15,8 @@ from pyiceberg.transforms import DayTransform
 from pyspark.sql.types import LongType, StructField, StructType
 
 from onceflow.testing.trial import Trial
+from tests.support.lake_types import EACH, KINDS, SPEC, Partitioned, PartitionedDelta
 from tests.support.lakes import DeltaWorld, IcebergWorld, LakeWorld
-from tests.unit.connectors.lake.test_lake_types import EACH, KINDS, SPEC, Partitioned, PartitionedDelta
 
 NOT_BY_DAY = [by for by in SPEC if not isinstance(by[1], DayTransform)]
 _ALL = [*KINDS, *EACH]

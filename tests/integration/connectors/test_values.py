@@ -44,7 +44,7 @@ from tests.support import values
 from tests.support.lakes import DeltaWorld, IcebergWorld
 from tests.support.mariadb import MariaDbWorld, running_mariadb
 from tests.support.postgres import PostgresWorld, running
-from tests.unit.connectors.database.test_database import SqliteWorld
+from tests.support.sqlite_worlds import SqliteWorld
 
 EXAMPLES = int(os.environ.get("ONCEFLOW_VALUES", "6"))
 MACHINE = settings(

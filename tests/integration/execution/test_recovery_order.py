@@ -8,8 +8,8 @@ import pytest
 from kafka import TopicPartition
 
 from onceflow.connectors.kafka.client import KafkaClient
-from tests.integration.launch.test_positions import make_again
 from tests.support.harness import Pipeline, follow, rows_of, wait_until
+from tests.support.remade import make_again
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

@@ -9,10 +9,10 @@ from kafka.admin import ConfigResource, ConfigResourceType
 
 from onceflow.errors import DatabaseUnavailableError, EpochRefusedError, OnceflowError
 from onceflow.program import exit_code
-from tests.integration.connectors.kafka.test_large_records import send
 from tests.support import postgres
 from tests.support.advice import parts_of
 from tests.support.harness import Pipeline, read_topic
+from tests.support.large_records import send
 from tests.support.lives import Job
 from tests.support.postgres import PostgresWorld
 

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 
-from tests.integration.operations.test_savepoints import onceflow, resume
+from tests.support.commands import onceflow, resume
 from tests.support.harness import JOBS, Pipeline, rows_of
 from tests.support.postgres import running
 

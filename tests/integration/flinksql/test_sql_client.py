@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.integration.flinksql.test_sql import read
+from tests.support.sql_jobs import read
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.faults]
 

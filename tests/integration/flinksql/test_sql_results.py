@@ -13,8 +13,8 @@ from onceflow.flinksql.pipelines import Reading
 from onceflow.flinksql.queries import translate
 from onceflow.flinksql.statements import Insert, Select
 from onceflow.spark.plan import require_streamable
-from tests.integration.flinksql.test_sql import jobs_of, read
 from tests.sql.cases import cases, script
+from tests.support.sql_jobs import jobs_of, read
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

@@ -11,8 +11,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from onceflow.checkpoint.place import Place
 from onceflow.spark.session import PINNED
-from tests.integration.flinksql.test_sql import jobs_of, read
 from tests.support import checkpoints
+from tests.support.sql_jobs import jobs_of, read
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

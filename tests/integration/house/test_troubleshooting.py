@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
@@ -13,7 +14,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import onceflow as of
 from onceflow.cli import main as entry
-from tests.unit.house.test_pages import ROOT
+
+ROOT = Path(__file__).parents[3]
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

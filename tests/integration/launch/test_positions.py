@@ -10,6 +10,7 @@ from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.local.devcluster import DevCluster
 from tests.support.harness import Pipeline, follow, read_topic, wait_until
+from tests.support.remade import make_again
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -22,15 +23,6 @@ def pipeline(cluster, new_topic, tmp_path):
         return Pipeline(cluster, new_topic(4), new_topic(4), tmp_path / "check points" / "1", job=job, **more)
 
     return make
-
-
-def make_again(cluster, topic: str, partitions: int = 4) -> None:
-    """Delete a topic and make another one of its name."""
-    with KafkaClient(cluster) as client:
-        client.admin.delete_topics([topic])
-        wait_until(lambda: not client.topics([topic]), what="deletion")
-        client.admin.create_topics({topic: {"num_partitions": partitions, "replication_factor": 1}})
-        wait_until(lambda: len(client.topics([topic])) == 1, what="the new topic")
 
 
 FAULTS = pytest.mark.faults

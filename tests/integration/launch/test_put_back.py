@@ -1,25 +1,20 @@
 """A database that was put back from its backup, and a checkpoint that was: no row is lost or doubled in silence."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import psycopg
 import pytest
 
 from tests.corpus.world import World
-from tests.integration.connectors.lake.test_lake_job import tables
 from tests.support.harness import JOBS, Pipeline, read_topic, wait_until
+from tests.support.lake_job import tables
 from tests.support.postgres import running
+from tests.support.quiet_job import ALERT, alerts, audited, onceflow, quiet_job, write_again
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
-
-ALERT = 1_000_000
 
 
 @pytest.fixture(scope="module")
@@ -56,21 +51,10 @@ def bank(server):
     return Bank(server)
 
 
-def quiet_job(cluster, new_topic, tmp_path, url: str) -> Pipeline:
-    """The job with a quiet sink, in this database."""
-    of = {"job": "quiet", "per_epoch": 10, "environment": {"DATABASE": url}}
-    return Pipeline(cluster, new_topic(1), new_topic(1), tmp_path / "checkpoint", **of)
-
-
 @pytest.fixture
 def pipeline(cluster, new_topic, tmp_path, bank):
     """The job with a quiet sink."""
     return quiet_job(cluster, new_topic, tmp_path, bank.url)
-
-
-def alerts(p: Pipeline, *ids: int) -> None:
-    """Records that the quiet sink gets, too."""
-    p._transaction([(b"k", json.dumps({"id": i}).encode()) for i in ids], commit=True)
 
 
 @pytest.mark.faults  # tests/unit/connectors/test_older.py has it on each system, without Spark
@@ -94,24 +78,6 @@ def test_a_database_that_was_put_back_while_its_sink_was_quiet(pipeline, bank):
     assert "the claim gives up 1 epochs with 2 rows there" in claimed.log
     pipeline.run_well()
     assert bank.ids("alerts") == Counter([ALERT, ALERT + 3])
-
-
-def onceflow(p: Pipeline, *words: object, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A command of the operator's."""
-    command = [sys.executable, "-m", "onceflow", *map(str, words)]
-    around = os.environ | p.settings() | environment
-    return subprocess.run(command, env=around, capture_output=True, text=True, timeout=280, check=False)
-
-
-def write_again(p: Pipeline, *words: str, file: Path | None = None, **environment: str):
-    """Let what was lost be written again."""
-    return onceflow(p, "txn", "write-again", file or JOBS / f"{p.job}_job.py", "--yes", *words, **environment)
-
-
-def audited(p: Pipeline, *words: str) -> None:
-    """What is visible is what was decided, as the audit finds it."""
-    told = onceflow(p, "audit", JOBS / f"{p.job}_job.py", *words)
-    assert told.returncode == 0, told.stdout + told.stderr
 
 
 def test_what_a_database_has_lost_is_written_again(pipeline, bank):

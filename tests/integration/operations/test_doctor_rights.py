@@ -16,18 +16,10 @@ import onceflow as of
 from onceflow.cli import main as entry
 from onceflow.errors import DatabaseRightsError
 from onceflow.testing.trial import Trial
-from tests.integration.connectors.database.test_database_rights import (
-    APPEND,
-    DELETES,
-    DELETING,
-    KEYED,
-    MADE,
-    UPSERT,
-    Granted,
-)
+from tests.support.granted import APPEND, DELETES, DELETING, KEYED, MADE, UPSERT, Granted
 from tests.support.mariadb import HOST, MariaDbWorld, running_mariadb
 from tests.support.postgres import running
-from tests.unit.connectors.database.test_database import Saying
+from tests.support.sqlite_worlds import Saying
 
 JOB = """
 import json, os

@@ -1,6 +1,5 @@
 """State in another number of shuffle partitions: what each key has before and after, by Spark's own reader of it."""
 
-import importlib.util
 import json
 from collections import Counter
 from pathlib import Path
@@ -8,7 +7,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import Row
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.streaming import StatefulProcessor
 
 from onceflow.checkpoint.identity import JobIdentity, create_identity
 from onceflow.checkpoint.place import Place
@@ -24,27 +22,9 @@ from onceflow.spark.session import PINNED
 from onceflow.twophase.layout import Layout, LayoutSource
 from onceflow.twophase.records import Planned
 from tests.support import checkpoints
+from tests.support.counting import NEEDS_PROTOBUF, Counting
 
 pytestmark = [pytest.mark.spark, pytest.mark.faults]
-NEEDS_PROTOBUF = pytest.mark.skipif(
-    importlib.util.find_spec("google") is None or importlib.util.find_spec("google.protobuf") is None,
-    reason="PySpark's transformWithState needs protobuf",
-)
-
-
-class Counting(StatefulProcessor):
-    """Counts the rows of each key."""
-
-    def init(self, handle):
-        self.count = handle.getValueState("count", "n long")
-
-    def handleInputRows(self, key, rows, timers):  # noqa: N802 - Spark's names
-        before = self.count.get()[0] if self.count.exists() else 0
-        self.count.update((before + sum(1 for _ in rows),))
-        yield Row(key=key[0], n=self.count.get()[0])
-
-    def close(self):
-        """Nothing is open."""
 
 
 class Timed(Counting):

@@ -2,11 +2,8 @@
 
 import dataclasses
 import json
-import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 from collections import Counter
 
 import pytest
@@ -15,26 +12,11 @@ from onceflow.checkpoint.place import Place
 from onceflow.operations.savepoints import reading, restoring
 from onceflow.storage.store import Store
 from tests.support import elsewhere
+from tests.support.commands import onceflow, resume
 from tests.support.elsewhere import Elsewhere, newest
 from tests.support.harness import JOBS, Pipeline, rows_of, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
-
-
-def onceflow(*arguments, **environment):
-    """A command of another shell: its exit code, its object, and what it said."""
-    command = [sys.executable, "-m", "onceflow", *map(str, arguments), "--output", "json"]
-    done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=False)
-    lines = done.stdout.splitlines()
-    return done.returncode, json.loads(lines[-1]) if lines else {}, done.stderr
-
-
-def resume(p, *arguments, **environment):
-    """Run the job over what is there, from a savepoint; what it said."""
-    file = JOBS / f"{p.job}_job.py"
-    code, _, said = onceflow("run", file, "--until", "caught-up", *arguments, "--yes", **p.settings(), **environment)
-    assert code == 0, said
-    return said
 
 
 class OnADisk(Elsewhere):

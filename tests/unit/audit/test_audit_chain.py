@@ -1,7 +1,6 @@
 """The audit of the chain: each receipt that was changed, removed or moved is found and named."""
 
 import gzip
-import hashlib
 import json
 import tracemalloc
 from datetime import UTC, datetime, timedelta
@@ -18,7 +17,8 @@ from onceflow.checkpoint import trail
 from onceflow.cli.audit import Elsewhere
 from onceflow.storage.store import Store
 from onceflow.twophase.records import Resolve
-from tests.unit.checkpoint.test_trail import Started, decide
+from tests.support.chains import changes, seal
+from tests.support.trails import Started, decide
 
 KEY = b"0123456789abcdef"
 
@@ -50,14 +50,6 @@ def newest(checkpoint):
 def rewrite(path, change):
     lines = path.read_text().splitlines()
     path.write_text("".join(line + "\n" for line in change(lines)))
-
-
-def seal(body):
-    said = {k: v for k, v in body.items() if k not in ("hash", "signature")}
-    return {
-        **body,
-        "hash": hashlib.sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).hexdigest(),
-    }
 
 
 def forget_the_journal(checkpoint):
@@ -318,31 +310,6 @@ def test_a_file_that_unpacks_to_a_hundred_times_its_size_takes_no_memory(checkpo
     audited(checkpoint)
     assert tracemalloc.get_traced_memory()[1] < 1 << 25
     tracemalloc.stop()
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=6,
-)
-
-
-@st.composite
-def changes(draw, body):
-    """A receipt in which one place is something else, or gone."""
-    body = json.loads(json.dumps(body))
-    at = body
-    while True:
-        key = draw(st.sampled_from(sorted(at) if isinstance(at, dict) else range(len(at))))
-        inner = at[key]
-        if isinstance(inner, dict | list) and inner and draw(st.booleans()):
-            at = inner
-            continue
-        if draw(st.booleans()):
-            del at[key]
-        else:
-            at[key] = draw(JSON)
-        return body
 
 
 @given(data=st.data())

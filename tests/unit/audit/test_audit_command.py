@@ -10,9 +10,8 @@ from onceflow.cli.audit import plain, read_range
 from onceflow.connectors.database.sink import DatabaseSink
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.sink import KafkaSink
-from tests.support.audited_table import Filled
-from tests.unit.audit.test_audit_tables import change
-from tests.unit.cli.test_cli import call
+from tests.support.audited_table import Filled, change
+from tests.support.typed import call
 
 JOB = """
 import onceflow as of

@@ -11,9 +11,9 @@ import sqlite3
 import pyarrow as pa
 import pytest
 
+from tests.support.audited_lake import FilledLake
 from tests.support.audited_table import Filled
 from tests.support.lakes import FIELDS, DeltaWorld, IcebergWorld, LakeWorld
-from tests.unit.audit import test_audit_lakes
 
 FIRST = (["a", "bb", "ccc"],)
 LATER = (["dddd"], ["é", "", "g"])
@@ -99,7 +99,7 @@ class Lake:
         self._folder, self._backup = folder / "lake", folder / "backup"
         self._folder.mkdir()
         self.world = kind(self._folder)
-        self.job = test_audit_lakes.Filled(self.world, folder / "checkpoint", *FIRST)
+        self.job = FilledLake(self.world, folder / "checkpoint", *FIRST)
         shutil.copytree(self._folder, self._backup)
         for epoch, keys in enumerate(LATER, len(FIRST)):
             self.job.epoch(epoch, keys)

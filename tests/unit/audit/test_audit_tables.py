@@ -14,9 +14,9 @@ from onceflow.audit import tables
 from onceflow.twophase.messages import Appended
 from onceflow.twophase.participants import Part, Participant
 from onceflow.twophase.records import Decide, Resolve
-from tests.support.audited_table import JOB, Filled, whats
+from tests.support.audited_table import JOB, Filled, change, whats
+from tests.support.chains import changes, seal
 from tests.support.keyed_rows import KEY
-from tests.unit.audit.test_audit_chain import changes, seal
 
 EPOCHS = (["a", "bb", "ccc"], ["dddd"], ["é", "", "g"])
 
@@ -24,11 +24,6 @@ EPOCHS = (["a", "bb", "ccc"], ["dddd"], ["é", "", "g"])
 @pytest.fixture
 def filled(tmp_path):
     return Filled(tmp_path / "checkpoint", f"sqlite:///{tmp_path / 'bank.db'}", *EPOCHS)
-
-
-def change(filled, statement):
-    with sqlite3.connect(filled.url.removeprefix("sqlite:///")) as connection:
-        assert connection.execute(statement).rowcount == 1
 
 
 def change_all(filled, *statements):

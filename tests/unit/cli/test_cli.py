@@ -14,6 +14,7 @@ from onceflow import program
 from onceflow.cli import main as entry
 from onceflow.cli.job_file import find_job
 from onceflow.errors import CheckpointConflictError, ConfigurationError, KafkaUnavailableError
+from tests.support.typed import call
 
 ONE_JOB = """
 import onceflow as of
@@ -22,14 +23,6 @@ again = job
 if __name__ == "__main__":
     raise SystemExit("started")
 """
-
-
-def call(monkeypatch, *arguments):
-    """Call ``main``; its exit code."""
-    monkeypatch.setattr(sys, "argv", ["onceflow", *arguments])
-    with pytest.raises(SystemExit) as end:
-        entry.main()
-    return end.value.code or 0
 
 
 def failing(error):

@@ -32,7 +32,7 @@ from tests.support import older
 from tests.support.advice import parts_of
 from tests.support.lakes import DeltaWorld, IcebergWorld
 from tests.support.lives import InFolder, Lives
-from tests.unit.connectors.database.test_database import Direct, SqliteWorld, Upserting
+from tests.support.sqlite_worlds import Direct, SqliteWorld, Upserting
 
 WORLDS = {"sqlite": SqliteWorld, "iceberg": IcebergWorld, "delta": DeltaWorld}
 

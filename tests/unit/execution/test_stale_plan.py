@@ -8,8 +8,8 @@ from onceflow.checkpoint.journal import Journal
 from onceflow.errors import EpochFailedError
 from onceflow.storage.store import Store
 from tests.support.advice import parts_of
+from tests.support.choices import choose
 from tests.support.shop import Shop
-from tests.unit.house.test_message_catalogue import choose
 
 
 @pytest.fixture

@@ -249,6 +249,14 @@ def test_the_tests_stand_in_the_rooms_of_what_they_test():
         assert found <= rooms
 
 
+def test_no_test_imports_a_test():
+    """What two of them need stands in ``tests/support``."""
+    folders = (ROOT / "tests", ROOT / "bench")
+    found = {path: imports(path) for folder in folders for path in folder.rglob("*.py")}
+    ours = re.compile(r"tests(\.\w+)*\.test_\w+(\.|$)")
+    assert {str(path): names for path, of in found.items() if (names := [n for n in of if ours.match(n)])} == {}
+
+
 SILENT = {"__init__.py", "local/devcluster/__init__.py", "demo/fraud.py"}
 """Files that only list names, and the example as a user would write it."""
 

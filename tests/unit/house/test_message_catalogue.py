@@ -46,16 +46,16 @@ from onceflow.errors import (
     TransactionLostError,
 )
 from onceflow.local import jars
-from onceflow.operations.transactions.access import Operator
-from onceflow.operations.transactions.resolution import resolve, undone_epoch
+from onceflow.operations.transactions.resolution import undone_epoch
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.testing import conformance
 from onceflow.twophase.messages import Outcome, Reply
 from tests.support import ledger_sink
 from tests.support.advice import parts_of
+from tests.support.choices import choose, operator
 from tests.support.ledger_sink import LedgerCommitter, LedgerSink
+from tests.support.ledger_worlds import LedgerWorld
 from tests.support.shop import Shop
-from tests.unit.testing.test_conformance import LedgerWorld
 
 HERE = "tests/unit/house/test_message_catalogue.py"
 INTEGRATION = "tests/integration"
@@ -402,17 +402,6 @@ def test_a_decided_transaction_that_was_aborted(shop):
     assert lost.action.startswith("start the job again")
     assert job.written() == []
     goes_on(job)
-
-
-def operator(job):
-    return contextlib.closing(Operator(Checkpointing(job.folder), "onceflow", [job.sink]))
-
-
-def choose(job, command, choice):
-    """What ``onceflow txn resolve`` does, when a message names it with an epoch."""
-    epoch = int(command.partition("onceflow txn resolve <job file> ")[2].split("`")[0].split()[0])
-    with operator(job) as looking:
-        resolve(looking, epoch, choice, who="a test", why="the message says so")
 
 
 def test_a_decided_transaction_that_left_no_trace(shop):

@@ -10,7 +10,7 @@ import pytest
 
 from onceflow.checkpoint.identity import Mark, NameMark, read_identity, write_identity
 from onceflow.checkpoint.journal import Journal
-from onceflow.connectors.contract import Committer, Guarantee, Sink, SinkConnection
+from onceflow.connectors.contract import Guarantee
 from onceflow.connectors.source_contract import EpochLimit
 from onceflow.errors import (
     CheckpointConflictError,
@@ -33,43 +33,26 @@ from onceflow.launch.ownership import (
     tell_of_moved,
 )
 from onceflow.launch.plan import Plan
-from onceflow.launch.plan import place_of as place_of_plan
-from onceflow.launch.taking_over import finish_decided
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.storage.store import Store
 from onceflow.twophase.coordinator import Coordinator
 from onceflow.twophase.layout import Layout, LayoutSource
-from onceflow.twophase.messages import Appended, Evidence, Outcome, Reply, Superseded
+from onceflow.twophase.messages import Appended, Reply, Superseded
 from onceflow.twophase.records import Decide, Planned, Recut
 from tests.support.histories import participant
-
-ONE = (participant(0),)
-
-
-def place_of(folder):
-    return place_of_plan(Plan("test", Checkpointing(folder)))
-
-
-def identify(folder, takeover=None, systems="cluster-1"):
-    return ownership.identify(place_of(folder), systems, "onceflow", takeover)
-
-
-def started(folder, *epochs):
-    """A job's first start here, and what it decided."""
-    identity = identify(folder)
-    place = place_of(folder)
-    place.records.make()
-    history = place.journal.start(identity.job_id)
-    for epoch in epochs:
-        assert place.journal.append(Decide(history.incarnation, epoch, f"v1\n{epoch}", ("s",), ONE)) == Appended()
-    return identity, place
-
-
-def done(folder, epoch):
-    """Spark has recorded it."""
-    for name in ("offsets", "commits"):
-        (folder / name).mkdir(exist_ok=True)
-        (folder / name / str(epoch)).write_text("v1\n{}\n")
+from tests.support.starts import (
+    ONE,
+    Attached,
+    Committing,
+    Listed,
+    done,
+    finish,
+    identify,
+    leave,
+    place_of,
+    started,
+    undone_of,
+)
 
 
 @dataclass
@@ -494,10 +477,6 @@ class Interrupted(Store):
         super().replace(name, data)
 
 
-def leave(place):
-    return ownership.identify(place, "cluster-1", "onceflow", "as-new")
-
-
 def decide(driver, epoch):
     return driver.append(Decide(1, epoch, f"v1\n{epoch}", ("s",), ONE))
 
@@ -577,90 +556,11 @@ def test_a_start_whose_job_was_left_at_the_same_moment_ends(tmp_path):
 # -- what is decided, before anything else ----------------------------------------------------------------------------
 
 
-class Committing(Committer):
-    """A sink's committer in memory: what is committed is written down, nothing is ever open otherwise."""
-
-    def __init__(self, system, done):
-        self.system, self.done = system, done
-
-    def preflight(self):
-        raise AssertionError("what is decided is finished before any check")
-
-    def can_finish(self, one):
-        return one.transaction["system"] == self.system
-
-    def seal(self, reports, run):
-        raise AssertionError("no plan is run")
-
-    check = abort = abort_run = seal
-
-    def commit(self, participants):
-        self.done += [p.sink for p in participants]
-        return {p.id: Reply.COMMITTED for p in participants}
-
-    def outcomes(self, participants):
-        return {p.id: Evidence(Outcome.OPEN, "") for p in participants}
-
-    def lingering(self, *_):
-        return []
-
-
 class Forbidden(Committing):
     """One whose right to commit was taken away while the job was down."""
 
     def commit(self, participants):
         return {p.id: Reply.REFUSED for p in participants}
-
-
-class Listed(Sink):
-    """A sink of one system; what its committer commits is in ``done``."""
-
-    def __init__(self, name, system, done, guarantee=Guarantee.EXACTLY_ONCE):
-        self.name, self.system, self.done, self.guarantee = name, system, done, guarantee
-
-    def connect(self):
-        raise AssertionError("what is decided is finished before any check")
-
-    def attach(self):
-        return Attached(self)
-
-    def columns(self, _):
-        raise AssertionError("no plan is run")
-
-    describe = columns
-
-
-class Attached(SinkConnection):
-    """The same, connected."""
-
-    def __init__(self, sink):
-        self.sink, self.system_id = sink, sink.system
-
-    def committer(self, *_):
-        return Committing(self.sink.system, self.sink.done)
-
-    def writer_factory(self):
-        raise AssertionError("no plan is run")
-
-    def close(self):
-        pass
-
-
-def undone_of(folder, *sinks):
-    """An epoch that is decided for these (name, system) and not finished; Spark's plan of it is there."""
-    identity = identify(folder, systems=",".join(sorted({system for _, system in sinks})))
-    place = place_of(folder)
-    place.records.make()
-    history = place.journal.start(identity.job_id)
-    of = tuple(replace(participant(0, sink=name), transaction={"system": system}) for name, system in sinks)
-    names = tuple(name for name, _ in sinks)
-    assert place.journal.append(Decide(history.incarnation, 0, "v1\n{}\n", names, of)) == Appended()
-    (folder / "offsets").mkdir()
-    (folder / "offsets" / "0").write_text("v1\n{}\n")
-
-
-def finish(folder, sinks, takeover=None):
-    return finish_decided(sinks, Plan("test", Checkpointing(folder), takeover=takeover))
 
 
 @pytest.mark.parametrize("takeover", [None, "claim"])

@@ -18,8 +18,8 @@ from onceflow.twophase.coordinator import Coordinator
 from onceflow.twophase.layout import LayoutSource, folders
 from onceflow.twophase.messages import Appended
 from onceflow.twophase.records import Decide
-from tests.unit.execution.test_source_check import Reading, make
-from tests.unit.launch.test_launch import ONE, Listed, done, finish, identify, leave, place_of, started, undone_of
+from tests.support.reading import Reading, make
+from tests.support.starts import ONE, Listed, done, finish, identify, leave, place_of, started, undone_of
 
 # -- Spark's second form of offsets/N (spark.sql.streaming.offsetLog.formatVersion=2) ---------------------------------
 

@@ -17,8 +17,8 @@ from onceflow.launch import plan as plans
 from onceflow.operations.transactions import deletion
 from onceflow.operations.transactions.deletion import delete, delete_cancelled, look
 from onceflow.options.checkpointing import Checkpointing
-from tests.unit.connectors.database.test_database_txn import DatabaseJob
-from tests.unit.launch.test_launch import place_of
+from tests.support.database_job import DatabaseJob
+from tests.support.starts import place_of
 
 
 @pytest.fixture

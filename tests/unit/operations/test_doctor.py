@@ -17,8 +17,8 @@ from onceflow.findings import Checks, Finding, Level, of_error, together
 from onceflow.operations.doctor import machine, rules
 from onceflow.operations.doctor.examination import Examined, examine
 from onceflow.options.checkpointing import Checkpointing
-from tests.unit.launch.test_foresight import Alerts, Orders
-from tests.unit.launch.test_launch import started, undone_of
+from tests.support.orders import Alerts, Orders
+from tests.support.starts import started, undone_of
 
 GB = 1_000_000_000
 DAY_MS = 86_400_000

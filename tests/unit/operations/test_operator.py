@@ -29,7 +29,7 @@ from onceflow.twophase.participants import Part, Participant, ParticipantId
 from onceflow.twophase.records import Decide, History, Start
 from tests.simulation.fake_broker import FakeBroker, FakeClient
 from tests.support.histories import read_history
-from tests.unit.launch.test_launch import identify
+from tests.support.starts import identify
 
 KAFKA = KafkaInspection(FakeClient(FakeBroker(lambda: 0.0)), "onceflow", "0123456789ab")
 

@@ -1,6 +1,7 @@
 """Presets: settings that go together, each with its reason, below all that anybody says."""
 
 import json
+from pathlib import Path
 
 import pytest
 from bench import intervals
@@ -12,7 +13,8 @@ from onceflow.errors import ConfigurationError
 from onceflow.options.catalogue import SETTINGS, setting
 from onceflow.options.job_options import JobOptions
 from onceflow.options.presets import KEY, PRESETS
-from tests.unit.house.test_pages import ROOT
+
+ROOT = Path(__file__).parents[3]
 
 INTERVAL, TOLERABLE = "execution.checkpointing.interval", "execution.checkpointing.tolerable-failed-checkpoints"
 JOB = """

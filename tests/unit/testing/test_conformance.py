@@ -2,54 +2,16 @@
 
 from unittest import SkipTest
 
-import pyarrow as pa
 import pytest
 
 from onceflow.sinks import Committer
 from onceflow.testing import World, conformance
-from tests.support import broken_sinks
-from tests.support.grouped_sink import GroupedSink, staged_ids
-from tests.support.ledger_sink import LedgerCommitter, LedgerSink, opened, visible
-from tests.unit.testing import test_own_store
+from tests.support import broken_sinks, broken_stores
+from tests.support.grouped_sink import GroupedSink
+from tests.support.ledger_sink import LedgerCommitter, LedgerSink
+from tests.support.ledger_worlds import LedgerWorld
 
-SECRET = "only for the ledger"
 CHECKS = {check.name: check for check in conformance.CHECKS}
-
-
-class LedgerWorld(World):
-    """The example sink in a file of its own; what a user writes for a sink of theirs."""
-
-    patience_s = 0.2
-    secrets = (SECRET,)
-
-    def __init__(self, path, kind=LedgerSink):
-        self.path, self.kind = str(path / "ledger.sqlite"), kind
-
-    def sink(self):
-        return self.kind(self.path, SECRET)
-
-    def second_sink(self):
-        sink = self.sink()
-        sink.name = "second"
-        return sink
-
-    def rows(self, keys):
-        return pa.RecordBatch.from_pydict({"key": list(keys)})
-
-    def refused(self, keys):
-        return pa.RecordBatch.from_pydict({"key": [*keys, None]})
-
-    def visible(self):
-        return visible(self.path)
-
-    def open_transactions(self, job_id):
-        with opened(self.path) as file:
-            return file.execute("select count(*) from ledger where job=? and state='open'", [job_id]).fetchone()[0]
-
-    def expire(self, participants):
-        with opened(self.path) as file:
-            for key in (key for p in participants for key in staged_ids(p.transaction)):
-                file.execute("update ledger set state='aborted' where id=?", [key])
 
 
 @pytest.mark.parametrize("check", conformance.CHECKS, ids=str)
@@ -80,7 +42,7 @@ def test_a_broken_sink_is_noticed(kind, name, tmp_path):
 
 def test_every_check_can_fail():
     """No check is there that no broken sink fails."""
-    assert {name for _, name in broken_sinks.BREAKS} | set(test_own_store.BREAKS) == set(CHECKS)
+    assert {name for _, name in broken_sinks.BREAKS} | set(broken_stores.BREAKS) == set(CHECKS)
 
 
 def test_every_check_says_what_it_proves():
@@ -93,7 +55,7 @@ def test_the_whole_suite_reports(tmp_path):
     """run() makes all checks, tells every broken one, and why others were not made."""
     report = conformance.run(LedgerWorld(tmp_path, broken_sinks.CommitsOnPrepare))
     assert "nothing_is_visible_before_the_commit" in {broken.name for broken in report.broken}
-    assert {s.name for s in report.skipped} == {"a_plain_prepare_has_written_all", *test_own_store.BREAKS}
+    assert {s.name for s in report.skipped} == {"a_plain_prepare_has_written_all", *broken_stores.BREAKS}
     assert all("idempotent-upsert; this is exactly-once" in s.why for s in report.skipped)
 
 

@@ -11,6 +11,7 @@ from examples.own_store import StoreSink
 
 from examples import own_store
 from onceflow.testing import World, conformance
+from tests.support.broken_stores import BREAKS
 
 
 class StoreWorld(World):
@@ -59,13 +60,6 @@ def test_the_example(tmp_path):
 
 
 KEYLESS = "create table if not exists pairs (key text, value text, start int, epoch int)"
-BREAKS = {
-    "a_row_written_again_is_there_once": "insert into pairs values (?, ?, ?, ?)",
-    "a_late_row_replaces_nothing": "insert or replace into pairs values (?, ?, ?, ?)",
-    "of_two_at_once_the_newer_stays": "insert or replace into pairs select ?, ?, ?, ?",
-    "a_newer_row_replaces_the_one_of_its_key": "insert or ignore into pairs values (?, ?, ?, ?)",
-}
-"""Ways to put a pair, each with a check that must notice it."""
 
 
 @pytest.mark.parametrize(("check", "put"), BREAKS.items(), ids=BREAKS)

@@ -29,9 +29,10 @@ from onceflow.errors import (
 from onceflow.testing.trial import Start, Trial
 from onceflow.twophase.messages import Outcome, Reply
 from tests.support.advice import parts_of
+from tests.support.database_faults import answer, checked, decided
 from tests.support.harness import wait_until
 from tests.support.postgres import PostgresWorld, Proxy, running
-from tests.unit.connectors.database.test_database import FIELDS
+from tests.support.sqlite_worlds import FIELDS
 
 
 @pytest.fixture(scope="module")
@@ -51,25 +52,6 @@ def world(server):
 def trial(world):
     with Trial(world) as one:
         yield one
-
-
-def answer(start, prepared):
-    (reply,) = start.committer.commit(prepared).values()
-    return reply
-
-
-def checked(start, *shards, epoch=0):
-    prepared = start.prepare(*shards, epoch=epoch)
-    assert start.committer.check(prepared, start.run(epoch), 0.0) is None
-    return prepared
-
-
-def decided(server, start, *shards, epoch=0):
-    """Checked, and decided; what the check kept is lost, as with a driver that was killed: staging has it."""
-    prepared = checked(start, *shards, epoch=epoch)
-    assert server.execute("select pg_terminate_backend(pid) from pg_stat_activity where state = 'idle in transaction'")
-    assert answer(start, prepared) is Reply.RETRY
-    return prepared
 
 
 def committing(start, prepared, replies):

@@ -11,7 +11,7 @@ from onceflow.errors import PreCommitError, WriterFencedError
 from onceflow.testing import conformance
 from onceflow.testing.trial import Trial
 from tests.support.postgres import PostgresWorld, SayingPostgres, running
-from tests.unit.connectors.database.test_database import WORDS
+from tests.support.sqlite_worlds import WORDS
 
 
 @pytest.fixture(scope="module")

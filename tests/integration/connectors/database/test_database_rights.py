@@ -2,34 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
-import psycopg
 import pytest
 
 from onceflow.errors import DatabaseRightsError
 from onceflow.testing.trial import Trial
 from tests.support.advice import parts_of
-from tests.support.postgres import PostgresWorld, running
-from tests.unit.connectors.database.test_database import Saying
-
-PAGE = (Path(__file__).parents[4] / "docs" / "databases.md").read_text()
-BLOCKS = [block.strip().splitlines() for block in re.findall(r"```sql\n(.*?)```", PAGE, flags=re.DOTALL)]
-APPEND, UPSERT, DELETES = BLOCKS
-MADE = [
-    "create schema bank",
-    "create table bank.payments (key text primary key, amount bigint)",
-    "create role job login",
-]
-
-
-class Granted(Saying, PostgresWorld):
-    """The page's table, as the page's user."""
-
-    def visible(self):
-        with psycopg.connect(self.owner) as connection:
-            return [key for (key,) in connection.execute("select key from bank.payments").fetchall()]
+from tests.support.granted import APPEND, DELETES, DELETING, KEYED, MADE, UPSERT, Granted
+from tests.support.postgres import running
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +36,6 @@ def granted(server):
     server.execute("drop owned by job cascade")
 
 
-KEYED = {"key": "key"}
-DELETING = KEYED | {"delete_when": "gone"}
 DIRECT = {"guarantee": "idempotent-upsert"}
 
 

@@ -12,9 +12,9 @@ from onceflow.errors import ConfigurationError, PreCommitError, WriterFencedErro
 from onceflow.launch.systems import require_beside
 from onceflow.testing.trial import PREFIX, Start, Trial
 from onceflow.twophase.messages import Reply
-from tests.integration.connectors.database.test_database_faults import answer, checked, decided
+from tests.support.database_faults import answer, checked, decided
 from tests.support.postgres import PostgresWorld, SayingPostgres, running
-from tests.unit.connectors.database.test_database import FIELDS
+from tests.support.sqlite_worlds import FIELDS
 
 TWO = "(key text, amount bigint)"
 

@@ -39,7 +39,7 @@ from onceflow.errors import ConfigurationError, RowRefusedError
 from onceflow.testing.trial import Trial
 from tests.support.mariadb import MariaDbWorld, running_mariadb
 from tests.support.postgres import PostgresWorld, running
-from tests.unit.connectors.database.test_database import SqliteWorld
+from tests.support.sqlite_worlds import SqliteWorld
 
 UTC = dt.UTC
 

@@ -10,10 +10,10 @@ import pytest
 
 from onceflow.connectors.database.committer import DatabaseCommitter
 from onceflow.errors import CheckpointConflictError, OutcomeUnknownError
-from tests.integration.connectors.test_lives import USER, OnPostgres
-from tests.integration.launch.test_put_back import ALERT, alerts, audited, quiet_job, write_again
 from tests.support.harness import wait_until
 from tests.support.lives import Job
+from tests.support.lives_postgres import USER, OnPostgres
+from tests.support.quiet_job import ALERT, alerts, audited, quiet_job, write_again
 from tests.support.standby import replicated
 
 pytestmark = pytest.mark.faults

@@ -4,37 +4,19 @@ import hashlib
 import uuid
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from pyspark.errors import StreamingQueryException
 
 import onceflow as of
 from onceflow.errors import RowRefusedError
 from tests.support.harness import Pipeline, logged_error, read_messages, read_topic
+from tests.support.large_records import send
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 MANY, LARGE = 2_500, 700_000
 KAFKA_DEFAULT = 1_048_588
-
-
-def send(cluster, topic, values, **config):
-    """Write the values into partition 0."""
-    settings = {"message.max.bytes": 100_000_000, "queue.buffering.max.kbytes": 200_000, "batch.size": 1_000_000}
-    producer = Producer(cluster.for_librdkafka() | settings | config)
-    failed = []
-    for value in values:
-        while True:
-            try:
-                producer.produce(topic, value, b"k", 0, on_delivery=lambda error, _: failed.append(error))
-                break
-            except BufferError:
-                producer.poll(0.1)
-        producer.poll(0)
-    assert producer.flush(120) == 0
-    failed = [error for error in failed if error is not None]
-    if failed:
-        raise KafkaException(failed[0])
 
 
 def digests(cluster, topic, count):

@@ -6,14 +6,10 @@ Read again by pyiceberg and deltalake: Spark's own readers of these tables would
 from collections import Counter
 
 import pytest
-from deltalake import DeltaTable
-from pyiceberg.catalog import load_catalog
 
 from tests.support.harness import Pipeline, rows_of
+from tests.support.lake_job import tables
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
-
-EPOCH = 1
 RECORDS = 6_000
 
 
@@ -29,15 +25,9 @@ def pipeline(cluster, new_topic, tmp_path):
     return made
 
 
-def tables(pipeline):
-    """Each table's rows, and the epochs that its history names."""
-    lake = pipeline.environment["LAKE"]
-    iceberg = load_catalog("lake", type="sql", uri=f"sqlite:///{lake}/catalog.db").load_table("bank.payments")
-    epochs = [s.summary.get("onceflow.epoch") for s in iceberg.snapshots() if s.summary.get("onceflow.rows")]
-    yield "bank.payments", iceberg.scan().to_arrow(), list(map(int, epochs))
-    delta = DeltaTable(f"{lake}/delta")
-    epochs = [v["onceflow.epoch"] for v in reversed(delta.history()) if "onceflow.rows" in v]
-    yield "delta", delta.to_pyarrow_table(), list(map(int, epochs))
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+EPOCH = 1
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import random
 import sqlite3
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
-    BooleanType,
     DateType,
     DecimalType,
     DoubleType,
@@ -37,52 +35,10 @@ from onceflow.errors import (
     RefusedSettingError,
     RowRefusedError,
 )
-from onceflow.testing import World, conformance
+from onceflow.testing import conformance
 from onceflow.testing.trial import Trial
 from onceflow.twophase.messages import Outcome, Reply
-
-FIELDS = StructType([StructField("key", StringType()), StructField("amount", LongType())])
-
-
-class SqliteWorld(World):
-    """A table in a file."""
-
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / "bank.db"
-
-    def sink(self) -> DatabaseSink:
-        return DatabaseSink(f"sqlite:///{self.path}", "payments", create_table=True)
-
-    def second_sink(self) -> DatabaseSink:
-        sink = self.sink()
-        sink.name = "second"
-        return sink
-
-    def output(self) -> StructType:
-        return FIELDS
-
-    def rows(self, keys):
-        hashes = [hash(key) for key in keys]
-        return pa.RecordBatch.from_pydict({"key": list(keys), "amount": [1] * len(keys), "onceflow_hash": hashes})
-
-    def visible(self):
-        with sqlite3.connect(self.path, timeout=30) as file:
-            return [key for (key,) in file.execute("select key from payments")]
-
-    def whole(self):
-        """Each row, by column."""
-        with sqlite3.connect(self.path, timeout=30) as file:
-            file.row_factory = sqlite3.Row
-            return [dict(row) for row in file.execute("select * from payments")]
-
-    def staged(self):
-        with sqlite3.connect(self.path, timeout=30) as file:
-            return file.execute("select count(*) from payments_onceflow_staged").fetchone()[0]
-
-    def open_transactions(self, job_id):
-        with sqlite3.connect(self.path, timeout=30) as file:
-            query = "select count(*) from onceflow_attempts where job=? and state <> 'aborted'"
-            return file.execute(query, [job_id]).fetchone()[0]
+from tests.support.sqlite_worlds import DELETABLE, FIELDS, Direct, SqliteWorld, Upserting
 
 
 @pytest.fixture(scope="module")
@@ -96,18 +52,6 @@ def test_sqlite(check, world):
     check(world)
 
 
-class Upserting(SqliteWorld):
-    """A table whose rows are known by a key, made by somebody else."""
-
-    def __init__(self, folder: Path, key: str) -> None:
-        super().__init__(folder)
-        with sqlite3.connect(self.path) as file:
-            file.execute(f"create table payments (key {key}, amount bigint)")
-
-    def sink(self) -> DatabaseSink:
-        return DatabaseSink(f"sqlite:///{self.path}", "payments", key="key")
-
-
 def test_an_upsert_replaces_the_row_of_its_key(tmp_path):
     """Of two epochs the later one's row stays."""
     world = Upserting(tmp_path, "text primary key not null")
@@ -118,51 +62,6 @@ def test_an_upsert_replaces_the_row_of_its_key(tmp_path):
             assert start.committer.check(prepared, start.run(epoch), 0.0) is None
             t.commit(start, prepared)
     assert sorted(world.visible()) == ["one", "two"]
-
-
-DELETABLE = StructType([*FIELDS.fields, StructField("gone", BooleanType())])
-
-
-class Saying:
-    """Of a world's table: what a row says is its amount, a number that stands for a word."""
-
-    more: dict[str, object]
-
-    def output(self) -> StructType:
-        return DELETABLE if "delete_when" in self.more else FIELDS
-
-    def rows(self, keys):
-        return self.rows_saying(keys, "")
-
-    def rows_saying(self, keys, word):
-        """The word "gone" is a delete, where there are deletes."""
-        columns = {"key": list(keys), "amount": [WORDS.index(word)] * len(keys)}
-        if "delete_when" in self.more:
-            columns["gone"] = [int(word == "gone")] * len(keys)
-        return pa.RecordBatch.from_pydict(columns | {"onceflow_hash": [hash((key, word)) for key in keys]})
-
-    def says(self):
-        return {key: WORDS[amount] for key, amount in self.pairs()}
-
-
-class Direct(Saying, SqliteWorld):
-    """A table that tasks write straight into."""
-
-    patience_s = 0.2
-
-    def __init__(self, folder: Path, **more: object) -> None:
-        super().__init__(folder)
-        self.more = {"key": "key", "guarantee": "idempotent-upsert", "create_table": True} | more
-
-    def sink(self) -> DatabaseSink:
-        return DatabaseSink(f"sqlite:///{self.path}", "payments", **self.more)
-
-    def pairs(self):
-        with sqlite3.connect(self.path, timeout=30) as file:
-            return file.execute("select key, amount from payments").fetchall()
-
-
-WORDS = ("", "seven", "eight", "three, of the next start", "nine", "ten", "late", "new", "gone", "one", "two")
 
 
 @pytest.fixture(scope="module")
