@@ -25,13 +25,13 @@ from sqlalchemy import ColumnElement, Connection, Engine, delete, func, insert, 
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from onceflow.connectors.contract import Committer, Run
-from onceflow.connectors.database import marks
 from onceflow.connectors.database import tables as own
 from onceflow.connectors.database.attempts import clear, end
 from onceflow.connectors.database.decided import unfit
 from onceflow.connectors.database.inspection import DatabaseInspection
 from onceflow.connectors.database.kept_transaction import HeldCommit
 from onceflow.connectors.database.keys import require_keys
+from onceflow.connectors.database.marks import DatabaseMarks
 from onceflow.connectors.database.merge import merge_whole, take_back
 from onceflow.connectors.database.refusals import answer_of, refusal, words
 from onceflow.connectors.database.rights import of_own, told
@@ -40,6 +40,7 @@ from onceflow.connectors.database.system import Refusal
 from onceflow.connectors.database.target import AlteredError, Target, TargetError, objection
 from onceflow.connectors.database.urls import database_of, database_that_said
 from onceflow.connectors.inspection import Inspectable, Inspection
+from onceflow.connectors.marks import Marks
 from onceflow.connectors.older import checkpoint_is_older, put_back
 from onceflow.errors import OnceflowError, RecoveryError, RowRefusedError
 from onceflow.twophase.messages import Evidence, Outcome, Reply
@@ -100,8 +101,7 @@ class DatabaseCommitter(Committer, Inspectable):
         self._prefix = prefix
         self._job_id = job_id
         self._sink = sink
-        self._mark = marks.job_key(job_id, table)
-        self._of_job = [self._mark, job_id, marks.target_key(job_id, table)]
+        self._marks = DatabaseMarks(engine, mine, prefix, job_id, table, self._telling)
         self._refused = ""
         self._held = HeldCommit(job_id, system)
 
@@ -141,42 +141,9 @@ class DatabaseCommitter(Committer, Inspectable):
         with self._telling("ask the ledger"), self._engine.connect() as connection:
             return connection.execute(select(ledger.c.handle).where(ledger.c.handle.in_(handles))).scalars().all()
 
-    @property
-    def keeps_mark(self) -> bool:
-        """A table of marks is there."""
-        return True
-
-    def read_mark(self) -> str | None:
-        """The job's mark, or None."""
-        with self._telling("read the job's mark"):
-            return marks.read(self._engine, self._own.marks, self._mark, self._job_id)
-
-    def write_mark(self, mark: str) -> None:
-        """Keep the job's mark for this table, best effort."""
-        marks.write(self._engine, self._own.marks, self._mark, mark, self._job_id)
-
-    def forget(self) -> None:
-        """Its attempts with what is staged of them, its rows of the ledger, and its mark."""
-        attempts, ledger, kept = self._own.attempts, self._own.ledger, self._own.marks
-        query = select(attempts.c.id, attempts.c.staged).where(attempts.c.job == self._job_id)
-        with self._telling("remove what is kept of the job"), self._engine.begin() as connection:
-            staged: dict[str, list[str]] = {}
-            for row in connection.execute(query.where(attempts.c.state != own.ABORTED)):
-                staged.setdefault(row.staged, []).append(row.id)
-            for name, ids in staged.items():
-                clear(connection, self._own, ids, name)
-            for table in (attempts, ledger):
-                connection.execute(delete(table).where(table.c.job == self._job_id))
-            connection.execute(delete(kept).where(kept.c.id.in_(self._of_job)))
-
-    def read_name_mark(self, name: str) -> str | None:
-        """What is kept under the job's name, or None."""
-        with self._telling("read the mark of the job's name"):
-            return marks.read(self._engine, self._own.marks, marks.name_id(self._prefix, name))
-
-    def write_name_mark(self, name: str, mark: str) -> None:
-        """Keep it under the job's name, best effort."""
-        marks.write(self._engine, self._own.marks, marks.name_id(self._prefix, name), mark)
+    def marks(self) -> Marks:
+        """Those of the job, in a table beside the rows."""
+        return self._marks
 
     def close(self) -> None:
         """Let go of the engine, and of what was not decided."""

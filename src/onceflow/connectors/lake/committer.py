@@ -19,12 +19,14 @@ from typing import Any
 from onceflow.connectors.contract import Committer, Run
 from onceflow.connectors.inspection import Inspectable, Inspection
 from onceflow.connectors.lake.inspection import LakeInspection
-from onceflow.connectors.lake.refusals import answer_of, lacks_right
+from onceflow.connectors.lake.marks import LakeMarks
+from onceflow.connectors.lake.refusals import lacks_right
 from onceflow.connectors.lake.staged import AttemptName, LakeAttempt, LakeSealed, LakeStaged, Moment, new_id
-from onceflow.connectors.lake.staging import job_key, name_key
 from onceflow.connectors.lake.table import BeatenError, Committed, LakeTable, Ledger, LedgerEntry, TableView
+from onceflow.connectors.lake.telling import Telling, unavailable
+from onceflow.connectors.marks import Marks
 from onceflow.connectors.older import checkpoint_is_older, put_back
-from onceflow.errors import LakeRightsError, LakeUnavailableError, OnceflowError, PreCommitError, RecoveryError
+from onceflow.errors import LakeRightsError, OnceflowError, PreCommitError, RecoveryError
 from onceflow.twophase.messages import Evidence, Outcome, Reply
 from onceflow.twophase.participants import Participant, ParticipantId, TaskReport
 
@@ -54,9 +56,9 @@ class LakeCommitter(Committer, Inspectable):
     ) -> None:
         self._table = table
         self._shape = shape
-        self._prefix = prefix
         self._job_id = job_id
         self._sink = sink
+        self._marks = LakeMarks(table, prefix, job_id, self._telling)
         self._refused = ""
         self._seat = ""
         self._undecided = set[str]()
@@ -84,30 +86,9 @@ class LakeCommitter(Committer, Inspectable):
         ledger = view.ledger(self._job_id, sink)
         return [handle for handle in handles if _known(view, ledger, handle)]
 
-    @property
-    def keeps_mark(self) -> bool:
-        """Beside the table."""
-        return True
-
-    def read_mark(self) -> str | None:
-        """The job's mark, or None."""
-        with self._telling("read the job's mark"):
-            return self._table.staging.mark(job_key(self._job_id))
-
-    def write_mark(self, mark: str) -> None:
-        """Keep the job's mark, best effort."""
-        with suppress(Exception):
-            self._table.staging.write_mark(job_key(self._job_id), mark)
-
-    def read_name_mark(self, name: str) -> str | None:
-        """What is kept under the job's name, or None."""
-        with self._telling("read the mark of the job's name"):
-            return self._table.staging.mark(name_key(self._prefix, name))
-
-    def write_name_mark(self, name: str, mark: str) -> None:
-        """Keep it under the job's name, best effort."""
-        with suppress(Exception):
-            self._table.staging.write_mark(name_key(self._prefix, name), mark)
+    def marks(self) -> Marks:
+        """Those of the job, beside the table."""
+        return self._marks
 
     def close(self) -> None:
         """Let go of the table."""
@@ -510,46 +491,6 @@ class LakeCommitter(Committer, Inspectable):
 
     def _unavailable(self, what: str, error: BaseException) -> OnceflowError:
         return unavailable(self._table, self._sink, what, error)
-
-
-class Telling:
-    """What goes wrong inside with a store becomes an error of ours. A context manager.
-
-    Args:
-        table: Whose.
-        sink: The sink's name.
-        what: What it was asked to do.
-    """
-
-    def __init__(self, table: LakeTable, sink: str, what: str) -> None:
-        self._of = table, sink, what
-
-    def __enter__(self) -> None:
-        """Nothing to do."""
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, Exception) and not isinstance(error, OnceflowError | AssertionError):
-            table, sink, what = self._of
-            raise unavailable(table, sink, what, error) from None
-
-
-def unavailable(table: LakeTable, sink: str, what: str, error: BaseException) -> LakeUnavailableError | LakeRightsError:
-    """The error of a catalog or store that did not do what it was asked for."""
-    if lacks_right(error):
-        return LakeRightsError(
-            f"sink {sink}: {table.where} refused when asked to {what}: {table.words(error)}",
-            harmless="for the data: nothing was changed",
-            cause="the login has no right to do this to the table, or in its folder",
-            action="grant what docs/lake.md lists, then start the job again",
-        )
-    answer = answer_of(error)
-    return LakeUnavailableError(
-        f"sink {sink}: {table.where} did not answer when asked to {what}: {table.words(error)}",
-        harmless="for the data: what is decided stays beside the table, and the next start goes on",
-        cause="its catalog or its store is down, is not reached, or refuses",
-        action="see to them, then start the job again",
-        refusal=answer and f"sink {sink} ({answer})",
-    )
 
 
 def _known(view: TableView, ledger: Ledger | None, handle: str) -> bool:
