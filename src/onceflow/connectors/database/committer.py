@@ -42,6 +42,7 @@ from onceflow.connectors.database.urls import database_of, database_that_said
 from onceflow.connectors.inspection import Inspectable, Inspection
 from onceflow.connectors.marks import Marks
 from onceflow.connectors.older import checkpoint_is_older, put_back
+from onceflow.connectors.staged import NOT_UNDERSTOOD
 from onceflow.errors import OnceflowError, RecoveryError, RowRefusedError
 from onceflow.twophase.messages import Evidence, Outcome, Reply
 from onceflow.twophase.participants import Participant, ParticipantId, TaskReport
@@ -121,7 +122,9 @@ class DatabaseCommitter(Committer, Inspectable):
         ):
             connection.execute(select(ledger.c.handle).where(ledger.c.job == nobody)).all()
             connection.execute(
-                insert(ledger).values(_ledger_row(nobody, "", nobody, StagedSeal(0, -1, _NOWHERE), 0, 0))
+                insert(ledger).values(
+                    _ledger_row(nobody, "", nobody, StagedSeal(incarnation=0, epoch=-1, target=_NOWHERE), 0, 0)
+                )
             )
             connection.execute(delete(ledger).where(ledger.c.job == nobody))
             connection.execute(insert(attempts).values(own.attempt_row(nobody)))
@@ -160,8 +163,7 @@ class DatabaseCommitter(Committer, Inspectable):
             Attempt(str(told["attempt"]), int(told["rows"]), int(told["hash"]))
             for told in (report.transaction or {} for report in reports)
         )
-        sealed = StagedSeal(run.incarnation, run.epoch, self._target(), run.newest.get(self._sink, ""), run.claimed)
-        staged = Staged(self._system, attempts, sealed)
+        staged = Staged(self._system, attempts, StagedSeal.of_run(run, self._sink, target=self._target()))
         parts = tuple(part for report in reports for part in report.parts)
         return [Participant(self._sink, run.handles.get(self._sink, staged.handle), parts, staged.to_json())]
 
@@ -190,7 +192,7 @@ class DatabaseCommitter(Committer, Inspectable):
                 require_keys(connection, schema, staged.sealed.target, staged.ids, self._sink, run.epoch)
                 attempts = self._own.attempts
                 connection.execute(update(attempts).where(attempts.c.id.in_(staged.ids)).values(sealed=p.handle))
-            ids = {i for _, staged in mine if staged is not None for i in staged.ids}
+            ids = {a.id for a in Staged.attempts_of(participants)}
             end(connection, self._own, self._of_run(connection, run, but=ids))
         for p, staged in mine:
             if staged is not None and staged.sealed is not None and not staged.sealed.target.direct:
@@ -355,8 +357,7 @@ class DatabaseCommitter(Committer, Inspectable):
 
     def refusal(self, participants: Sequence[Participant]) -> OnceflowError:
         """The error for commits that the database went on refusing."""
-        found = (staged.sealed for staged in map(Staged.of, participants) if staged is not None)
-        epochs = sorted({sealed.epoch for sealed in found if sealed is not None})
+        epochs = Staged.epochs_of(participants)
         return RecoveryError(
             f"sink {self._sink}: the database refuses the commit of what is decided for epoch "
             f"{', '.join(map(str, epochs))}: {self._refused}",
@@ -400,7 +401,7 @@ class DatabaseCommitter(Committer, Inspectable):
     def _outcome(self, connection: Connection, participant: Participant) -> Evidence:
         staged = Staged.of(participant)
         if staged is None:
-            return Evidence(Outcome.UNKNOWN, "it is not understood: another sink or another version wrote it")
+            return Evidence(Outcome.UNKNOWN, f"it is not understood: {NOT_UNDERSTOOD}")
         if staged.system != self._system:
             return Evidence(
                 Outcome.UNKNOWN, f"it was staged in tables with the id {staged.system}, and these are others"
@@ -470,7 +471,7 @@ class DatabaseCommitter(Committer, Inspectable):
     def lingering(self, incarnation: int, spared: Sequence[Participant]) -> Sequence[Participant]:
         """Attempts of older incarnations of this job that are not ended, without the spared ones."""
         attempts = self._own.attempts
-        keep = {i for staged in map(Staged.of, spared) if staged is not None for i in staged.ids}
+        keep = {a.id for a in Staged.attempts_of(spared)}
         query = select(attempts.c.id).where(
             attempts.c.job == self._job_id,
             attempts.c.prefix == self._prefix,
