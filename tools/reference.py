@@ -60,6 +60,7 @@ PAGES: Mapping[str, tuple[str, str, tuple[str, ...]]] = MappingProxyType(
                 "sinks.Writer",
                 "sinks.WriterFactory",
                 "sinks.Committer",
+                "sinks.Marks",
                 "sinks.ShardCommitter",
                 "sinks.OpenShard",
                 "sinks.TaskReport",

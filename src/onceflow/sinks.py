@@ -4,6 +4,7 @@ Must not know: any particular sink.
 """
 
 from onceflow.connectors.contract import Committer, Run, Shard, Sink, SinkConnection, Writer, WriterFactory
+from onceflow.connectors.marks import Marks
 from onceflow.connectors.shards import OpenShard, ShardCommitter
 from onceflow.twophase.messages import Evidence, Outcome, Reply
 from onceflow.twophase.participants import Part, Participant, ParticipantId, TaskReport
@@ -11,6 +12,7 @@ from onceflow.twophase.participants import Part, Participant, ParticipantId, Tas
 __all__ = [
     "Committer",
     "Evidence",
+    "Marks",
     "OpenShard",
     "Outcome",
     "Part",

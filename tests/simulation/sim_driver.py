@@ -41,6 +41,7 @@ from onceflow.connectors.kafka.prepared import Handle, PreparedTransaction, Witn
 from onceflow.connectors.kafka.source import explain
 from onceflow.connectors.kafka.source_connection import KafkaSourceConnection
 from onceflow.connectors.kafka.transactional_id import name_transaction
+from onceflow.connectors.marks import Marks
 from onceflow.connectors.source_contract import Connector
 from onceflow.errors import (
     EpochFailedError,
@@ -739,24 +740,39 @@ class SimCommitter(KafkaCommitter):
         marks: dict[str, str],
     ) -> None:
         super().__init__(client, sink, topic, prefix, job_id, timeout_ms)
-        self._kept = marks
-        self._whose = f"{prefix} {job_id}"
-        self._begins = prefix
+        self._outside = SimMarks(marks, prefix, job_id)
 
     def preflight(self) -> None:
         """All is allowed."""
 
-    def read_mark(self) -> str | None:
-        return self._kept.get(self._whose)
+    def marks(self) -> SimMarks:
+        return self._outside
 
-    def write_mark(self, mark: str) -> None:
-        self._kept[self._whose] = mark
 
-    def read_name_mark(self, name: str) -> str | None:
-        return self._kept.get(name_group(self._begins, name))
+class SimMarks(Marks):
+    """What Kafka keeps of one job.
 
-    def write_name_mark(self, name: str, mark: str) -> None:
-        self._kept[name_group(self._begins, name)] = mark
+    Args:
+        kept: The world's marks.
+        prefix, job_id: As of the committer.
+    """
+
+    def __init__(self, kept: dict[str, str], prefix: str, job_id: str) -> None:
+        self._written_down = kept
+        self._whose = f"{prefix} {job_id}"
+        self._begins = prefix
+
+    def read(self) -> str | None:
+        return self._written_down.get(self._whose)
+
+    def write(self, mark: str) -> None:
+        self._written_down[self._whose] = mark
+
+    def read_name(self, name: str) -> str | None:
+        return self._written_down.get(name_group(self._begins, name))
+
+    def write_name(self, name: str, mark: str) -> None:
+        self._written_down[name_group(self._begins, name)] = mark
 
 
 NAME = "a job"
@@ -926,25 +942,42 @@ class SimDatabaseCommitter(DatabaseCommitter):
     """
 
     def __init__(self, scene: Scene, actor: str, sink: str, prefix: str, job_id: str) -> None:
-        self._scene, self._begins = scene, prefix
         database = scene.databases[sink]
         engine: Any = scene.engine(actor, database)
         told = (prefix, job_id, sink, TARGET.table)
         super().__init__(engine, database.tables, database.name, lambda: TARGET, *told)
+        self._lossy = SimDatabaseMarks(scene, super().marks(), prefix, job_id)
 
     def preflight(self) -> None:
         """All is allowed."""
 
-    def write_mark(self, mark: str) -> None:
+    def marks(self) -> SimDatabaseMarks:
+        return self._lossy
+
+
+class SimDatabaseMarks(SimMarks):
+    """The real ones of a job; those of names are the world's.
+
+    Args:
+        scene: The world.
+        real: Those of the real committer.
+        prefix, job_id: As of the committer.
+    """
+
+    def __init__(self, scene: Scene, real: Marks, prefix: str, job_id: str) -> None:
+        super().__init__(scene.marks, prefix, job_id)
+        self._scene, self._real = scene, real
+
+    def read(self) -> str | None:
+        return self._real.read()
+
+    def write(self, mark: str) -> None:
         # Of a job whose every mark was lost from the first on a start says that it cannot tell, which is meant so.
-        if self.read_mark() is None or self._scene.world.chooser.draw("mark", [True, False]):
-            super().write_mark(mark)
+        if self.read() is None or self._scene.world.chooser.draw("mark", [True, False]):
+            self._real.write(mark)
 
-    def read_name_mark(self, name: str) -> str | None:
-        return self._scene.marks.get(name_group(self._begins, name))
-
-    def write_name_mark(self, name: str, mark: str) -> None:
-        self._scene.marks[name_group(self._begins, name)] = mark
+    def forget(self) -> None:
+        self._real.forget()
 
 
 class SimDatabaseSink(SimSink):

@@ -16,6 +16,7 @@ from tests.support.ledger_sink import (
     LedgerCommitter,
     LedgerConnection,
     LedgerInspection,
+    LedgerMarks,
     LedgerSink,
     LedgerWriter,
     LedgerWriterFactory,
@@ -581,9 +582,13 @@ class LeavesItsCanary(sink_of(committer=LeavingCanaries)):
     pass
 
 
-class Unmarking(LedgerCommitter):
-    def write_mark(self, mark):
+class NoMarks(LedgerMarks):
+    def write(self, mark):
         """Nothing."""
+
+
+class Unmarking(LedgerCommitter):
+    keeping = NoMarks
 
 
 @breaks("a_mark_is_kept_outside")
@@ -601,12 +606,16 @@ class CutsTheJobsId(sink_of(committer=MarkingForAll)):
     pass
 
 
-class NamingAllAlike(LedgerCommitter):
-    def write_name_mark(self, name, mark):
-        super().write_name_mark(name[:6], mark)
+class MarksOfCutNames(LedgerMarks):
+    def write_name(self, name, mark):
+        super().write_name(name[:6], mark)
 
-    def read_name_mark(self, name):
-        return super().read_name_mark(name[:6])
+    def read_name(self, name):
+        return super().read_name(name[:6])
+
+
+class NamingAllAlike(LedgerCommitter):
+    keeping = MarksOfCutNames
 
 
 @breaks("a_name_mark_is_kept_for_the_next_job")
@@ -614,10 +623,14 @@ class CutsNames(sink_of(committer=NamingAllAlike)):
     pass
 
 
+class FirstNameMarks(LedgerMarks):
+    def write_name(self, name, mark):
+        if mark and self.read_name(name) is None:
+            super().write_name(name, mark)
+
+
 class KeepingTheFirstName(LedgerCommitter):
-    def write_name_mark(self, name, mark):
-        if mark and self.read_name_mark(name) is None:
-            super().write_name_mark(name, mark)
+    keeping = FirstNameMarks
 
 
 @breaks("a_name_mark_is_kept_for_the_next_job")

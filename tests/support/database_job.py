@@ -30,7 +30,7 @@ class DatabaseJob(LedgerJob):
         self.place = place_of(self.folder)
         self.place.records.make()
         self.place.journal.start(self.job_id)
-        self.committer.write_mark(Mark(1, self.place.journal.start_nonce, -1).dumps())
+        self.committer.marks().write(Mark(1, self.place.journal.start_nonce, -1).dumps())
         told = [self.write(shard, key) for shard, key in enumerate("ab")]
         (self.decided,) = self.committer.seal(told, self.run(1))
         assert self.committer.check([self.decided], self.run(1), 0.0) is None

@@ -62,7 +62,7 @@ class LedgerJob:
         self.place = place_of(self.folder)
         self.place.records.make()
         self.place.journal.start(self.job_id)
-        self.committer.write_mark(Mark(1, self.place.journal.start_nonce, -1).dumps())
+        self.committer.marks().write(Mark(1, self.place.journal.start_nonce, -1).dumps())
         self.write(0, "a")
         (self.decided,) = self.committer.seal([self.write(1, "b")], self.run(1))
         self.append(Decide(1, 0, HEAD + '{"t":{"0":5}}', ("ledger",), (self.decided,)))

@@ -28,6 +28,7 @@ from onceflow.errors import EpochTooLongError, WriterFencedError
 from onceflow.sinks import (
     Committer,
     Evidence,
+    Marks,
     Outcome,
     Participant,
     ParticipantId,
@@ -172,10 +173,34 @@ class LedgerInspection(Inspection):
         return Seen(key, key, state, phase, origin, timeout_s=EXPIRES_AFTER_S, places=(PlaceInSystem("staged"),))
 
 
+class LedgerMarks(Marks):
+    """Those of one job, in tables of the file."""
+
+    def __init__(self, path: str, job_id: str, prefix: str) -> None:
+        self._path, self._job_id, self._prefix = path, job_id, prefix
+
+    def read(self) -> str | None:
+        with opened(self._path) as file:
+            found = file.execute("select mark from marks where job=?", [self._job_id]).fetchone()
+        return found[0] if found else None
+
+    def write(self, mark: str) -> None:
+        with opened(self._path) as file:
+            file.execute("insert or replace into marks values (?, ?)", [self._job_id, mark])
+
+    def read_name(self, name: str) -> str | None:
+        return name_mark(self._path, self._prefix, name)
+
+    def write_name(self, name: str, mark: str) -> None:
+        with opened(self._path) as file:
+            file.execute("insert or replace into names values (?, ?, ?)", [self._prefix, name, mark])
+
+
 class LedgerCommitter(Committer, Inspectable):
     """Ends transactions by their ids."""
 
     prefix = ""
+    keeping: type[LedgerMarks] = LedgerMarks
 
     def __init__(self, path: str, sink: str, job_id: str) -> None:
         self._path, self._sink, self._job_id = path, sink, job_id
@@ -190,25 +215,8 @@ class LedgerCommitter(Committer, Inspectable):
     def expires_after_s(self) -> float:
         return EXPIRES_AFTER_S
 
-    @property
-    def keeps_mark(self) -> bool:
-        return True
-
-    def read_mark(self) -> str | None:
-        with opened(self._path) as file:
-            found = file.execute("select mark from marks where job=?", [self._job_id]).fetchone()
-        return found[0] if found else None
-
-    def write_mark(self, mark: str) -> None:
-        with opened(self._path) as file:
-            file.execute("insert or replace into marks values (?, ?)", [self._job_id, mark])
-
-    def read_name_mark(self, name: str) -> str | None:
-        return name_mark(self._path, self.prefix, name)
-
-    def write_name_mark(self, name: str, mark: str) -> None:
-        with opened(self._path) as file:
-            file.execute("insert or replace into names values (?, ?, ?)", [self.prefix, name, mark])
+    def marks(self) -> LedgerMarks:
+        return self.keeping(self._path, self._job_id, self.prefix)
 
     def seal(self, reports: Sequence[TaskReport], run: Run) -> list[Participant]:
         return [self.seal_one(report) for report in reports]

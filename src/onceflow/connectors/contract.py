@@ -19,11 +19,12 @@ What only operators' tools ask of a system is optional, and stands in ``inspecti
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
+from onceflow.connectors.marks import Marks
 from onceflow.errors import ConfigurationError, OnceflowError, RecoveryError
 from onceflow.twophase.messages import Evidence, Outcome, Reply
 from onceflow.twophase.participants import Participant, ParticipantId, TaskReport
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import StructType
 
-
-_RENAMED = {"check_output": "make_output", "check_beside": "require_beside"}
 
 TOO_OLD = 0.8
 """Share of the transactions' time-out after which an undecided epoch is given up: they may expire first."""
@@ -128,8 +127,41 @@ class WriterFactory(Protocol):
         ...
 
 
+def _require_names_of_today(mine: type, moved: Mapping[str, str]) -> None:
+    """Refuse a class that answers by a name of before the first release: nobody would ask it.
+
+    Args:
+        mine: The class.
+        moved: By name, where it is today.
+    """
+    if old := sorted(moved.keys() & vars(mine).keys()):
+        raise ConfigurationError(
+            f"{mine.__name__} cannot be used: {', '.join(old)} is asked for no more",
+            harmless="always: nothing was started",
+            cause="it is written for an older version",
+            action="; ".join(f"{name} is {moved[name]} now" for name in old),
+        )
+
+
+_OF_MARKS = (
+    "keeps_mark",
+    "read_mark",
+    "write_mark",
+    "read_name_mark",
+    "write_name_mark",
+    "has_logs",
+    "forget",
+    "append",
+)
+
+
 class Committer(ABC):
     """Commits or aborts in the driver, from participants alone."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Refuse one that keeps marks by itself."""
+        super().__init_subclass__(**options)
+        _require_names_of_today(cls, dict.fromkeys(_OF_MARKS, "of a onceflow.sinks.Marks, which marks() gives,"))
 
     @abstractmethod
     def preflight(self) -> None:
@@ -171,60 +203,9 @@ class Committer(ABC):
         """
         return self.known(handles)
 
-    @property
-    def keeps_mark(self) -> bool:
-        """Whether the system can keep the job's mark, so that its absence says something."""
-        return False
-
-    def read_mark(self) -> str | None:
-        """The job's mark outside its checkpoint, or None where the system cannot keep one."""
+    def marks(self) -> Marks | None:
+        """What the system keeps of the job outside of its checkpoint; None for a system that keeps nothing of it."""
         return None
-
-    def write_mark(self, mark: str) -> None:  # noqa: B027 - not every system can
-        """Keep the job's mark outside its checkpoint. Best effort; must not raise."""
-
-    def forget(self) -> None:
-        """The job is deleted: remove what the system keeps of it, but for what is visible. Nothing of it is open.
-
-        Raises:
-            OnceflowError: The system was not reached, or refused.
-        """
-        self.write_mark("")
-
-    def read_name_mark(self, name: str) -> str | None:  # noqa: ARG002 - the contract's signature
-        """What is kept under a job's name and the committer's prefix, or None where the system cannot keep it.
-
-        Args:
-            name: The job's name.
-        """
-        return None
-
-    def write_name_mark(self, name: str, mark: str) -> None:  # noqa: B027 - not every system can
-        """Keep under a job's name, with this sink, which jobs have written here. Best effort; must not raise.
-
-        At most 4,000 letters. Best effort; must not raise.
-
-        Args:
-            name: The job's name.
-            mark: What to keep.
-        """
-
-    @property
-    def has_logs(self) -> bool:
-        """Whether the system has places that only grow: ``append``."""
-        return False
-
-    def append(self, place: str, line: str) -> None:
-        """Append a line where the system only lets things grow; durable when this returns. "" looks whether it could.
-
-        Args:
-            place: What the system calls it.
-            line: What to append.
-
-        Raises:
-            OnceflowError: It cannot be, or the system was not reached.
-        """
-        raise NotImplementedError
 
     def close(self) -> None:  # noqa: B027 - not every committer holds a connection
         """Let go of the connection that the sink handed over."""
@@ -312,6 +293,11 @@ class Committer(ABC):
             incarnation: The present start's number.
             spared: What is decided and not finished, of all sinks of the job.
         """
+
+
+def marks_of(committers: Iterable[Committer]) -> list[Marks]:
+    """Those of the committers whose systems keep any, in their order."""
+    return [marks for marks in (committer.marks() for committer in committers) if marks is not None]
 
 
 def evidence_of(committer: Committer, participants: Sequence[Participant]) -> dict[ParticipantId, Evidence]:
@@ -425,15 +411,9 @@ class SinkConnection(ABC):
     is_there: bool = True
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Refuse a class that answers by a name of before: nobody would ask it.
-
-        Raises:
-            ConfigurationError: It does.
-        """
+        """Refuse one that answers by older names."""
         super().__init_subclass__(**options)
-        for old, new in _RENAMED.items():
-            if old in vars(cls):
-                raise ConfigurationError(f"{cls.__name__}.{old} is called {new} now", action=f"rename it to {new}")
+        _require_names_of_today(cls, {"check_output": "make_output", "check_beside": "require_beside"})
 
     def make_output(self, fields: StructType) -> None:  # noqa: B027 - not every system has columns
         """Look whether the output fits what it goes to; make what was asked for. Called once, before the first writer.
@@ -488,7 +468,7 @@ class SinkConnection(ABC):
         raise NotImplementedError(f"{type(self).__name__} has no committer ({prefix}, {job_id})")
 
     def read_name_mark(self, prefix: str, name: str) -> str | None:  # noqa: ARG002 - the contract's signature
-        """As a committer's: asked before there is one, since nothing is made in a place until it is known to be new.
+        """As ``Marks.read_name``, before there is a committer: nothing is made in a place until it is known to be new.
 
         Args:
             prefix: ``transactional_id_prefix`` of the job.

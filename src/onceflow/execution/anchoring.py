@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from onceflow.checkpoint.journal import Journal
-from onceflow.connectors.contract import Committer
+from onceflow.connectors.contract import Committer, marks_of
 from onceflow.errors import ConfigurationError, OnceflowError
 from onceflow.execution.job_log import JobLog
 from onceflow.options.auditing import ANCHOR, Auditing
@@ -90,7 +90,7 @@ def place_for(auditing: Auditing, committers: Iterable[Committer]) -> Append | N
         return _File(auditing.anchor_file)
     if not auditing.anchor_topic:
         return None
-    able = next((each for each in committers if each.has_logs), None)
+    able = next((marks for marks in marks_of(committers) if marks.has_logs), None)
     if able is None:
         raise ConfigurationError(
             f"receipts cannot be anchored in topic {auditing.anchor_topic}: no sink of the job writes to Kafka",

@@ -33,7 +33,7 @@ from onceflow.execution.committing import Committing
 from onceflow.execution.epoch_report import EpochReport
 from onceflow.execution.failures import EpochEnded, evidence_lines, fenced, from_failure
 from onceflow.execution.job_log import JobLog
-from onceflow.execution.marks import Marks
+from onceflow.execution.marks import StartMarks
 from onceflow.execution.observer import NOBODY
 from onceflow.execution.patience import Patience
 from onceflow.execution.preparing import Preparing
@@ -108,7 +108,7 @@ class Driver:
         )
         self._preparing = Preparing(checkpoint, self._committing, around, lambda: coordinator.memory, self._log)
         self._repair = Repair(checkpoint, journal, identity.job_id, self.fenced, self._log)
-        self._marks = Marks(committers.values(), around.marks, identity, name, lambda: journal.start_nonce)
+        self._marks = StartMarks(committers.values(), around.marks, identity, name, lambda: journal.start_nonce)
         self._recording = Recording(journal, checkpoint, identity, self._marks, self._log)
         self._patience = Patience(journal.refusals)
         self._ended_at = -math.inf

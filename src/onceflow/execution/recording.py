@@ -11,7 +11,7 @@ from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.errors import CheckpointStoreError
 from onceflow.execution.job_log import JobLog
-from onceflow.execution.marks import Marks
+from onceflow.execution.marks import StartMarks
 from onceflow.twophase.messages import Adopted, Append, Appended, AppendVoid, Confirmed, Event, Synced, Unanswered
 from onceflow.twophase.records import Decide, History, Replay, ReplayBegin, Start
 
@@ -28,7 +28,7 @@ class Recording:
     """
 
     def __init__(
-        self, journal: Journal, checkpoint: SparkCheckpoint, identity: JobIdentity, marks: Marks, log: JobLog
+        self, journal: Journal, checkpoint: SparkCheckpoint, identity: JobIdentity, marks: StartMarks, log: JobLog
     ) -> None:
         self._journal = journal
         self._checkpoint = checkpoint

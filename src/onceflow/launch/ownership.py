@@ -31,7 +31,7 @@ from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.place import OURS, Place
 from onceflow.checkpoint.restored import RestoredFrom, being_made, read_restored, require_finished, who_makes
 from onceflow.checkpoint.spark_files import SparkCheckpoint
-from onceflow.connectors.contract import Committer, SinkConnection
+from onceflow.connectors.contract import Committer, SinkConnection, marks_of
 from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, OnceflowError, advised
 from onceflow.execution.driver import Driver
 from onceflow.execution.failures import from_failure
@@ -276,10 +276,10 @@ def forget_name(committers: Iterable[Committer], name: str, job_id: str) -> None
     Raises:
         OnceflowError: A system was not reached, or refused.
     """
-    for committer in committers:
-        known = NameMark.loads(committer.read_name_mark(name) or "")
+    for marks in marks_of(committers):
+        known = NameMark.loads(marks.read_name(name) or "")
         if job_id in known.jobs:
-            committer.write_name_mark(name, known.without(job_id).dumps())
+            marks.write_name(name, known.without(job_id).dumps())
 
 
 def require_complete(place: Place, *, whatever_is_undone: bool = False) -> None:
@@ -361,12 +361,13 @@ def require_not_rewound(
         checkpoint: Spark's files.
 
     Returns:
-        The mark that was found at each sink, or None.
+        The mark that was found at each sink whose system keeps marks, or None.
 
     Raises:
         CheckpointConflictError: With what both know.
     """
-    marks = {sink: committer.read_mark() for sink, committer in committers.items()}
+    kept = {sink: of for sink, of in ((sink, each.marks()) for sink, each in committers.items()) if of is not None}
+    marks = {sink: of.read() for sink, of in kept.items()}
     # After the marks: another start at this moment writes the journal first.
     history, entries = journal.history()
     begun = history.job_id == identity.job_id
@@ -380,9 +381,8 @@ def require_not_rewound(
     for mark in found:
         not_rewound(mark, history.incarnation, nonce, known, identity.checkpoint)
     # A sink that was added has none yet, and one may have been written since it was looked for by another first start.
-    keeping = [committer for committer in committers.values() if committer.keeps_mark]
-    seen = any(found) or any(Mark.loads(committer.read_mark() or "") for committer in keeping)
-    if keeping and not seen and history.decided is not None:
+    seen = any(found) or any(Mark.loads(of.read() or "") for of in kept.values())
+    if kept and not seen and history.decided is not None:
         raise mark_is_gone(identity.checkpoint, history.decided.epoch)
     return marks
 

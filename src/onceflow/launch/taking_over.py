@@ -15,7 +15,7 @@ from onceflow.checkpoint import state_schemas
 from onceflow.checkpoint.identity import JobIdentity, Mark, read_identity, write_identity
 from onceflow.checkpoint.journal import above_all
 from onceflow.checkpoint.place import Place
-from onceflow.connectors.contract import Committer, Guarantee, Sink, SinkConnection
+from onceflow.connectors.contract import Committer, Guarantee, Sink, SinkConnection, marks_of
 from onceflow.errors import CheckpointError, advised
 from onceflow.execution.driver import Driver
 from onceflow.execution.failures import from_failure
@@ -234,8 +234,7 @@ def _driver(
         if plan.takeover is None:
             marks = require_not_rewound(committers, place.journal, identity, place.checkpoint)
             _require_not_older(place, committers, connections, identity)
-            kept = {sink: mark for sink, mark in marks.items() if committers[sink].keeps_mark}
-            tell_of_moved(kept, place.journal.history()[0], identity.job_id, plan.name)
+            tell_of_moved(marks, place.journal.history()[0], identity.job_id, plan.name)
         claim: Claim | None = None
         left = left or _still_to_leave(place, identity, plan)
         had = () if left is None else leave(place, left, committers, connections, now=plan.takeover == "as-new")
@@ -331,7 +330,7 @@ def _claimed_incarnation(committers: Iterable[Committer]) -> int:
 
     The marks tell it, where they are kept; a ledger or a table may have rows of starts of which no mark is left.
     """
-    marks = [Mark.loads(text) for text in (c.read_mark() for c in committers) if text is not None]
+    marks = [Mark.loads(text) for text in (kept.read() for kept in marks_of(committers)) if text is not None]
     log.warning(
         "the checkpoint is claimed; the next start goes without %s, which turns off the check for old copies",
         advised("claim"),

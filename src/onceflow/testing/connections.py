@@ -7,7 +7,7 @@ import pickle
 from concurrent.futures import ThreadPoolExecutor
 from unittest import SkipTest
 
-from onceflow.connectors.contract import Guarantee
+from onceflow.connectors.contract import Guarantee, marks_of
 from onceflow.connectors.inspection import Inspectable, Inspection, Phase, Seen
 from onceflow.testing.check import IN_TWO_PHASES, asks
 from onceflow.testing.trial import PREFIX, Start, Trial
@@ -70,13 +70,15 @@ def a_committer_keeps_its_connection(t: Trial) -> None:
 def several_threads_may_call(t: Trial) -> None:
     """A commit of one thread, a sweep of another and a mark of a third do not disturb each other."""
     start = t.start(2)
+    marks = start.committer.marks()
     with ThreadPoolExecutor(3) as threads:
         for epoch in range(4):
             keys = t.keys()
             prepared = start.prepare(keys, epoch=epoch)
             committing = threads.submit(t.commit, start, prepared)
             sweeping = threads.submit(start.committer.lingering, 2, prepared)
-            threads.submit(start.committer.write_mark, f"mark {epoch}").result()
+            if marks is not None:
+                threads.submit(marks.write, f"mark {epoch}").result()
             sweeping.result()
             committing.result()
             t.outcomes_are(Outcome.COMMITTED, start, prepared, "after a commit beside a sweep")
@@ -100,16 +102,20 @@ def a_preflight_leaves_nothing(t: Trial) -> None:
 
 @IN_TWO_PHASES
 def a_mark_is_kept_outside(t: Trial) -> None:
-    """Where the system keeps marks, another start reads the newest one of its job; else there is none."""
-    start = t.start()
-    if not start.committer.keeps_mark:
-        t.demand(start.committer.read_mark() is None, "there is a mark, though keeps_mark is false")
+    """Where the system keeps marks, another start reads the newest one of its job."""
+    marks = t.start().committer.marks()
+    if marks is None:
         return
-    t.demand(start.committer.read_mark() is None, "a new job has a mark")
+    t.demand(marks.read() is None, "a new job has a mark")
     for mark in ("first", "second"):
-        start.committer.write_mark(mark)
-    t.demand(t.start(2).committer.read_mark() == "second", "the mark is not the one that was written last")
-    t.demand(t.start(job_id=t.job_id + "0").committer.read_mark() is None, "another job has this one's mark")
+        marks.write(mark)
+    t.demand(_mark(t.start(2)) == "second", "the mark is not the one that was written last")
+    t.demand(_mark(t.start(job_id=t.job_id + "0")) is None, "another job has this one's mark")
+
+
+def _mark(start: Start) -> str | None:
+    marks = start.committer.marks()
+    return None if marks is None else marks.read()
 
 
 @IN_TWO_PHASES
@@ -119,15 +125,17 @@ def a_name_mark_is_kept_for_the_next_job(t: Trial) -> None:
     try:
         t.demand(fresh.read_name_mark(PREFIX, name) is None, "a name that nobody had has a mark")
         for mark in ("first", "second"):
-            t.start().committer.write_name_mark(name, mark)
-        other = t.start(job_id=t.job_id + "0").committer
-        kept = other.read_name_mark(name)
+            for marks in marks_of([t.start().committer]):
+                marks.write_name(name, mark)
+        others = t.start(job_id=t.job_id + "0").committer.marks()
+        kept = None if others is None else others.read_name(name)
         told = fresh.read_name_mark(PREFIX, name)
         t.demand(told == kept, f"a connection reads {told!r} where a committer reads {kept!r}")
         t.demand(kept in (None, "second"), "the mark is not the one that was written last")
-        t.demand(other.read_name_mark(name + "0") is None, "another name has this one's mark")
         t.demand(fresh.read_name_mark(PREFIX + "0", name) is None, "another prefix has this one's mark")
-        other.write_name_mark(name, "")
+        if others is not None:
+            t.demand(others.read_name(name + "0") is None, "another name has this one's mark")
+            others.write_name(name, "")
         t.demand(fresh.read_name_mark(PREFIX, name) is None, "a mark that was removed is there")
     finally:
         fresh.close()

@@ -61,7 +61,7 @@ class Job:
         epoch = newest(self.folder / "commits")
         told = (KafkaClient(self.cluster), self.sink, self.sink, "onceflow", job_id, 60_000)
         committer = KafkaCommitter(*told)
-        wait_until(lambda: f'"epoch":{epoch}}}' in (committer.read_mark() or ""), what="the mark")
+        wait_until(lambda: f'"epoch":{epoch}}}' in (committer.marks().read() or ""), what="the mark")
         committer.close()
 
 

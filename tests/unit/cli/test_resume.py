@@ -221,12 +221,13 @@ def test_a_claim_behind_the_newest_decision_is_refused(savepoint, old, new):
 class MarkOnly(Committer):
     """A system that knows of a job its mark."""
 
-    keeps_mark = True
-
     def __init__(self, mark):
         self.mark = mark
 
-    def read_mark(self):
+    def marks(self):
+        return self
+
+    def read(self):
         return self.mark.dumps()
 
     def __getattr__(self, name):

@@ -159,7 +159,7 @@ class Replayed(Lives):
         self.first()
         self.arrive(2, loud=True)
         self.job.dies_at("commit")
-        self.marks = {name: committer.read_mark() for name, committer in self.committers()}
+        self.marks = {name: committer.marks().read() for name, committer in self.committers()}
         shutil.copytree(self.job.folder, self.job.folder.with_name("copy"))
         undone = Journal(Store(self.job.folder / "onceflow" / "journal")).history()[0].decided
         for name, committer in self.committers():
@@ -170,7 +170,7 @@ class Replayed(Lives):
         shutil.rmtree(self.job.folder)
         self.job.folder.with_name("copy").rename(self.job.folder)
         for name, committer in self.committers():
-            committer.write_mark(self.marks[name])
+            committer.marks().write(self.marks[name])
 
     def choose(self, epoch, choice):
         """What ``onceflow txn resolve`` does."""

@@ -68,6 +68,9 @@ class Committer:
     def expires_after_s(self):
         return self.timeout_s
 
+    def marks(self):
+        return None
+
     def close(self):
         pass
 

@@ -61,11 +61,8 @@ class Sink:
     def abort_run(self, _):
         pass
 
-    def read_mark(self):
+    def marks(self):
         return None
-
-    def write_mark(self, _):
-        pass
 
     def close(self):
         pass

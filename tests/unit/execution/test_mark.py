@@ -36,17 +36,20 @@ class Outside:
     entered: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     turn: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
 
-    def read_mark(self):
+    def marks(self):
+        return self
+
+    def read(self):
         return self.mark
 
-    def write_mark(self, mark):
+    def write(self, mark):
         self.mark = mark
         self.writes += 1
 
-    def read_name_mark(self, name):
+    def read_name(self, name):
         return dict(self.names).get(name)
 
-    def write_name_mark(self, name, mark):
+    def write_name(self, name, mark):
         self.names.append((name, mark))
 
     def lingering(self, *_):

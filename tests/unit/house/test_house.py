@@ -145,6 +145,8 @@ WORKERS = (
     "twophase/keyed.py",
     "connectors/arrow_values.py",
     "connectors/contract.py",
+    "connectors/marks.py",
+    "connectors/staged.py",
     "connectors/kafka/plain_writer.py",
     "connectors/kafka/login_refused.py",
     "connectors/kafka/produce.py",

@@ -62,7 +62,10 @@ class Kafka:
     mark: object = None
     keeps_mark: bool = True
 
-    def read_mark(self):
+    def marks(self):
+        return self if self.keeps_mark else None
+
+    def read(self):
         return self.mark() if callable(self.mark) else self.mark
 
 

@@ -26,7 +26,7 @@ def job(tmp_path):
     """One epoch of it is decided, and rows of the next are staged; Spark's files, and one of somebody's, are there."""
     made = DatabaseJob(tmp_path)
     made.identity = read_identity(made.place.ours)
-    made.committer.write_name_mark("payments", NameMark({"another": "file:///x"}).and_of(made.identity).dumps())
+    made.committer.marks().write_name("payments", NameMark({"another": "file:///x"}).and_of(made.identity).dumps())
     for name in ("offsets/0", "commits/.0.crc", "state/0/0/1.changelog", "metadata", "theirs.txt"):
         (made.folder / name).parent.mkdir(parents=True, exist_ok=True)
         (made.folder / name).write_text(HEAD if name == "offsets/0" else "x")
@@ -96,8 +96,8 @@ def test_what_is_decided_is_not_given_up_unasked(job):
 def test_an_older_copy_is_refused(job):
     """Its marks are those of the job that went on."""
     finished(job)
-    mark = job.committer.read_mark()
-    job.committer.write_mark(json.dumps(json.loads(mark) | {"epoch": 9}))
+    mark = job.committer.marks().read()
+    job.committer.marks().write(json.dumps(json.loads(mark) | {"epoch": 9}))
     with job.operator(deletes=True) as operator, pytest.raises(CheckpointConflictError):
         delete(operator)
     assert (job.folder / "metadata").exists()

@@ -88,7 +88,7 @@ def test_a_word_of_before_is_told_the_new_one(call, old, now):
 @pytest.mark.parametrize(("old", "now"), [("check_output", "make_output"), ("check_beside", "require_beside")])
 def test_a_sink_of_ones_own_that_answers_by_a_name_of_before_is_told_the_new_one(old, now):
     """Else nobody would ask it: the answer would be lost without a word."""
-    with pytest.raises(ConfigurationError, match=f"{old} is called {now} now"):
+    with pytest.raises(ConfigurationError, match=f"{old} is {now} now"):
         type("Connection", (of.sinks.SinkConnection,), {old: lambda self, _: None})
 
 

@@ -25,13 +25,13 @@ from sqlalchemy import ColumnElement, Connection, Engine, delete, func, insert, 
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from onceflow.connectors.contract import Committer, Run
-from onceflow.connectors.database import marks
 from onceflow.connectors.database import tables as own
 from onceflow.connectors.database.attempts import clear, end
 from onceflow.connectors.database.decided import unfit
 from onceflow.connectors.database.inspection import DatabaseInspection
 from onceflow.connectors.database.kept_transaction import HeldCommit
 from onceflow.connectors.database.keys import require_keys
+from onceflow.connectors.database.marks import DatabaseMarks
 from onceflow.connectors.database.merge import merge_whole, take_back
 from onceflow.connectors.database.refusals import answer_of, refusal, words
 from onceflow.connectors.database.rights import of_own, told
@@ -40,7 +40,9 @@ from onceflow.connectors.database.system import Refusal
 from onceflow.connectors.database.target import AlteredError, Target, TargetError, objection
 from onceflow.connectors.database.urls import database_of, database_that_said
 from onceflow.connectors.inspection import Inspectable, Inspection
+from onceflow.connectors.marks import Marks
 from onceflow.connectors.older import checkpoint_is_older, put_back
+from onceflow.connectors.staged import NOT_UNDERSTOOD
 from onceflow.errors import OnceflowError, RecoveryError, RowRefusedError
 from onceflow.twophase.messages import Evidence, Outcome, Reply
 from onceflow.twophase.participants import Participant, ParticipantId, TaskReport
@@ -100,8 +102,7 @@ class DatabaseCommitter(Committer, Inspectable):
         self._prefix = prefix
         self._job_id = job_id
         self._sink = sink
-        self._mark = marks.job_key(job_id, table)
-        self._of_job = [self._mark, job_id, marks.target_key(job_id, table)]
+        self._marks = DatabaseMarks(engine, mine, prefix, job_id, table, self._telling)
         self._refused = ""
         self._held = HeldCommit(job_id, system)
 
@@ -121,7 +122,9 @@ class DatabaseCommitter(Committer, Inspectable):
         ):
             connection.execute(select(ledger.c.handle).where(ledger.c.job == nobody)).all()
             connection.execute(
-                insert(ledger).values(_ledger_row(nobody, "", nobody, StagedSeal(0, -1, _NOWHERE), 0, 0))
+                insert(ledger).values(
+                    _ledger_row(nobody, "", nobody, StagedSeal(incarnation=0, epoch=-1, target=_NOWHERE), 0, 0)
+                )
             )
             connection.execute(delete(ledger).where(ledger.c.job == nobody))
             connection.execute(insert(attempts).values(own.attempt_row(nobody)))
@@ -141,42 +144,9 @@ class DatabaseCommitter(Committer, Inspectable):
         with self._telling("ask the ledger"), self._engine.connect() as connection:
             return connection.execute(select(ledger.c.handle).where(ledger.c.handle.in_(handles))).scalars().all()
 
-    @property
-    def keeps_mark(self) -> bool:
-        """A table of marks is there."""
-        return True
-
-    def read_mark(self) -> str | None:
-        """The job's mark, or None."""
-        with self._telling("read the job's mark"):
-            return marks.read(self._engine, self._own.marks, self._mark, self._job_id)
-
-    def write_mark(self, mark: str) -> None:
-        """Keep the job's mark for this table, best effort."""
-        marks.write(self._engine, self._own.marks, self._mark, mark, self._job_id)
-
-    def forget(self) -> None:
-        """Its attempts with what is staged of them, its rows of the ledger, and its mark."""
-        attempts, ledger, kept = self._own.attempts, self._own.ledger, self._own.marks
-        query = select(attempts.c.id, attempts.c.staged).where(attempts.c.job == self._job_id)
-        with self._telling("remove what is kept of the job"), self._engine.begin() as connection:
-            staged: dict[str, list[str]] = {}
-            for row in connection.execute(query.where(attempts.c.state != own.ABORTED)):
-                staged.setdefault(row.staged, []).append(row.id)
-            for name, ids in staged.items():
-                clear(connection, self._own, ids, name)
-            for table in (attempts, ledger):
-                connection.execute(delete(table).where(table.c.job == self._job_id))
-            connection.execute(delete(kept).where(kept.c.id.in_(self._of_job)))
-
-    def read_name_mark(self, name: str) -> str | None:
-        """What is kept under the job's name, or None."""
-        with self._telling("read the mark of the job's name"):
-            return marks.read(self._engine, self._own.marks, marks.name_id(self._prefix, name))
-
-    def write_name_mark(self, name: str, mark: str) -> None:
-        """Keep it under the job's name, best effort."""
-        marks.write(self._engine, self._own.marks, marks.name_id(self._prefix, name), mark)
+    def marks(self) -> Marks:
+        """Those of the job, in a table beside the rows."""
+        return self._marks
 
     def close(self) -> None:
         """Let go of the engine, and of what was not decided."""
@@ -193,8 +163,7 @@ class DatabaseCommitter(Committer, Inspectable):
             Attempt(str(told["attempt"]), int(told["rows"]), int(told["hash"]))
             for told in (report.transaction or {} for report in reports)
         )
-        sealed = StagedSeal(run.incarnation, run.epoch, self._target(), run.newest.get(self._sink, ""), run.claimed)
-        staged = Staged(self._system, attempts, sealed)
+        staged = Staged(self._system, attempts, StagedSeal.of_run(run, self._sink, target=self._target()))
         parts = tuple(part for report in reports for part in report.parts)
         return [Participant(self._sink, run.handles.get(self._sink, staged.handle), parts, staged.to_json())]
 
@@ -223,7 +192,7 @@ class DatabaseCommitter(Committer, Inspectable):
                 require_keys(connection, schema, staged.sealed.target, staged.ids, self._sink, run.epoch)
                 attempts = self._own.attempts
                 connection.execute(update(attempts).where(attempts.c.id.in_(staged.ids)).values(sealed=p.handle))
-            ids = {i for _, staged in mine if staged is not None for i in staged.ids}
+            ids = {a.id for a in Staged.attempts_of(participants)}
             end(connection, self._own, self._of_run(connection, run, but=ids))
         for p, staged in mine:
             if staged is not None and staged.sealed is not None and not staged.sealed.target.direct:
@@ -388,8 +357,7 @@ class DatabaseCommitter(Committer, Inspectable):
 
     def refusal(self, participants: Sequence[Participant]) -> OnceflowError:
         """The error for commits that the database went on refusing."""
-        found = (staged.sealed for staged in map(Staged.of, participants) if staged is not None)
-        epochs = sorted({sealed.epoch for sealed in found if sealed is not None})
+        epochs = Staged.epochs_of(participants)
         return RecoveryError(
             f"sink {self._sink}: the database refuses the commit of what is decided for epoch "
             f"{', '.join(map(str, epochs))}: {self._refused}",
@@ -433,7 +401,7 @@ class DatabaseCommitter(Committer, Inspectable):
     def _outcome(self, connection: Connection, participant: Participant) -> Evidence:
         staged = Staged.of(participant)
         if staged is None:
-            return Evidence(Outcome.UNKNOWN, "it is not understood: another sink or another version wrote it")
+            return Evidence(Outcome.UNKNOWN, f"it is not understood: {NOT_UNDERSTOOD}")
         if staged.system != self._system:
             return Evidence(
                 Outcome.UNKNOWN, f"it was staged in tables with the id {staged.system}, and these are others"
@@ -503,7 +471,7 @@ class DatabaseCommitter(Committer, Inspectable):
     def lingering(self, incarnation: int, spared: Sequence[Participant]) -> Sequence[Participant]:
         """Attempts of older incarnations of this job that are not ended, without the spared ones."""
         attempts = self._own.attempts
-        keep = {i for staged in map(Staged.of, spared) if staged is not None for i in staged.ids}
+        keep = {a.id for a in Staged.attempts_of(spared)}
         query = select(attempts.c.id).where(
             attempts.c.job == self._job_id,
             attempts.c.prefix == self._prefix,

@@ -21,6 +21,7 @@ from onceflow.connectors.database.attempts import end
 from onceflow.connectors.database.refusals import told_of, words
 from onceflow.connectors.database.staged import Staged
 from onceflow.connectors.inspection import Inspection, Looked, Origin, Phase, PlaceInSystem, Seen, Shown, Waited
+from onceflow.connectors.staged import NOT_UNDERSTOOD
 from onceflow.twophase.participants import Participant
 
 _COMMITTED, _UNKNOWN = "committed", "unknown"
@@ -68,7 +69,7 @@ class DatabaseInspection(Inspection):
                 .order_by(attempts.c.incarnation, attempts.c.sink, attempts.c.epoch, attempts.c.shard)
             ).scalars()
             found = []
-            inside = {i for p in wanted.values() for i in getattr(Staged.of(p), "ids", ())} - wanted.keys()
+            inside = {a.id for a in Staged.attempts_of(wanted.values())} - wanted.keys()
             for handle in dict.fromkeys((*(each for each in mine if each not in inside), *wanted)):
                 seen = self._seen(connection, handle)
                 if seen is None:
@@ -95,7 +96,7 @@ class DatabaseInspection(Inspection):
         """As the contract says."""
         staged = Staged.of(participant)
         if staged is None or staged.sealed is None:
-            return Shown("", None, problem="another sink or another version wrote it")
+            return Shown("", None, problem=NOT_UNDERSTOOD)
         target = staged.sealed.target
         told = f"{staged.rows} rows" + (", there since their tasks were done" if target.direct else "")
         return Shown(participant.handle, participant.handle, (PlaceInSystem(target.name),), told)

@@ -9,10 +9,77 @@ id alone: one is read where the table has none yet, and is gone when the table's
 from __future__ import annotations
 
 import hashlib
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 
 from sqlalchemy import Engine, Table, delete, insert, select, update
 from sqlalchemy.exc import DBAPIError
+
+from onceflow.connectors.database import tables as own
+from onceflow.connectors.database.attempts import clear
+from onceflow.connectors.marks import Marks
+
+
+class DatabaseMarks(Marks):
+    """Those of one job for one table.
+
+    Args:
+        engine: The committer's.
+        mine: Our tables.
+        prefix: The job's prefix.
+        job_id: The job's id.
+        table: The target's name.
+        telling: Makes an error of ours of what the database refuses in it, by what was to be done.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        mine: own.Tables,
+        prefix: str,
+        job_id: str,
+        table: str,
+        telling: Callable[[str], AbstractContextManager[None]],
+    ) -> None:
+        self._engine = engine
+        self._own = mine
+        self._prefix = prefix
+        self._job_id = job_id
+        self._key = job_key(job_id, table)
+        self._of_job = [self._key, job_id, target_key(job_id, table)]
+        self._telling = telling
+
+    def read(self) -> str | None:
+        """The job's mark, or None."""
+        with self._telling("read the job's mark"):
+            return read(self._engine, self._own.marks, self._key, self._job_id)
+
+    def write(self, mark: str) -> None:
+        """Keep the job's mark for this table, best effort."""
+        write(self._engine, self._own.marks, self._key, mark, self._job_id)
+
+    def forget(self) -> None:
+        """Its attempts with what is staged of them, its rows of the ledger, and its mark."""
+        attempts, ledger, kept = self._own.attempts, self._own.ledger, self._own.marks
+        query = select(attempts.c.id, attempts.c.staged).where(attempts.c.job == self._job_id)
+        with self._telling("remove what is kept of the job"), self._engine.begin() as connection:
+            staged: dict[str, list[str]] = {}
+            for row in connection.execute(query.where(attempts.c.state != own.ABORTED)):
+                staged.setdefault(row.staged, []).append(row.id)
+            for name, ids in staged.items():
+                clear(connection, self._own, ids, name)
+            for table in (attempts, ledger):
+                connection.execute(delete(table).where(table.c.job == self._job_id))
+            connection.execute(delete(kept).where(kept.c.id.in_(self._of_job)))
+
+    def read_name(self, name: str) -> str | None:
+        """What is kept under the job's name, or None."""
+        with self._telling("read the mark of the job's name"):
+            return read(self._engine, self._own.marks, name_id(self._prefix, name))
+
+    def write_name(self, name: str, mark: str) -> None:
+        """Keep it under the job's name, best effort."""
+        write(self._engine, self._own.marks, name_id(self._prefix, name), mark)
 
 
 def job_key(job_id: str, table: str) -> str:

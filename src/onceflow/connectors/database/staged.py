@@ -5,16 +5,12 @@ Must not know: tables, connections, how anything is committed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from onceflow.connectors.database.target import Target
 from onceflow.connectors.database.writer import HASH_MASK
-from onceflow.twophase.forms import OTHER_FORM
-from onceflow.twophase.participants import Participant
-
-_KIND = "onceflow database"
+from onceflow.connectors.staged import EpochSeal, StagedEpoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,81 +21,46 @@ class Attempt:
     rows: int
     hash: int
 
+    def to_json(self) -> list[Any]:
+        """As ``Staged`` keeps it."""
+        return [self.id, self.rows, self.hash]
 
-@dataclass(frozen=True, slots=True)
-class StagedSeal:
-    """What only a participant of a whole epoch has.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedSeal(EpochSeal):
+    """That of rows which are merged.
 
     Attributes:
-        incarnation: The start that wrote it.
-        epoch: Which epoch it is of.
-        target: Where its rows go.
-        after: The handle that the ledger must know where this one is written: of the newest epoch before it; or "".
-        claimed: What the ledger has of this epoch of starts before this one is replaced: an operator has claimed the
-            checkpoint, to have written again what they wrote.
+        target: Where they go.
     """
 
-    incarnation: int
-    epoch: int
     target: Target
-    after: str = ""
-    claimed: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``Staged`` keeps it."""
+        return self.told(target=self.target.to_json())
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
-    """What a participant's transaction says, as far as it can be read.
+class Staged(StagedEpoch[Attempt, StagedSeal]):
+    """What a participant's transaction says; its system are the tables."""
 
-    Attributes:
-        system: The tables' lasting id.
-        attempts: What its tasks have staged.
-        sealed: The rest; None for attempts that were found, by a sweep or an operator, and can only be ended.
-    """
+    KIND = "onceflow database"
+    SYSTEM = "system"
 
-    system: str
-    attempts: tuple[Attempt, ...]
-    sealed: StagedSeal | None = None
+    @classmethod
+    def _attempt(cls, told: Any) -> Attempt:
+        a, rows, hashed = told
+        return Attempt(str(a), int(rows), int(hashed))
+
+    @classmethod
+    def _seal(cls, told: Any) -> StagedSeal:
+        return StagedSeal.read(told, target=Target.from_json(told["target"]))
 
     @classmethod
     def found(cls, system: str, ids: tuple[str, ...]) -> Staged:
         """Attempts that can only be ended."""
         return cls(system, tuple(Attempt(i, 0, 0) for i in ids))
-
-    @classmethod
-    def of(cls, participant: Participant) -> Staged | None:
-        """Read it; None for what is another kind of sink's."""
-        return cls.read(participant.transaction)
-
-    @classmethod
-    def read(cls, told: Mapping[str, Any]) -> Staged | None:
-        """Likewise, of what ``to_json`` gave."""
-        try:
-            if told["kind"] != _KIND:
-                return None
-            attempts = tuple(Attempt(str(a), int(rows), int(hashed)) for a, rows, hashed in told["attempts"])
-            sealed = told.get("sealed")
-            if sealed is not None:
-                sealed = StagedSeal(
-                    int(sealed["incarnation"]),
-                    int(sealed["epoch"]),
-                    Target.from_json(sealed["target"]),
-                    str(sealed.get("after", "")),
-                    int(sealed.get("claimed", 0)),
-                )
-            return cls(str(told["system"]), attempts, sealed)
-        except OTHER_FORM:
-            return None
-
-    def to_json(self) -> dict[str, Any]:
-        """As a participant keeps it: JSON values."""
-        told: dict[str, Any] = {
-            "kind": _KIND,
-            "system": self.system,
-            "attempts": [[a.id, a.rows, a.hash] for a in self.attempts],
-        }
-        if self.sealed is not None:
-            told["sealed"] = {**asdict(self.sealed), "target": self.sealed.target.to_json()}
-        return told
 
     @property
     def ids(self) -> list[str]:
@@ -110,11 +71,6 @@ class Staged:
     def handle(self) -> str:
         """What no other participant ever has: an attempt is in one only, and its id is its own."""
         return min(self.ids)
-
-    @property
-    def rows(self) -> int:
-        """Rows of all attempts."""
-        return sum(a.rows for a in self.attempts)
 
     @property
     def hash(self) -> int:

@@ -12,18 +12,19 @@ from dataclasses import replace
 
 from onceflow.connectors.contract import TOO_OLD, Committer, Run
 from onceflow.connectors.inspection import Inspectable
-from onceflow.connectors.kafka import anchor, broker_checks, canary, group_offsets, oracle, transactions
+from onceflow.connectors.kafka import broker_checks, canary, oracle, transactions
 from onceflow.connectors.kafka.client import KafkaClient, TopicMetadata
 from onceflow.connectors.kafka.codes import Code, named
 from onceflow.connectors.kafka.holders import open_producers
 from onceflow.connectors.kafka.inspection import KafkaInspection
+from onceflow.connectors.kafka.marks import KafkaMarks
 from onceflow.connectors.kafka.prepared import Handle, NotUnderstood, PreparedTransaction, read, read_handle
 from onceflow.connectors.kafka.transactional_id import job_prefix, name_transaction, parse_transactional_id
 from onceflow.connectors.kafka.transactions import COMPLETE_COMMIT, ONGOING, PREPARE_COMMIT, Description
+from onceflow.connectors.marks import Marks
 from onceflow.errors import (
     CheckpointConflictError,
     EpochTooLongError,
-    KafkaError,
     KafkaRightsError,
     KafkaUnavailableError,
     PreCommitError,
@@ -58,6 +59,7 @@ class KafkaCommitter(Committer, Inspectable):
         self._topic = topic
         self._prefix = prefix
         self._job_id = job_id
+        self._marks = KafkaMarks(client, topic, prefix, job_id)
         self._timeout_s = timeout_ms / 1000
         self._warned_epoch = -1
         self._refused: list[int] = []
@@ -75,14 +77,9 @@ class KafkaCommitter(Committer, Inspectable):
         found = read(participant.transaction)
         return isinstance(found, PreparedTransaction) and found.witness.cluster_id == self._client.cluster_id
 
-    @property
-    def has_logs(self) -> bool:
-        """Its topics."""
-        return True
-
-    def append(self, place: str, line: str) -> None:
-        """Append to a topic that is there."""
-        anchor.append(self._client, place, line, key=self._job_id)
+    def marks(self) -> Marks:
+        """Those of the job, with the sink's topic."""
+        return self._marks
 
     def close(self) -> None:
         """Close the connection."""
@@ -101,7 +98,7 @@ class KafkaCommitter(Committer, Inspectable):
         with checks.one():
             oracle.require_read(self._client, self._topic)
         with checks.one():
-            group_offsets.require_rights(self._client, self._mark_group(), self._topic, f"{self._prefix}-")
+            self._marks.require_rights()
         checks.end()
 
     def _fly(self) -> None:
@@ -111,40 +108,6 @@ class KafkaCommitter(Committer, Inspectable):
         ahead_s = canary.fly(self._client, name, self._topic, int(self._timeout_s * 1000), f"{self._prefix}-")
         for found in broker_checks.clocks(ahead_s):
             log.warning("sink %s: %s: %s; %s", self._sink, found.what, found.why, found.command)
-
-    @property
-    def keeps_mark(self) -> bool:
-        """It does."""
-        return True
-
-    def read_mark(self) -> str | None:
-        """The mark, as metadata of a group of the job's own."""
-        return group_offsets.read_mark(self._client, self._mark_group(), self._topic, f"{self._prefix}-")
-
-    def write_mark(self, mark: str) -> None:
-        """Keep the mark; a mark that could not be written makes a rewound checkpoint harder to notice, no more."""
-        self._write_mark(self._mark_group(), mark)
-
-    def read_name_mark(self, name: str) -> str | None:
-        """The mark of the name, as metadata of a group of that name."""
-        group = group_offsets.name_group(self._prefix, name)
-        return group_offsets.read_mark(self._client, group, self._topic, f"{self._prefix}-")
-
-    def write_name_mark(self, name: str, mark: str) -> None:
-        """Keep the mark of the name; without it a lost checkpoint is harder to notice."""
-        self._write_mark(group_offsets.name_group(self._prefix, name), mark)
-
-    def _write_mark(self, group: str, mark: str) -> None:
-        try:
-            if group_offsets.write_mark(self._client, group, self._topic, mark):
-                return
-            reason = "no answer"
-        except KafkaError as error:
-            reason = error.what
-        log.warning("the job's mark in group %s was not written: %s", group, reason)
-
-    def _mark_group(self) -> str:
-        return f"{job_prefix(self._prefix, self._job_id)}fence"
 
     # -- before the decision ----------------------------------------------------------------------
 

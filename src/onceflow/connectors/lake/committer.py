@@ -19,12 +19,15 @@ from typing import Any
 from onceflow.connectors.contract import Committer, Run
 from onceflow.connectors.inspection import Inspectable, Inspection
 from onceflow.connectors.lake.inspection import LakeInspection
-from onceflow.connectors.lake.refusals import answer_of, lacks_right
+from onceflow.connectors.lake.marks import LakeMarks
+from onceflow.connectors.lake.refusals import lacks_right
 from onceflow.connectors.lake.staged import AttemptName, LakeAttempt, LakeSealed, LakeStaged, Moment, new_id
-from onceflow.connectors.lake.staging import job_key, name_key
 from onceflow.connectors.lake.table import BeatenError, Committed, LakeTable, Ledger, LedgerEntry, TableView
+from onceflow.connectors.lake.telling import Telling, unavailable
+from onceflow.connectors.marks import Marks
 from onceflow.connectors.older import checkpoint_is_older, put_back
-from onceflow.errors import LakeRightsError, LakeUnavailableError, OnceflowError, PreCommitError, RecoveryError
+from onceflow.connectors.staged import NOT_UNDERSTOOD
+from onceflow.errors import LakeRightsError, OnceflowError, PreCommitError, RecoveryError
 from onceflow.twophase.messages import Evidence, Outcome, Reply
 from onceflow.twophase.participants import Participant, ParticipantId, TaskReport
 
@@ -54,9 +57,9 @@ class LakeCommitter(Committer, Inspectable):
     ) -> None:
         self._table = table
         self._shape = shape
-        self._prefix = prefix
         self._job_id = job_id
         self._sink = sink
+        self._marks = LakeMarks(table, prefix, job_id, self._telling)
         self._refused = ""
         self._seat = ""
         self._undecided = set[str]()
@@ -84,30 +87,9 @@ class LakeCommitter(Committer, Inspectable):
         ledger = view.ledger(self._job_id, sink)
         return [handle for handle in handles if _known(view, ledger, handle)]
 
-    @property
-    def keeps_mark(self) -> bool:
-        """Beside the table."""
-        return True
-
-    def read_mark(self) -> str | None:
-        """The job's mark, or None."""
-        with self._telling("read the job's mark"):
-            return self._table.staging.mark(job_key(self._job_id))
-
-    def write_mark(self, mark: str) -> None:
-        """Keep the job's mark, best effort."""
-        with suppress(Exception):
-            self._table.staging.write_mark(job_key(self._job_id), mark)
-
-    def read_name_mark(self, name: str) -> str | None:
-        """What is kept under the job's name, or None."""
-        with self._telling("read the mark of the job's name"):
-            return self._table.staging.mark(name_key(self._prefix, name))
-
-    def write_name_mark(self, name: str, mark: str) -> None:
-        """Keep it under the job's name, best effort."""
-        with suppress(Exception):
-            self._table.staging.write_mark(name_key(self._prefix, name), mark)
+    def marks(self) -> Marks:
+        """Those of the job, beside the table."""
+        return self._marks
 
     def close(self) -> None:
         """Let go of the table."""
@@ -126,8 +108,7 @@ class LakeCommitter(Committer, Inspectable):
                 raise AssertionError(f"no attempt of this sink: {told['attempt']}")
             attempts.append(LakeAttempt(name, int(told["rows"]), str(told["digest"])))
         handle = run.handles.get(self._sink, min(a.name.id for a in attempts))  # an attempt is in one participant only
-        moment, after = Moment(run.incarnation, run.epoch), run.newest.get(self._sink, "")
-        sealed = LakeSealed(handle, moment, self._take_seat(), self._shape(), after, run.claimed)
+        sealed = LakeSealed.of_run(run, self._sink, handle=handle, seat=self._take_seat(), shape=self._shape())
         staged = LakeStaged(self._seen().table_id, tuple(attempts), sealed)
         self._undecided.add(handle)
         parts = tuple(part for report in reports for part in report.parts)
@@ -165,7 +146,7 @@ class LakeCommitter(Committer, Inspectable):
             staged = LakeStaged.of(p)
             if staged is None or staged.sealed is None:
                 return f"{p.handle} is not of this sink"
-            if staged.sealed.seat != ledger.seat or staged.table != view.table_id:
+            if staged.sealed.seat != ledger.seat or staged.system != view.table_id:
                 return f"{self._table.where} was made again, or its ledger was, while the epoch ran"
             if staged.rows != p.rows:
                 return f"the tasks told of {p.rows} rows and wrote {staged.rows}"
@@ -182,7 +163,7 @@ class LakeCommitter(Committer, Inspectable):
                     action="start the job again: it looks at the table as it is now, and says what does not fit",
                     epoch=run.epoch,
                 )
-        self._end_others(run, frozenset(a.name for p in participants for a in _attempts(p)))
+        self._end_others(run, frozenset(a.name for a in LakeStaged.attempts_of(participants)))
         return None
 
     def _end_others(self, run: Run, mine: frozenset[AttemptName]) -> None:
@@ -278,8 +259,7 @@ class LakeCommitter(Committer, Inspectable):
 
     def refusal(self, participants: Sequence[Participant]) -> OnceflowError:
         """The error for commits that went on being refused."""
-        found = (staged.sealed for staged in map(LakeStaged.of, participants) if staged is not None)
-        epochs = sorted({sealed.moment.epoch for sealed in found if sealed is not None})
+        epochs = LakeStaged.epochs_of(participants)
         return RecoveryError(
             f"sink {self._sink}: the commit of what is decided for epoch {', '.join(map(str, epochs))} to "
             f"{self._table.where} is refused: {self._refused}",
@@ -359,7 +339,7 @@ class LakeCommitter(Committer, Inspectable):
         if staged is None:
             return False
         view = self._table.look()
-        return view is not None and view.table_id == staged.table
+        return view is not None and view.table_id == staged.system
 
     # -- what is known ----------------------------------------------------------------------------
 
@@ -370,7 +350,7 @@ class LakeCommitter(Committer, Inspectable):
     def _outcome(self, participant: Participant) -> Evidence:
         staged = LakeStaged.of(participant)
         if staged is None or not staged.attempts:
-            return Evidence(Outcome.UNKNOWN, "it is not understood: another sink or another version wrote it")
+            return Evidence(Outcome.UNKNOWN, f"it is not understood: {NOT_UNDERSTOOD}")
         sealed = staged.sealed
         if sealed is None:
             there = [a for a in staged.attempts if self._table.staging.has(a.name)]
@@ -397,8 +377,8 @@ class LakeCommitter(Committer, Inspectable):
     def _standing(self, view: TableView, sink: str, staged: LakeStaged, sealed: LakeSealed) -> Evidence | None:
         """What the table says of it; None where that proves that it is not committed, and may be."""
         ledger = view.ledger(staged.job, sink)
-        if staged.table != view.table_id:
-            return Evidence(Outcome.UNKNOWN, f"it was written for a table with the id {staged.table}; this is another")
+        if staged.system != view.table_id:
+            return Evidence(Outcome.UNKNOWN, f"it was written for a table with the id {staged.system}; this is another")
         newest = None if ledger is None or ledger.seat != sealed.seat else ledger.newest
         if newest is not None and newest.handle == sealed.handle:
             return Evidence(Outcome.COMMITTED, "the table's ledger has it")
@@ -443,7 +423,7 @@ class LakeCommitter(Committer, Inspectable):
 
     def lingering(self, incarnation: int, spared: Sequence[Participant]) -> Sequence[Participant]:
         """Attempts of older incarnations of this job that are not ended, without the spared ones."""
-        keep = {a.name for p in spared for a in _attempts(p)}
+        keep = {a.name for a in LakeStaged.attempts_of(spared)}
         with self._telling("list what is written beside it"):
             found = [
                 name
@@ -512,46 +492,6 @@ class LakeCommitter(Committer, Inspectable):
         return unavailable(self._table, self._sink, what, error)
 
 
-class Telling:
-    """What goes wrong inside with a store becomes an error of ours. A context manager.
-
-    Args:
-        table: Whose.
-        sink: The sink's name.
-        what: What it was asked to do.
-    """
-
-    def __init__(self, table: LakeTable, sink: str, what: str) -> None:
-        self._of = table, sink, what
-
-    def __enter__(self) -> None:
-        """Nothing to do."""
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, Exception) and not isinstance(error, OnceflowError | AssertionError):
-            table, sink, what = self._of
-            raise unavailable(table, sink, what, error) from None
-
-
-def unavailable(table: LakeTable, sink: str, what: str, error: BaseException) -> LakeUnavailableError | LakeRightsError:
-    """The error of a catalog or store that did not do what it was asked for."""
-    if lacks_right(error):
-        return LakeRightsError(
-            f"sink {sink}: {table.where} refused when asked to {what}: {table.words(error)}",
-            harmless="for the data: nothing was changed",
-            cause="the login has no right to do this to the table, or in its folder",
-            action="grant what docs/lake.md lists, then start the job again",
-        )
-    answer = answer_of(error)
-    return LakeUnavailableError(
-        f"sink {sink}: {table.where} did not answer when asked to {what}: {table.words(error)}",
-        harmless="for the data: what is decided stays beside the table, and the next start goes on",
-        cause="its catalog or its store is down, is not reached, or refuses",
-        action="see to them, then start the job again",
-        refusal=answer and f"sink {sink} ({answer})",
-    )
-
-
 def _known(view: TableView, ledger: Ledger | None, handle: str) -> bool:
     """Whether a table knows a commit; the newest its ledger has when its history has forgotten it."""
     newest = None if ledger is None else ledger.newest
@@ -565,8 +505,3 @@ def _passed(newest: Moment, asked: Moment, claimed: int) -> bool:
     way would double it. What is of a start before a claim does not count.
     """
     return newest.incarnation >= claimed and (asked <= newest or asked.epoch == newest.epoch)
-
-
-def _attempts(participant: Participant) -> tuple[LakeAttempt, ...]:
-    staged = LakeStaged.of(participant)
-    return () if staged is None else staged.attempts

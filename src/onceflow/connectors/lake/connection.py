@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from onceflow.connectors.contract import Committer, SinkConnection, WriterFactory
-from onceflow.connectors.lake.committer import LakeCommitter, Telling
+from onceflow.connectors.lake.committer import LakeCommitter
 from onceflow.connectors.lake.staging import name_key
 from onceflow.connectors.lake.table import LakeTable
+from onceflow.connectors.lake.telling import Telling
 from onceflow.connectors.lake.writer import Form, LakeWriterFactory
 from onceflow.errors import ConfigurationError
 

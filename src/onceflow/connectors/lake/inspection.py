@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from onceflow.connectors.inspection import Inspection, Looked, Origin, Phase, PlaceInSystem, Seen, Shown, Waited
 from onceflow.connectors.lake.staged import AttemptName, LakeStaged
 from onceflow.connectors.lake.table import LakeTable
+from onceflow.connectors.staged import NOT_UNDERSTOOD
 from onceflow.twophase.messages import Evidence, Outcome
 from onceflow.twophase.participants import Participant
 
@@ -49,7 +50,7 @@ class LakeInspection(Inspection):
             staged = LakeStaged.of(p)
             if staged is None or staged.sealed is None:
                 unseen.append(f"sink {p.sink}: its decided transaction {p.handle} is not understood")
-            elif staged.table != table:
+            elif staged.system != table:
                 unseen.append(f"sink {p.sink}: its decided transaction {p.handle} was written for another table")
             else:
                 inside |= {a.name for a in staged.attempts}
@@ -80,7 +81,7 @@ class LakeInspection(Inspection):
         """As the contract says."""
         staged = LakeStaged.of(participant)
         if staged is None or staged.sealed is None:
-            return Shown("", None, problem="another sink or another version wrote it")
+            return Shown("", None, problem=NOT_UNDERSTOOD)
         place = PlaceInSystem(self._table.where)
         return Shown(participant.handle, participant.handle, (place,), f"{staged.rows} rows")
 

@@ -11,10 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from onceflow.twophase.forms import OTHER_FORM
-from onceflow.twophase.participants import Participant
+from onceflow.connectors.staged import EpochSeal, StagedEpoch
 
-_KIND = "onceflow lake"
 _NAME = re.compile(r"([0-9]{1,19})-([0-9]{1,19})-([0-9]{1,19})-([0-9]{1,19})-([0-9a-f]{15})")
 
 
@@ -84,105 +82,61 @@ class LakeAttempt:
     rows: int
     digest: str
 
+    def to_json(self) -> list[Any]:
+        """As ``LakeStaged`` keeps it."""
+        return [self.name.job, self.name.sink, self.name.told, self.rows, self.digest]
 
-@dataclass(frozen=True, slots=True)
-class LakeSealed:
-    """What only a participant of a whole epoch has.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LakeSealed(EpochSeal):
+    """That of a table.
 
     Attributes:
         handle: What names it.
-        moment: Which run wrote it.
         seat: Which of the table's ledgers it counts in.
         shape: Of the table, as its files were written for it.
-        after: The handle that the table must know where this one is committed: of the newest epoch before it; or "".
-        claimed: What the table has of starts before this one does not count: an operator has claimed the checkpoint, to
-            have written again what they wrote.
     """
 
     handle: str
-    moment: Moment
     seat: str
     shape: Mapping[str, Any]
-    after: str = ""
-    claimed: int = 0
+
+    @property
+    def moment(self) -> Moment:
+        """Which run wrote it."""
+        return Moment(self.incarnation, self.epoch)
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``LakeStaged`` keeps it."""
+        return {"handle": self.handle, **self.told(seat=self.seat, shape=dict(self.shape))}
 
 
 @dataclass(frozen=True, slots=True)
-class LakeStaged:
-    """What a participant's transaction says, as far as it can be read.
+class LakeStaged(StagedEpoch[LakeAttempt, LakeSealed]):
+    """What a participant's transaction says; its system is the table."""
 
-    Attributes:
-        table: The table's lasting id.
-        attempts: What its tasks have written.
-        sealed: The rest; None for attempts that were found, by a sweep or an operator, and can only be ended.
-    """
+    KIND = "onceflow lake"
+    SYSTEM = "table"
 
-    table: str
-    attempts: tuple[LakeAttempt, ...]
-    sealed: LakeSealed | None = None
+    @classmethod
+    def _attempt(cls, told: Any) -> LakeAttempt:
+        job, sink, name, rows, digest = told
+        read = AttemptName.read(str(job), str(sink), str(name))
+        if read is None:
+            raise ValueError("it is no attempt's name")
+        return LakeAttempt(read, int(rows), str(digest))
+
+    @classmethod
+    def _seal(cls, told: Any) -> LakeSealed:
+        own = {"handle": str(told["handle"]), "seat": str(told["seat"]), "shape": dict(told["shape"])}
+        return LakeSealed.read(told, **own)
 
     @classmethod
     def found(cls, table: str, names: Sequence[AttemptName]) -> LakeStaged:
         """Attempts that can only be ended."""
         return cls(table, tuple(LakeAttempt(name, 0, "") for name in names))
 
-    @classmethod
-    def of(cls, participant: Participant) -> LakeStaged | None:
-        """Read it; None for what is another kind of sink's."""
-        return cls.read(participant.transaction)
-
-    @classmethod
-    def read(cls, told: Mapping[str, Any]) -> LakeStaged | None:
-        """Likewise, of what ``to_json`` gave."""
-        try:
-            if told["kind"] != _KIND:
-                return None
-            attempts = []
-            for job, sink, name, rows, digest in told["attempts"]:
-                read = AttemptName.read(str(job), str(sink), str(name))
-                if read is None:
-                    return None
-                attempts.append(LakeAttempt(read, int(rows), str(digest)))
-            sealed = told.get("sealed")
-            if sealed is not None:
-                moment = Moment(int(sealed["incarnation"]), int(sealed["epoch"]))
-                sealed = LakeSealed(
-                    str(sealed["handle"]),
-                    moment,
-                    str(sealed["seat"]),
-                    dict(sealed["shape"]),
-                    str(sealed.get("after", "")),
-                    int(sealed.get("claimed", 0)),
-                )
-            return cls(str(told["table"]), tuple(attempts), sealed)
-        except OTHER_FORM:
-            return None
-
-    def to_json(self) -> dict[str, Any]:
-        """As a participant keeps it: JSON values."""
-        told: dict[str, Any] = {
-            "kind": _KIND,
-            "table": self.table,
-            "attempts": [[a.name.job, a.name.sink, a.name.told, a.rows, a.digest] for a in self.attempts],
-        }
-        if self.sealed is not None:
-            told["sealed"] = {
-                "handle": self.sealed.handle,
-                "incarnation": self.sealed.moment.incarnation,
-                "epoch": self.sealed.moment.epoch,
-                "seat": self.sealed.seat,
-                "shape": dict(self.sealed.shape),
-                "after": self.sealed.after,
-                "claimed": self.sealed.claimed,
-            }
-        return told
-
     @property
     def job(self) -> str:
         """Whose it is."""
         return self.attempts[0].name.job if self.attempts else ""
-
-    @property
-    def rows(self) -> int:
-        """Rows of all attempts."""
-        return sum(a.rows for a in self.attempts)

@@ -15,7 +15,7 @@ from onceflow import crash_points as crash
 from onceflow.checkpoint.deleting import read_deleting, require_not_deleting
 from onceflow.checkpoint.identity import JobIdentity, Mark, read_identity, same_place
 from onceflow.checkpoint.place import OURS, Place
-from onceflow.connectors.contract import Committer, Sink, SinkConnection
+from onceflow.connectors.contract import Committer, Sink, SinkConnection, marks_of
 from onceflow.connectors.inspection import Inspectable, Inspection, Origin, Shown
 from onceflow.errors import CheckpointConflictError, ConfigurationError, FencedError
 from onceflow.execution.outputs import settle_guarantees
@@ -209,8 +209,8 @@ class Operator:
         crash.reach("O1", history.incarnation)
         epoch = history.decided.epoch if history.decided is not None else -1
         mark = Mark(history.incarnation, self.journal.start_nonce, epoch).dumps()
-        for committer in self.committers.values():
-            committer.write_mark(mark)
+        for marks in marks_of(self.committers.values()):
+            marks.write(mark)
         return history
 
     def require_not_rewound(self) -> None:

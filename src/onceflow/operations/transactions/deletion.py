@@ -16,7 +16,7 @@ from functools import partial
 from onceflow.checkpoint.deleting import FILE as DELETING
 from onceflow.checkpoint.deleting import begin_deleting
 from onceflow.checkpoint.place import OURS, PARTS, Place
-from onceflow.connectors.contract import Sink
+from onceflow.connectors.contract import Sink, marks_of
 from onceflow.connectors.inspection import Phase
 from onceflow.errors import CheckpointStoreError, ConfigurationError, OnceflowError
 from onceflow.execution.surroundings import Opened
@@ -121,8 +121,8 @@ def _parts(operator: Operator) -> Iterator[Callable[[], object]]:
         yield partial(_end_open, operator, system)
     committers, folder = operator.committers.values(), folder_of(operator.checkpoint.store)
     yield partial(forget_name, committers, operator.name, operator.identity.job_id)
-    for committer in committers:
-        yield committer.forget
+    for marks in marks_of(committers):
+        yield marks.forget
     for name in PARTS[:-1]:
         yield partial(folder.remove_all, name)
     for name in sorted(operator.place.ours.names()):

@@ -63,10 +63,10 @@ def test_the_rights_of_the_page_are_enough(granted, lines, more):
         later = t.start(2)
         later.committer.abort(later.committer.lingering(2, ()))
         t.ends_aborted(later, lost, "after the sweep")
-        later.committer.write_mark("mark")
-        assert later.committer.read_mark() == "mark"
-        later.committer.write_name_mark("a job", "mark")
-        assert later.committer.read_name_mark("a job") == "mark"
+        later.committer.marks().write("mark")
+        assert later.committer.marks().read() == "mark"
+        later.committer.marks().write_name("a job", "mark")
+        assert later.committer.marks().read_name("a job") == "mark"
         assert later.committer.inspection().transactions(prepared).found
 
 

@@ -148,7 +148,7 @@ def test_a_table_that_comes_to_stand_in_front(empty):
         again = t.start(2)
         t.commit(again, checked(again, t.keys(), epoch=3))
         assert empty.execute("select count(*) from public.payments") == [(16,)]
-        again.committer.forget()
+        again.committer.marks().forget()
         assert empty.execute("select mark from onceflow_marks where mark = 'public'") == [], "it goes with the job"
 
 

@@ -36,25 +36,26 @@ def test_a_deleted_mark_comes_back(cluster, new_topic, tmp_path):
         return KafkaCommitter(KafkaClient(cluster), "out", topic, "onceflow", identity.job_id, 60_000)
 
     looking = committer()
+    kept = looking.marks()
     rules, around = Coordinator(["out"]), Surroundings.of_process(1)
     driver = Driver(identity, Journal(store), checkpoint, {"out": committer()}, identity.checkpoint, rules, around)
     try:
-        assert looking.read_mark() is None  # as at every start; it waits for the group's coordinator
+        assert kept.read() is None  # as at every start; it waits for the group's coordinator
         driver.take_over()
-        wait_until(looking.read_mark, what="the start's mark")
-        mark = looking.read_mark()
+        wait_until(kept.read, what="the start's mark")
+        mark = kept.read()
         assert Mark.loads(mark or "") == Mark(2, driver._journal.start_nonce, 4)
         require_not_rewound({"s": looking}, Journal(store), identity, checkpoint)
 
         with KafkaClient(cluster) as client:
             client.admin.delete_groups([f"onceflow-{identity.job_id}-fence"])
-        wait_until(lambda: looking.read_mark() is None, what="the group's deletion")
+        wait_until(lambda: kept.read() is None, what="the group's deletion")
         with pytest.raises(CheckpointConflictError, match="have no mark of this job"):
             require_not_rewound({"s": looking}, Journal(store), identity, checkpoint)
 
         driver.refresh_mark()
-        wait_until(looking.read_mark, what="the mark")
-        assert looking.read_mark() == mark
+        wait_until(kept.read, what="the mark")
+        assert kept.read() == mark
         require_not_rewound({"s": looking}, Journal(store), identity, checkpoint)
     finally:
         driver.close()

@@ -240,15 +240,15 @@ def test_a_mark_belongs_to_its_table(tmp_path):
     world = Direct(tmp_path)
     with Trial(world) as t:
         start = t.start()
-        start.committer.write_mark("new")
+        start.committer.marks().write("new")
         other = DatabaseSink(f"sqlite:///{world.path}", "others", name="payments", create_table=True).connect()
         beside = other.committer("conformance", t.job_id)
-        assert (start.committer.read_mark(), beside.read_mark()) == ("new", None)
+        assert (start.committer.marks().read(), beside.marks().read()) == ("new", None)
         beside.close()
         with sqlite3.connect(world.path) as file:
             file.execute("update onceflow_marks set id = ?, mark = 'old'", [t.job_id])
-        assert start.committer.read_mark() == "old"
-        start.committer.write_mark("newer")
+        assert start.committer.marks().read() == "old"
+        start.committer.marks().write("newer")
         with sqlite3.connect(world.path) as file:
             assert file.execute("select mark from onceflow_marks").fetchall() == [("newer",)]
 
