@@ -44,8 +44,9 @@ from onceflow.options.auditing import advise
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.options.job_options import JobOptions
 from onceflow.options.restarting import ExponentialDelay, NoRestart, RestartStrategy
-from onceflow.rerun.recompute import Recomputed, recompute
-from onceflow.rerun.write_again import Again, write_again
+from onceflow.rerun.lost_epochs import Again, Recomputed
+from onceflow.rerun.recompute import recompute
+from onceflow.rerun.write_again import write_again
 from onceflow.spark import hadoop, s3a
 from onceflow.spark.internals import running_session
 from onceflow.spark.places import place_at

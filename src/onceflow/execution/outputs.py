@@ -23,13 +23,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - what every PySpark program calls it
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
-from onceflow.connectors.contract import Guarantee, Sink
+from onceflow.connectors.contract import Sink
 from onceflow.connectors.formats import column_named
 from onceflow.connectors.source_contract import Connector, Source
 from onceflow.errors import ConfigurationError
 from onceflow.execution.row_hash import sha256_of
 from onceflow.execution.task import DIGEST, PARTITION, SHA256, output_column
-from onceflow.options.checkpointing import Checkpointing
 from onceflow.spark.kept import kept_of
 from onceflow.spark.marks import one_mark
 from onceflow.spark.one_read import read_once
@@ -241,15 +240,3 @@ def _sha256(i: int, fields: Sequence[StructField], destination: str) -> Column:
 
 def _null(name: str, kind: DataType) -> Column:
     return F.lit(None).cast(kind).alias(name)
-
-
-def settle_guarantees(sinks: Iterable[object], checkpointing: Checkpointing) -> None:
-    """Give the job's mode to its sinks. Which of them take part is asked only behind this.
-
-    Raises:
-        ConfigurationError: One of them names a stronger guarantee.
-    """
-    mode = Guarantee(checkpointing.mode.replace("_", "-").lower())
-    for sink in sinks:
-        if isinstance(sink, Sink):
-            sink.under(mode)

@@ -15,8 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.connectors.contract import Guarantee, Sink
 from onceflow.errors import ConfigurationError
+from onceflow.execution.guarantees import settle_guarantees
 from onceflow.execution.job_log import JobLog
-from onceflow.execution.outputs import Outputs, settle_guarantees
+from onceflow.execution.outputs import Outputs
 from onceflow.execution.source_check import Sources
 from onceflow.findings import Checks
 from onceflow.launch.plan import Plan, place_of

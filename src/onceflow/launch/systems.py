@@ -15,7 +15,8 @@ from onceflow.connectors.contract import Committer, Sink, SinkConnection
 from onceflow.connectors.source_contract import Source, SourceConnection
 from onceflow.errors import OnceflowError
 from onceflow.findings import Checks
-from onceflow.launch.ownership import identify, require_not_lost, require_not_rewound
+from onceflow.launch.marked import require_not_lost, require_not_rewound
+from onceflow.launch.ownership import identify
 from onceflow.launch.relatives import require_unwritten, targets_of
 from onceflow.twophase.layout import Layout, LayoutSource
 

@@ -19,8 +19,8 @@ from onceflow.connectors.contract import Committer, Guarantee, Sink, SinkConnect
 from onceflow.errors import CheckpointError, advised
 from onceflow.execution.driver import Driver
 from onceflow.execution.failures import from_failure
+from onceflow.execution.guarantees import settle_guarantees
 from onceflow.execution.job_log import JobLog
-from onceflow.execution.outputs import settle_guarantees
 from onceflow.execution.put_back import (
     exchanged,
     leave,
@@ -31,15 +31,8 @@ from onceflow.execution.put_back import (
 )
 from onceflow.execution.source_check import Sources
 from onceflow.execution.surroundings import REAL, Means
-from onceflow.launch.ownership import (
-    claimed,
-    identify,
-    require_complete,
-    require_not_left,
-    require_not_lost,
-    require_not_rewound,
-    tell_of_moved,
-)
+from onceflow.launch.marked import require_not_lost, require_not_rewound, tell_of_moved
+from onceflow.launch.ownership import claimed, identify, require_complete, require_not_left
 from onceflow.launch.plan import Plan, place_of
 from onceflow.launch.starting import Starting
 from onceflow.launch.systems import connected

@@ -16,7 +16,6 @@ import tempfile
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +26,7 @@ from onceflow.execution.outputs import Outputs
 from onceflow.execution.task import RESULT_SCHEMA, Output, Task
 from onceflow.launch.plan import Plan
 from onceflow.launch.query import outputs_for, require_runnable
+from onceflow.rerun.lost_epochs import Recomputed
 from onceflow.spark.replayed import with_known_ends
 from onceflow.spark.session import pin, spark_path
 from onceflow.twophase.participants import TaskReport, parts_of, totals
@@ -37,23 +37,6 @@ if TYPE_CHECKING:
 _EPOCH = 1
 _LOOK_S = 0.1
 _PARTITIONS = "spark.sql.shuffle.partitions"
-
-
-@dataclass(frozen=True, slots=True)
-class Recomputed:
-    """What a sink's rows of one epoch were, and are when the plan is run again.
-
-    Attributes:
-        epoch: Which.
-        sink: Whose rows.
-        decided: How many rows, and their digest.
-        now: The same, of the run again.
-    """
-
-    epoch: int
-    sink: str
-    decided: tuple[int, int]
-    now: tuple[int, int]
 
 
 def recompute(

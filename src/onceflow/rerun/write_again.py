@@ -11,21 +11,22 @@ finds those behind it lost, and goes on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 from onceflow import crash_points as crash
 from onceflow.connectors.contract import Committer, Run, Shard, Sink, Writer
 from onceflow.errors import ConfigurationError, PreCommitError, RecoveryError, SinkContractError
-from onceflow.execution.outputs import Outputs, settle_guarantees
-from onceflow.execution.put_back import Lost, LostEpoch
+from onceflow.execution.guarantees import settle_guarantees
+from onceflow.execution.outputs import Outputs
+from onceflow.execution.put_back import Lost
 from onceflow.execution.task import Output, Task
 from onceflow.launch.plan import Plan
 from onceflow.launch.query import outputs_for
 from onceflow.launch.systems import connected
+from onceflow.rerun.lost_epochs import Again
 from onceflow.rerun.recompute import compared, run_again
 from onceflow.twophase.messages import Reply
 from onceflow.twophase.participants import Participant, TaskReport, parts_of, uncovered
@@ -35,37 +36,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from onceflow.checkpoint.spark_files import StateBefore
-
-
-@dataclass(frozen=True)
-class Again:
-    """What is written again.
-
-    Attributes:
-        run: The job's. Its epoch counts for nothing, nor its start: an epoch that is decided behind what is lost, and
-            not done, has to follow it, and is of an older start than any that there could be now.
-        lost: By sink.
-        require_newest: Raises where another start has taken the power.
-    """
-
-    run: Run
-    lost: Mapping[str, Lost]
-    require_newest: Callable[[], None]
-
-    def of(self, epoch: int) -> dict[str, LostEpoch]:
-        """What each sink has lost of an epoch."""
-        return {sink: each for sink, lost in self.lost.items() for each in lost.epochs if each.epoch == epoch}
-
-    def run_of(self, epoch: int, incarnation: int) -> Run:
-        """The run of an epoch, as of the start that decided it: each sink must know what it has got before."""
-        newest = {
-            sink: max(before, key=lambda each: each.epoch).handle
-            for sink, lost in self.lost.items()
-            if (before := [each for each in lost.epochs if each.epoch < epoch])
-        }
-        handles = {sink: each.handle for sink, each in self.of(epoch).items()}
-        told = replace(self.run, epoch=epoch, newest=newest, handles=handles, again=self.run.incarnation)
-        return replace(told, incarnation=incarnation)
 
 
 def write_again(

@@ -11,7 +11,7 @@ from onceflow.checkpoint.identity import read_identity
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.sink_connection import attach
 from onceflow.errors import CheckpointConflictError
-from onceflow.launch.ownership import forget_name
+from onceflow.launch.marked import forget_name
 from onceflow.launch.plan import Plan, place_of
 from onceflow.options.checkpointing import Checkpointing
 from tests.support.harness import read_topic, wait_until

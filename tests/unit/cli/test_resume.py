@@ -30,7 +30,8 @@ from onceflow.errors import (
     SetupError,
 )
 from onceflow.launch import taking_over
-from onceflow.launch.ownership import claimed, identify, require_complete, require_not_lost, require_not_rewound
+from onceflow.launch.marked import require_not_lost, require_not_rewound
+from onceflow.launch.ownership import claimed, identify, require_complete
 from onceflow.operations.savepoints import reading, restoring, resuming, writing
 from onceflow.operations.savepoints.contents import contents
 from onceflow.options.checkpointing import Checkpointing

@@ -24,7 +24,7 @@ from onceflow.operations.transactions.access import Operator
 from onceflow.operations.transactions.resolution import resolve
 from onceflow.operations.transactions.writing_again import _begun, lost_rows
 from onceflow.options.checkpointing import Checkpointing
-from onceflow.rerun.write_again import Again
+from onceflow.rerun.lost_epochs import Again
 from onceflow.storage.store import Store
 from onceflow.testing.trial import PREFIX, Trial
 from onceflow.twophase.participants import Participant

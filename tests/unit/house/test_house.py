@@ -443,6 +443,15 @@ def test_importing_the_package_starts_nothing():
     )
 
 
+def test_what_operators_do_to_transactions_needs_no_spark():
+    """An operator waits for no second that only a query needs; the job's own file may load it."""
+    rooms = (SOURCE / "operations" / "transactions").glob("*.py")
+    names = [f"onceflow.operations.transactions.{path.stem}" for path in rooms if path.stem != "__init__"]
+    program = f"import sys, {', '.join(names)}; print('pyspark' in sys.modules)"
+    said = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert said.stdout == "False\n"
+
+
 def test_the_text_names_no_registry_and_no_machine():
     """No file names a package registry's host or a path of somebody's machine."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=False, capture_output=True).stdout

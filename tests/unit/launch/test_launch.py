@@ -27,11 +27,8 @@ from onceflow.execution.surroundings import Surroundings
 from onceflow.job import Job, start
 from onceflow.launch import ownership, taking_over
 from onceflow.launch.limit import epoch_limit
-from onceflow.launch.ownership import (
-    require_complete,
-    require_not_rewound,
-    tell_of_moved,
-)
+from onceflow.launch.marked import require_not_rewound, tell_of_moved
+from onceflow.launch.ownership import require_complete
 from onceflow.launch.plan import Plan
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.storage.store import Store

@@ -11,7 +11,7 @@ from onceflow.checkpoint.identity import LONGEST_MARK, JobIdentity, NameMark, cr
 from onceflow.connectors.kafka.group_offsets import name_group
 from onceflow.errors import CheckpointConflictError, KafkaUnavailableError
 from onceflow.execution.marks import write_name_mark
-from onceflow.launch.ownership import forget_name, require_not_lost
+from onceflow.launch.marked import forget_name, require_not_lost
 from onceflow.launch.plan import Plan, place_of
 from onceflow.options.checkpointing import Checkpointing
 

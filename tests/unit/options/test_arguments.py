@@ -14,7 +14,7 @@ from onceflow import sinks as of_sinks
 from onceflow.connectors.contract import Run
 from onceflow.errors import ConfigurationError
 from onceflow.options.arguments import checked, fits, in_words
-from onceflow.rerun.write_again import Again
+from onceflow.rerun.lost_epochs import Again
 
 CLUSTER = of.KafkaCluster("localhost:1")
 CHECKPOINTING = of.Checkpointing("checkpoint")

@@ -5,7 +5,8 @@ import pytest
 from onceflow.connectors.contract import Run
 from onceflow.errors import PreCommitError, SinkContractError
 from onceflow.execution.put_back import Lost, LostEpoch
-from onceflow.rerun.write_again import Again, _finish
+from onceflow.rerun.lost_epochs import Again
+from onceflow.rerun.write_again import _finish
 from onceflow.twophase.messages import Reply
 from onceflow.twophase.participants import Part, Participant, TaskReport
 

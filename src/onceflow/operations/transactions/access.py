@@ -18,9 +18,9 @@ from onceflow.checkpoint.place import OURS, Place
 from onceflow.connectors.contract import Committer, Sink, SinkConnection, marks_of
 from onceflow.connectors.inspection import Inspectable, Inspection, Origin, Shown
 from onceflow.errors import CheckpointConflictError, ConfigurationError, FencedError
-from onceflow.execution.outputs import settle_guarantees
+from onceflow.execution.guarantees import settle_guarantees
 from onceflow.execution.surroundings import Opened
-from onceflow.launch.ownership import require_not_rewound
+from onceflow.launch.marked import require_not_rewound
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.twophase.participants import Participant
 from onceflow.twophase.records import DecidedEpoch, History, HistoryError

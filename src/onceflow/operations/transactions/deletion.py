@@ -20,7 +20,7 @@ from onceflow.connectors.contract import Sink, marks_of
 from onceflow.connectors.inspection import Phase
 from onceflow.errors import CheckpointStoreError, ConfigurationError, OnceflowError
 from onceflow.execution.surroundings import Opened
-from onceflow.launch.ownership import forget_name
+from onceflow.launch.marked import forget_name
 from onceflow.operations.transactions.aborting import abort
 from onceflow.operations.transactions.access import Operator, System
 from onceflow.operations.transactions.inventory import OwnTransaction, own_transactions

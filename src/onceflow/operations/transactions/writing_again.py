@@ -17,8 +17,7 @@ from onceflow.connectors.contract import Run
 from onceflow.errors import CheckpointCorruptError, ConfigurationError, RecoveryError
 from onceflow.execution.put_back import Lost, lost_commits, require_not_exchanged, require_parents_not_put_back
 from onceflow.operations.transactions.access import Operator
-from onceflow.rerun.recompute import Recomputed
-from onceflow.rerun.write_again import Again
+from onceflow.rerun.lost_epochs import Again, Recomputed
 
 
 def lost_rows(operator: Operator) -> dict[str, Lost]:

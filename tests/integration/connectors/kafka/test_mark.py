@@ -10,7 +10,7 @@ from onceflow.connectors.kafka.committer import KafkaCommitter
 from onceflow.errors import CheckpointConflictError
 from onceflow.execution.driver import Driver
 from onceflow.execution.surroundings import Surroundings
-from onceflow.launch.ownership import require_not_rewound
+from onceflow.launch.marked import require_not_rewound
 from onceflow.storage.store import Store
 from onceflow.twophase.coordinator import Coordinator
 from onceflow.twophase.participants import Part, Participant
