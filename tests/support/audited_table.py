@@ -112,3 +112,13 @@ class Filled:
 def whats(report, kind):
     """What is said of one kind."""
     return [each["what"] for each in report["findings"] if each["kind"] == kind]
+
+
+def let_go_of_the_first(folder):
+    """The first receipt is older than the retention, and the journal has forgotten its epoch."""
+    (trail,) = (folder / "onceflow" / "audit").glob("*.jsonl")
+    trail.write_bytes(b"".join(trail.read_bytes().splitlines(keepends=True)[1:]))
+    for path in (folder / "onceflow" / "journal").glob("*.json"):
+        entry = json.loads(path.read_bytes())
+        if entry["kind"] == "decide" and entry["record"]["epoch"] == 0:
+            path.unlink()
