@@ -65,6 +65,26 @@ def test_a_log_that_is_a_link_is_not_written(tmp_path):
     assert victim.read_text() == "somebody's"
 
 
+def test_a_log_that_is_a_pipe_keeps_no_start_waiting(tmp_path):
+    """Somebody has made it in a folder of all: nobody reads at its other end."""
+    os.mkfifo(tmp_path / "job.log")
+    with pytest.raises(SetupError, match="no file"):
+        log_file.opened(tmp_path / "job.log")
+    reading = os.open(tmp_path / "job.log", os.O_RDONLY | os.O_NONBLOCK)
+    with pytest.raises(SetupError, match="another user's, or no file"):
+        log_file.opened(tmp_path / "job.log")
+    os.close(reading)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file to another user")
+def test_a_log_that_another_user_has_made_is_not_written(tmp_path):
+    """Root may write to it; he who made it reads it, and changes what stands there."""
+    (tmp_path / "job.log").touch(mode=0o666)
+    os.chown(tmp_path / "job.log", 65534, 65534)
+    with pytest.raises(SetupError, match="another user's"):
+        log_file.opened(tmp_path / "job.log")
+
+
 @pytest.mark.parametrize(("mode", "told"), [(0o600, 0), (0o400, 0), (0o640, 1), (0o644, 1)])
 def test_a_secret_that_others_may_read_is_told(tmp_path, caplog, mode, told):
     """Of a file that is named as a key or as a password."""
