@@ -279,8 +279,23 @@ def _belied(table: Any, task: Any, rows: Any) -> str:
 
 
 def _delta(sink: Mapping[str, Any]) -> Iterator[_File]:
-    from deltalake import DeltaTable  # noqa: PLC0415 - only where a sink is one
+    import pyarrow as pa  # noqa: PLC0415 - only where a sink is one
+    from deltalake import DeltaTable  # noqa: PLC0415
 
-    data = DeltaTable(sink["path"], storage_options=sink["storage_options"]).to_pyarrow_dataset()
+    table = DeltaTable(sink["path"], storage_options=sink["storage_options"])
+    data = table.to_pyarrow_dataset()
+    said = pa.table(table.get_add_actions(flatten=True))
+    counts = dict(zip(said["path"].to_pylist(), said["num_records"].to_pylist(), strict=True))
     for fragment in data.get_fragments():
-        yield _File(fragment.path, lambda of=fragment: of.to_table(schema=data.schema))  # type: ignore[misc]
+
+        def belied(rows: Any, of: Any = fragment) -> str:
+            """What Delta's readers take from the log and not from the file: counts, and bounds."""
+            if (count := counts.get(of.path)) is not None and count != len(rows):
+                return "how many rows it has"
+            try:
+                beyond = len(rows.filter(~of.partition_expression))  # a null is beyond nothing
+            except pa.ArrowException:  # a bound of a type that cannot be compared
+                return ""
+            return "within which bounds its columns are" if beyond else ""
+
+        yield _File(fragment.path, lambda of=fragment: of.to_table(schema=data.schema), belied)  # type: ignore[misc]

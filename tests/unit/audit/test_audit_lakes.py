@@ -14,6 +14,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StringType
 
+from onceflow.audit import lakes
 from onceflow.audit.verify import Asked, audit
 from onceflow.checkpoint.journal import Journal
 from onceflow.checkpoint.trail import Trail
@@ -26,6 +27,7 @@ from onceflow.twophase.participants import Part, TaskReport
 from onceflow.twophase.records import Decide, Planned
 from tests.support.audited_table import JOB, signed, whats
 from tests.support.keyed_rows import KEY, kept, of_rows
+from tests.support.lake_tables import MADE
 from tests.support.lakes import DeltaWorld, IcebergWorld
 from tests.support.xx64 import MASK, fitting, of_record, xx64
 
@@ -157,7 +159,7 @@ def test_a_table_that_is_not_reached_is_unknown(filled):
 
 
 def test_a_data_file_that_was_made_to_fit_is_found_with_the_key(filled):
-    """Another payment with the digest of the decided one takes no search; without the key the audit sees it by Iceberg's bounds at best."""
+    """Another payment with the digest of the decided one takes no search; without the key bounds alone tell, where they were left."""
     paid = "pay    10 to ann payment"
     filled.epoch(3, [paid])
     seed = xx64(filled.to.encode(), 42)
@@ -170,7 +172,8 @@ def test_a_data_file_that_was_made_to_fit_is_found_with_the_key(filled):
     pq.write_table(pa.table([key, [1]], schema=schema), path)
     named_as_long(filled.world, size, path)
     blind, report = filled.audit(), filled.audit(key=KEY)
-    assert (blind["good"], blind["against"], blind["keyed"]) == (isinstance(filled.world, DeltaWorld), "accidents", 0)
+    assert (blind["against"], blind["keyed"]) == ("accidents", 0)
+    assert [each for each in whats(blind, "changed") if "within which bounds" not in each] == []
     assert (report["good"], report["changed"], report["keyed"]) == (False, 1, 6)
     assert "epoch 3: its 1 rows were made to fit the digest" in whats(report, "changed")[0]
 
@@ -285,3 +288,38 @@ def test_what_a_table_of_iceberg_says_of_a_file_against_its_rows_is_found(tmp_pa
     made.start.close()
     assert not report["good"], report
     assert said in whats(report, "changed")[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"numRecords": 9}, "how many rows it has"),
+        ({"minValues": {"key": "z"}, "maxValues": {"key": "zz"}}, "within which bounds its columns are"),
+        ({"nullCount": {"key": 1, "amount": 0}}, "its 1 rows are not those that were decided"),
+    ],
+)
+def test_what_a_table_of_delta_says_of_a_file_against_its_rows_is_found(tmp_path, change, said):
+    """In the newest file of its log."""
+    (tmp_path / "lake").mkdir()
+    made = Filled(DeltaWorld(tmp_path / "lake"), tmp_path / "checkpoint", ["a", "bb", "c"], ["d"])
+    assert made.audit(key=KEY)["findings"] == []
+    newest = max((tmp_path / "lake" / "payments" / "_delta_log").glob("*.json"))
+    lines = [json.loads(line) for line in newest.read_text().splitlines()]
+    for line in lines:
+        if "add" in line:
+            line["add"]["stats"] = json.dumps(json.loads(line["add"]["stats"]) | change)
+    newest.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    report = made.audit(key=KEY)
+    made.start.close()
+    assert not report["good"], report
+    assert said in whats(report, "changed")[0]
+
+
+@pytest.mark.parametrize("name", sorted(MADE))
+def test_what_an_honest_table_says_of_its_files_is_so(name, tmp_path):
+    """Of each type, from edge to edge, with nulls, and in partitions."""
+    made = MADE[name](tmp_path)
+    sink = plain(made.world.sink())
+    files = list((lakes._iceberg if made.is_iceberg else lakes._delta)(sink))
+    assert len(files) > 3
+    assert [said for file in files if (said := file.belied(file.rows()))] == []
