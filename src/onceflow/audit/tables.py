@@ -278,7 +278,9 @@ def _table(
         return "not"
     other = unread(shapes[0])
     if why := _shown_by_login(connection, sink):
-        told = f"sink {name}: the {rows} rows of {sink['table']} were not looked at: {why}, so others may see other ones"
+        told = (
+            f"sink {name}: the {rows} rows of {sink['table']} were not looked at: {why}, so others may see other ones"
+        )
         findings.add("unknown", told, rows, name)
         return "not"
     found, made, count = _sum(connection, sink, [] if other else shapes[0], with_key)

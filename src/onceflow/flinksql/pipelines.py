@@ -513,7 +513,11 @@ def function_at(path: str) -> tuple[Any, Kind]:
         raise ConfigurationError(
             f"there is no function {path}: {error}",
             cause="CREATE FUNCTION … AS 'module.name' names it"
-            + ("; others may write to the working folder, so it is not looked for there" if works_among_others() else ""),
+            + (
+                "; others may write to the working folder, so it is not looked for there"
+                if works_among_others()
+                else ""
+            ),
             action="write the module's name, a dot and the function's; modules are looked for as Python does",
         ) from None
     if hasattr(found, "returnType"):  # PySpark's udf

@@ -17,7 +17,7 @@ def url():
 @pytest.mark.parametrize("key", [None, KEY])
 @pytest.mark.parametrize(("job", "sink"), [(JOB, "PAYMENTS"), (JOB.upper(), "payments"), (JOB, "payments ")])
 def test_an_entry_of_the_ledger_that_the_database_takes_for_the_sinks_covers_no_row(url, tmp_path, job, sink, key):
-    """Its texts are compared without regard to case and blanks at their end: nobody's entry was added up as the sink's."""
+    """Texts are compared there without regard to case and blanks at their end."""
     engine = create_engine(url)
     with engine.begin() as connection:
         for table in ("payments", "onceflow_ledger", "onceflow_attempts", "onceflow_marks", "onceflow_identity"):
@@ -28,7 +28,11 @@ def test_an_entry_of_the_ledger_that_the_database_takes_for_the_sinks_covers_no_
         connection.execute(text("insert into payments (`key`, amount) values ('thief', 5)"))
         entry = {"job": job, "sink": sink, "hash": hashed("thief", 5) % (1 << 64)}
         connection.execute(
-            text("insert into onceflow_ledger (job, sink, epoch, incarnation, handle, `rows`, hash) values (:job, :sink, 7, 1, 'made up', 1, :hash)"), entry
+            text(
+                "insert into onceflow_ledger (job, sink, epoch, incarnation, handle, `rows`, hash) "
+                "values (:job, :sink, 7, 1, 'made up', 1, :hash)"
+            ),
+            entry,
         )
     engine.dispose()
     report = filled.audit(key=key)

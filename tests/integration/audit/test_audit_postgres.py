@@ -63,21 +63,19 @@ def test_the_ledgers_own_word_about_epochs_without_a_receipt_proves_no_row(url, 
     assert "epochs without a receipt" in whats(report, "unknown")[0]
 
 
+BY_ROW = (
+    "alter table payments enable row level security",
+    "alter table payments force row level security",
+    "create policy shown on payments using (current_user <> 'auditor' or key <> 'forged')",
+)
+BY_VIEW = (
+    "alter table payments rename to held",
+    "create view payments as select * from held where current_user <> 'auditor' or key <> 'forged'",
+)
+
+
 @pytest.mark.parametrize(
-    ("statements", "why"),
-    [
-        (
-            "alter table payments enable row level security; alter table payments force row level security; "
-            "create policy shown on payments using (current_user <> 'auditor' or key <> 'forged'); "
-            "insert into payments values ('forged', 9000)",
-            "it has row level security",
-        ),
-        (
-            "insert into payments values ('forged', 9000); alter table payments rename to held; "
-            "create view payments as select * from held where current_user <> 'auditor' or key <> 'forged'",
-            "it is a view",
-        ),
-    ],
+    ("statements", "why"), [(BY_ROW, "it has row level security"), (BY_VIEW, "it is a view")], ids=["by row", "view"]
 )
 def test_a_table_that_shows_each_login_other_rows_proves_nothing(server, url, tmp_path, statements, why):
     """A row that consumers see, and the auditor does not."""
@@ -86,7 +84,8 @@ def test_a_table_that_shows_each_login_other_rows_proves_nothing(server, url, tm
         connection.execute("drop role if exists auditor")
         connection.execute("create role auditor login")
         connection.execute("grant usage on schema public to auditor")
-        for statement in statements.split("; "):
+        connection.execute("insert into payments values ('forged', 9000)")
+        for statement in statements:
             connection.execute(statement)
         connection.execute("grant select on all tables in schema public to auditor")
     filled.url = server.url("auditor").replace("postgresql://", "postgresql+psycopg://")

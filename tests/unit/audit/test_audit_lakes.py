@@ -159,7 +159,7 @@ def test_a_table_that_is_not_reached_is_unknown(filled):
 
 
 def test_a_data_file_that_was_made_to_fit_is_found_with_the_key(filled):
-    """Another payment with the digest of the decided one takes no search; without the key bounds alone tell, where they were left."""
+    """Another payment with the digest of the decided one takes no search; without the key bounds alone tell."""
     paid = "pay    10 to ann payment"
     filled.epoch(3, [paid])
     seed = xx64(filled.to.encode(), 42)
@@ -273,7 +273,7 @@ def rewritten(world, change):
 )
 @pytest.mark.parametrize("key", [None, KEY])
 def test_what_a_table_of_iceberg_says_of_a_file_against_its_rows_is_found(tmp_path, change, said, key):
-    """Readers take counts, values of partitions and bounds from there: its rows are as they were, and nobody sees so."""
+    """Readers take counts, values of partitions and bounds from there: the rows are as they were, unseen."""
     (tmp_path / "lake").mkdir()
     world = IcebergWorld(tmp_path / "lake")
     schema = Schema(NestedField(1, "key", StringType()), NestedField(2, "amount", LongType()))
