@@ -351,14 +351,15 @@ def _shown_by_login(connection: Connection, sink: Mapping[str, Any]) -> str:
     from sqlalchemy import inspect, text  # noqa: PLC0415
 
     name, schema, system = sink["table"], sink["table_schema"], connection.dialect.name
+    if system == "postgresql":
+        asked = text("select relkind::text, relrowsecurity from pg_catalog.pg_class where oid = to_regclass(:name)")
+        quote = connection.dialect.identifier_preparer.quote_identifier
+        found = connection.execute(asked, {"name": ".".join(quote(part) for part in (schema, name) if part)}).first()
+        if found is not None and found[1]:
+            return "it has row level security"
+        return "it is a view" if found is not None and found[0] in "vmf" else ""
     if system != "sqlite" and name in inspect(connection).get_view_names(schema):
         return "it is a view"
-    if system == "postgresql":
-        asked = text("select relrowsecurity from pg_catalog.pg_class where oid = pg_catalog.to_regclass(:name)")
-        quote = connection.dialect.identifier_preparer.quote_identifier
-        whole = ".".join(quote(part) for part in (schema, name) if part)
-        if connection.execute(asked, {"name": whole}).scalar_one_or_none():
-            return "it has row level security"
     return ""
 
 
