@@ -11,14 +11,18 @@ MASKED = "******"
 """What is shown in the place of a secret."""
 
 NAMES = (
-    "(?i)password|passwd|secret|token|credential|jaas|signature"
-    "|(access|account|private|keystore|storage)[._-]?key"
-    "|(^|[._-])(pass|pwd|pw|sas)($|[._-])"
+    r"(?i)password|passwd|passphrase|secret|token|credential|jaas|signature|bearer|(?<!security\.)authorization"
+    r"|(access|account|private|keystore|storage)[._-]?key|key[._-]pem"
+    r"|(api|encryption|sse|signing|hmac|master)[._-]?keys?($|[._-])"
+    r"|(^|[._-])(pass|pwd|pw|sas)($|[._-])"
 )
 """Names of what is secret, as a regular expression that Java reads alike."""
 _NAME = re.compile(NAMES)
-_LOGIN = re.compile(r"(?<=//)[^/\s'\"]+(?=@)")
-_PARAMETER = re.compile(r"([?&;]\s*)([\w.-]+)=([^&;\s'\"]+)")
+_LOGIN = re.compile(
+    r"(?<=//)(?:[^/\s'\"]+|[^/\s'\"@:]*:(?!\d+[/?#])[^\s'\"]*)(?=@)"  # a password may have a slash, a port has none
+    r"|(?:(?<=:thin:)|(?<=:oci:))[^@\s'\"]+(?=@)"  # as Oracle's addresses have them
+)
+_PARAMETER = re.compile(r"((?:^|[?&;])\s*)([\w.-]+)=(\{[^}]*\}|[^&;\s'\"]+)")
 _MOVING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """Characters that a terminal acts on or that turn a text's direction; all but tabs and ends of lines."""
 

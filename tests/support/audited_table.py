@@ -119,3 +119,13 @@ def change(filled: Filled, statement: str) -> None:
     """Edit one row."""
     with sqlite3.connect(filled.url.removeprefix("sqlite:///")) as connection:
         assert connection.execute(statement).rowcount == 1
+
+
+def let_go_of_the_first(folder):
+    """The first receipt is older than the retention, and the journal has forgotten its epoch."""
+    (trail,) = (folder / "onceflow" / "audit").glob("*.jsonl")
+    trail.write_bytes(b"".join(trail.read_bytes().splitlines(keepends=True)[1:]))
+    for path in (folder / "onceflow" / "journal").glob("*.json"):
+        entry = json.loads(path.read_bytes())
+        if entry["kind"] == "decide" and entry["record"]["epoch"] == 0:
+            path.unlink()

@@ -65,7 +65,7 @@ def make_archive(say: Callable[[str], object]) -> tuple[Path, bool]:
         try:
             with DevCluster() as cluster:
                 _fill(cluster.bootstrap_servers)
-                _run([sys.executable, "-m", __name__, str(work)], KAFKA=cluster.bootstrap_servers)
+                _run([sys.executable, "-P", "-m", __name__, str(work)], KAFKA=cluster.bootstrap_servers)
             use = [*class_archive.options(work / _ARCHIVE), "-cp", (work / _CLASS_PATH).read_text()]
             _run([java_executable(), "-Xshare:on", *use, "-version"])
             archive = class_archive.keep(work / _ARCHIVE, jars)

@@ -29,10 +29,12 @@ class _File:
     Attributes:
         path: Its path, as the table names it.
         rows: Its rows, as far as they are visible, as an Arrow table.
+        belied: What the table says of the file, and its rows do not; "" for nothing.
     """
 
     path: str
     rows: Callable[[], Any]
+    belied: Callable[[Any], str] = lambda _: ""
 
 
 def check(
@@ -154,6 +156,7 @@ def _compare(
     columns = rule.get("columns", [])
     other = unread(columns)
     seen = digest = made = 0
+    belied = ""
     rows_key, decided = keyed.decided(key, body, p) or (None, None)
     for file in (file for i in _attempts(p) for file in by_attempt.get(i, ())):
         table = _rows(file)
@@ -161,6 +164,8 @@ def _compare(
             words = f"{told}: {file.path} is no such file any more as the table names it: it was written over, or cut"
             findings.add("changed", words, p["rows"], name, epoch)
             return
+        if not belied and (what := file.belied(table)):
+            belied = f"the table says of {file.path} {what}, and its rows do not"
         seen += len(table)
         if columns and not other:
             one, other_one = _digest(table, rule["destination"], columns, rows_key)
@@ -187,6 +192,9 @@ def _compare(
     elif rows_key is not None and made & keyed.MASK != decided:
         words = f"{told}: its {seen} rows were made to fit the digest of those that were decided: they have another "
         findings.add("changed", f"{words}keyed one", seen, name, epoch)
+    elif belied:
+        words = f"{told}: {belied}: by that readers pass over rows, or see other ones"
+        findings.add("changed", words, seen, name, epoch)
     else:
         findings.rows += seen
         findings.keyed += 0 if rows_key is None else seen
@@ -237,12 +245,57 @@ def _iceberg(sink: Mapping[str, Any]) -> Iterator[_File]:
     table = load_catalog(sink["catalog"], **sink["properties"]).load_table(sink["table"])
     scan = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())
     for task in table.scan().plan_files():
-        yield _File(task.file.file_path, lambda task=task: scan.to_table([task]))  # type: ignore[misc]
+        yield _File(
+            task.file.file_path,
+            lambda task=task: scan.to_table([task]),  # type: ignore[misc]
+            lambda rows, task=task: _belied(table, task, rows),  # type: ignore[misc]
+        )
+
+
+def _belied(table: Any, task: Any, rows: Any) -> str:
+    """What Iceberg's readers take from the table and not from the file: counts, partitions' values, bounds."""
+    from pyiceberg.conversions import from_bytes  # noqa: PLC0415 - only where a sink is one
+    from pyiceberg.transforms import IdentityTransform  # noqa: PLC0415
+    from pyiceberg.types import IntegerType, LongType, StringType  # noqa: PLC0415
+
+    file, compared = task.file, (IntegerType, LongType, StringType)
+    if not task.delete_files and file.record_count != len(rows):
+        return "how many rows it has"
+    fields = {field.field_id: field for field in table.schema().fields if isinstance(field.field_type, compared)}
+    for at, by in enumerate(table.specs()[file.spec_id].fields):
+        field = fields.get(by.source_id)
+        if field is not None and isinstance(by.transform, IdentityTransform):
+            of = file.partition[at]
+            if {*_octets(rows.column(field.name)).to_pylist()} - {of.encode() if isinstance(of, str) else of}:
+                return f"of which {field.name} it is"
+    for number, field in fields.items():
+        low, high = (None if each is None else each.get(number) for each in (file.lower_bounds, file.upper_bounds))
+        if not isinstance(field.field_type, StringType):
+            low, high = (None if each is None else from_bytes(field.field_type, each) for each in (low, high))
+        values = [value for value in _octets(rows.column(field.name)).to_pylist() if value is not None]
+        if values and ((low is not None and min(values) < low) or (high is not None and max(values) > high)):
+            return f"within which bounds its {field.name} are"
+    return ""
 
 
 def _delta(sink: Mapping[str, Any]) -> Iterator[_File]:
-    from deltalake import DeltaTable  # noqa: PLC0415 - only where a sink is one
+    import pyarrow as pa  # noqa: PLC0415 - only where a sink is one
+    from deltalake import DeltaTable  # noqa: PLC0415
 
-    data = DeltaTable(sink["path"], storage_options=sink["storage_options"]).to_pyarrow_dataset()
+    table = DeltaTable(sink["path"], storage_options=sink["storage_options"])
+    data = table.to_pyarrow_dataset()
+    said = pa.table(table.get_add_actions(flatten=True))
+    counts = dict(zip(said["path"].to_pylist(), said["num_records"].to_pylist(), strict=True))
     for fragment in data.get_fragments():
-        yield _File(fragment.path, lambda of=fragment: of.to_table(schema=data.schema))  # type: ignore[misc]
+
+        def belied(rows: Any, of: Any = fragment) -> str:
+            """What Delta's readers take from the log and not from the file: counts, and bounds."""
+            if (count := counts.get(of.path)) is not None and count != len(rows):
+                return "how many rows it has"
+            try:
+                beyond = len(rows.filter(~of.partition_expression))  # a null is beyond nothing
+            except pa.ArrowException:  # a bound of a type that cannot be compared
+                return ""
+            return "within which bounds its columns are" if beyond else ""
+
+        yield _File(fragment.path, lambda of=fragment: of.to_table(schema=data.schema), belied)  # type: ignore[misc]

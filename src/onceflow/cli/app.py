@@ -30,7 +30,10 @@ from onceflow.cli import (
     walk,
 )
 from onceflow.cli.help import PLAIN, Group
-from onceflow.program import DEBUG
+from onceflow.program import DEBUG, keep_files_private
+
+_FOR_OTHERS = ("init", "jars", "class-archive")
+"""Commands whose files others may use, too: a project, and a cache."""
 
 app = typer.Typer(
     help="End-to-end exactly-once for PySpark Structured Streaming.",
@@ -68,6 +71,7 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def options(
+    context: typer.Context,
     version: Annotated[  # noqa: ARG001 - its callback does the work
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
     ] = False,
@@ -76,3 +80,5 @@ def options(
     """Options of every command."""
     if debug:
         os.environ[DEBUG] = "1"
+    if context.invoked_subcommand not in _FOR_OTHERS:
+        keep_files_private()

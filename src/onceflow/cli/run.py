@@ -113,7 +113,6 @@ def run(
             _supervise([*first, *tail], [*again, *tail], log_file)
         return
     program.show_log()
-    program.keep_files_private()
     log.info("onceflow %s runs %s", __version__, file)
     found = find_job(file, job)
     if savepoint is not None:
@@ -151,7 +150,6 @@ def _supervise(first: Sequence[str], again: Sequence[str], log_file: Path | None
     from onceflow.supervision.parent import Supervision  # noqa: PLC0415 - a plain run needs none of it
 
     program.show_log()
-    program.keep_files_private()
     to = None if log_file is None else opened(log_file)
     sys.exit(Supervision(_command(*first), _command(*again), to, log_file).run())
 
@@ -192,7 +190,6 @@ def check(file: FileArgument, job: JobOption = None, output: OutputOption = Outp
     Nothing is made, changed or started; a job that runs goes on. Exit code 0 if it would start.
     """
     program.show_log()
-    program.keep_files_private()
     log.info("onceflow %s checks %s", __version__, file)
     found = find_job(file, job)
     with blamed_on(file):

@@ -30,7 +30,6 @@ def shell(flags: Mapping[str, str]) -> None:
     from onceflow.flinksql.script import Script  # noqa: PLC0415
 
     program.show_log()
-    program.keep_files_private()
     script = Script(flags)
     lines: PromptSession[str] = PromptSession(history=_history(_HISTORY.expanduser()))
     typer.echo("Flink's SQL on Spark; HELP; says how, QUIT; or Ctrl-D ends it")

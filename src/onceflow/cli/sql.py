@@ -57,7 +57,6 @@ def sql(
         shell(flags)
         return
     program.show_log()
-    program.keep_files_private()
     log.info("onceflow %s runs %s", __version__, file or "statements")
     text = ";\n".join([*([file.read_text(encoding="utf-8")] if file is not None else []), *(statement or [])])
     pipelines = _taken(text, flags, showing=job is None, quiet=check)
@@ -102,7 +101,7 @@ def _check(pipelines: Sequence[Pipeline]) -> None:
 
 
 def _again(arguments: Sequence[str]) -> list[str]:
-    return [sys.executable, "-m", "onceflow", *arguments]
+    return [sys.executable, "-P", "-m", "onceflow", *arguments]
 
 
 def _run_each(pipelines: Sequence[Pipeline], command: Sequence[str]) -> int:

@@ -36,7 +36,15 @@ def folder() -> Path:
         raise _refused(path, error.strerror or str(error)) from None
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
         raise _refused(path, "it is not a folder of this user that nobody else may enter (mode 0700)")
+    if not named and _may_be_moved(path):
+        raise _refused(path, f"{path.parent} is another user's, who may lay another folder into its place")
     return path
+
+
+def _may_be_moved(path: Path) -> bool:
+    """Whether another user may rename it: he owns the folder above, or all may write there to what is not theirs."""
+    above = path.parent.stat()
+    return above.st_uid not in (0, os.getuid()) or above.st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH
 
 
 def sockets() -> list[Path]:

@@ -58,7 +58,7 @@ class Supervisor(threading.Thread):
         self.unplanned_ends = 0
         self.failure: EpochFailedError | None = None
         """It will not be started again, and why."""
-        self._command = [sys.executable, "-m", "onceflow.cli.main", *arguments]
+        self._command = [sys.executable, "-P", "-m", "onceflow.cli.main", *arguments]
         self._folder, self._environment, self._board = folder, dict(environment), board
         self._changed = threading.Condition()
         self._lines: list[EpochLine] = []

@@ -41,6 +41,7 @@ from onceflow.job import Job
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.options.job_options import JobOptions
 from onceflow.options.layers import DEFAULT, PYTHON, Effective
+from onceflow.spark.interpreter import works_among_others
 from onceflow.spark.plan import EVERY_ROW
 from onceflow.storage.locations import is_elsewhere
 
@@ -504,14 +505,19 @@ def function_at(path: str) -> tuple[Any, Kind]:
         ConfigurationError: There is none, or it does not say what it gives.
     """
     module, _, name = path.rpartition(".")
-    if "" not in sys.path:
+    if "" not in sys.path and not works_among_others():
         sys.path.insert(0, "")
     try:
         found = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigurationError(
             f"there is no function {path}: {error}",
-            cause="CREATE FUNCTION … AS 'module.name' names it",
+            cause="CREATE FUNCTION … AS 'module.name' names it"
+            + (
+                "; others may write to the working folder, so it is not looked for there"
+                if works_among_others()
+                else ""
+            ),
             action="write the module's name, a dot and the function's; modules are looked for as Python does",
         ) from None
     if hasattr(found, "returnType"):  # PySpark's udf

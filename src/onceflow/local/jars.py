@@ -21,6 +21,7 @@ import logging
 import os
 import re
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -235,7 +236,30 @@ def _pinned(group: str, progress: Progress | None) -> list[Path]:
                 _fetch(missing, cache, progress or (lambda _done, _total: None))
     for jar in pinned:
         _require_whole(jar, jar.path_in(cache), action=f"delete {jar.path_in(cache)}; it is fetched again")
+    _tell_of_others(cache, pinned)
     return [jar.path_in(cache) for jar in pinned]
+
+
+def _tell_of_others(cache: Path, pinned: Sequence[Jar]) -> None:
+    """Warn where another user may lay another jar into the place of one that was checked, before Java reads it."""
+    paths = (jar.path_in(cache) for jar in pinned)
+    looked_at = {cache, cache / "jars", *(part for path in paths for part in (path, path.parent))}
+    of_others = sorted(path for path in looked_at if _is_anothers(path.stat()))
+    if of_others:
+        _warn_of(of_others[0])
+
+
+@functools.cache
+def _warn_of(path: Path) -> None:
+    log.warning(
+        "%s is another user's, or all may write to it: they can have Java run their code as this user. "
+        "ONCEFLOW_CACHE names another folder, and `onceflow jars` fills it",
+        path,
+    )
+
+
+def _is_anothers(about: os.stat_result) -> bool:
+    return about.st_uid not in (0, os.geteuid()) or bool(about.st_mode & stat.S_IWOTH)
 
 
 def _listed(group: str) -> list[Jar]:

@@ -5,16 +5,18 @@ Must not know: what they mean. It only reads, for whoever can reach the address.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import socket
 import socketserver
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
-from typing import Self
+from typing import Any, Self
 
 from onceflow.metrics.exposition import Samples, require_library, written
 from onceflow.options.job_options import MetricsAddress
@@ -23,6 +25,8 @@ log = logging.getLogger(__name__)
 
 _AGAIN_AFTER_S = 5.0
 _ENDS_WITHIN_S = 5.0
+_AT_ONCE = 32
+"""Connections; each takes a thread and a descriptor of the driver's, which the job needs."""
 _JSON = "application/json; charset=utf-8"
 _TEXT = "text/plain; charset=utf-8"
 _PATHS = b"""a job of onceflow tells here
@@ -123,7 +127,22 @@ class _Server(socketserver.ThreadingTCPServer):
     def __init__(self, address: tuple[str, int], answer: Callable[[str], Answer]) -> None:
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         self.answer = answer
+        self._open: deque[Any] = deque()
         super().__init__(address, _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Take one more; where too many are open the oldest is hung up, so that who asks now is answered."""
+        self._open.append(request)
+        if len(self._open) > _AT_ONCE:
+            with contextlib.suppress(OSError):
+                self._open.popleft().shutdown(socket.SHUT_RDWR)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """One is over."""
+        with contextlib.suppress(ValueError):  # it was hung up
+            self._open.remove(request)
+        super().shutdown_request(request)
 
     def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002 - the library's signature
         """One line at DEBUG: whoever hangs up could else fill the job's log."""

@@ -1,15 +1,19 @@
 """The Python that runs the tasks: in a local session the driver's, elsewhere one that is tried before a job runs.
 
 Must not know: sinks, the journal, what tasks do. PySpark takes ``python3`` of the PATH where nobody says another, and
-looks for nothing in it before the first row comes.
+looks for nothing in it before the first row comes. It is run by ``-m``, by which Python takes what lies in the working
+folder before its own library: where others may write to that folder, their code would run in the tasks.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import takewhile
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -31,6 +35,31 @@ def take_the_drivers(session: SparkSession) -> None:
     said = os.environ.get(_VARIABLE) or context.getConf().get(_SETTING)
     if is_local(session) and not said:
         context.pythonExec = sys.executable
+    if is_local(session):
+        for name, value in path_of_tasks().items():
+            context.environment.setdefault(name, value)
+
+
+def works_among_others() -> bool:
+    """Whether others than this user and root may write to the working folder."""
+    try:
+        about = Path().stat()
+    except OSError:  # it is gone
+        return True
+    return about.st_uid not in (0, os.geteuid()) or bool(stat.S_IMODE(about.st_mode) & 0o022)
+
+
+def path_of_tasks() -> Mapping[str, str]:
+    """Variables by which a Python that starts in the working folder of others looks for modules where this one does.
+
+    That is what stands before Python's library: the folder of the job's file, and ``PYTHONPATH``.
+    """
+    if not works_among_others():
+        return {}
+    library = Path(os.__file__).parent
+    zipped = library.with_name(f"python{sys.version_info.major}{sys.version_info.minor}.zip")
+    before = takewhile(lambda each: Path(each) not in (library, zipped), sys.path)
+    return {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(filter(None, before))}
 
 
 def is_local(session: SparkSession) -> bool:

@@ -21,6 +21,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from onceflow import crash_points as crash
+from onceflow import program
 from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.errors import CheckpointConflictError, ConfigurationError, RefusedSettingError
 from onceflow.local import class_archive
@@ -37,7 +38,7 @@ from onceflow.spark.internals import (
     running_session,
     start_java,
 )
-from onceflow.spark.interpreter import take_the_drivers
+from onceflow.spark.interpreter import path_of_tasks, take_the_drivers
 from onceflow.spark.versions import NEWEST, TESTED, minor
 from onceflow.storage.files import FILE_MANAGER, FILE_MANAGERS
 
@@ -100,6 +101,8 @@ HDFS_CLIENT: Mapping[str, str] = {
 }
 """What Spark's Java begins with where it is started for a checkpoint on HDFS; the user's settings go before."""
 
+_UMASK = "spark.hadoop.fs.permissions.umask-mode"
+
 _begun: dict[str, str] = {}
 """What Java was started with where that came before the session."""
 
@@ -117,9 +120,26 @@ def begin_java(name: str, spark: Mapping[str, str]) -> None:
     if java_runs_already() or _is_submitted():
         return
     settings = {**HDFS_CLIENT, **_settings(name, spark)}
-    start_java(settings)
+    if _UMASK not in spark:
+        settings.pop(_UMASK, None)  # HDFS has users of its own
+    _start_java(settings)
     _begun.clear()
     _begun.update(settings)
+
+
+def _start_java(settings: Mapping[str, str]) -> None:
+    """Start Java, which starts Python in this working folder by variables of its own, too."""
+    told = path_of_tasks()
+    before = {name: os.environ.get(name) for name in told}
+    os.environ.update(told)
+    try:
+        start_java(settings)
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _is_submitted() -> bool:
@@ -167,7 +187,7 @@ def make_session(
     settings = _settings(name, spark, s3=s3)
     begin("Spark" if submitted or java_runs_already() else "Java and Spark")
     if not submitted and not java_runs_already():
-        start_java(settings)
+        _start_java(settings)
     _make_context(settings)
     builder = SparkSession.builder
     for key, value in settings.items():
@@ -231,6 +251,8 @@ def _local_defaults(settings: dict[str, str], *, s3: bool = False) -> None:
             # Tasks carry passwords. Without it any user of the machine fetches tasks, and puts others in their place.
             settings.setdefault("spark.authenticate", "true")
         _java_defaults(settings, on_class_path)
+        # Hadoop gives each file that it makes on a disk, state among them, a mode of its own: by 022 unless it is told.
+        settings.setdefault(_UMASK, f"{program.umask():03o}")
         # Two hundred shuffle partitions, Spark's default, are two hundred state stores for a laptop.
         settings.setdefault("spark.sql.shuffle.partitions", str(max(2, os.cpu_count() or 2)))
 

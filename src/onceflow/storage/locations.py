@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote_to_bytes
 
 from onceflow.errors import ConfigurationError
+from onceflow.masking import in_text
 
 _URI = re.compile(r"(file|[a-z][a-z0-9+.-]*(?=:/)):", re.IGNORECASE)
 _ELSEWHERE = {"hdfs": "on HDFS", "s3": "in S3", "s3a": "in S3"}
@@ -129,10 +130,10 @@ def _untested(text: str, scheme: str) -> ConfigurationError:
     return ConfigurationError(
         f"a checkpoint at {scheme}:// is refused",
         cause="the journal needs a store in which exactly one of two writers can create a file. The checkpoint is "
-        f"{text!r}, and {why}",
+        f"{in_text(text)!r}, and {why}",
         action="give a path on a local or a shared POSIX file system that the driver sees on every host it may "
         "start on, a folder on HDFS (hdfs://nn:8020/checkpoints/alerts) or in S3 (s3://bucket/checkpoints/alerts)",
-        checkpoint=text,
+        checkpoint=in_text(text),
     )
 
 
@@ -141,4 +142,5 @@ def _no_path(text: str, why: str) -> ConfigurationError:
 
 
 def _refused(text: str, why: str, action: str) -> ConfigurationError:
-    return ConfigurationError(f"the checkpoint {text!r} is refused", cause=why, action=action, checkpoint=text)
+    shown = in_text(text)  # Hadoop's older forms had a login
+    return ConfigurationError(f"the checkpoint {shown!r} is refused", cause=why, action=action, checkpoint=shown)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from onceflow.control.client import AnsweringJob, running
+from onceflow.control.registry import folder
 from onceflow.supervision.log_file import opened
 from onceflow.waiting import turns
 
@@ -48,8 +49,9 @@ def start(command: Sequence[str], log_file: Path, within_s: float) -> Detached:
         within_s: So long it is waited for; it goes on all the same.
 
     Raises:
-        SetupError: The log cannot be written.
+        SetupError: The log cannot be written, or running jobs cannot be found; nothing was started.
     """
+    folder()  # else the job would run, and nobody here would know of it
     with opened(log_file) as to:
         before = log_file.stat().st_size
         process = subprocess.Popen(

@@ -9,6 +9,7 @@ import errno
 import hashlib
 import os
 import shutil
+import stat
 from pathlib import Path
 from typing import IO
 from urllib.parse import quote
@@ -34,23 +35,33 @@ def default(job: str, checkpoint: str) -> Path:
     return Path(state, "onceflow", name)
 
 
-_TO_ITS_END = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+# Without waiting: a pipe of that name has nobody at its other end.
+_TO_ITS_END = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_NO_FILE = (errno.ELOOP, errno.ENXIO)
 
 
 def opened(path: Path) -> IO[bytes]:
     """The file, to add to its end; of mode 0600, also where it was there with another one.
 
     Raises:
-        SetupError: It cannot be written; or it is a link, by which others could have any file of this user's written.
+        SetupError: It cannot be written; or it is a link, by which others could have any file of this user's written;
+            or it is another user's, who reads it and changes it.
     """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(path, _TO_ITS_END, 0o600)
-        os.fchmod(handle, 0o600)
+        try:
+            about = os.fstat(handle)
+            if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid():
+                raise OSError(errno.EPERM, "it is another user's, or no file")
+            os.fchmod(handle, 0o600)
+        except OSError:
+            os.close(handle)
+            raise
     except OSError as error:
         raise SetupError(
             f"the log cannot be written to {path}: "
-            + ("it is a link" if error.errno == errno.ELOOP else error.strerror or str(error)),
+            + ("it is a link, or no file" if error.errno in _NO_FILE else error.strerror or str(error)),
             harmless="always: nothing was started",
             cause="--log names it, or it is the default (XDG_STATE_HOME)",
             action="name a file that this user may write with --log",

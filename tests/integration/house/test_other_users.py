@@ -218,3 +218,50 @@ def test_no_secret_stands_on_javas_command_line():
     assert told["told"] == settings
     assert "bank.name=seen" in told["line"]
     assert "CANARY" not in told["line"]
+
+
+AMONG_OTHERS = """
+import os, sys
+sys.path.insert(0, sys.argv[1])  # as Python does for `python JOB`
+import beside
+from onceflow import program
+from onceflow.spark.session import make_session
+
+program.keep_files_private()
+session = make_session("a job", {"spark.master": "local[1]"}, lambda _: None)
+print("tasks:", session.sparkContext.parallelize([20], 1).map(beside.doubled).collect())
+session.range(1).write.mode("append").json(sys.argv[2])
+"""
+
+
+@pytest.fixture(scope="module")
+def among_others(tmp_path_factory):
+    """A session in a working folder that all may write to, as /tmp is, and into which somebody has laid modules."""
+    folder, job = tmp_path_factory.mktemp("of-all"), tmp_path_factory.mktemp("of-the-job")
+    out = tmp_path_factory.mktemp("made-before") / "rows"
+    folder.chmod(0o1777)
+    out.mkdir()
+    out.chmod(0o755)
+    planted = f"open({str(folder / 'ran')!r}, 'a').write(__name__)\n"
+    (folder / "pyspark").mkdir()
+    for name in ("pyspark/__init__.py", "random.py", "beside.py"):
+        (folder / name).write_text(planted)
+    (job / "beside.py").write_text("def doubled(number):\n    return 2 * number\n")
+    command = [sys.executable, "-P", "-c", AMONG_OTHERS, str(job), str(out)]
+    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return ended, folder, out
+
+
+def test_modules_that_others_have_laid_into_the_working_folder_run_in_no_task(among_others):
+    """Java starts tasks by `python -m`, and Python takes what lies in the working folder first, as the job's user."""
+    ended, folder, _ = among_others
+    assert not (folder / "ran").exists(), (folder / "ran").read_text()
+    assert "tasks: [40]" in ended.stdout, ended.stderr[-2000:]
+
+
+def test_what_java_writes_is_its_users_alone_in_a_folder_that_was_there_before(among_others):
+    """Hadoop gives each file a mode of its own, whatever the process's umask is: state, offsets and commits are its."""
+    _, _, out = among_others
+    modes = {path.name: oct(path.stat().st_mode & 0o777) for path in out.rglob("*")}
+    assert modes
+    assert set(modes.values()) == {"0o600"}, modes

@@ -1,11 +1,20 @@
 """The audit of lake tables: the files of each epoch, with the rows that were decided; and what others did to them."""
 
+import copy
+import json
 from datetime import timedelta
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.manifest import DATA_FILE_TYPE
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.typedef import Record
+from pyiceberg.types import LongType, NestedField, StringType
 
+from onceflow.audit import lakes
 from onceflow.audit.verify import Asked, audit
 from onceflow.cli.audit import plain
 from onceflow.twophase.messages import Reply
@@ -13,6 +22,7 @@ from onceflow.twophase.records import Decide
 from tests.support.audited_lake import FilledLake
 from tests.support.audited_table import whats
 from tests.support.keyed_rows import KEY
+from tests.support.lake_tables import MADE
 from tests.support.lakes import DeltaWorld, IcebergWorld
 from tests.support.xx64 import fitting, xx64
 
@@ -104,7 +114,7 @@ def test_a_table_that_is_not_reached_is_unknown(filled):
 
 
 def test_a_data_file_that_was_made_to_fit_is_found_with_the_key(filled):
-    """Another payment with the digest of the decided one takes no search; without the key the audit does not see it."""
+    """Another payment with the digest of the decided one takes no search; without the key bounds alone tell."""
     paid = "pay    10 to ann payment"
     filled.epoch(3, [paid])
     seed = xx64(filled.to.encode(), 42)
@@ -117,7 +127,8 @@ def test_a_data_file_that_was_made_to_fit_is_found_with_the_key(filled):
     pq.write_table(pa.table([key, [1]], schema=schema), path)
     named_as_long(filled.world, size, path)
     blind, report = filled.audit(), filled.audit(key=KEY)
-    assert (blind["good"], blind["against"], blind["keyed"]) == (True, "accidents", 0)
+    assert (blind["against"], blind["keyed"]) == ("accidents", 0)
+    assert [each for each in whats(blind, "changed") if "within which bounds" not in each] == []
     assert (report["good"], report["changed"], report["keyed"]) == (False, 1, 6)
     assert "epoch 3: its 1 rows were made to fit the digest" in whats(report, "changed")[0]
 
@@ -188,3 +199,82 @@ def test_a_sink_that_was_renamed_has_its_older_rows_still(filled):
     filled.world.append(pa.table({"key": ["x"], "amount": [1]}))
     report = audit(Asked(filled.folder, [renamed], key=KEY)).report(shared=False)
     assert (report["good"], report["foreign"]) == (False, 1)
+
+
+_DATA_FILE = [field.name for field in DATA_FILE_TYPE[2].fields]
+
+
+def rewritten(world, change):
+    """The table's newest version with another word of its first file, as who may write to the catalog makes it."""
+    table = world.table()
+    (old, *_) = (task.file for task in table.scan().plan_files())
+    new = copy.copy(old)
+    new._data = copy.deepcopy(old._data)
+    for name, value in change.items():
+        new._data[_DATA_FILE.index(name)] = value
+    with table.transaction() as transaction, transaction.update_snapshot().overwrite() as made:
+        made.delete_data_file(old)
+        made.append_data_file(new)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"record_count": 9}, "how many rows it has"),
+        ({"partition": Record("thief")}, "of which key it is"),
+        ({"lower_bounds": {1: b"z"}}, "within which bounds its key are"),
+        ({"upper_bounds": {2: (0).to_bytes(8, "little")}}, "within which bounds its amount"),
+    ],
+)
+@pytest.mark.parametrize("key", [None, KEY])
+def test_what_a_table_of_iceberg_says_of_a_file_against_its_rows_is_found(tmp_path, change, said, key):
+    """Readers take counts, values of partitions and bounds from there: the rows are as they were, unseen."""
+    (tmp_path / "lake").mkdir()
+    world = IcebergWorld(tmp_path / "lake")
+    schema = Schema(NestedField(1, "key", StringType()), NestedField(2, "amount", LongType()))
+    world.catalog().create_namespace("bank")
+    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "p"))
+    world.catalog().create_table("bank.payments", schema, partition_spec=spec)
+    made = FilledLake(world, tmp_path / "checkpoint", ["a", "bb", "c"], ["d" * 40])
+    honest = made.audit(key=key)
+    assert (honest["good"], honest["findings"]) == (True, [])
+    rewritten(world, change)
+    report = made.audit(key=key)
+    made.start.close()
+    assert not report["good"], report
+    assert said in whats(report, "changed")[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"numRecords": 9}, "how many rows it has"),
+        ({"minValues": {"key": "z"}, "maxValues": {"key": "zz"}}, "within which bounds its columns are"),
+        ({"nullCount": {"key": 1, "amount": 0}}, "its 1 rows are not those that were decided"),
+    ],
+)
+def test_what_a_table_of_delta_says_of_a_file_against_its_rows_is_found(tmp_path, change, said):
+    """In the newest file of its log."""
+    (tmp_path / "lake").mkdir()
+    made = FilledLake(DeltaWorld(tmp_path / "lake"), tmp_path / "checkpoint", ["a", "bb", "c"], ["d"])
+    assert made.audit(key=KEY)["findings"] == []
+    newest = max((tmp_path / "lake" / "payments" / "_delta_log").glob("*.json"))
+    lines = [json.loads(line) for line in newest.read_text().splitlines()]
+    for line in lines:
+        if "add" in line:
+            line["add"]["stats"] = json.dumps(json.loads(line["add"]["stats"]) | change)
+    newest.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    report = made.audit(key=KEY)
+    made.start.close()
+    assert not report["good"], report
+    assert said in whats(report, "changed")[0]
+
+
+@pytest.mark.parametrize("name", sorted(MADE))
+def test_what_an_honest_table_says_of_its_files_is_so(name, tmp_path):
+    """Of each type, from edge to edge, with nulls, and in partitions."""
+    made = MADE[name](tmp_path)
+    sink = plain(made.world.sink())
+    files = list((lakes._iceberg if made.is_iceberg else lakes._delta)(sink))
+    assert len(files) > 3
+    assert [said for file in files if (said := file.belied(file.rows()))] == []

@@ -15,6 +15,7 @@ from onceflow.control import client, registry
 from onceflow.control.server import Server
 from onceflow.control.standing import JobStatus
 from onceflow.errors import ConfigurationError, NotEndedError, SetupError
+from onceflow.supervision import detached
 from tests.support.advice import parts_of
 
 
@@ -151,6 +152,29 @@ def test_a_folder_that_others_may_enter_is_refused(runtime, tmp_path, caplog, ho
         registry.folder()
     with Server(job()):
         assert "onceflow list will not show this job" in caplog.text
+
+
+@pytest.mark.parametrize("how", ["another user's", "of all"])
+def test_a_folder_that_another_user_may_move_is_refused(monkeypatch, tmp_path, how):
+    """The session's folder of who has called `sudo`: he lays one of his own into its place, whose jobs are asked."""
+    if how == "of all":
+        tmp_path.chmod(0o777)
+    elif os.getuid() == 0:
+        os.chown(tmp_path, 65534, 65534)
+    else:
+        pytest.skip("only root can give a folder to another user")
+    monkeypatch.delenv("ONCEFLOW_RUNTIME_DIR")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    with pytest.raises(SetupError, match="may lay another folder into its place"):
+        registry.folder()
+
+
+def test_no_job_is_started_in_the_background_where_it_would_not_be_found(runtime, tmp_path):
+    """Somebody has made the folder before: the command failed, and the job ran behind it."""
+    runtime.mkdir(mode=0o755)
+    with pytest.raises(SetupError, match="running jobs cannot be found at"):
+        detached.start([sys.executable, "-c", f"open({str(tmp_path / 'ran')!r}, 'w')"], tmp_path / "log", 5)
+    assert not (tmp_path / "ran").exists()
 
 
 def test_the_commands(tmp_path):

@@ -39,7 +39,7 @@ ROOMS = {
     "findings": {"errors"},
     # The rules, and what they stand on.
     "twophase": set(),
-    "storage": {"errors", "twophase"},
+    "storage": {"errors", "masking", "twophase"},
     "checkpoint": {"errors", "storage", "twophase"},
     "processes": set(),
     "waiting": set(),
@@ -49,7 +49,9 @@ ROOMS = {
     "connectors.kafka": {"connectors", "errors", "findings", "masking", "options", "twophase", "waiting"},
     "connectors.database": {"connectors", "errors", "findings", "options", "twophase"},
     "connectors.lake": {"connectors", "errors", "options", "twophase"},
-    "spark": {"errors", "masking", "twophase", "checkpoint", "storage", "crash_points", "local", "processes"},
+    "spark": {
+        "errors", "masking", "twophase", "checkpoint", "storage", "crash_points", "local", "processes", "program",
+    },
     "execution": {
         "errors", "options", "twophase", "checkpoint", "connectors", "spark", "crash_points", "version",
         "waiting",

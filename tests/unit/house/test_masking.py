@@ -26,6 +26,15 @@ SECRET = [
     "oauth_client_secret",
     "token",
     "credential",
+    "spark.hadoop.fs.s3a.encryption.key",
+    "spark.hadoop.fs.s3a.server-side-encryption.key",
+    "spark.hadoop.parquet.encryption.key.list",
+    "s3.sse.key",
+    "spark.executorEnv.SCORES_API_KEY",
+    "x-api-key",
+    "header.Authorization",
+    "ssl.key.passphrase",
+    "ssl.key.pem",
 ]
 OPEN = [
     "key.format",
@@ -40,6 +49,10 @@ OPEN = [
     "compass.direction",
     "json.map-null-key.mode",
     "ssl_certificate",
+    "spark.io.encryption.keySizeBits",
+    "spark.io.encryption.keygen.algorithm",
+    "spark.hadoop.hadoop.security.authorization",
+    "spark.sql.legacy.keyOfApi",
 ]
 TEXTS = {
     "jdbc:postgresql://localhost/bank": None,
@@ -50,6 +63,13 @@ TEXTS = {
     "https://id:PW@login/token?api=1": f"https://{MASKED}@login/token?api=1",
     "https://store/file?sig=x&sas=PW": f"https://store/file?sig=x&sas={MASKED}",
     "a@b, //c": None,
+    "s3a://id:a/PW/b@bucket/folder": f"s3a://{MASKED}@bucket/folder",
+    "postgresql://u:a:PW?/@host:5432/bank": f"postgresql://{MASKED}@host:5432/bank",
+    "https://host:8443/a@b": None,
+    "https://host/a:b@c": None,
+    "jdbc:oracle:thin:u/PW@//host:1521/bank": f"jdbc:oracle:thin:{MASKED}@//host:1521/bank",
+    "jdbc:sqlserver://host;password={a;PW&b};user=u": f"jdbc:sqlserver://host;password={MASKED};user=u",
+    "password=PW": f"password={MASKED}",
     "localhost:9092,localhost:9093": None,
 }
 

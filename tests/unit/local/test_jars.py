@@ -163,6 +163,22 @@ def test_two_processes_that_fetch_at_once_do_not_disturb_each_other(cache, mirro
     assert sorted(path.name for path in cache.iterdir()) == ["fetch.lock", "jars"]
 
 
+@pytest.mark.parametrize("how", ["as it is", "its folder is of all", "the jar is another user's"])
+def test_a_jar_that_another_user_may_replace_behind_its_check_is_told(cache, caplog, how):
+    """Its SHA-256 is right when it is looked at; Java reads it seconds later."""
+    path = _fill(cache, PINNED[0], b"the first jar")
+    _fill(cache, PINNED[1], b"the second jar")
+    if "folder" in how:
+        path.parent.chmod(0o777)
+    elif "user" in how and os.getuid() == 0:
+        os.chown(path, 65534, 65534)
+    elif "user" in how:
+        pytest.skip("only root can give a file to another user")
+    for _ in range(2):
+        jars.broker_jars()
+    assert caplog.text.count("can have Java run their code as this user") == (how != "as it is")
+
+
 def test_own_jars_stand_beside_the_pinned_ones(cache, tmp_path, monkeypatch):
     """A driver alone takes nothing away; files and folders are taken, with a colon or a comma between them."""
     for jar, body in zip(PINNED, (b"the first jar", b"the second jar"), strict=True):

@@ -1,5 +1,6 @@
 """A job's figures and health: what is counted, what is exposed under which names, and when a job is ready."""
 
+import contextlib
 import json
 import logging
 import re
@@ -343,6 +344,16 @@ def test_who_hangs_up_writes_nothing_into_the_log(figures, caplog, capfd):
     (line,) = (record for record in caplog.records if "BrokenPipeError" in record.getMessage())
     assert (line.levelname, line.exc_info) == ("DEBUG", None)
     assert "Traceback" not in capfd.readouterr().err  # other tests' clients may say something
+
+
+def test_who_holds_connections_takes_no_descriptors_from_the_job(figures):
+    """And keeps nobody else from being answered: the oldest are hung up."""
+    with Endpoint(MetricsAddress(port=0), figures.samples, figures.not_ready) as at, contextlib.ExitStack() as held:
+        for _ in range(3 * endpoint._AT_ONCE):
+            one = held.enter_context(socket.create_connection(("127.0.0.1", at.port), timeout=10))
+            one.sendall(b"GET /livez HTT")
+        assert get(at.port, "/livez")[0] == 200
+        assert len(at._server._open) <= endpoint._AT_ONCE
 
 
 def test_a_port_that_is_taken_is_tried_again(figures, monkeypatch, caplog):

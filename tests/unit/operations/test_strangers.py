@@ -1,12 +1,16 @@
 """What somebody else has made and a command is given, and what a command leaves for others to see."""
 
 import os
+import sys
+from pathlib import Path
 
 import pytest
 
+import onceflow
 import onceflow as of
 from onceflow.cli.shell import _history
 from onceflow.errors import CheckpointCorruptError, ConfigurationError, SetupError
+from onceflow.flinksql.pipelines import function_at
 from onceflow.flinksql.problems import Position
 from onceflow.flinksql.settings import ScriptSettings
 from onceflow.operations.savepoints import reading, writing
@@ -63,6 +67,26 @@ def test_a_log_that_is_a_link_is_not_written(tmp_path):
     (tmp_path / "other.log.1").symlink_to(victim)
     log_file.bound(tmp_path / "other.log")
     assert victim.read_text() == "somebody's"
+
+
+def test_a_log_that_is_a_pipe_keeps_no_start_waiting(tmp_path):
+    """Somebody has made it in a folder of all: nobody reads at its other end."""
+    os.mkfifo(tmp_path / "job.log")
+    with pytest.raises(SetupError, match="no file"):
+        log_file.opened(tmp_path / "job.log")
+    reading = os.open(tmp_path / "job.log", os.O_RDONLY | os.O_NONBLOCK)
+    with pytest.raises(SetupError, match="another user's, or no file"):
+        log_file.opened(tmp_path / "job.log")
+    os.close(reading)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file to another user")
+def test_a_log_that_another_user_has_made_is_not_written(tmp_path):
+    """Root may write to it; he who made it reads it, and changes what stands there."""
+    (tmp_path / "job.log").touch(mode=0o666)
+    os.chown(tmp_path / "job.log", 65534, 65534)
+    with pytest.raises(SetupError, match="another user's"):
+        log_file.opened(tmp_path / "job.log")
 
 
 @pytest.mark.parametrize(("mode", "told"), [(0o600, 0), (0o400, 0), (0o640, 1), (0o644, 1)])
@@ -158,3 +182,30 @@ def test_a_file_of_another_user_is_copied_and_never_linked(tmp_path, monkeypatch
     assert (mine.where / "file").stat().st_nlink == 2
     assert (theirs.where / "file").stat().st_nlink == 1
     assert theirs.read("file") == b"content"
+
+
+def test_a_function_of_a_script_is_not_looked_for_in_a_working_folder_of_others(tmp_path, monkeypatch):
+    """A module of anybody's name stands before all others there, and is imported into the driver."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "laid_there.py").write_text("def twice(n: int) -> int:\n    return 2 * n\n")
+    tmp_path.chmod(0o1777)
+    with pytest.raises(ConfigurationError, match="there is no function") as refused:
+        function_at("laid_there.twice")
+    assert "others may write to the working folder" in refused.value.cause
+    assert "" not in sys.path
+    tmp_path.chmod(0o755)
+    found, _ = function_at("laid_there.twice")
+    assert found(4) == 8
+
+
+def test_no_python_is_started_with_the_working_folder_before_its_library():
+    """By `-m` it takes modules from there first, whoever has laid them there: -P keeps them out."""
+    started = [
+        (path.name, line.strip())
+        for path in Path(onceflow.__file__).parent.rglob("*.py")
+        for line in path.read_text().splitlines()
+        if "sys.executable" in line and '"-m"' in line
+    ]
+    assert len(started) >= 4
+    assert [each for each in started if '"-P", "-m"' not in each[1]] == []

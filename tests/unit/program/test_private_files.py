@@ -3,11 +3,15 @@
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
+import typer
 
 from onceflow import program
+from onceflow.cli import app
 from onceflow.errors import ConfigurationError
+from tests.support import checkpoints
 
 PROGRAM = (
     "import os; os.umask({before}); from onceflow import program; program.keep_files_private(); open({file!r}, 'w')"
@@ -39,3 +43,27 @@ def test_what_is_no_umask_is_refused(monkeypatch, given):
     monkeypatch.setenv("ONCEFLOW_UMASK", given)
     with pytest.raises(ConfigurationError, match="no umask"):
         program.keep_files_private()
+
+
+def test_a_savepoint_is_its_owners(tmp_path):
+    """It has all of a checkpoint, whose files are private: a copy of them must not be less so."""
+    checkpoints.make(tmp_path / "checkpoint", 2)
+    commands = [
+        ["create", str(tmp_path / "checkpoint"), str(tmp_path / "made")],
+        ["export", str(tmp_path / "made"), str(tmp_path / "copy")],
+    ]
+    for command in commands:
+        subprocess.run([sys.executable, "-m", "onceflow", "savepoint", *command], umask=0o022, check=True)
+    assert {(tmp_path / name).stat().st_mode & 0o777 for name in ("made", "copy")} == {0o700}
+    assert {path.stat().st_mode & 0o077 for path in (tmp_path / "copy").rglob("*")} == {0}
+
+
+@pytest.mark.parametrize("name", sorted(typer.main.get_command(app.app).commands))
+def test_each_command_writes_its_files_for_its_user_alone_but_for_what_is_for_others(name):
+    """A project that `init` begins, and a cache of jars, which root may fill for all."""
+    before = os.umask(0o022)
+    try:
+        app.options(SimpleNamespace(invoked_subcommand=name))
+        assert oct(program.umask()) == ("0o22" if name in ("init", "jars", "class-archive") else "0o77")
+    finally:
+        os.umask(before)

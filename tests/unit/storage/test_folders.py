@@ -7,6 +7,7 @@ import pytest
 
 from onceflow.errors import ConfigurationError
 from onceflow.spark import places
+from onceflow.storage.locations import is_elsewhere, local_path
 from onceflow.storage.posix import Posix
 from onceflow.storage.store import Store
 from onceflow.storage.tree import folder_of
@@ -41,3 +42,12 @@ def test_a_savepoints_place_is_a_path_or_a_uri(tmp_path, monkeypatch):
         assert places.folder_at(uri).where == (tmp_path / "s").resolve()
     with pytest.raises(ConfigurationError, match="is refused"):
         places.folder_at("hdfs:///s")
+
+
+@pytest.mark.parametrize("scheme", ["s3", "s3a", "hdfs", "s3n", "http"])
+def test_a_location_with_a_login_is_refused_without_it(scheme):
+    """As Hadoop's older forms had keys, also with a slash in them."""
+    asked = local_path if scheme in ("s3n", "http") else is_elsewhere
+    with pytest.raises(ConfigurationError, match="is refused") as refused:
+        asked(f"{scheme}://id:PW/PW@bucket/folder")
+    assert "PW" not in f"{refused.value} {vars(refused.value)}"
