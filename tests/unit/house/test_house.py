@@ -39,7 +39,7 @@ ROOMS = {
     "findings": {"errors"},
     # The rules, and what they stand on.
     "twophase": set(),
-    "storage": {"errors", "twophase"},
+    "storage": {"errors", "masking", "twophase"},
     "checkpoint": {"errors", "storage", "twophase"},
     "processes": set(),
     "crash_points": {"processes"},
