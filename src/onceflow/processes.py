@@ -76,6 +76,13 @@ def command_line(pid: int) -> str:
         return ""
 
 
+def umask() -> int:
+    """What others do not get of the files that this process makes."""
+    before = os.umask(0o077)
+    os.umask(before)
+    return before
+
+
 def _below(pid: int) -> list[psutil.Process]:
     try:
         found: list[psutil.Process] = psutil.Process(pid).children(recursive=True)

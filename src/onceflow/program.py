@@ -129,15 +129,8 @@ def keep_files_private() -> None:
             action=f"write 077 (for nobody else), 027 (a group reads), or leave {UMASK} away",
             setting="process.umask",
         ) from None
-    os.umask(umask() | mask)
+    os.umask(os.umask(0o077) | mask)
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-
-
-def umask() -> int:
-    """What others do not get of the files that this process makes."""
-    before = os.umask(0o077)
-    os.umask(before)
-    return before
 
 
 def bear_a_full_log() -> None:

@@ -21,12 +21,12 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from onceflow import crash_points as crash
-from onceflow import program
 from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.errors import CheckpointConflictError, ConfigurationError, RefusedSettingError
 from onceflow.local import class_archive
 from onceflow.local.jars import java_executable, s3_jars, spark_jars
 from onceflow.masking import NAMES
+from onceflow.processes import umask
 from onceflow.spark.internals import (
     class_here,
     is_classic,
@@ -252,7 +252,7 @@ def _local_defaults(settings: dict[str, str], *, s3: bool = False) -> None:
             settings.setdefault("spark.authenticate", "true")
         _java_defaults(settings, on_class_path)
         # Hadoop gives each file that it makes on a disk, state among them, a mode of its own: by 022 unless it is told.
-        settings.setdefault(_UMASK, f"{program.umask():03o}")
+        settings.setdefault(_UMASK, f"{umask():03o}")
         # Two hundred shuffle partitions, Spark's default, are two hundred state stores for a laptop.
         settings.setdefault("spark.sql.shuffle.partitions", str(max(2, os.cpu_count() or 2)))
 

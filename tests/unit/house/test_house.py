@@ -50,7 +50,7 @@ ROOMS = {
     "connectors.database": {"connectors", "errors", "findings", "options", "twophase"},
     "connectors.lake": {"connectors", "errors", "options", "twophase"},
     "spark": {
-        "errors", "masking", "twophase", "checkpoint", "storage", "crash_points", "local", "processes", "program",
+        "errors", "masking", "twophase", "checkpoint", "storage", "crash_points", "local", "processes",
     },
     "execution": {
         "errors", "options", "twophase", "checkpoint", "connectors", "spark", "crash_points", "version",

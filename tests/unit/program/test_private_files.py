@@ -11,6 +11,7 @@ import typer
 from onceflow import program
 from onceflow.cli import app
 from onceflow.errors import ConfigurationError
+from onceflow.processes import umask
 from tests.support import checkpoints
 
 PROGRAM = (
@@ -64,6 +65,6 @@ def test_each_command_writes_its_files_for_its_user_alone_but_for_what_is_for_ot
     before = os.umask(0o022)
     try:
         app.options(SimpleNamespace(invoked_subcommand=name))
-        assert oct(program.umask()) == ("0o22" if name in ("init", "jars", "class-archive") else "0o77")
+        assert oct(umask()) == ("0o22" if name in ("init", "jars", "class-archive") else "0o77")
     finally:
         os.umask(before)
