@@ -151,7 +151,6 @@ _OF_MARKS = (
     "write_name_mark",
     "has_logs",
     "forget",
-    "append",
 )
 
 
