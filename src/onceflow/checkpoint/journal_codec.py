@@ -5,7 +5,8 @@ Must not know: what a record means, who may append it, where it is kept. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import json
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -208,6 +209,14 @@ def _texts(value: Any) -> tuple[str, ...]:
     return tuple(str(v) for v in value)
 
 
+def _about(value: Mapping[str, Any]) -> str:
+    """What a start said of itself, which receipts read as JSON: an object with one for each sink; "" of older ones."""
+    about = str(value.get("about", ""))
+    if about and not all(isinstance(of, dict) for of in json.loads(about)["sinks"].values()):
+        raise ValueError("what its start said of itself is of another form")
+    return about
+
+
 _READERS: dict[str, Callable[[dict[str, Any]], Record]] = {
     "start": lambda v: Start(
         int(v["incarnation"]),
@@ -230,7 +239,7 @@ _READERS: dict[str, Callable[[dict[str, Any]], Record]] = {
         _texts(v["sinks"]),
         _participants(v["participants"]),
         int(v["took_ms"]),
-        str(v.get("about", "")),  # of before there were receipts
+        _about(v),
         # Of a journal from before a decision said it: nothing is asked of a sink that was quiet since.
         _newest(v.get("newest", ())),
     ),
@@ -241,7 +250,7 @@ _READERS: dict[str, Callable[[dict[str, Any]], Record]] = {
         v["scope"],
         _participants(v["participants"]),
         _ids(v["kept"]),
-        str(v.get("about", "")),
+        _about(v),
     ),
     "resolve": lambda v: Resolve(
         int(v["incarnation"]),

@@ -187,8 +187,8 @@ def _planned(offsets: str) -> dict[str, Any]:
     """Of Spark's plan of the epoch: its hash, and what a run again needs beside the ranges."""
     lines = offsets.splitlines()
     told: Any = {}
-    if len(lines) > 1 and lines[1].startswith("{"):
-        told = json.loads(lines[1])
+    with contextlib.suppress(*OTHER_FORM):  # Spark refuses it
+        told = dict(json.loads(lines[1]))
     return {
         "sha256": hashlib.sha256(offsets.encode()).hexdigest(),
         "time_ms": told.get("batchTimestampMs"),

@@ -19,7 +19,7 @@ from onceflow.audit.findings import Findings
 from onceflow.audit.records import keys_and_values
 from onceflow.checkpoint import family, identity
 from onceflow.checkpoint.failures import Failures
-from onceflow.checkpoint.journal_codec import decode
+from onceflow.checkpoint.journal_codec import JournalEntry, decode, encode
 from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.receipts import Receipts
 from onceflow.checkpoint.refusals import Refusals
@@ -48,6 +48,7 @@ from onceflow.storage import envelope
 from onceflow.storage.store import Store
 from onceflow.twophase.forms import OTHER_FORM
 from onceflow.twophase.participants import Participant, TaskReport
+from onceflow.twophase.records import Decide
 from tests.support import checkpoints
 
 DEEP = "[" * 100_000
@@ -80,6 +81,16 @@ def test_a_record_of_the_journal_that_is_none_is_named(data, tmp_path):
     with pytest.raises(CheckpointCorruptError) as refused:
         Place.at(tmp_path, retain=10).journal.history()
     assert refused.value.facts["file"] == str(path)
+
+
+@pytest.mark.parametrize("about", ["{", "[]", "5", '{"sinks": 5}', '{"sinks": {"s": []}}', "{}"])
+def test_what_a_start_said_of_itself_is_read_where_its_record_is(about):
+    """Receipts are made of it, in the middle of an epoch, where nobody would say which file is spoiled."""
+    told = envelope.unseal(encode(JournalEntry(1, "n", 0, Decide(1, 0, "v1", (), (), about='{"sinks": {}}'))), 3)
+    assert decode(envelope.seal(told), 1).record.about == '{"sinks": {}}'
+    told["record"]["about"] = about
+    with pytest.raises(OTHER_FORM):
+        decode(envelope.seal(told), 1)
 
 
 @pytest.mark.parametrize("name", ["²", "٣", "007", "²-1", "1-3"])
