@@ -10,7 +10,7 @@ returns, and never expires.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ from onceflow.connectors.database.system import Refusal
 from onceflow.connectors.database.target import Target
 from onceflow.connectors.database.urls import database_of, engine_of
 from onceflow.errors import OnceflowError, PreCommitError, RowRefusedError, WriterFencedError
+from onceflow.waiting import turns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,6 +58,13 @@ class Settings:
     sink: str
     target: Target
     limits: Mapping[str, Limit] = field(default_factory=dict)
+
+
+_DEADLOCKS_FOR_S, _PAUSE_S = 60.0, 0.05
+
+
+class _DeadlockError(Exception):
+    """The transaction was taken back, and can be tried again."""
 
 
 class DatabaseWriter(Writer):
@@ -124,24 +132,33 @@ class DatabaseWriter(Writer):
 
     def _stage(self, state: str) -> None:
         """Stage what has gathered, and leave the attempt in this state: one transaction."""
+        gathered, self._gathered = self._gathered, []
+        rows, hashed = sum(map(len, gathered)), 0
+        for last in turns(_DEADLOCKS_FOR_S, _PAUSE_S):
+            # InnoDB ends one of two tasks that merge into a table side by side, whatever their keys are.
+            with suppress(_DeadlockError), self._transaction(last=last) as connection:
+                hashed = self._put(connection, state, gathered, rows)
+                break
+        self._rows += rows
+        self._hash = (self._hash + hashed) & HASH_MASK
+
+    def _put(self, connection: Connection, state: str, gathered: Sequence[pa.RecordBatch], rows: int) -> int:
+        """Put so many rows beside those that are staged; the sum of their hashes."""
         import pyarrow as pa  # noqa: PLC0415 - only in a worker
         import pyarrow.compute as pc  # noqa: PLC0415
 
-        gathered, self._gathered = self._gathered, []
-        rows, hashed = sum(map(len, gathered)), 0
-        with self._transaction() as connection:
-            self._hold(connection, state, self._rows + rows)
-            if rows:
-                batch = pa.Table.from_batches(gathered).combine_chunks().to_batches()[0]
-                names = [own.ID, *self._of.target.held, own.HASH]
-                require_forms(self._to_have(batch), self._of.limits, self._database)
-                batch = pa.RecordBatch.from_arrays([pa.repeat(self._id, rows), *batch.columns], names)
-                self._database.load(connection, self._of.schema, self._of.target.staged, batch)
-                hashed = int(pc.sum(batch.column(len(names) - 1)).as_py() or 0)
-            if state == own.PREPARED:
-                self._all_staged(connection, self._rows + rows)
-        self._rows += rows
-        self._hash = (self._hash + hashed) & HASH_MASK
+        hashed = 0
+        self._hold(connection, state, self._rows + rows)
+        if rows:
+            batch = pa.Table.from_batches(gathered).combine_chunks().to_batches()[0]
+            names = [own.ID, *self._of.target.held, own.HASH]
+            require_forms(self._to_have(batch), self._of.limits, self._database)
+            batch = pa.RecordBatch.from_arrays([pa.repeat(self._id, rows), *batch.columns], names)
+            self._database.load(connection, self._of.schema, self._of.target.staged, batch)
+            hashed = int(pc.sum(batch.column(len(names) - 1)).as_py() or 0)
+        if state == own.PREPARED:
+            self._all_staged(connection, self._rows + rows)
+        return hashed
 
     def _to_have(self, rows: pa.RecordBatch) -> dict[str, pa.Array]:
         """The values that the table is to have: of a row that means a delete only those of its key."""
@@ -181,11 +198,13 @@ class DatabaseWriter(Writer):
         )
 
     @contextmanager
-    def _transaction(self) -> Iterator[Connection]:
+    def _transaction(self, *, last: bool = True) -> Iterator[Connection]:
         try:
             with self._engine.begin() as connection:
                 yield connection
         except DBAPIError as error:
+            if not last and self._database.is_deadlock(error):
+                raise _DeadlockError from None
             raise self._told(error) from None  # the cause has the rows in it
         except NoFormError as error:
             raise self._row_refused(str(error)) from None

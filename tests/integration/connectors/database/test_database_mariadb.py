@@ -14,7 +14,8 @@ from onceflow.errors import ConfigurationError, DatabaseUnavailableError, PreCom
 from onceflow.testing import conformance
 from onceflow.testing.trial import Trial
 from onceflow.twophase.messages import Outcome, Reply
-from tests.support.mariadb import running_mariadb, running_mysql
+from tests.support.harness import wait_until
+from tests.support.mariadb import HOST, running_mariadb, running_mysql
 
 
 @pytest.fixture(scope="module", params=[running_mariadb, running_mysql], ids=["mariadb", "mysql"])
@@ -46,6 +47,31 @@ def direct(server):
 def test_mariadb_straight_into_the_target(check, direct):
     """Each fact that an idempotent sink's guarantee has holds on MariaDB, also where rows may be deletes."""
     check(direct)
+
+
+def test_a_task_that_a_deadlock_ends_merges_again(direct):
+    """InnoDB ends one of two that wait for each other, as tasks do that merge side by side: no epoch fails for it."""
+    with Trial(direct) as t:
+        start, keys = t.start(), t.keys()
+        start.put(keys, "one")
+        writer = start.open(epoch=1)
+        writer.write(direct.rows_saying(keys, "two"))
+        with pymysql.connect(host=HOST, port=direct.port, user="root", database="bank") as other:
+            cursor = other.cursor()
+            cursor.execute("create temporary table heavy (n int) engine=InnoDB select 1 n")
+            for _ in range(8):  # who has written less is ended
+                cursor.execute("insert into heavy select n from heavy")
+            cursor.execute("update payments set amount = 9 where `key` = %s", [keys[0]])
+            task = threading.Thread(target=lambda: told.append(writer.prepare()))
+            told = []
+            task.start()
+            waiting = "select count(*) from information_schema.innodb_trx where trx_state = 'LOCK WAIT'"
+            wait_until(lambda: direct.ask(waiting) == ((1,),), what="the task's merge")
+            cursor.execute("select id from onceflow_attempts where id = %s for update", [writer._id])
+            other.rollback()
+        task.join()
+        assert [each["rows"] for each in told] == [len(keys)]
+        assert {key: word for key, word in direct.says().items() if key in keys} == dict.fromkeys(keys, "two")
 
 
 def test_deletes(direct):
