@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from onceflow.connectors.kafka import transactions
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.errors import OnceflowError
 from onceflow.processes import kill_tree
+from onceflow.waiting import turns
 
 JOBS = Path(__file__).parents[1] / "integration" / "jobs"
 KEYS = 50
@@ -274,7 +275,7 @@ def read_messages(cluster: KafkaCluster, topic: str, *, committed: bool = True) 
     )
     partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
     # Where writing goes on, a reader may run after the end for as long as it does.
-    ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=30)[1] for p in partitions}
+    ends = {p: _end(consumer, TopicPartition(topic, p)) for p in partitions}
     consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in partitions])
     left, found = set(partitions), []
     deadline = time.monotonic() + 60
@@ -292,6 +293,17 @@ def read_messages(cluster: KafkaCluster, topic: str, *, committed: bool = True) 
                 raise AssertionError(message.error())
     consumer.close()
     return found
+
+
+def _end(consumer: Consumer, partition: TopicPartition) -> int:
+    """Where a partition ends; one that was just made has no leader for a moment."""
+    for last in turns(30, 0.1):
+        try:
+            return consumer.get_watermark_offsets(partition, timeout=30)[1]
+        except KafkaException as error:
+            if last or error.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION:
+                raise
+    raise AssertionError("the last turn returns or raises")
 
 
 def _await_markers(cluster: KafkaCluster) -> None:

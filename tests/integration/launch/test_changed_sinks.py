@@ -80,10 +80,10 @@ def test_a_sink_that_goes_elsewhere_is_told(cluster, job, new_topic, produce, ca
     moved = of.KafkaSink(cluster, new_topic(1), name="m", value=of.Text())
     job(kept, before)
     produce(job.source, ["d"])
-    caplog.set_level(logging.WARNING, "onceflow.launch.ownership")
+    caplog.set_level(logging.WARNING, "onceflow.launch.marked")
 
     def told():
-        return [r.getMessage() for r in caplog.records if r.name == "onceflow.launch.ownership"]
+        return [r.getMessage() for r in caplog.records if r.name == "onceflow.launch.marked"]
 
     job(kept, moved)
     (line,) = told()

@@ -186,7 +186,7 @@ def test_a_file_of_another_user_is_copied_and_never_linked(tmp_path, monkeypatch
 
 def test_a_function_of_a_script_is_not_looked_for_in_a_working_folder_of_others(tmp_path, monkeypatch):
     """A module of anybody's name stands before all others there, and is imported into the driver."""
-    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "path", [each for each in sys.path if each])
     monkeypatch.chdir(tmp_path)
     (tmp_path / "laid_there.py").write_text("def twice(n: int) -> int:\n    return 2 * n\n")
     tmp_path.chmod(0o1777)

@@ -67,7 +67,7 @@ def test_two_transactions_of_a_job_never_share_a_name(prefix, job, one, other):
 
 
 def mark_group(prefix, job):
-    return KafkaCommitter(None, "s", "t", prefix, job, 1)._mark_group()
+    return KafkaCommitter(None, "s", "t", prefix, job, 1).marks()._group
 
 
 @given(st.tuples(PREFIXES, JOBS), st.tuples(PREFIXES, JOBS), PARTS)
