@@ -1,6 +1,6 @@
 """A decided epoch as the audit's receipt: what was read, by which plan, and what each sink got. Pure.
 
-Must not know: files, hashes of the chain, Kafka, what a participant's transaction says.
+Must not know: Kafka, how receipts are chained and kept, what a participant's transaction says.
 """
 
 from __future__ import annotations
