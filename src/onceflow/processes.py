@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import stat
 
 import psutil
 
@@ -74,6 +75,11 @@ def command_line(pid: int) -> str:
         return " ".join(psutil.Process(pid).cmdline())
     except psutil.Error:
         return ""
+
+
+def others_may_write(about: os.stat_result) -> bool:
+    """Whether others than this process's user and root may write to a file, or make others in a folder."""
+    return about.st_uid not in (0, os.geteuid()) or bool(stat.S_IMODE(about.st_mode) & 0o022)
 
 
 def umask() -> int:

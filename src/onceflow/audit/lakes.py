@@ -254,7 +254,8 @@ def _iceberg(sink: Mapping[str, Any]) -> Iterator[_File]:
 
 def _belied(table: Any, task: Any, rows: Any) -> str:
     """What Iceberg's readers take from the table and not from the file: counts, partitions' values, bounds."""
-    from pyiceberg.conversions import from_bytes  # noqa: PLC0415 - only where a sink is one
+    import pyarrow.compute as pc  # noqa: PLC0415 - only where a sink is one
+    from pyiceberg.conversions import from_bytes  # noqa: PLC0415
     from pyiceberg.transforms import IdentityTransform  # noqa: PLC0415
     from pyiceberg.types import IntegerType, LongType, StringType  # noqa: PLC0415
 
@@ -266,14 +267,16 @@ def _belied(table: Any, task: Any, rows: Any) -> str:
         field = fields.get(by.source_id)
         if field is not None and isinstance(by.transform, IdentityTransform):
             of = file.partition[at]
-            if {*_octets(rows.column(field.name)).to_pylist()} - {of.encode() if isinstance(of, str) else of}:
+            if {*pc.unique(_octets(rows.column(field.name))).to_pylist()} - {
+                of.encode() if isinstance(of, str) else of
+            }:
                 return f"of which {field.name} it is"
     for number, field in fields.items():
         low, high = (None if each is None else each.get(number) for each in (file.lower_bounds, file.upper_bounds))
         if not isinstance(field.field_type, StringType):
             low, high = (None if each is None else from_bytes(field.field_type, each) for each in (low, high))
-        values = [value for value in _octets(rows.column(field.name)).to_pylist() if value is not None]
-        if values and ((low is not None and min(values) < low) or (high is not None and max(values) > high)):
+        least, most = pc.min_max(_octets(rows.column(field.name))).as_py().values()  # none where all are null
+        if least is not None and ((low is not None and least < low) or (high is not None and most > high)):
             return f"within which bounds its {field.name} are"
     return ""
 

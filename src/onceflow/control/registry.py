@@ -29,9 +29,7 @@ def folder() -> Path:
         path = Path(session, "onceflow") if session else Path(tempfile.gettempdir(), f"onceflow-{os.getuid()}")
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = (
-            path.lstat()
-        )  # in a folder that all may write to, somebody may have made it before, or a link of its name
+        found = path.lstat()  # where all may write, somebody may have made it before, or a link of its name
     except OSError as error:
         raise _refused(path, error.strerror or str(error)) from None
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:

@@ -14,11 +14,11 @@ import contextlib
 import hashlib
 import logging
 import os
-import stat
 from collections.abc import Sequence
 from pathlib import Path
 
 from onceflow.local.jars import cache_folder, java_build, spark_home_jars
+from onceflow.processes import others_may_write
 
 log = logging.getLogger(__name__)
 
@@ -38,8 +38,7 @@ def find(class_path: Sequence[Path]) -> Path | None:
     try:
         for archive in folder().glob(f"{_key(class_path)}-*.jsa"):
             about = archive.stat()
-            ours = about.st_uid in (0, os.geteuid()) and not stat.S_IMODE(about.st_mode) & 0o022
-            if archive.stem.endswith(f"-{about.st_size}") and ours:
+            if archive.stem.endswith(f"-{about.st_size}") and not others_may_write(about):
                 with contextlib.suppress(OSError):
                     os.utime(archive)  # it is in use, see forget_old()
                 return archive

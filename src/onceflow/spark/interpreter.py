@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import takewhile
@@ -19,6 +18,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from onceflow.errors import ConfigurationError
+from onceflow.processes import others_may_write
 from onceflow.spark.internals import analyzed_plan, elements
 from onceflow.spark.plan import kind_of, nodes_of
 from onceflow.spark.sentences import other_python
@@ -43,10 +43,9 @@ def take_the_drivers(session: SparkSession) -> None:
 def works_among_others() -> bool:
     """Whether others than this user and root may write to the working folder."""
     try:
-        about = Path().stat()
+        return others_may_write(Path().stat())
     except OSError:  # it is gone
         return True
-    return about.st_uid not in (0, os.geteuid()) or bool(stat.S_IMODE(about.st_mode) & 0o022)
 
 
 def path_of_tasks() -> Mapping[str, str]:
