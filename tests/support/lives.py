@@ -77,6 +77,37 @@ class System(Protocol):
     def close(self) -> None: ...
 
 
+class Statements:
+    """A table of a database, and what each database does to it by the same statements."""
+
+    def do(self, *statements: str) -> None:
+        """Run them, as the owner."""
+        raise NotImplementedError
+
+    def harm(self, does: str, undoes: str, *, volatile: bool = False) -> Harm:
+        """By statements with "; " between them."""
+        do, undo = does.split("; "), undoes.split("; ")
+        return Harm(lambda: self.do(*do), lambda: self.do(*undo), volatile=volatile)
+
+    def harms_to_what_is_beside(self) -> dict[str, Harm]:
+        """To onceflow's own tables."""
+        return {
+            "the ledger is renamed": self.harm(
+                "alter table onceflow_ledger rename to put_aside", "alter table put_aside rename to onceflow_ledger"
+            ),
+            "the marks are renamed": self.harm(
+                "alter table onceflow_marks rename to put_aside", "alter table put_aside rename to onceflow_marks"
+            ),
+            "what is staged is emptied": Harm(lambda: self.do("delete from payments_onceflow_staged")),
+        }
+
+    def drop(self) -> None:
+        self.do("drop table payments")
+
+    def forget(self) -> None:
+        self.do("delete from onceflow_ledger")
+
+
 class InFolder:
     """A system that is a folder: its backup is a copy.
 

@@ -10,7 +10,7 @@ import psycopg
 
 from tests.support import postgres
 from tests.support.harness import wait_until
-from tests.support.lives import Harm
+from tests.support.lives import Harm, Statements
 from tests.support.postgres import PostgresWorld
 
 USER = "lives_job"
@@ -19,7 +19,7 @@ USER = "lives_job"
 ALTER = "alter table payments"
 
 
-class OnPostgres:
+class OnPostgres(Statements):
     """A database of a server of PostgreSQL: its backup is a copy of it, and who is connected is thrown out.
 
     Args:
@@ -32,9 +32,9 @@ class OnPostgres:
         self._server.execute(f"create database {self._name}")
         url, owner = (server.url(user).replace("/postgres?", f"/{self._name}?") for user in (USER, "postgres"))
         self.world = World(url, owner, schema=None)
-        self._do(f"grant all on schema public to {USER}", f"grant create on database {self._name} to {USER}")
+        self.do(f"grant all on schema public to {USER}", f"grant create on database {self._name} to {USER}")
 
-    def _do(self, *statements: str) -> None:
+    def do(self, *statements: str) -> None:
         """As the owner. What waits for a lock of the job is not done; what is undone already is not undone again."""
         with psycopg.connect(self.world.owner, autocommit=True) as connection:
             connection.execute("set lock_timeout = '2s'")
@@ -43,9 +43,7 @@ class OnPostgres:
                     connection.execute(each)
 
     def harms(self) -> Mapping[str, Harm]:
-        def harm(does: str, undoes: str, *, volatile: bool = False) -> Harm:
-            do, undo = does.split("; "), undoes.split("; ")
-            return Harm(lambda: self._do(*do), lambda: self._do(*undo), volatile=volatile)
+        harm = self.harm
 
         def retyped(kind: str) -> Harm:
             column = "alter column amount type"
@@ -67,7 +65,7 @@ class OnPostgres:
             "a column is made a number": retyped("numeric"),
             "a column is made a float": retyped("real using null"),
             "the table is renamed": Harm(
-                lambda: self._do(f"{ALTER} rename to payments_old"), self._renamed_back, hides=True
+                lambda: self.do(f"{ALTER} rename to payments_old"), self._renamed_back, hides=True
             ),
             "the table is made unlogged": harm(f"{ALTER} set unlogged", f"{ALTER} set logged", volatile=True),
             "the ledger is made unlogged": harm(
@@ -99,13 +97,7 @@ class OnPostgres:
                 "create rule elsewhere as on insert to payments do instead insert into elsewhere values (new.*)",
                 "drop rule elsewhere on payments; drop table elsewhere",
             ),
-            "the ledger is renamed": harm(
-                "alter table onceflow_ledger rename to put_aside", "alter table put_aside rename to onceflow_ledger"
-            ),
-            "the marks are renamed": harm(
-                "alter table onceflow_marks rename to put_aside", "alter table put_aside rename to onceflow_marks"
-            ),
-            "what is staged is emptied": Harm(lambda: self._do("delete from payments_onceflow_staged")),
+            **self.harms_to_what_is_beside(),
         }
 
     def _renamed_back(self) -> None:
@@ -116,12 +108,6 @@ class OnPostgres:
                 connection.execute("drop table payments_old")
             elif there and there[1]:
                 connection.execute("alter table payments_old rename to payments")
-
-    def drop(self) -> None:
-        self._do("drop table payments")
-
-    def forget(self) -> None:
-        self._do("delete from onceflow_ledger")
 
     def back_up(self, name: int) -> None:
         wait_until(lambda: self._copied(name), what="the end of sessions that were closed")

@@ -2,11 +2,11 @@
 
 import sqlite3
 
-from tests.support.lives import Harm
+from tests.support.lives import Harm, Statements
 from tests.support.sqlite_worlds import SqliteWorld as OneSqlite
 
 
-class SqliteWorld(OneSqlite):
+class SqliteWorld(Statements, OneSqlite):
     """A table in a file, which may be gone."""
 
     def visible(self) -> list[str]:
@@ -35,10 +35,7 @@ class SqliteWorld(OneSqlite):
             self.do("alter table payments_old rename to payments")
 
     def harms(self) -> dict[str, Harm]:
-        def statement(does: str, undoes: str) -> Harm:
-            return Harm(lambda: self.do(does), lambda: self.do(undoes))
-
-        alter = "alter table payments"
+        statement, alter = self.harm, "alter table payments"
         return {
             "a column is added": statement(f"{alter} add column note text", f"{alter} drop column note"),
             "a column that must be given": statement(
@@ -51,17 +48,5 @@ class SqliteWorld(OneSqlite):
             "the table is renamed": Harm(
                 lambda: self.do(f"{alter} rename to payments_old"), self.renamed_back, hides=True
             ),
-            "the ledger is renamed": statement(
-                "alter table onceflow_ledger rename to put_aside", "alter table put_aside rename to onceflow_ledger"
-            ),
-            "the marks are renamed": statement(
-                "alter table onceflow_marks rename to put_aside", "alter table put_aside rename to onceflow_marks"
-            ),
-            "what is staged is emptied": Harm(lambda: self.do("delete from payments_onceflow_staged")),
+            **self.harms_to_what_is_beside(),
         }
-
-    def drop(self) -> None:
-        self.do("drop table payments")
-
-    def forget(self) -> None:
-        self.do("delete from onceflow_ledger")

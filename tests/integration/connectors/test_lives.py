@@ -20,7 +20,7 @@ from hypothesis.stateful import precondition, rule, run_state_machine_as_test
 
 from onceflow.connectors.database.sink import DatabaseSink
 from tests.support import postgres
-from tests.support.lives import MOMENTS, Harm, Lives
+from tests.support.lives import MOMENTS, Harm, Lives, Statements
 from tests.support.lives_postgres import ALTER, USER, OnPostgres
 from tests.support.mariadb import HOST, MariaDb, MariaDbWorld, running_mariadb
 from tests.support.standby import Primary, Standby
@@ -50,7 +50,7 @@ class OnStandbys(OnPostgres):
         self._primary.stop()
 
 
-class OnMariaDb:
+class OnMariaDb(Statements):
     """A database of a server of MariaDB: its backup is a copy of its tables.
 
     Args:
@@ -68,7 +68,7 @@ class OnMariaDb:
         with pymysql.connect(host=HOST, port=self._port, user="root") as connection:
             connection.cursor().execute(f"create database {name} character set utf8mb4")
 
-    def _do(self, *statements: str) -> None:
+    def do(self, *statements: str) -> None:
         """What waits for a lock of the job is not done; what is undone already is not undone again."""
         with pymysql.connect(host=HOST, port=self._port, user="root") as connection:
             cursor = connection.cursor()
@@ -80,8 +80,7 @@ class OnMariaDb:
             connection.commit()
 
     def harms(self) -> Mapping[str, Harm]:
-        def harm(does: str, undoes: str) -> Harm:
-            return Harm(lambda: self._do(*does.split("; ")), lambda: self._do(*undoes.split("; ")))
+        harm = self.harm
 
         return {
             "a column is added": harm(f"{ALTER} add column note text", f"{ALTER} drop column note"),
@@ -93,7 +92,7 @@ class OnMariaDb:
             "a column is made an integer": harm(f"{ALTER} modify amount int", f"{ALTER} modify amount bigint"),
             "a column is made a text": harm(f"{ALTER} modify amount longtext", f"{ALTER} modify amount bigint"),
             "the table is renamed": Harm(
-                lambda: self._do(f"{ALTER} rename to payments_old"), self._renamed_back, hides=True
+                lambda: self.do(f"{ALTER} rename to payments_old"), self._renamed_back, hides=True
             ),
             "the table has no transactions": harm(f"{ALTER} engine=MyISAM", f"{ALTER} engine=InnoDB"),
             "the ledger has no transactions": harm(
@@ -108,27 +107,15 @@ class OnMariaDb:
                 "insert into log values (1)",
                 "drop trigger logs",
             ),
-            "the ledger is renamed": harm(
-                "alter table onceflow_ledger rename to put_aside", "alter table put_aside rename to onceflow_ledger"
-            ),
-            "the marks are renamed": harm(
-                "alter table onceflow_marks rename to put_aside", "alter table put_aside rename to onceflow_marks"
-            ),
-            "what is staged is emptied": Harm(lambda: self._do("delete from payments_onceflow_staged")),
+            **self.harms_to_what_is_beside(),
         }
 
     def _renamed_back(self) -> None:
         names = {name for (name,) in self.world.ask("show tables")}
         if {"payments", "payments_old"} <= names:
-            self._do("insert into payments select * from payments_old", "drop table payments_old")
+            self.do("insert into payments select * from payments_old", "drop table payments_old")
         elif "payments_old" in names:
-            self._do("alter table payments_old rename to payments")
-
-    def drop(self) -> None:
-        self._do("drop table payments")
-
-    def forget(self) -> None:
-        self._do("delete from onceflow_ledger")
+            self.do("alter table payments_old rename to payments")
 
     def back_up(self, name: int) -> None:
         copy = f"{self._name}_{name}"
@@ -137,7 +124,7 @@ class OnMariaDb:
         self._copy(self._name, copy)
 
     def put_back(self, name: int) -> None:
-        self._do(f"drop database {self._name}")
+        self.do(f"drop database {self._name}")
         self._make(self._name)
         self._copy(f"{self._name}_{name}", self._name)
 
