@@ -98,14 +98,14 @@ class Saying:
         return {key: WORDS[amount] for key, amount in self.pairs()}
 
 
-class Direct(Saying, SqliteWorld):
-    """A table that tasks write straight into."""
+class Keyed(Saying, SqliteWorld):
+    """A table whose rows are known by a key, made by the sink."""
 
     patience_s = 0.2
 
     def __init__(self, folder: Path, **more: object) -> None:
         super().__init__(folder)
-        self.more = {"key": "key", "guarantee": "idempotent-upsert", "create_table": True} | more
+        self.more = {"key": "key", "create_table": True} | more
 
     def sink(self) -> DatabaseSink:
         return DatabaseSink(f"sqlite:///{self.path}", "payments", **self.more)

@@ -67,8 +67,6 @@ class Run:
             older starts behind the checkpoint's newest epoch is written again on purpose.
         handles: By sink, the handle of what was decided for the epoch, where that sink's system has lost it and gets it
             again: its participant has this handle, so that the system knows again what the checkpoint asks it for.
-        again: Then the start that writes it again, else 0: what orders runs of one key goes by this one, since a newer
-            epoch may have begun before anybody noticed that the system was put back.
     """
 
     job_id: str
@@ -78,7 +76,6 @@ class Run:
     newest: Mapping[str, str] = field(default_factory=dict)
     claimed: int = 0
     handles: Mapping[str, str] = field(default_factory=dict)
-    again: int = 0
 
 
 @dataclass(frozen=True, slots=True)

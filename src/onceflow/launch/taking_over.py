@@ -197,7 +197,7 @@ def _above(sinks: Sequence[Sink]) -> int:
     One that takes no part keeps no mark, so nobody notices an older copy of the checkpoint; and one that upserts may
     let rows of older incarnations replace nothing. The clock tells there what no mark does.
     """
-    unmarked = any(s.guarantee is Guarantee.IDEMPOTENT_UPSERT and not s.participates for s in sinks)
+    unmarked = any(s.guarantee is Guarantee.IDEMPOTENT_UPSERT for s in sinks)
     return above_all() if unmarked else 0
 
 

@@ -35,10 +35,15 @@ _WORDS: Mapping[object, tuple[str, str]] = {
 
 
 _RENAMED: Mapping[tuple[str, str], str] = {
-    ("DatabaseSink", "delivery"): "guarantee",
     ("Checkpointing", "retention"): "on_cancel",
 }
 """What an argument was called before the first release, and is called now."""
+
+_ALWAYS_EXACTLY_ONCE = "remove it: a table's rows are always exactly-once; tasks no longer write straight into it"
+_GONE: Mapping[tuple[str, str], str] = dict.fromkeys(
+    (("DatabaseSink", "guarantee"), ("DatabaseSink", "delivery")), _ALWAYS_EXACTLY_ONCE
+)
+"""What to do about an argument that there was before the first release, and is no more."""
 
 
 def checked(call: Callable[P, R]) -> Callable[P, R]:
@@ -109,16 +114,19 @@ def _misnamed(
     known = [name for name in signature.parameters if name != "self"]
     for name in given:
         if name not in known:
-            now = _RENAMED.get((_name_of(call), name))
+            now, gone = (of.get((_name_of(call), name)) for of in (_RENAMED, _GONE))
             meant = [now] if now else get_close_matches(name, known, n=1, cutoff=0.75)
             return ConfigurationError(
                 f"{_name_of(call)} has no argument {name}",
                 cause=f"{name}= was given; its arguments are {', '.join(known)}",
-                action=f"it is called {now}= now"
-                if now
-                else f"did you mean {meant[0]}=?"
-                if meant
-                else "remove it (docs/settings.md tells each)",
+                action=gone
+                or (
+                    f"it is called {now}= now"
+                    if now
+                    else f"did you mean {meant[0]}=?"
+                    if meant
+                    else "remove it (docs/settings.md tells each)"
+                ),
                 setting=name,
             )
     return ConfigurationError(

@@ -56,5 +56,5 @@ class Again:
             if (before := [each for each in lost.epochs if each.epoch < epoch])
         }
         handles = {sink: each.handle for sink, each in self.of(epoch).items()}
-        told = replace(self.run, epoch=epoch, newest=newest, handles=handles, again=self.run.incarnation)
+        told = replace(self.run, epoch=epoch, newest=newest, handles=handles)
         return replace(told, incarnation=incarnation)

@@ -33,13 +33,11 @@ class Check:
         name: The fact, as a name.
         proves: The fact, as a sentence.
         of: Sinks of which guarantees must hold it.
-        part: Whether it is asked of sinks that take part in the decision, or of those that do not; None: of both.
     """
 
     name: str
     proves: str
     of: frozenset[Guarantee]
-    part: bool | None
     body: Callable[[Trial], None]
 
     def __str__(self) -> str:
@@ -60,8 +58,6 @@ class Check:
                 raise SkipTest(
                     f"it is asked of sinks that are {' or '.join(sorted(self.of))}; this is {sink.guarantee}"
                 )
-            if self.part is not None and sink.participates is not self.part:
-                raise SkipTest(f"this sink, which is {sink.guarantee}, takes {'no ' * self.part}part in the decision")
             with Trial(world) as trial:
                 self.body(trial)
         except AssertionError as error:
@@ -76,15 +72,14 @@ FOUND: list[Check] = []
 """All checks, in the order in which their files are read."""
 
 
-def asks(*of: Guarantee, part: bool | None = None) -> Callable[[Callable[[Trial], None]], Callable[[Trial], None]]:
-    """Make a function a check, of sinks with one of these guarantees; ``part`` as ``Check`` has it."""
+def asks(*of: Guarantee) -> Callable[[Callable[[Trial], None]], Callable[[Trial], None]]:
+    """Make a function a check, of sinks with one of these guarantees."""
 
     def add(body: Callable[[Trial], None]) -> Callable[[Trial], None]:
-        FOUND.append(Check(body.__name__, (body.__doc__ or "").strip(), frozenset(of), part, body))
+        FOUND.append(Check(body.__name__, (body.__doc__ or "").strip(), frozenset(of), body))
         return body
 
     return add
 
 
-# Of an idempotent sink that takes part: its rows may be seen early and stay after an abort (``Trial.none_visible``).
-IN_TWO_PHASES = asks(Guarantee.EXACTLY_ONCE, Guarantee.IDEMPOTENT_UPSERT, part=True)
+IN_TWO_PHASES = asks(Guarantee.EXACTLY_ONCE)

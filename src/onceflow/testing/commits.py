@@ -13,10 +13,10 @@ from functools import partial
 from threading import Event
 from typing import Any
 
-from onceflow.connectors.contract import Guarantee, Writer, WriterFactory
+from onceflow.connectors.contract import Writer, WriterFactory
 from onceflow.connectors.shards import ShardCommitter
 from onceflow.errors import OnceflowError
-from onceflow.testing.check import IN_TWO_PHASES, asks
+from onceflow.testing.check import IN_TWO_PHASES
 from onceflow.testing.trial import Start, Trial, World, each_line, elsewhere, forked, through_json
 from onceflow.twophase.messages import Outcome, Reply
 from onceflow.twophase.participants import Participant, TaskReport, parts_of, uncovered
@@ -24,7 +24,7 @@ from onceflow.twophase.participants import Participant, TaskReport, parts_of, un
 # -- the pre-commit -------------------------------------------------------------------------------
 
 
-@asks(Guarantee.EXACTLY_ONCE, part=True)
+@IN_TWO_PHASES
 def nothing_is_visible_before_the_commit(t: Trial) -> None:
     """Rows that are written, pre-committed, sealed and checked can be seen by nobody yet."""
     start, keys = t.start(), t.keys()
@@ -348,7 +348,7 @@ def a_reader_inside_of_a_commit_sees_it_once(t: Trial) -> None:
     """Who reads inside of a commit sees no row twice and none that goes away, and of a ShardCommitter's shard all."""
     start, keys = t.start(), t.keys()
     prepared = start.prepare(keys)
-    reader = _Reader(t, keys, whole=isinstance(start.committer, ShardCommitter) and not t.seen_early)
+    reader = _Reader(t, keys, whole=isinstance(start.committer, ShardCommitter))
     with ThreadPoolExecutor(1) as threads:
         reading = threads.submit(reader.read)
         try:

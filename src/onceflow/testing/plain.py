@@ -14,7 +14,7 @@ from onceflow.testing.check import asks
 from onceflow.testing.trial import Trial, World, elsewhere
 
 
-@asks(Guarantee.AT_LEAST_ONCE, Guarantee.IDEMPOTENT_UPSERT, part=False)
+@asks(Guarantee.AT_LEAST_ONCE, Guarantee.IDEMPOTENT_UPSERT)
 def a_plain_prepare_has_written_all(t: Trial) -> None:
     """A sink that takes no part in the decision shows every row when prepare returns, and gives no transaction."""
     start, keys = t.start(), t.keys()

@@ -23,7 +23,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 from unittest import SkipTest
 
-from onceflow.connectors.contract import Committer, Guarantee, Run, Shard, Sink, Writer, WriterFactory
+from onceflow.connectors.contract import Committer, Run, Shard, Sink, Writer, WriterFactory
 from onceflow.twophase.messages import Evidence, Outcome, Reply
 from onceflow.twophase.participants import Part, Participant, ParticipantId, TaskReport
 from onceflow.waiting import turns
@@ -206,7 +206,6 @@ class Trial:
     def __init__(self, world: World) -> None:
         self.world = world
         self.job_id = uuid.uuid4().hex[:12]
-        self.seen_early = world.sink().guarantee is Guarantee.IDEMPOTENT_UPSERT
         self._open = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -235,9 +234,7 @@ class Trial:
             raise AssertionError(why)
 
     def none_visible(self, keys: Collection[str], when: str) -> None:
-        """No row of these can be seen; of an idempotent sink they may be."""
-        if self.seen_early:
-            return
+        """No row of these can be seen."""
         seen = self._seen(keys)
         self.demand(not seen, f"{when}, {seen.total()} of {len(keys)} rows are visible; none may be")
 

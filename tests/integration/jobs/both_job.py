@@ -21,7 +21,7 @@ topic = of.KafkaSink(
     producer={"linger.ms": 0},
     transaction_timeout=os.environ.get("TIMEOUT"),
 )
-how = {"key": "id", "guarantee": os.environ["KEYED"]} if "KEYED" in os.environ else {}
+how = {"key": "id"} if "KEYED" in os.environ else {}
 table = of.DatabaseSink(os.environ["DATABASE"], "payments", create_table="NO_TABLE" not in os.environ, **how)
 
 

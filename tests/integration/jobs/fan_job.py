@@ -16,9 +16,6 @@ sinks = [
     ),
     of.DatabaseSink(sqlite, "added", name="sqlite-added", create_table=True),
     of.DatabaseSink(sqlite, "keyed", key="id", name="sqlite-keyed", create_table=True),
-    of.DatabaseSink(
-        sqlite, "straight", key="id", guarantee="idempotent-upsert", name="sqlite-straight", create_table=True
-    ),
     of.DatabaseSink(postgres, "added", name="postgres-added", create_table=True),
     of.DatabaseSink(postgres, "keyed", key="id", name="postgres-keyed", create_table=True),
     of.IcebergSink(

@@ -1,4 +1,4 @@
-"""A running count for each key: to a table, by an upsert of the delivery DELIVERY; every change to the topic OUT."""
+"""A running count for each key: to a table, by an upsert; every change to the topic OUT."""
 
 import os
 
@@ -16,9 +16,7 @@ job = of.Job(
 
 topic = of.KafkaSink(kafka, os.environ["OUT"], key="key", producer={"linger.ms": 0})
 making = "NO_TABLE" not in os.environ
-table = of.DatabaseSink(
-    os.environ["DATABASE"], "totals", key="key", guarantee=os.environ["DELIVERY"], create_table=making
-)
+table = of.DatabaseSink(os.environ["DATABASE"], "totals", key="key", create_table=making)
 
 
 @job.stream(sinks=[topic] if "NO_SINK" in os.environ else [topic, table])

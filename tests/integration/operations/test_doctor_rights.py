@@ -298,10 +298,9 @@ def maria(mariadb):
     [
         ("insert", {}),
         ("insert, select, update", KEYED),
-        ("insert, select, update", KEYED | {"guarantee": "idempotent-upsert"}),
         ("insert, select, update, delete", DELETING),
     ],
-    ids=["append", "upsert", "direct", "deletes"],
+    ids=["append", "upsert", "deletes"],
 )
 def test_the_rights_of_the_page_are_enough_on_mariadb(maria, doctor, rights, more):
     """Those on the table are PostgreSQL's; of onceflow's own database the user has all."""

@@ -402,7 +402,7 @@ def test_a_job_with_a_store_that_keeps_no_mark_has_starts_by_the_clock(old):
     """An older copy of its checkpoint is not noticed: started all the same, its rows are no late ones."""
     above = taking_over._above([own_store.StoreSink("pairs.db", "id")])
     assert old.journal.start(checkpoints.JOB, above).incarnation > 200_000_000
-    assert taking_over._above([of.DatabaseSink("sqlite:///x", "t", key="k", guarantee="idempotent-upsert")]) == 0
+    assert taking_over._above([of.DatabaseSink("sqlite:///x", "t", key="k")]) == 0
 
 
 def test_what_the_start_before_has_noted_is_found_over_a_leap(old):

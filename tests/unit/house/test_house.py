@@ -47,7 +47,7 @@ ROOMS = {
     # The systems, and Spark.
     "connectors": {"errors", "findings", "options", "twophase"},
     "connectors.kafka": {"connectors", "errors", "findings", "masking", "options", "twophase", "waiting"},
-    "connectors.database": {"connectors", "errors", "findings", "options", "twophase", "waiting"},
+    "connectors.database": {"connectors", "errors", "findings", "options", "twophase"},
     "connectors.lake": {"connectors", "errors", "options", "twophase"},
     "spark": {
         "errors", "masking", "twophase", "checkpoint", "storage", "crash_points", "local", "processes",

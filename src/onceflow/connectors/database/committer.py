@@ -4,8 +4,8 @@ Must not know: Spark, the journal, how rows were staged. It works from participa
 
 A participant covers all tasks of an epoch. Its commit is one local transaction: the ledger's row by its primary key
 (a retry then waits for the transaction of a connection that was lost, and finds it), the attempts' rows, which nobody
-ends any more from there on, rows and hashes of what is staged against what was decided, the merge (unless its tasks
-have merged: ``direct``), and the end of what was staged. So a row in the ledger is the proof of a commit, and its
+ends any more from there on, rows and hashes of what is staged against what was decided, the merge, and
+the end of what was staged. So a row in the ledger is the proof of a commit, and its
 absence is one of the opposite as soon as one of the attempts can never be merged.
 
 The check writes this very transaction: what the target does not take must be told before the decision. Where it can
@@ -182,12 +182,9 @@ class DatabaseCommitter(Committer, Inspectable):
             for p, staged in mine:
                 if staged is None or staged.sealed is None:
                     return f"{p.handle} is not of this sink"
-                if not staged.sealed.target.direct:  # straight rows replace what is older by themselves
-                    self._require_first(connection, run)
+                self._require_first(connection, run)
                 # Where nothing is kept, the trial takes no lock but the target's: a driver that sleeps in it keeps it.
-                looks = staged.sealed.target.direct or not database_of(connection).ends_idle
-                wrong = unfit(connection, self._own, staged) if looks else None
-                if wrong:
+                if not database_of(connection).ends_idle and (wrong := unfit(connection, self._own, staged)):
                     return wrong
                 require_keys(connection, schema, staged.sealed.target, staged.ids, self._sink, run.epoch)
                 attempts = self._own.attempts
@@ -195,7 +192,7 @@ class DatabaseCommitter(Committer, Inspectable):
             ids = {a.id for a in Staged.attempts_of(participants)}
             end(connection, self._own, self._of_run(connection, run, but=ids))
         for p, staged in mine:
-            if staged is not None and staged.sealed is not None and not staged.sealed.target.direct:
+            if staged is not None and staged.sealed is not None:
                 wrong = self._try(p, staged, staged.sealed, run)
                 if wrong:
                     return wrong
@@ -294,8 +291,7 @@ class DatabaseCommitter(Committer, Inspectable):
             raise _InLedgerError from None
         if wrong := unfit(connection, self._own, staged):
             raise _UnfitError(wrong)
-        if not sealed.target.direct:  # else its tasks have done it
-            merge_whole(connection, self._own.attempts.schema, sealed.target, staged.ids, staged.rows)
+        merge_whole(connection, self._own.attempts.schema, sealed.target, staged.ids, staged.rows)
         self._forget(connection, participant.sink, sealed.epoch)
 
     def commit(self, participants: Sequence[Participant]) -> Mapping[ParticipantId, Reply]:
@@ -336,12 +332,12 @@ class DatabaseCommitter(Committer, Inspectable):
             raise AlteredError(f"{ledger.name} was altered: it does not hold what a transaction has written: {why}")
 
     def _replace_older(self, connection: Connection, sink: str, sealed: StagedSeal) -> None:
-        """Remove what the ledger has of this epoch from before a claim; straight rows have replaced the older ones.
+        """Remove what the ledger has of this epoch from before a claim.
 
         Else nobody may do this: the ledger's older row says that rows that are added would come twice.
         """
         ledger = self._own.ledger
-        older = (ledger.c.epoch == sealed.epoch, ledger.c.incarnation < _replaces_below(sealed))
+        older = (ledger.c.epoch == sealed.epoch, ledger.c.incarnation < sealed.claimed)
         connection.execute(delete(ledger).where(ledger.c.job == self._job_id, ledger.c.sink == sink, *older))
 
     def _found(self, participant: Participant) -> Reply:
@@ -461,7 +457,7 @@ class DatabaseCommitter(Committer, Inspectable):
         if staged is None or staged.sealed is None:
             return None
         key = [ledger.c.job == self._job_id, ledger.c.sink == participant.sink, ledger.c.epoch == staged.sealed.epoch]
-        key.append(ledger.c.incarnation >= _replaces_below(staged.sealed))  # an older row is replaced by the commit
+        key.append(ledger.c.incarnation >= staged.sealed.claimed)  # an older row is replaced by the commit
         return connection.execute(select(ledger.c.handle).where(*key)).scalar()
 
     def inspection(self) -> Inspection:
@@ -542,11 +538,6 @@ class DatabaseCommitter(Committer, Inspectable):
             + (": drop the foreign key between tables of one job" if of_another else ""),
             epoch=epoch,
         )
-
-
-def _replaces_below(sealed: StagedSeal) -> int:
-    """What the ledger has of this epoch of starts below this one is replaced by it."""
-    return sealed.incarnation if sealed.target.direct else sealed.claimed
 
 
 def _ledger_row(job: str, sink: str, handle: str, sealed: StagedSeal, rows: int, hashed: int) -> dict[str, Any]:

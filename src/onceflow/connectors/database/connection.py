@@ -17,12 +17,11 @@ from sqlalchemy import Column, MetaData, SmallInteger, Table, UniqueConstraint, 
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import NullType, TypeEngine
 
-from onceflow.connectors.contract import Committer, Guarantee, SinkConnection, WriterFactory
+from onceflow.connectors.contract import Committer, SinkConnection, WriterFactory
 from onceflow.connectors.database import marks, rights
 from onceflow.connectors.database import tables as own
 from onceflow.connectors.database.columns import written
 from onceflow.connectors.database.committer import DatabaseCommitter
-from onceflow.connectors.database.factory import DatabaseWriterFactory
 from onceflow.connectors.database.introspection import column_types, required_columns
 from onceflow.connectors.database.limits import Limit, limits
 from onceflow.connectors.database.refusals import by_pooler
@@ -31,7 +30,7 @@ from onceflow.connectors.database.system import Needed
 from onceflow.connectors.database.target import Target
 from onceflow.connectors.database.types import for_new, for_new_key, misfit, not_a_key
 from onceflow.connectors.database.urls import database_of, engine_of
-from onceflow.connectors.database.writer import Settings
+from onceflow.connectors.database.writer import DatabaseWriterFactory
 from onceflow.connectors.examination import ExaminableSink, Expected
 from onceflow.errors import ConfigurationError
 from onceflow.findings import Finding
@@ -185,12 +184,6 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
             self._warn_of_forgetful()
         self._try_rights(target, types)
         self._target = target
-        if target.direct:
-            log.info(
-                "sink %s is idempotent: a task's rows are in %s when it is done, before their epoch is decided",
-                self._sink.name,
-                self._sink.destination,
-            )
 
     def _target_of(self, names: Sequence[str], staged: str) -> Target:
         """Where rows of these columns go that this table stages."""
@@ -201,8 +194,6 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
             tuple(names),
             self._sink.key,
             deletes=self._sink.delete_when is not None,
-            direct=self._sink.guarantee is Guarantee.IDEMPOTENT_UPSERT,
-            ordered=self._first(),
         )
 
     @staticmethod
@@ -506,8 +497,8 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
 
     def writer_factory(self) -> WriterFactory:
         """What opens writers in tasks."""
-        settings = Settings(self._sink.url, self._sink.schema, self._sink.name, self.target(), self._limits)
-        return DatabaseWriterFactory(settings)
+        sink = self._sink
+        return DatabaseWriterFactory(sink.url, sink.schema, sink.name, self.target(), self._limits)
 
     def committer(self, prefix: str, job_id: str) -> Committer:
         """What commits."""

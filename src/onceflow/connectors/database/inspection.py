@@ -98,8 +98,7 @@ class DatabaseInspection(Inspection):
         if staged is None or staged.sealed is None:
             return Shown("", None, problem=NOT_UNDERSTOOD)
         target = staged.sealed.target
-        told = f"{staged.rows} rows" + (", there since their tasks were done" if target.direct else "")
-        return Shown(participant.handle, participant.handle, (PlaceInSystem(target.name),), told)
+        return Shown(participant.handle, participant.handle, (PlaceInSystem(target.name),), f"{staged.rows} rows")
 
     def abort(self, seen: Sequence[Seen]) -> Mapping[str, str]:
         """As the contract says: what is not merged is ended, and what it staged is removed."""

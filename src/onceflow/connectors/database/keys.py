@@ -43,12 +43,10 @@ def require_keys(
     if rows:
         raise RowRefusedError(
             f"sink {sink}: epoch {epoch} has {rows} rows of one key ({named}), and only one can stay",
-            harmless="for the data: the epoch is not decided; one of them may be seen until it is run again"
-            if target.direct
-            else "for the data: nothing of the epoch is visible",
+            harmless="for the data: nothing of the epoch is visible",
             cause="an upsert has no order within an epoch, so nothing says which row is the newest",
             action="leave one row for each key: aggregate with output_mode='update', or dropDuplicates with a "
-            "watermark" + ("" if target.direct or target.deletes else "; or leave key= away to append all"),
+            "watermark" + ("" if target.deletes else "; or leave key= away to append all"),
             epoch=epoch,
         )
     # Of deletes, and of others as well: that the target's columns take no null was looked at when the job was started.

@@ -199,9 +199,6 @@ class MySql(Database):
     def is_gone(self, error: DBAPIError) -> bool:
         return self.code(error) in (1146, 1054)
 
-    def is_deadlock(self, error: DBAPIError) -> bool:
-        return self.code(error) == 1213
-
     def by_foreign_key(self, error: DBAPIError) -> bool:
         return self.code(error) in (1451, 1452)
 

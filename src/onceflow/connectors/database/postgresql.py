@@ -280,9 +280,6 @@ class PostgreSql(Database):
     def is_gone(self, error: DBAPIError) -> bool:
         return self.code(error) in ("42P01", "42703")
 
-    def is_deadlock(self, error: DBAPIError) -> bool:
-        return self.code(error) == "40P01"
-
     def by_foreign_key(self, error: DBAPIError) -> bool:
         return self.code(error) == "23503"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from pyspark.sql.types import BooleanType, StructType
 
@@ -37,9 +37,6 @@ class DatabaseSink(Sink):
         table: The table, in ``schema`` or, as ``"schema.table"``, in another one.
         key: Upsert: the column or columns that a row is known by; a row replaces the one with the same key. They need a
             unique constraint. An epoch may have one row for each key. None: append.
-        guarantee: ``"exactly-once"``: an epoch's rows are visible from its commit on, all at once.
-            ``"idempotent-upsert"``, which needs ``key``: each task shows its rows when it is done, before the decision,
-            and an epoch that is run again replaces them; for plans that give the same rows again.
         delete_when: The name of a boolean column of the output, which is not written: where it is true, the row with
             that key is deleted; false or null is a row to write. Needs ``key``. None: no row means a delete.
         schema: Where onceflow's own tables are (``onceflow_ledger``, ``onceflow_attempts``, …, and what is staged), and
@@ -52,6 +49,9 @@ class DatabaseSink(Sink):
         ConfigurationError: An argument that cannot work.
     """
 
+    guarantee = Guarantee.EXACTLY_ONCE
+    keeps_fields = True
+
     @checked
     def __init__(
         self,
@@ -59,7 +59,6 @@ class DatabaseSink(Sink):
         table: str,
         *,
         key: str | Sequence[str] | None = None,
-        guarantee: Literal["exactly-once", "idempotent-upsert"] = "exactly-once",
         delete_when: str | None = None,
         schema: str | None = None,
         create_table: bool = False,
@@ -76,7 +75,6 @@ class DatabaseSink(Sink):
         self.table = parts[-1]
         self.table_schema = parts[0] if len(parts) > 1 else schema
         self.key = () if key is None else (key,) if isinstance(key, str) else tuple(key)
-        self.guarantee = Guarantee(guarantee)
         self.delete_when = delete_when
         self.create_table = create_table
         self.name = table if name is None else name
@@ -87,12 +85,9 @@ class DatabaseSink(Sink):
                 cause="its name stands in the ledger and the journal: letters, digits, '.', '_' and '-', at most 100",
                 action="give it another name with name=",
             )
-        needing = "delete_when" if delete_when else ""
-        if guarantee != "exactly-once":
-            needing = f'guarantee="{guarantee}"'
-        if needing and not self.key:
+        if delete_when and not self.key:
             raise ConfigurationError(
-                f"sink {self.name}: {needing} needs a key",
+                f"sink {self.name}: delete_when needs a key",
                 cause="without one a row has nothing by which the one before it is found",
                 action="name the columns that a row is known by with key=",
             )
@@ -101,11 +96,6 @@ class DatabaseSink(Sink):
                 f"sink {self.name}: {delete_when!r} cannot be part of the key and say what is deleted",
                 action="name another column with delete_when=",
             )
-
-    @property
-    def participates(self) -> bool:
-        """With either guarantee: with the second, tasks' rows are visible before the decision that all of them are."""
-        return True
 
     @property
     def database(self) -> str:
@@ -117,8 +107,6 @@ class DatabaseSink(Sink):
         from onceflow.connectors.database.urls import database_named  # noqa: PLC0415 - it imports SQLAlchemy
 
         return database_named(self.database)
-
-    keeps_fields = True
 
     @property
     def carries_secret(self) -> bool:

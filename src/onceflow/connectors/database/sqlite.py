@@ -155,9 +155,6 @@ class Sqlite(Database):
     def is_gone(self, error: DBAPIError) -> bool:
         return any(each in str(error.orig) for each in ("no such table", "no column named"))
 
-    def is_deadlock(self, error: DBAPIError) -> bool:
-        return False  # one writes at a time
-
     def by_foreign_key(self, error: DBAPIError) -> bool:
         return "FOREIGN KEY constraint failed" in str(error.orig)
 

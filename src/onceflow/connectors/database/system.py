@@ -286,10 +286,6 @@ class Database(ABC):
         """Whether a table or a column is not there: one of onceflow's own is made again by the next start."""
 
     @abstractmethod
-    def is_deadlock(self, error: DBAPIError) -> bool:
-        """Whether the transaction was taken back since two waited for each other: at once again it may be alone."""
-
-    @abstractmethod
     def by_foreign_key(self, error: DBAPIError) -> bool:
         """Whether a row is refused that names another one which is not there."""
 

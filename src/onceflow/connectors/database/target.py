@@ -35,8 +35,6 @@ class Target:
         columns: The columns that are written.
         key: Of an upsert: the columns that a row is known by; empty for append.
         deletes: Rows may be marked: then they delete the row of their key.
-        direct: Tasks merge what they have staged themselves, before the decision.
-        ordered: What runs of the target are ordered by: one name, whatever columns they write. "" is ``staged``.
     """
 
     schema: str | None
@@ -45,8 +43,6 @@ class Target:
     columns: tuple[str, ...]
     key: tuple[str, ...] = ()
     deletes: bool = False
-    direct: bool = False
-    ordered: str = ""
 
     @property
     def name(self) -> str:
@@ -74,6 +70,8 @@ class Target:
         Raises:
             OTHER_FORM: The value is no target (``twophase/forms.py``).
         """
+        if value.get("direct"):  # what its tasks had merged by themselves, before the decision: no longer offered
+            raise ValueError("its rows went straight into the target")
         schema = value["schema"]
         return cls(
             None if schema is None else str(schema),
@@ -82,8 +80,6 @@ class Target:
             tuple(str(name) for name in value["columns"]),
             tuple(str(name) for name in value["key"]),
             bool(value.get("deletes")),
-            bool(value.get("direct")),
-            str(value.get("ordered", "")),
         )
 
 

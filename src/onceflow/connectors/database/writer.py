@@ -10,9 +10,9 @@ returns, and never expires.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import insert, update
@@ -21,14 +21,12 @@ from sqlalchemy.exc import DBAPIError
 
 from onceflow.connectors.contract import Shard, Writer
 from onceflow.connectors.database import tables as own
-from onceflow.connectors.database.attempts import newest_run
 from onceflow.connectors.database.limits import Limit, NoFormError, require_forms
 from onceflow.connectors.database.refusals import answer_of, refusal, told_of, words
 from onceflow.connectors.database.system import Refusal
 from onceflow.connectors.database.target import Target
 from onceflow.connectors.database.urls import database_of, engine_of
 from onceflow.errors import OnceflowError, PreCommitError, RowRefusedError, WriterFencedError
-from onceflow.waiting import turns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,8 +40,8 @@ GATHERED_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What the writers of one sink need. It has the URL, with its password: it travels as a pickle, and is never kept.
+class DatabaseWriterFactory:
+    """Opens writers of one sink. It travels as a pickle, with the URL's password, and is never kept.
 
     Attributes:
         url: Of the database.
@@ -59,18 +57,15 @@ class Settings:
     target: Target
     limits: Mapping[str, Limit] = field(default_factory=dict)
 
-
-_DEADLOCKS_FOR_S, _PAUSE_S = 60.0, 0.05
-
-
-class _DeadlockError(Exception):
-    """The transaction was taken back, and can be tried again."""
+    def __call__(self, shard: Shard) -> DatabaseWriter:
+        """Open the writer of one shard."""
+        return DatabaseWriter(self, shard)
 
 
 class DatabaseWriter(Writer):
     """Stages one attempt's rows."""
 
-    def __init__(self, made_by: Settings, shard: Shard) -> None:
+    def __init__(self, made_by: DatabaseWriterFactory, shard: Shard) -> None:
         self._of, self._shard = made_by, shard
         self._id = uuid.uuid4().hex
         self._rows = self._hash = 0
@@ -92,31 +87,7 @@ class DatabaseWriter(Writer):
             staged=made_by.target.staged,
         )
         with self._transaction() as connection:
-            self._begin(connection)
             connection.execute(insert(self._attempts), row)
-
-    def _begin(self, connection: Connection) -> None:
-        """Before anything is there of the attempt, in the transaction that makes it.
-
-        Rows that are added have no order; of rows of one key an older run's must come before a newer one's.
-        """
-        if not self._of.target.key:
-            return
-        run, sink = self._shard.run, self._of.sink
-        # What is written again comes behind whatever had begun when its database was put back.
-        run = replace(run, incarnation=run.again or run.incarnation)
-        newest = newest_run(connection, self._own, run, self._of.target.ordered or self._of.target.staged)
-        if newest <= (run.incarnation, run.epoch):
-            return
-        raise WriterFencedError(
-            f"sink {sink}: epoch {run.epoch} of start {run.incarnation} comes too late: epoch {newest[1]} of start "
-            f"{newest[0]} has written",
-            harmless="for the data: rows of an older run replace nothing",
-            cause="a newer start of the job runs, a task was held up for longer than its epoch took, or the job has "
-            "run on a newer copy of the checkpoint",
-            action="nothing, if a newer start runs; otherwise start the job again",
-            epoch=run.epoch,
-        )
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Take a batch, and stage what has gathered when that is much."""
@@ -132,33 +103,22 @@ class DatabaseWriter(Writer):
 
     def _stage(self, state: str) -> None:
         """Stage what has gathered, and leave the attempt in this state: one transaction."""
-        gathered, self._gathered = self._gathered, []
-        rows, hashed = sum(map(len, gathered)), 0
-        for last in turns(_DEADLOCKS_FOR_S, _PAUSE_S):
-            # InnoDB ends one of two tasks that merge into a table side by side, whatever their keys are.
-            with suppress(_DeadlockError), self._transaction(last=last) as connection:
-                hashed = self._put(connection, state, gathered, rows)
-                break
-        self._rows += rows
-        self._hash = (self._hash + hashed) & HASH_MASK
-
-    def _put(self, connection: Connection, state: str, gathered: Sequence[pa.RecordBatch], rows: int) -> int:
-        """Put so many rows beside those that are staged; the sum of their hashes."""
         import pyarrow as pa  # noqa: PLC0415 - only in a worker
         import pyarrow.compute as pc  # noqa: PLC0415
 
-        hashed = 0
-        self._hold(connection, state, self._rows + rows)
-        if rows:
-            batch = pa.Table.from_batches(gathered).combine_chunks().to_batches()[0]
-            names = [own.ID, *self._of.target.held, own.HASH]
-            require_forms(self._to_have(batch), self._of.limits, self._database)
-            batch = pa.RecordBatch.from_arrays([pa.repeat(self._id, rows), *batch.columns], names)
-            self._database.load(connection, self._of.schema, self._of.target.staged, batch)
-            hashed = int(pc.sum(batch.column(len(names) - 1)).as_py() or 0)
-        if state == own.PREPARED:
-            self._all_staged(connection, self._rows + rows)
-        return hashed
+        gathered, self._gathered = self._gathered, []
+        rows, hashed = sum(map(len, gathered)), 0
+        with self._transaction() as connection:
+            self._hold(connection, state, self._rows + rows)
+            if rows:
+                batch = pa.Table.from_batches(gathered).combine_chunks().to_batches()[0]
+                names = [own.ID, *self._of.target.held, own.HASH]
+                require_forms(self._to_have(batch), self._of.limits, self._database)
+                batch = pa.RecordBatch.from_arrays([pa.repeat(self._id, rows), *batch.columns], names)
+                self._database.load(connection, self._of.schema, self._of.target.staged, batch)
+                hashed = int(pc.sum(batch.column(len(names) - 1)).as_py() or 0)
+        self._rows += rows
+        self._hash = (self._hash + hashed) & HASH_MASK
 
     def _to_have(self, rows: pa.RecordBatch) -> dict[str, pa.Array]:
         """The values that the table is to have: of a row that means a delete only those of its key."""
@@ -170,9 +130,6 @@ class DatabaseWriter(Writer):
             stays = pc.equal(columns[own.DELETE], 0)
             columns |= {name: columns[name].filter(stays) for name in target.columns if name not in target.key}
         return columns
-
-    def _all_staged(self, connection: Connection, rows: int) -> None:
-        """What belongs into the transaction of a pre-commit, behind its rows."""
 
     def _report(self) -> dict[str, Any]:
         return {"attempt": self._id, "rows": self._rows, "hash": self._hash}
@@ -198,13 +155,11 @@ class DatabaseWriter(Writer):
         )
 
     @contextmanager
-    def _transaction(self, *, last: bool = True) -> Iterator[Connection]:
+    def _transaction(self) -> Iterator[Connection]:
         try:
             with self._engine.begin() as connection:
                 yield connection
         except DBAPIError as error:
-            if not last and self._database.is_deadlock(error):
-                raise _DeadlockError from None
             raise self._told(error) from None  # the cause has the rows in it
         except NoFormError as error:
             raise self._row_refused(str(error)) from None

@@ -24,7 +24,6 @@ from onceflow.errors import (
     PreCommitError,
     RecoveryError,
     RowRefusedError,
-    WriterFencedError,
 )
 from onceflow.testing.trial import Start, Trial
 from onceflow.twophase.messages import Outcome, Reply
@@ -689,21 +688,6 @@ def test_an_upsert_of_a_null_key(server, world):
         writer.write(nothing)
         with pytest.raises(RowRefusedError, match="column key takes no null, and 1 rows have one"):
             writer.prepare()
-
-
-def test_a_table_whose_schema_is_named_is_the_same_one(server):
-    """Runs of a table are ordered, whether its usual schema is named or not: a late row of an older one is refused."""
-    server.execute("drop schema public cascade", "create schema public")
-    server.execute("create table payments (key text primary key, amount bigint)")
-    how = {"key": "key", "guarantee": "idempotent-upsert", "create_table": False, "schema": None}
-    unnamed = PostgresWorld(server.url(), **how)
-    with Trial(unnamed) as t:
-        late = t.start().open(epoch=5)
-        late.write(unnamed.rows(["one"]))
-        newer = t.start(2, sink=PostgresWorld(server.url(), table="public.payments", **how).sink())
-        t.commit(newer, newer.prepare(["one"], epoch=6))
-        with pytest.raises(WriterFencedError):
-            late.prepare()
 
 
 def test_a_table_that_hides_rows_is_not_deleted_from(server):

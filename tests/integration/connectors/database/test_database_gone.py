@@ -72,7 +72,6 @@ def test_a_table_that_is_gone_for_good(pipeline, server, point):
 def test_a_table_of_a_job_with_state_that_is_gone(pipeline, server):
     """The epoch's plan runs once more for its state, without the sink; the other sink has each change once."""
     pipeline.job = "totals"
-    pipeline.environment |= {"DELIVERY": "exactly-once"}
     pipeline.die_at(f"D5@{EPOCH}")
     server.execute("drop table totals, totals_onceflow_staged")
     pipeline.environment |= {"NO_TABLE": "yes"}

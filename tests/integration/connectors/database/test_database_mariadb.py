@@ -14,8 +14,7 @@ from onceflow.errors import ConfigurationError, DatabaseUnavailableError, PreCom
 from onceflow.testing import conformance
 from onceflow.testing.trial import Trial
 from onceflow.twophase.messages import Outcome, Reply
-from tests.support.harness import wait_until
-from tests.support.mariadb import HOST, running_mariadb, running_mysql
+from tests.support.mariadb import running_mariadb, running_mysql
 
 
 @pytest.fixture(scope="module", params=[running_mariadb, running_mysql], ids=["mariadb", "mysql"])
@@ -36,42 +35,17 @@ def test_mariadb(check, world):
 
 
 @pytest.fixture(scope="module")
-def direct(server):
-    world = server.saying(key="key", guarantee="idempotent-upsert", delete_when="gone")
+def keyed(server):
+    world = server.saying(key="key", delete_when="gone")
     world.ask("drop table if exists payments, payments_onceflow_staged")
     yield world
     world.ask("drop table if exists payments, payments_onceflow_staged")
 
 
 @pytest.mark.parametrize("check", conformance.CHECKS, ids=str)
-def test_mariadb_straight_into_the_target(check, direct):
-    """Each fact that an idempotent sink's guarantee has holds on MariaDB, also where rows may be deletes."""
-    check(direct)
-
-
-def test_a_task_that_a_deadlock_ends_merges_again(direct):
-    """InnoDB ends one of two that wait for each other, as tasks do that merge side by side: no epoch fails for it."""
-    with Trial(direct) as t:
-        start, keys = t.start(), t.keys()
-        start.put(keys, "one")
-        writer = start.open(epoch=1)
-        writer.write(direct.rows_saying(keys, "two"))
-        with pymysql.connect(host=HOST, port=direct.port, user="root", database="bank") as other:
-            cursor = other.cursor()
-            cursor.execute("create temporary table heavy (n int) engine=InnoDB select 1 n")
-            for _ in range(8):  # who has written less is ended
-                cursor.execute("insert into heavy select n from heavy")
-            cursor.execute("update payments set amount = 9 where `key` = %s", [keys[0]])
-            task = threading.Thread(target=lambda: told.append(writer.prepare()))
-            told = []
-            task.start()
-            waiting = "select count(*) from information_schema.innodb_trx where trx_state = 'LOCK WAIT'"
-            wait_until(lambda: direct.ask(waiting) == ((1,),), what="the task's merge")
-            cursor.execute("select id from onceflow_attempts where id = %s for update", [writer._id])
-            other.rollback()
-        task.join()
-        assert [each["rows"] for each in told] == [len(keys)]
-        assert {key: word for key, word in direct.says().items() if key in keys} == dict.fromkeys(keys, "two")
+def test_mariadb_by_key(check, keyed):
+    """Each fact of the contract holds on MariaDB, also where rows have a key and may be deletes."""
+    check(keyed)
 
 
 def test_deletes(direct):
@@ -171,12 +145,11 @@ def test_a_ledger_that_keeps_no_transactions_proves_nothing(server, world):
 
 
 @pytest.mark.parametrize("engine", ["MyISAM", "Aria"])
-@pytest.mark.parametrize("delivery", ["exactly-once", "idempotent-upsert"])
-def test_a_table_that_stops_to_keep_transactions_while_a_job_runs(server, engine, delivery):
+def test_a_table_that_stops_to_keep_transactions_while_a_job_runs(server, engine):
     """What is tried there cannot be taken back, so it is looked at first: no row is written, neither twice nor once."""
     if engine not in server.engines:
         pytest.skip(f"it has no engine {engine}")
-    world = server.saying(key="key", guarantee=delivery)
+    world = server.saying(key="key")
     world.ask("drop table if exists payments, payments_onceflow_staged")
     with Trial(world) as t:
         start, keys = t.start(), t.keys()
@@ -191,11 +164,10 @@ def test_a_table_that_stops_to_keep_transactions_while_a_job_runs(server, engine
         world.ask("alter table payments engine=InnoDB")
         prepared = start.prepare(keys, epoch=1)
         assert start.committer.check(prepared, start.run(1), 0.0) is None
-        if delivery == "exactly-once":
-            world.ask(f"alter table payments engine={engine}")
-            assert set(start.committer.commit(prepared).values()) == {Reply.REFUSED}
-            assert world.pairs() == []
-            world.ask("alter table payments engine=InnoDB")
+        world.ask(f"alter table payments engine={engine}")
+        assert set(start.committer.commit(prepared).values()) == {Reply.REFUSED}
+        assert world.pairs() == []
+        world.ask("alter table payments engine=InnoDB")
         t.commit(start, prepared)
         t.all_visible_once(keys, "after it was put right")
     world.ask("drop table payments, payments_onceflow_staged")

@@ -36,19 +36,14 @@ def granted(server):
     server.execute("drop owned by job cascade")
 
 
-DIRECT = {"guarantee": "idempotent-upsert"}
-
-
 @pytest.mark.parametrize(
     ("lines", "more"),
     [
         (APPEND, {}),
         (APPEND + UPSERT, KEYED),
-        (APPEND + UPSERT, KEYED | DIRECT),
         (APPEND + UPSERT + DELETES, DELETING),
-        (APPEND + UPSERT + DELETES, DELETING | DIRECT),
     ],
-    ids=["append", "upsert", "direct", "deletes", "direct deletes"],
+    ids=["append", "upsert", "deletes"],
 )
 def test_the_rights_of_the_page_are_enough(granted, lines, more):
     """Start, stage, check, commit, abort, sweep and look, as a user who has nothing else."""

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from onceflow.errors import ConfigurationError, PreCommitError, WriterFencedError
+from onceflow.errors import ConfigurationError, PreCommitError
 from onceflow.launch.systems import require_beside
-from onceflow.testing.trial import PREFIX, Start, Trial
+from onceflow.testing.trial import PREFIX, Trial
 from onceflow.twophase.messages import Reply
 from tests.support.database_faults import answer, checked, decided
 from tests.support.postgres import PostgresWorld, SayingPostgres, running
@@ -91,8 +91,7 @@ def test_a_target_that_stops_to_hold_rows_while_a_job_runs(empty, what):
         t.all_visible_once([*before, *keys], "after it was put right")
 
 
-@pytest.mark.parametrize("delivery", ["exactly-once", "idempotent-upsert"])
-def test_row_security_that_is_switched_on_while_a_job_deletes(empty, delivery):
+def test_row_security_that_is_switched_on_while_a_job_deletes(empty):
     """A delete would pass over the rows that it hides, and what is left of them cannot be counted either."""
     empty.execute(
         "create table payments (key text primary key, amount bigint)",
@@ -100,7 +99,7 @@ def test_row_security_that_is_switched_on_while_a_job_deletes(empty, delivery):
         "grant all on schema public to job",
         "grant all on payments to job",
     )
-    more = {"key": "key", "delete_when": "gone", "guarantee": delivery, "create_table": False}
+    more = {"key": "key", "delete_when": "gone", "create_table": False}
     world = SayingPostgres(empty.url("job"), empty.url(), **more)
     try:
         with Trial(world) as t:
@@ -186,11 +185,10 @@ class Named(PostgresWorld):
         return [key for (key,) in self.server.execute(f'select key from "{table}"')]
 
 
-@pytest.mark.parametrize("delivery", ["exactly-once", "idempotent-upsert"])
 @pytest.mark.parametrize("name", ["sel%ect", "%s", "100%%", 'quo"te', "a :b", "ä" * 30, "ä" * 31])
-def test_a_name_of_a_table_and_a_column(empty, name, delivery):
+def test_a_name_of_a_table_and_a_column(empty, name):
     """Percent signs are placeholders to a driver, and PostgreSQL counts a name's bytes."""
-    with Trial(Named(empty, name, name, key="key", guarantee=delivery)) as t:
+    with Trial(Named(empty, name, name, key="key")) as t:
         for incarnation in (1, 2):
             start, keys = t.start(incarnation), t.keys()
             t.commit(start, checked(start, keys, epoch=incarnation))
@@ -240,12 +238,11 @@ class Columns(PostgresWorld):
         return sink
 
 
-@pytest.mark.parametrize("delivery", ["exactly-once", "idempotent-upsert"])
 @pytest.mark.parametrize("one_job", [True, False])
-def test_other_columns_of_one_table(empty, delivery, one_job):
+def test_other_columns_of_one_table(empty, one_job):
     """Two sinks, of a job or of two, that write one table's other columns: neither is in the other's way, nor waits."""
     empty.execute("create table payments (key text primary key, one bigint, two bigint)")
-    worlds = [Columns(empty, column, guarantee=delivery) for column in ("one", "two")]
+    worlds = [Columns(empty, column) for column in ("one", "two")]
     with Trial(worlds[0]) as first, Trial(worlds[1]) as second:
         if one_job:
             second.job_id = first.job_id
@@ -262,21 +259,6 @@ def test_other_columns_of_one_table(empty, delivery, one_job):
         assert starts[1].committer.check(more, starts[1].run(3), 0.0) is None
         second.commit(starts[1], more)
     assert empty.execute("select distinct one, two from payments") == [(1, 1)]
-
-
-def test_a_late_row_of_other_columns_replaces_nothing_newer(empty):
-    """Runs of a table are ordered, whatever columns they write: the output was edited between the two starts."""
-    empty.execute("create table payments (key text primary key, one bigint, two bigint)")
-    old, new = (Columns(empty, column, guarantee="idempotent-upsert") for column in ("one", "two"))
-    with Trial(old) as t:
-        late = t.start().open(epoch=5)
-        late.write(old.rows(["key"]))
-        newer = Start(new, t.job_id, 2)
-        newer.prepare(["key"], epoch=6)
-        with pytest.raises(WriterFencedError):
-            late.prepare()
-        newer.close()
-    assert empty.execute("select * from payments") == [("key", None, 1)]
 
 
 KEYED = "create table payments (key text primary key, amount bigint)"

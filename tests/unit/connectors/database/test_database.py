@@ -38,7 +38,7 @@ from onceflow.errors import (
 from onceflow.testing import conformance
 from onceflow.testing.trial import Trial
 from onceflow.twophase.messages import Outcome, Reply
-from tests.support.sqlite_worlds import DELETABLE, FIELDS, Direct, SqliteWorld, Upserting
+from tests.support.sqlite_worlds import DELETABLE, FIELDS, Keyed, SqliteWorld, Upserting
 
 
 @pytest.fixture(scope="module")
@@ -65,57 +65,19 @@ def test_an_upsert_replaces_the_row_of_its_key(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def direct(tmp_path_factory):
-    return Direct(tmp_path_factory.mktemp("direct"))
+def keyed(tmp_path_factory):
+    return Keyed(tmp_path_factory.mktemp("keyed"), delete_when="gone")
 
 
 @pytest.mark.parametrize("check", conformance.CHECKS, ids=str)
-def test_sqlite_straight_into_the_target(check, direct):
-    """Each fact of its guarantee holds, also of a late task's rows, and of those of a resume with lower epochs."""
-    check(direct)
-
-
-def test_two_rows_of_one_key_straight_into_the_target(tmp_path):
-    """Of one task they are refused before they are seen, of two tasks before the decision."""
-    with Trial(Direct(tmp_path)) as t:
-        start, (key, *_) = t.start(), t.keys()
-        with pytest.raises(RowRefusedError, match=r"2 rows of one key \(key\)"):
-            start.write([key, key])
-        t.none_visible([key], "after a task that has failed")
-        with pytest.raises(RowRefusedError, match="one of them may be seen") as told:
-            start.committer.check(start.prepare([key], [key], epoch=1), start.run(1), 0.0)
-        assert key not in str(told.value)
-        assert not told.value.retriable
-
-
-def test_what_is_committed_of_rows_that_tasks_have_merged(tmp_path):
-    """The ledger says which epochs are whole, and nothing stays staged; a database that was put back is noticed."""
-    world = Direct(tmp_path)
-    with Trial(world) as t:
-        start, keys = t.start(), t.keys()
-        prepared = start.prepare(keys[:2], keys[2:])
-        t.all_visible_once(keys, "before the decision")
-        assert start.committer.check(prepared, start.run(), 0.0) is None
-        t.commit(start, prepared)
-        with sqlite3.connect(world.path) as file:
-            assert file.execute("select epoch, rows from onceflow_ledger").fetchall() == [(0, 4)]
-            assert file.execute("select count(*) from payments_onceflow_staged").fetchone() == (0,)
-            assert file.execute("select count(*) from onceflow_attempts").fetchone() == (0,)
-            file.execute("delete from onceflow_ledger")
-        with pytest.raises(CheckpointConflictError, match="does not know the newest epoch any more"):
-            start.committer.check([], start.run(1), 0.0)
+def test_sqlite_by_key(check, keyed):
+    """Each fact of the contract holds, also where rows have a key and may be deletes."""
+    check(keyed)
 
 
 def test_an_epoch_whose_number_comes_again(tmp_path):
-    """After a resume from an older checkpoint: straight into the target it is committed, once staged it is refused."""
-    with Trial(Direct(tmp_path)) as t:
-        for incarnation in (1, 2):
-            start = t.start(incarnation)
-            prepared = start.prepare(t.keys())
-            assert start.committer.check(prepared, start.run(), 0.0) is None
-            assert set(start.committer.commit(prepared).values()) == {Reply.COMMITTED}
-        t.outcomes_are(Outcome.COMMITTED, start, prepared, "after its commit")
-    with Trial(Direct(tmp_path, guarantee="exactly-once")) as t:
+    """After a start from an older checkpoint that nobody has claimed: refused, also by the commit."""
+    with Trial(Keyed(tmp_path)) as t:
         first = t.start()
         t.commit(first, first.prepare(t.keys()))
         second = t.start(2)
@@ -126,23 +88,9 @@ def test_an_epoch_whose_number_comes_again(tmp_path):
         t.outcomes_are(Outcome.UNKNOWN, second, prepared, "after its commit")
 
 
-def test_a_job_that_goes_on_with_the_other_delivery(tmp_path):
-    """What was decided when rows were staged is committed by the sink that writes straight, and the other way round."""
-    for before, after in (("exactly-once", "idempotent-upsert"), ("idempotent-upsert", "exactly-once")):
-        with Trial(Direct(tmp_path, guarantee=before)) as t:
-            start, keys = t.start(), t.keys()
-            decided = start.prepare(keys)
-            assert start.committer.check(decided, start.run(), 0.0) is None
-            other = t.start(2, sink=Direct(tmp_path, guarantee=after).sink(), attach=True)
-            t.outcomes_are(Outcome.OPEN, other, decided, "before its commit")
-            t.commit(other, decided)
-            t.all_visible_once(keys, "after its commit by the other delivery")
-
-
-@pytest.mark.parametrize("delivery", ["exactly-once", "idempotent-upsert"])
-def test_a_row_that_is_marked_deletes_the_one_of_its_key(tmp_path, delivery):
+def test_a_row_that_is_marked_deletes_the_one_of_its_key(tmp_path):
     """Also one that is not there; others stay; a later row of the key is there again."""
-    world = Direct(tmp_path, guarantee=delivery, delete_when="gone")
+    world = Keyed(tmp_path, delete_when="gone")
     with Trial(world) as t:
         start, keys = t.start(), t.keys()
 
@@ -162,28 +110,10 @@ def test_a_row_that_is_marked_deletes_the_one_of_its_key(tmp_path, delivery):
         assert world.says() == {keys[0]: "two", keys[2]: "two", keys[3]: "one"}
 
 
-@pytest.mark.parametrize("newer", ["exactly-once", "idempotent-upsert"])
-def test_a_late_row_brings_back_nothing_that_was_deleted(tmp_path, newer):
-    """A writer of an older epoch, open before the delete or opened behind it, cannot write."""
-    world = Direct(tmp_path, delete_when="gone")
-    with Trial(world) as t:
-        start, keys = t.start(), t.keys()
-        begun = start.open(epoch=0)
-        begun.write(world.rows_saying(keys, "late"))
-        # Also where the job has gone on with the other delivery.
-        t.start(sink=Direct(tmp_path, delete_when="gone", guarantee=newer).sink()).put(keys, "gone", epoch=1)
-        with pytest.raises(PreCommitError, match="was ended while it wrote"):
-            begun.prepare()
-        with pytest.raises(PreCommitError, match="epoch 0 of start 1 comes too late: epoch 1 of start 1 has written"):
-            start.open(epoch=0)
-        assert world.says() == {}
-
-
-@pytest.mark.parametrize("delivery", ["exactly-once", "idempotent-upsert"])
-def test_a_delete_without_a_key(tmp_path, delivery):
+def test_a_delete_without_a_key(tmp_path):
     """A null is equal to nothing: such a row would delete none, in silence; it is refused."""
     nothing = {"key": pa.array([None], pa.string()), "amount": [1], "gone": [1], "onceflow_hash": [1]}
-    with Trial(Direct(tmp_path, guarantee=delivery, delete_when="gone")) as t:
+    with Trial(Keyed(tmp_path, delete_when="gone")) as t:
         start = t.start()
         writer = start.open()
         writer.write(pa.RecordBatch.from_pydict(nothing))
@@ -195,12 +125,11 @@ def test_a_delete_without_a_key(tmp_path, delivery):
             prepared_and_checked()
 
 
-@pytest.mark.parametrize("delivery", ["exactly-once", "idempotent-upsert"])
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.faults) for seed in range(1, 4))])
-def test_a_table_is_what_a_dict_would_be(tmp_path, delivery, seed):
+def test_a_table_is_what_a_dict_would_be(tmp_path, seed):
     """Random epochs of rows and deletes; some are run twice, some by a new start, some fail first and are run again."""
     chance, model = random.Random(seed), {}
-    world = Direct(tmp_path, guarantee=delivery, delete_when="gone")
+    world = Keyed(tmp_path, delete_when="gone")
     keys = [f"k{i}" for i in range(12)]
     with Trial(world) as t:
         start = t.start()
@@ -237,7 +166,7 @@ def of_epoch(world, start, epoch, shards):
 
 def test_a_mark_belongs_to_its_table(tmp_path):
     """A sink that goes to another table of the same database has none there; one of before is still found."""
-    world = Direct(tmp_path)
+    world = Keyed(tmp_path)
     with Trial(world) as t:
         start = t.start()
         start.committer.marks().write("new")
@@ -255,7 +184,7 @@ def test_a_mark_belongs_to_its_table(tmp_path):
 
 def test_a_target_that_keeps_what_is_to_be_deleted(tmp_path):
     """A trigger that prevents the delete would leave the row in silence: nothing is decided."""
-    world = Direct(tmp_path, guarantee="exactly-once", delete_when="gone")
+    world = Keyed(tmp_path, delete_when="gone")
     with Trial(world) as t:
         start, keys = t.start(), t.keys()
         with sqlite3.connect(world.path) as file:
@@ -271,10 +200,9 @@ def test_a_target_that_keeps_what_is_to_be_deleted(tmp_path):
 SKIPS = "create trigger skipping before update on payments begin select raise /* so */ (ignore); end"
 
 
-@pytest.mark.parametrize("delivery", ["exactly-once", "idempotent-upsert"])
-def test_a_trigger_that_skips_rows(tmp_path, delivery):
+def test_a_trigger_that_skips_rows(tmp_path):
     """An upsert counts the row that is there, though its new values are lost: refused at a start and in each epoch."""
-    world = Direct(tmp_path, guarantee=delivery)
+    world = Keyed(tmp_path)
     with Trial(world) as t:
         start, keys = t.start(), t.keys()
         with sqlite3.connect(world.path) as file:
@@ -282,13 +210,9 @@ def test_a_trigger_that_skips_rows(tmp_path, delivery):
             file.execute(SKIPS)
         writer = start.open()
         writer.write(world.rows_saying(keys, "eight"))
-        if delivery == "exactly-once":
-            sealed = start.seal([start.report(writer.prepare(), keys)])
-            with pytest.raises(PreCommitError, match="trigger skipping may skip rows"):
-                start.committer.check(sealed, start.run(), 0.0)
-        else:
-            with pytest.raises(PreCommitError, match="trigger skipping may skip rows"):
-                writer.prepare()
+        sealed = start.seal([start.report(writer.prepare(), keys)])
+        with pytest.raises(PreCommitError, match="trigger skipping may skip rows"):
+            start.committer.check(sealed, start.run(), 0.0)
         with pytest.raises(ConfigurationError, match=r"trigger skipping of table payments may skip a row"):
             t.start()
     assert {amount for _, amount in world.pairs()} == {1}
@@ -318,7 +242,6 @@ def test_a_connection_that_does_not_speak_unicode_is_refused(scheme):
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        ({"guarantee": "idempotent-upsert"}, 'guarantee="idempotent-upsert" needs a key'),
         ({"delete_when": "gone"}, "delete_when needs a key"),
         ({"delete_when": "key", "key": "key"}, "cannot be part of the key"),
     ],
@@ -340,7 +263,7 @@ def test_what_a_sink_refuses_to_be(tmp_path, more, why):
 def test_an_output_whose_deletes_are_not_told(tmp_path, fields, why):
     """Refused before anything is connected."""
     with pytest.raises(ConfigurationError, match=why):
-        Direct(tmp_path, delete_when="gone").sink().columns(fields)
+        Keyed(tmp_path, delete_when="gone").sink().columns(fields)
 
 
 def test_two_rows_of_one_key_in_an_epoch(tmp_path):
