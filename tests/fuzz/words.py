@@ -12,8 +12,9 @@ from onceflow import masking
 from onceflow.cli.shell import _history, _is_whole
 from onceflow.connectors.database.urls import checked_url
 from onceflow.errors import OnceflowError
+from onceflow.flinksql.kind_parsing import kind_of
 from onceflow.flinksql.lexing import statements_of, tokens_of
-from onceflow.flinksql.parsing import kind_of, parse
+from onceflow.flinksql.parsing import parse
 from onceflow.flinksql.problems import Position
 from onceflow.flinksql.script import Script
 from onceflow.flinksql.statements import ScriptText

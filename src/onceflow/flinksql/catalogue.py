@@ -13,8 +13,9 @@ from sqlglot import exp
 
 from onceflow.flinksql import connectors
 from onceflow.flinksql.connectors import TakenOptions
-from onceflow.flinksql.expressions import Expressions, Piece, interval_ms, name_of
+from onceflow.flinksql.expressions import Expressions
 from onceflow.flinksql.kinds import STRING, Kind, quoted
+from onceflow.flinksql.pieces import Piece, interval_ms, name_of
 from onceflow.flinksql.problems import Position, meant, refused, wrong
 from onceflow.flinksql.reading import read_expression
 from onceflow.flinksql.relations import Column, SqlTable, SqlView

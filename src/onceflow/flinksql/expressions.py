@@ -6,14 +6,14 @@ aggregation; a name is looked up by a function that is given, and what stands fo
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from sqlglot import exp
 
 from onceflow.errors import ConfigurationError
 from onceflow.flinksql import functions
+from onceflow.flinksql.calls import WITH_RULES, known, part_of_text, require_time
+from onceflow.flinksql.casts import cast, dated
 from onceflow.flinksql.functions import AGGREGATES, FUNCTIONS, REFUSED
 from onceflow.flinksql.kinds import (
     BIGINT,
@@ -27,14 +27,33 @@ from onceflow.flinksql.kinds import (
     TIMESTAMP,
     TIMESTAMP_LTZ,
     Kind,
-    as_decimal,
     common,
     decimal,
     quoted,
 )
-from onceflow.flinksql.patterns import takes_part
-from onceflow.flinksql.problems import Position, meant, refused, wrong
-from onceflow.flinksql.reserved import RESERVED, TAKEN_AS_NAMES
+from onceflow.flinksql.operands import (
+    as_float,
+    calculated,
+    comparable,
+    compared,
+    computed,
+    cut,
+    is_natural,
+    no_hours,
+    rest,
+)
+from onceflow.flinksql.pieces import (
+    MILLIS,
+    Lookup,
+    Piece,
+    QueryText,
+    Special,
+    interval_ms,
+    literal,
+    misfit,
+    spark_interval,
+)
+from onceflow.flinksql.problems import meant, refused, wrong
 
 _INT_MAX = 2**31 - 1
 _COMPARISONS: Mapping[type[exp.Expr], str] = {
@@ -46,117 +65,9 @@ _COMPARISONS: Mapping[type[exp.Expr], str] = {
     exp.LTE: "<=",
 }
 _ARITHMETIC: Mapping[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
-_FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
 _WHOLE_FROM = "4503599627370496"
 """2^52: a DOUBLE from here on has nothing behind the point."""
-_MILLIS = {"SECOND": 1_000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": 86_400_000}
-# What Java's old and new formats of times, of which Flink and Spark have one each, read and write in the same way.
-_TIME_FORM = re.compile(r"(?:yyyy|MM|dd|HH|mm|ss|S{1,6}|[^A-Za-z'\[\]{}#]|'[A-Za-z]+')+")
-_FRACTION = "SSSSSS"
 _FLOORS = ("YEAR", "QUARTER", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
-# What Spark and Flink's JSON_VALUE go along in the same way: names and places.
-_JSON_PATH = re.compile(r"(?:lax\s+)?(\$(?:\.\w+|\['[\w .:/-]+'\])+)")
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """An expression in Spark's words.
-
-    Attributes:
-        sql: Its text.
-        kind: What it gives.
-        role: What it is beside its value: a time attribute ("rowtime"), a part of a window ("window_start",
-            "window_end", "window_time"), the row's number ("rank"), an INTERVAL in whole days ("days") or in
-            months ("months"); "" for anything else.
-        window: Of a part of a window: the text of the window itself.
-        literal: The value of text, a number or a number of days that is written there.
-    """
-
-    sql: str
-    kind: Kind
-    role: str = ""
-    window: str = ""
-    literal: str | None = None
-
-
-Lookup = Callable[[exp.Column], Piece]
-Special = Callable[[exp.Expr], Piece | None]
-
-
-@dataclass(frozen=True)
-class QueryText:
-    """What a query is made of, for the places of its parts.
-
-    Attributes:
-        text: As sqlglot got it.
-        at: Where it begins in the script.
-        casts: The types that stand in CASTs, by the names that were put in their places.
-    """
-
-    text: str
-    at: Position
-    casts: Mapping[str, Kind]
-
-    def place(self, of: exp.Expr) -> Position:
-        """Where a part of the query stands: its first name's place."""
-        starts = [node.meta["start"] for node in of.walk() if "start" in node.meta]
-        if not starts and of.parent is not None:
-            return self.place(of.parent)
-        return self.place_of(min(starts, default=0))
-
-    def place_of(self, offset: int) -> Position:
-        """Where a character of the text stands."""
-        before = self.text[:offset]
-        lines = before.count("\n")
-        column = offset - before.rfind("\n") if lines else self.at.column + offset
-        return Position(self.at.line + lines, column)
-
-
-def literal(text: str) -> str:
-    """Text as Spark reads it back."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-def name_of(identifier: exp.Expr, text: QueryText) -> str:
-    """A name, which is no word of SQL unless it is quoted."""
-    name = str(identifier.this)
-    if not identifier.args.get("quoted") and name.upper() in RESERVED - TAKEN_AS_NAMES:
-        raise wrong(text.place(identifier), f"{name} is a word of SQL, and no name", action=f"write `{name}`")
-    return name
-
-
-def interval_ms(of: exp.Expr, text: QueryText) -> int:
-    """The length of ``INTERVAL '10' SECOND``; months have none.
-
-    Raises:
-        ConfigurationError: It is none, or not of one unit.
-    """
-    if not isinstance(of, exp.Interval):
-        raise wrong(text.place(of), "an interval is expected here", action="write INTERVAL '10' SECOND")
-    unit = of.args.get("unit")
-    value = of.this
-    if not isinstance(unit, exp.Var) or not isinstance(value, exp.Literal) or not value.is_string:
-        raise refused(
-            text.place(of),
-            "an interval of two units",
-            "it is not taken yet",
-            "write it in the smaller unit: '90' SECOND",
-        )
-    name = str(unit.this).upper().removesuffix("S")
-    if name not in _MILLIS:
-        why = "Flink takes it for an hour" if name == "WEEK" else "it has no length of its own"
-        raise refused(text.place(of), f"an interval in {name}", why, "write it in DAY")
-    try:
-        return round(float(str(value.this)) * _MILLIS[name])
-    except ValueError:
-        raise wrong(
-            text.place(of), f"{value.this!r} is no length of an interval", action="write INTERVAL '10' SECOND"
-        ) from None
-
-
-def spark_interval(milliseconds: int) -> str:
-    """A length as Spark's INTERVAL literal."""
-    return f"INTERVAL '{milliseconds / 1000:.3f}' SECOND"
 
 
 class Expressions:
@@ -170,7 +81,7 @@ class Expressions:
     """
 
     def __init__(self, text: QueryText, lookup: Lookup, special: Special, own: Mapping[str, Kind]) -> None:
-        self._text, self._lookup, self._special, self._own = text, lookup, special, own
+        self.text, self._lookup, self._special, self._own = text, lookup, special, own
         rules: dict[type[exp.Expr], Callable[[exp.Expr], Piece]] = {
             exp.Column: self._column,
             exp.Literal: self._literal,
@@ -238,21 +149,15 @@ class Expressions:
             exp.SimilarTo: ("SIMILAR TO", "use REGEXP(value, pattern)"),
         }
         name, instead = names.get(type(node), (type(node).__name__.upper(), "write it otherwise, see docs/sql.md"))
-        return refused(
-            self._text.place(node), name, "Spark cannot keep it of a stream, or it is not taken yet", instead
-        )
+        return refused(self.text.place(node), name, "Spark cannot keep it of a stream, or it is not taken yet", instead)
 
     def _boolean(self, node: exp.Expr) -> str:
         found = self.piece(node)
         if found.kind.name not in ("BOOLEAN", "NULL"):
             raise wrong(
-                self._text.place(node), f"a condition is expected, and this is {found.kind}", action="compare it"
+                self.text.place(node), f"a condition is expected, and this is {found.kind}", action="compare it"
             )
         return "CAST(NULL AS BOOLEAN)" if found.kind.name == "NULL" else found.sql
-
-    def _misfit(self, node: exp.Expr, what: str, *kinds: Kind) -> ConfigurationError:
-        told = " and ".join(map(str, kinds))
-        return wrong(self._text.place(node), f"{what} does not take {told}", action="write a CAST")
 
     # -- names and literals -----------------------------------------------------------------------
 
@@ -267,7 +172,7 @@ class Expressions:
             if word == "LOCALTIMESTAMP":
                 return Piece("current_timestamp()", TIMESTAMP)
             if word in REFUSED:
-                raise refused(self._text.place(node), word, *REFUSED[word])
+                raise refused(self.text.place(node), word, *REFUSED[word])
         return self._lookup(node)
 
     def _literal(self, node: exp.Expr) -> Piece:
@@ -292,9 +197,9 @@ class Expressions:
         name = str(unit.this).upper().removesuffix("S") if isinstance(unit, exp.Var) else ""
         if name in ("YEAR", "MONTH"):
             return Piece(f"INTERVAL {literal(str(node.this.this))} {name}", INTERVAL, "months")
-        length = interval_ms(node, self._text)
-        if name == "DAY" and length % _MILLIS["DAY"] == 0:
-            return Piece(spark_interval(length), INTERVAL, "days", literal=str(length // _MILLIS["DAY"]))
+        length = interval_ms(node, self.text)
+        if name == "DAY" and length % MILLIS["DAY"] == 0:
+            return Piece(spark_interval(length), INTERVAL, "days", literal=str(length // MILLIS["DAY"]))
         return Piece(spark_interval(length), INTERVAL)
 
     # -- operators --------------------------------------------------------------------------------
@@ -308,7 +213,7 @@ class Expressions:
     def _negative(self, node: exp.Expr) -> Piece:
         inner = self.piece(node.this)
         if not inner.kind.is_number:
-            raise self._misfit(node, "-", inner.kind)
+            raise misfit(self.text, node, "-", inner.kind)
         if inner.literal == str(_INT_MAX + 1):
             return Piece(f"CAST({-_INT_MAX - 1} AS INT)", INT, literal=str(-_INT_MAX - 1))
         return Piece(
@@ -321,37 +226,11 @@ class Expressions:
         return self.piece(node.this), self.piece(node.args["expression"])
 
     def _comparison(self, node: exp.Expr) -> Piece:
-        left, right = self._comparable(node, "a comparison", *self._pair(node))
+        left, right = comparable(self.text, node, "a comparison", *self._pair(node))
         if isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ):
             same = f"({left.sql} <=> {right.sql})"
             return Piece(same if isinstance(node, exp.NullSafeEQ) else f"(NOT {same})", BOOLEAN)
-        return Piece(_compared(left, _COMPARISONS[type(node)], right), BOOLEAN)
-
-    def _comparable(self, node: exp.Expr, what: str, left: Piece, right: Piece) -> tuple[Piece, Piece]:
-        """Both; text in quotes beside a time or a DATE is read as one."""
-        left, right = self._beside(node, left, right), self._beside(node, right, left)
-        if common(left.kind, right.kind) is None or "MAP" in (left.kind.name, right.kind.name):
-            raise self._misfit(node, what, left.kind, right.kind)
-        for one, other in ((left, right), (right, left)):
-            if one.kind.name == "FLOAT" and other.kind.name == "DOUBLE" and other.literal is not None:
-                raise refused(
-                    self._text.place(node),
-                    f"{what} of a FLOAT with {other.literal}",
-                    "Flink cuts its digits to those of a FLOAT, Spark does not",
-                    "CAST the FLOAT to DOUBLE, or write the number without E",
-                )
-        return left, right
-
-    def _beside(self, node: exp.Expr, of: Piece, other: Piece) -> Piece:
-        is_time = other.kind.is_time
-        if of.kind.name != "STRING" or of.literal is None or not (is_time or other.kind.name == "DATE"):
-            return of
-        form = r"\d{4}-\d\d-\d\d" + (r"( \d\d:\d\d:\d\d(\.\d{1,6})?)?" if is_time else "")
-        if re.fullmatch(form, of.literal) is None:
-            instead = "'2026-01-31 23:59:59'" if is_time else "'2026-01-31'"
-            raise wrong(self._text.place(node), f"{of.literal!r} is no {other.kind}", action=f"write {instead}")
-        text = f"{'TIMESTAMP' if is_time else 'DATE'} {of.sql}"
-        return Piece(cut(text, other.kind) if is_time else text, other.kind)
+        return Piece(compared(left, _COMPARISONS[type(node)], right), BOOLEAN)
 
     def _arithmetic(self, node: exp.Expr) -> Piece:
         left, right = self._pair(node)
@@ -361,56 +240,39 @@ class Expressions:
         if "INTERVAL" in kinds:
             time, by = (right, left) if left.kind.name == "INTERVAL" else (left, right)
             if not functions.suits(time.kind, "day") or sign == "*" or (sign == "-" and by is left):
-                raise self._misfit(node, sign, left.kind, right.kind)
+                raise misfit(self.text, node, sign, left.kind, right.kind)
             return self._moved_day(node, time, sign, by) if time.kind.name == "DATE" else Piece(text, time.kind)
         if "NULL" in kinds and (left.kind.is_number or right.kind.is_number):
             return Piece(text, right.kind if left.kind.name == "NULL" else left.kind)
         if not (left.kind.is_number and right.kind.is_number):
-            raise self._misfit(node, sign, left.kind, right.kind)
-        return _calculated(left, sign, right)
+            raise misfit(self.text, node, sign, left.kind, right.kind)
+        return calculated(left, sign, right)
 
     def _moved_day(self, node: exp.Expr, day: Piece, sign: str, by: Piece) -> Piece:
         """A DATE and an interval, which is a DATE again."""
         if by.role == "months":
             return Piece(f"({day.sql} {sign} {by.sql})", DATE)
         if by.role != "days" or by.literal is None:
-            raise self._no_hours(node)
+            raise no_hours(self.text, node)
         return Piece(f"date_add({day.sql}, {int(by.literal) * (-1 if sign == '-' else 1)})", DATE)
-
-    def _no_hours(self, node: exp.Expr) -> ConfigurationError:
-        why, instead = "Flink leaves out what is less than a day", "CAST it to TIMESTAMP(3), or write days"
-        return refused(self._text.place(node), "hours of a DATE", why, instead)
 
     def _division(self, node: exp.Expr) -> Piece:
         left, right = self._pair(node)
         if not (left.kind.is_number and right.kind.is_number):
-            raise self._misfit(node, "/", left.kind, right.kind)
-        kind = _computed(left.kind, right.kind, "/")
+            raise misfit(self.text, node, "/", left.kind, right.kind)
+        kind = computed(left.kind, right.kind, "/")
         if kind.is_whole:  # Flink's division of whole numbers is one; Spark's / is not
             return Piece(f"CAST(({left.sql} DIV {right.sql}) AS {kind.spark()})", kind)
-        return _calculated(left, "/", right)
+        return calculated(left, "/", right)
 
     def _modulo(self, node: exp.Expr) -> Piece:
         left, right = self._pair(node)
-        return self._rest(node, "%", left, right)
-
-    def _rest(self, node: exp.Expr, word: str, left: Piece, right: Piece) -> Piece:
-        """Of a division: of floating-point numbers Flink knows none."""
-        kind = common(left.kind, right.kind)
-        if kind is None or not kind.is_number or kind.is_approximate:
-            raise self._misfit(node, word, left.kind, right.kind)
-        if kind.is_whole:  # it is less than what it is divided by
-            return Piece(f"CAST(({left.sql} % {right.sql}) AS {right.kind.spark()})", right.kind)
-        one, other = _as_decimals(left, right)
-        a, b = as_decimal(left.kind), as_decimal(right.kind)
-        scale = max(a.scale or 0, b.scale or 0)
-        whole = min((a.precision or 0) - (a.scale or 0), (b.precision or 0) - (b.scale or 0))
-        return Piece(f"({one} % {other})", decimal(whole + scale, scale))
+        return rest(self.text, node, "%", left, right)
 
     def _concat(self, node: exp.Expr) -> Piece:
         left, right = self._pair(node)
         if not all(each.kind.name in ("STRING", "NULL") for each in (left, right)):
-            raise self._misfit(node, "||", left.kind, right.kind)
+            raise misfit(self.text, node, "||", left.kind, right.kind)
         return Piece(f"concat({left.sql}, {right.sql})", STRING)
 
     def _is(self, node: exp.Expr) -> Piece:
@@ -424,37 +286,37 @@ class Expressions:
     def _between(self, node: exp.Expr) -> Piece:
         value, low, high = self.piece(node.this), self.piece(node.args["low"]), self.piece(node.args["high"])
         if node.args.get("symmetric"):
-            raise refused(self._text.place(node), "BETWEEN SYMMETRIC", "it is not taken yet", "write both comparisons")
-        _, low = self._comparable(node, "BETWEEN", value, low)
-        _, high = self._comparable(node, "BETWEEN", value, high)
+            raise refused(self.text.place(node), "BETWEEN SYMMETRIC", "it is not taken yet", "write both comparisons")
+        _, low = comparable(self.text, node, "BETWEEN", value, low)
+        _, high = comparable(self.text, node, "BETWEEN", value, high)
         if any(each.kind.is_approximate for each in (value, low, high)):
-            return Piece(f"({_compared(value, '>=', low)} AND {_compared(value, '<=', high)})", BOOLEAN)
+            return Piece(f"({compared(value, '>=', low)} AND {compared(value, '<=', high)})", BOOLEAN)
         return Piece(f"({value.sql} BETWEEN {low.sql} AND {high.sql})", BOOLEAN)
 
     def _in(self, node: exp.Expr) -> Piece:
         if not node.expressions:
             raise refused(
-                self._text.place(node), "IN with a query", "its rows would have to be kept for ever", "write a join"
+                self.text.place(node), "IN with a query", "its rows would have to be kept for ever", "write a join"
             )
         value = self.piece(node.this)
-        values = [self._comparable(node, "IN", value, self.piece(each))[1] for each in node.expressions]
+        values = [comparable(self.text, node, "IN", value, self.piece(each))[1] for each in node.expressions]
         for each in values:
             if (value.kind.is_whole or value.kind.name == "FLOAT") and each.kind.name in ("DECIMAL", "DOUBLE"):
                 raise refused(
-                    self._text.place(node),
+                    self.text.place(node),
                     f"IN of {value.kind} with {each.kind}",
                     "Flink cuts the digits of what is in the list",
                     "CAST the value before IN to the type of those in the list",
                 )
         if any(each.kind.is_approximate for each in (value, *values)):
-            return Piece(f"({' OR '.join(_compared(value, '=', each) for each in values)})", BOOLEAN)
+            return Piece(f"({' OR '.join(compared(value, '=', each) for each in values)})", BOOLEAN)
         return Piece(f"({value.sql} IN ({', '.join(each.sql for each in values)}))", BOOLEAN)
 
     def _like(self, node: exp.Expr, escape: str = "") -> Piece:
         value, pattern = self._pair(node)
         if value.kind.name != "STRING" or pattern.literal is None:
             raise refused(
-                self._text.place(node),
+                self.text.place(node),
                 "LIKE without a pattern in quotes",
                 "it is not taken yet",
                 "use POSITION or REGEXP",
@@ -478,8 +340,8 @@ class Expressions:
             if of is None:
                 condition = self._boolean(each.this)
             else:
-                _, value = self._comparable(node, "CASE", of, self.piece(each.this))
-                condition = _compared(of, "=", value)
+                _, value = comparable(self.text, node, "CASE", of, self.piece(each.this))
+                condition = compared(of, "=", value)
             then = self.piece(each.args["true"])
             kinds.append(then.kind)
             text += f" WHEN {condition} THEN {then.sql}"
@@ -488,14 +350,14 @@ class Expressions:
             kinds.append(default.kind)
             text += f" ELSE {default.sql}"
         kind = self._one_kind(node, "CASE", kinds)
-        return Piece(_as_float(f"{text} END", kind), kind)
+        return Piece(as_float(f"{text} END", kind), kind)
 
     def _one_kind(self, node: exp.Expr, what: str, kinds: Sequence[Kind]) -> Kind:
         found: Kind | None = kinds[0]
         for kind in kinds[1:]:
             found = None if found is None else common(found, kind)
         if found is None or {"FLOAT", "DOUBLE"} <= {kind.name for kind in kinds}:
-            raise self._misfit(node, what, *kinds)  # of FLOAT and DOUBLE Flink makes FLOAT, and digits are lost
+            raise misfit(self.text, node, what, *kinds)  # of FLOAT and DOUBLE Flink makes FLOAT, and digits are lost
         return found
 
     # -- CAST -------------------------------------------------------------------------------------
@@ -503,78 +365,13 @@ class Expressions:
     def _cast(self, node: exp.Expr) -> Piece:
         to = node.args["to"]
         name = str(to.args.get("kind") or to.this.value).lower()
-        if name in self._text.casts:
-            return self.cast(node, self.piece(node.this), self._text.casts[name], trying=isinstance(node, exp.TryCast))
+        if name in self.text.casts:
+            return cast(
+                self.text, node, self.piece(node.this), self.text.casts[name], trying=isinstance(node, exp.TryCast)
+            )
         if isinstance(node.this, exp.Literal) and name in ("timestamp", "date"):
-            return self._dated(node, name, str(node.this.this))
+            return dated(self.text, node, name, str(node.this.this))
         raise self.no_such(node)
-
-    def _dated(self, node: exp.Expr, name: str, text: str) -> Piece:
-        """``DATE '…'`` and ``TIMESTAMP '…'``."""
-        pattern = r"\d{4}-\d\d-\d\d" + (r" \d\d:\d\d:\d\d(\.\d{1,6})?" if name == "timestamp" else "")
-        if re.fullmatch(pattern, text) is None:
-            form = "TIMESTAMP '2026-01-31 23:59:59'" if name == "timestamp" else "DATE '2026-01-31'"
-            raise wrong(self._text.place(node), f"{text!r} is no {name.upper()}", action=f"write {form}")
-        kind = DATE if name == "date" else Kind("TIMESTAMP", len(text.partition(".")[2]))
-        return Piece(f"{name.upper()} {literal(text)}", kind)
-
-    def cast(self, node: exp.Expr, of: Piece, to: Kind, *, trying: bool = False) -> Piece:
-        """CAST, or TRY_CAST: of what Flink takes, with what it gives."""
-        word, given = "try_cast" if trying else "CAST", of.kind
-        if to.name == "STRING" and to.precision is not None:
-            raise refused(
-                self._text.place(node),
-                "a CAST to text of a length",
-                "Spark does not cut it",
-                "CAST it to STRING, and use LEFT",
-            )
-        if to.name == "STRING" and given.name in ("ARRAY", "MAP", "ROW"):
-            raise refused(
-                self._text.place(node),
-                f"a CAST of {given.name} to text",
-                "the engines write it differently",
-                "name its parts, and put them together by CONCAT",
-            )
-        if to.name == "STRING" and given.name == "BOOLEAN":
-            return Piece(f"upper(CAST({of.sql} AS STRING))", to)
-        if trying and given.is_number and to.is_whole and _loses(given, to):
-            raise refused(
-                self._text.place(node),
-                f"a TRY_CAST of {given} to {to}",
-                "of what does not fit Flink gives another number",
-                "write CAST, which stops the job",
-            )
-        if given.name == "STRING" and to.is_whole:
-            return Piece(f"{word}({functions.whole_from_text(of.sql)} AS {to.spark()})", to)
-        if given.name == "STRING" and to.name == "BOOLEAN":  # Spark would leave out blanks
-            otherwise = "NULL" if trying else f"CAST(concat('blanks in ', {of.sql}) AS BOOLEAN)"
-            return Piece(f"if({of.sql} <> trim({of.sql}), {otherwise}, {word}({of.sql} AS BOOLEAN))", to)
-        if given.name == "STRING" and (to.is_time or to.name == "DATE"):
-            return self._time_from_text(of, to, trying=trying)
-        if to.name == "STRING" and given.is_time:
-            digits = given.precision or 0
-            form = "yyyy-MM-dd HH:mm:ss" + (f".{_FRACTION[:digits]}" if digits else "")
-            return Piece(f"date_format({of.sql}, '{form}')", to)
-        if to.is_time:
-            if given.is_number or given.name == "BOOLEAN":
-                raise refused(
-                    self._text.place(node),
-                    f"a CAST of {given} to {to}",
-                    "Flink takes none",
-                    "use TO_TIMESTAMP_LTZ(n, 3)",
-                )
-            return Piece(cut(f"{word}({of.sql} AS TIMESTAMP)", to), to)
-        if given.is_time and to.name != "DATE":
-            raise refused(self._text.place(node), f"a CAST of {given} to {to}", "Flink takes none", "use EXTRACT")
-        return Piece(f"{word}({of.sql} AS {to.spark()})", to)
-
-    def _time_from_text(self, of: Piece, to: Kind, *, trying: bool) -> Piece:
-        word, kind = "try_cast" if trying else "CAST", to.spark()
-        given, fits = functions.from_text(of.sql, to.name)
-        failure = literal(f"a text is no {to.name}: write it as 2026-01-31 or 2026-01-31 23:59:59.999")
-        otherwise = "" if trying else f" WHEN {of.sql} IS NULL THEN NULL ELSE raise_error({failure})"
-        text = f"CASE WHEN {fits} THEN {word}({given} AS {kind}){otherwise} END"
-        return Piece(cut(text, to) if to.is_time else text, to)
 
     # -- functions with a grammar -----------------------------------------------------------------
 
@@ -583,15 +380,11 @@ class Expressions:
         of = self.piece(node.args["expression"])
         if unit not in functions.UNITS:
             action = meant(unit, functions.UNITS, f"take one of {', '.join(functions.UNITS)}")
-            raise wrong(self._text.place(node), f"EXTRACT knows no {unit} here", action=action)
+            raise wrong(self.text.place(node), f"EXTRACT knows no {unit} here", action=action)
         if not functions.suits(of.kind, "day"):
-            raise self._misfit(node, "EXTRACT", of.kind)
-        self._require_time(node, unit, of)
+            raise misfit(self.text, node, "EXTRACT", of.kind)
+        require_time(self.text, node, unit, of)
         return Piece(functions.part(unit, of.sql), BIGINT)
-
-    def _require_time(self, node: exp.Expr, unit: str, of: Piece) -> None:
-        if of.kind.name == "DATE" and unit in ("HOUR", "MINUTE", "SECOND"):
-            raise refused(self._text.place(node), f"the {unit} of a DATE", "Flink gives any number", "write 0")
 
     def _trim(self, node: exp.Expr) -> Piece:
         of = self.piece(node.this)
@@ -604,18 +397,8 @@ class Expressions:
         parts = [node.this, node.args["start"], *filter(None, [node.args.get("length")])]
         given = [self.piece(each) for each in parts]
         if given[0].kind.name != "STRING" or not all(each.kind.is_whole for each in given[1:]):
-            raise self._misfit(node, "SUBSTRING", *(each.kind for each in given))
-        return self._part_of_text(node, given)
-
-    def _part_of_text(self, _: exp.Expr, given: Sequence[Piece]) -> Piece:
-        """SUBSTRING: of a start before the text Flink gives '', of a length below 0 NULL; Spark gives what is left."""
-        text = f"substr({', '.join(each.sql for each in given)})"
-        guards = ""
-        if len(given) == 3 and not _is_natural(given[2]):
-            guards += f" WHEN {given[2].sql} < 0 THEN NULL"
-        if not _is_natural(given[1]):
-            guards += f" WHEN {given[1].sql} < - char_length({given[0].sql}) THEN ''"
-        return Piece(f"CASE{guards} ELSE {text} END" if guards else text, STRING)
+            raise misfit(self.text, node, "SUBSTRING", *(each.kind for each in given))
+        return part_of_text(given)
 
     def _position(self, node: exp.Expr) -> Piece:
         of, what = self.piece(node.this), self.piece(node.args["substr"])
@@ -625,11 +408,11 @@ class Expressions:
         of, word = self.piece(node.this), type(node).__name__.lower()
         unit = node.args.get("to")
         if node.args.get("decimals") is not None:
-            raise wrong(self._text.place(node), f"{word.upper()} takes one argument", action="use ROUND")
+            raise wrong(self.text.place(node), f"{word.upper()} takes one argument", action="use ROUND")
         if unit is not None:
             return self._floor_of_time(node, of, word, str(unit.this).upper())
         if not of.kind.is_number:
-            raise self._misfit(node, word.upper(), of.kind)
+            raise misfit(self.text, node, word.upper(), of.kind)
         kind = decimal(of.kind.precision or 38, 0) if of.kind.name == "DECIMAL" else of.kind
         if of.kind.is_whole:
             return Piece(of.sql, kind)
@@ -643,14 +426,14 @@ class Expressions:
     def _floor_of_time(self, node: exp.Expr, of: Piece, word: str, unit: str) -> Piece:
         told = f"{word.upper()} TO"
         if not functions.suits(of.kind, "day"):
-            raise self._misfit(node, told, of.kind)
+            raise misfit(self.text, node, told, of.kind)
         if unit not in _FLOORS:
             why = "Flink's begins on Sunday, Spark's on Monday" if unit == "WEEK" else "it is not taken yet"
-            raise refused(self._text.place(node), f"{told} {unit}", why, f"take one of {', '.join(_FLOORS)}")
+            raise refused(self.text.place(node), f"{told} {unit}", why, f"take one of {', '.join(_FLOORS)}")
         text = f"date_trunc('{unit}', {of.sql})"
         if word == "ceil" and of.kind.name == "DATE" and unit not in ("YEAR", "QUARTER", "MONTH"):
             raise refused(
-                self._text.place(node), f"CEIL TO {unit} of a DATE", "Flink gives another day", "write the DATE alone"
+                self.text.place(node), f"CEIL TO {unit} of a DATE", "Flink gives another day", "write the DATE alone"
             )
         if word == "ceil":
             step = "'3' MONTH" if unit == "QUARTER" else f"'1' {unit}"
@@ -667,16 +450,16 @@ class Expressions:
             return self._map(node)
         of, at = self.piece(node.this), self.piece(node.expressions[0])
         if of.kind.name == "ARRAY" and at.kind.is_whole:
-            if not _is_natural(at):  # Spark would count from the end
+            if not is_natural(at):  # Spark would count from the end
                 text = f"CASE WHEN {at.sql} < 1 THEN raise_error('the first item of an ARRAY is 1') "
                 text += f"ELSE try_element_at({of.sql}, CAST({at.sql} AS INT)) END"
                 return Piece(text, of.kind.inner[0])
             if at.literal == "0":
-                raise wrong(self._text.place(node), "the first item of an ARRAY is 1, and not 0", action="write [1]")
+                raise wrong(self.text.place(node), "the first item of an ARRAY is 1, and not 0", action="write [1]")
             return Piece(f"try_element_at({of.sql}, CAST({at.sql} AS INT))", of.kind.inner[0])
         if of.kind.name == "MAP":
             return Piece(f"try_element_at({of.sql}, {at.sql})", of.kind.inner[1])
-        raise self._misfit(node, "[…]", of.kind, at.kind)
+        raise misfit(self.text, node, "[…]", of.kind, at.kind)
 
     def _dot(self, node: exp.Expr) -> Piece:
         return self.field(node, self.piece(node.this), str(node.args["expression"].this))
@@ -686,7 +469,7 @@ class Expressions:
         if of.kind.name != "ROW" or name not in of.kind.fields:
             known = of.kind.fields if of.kind.name == "ROW" else ()
             raise wrong(
-                self._text.place(node), f"{of.kind} has no field {name}", action=meant(name, known, "name another one")
+                self.text.place(node), f"{of.kind} has no field {name}", action=meant(name, known, "name another one")
             )
         return Piece(f"{of.sql}.{quoted(name)}", of.kind.inner[of.kind.fields.index(name)])
 
@@ -698,7 +481,7 @@ class Expressions:
     def _map(self, node: exp.Expr) -> Piece:
         items = [self.piece(each) for each in node.expressions]
         if len(items) % 2:
-            raise wrong(self._text.place(node), "a MAP has a value for each key", action="write MAP['a', 1, 'b', 2]")
+            raise wrong(self.text.place(node), "a MAP has a value for each key", action="write MAP['a', 1, 'b', 2]")
         keys = self._one_kind(node, "MAP", [each.kind for each in items[::2]])
         values = self._one_kind(node, "MAP", [each.kind for each in items[1::2]])
         return Piece(f"map({', '.join(each.sql for each in items)})", Kind("MAP", inner=(keys, values)))
@@ -713,305 +496,15 @@ class Expressions:
             given = [self.piece(each) for each in node.expressions]
             return Piece(f"{quoted(name)}({', '.join(each.sql for each in given)})", self._own[name])
         if word in REFUSED:
-            raise refused(self._text.place(node), word, *REFUSED[word])
-        if word in _WITH_RULES:
-            return _WITH_RULES[word](self, node)
+            raise refused(self.text.place(node), word, *REFUSED[word])
+        if word in WITH_RULES:
+            return WITH_RULES[word](self, node)
         if word in AGGREGATES:
             raise wrong(
-                self._text.place(node), f"{word} stands where no rows are gathered", action="use it in SELECT or HAVING"
+                self.text.place(node), f"{word} stands where no rows are gathered", action="use it in SELECT or HAVING"
             )
         if word not in FUNCTIONS:
-            known = [*FUNCTIONS, *AGGREGATES, *self._own, *REFUSED, *functions.ELSEWHERE]
-            action = meant(name, known, "docs/sql-options.md has all; CREATE TEMPORARY FUNCTION makes one of your own")
-            raise wrong(self._text.place(node), f"there is no function {name}", action=action)
-        return self._known(node, word)
-
-    def _known(self, node: exp.Expr, word: str) -> Piece:
-        function = FUNCTIONS[word]
-        given = [self.piece(each) for each in node.expressions]
-        if word == "TO_DATE" and len(given) == 2:
-            raise refused(
-                self._text.place(node),
-                "TO_DATE with a form",
-                "of text that does not fit it Flink gives days that are none",
-                "write CAST(TO_TIMESTAMP(text, form) AS DATE)",
-            )
-        if len(given) < function.least or (function.most is not None and len(given) > function.most):
-            wanted = str(function.least) if function.least == function.most else f"{function.least} or more"
-            raise wrong(self._text.place(node), f"{word} takes {wanted} arguments, and {len(given)} are given")
-        for i, each in enumerate(given):
-            if not functions.suits(each.kind, function.takes[min(i, len(function.takes) - 1)]):
-                raise self._misfit(node, word, each.kind)
-        if word in ("DATE_FORMAT", "TO_TIMESTAMP", "FROM_UNIXTIME") and len(given) > 1:
-            self._require_form(node, word, given[1])
-        if word in ("HOUR", "MINUTE", "SECOND"):
-            self._require_time(node, word, given[0])
-        kind = function.kind([each.kind for each in given])
-        if kind is None:
-            raise self._misfit(node, word, *(each.kind for each in given))
-        if word in _WITH_CARE:
-            return _WITH_CARE[word](self, node, given)
-        return Piece(_as_float(function.text([each.sql for each in given]), kind), kind)
-
-    def _mod(self, node: exp.Expr, given: Sequence[Piece]) -> Piece:
-        return self._rest(node, "MOD", given[0], given[1])
-
-    def _abs(self, _: exp.Expr, given: Sequence[Piece]) -> Piece:
-        of = given[0]
-        if of.kind.name != "DECIMAL":
-            return Piece(f"abs({of.sql})", of.kind)
-        return Piece(f"if({of.sql} < 0, {functions.negative(of.sql, of.kind)}, {of.sql})", of.kind)
-
-    def _nullif(self, node: exp.Expr, given: Sequence[Piece]) -> Piece:
-        one, other = self._comparable(node, "NULLIF", *given)
-        return Piece(f"CASE WHEN {_compared(one, '=', other)} THEN NULL ELSE {one.sql} END", one.kind)
-
-    def _round(self, node: exp.Expr, given: Sequence[Piece]) -> Piece:
-        of, places = given[0], given[1].literal if len(given) > 1 else "0"
-        if places is None or re.fullmatch(r"-?\d+", places) is None:
-            raise refused(
-                self._text.place(node),
-                "ROUND to places that are not written there",
-                "Spark has to know them before it starts",
-                "write CASE n WHEN 0 THEN ROUND(x, 0) WHEN 1 THEN ROUND(x, 1) … END",
-            )
-        kind, count = of.kind, int(places)
-        if kind.name == "DECIMAL" and count < (kind.scale or 0):
-            left = max(count, 0)
-            kind = decimal(1 + (kind.precision or 0) - (kind.scale or 0) + left, left)
-        return Piece(f"CAST(round({of.sql}, {count}) AS {kind.spark()})", kind)
-
-    def _sign(self, _: exp.Expr, given: Sequence[Piece]) -> Piece:
-        return Piece(f"CAST(sign({given[0].sql}) AS {given[0].kind.spark()})", given[0].kind)
-
-    def _json_value(self, node: exp.Expr, given: Sequence[Piece]) -> Piece:
-        found = None if given[1].literal is None else _JSON_PATH.fullmatch(given[1].literal)
-        if found is None:
-            raise refused(
-                self._text.place(node),
-                "this path of JSON_VALUE",
-                "of anything but names the engines think differently",
-                "write a path in quotes, such as '$.a.b[''c d'']', without strict; an ARRAY can be a column of its own",
-            )
-        return Piece(f"get_json_object({given[0].sql}, {literal(found.group(1))})", STRING)
-
-    def _regexp_extract(self, node: exp.Expr, given: Sequence[Piece]) -> Piece:
-        if len(given) > 2 and given[2].literal != "0":
-            pattern, number = given[1].literal, int(given[2].literal or 0) if _is_natural(given[2]) else None
-            if pattern is None or not takes_part(pattern, number):
-                raise refused(
-                    self._text.place(node),
-                    "a group of REGEXP_EXTRACT that may take no part",
-                    "Flink gives NULL for it and Spark '', as for one that is empty",
-                    "write a pattern in quotes, and the number of a group that is neither optional nor beside a |",
-                )
-        return Piece(FUNCTIONS["REGEXP_EXTRACT"].text([each.sql for each in given]), STRING)
-
-    def _regexp_replace(self, node: exp.Expr, given: Sequence[Piece]) -> Piece:
-        if given[2].literal is None or set(given[2].literal) & set("$\\"):
-            raise refused(
-                self._text.place(node),
-                "REGEXP_REPLACE by anything but plain text in quotes",
-                "$ and \\ stand for groups in Spark, and for themselves in Flink",
-                "write text without them, or use REGEXP_EXTRACT with CONCAT",
-            )
-        return Piece(f"regexp_replace({', '.join(each.sql for each in given)})", STRING)
-
-    def _split_index(self, node: exp.Expr, given: Sequence[Piece]) -> Piece:
-        sign = given[1].literal
-        if not sign or "\\E" in sign:
-            raise self._no_plain_text(node, "SPLIT_INDEX without a separator in quotes")
-        text = FUNCTIONS["SPLIT_INDEX"].text([each.sql for each in given])
-        return Piece(f"CASE WHEN {given[0].sql} <> '' THEN {text} END", STRING)  # of '' Flink has no parts
-
-    def _replace(self, node: exp.Expr, given: Sequence[Piece]) -> Piece:
-        if not given[1].literal:
-            raise self._no_plain_text(node, "REPLACE of anything but text in quotes")
-        return Piece(f"replace({', '.join(each.sql for each in given)})", STRING)
-
-    def _no_plain_text(self, node: exp.Expr, what: str) -> ConfigurationError:
-        return refused(self._text.place(node), what, "of '' the engines think differently", "write it as text: ','")
-
-    def _padded(self, node: exp.Expr, given: Sequence[Piece]) -> Piece:
-        text = f"{str(node.this).lower()}({', '.join(each.sql for each in given)})"
-        if _is_natural(given[1]) and given[2].literal:
-            return Piece(text, STRING)
-        return Piece(f"CASE WHEN {given[1].sql} < 0 OR {given[2].sql} = '' THEN NULL ELSE {text} END", STRING)
-
-    def _require_form(self, node: exp.Expr, word: str, form: Piece) -> None:
-        if form.literal is None or _TIME_FORM.fullmatch(form.literal) is None:
-            raise refused(
-                self._text.place(node),
-                f"the form of {word}",
-                "of other letters than yyyy, MM, dd, HH, mm, ss and S the engines think differently",
-                "write for example 'yyyy-MM-dd HH:mm:ss'",
-            )
-
-    def _row(self, node: exp.Expr) -> Piece:
-        given = [self.piece(each) for each in node.expressions]
-        names = tuple(f"EXPR${i}" for i in range(len(given)))
-        fields = ", ".join(f"{literal(name)}, {each.sql}" for name, each in zip(names, given, strict=True))
-        kind = Kind("ROW", fields=names, inner=tuple(each.kind for each in given))
-        return Piece(f"named_struct({fields})", kind)
-
-    def _to_timestamp_ltz(self, node: exp.Expr) -> Piece:
-        given = [self.piece(each) for each in node.expressions]
-        scale = given[1].literal if len(given) == 2 else None
-        if scale not in ("0", "3") or not given[0].kind.is_whole:
-            raise refused(
-                self._text.place(node),
-                "TO_TIMESTAMP_LTZ of anything but a whole number with 0 or 3",
-                "it is not taken yet",
-                "write TO_TIMESTAMP_LTZ(milliseconds, 3)",
-            )
-        name, unit = ("timestamp_seconds", 1) if scale == "0" else ("timestamp_millis", 1_000)
-        of = given[0].sql  # out of the years from 1 to 9999 Flink gives NULL
-        fits = f"{of} BETWEEN {_FIRST_SECOND * unit} AND {(_LAST_SECOND + 1) * unit - 1}"
-        return Piece(f"CASE WHEN {fits} THEN {name}({of}) END", TIMESTAMP_LTZ)
-
-    def _timestamp_moved(self, node: exp.Expr) -> Piece:
-        word = str(node.this).upper()
-        unit_node, one, two = node.expressions if len(node.expressions) == 3 else (None, None, None)
-        unit = "" if not isinstance(unit_node, exp.Column) else str(unit_node.this.this).upper()
-        if (
-            unit not in ("SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "QUARTER", "YEAR")
-            or one is None
-            or two is None
-        ):
-            raise wrong(
-                self._text.place(node), f"{word} takes a unit and two values", action=f"write {word}(DAY, a, b)"
-            )
-        first, second = self.piece(one), self.piece(two)
-        fits = first.kind.is_whole if word == "TIMESTAMPADD" else functions.suits(first.kind, "day")
-        if not fits or not functions.suits(second.kind, "day") or _is_mixed(first.kind, second.kind):
-            raise self._misfit(node, word, first.kind, second.kind)
-        if word == "TIMESTAMPADD":
-            text = f"timestampadd({unit}, CAST({first.sql} AS INT), {second.sql})"
-            if second.kind.name != "DATE":
-                return Piece(text, second.kind)
-            if unit in ("SECOND", "MINUTE", "HOUR"):
-                raise self._no_hours(node)
-            return Piece(f"CAST({text} AS DATE)", DATE)
-        if unit in ("MONTH", "QUARTER", "YEAR"):
-            raise refused(
-                self._text.place(node),
-                f"TIMESTAMPDIFF of {unit}",
-                "at a month's end, and by the time of day, the engines count differently",
-                "count DAY, or take the difference of YEAR(…) * 12 + MONTH(…)",
-            )
-        millis = Kind("TIMESTAMP", 3)  # Flink looks at no more digits
-        return Piece(f"CAST(timestampdiff({unit}, {cut(first.sql, millis)}, {cut(second.sql, millis)}) AS INT)", INT)
-
-    def _proctime(self, _: exp.Expr) -> Piece:
-        return Piece("current_timestamp()", TIMESTAMP_LTZ, role="proctime")
-
-
-_WITH_RULES: Mapping[str, Callable[[Expressions, exp.Expr], Piece]] = {
-    "ROW": Expressions._row,  # noqa: SLF001 - the class above
-    "TO_TIMESTAMP_LTZ": Expressions._to_timestamp_ltz,  # noqa: SLF001
-    "TIMESTAMPADD": Expressions._timestamp_moved,  # noqa: SLF001
-    "TIMESTAMPDIFF": Expressions._timestamp_moved,  # noqa: SLF001
-    "PROCTIME": Expressions._proctime,  # noqa: SLF001
-}
-
-
-_WITH_CARE: Mapping[str, Callable[[Expressions, exp.Expr, Sequence[Piece]], Piece]] = {
-    "ABS": Expressions._abs,  # noqa: SLF001
-    "JSON_VALUE": Expressions._json_value,  # noqa: SLF001 - the class above
-    "LPAD": Expressions._padded,  # noqa: SLF001
-    "MOD": Expressions._mod,  # noqa: SLF001
-    "NULLIF": Expressions._nullif,  # noqa: SLF001
-    "REGEXP_EXTRACT": Expressions._regexp_extract,  # noqa: SLF001
-    "REGEXP_REPLACE": Expressions._regexp_replace,  # noqa: SLF001
-    "REPLACE": Expressions._replace,
-    "ROUND": Expressions._round,  # noqa: SLF001
-    "RPAD": Expressions._padded,  # noqa: SLF001
-    "SIGN": Expressions._sign,  # noqa: SLF001
-    "SPLIT_INDEX": Expressions._split_index,  # noqa: SLF001
-    "SUBSTR": Expressions._part_of_text,  # noqa: SLF001
-}
-"""Of which some arguments give something else in Spark: guarded, or refused."""
-
-
-def _compared(left: Piece, sign: str, right: Piece) -> str:
-    """A comparison: NaN is equal to nothing, and neither more nor less, where Spark takes it for the greatest."""
-    text = f"({left.sql} {sign} {right.sql})"
-    doubtful = [each.sql for each in (left, right) if each.kind.is_approximate and each.literal is None]
-    if not doubtful:
-        return text
-    nan = " OR ".join(f"isnan({each})" for each in doubtful)
-    missing = f"{left.sql} IS NULL OR {right.sql} IS NULL"
-    given = "true" if sign == "<>" else "false"
-    return f"(CASE WHEN {nan} THEN if({missing}, NULL, {given}) ELSE {text} END)"
-
-
-def _as_float(text: str, kind: Kind) -> str:
-    """A FLOAT beside a whole number is a DOUBLE to Spark."""
-    return f"CAST({text} AS FLOAT)" if kind.name == "FLOAT" else text
-
-
-def _is_mixed(one: Kind, other: Kind) -> bool:
-    """A DATE and a time of the zone, between which Flink counts nothing."""
-    return {one.name, other.name} == {"DATE", "TIMESTAMP_LTZ"}
-
-
-def _is_natural(of: Piece) -> bool:
-    """A whole number that is written there, and not below 0."""
-    return of.literal is not None and of.literal.isdigit()
-
-
-def _loses(given: Kind, to: Kind) -> bool:
-    return not given.is_whole or common(given, to) != to
-
-
-def _as_decimals(one: Piece, other: Piece) -> tuple[str, str]:
-    """The texts of two numbers: beside a DECIMAL a whole one has its type's digits, as in Flink.
-
-    Spark would count those of a literal, and 20 of a BIGINT: the result would have other digits behind the point.
-    """
-    if "DECIMAL" not in (one.kind.name, other.kind.name):
-        return one.sql, other.sql
-    first, second = (
-        f"CAST({each.sql} AS {as_decimal(each.kind).spark()})" if each.kind.is_whole else each.sql
-        for each in (one, other)
-    )
-    return first, second
-
-
-def cut(text: str, to: Kind) -> str:
-    """A time cut to its digits behind the second, as Flink does; Spark has six and three and none."""
-    if to.precision in (None, 6):
-        return text
-    units = {0: "SECOND", 3: "MILLISECOND"}
-    if to.precision in units:
-        return f"date_trunc('{units[to.precision]}', {text})"
-    step = 10 ** (6 - (to.precision or 0))
-    return f"timestamp_micros(unix_micros({text}) - pmod(unix_micros({text}), {step}))"
-
-
-def _calculated(left: Piece, sign: str, right: Piece) -> Piece:
-    kind = _computed(left.kind, right.kind, sign)
-    if kind.name == "FLOAT":  # Spark would take DOUBLE beside a whole number, and for any quotient
-        one, other = (f"CAST({each.sql} AS FLOAT)" if each.kind.is_whole else each.sql for each in (left, right))
-        return Piece(f"CAST(({one} {sign} {other}) AS FLOAT)", kind)
-    one, other = _as_decimals(left, right)
-    return Piece(f"({one} {sign} {other})", kind)
-
-
-def _computed(one: Kind, other: Kind, sign: str) -> Kind:
-    """The type of a sum, difference, product or quotient."""
-    if "FLOAT" in (one.name, other.name) and all(each.name == "FLOAT" or each.is_whole for each in (one, other)):
-        return Kind("FLOAT")
-    if one.is_approximate or other.is_approximate:
-        return DOUBLE
-    if one.is_whole and other.is_whole:
-        return common(one, other) or BIGINT
-    a, b = as_decimal(one), as_decimal(other)
-    p1, s1, p2, s2 = a.precision or 0, a.scale or 0, b.precision or 0, b.scale or 0
-    if sign == "*":
-        return decimal(p1 + p2 + 1, s1 + s2)
-    if sign == "/":
-        scale = max(6, s1 + p2 + 1)
-        return decimal(p1 - s1 + s2 + scale, scale)
-    scale = max(s1, s2)
-    return decimal(max(p1 - s1, p2 - s2) + scale + 1, scale)
+            words = [*FUNCTIONS, *AGGREGATES, *self._own, *REFUSED, *functions.ELSEWHERE]
+            action = meant(name, words, "docs/sql-options.md has all; CREATE TEMPORARY FUNCTION makes one of your own")
+            raise wrong(self.text.place(node), f"there is no function {name}", action=action)
+        return known(self, node, word)

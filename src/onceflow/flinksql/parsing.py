@@ -6,12 +6,11 @@ Must not know: what is done with a statement, connectors, queries.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NoReturn
 
-from onceflow.flinksql.kinds import Kind, Name
+from onceflow.flinksql.cursor import shown
+from onceflow.flinksql.kind_parsing import KindCursor
 from onceflow.flinksql.lexing import Token, statements_of, tokens_of
 from onceflow.flinksql.problems import meant, nested, refused, wrong
-from onceflow.flinksql.reserved import RESERVED, TAKEN_AS_NAMES
 from onceflow.flinksql.statements import (
     ColumnDefinition,
     CreateFunction,
@@ -68,19 +67,6 @@ STATEMENTS = (
     "SET", "SHOW", "VALUES", "WITH",
 )  # fmt: skip
 
-_PLAIN: Mapping[str, Name] = {
-    "BOOLEAN": "BOOLEAN", "TINYINT": "TINYINT", "SMALLINT": "SMALLINT", "INT": "INT", "INTEGER": "INT",
-    "BIGINT": "BIGINT", "FLOAT": "FLOAT", "DOUBLE": "DOUBLE", "STRING": "STRING", "BYTES": "BYTES", "DATE": "DATE",
-}  # fmt: skip
-_NO_KINDS = {
-    "MULTISET": ("Spark has no bag of values", "use a MAP from value to count"),
-    "TIME": ("Spark's streams have no time of day without its day", "use STRING, or INT seconds of the day"),
-    "RAW": ("Spark has no serializer of Flink's", "use BYTES"),
-    "VARIANT": ("it is not taken yet", "use STRING"),
-    "STRUCTURED": ("there are no classes of Java's", "use ROW"),
-    "INTERVAL": ("no topic holds one", "use BIGINT, with a number of milliseconds"),
-}
-
 
 def parse(script: str) -> list[Statement]:
     """All statements of a script.
@@ -102,61 +88,8 @@ def parse_one(tokens: Sequence[Token], script: str) -> Statement:
         return _Parser(tokens, script).statement()
 
 
-class _Parser:
-    """Reads the tokens of one statement from left to right."""
-
-    def __init__(self, tokens: Sequence[Token], script: str) -> None:
-        last = tokens[-1]
-        self._tokens = [*tokens, Token("end", "", last.end, last.end, last.at)]
-        self._script = script
-        self._next = 0
-
-    # -- reading ----------------------------------------------------------------------------------
-
-    @property
-    def _token(self) -> Token:
-        return self._tokens[self._next]
-
-    def _look(self, ahead: int) -> Token:
-        return self._tokens[min(self._next + ahead, len(self._tokens) - 1)]
-
-    def _take(self) -> Token:
-        token = self._token
-        self._next = min(self._next + 1, len(self._tokens) - 1)
-        return token
-
-    def _has(self, *words: str) -> bool:
-        """Take these words if they come now."""
-        if all(self._look(i).says(word) for i, word in enumerate(words)):
-            self._next += len(words)
-            return True
-        return False
-
-    def _must(self, *words: str) -> None:
-        for word in words:
-            if not self._has(word):
-                self._unexpected(word)
-
-    def _unexpected(self, *wanted: str) -> NoReturn:
-        token = self._token
-        found = "the statement ends" if token.kind == "end" else f"there is {_shown(token)}"
-        words = ", ".join(wanted[:-1]) + (" or " if len(wanted) > 1 else "") + wanted[-1]
-        likely = meant(token.value, wanted) if token.kind == "word" else ""
-        if wanted == (_END,) and token.says(*(each.split()[0] for each in STATEMENTS)):
-            likely = f"write ; before {token.value}"
-        raise wrong(token.at, f"{found} where {words} was expected", action=likely or "correct the statement")
-
-    def _name(self) -> Token:
-        """A name of something, in backticks where Flink asks for them."""
-        token = self._token
-        if token.kind == "quoted":
-            return self._take()
-        if token.kind != "word":
-            self._unexpected("a name")
-        word = token.value.upper()
-        if word in RESERVED and word not in TAKEN_AS_NAMES:
-            raise wrong(token.at, f"{token.value} is a word of SQL, and no name", action=f"write `{token.value}`")
-        return self._take()
+class _Parser(KindCursor):
+    """Reads one statement."""
 
     def _own_name(self) -> Token:
         """The name of a table, view or function: there is one catalogue."""
@@ -165,56 +98,15 @@ class _Parser:
             raise refused(token.at, "a name with a catalogue or a database", _CATALOGUES, "write the last part alone")
         return token
 
-    def _text(self, what: str) -> Token:
-        if self._token.kind != "text":
-            self._unexpected(f"{what} in '…'")
-        return self._take()
-
-    def _number(self) -> int:
-        token = self._take()
-        if token.kind != "number" or not token.value.isdigit():
-            self._next -= 1
-            self._unexpected("a whole number")
-        return int(token.value)
-
     def _end(self) -> None:
-        if self._token.kind != "end":
-            self._unexpected(_END)
-
-    def _rest(self) -> ScriptText:
-        """Everything to the end of the statement."""
-        if self._token.kind == "end":
-            self._unexpected("a query")
-        first, last = self._token, self._tokens[-2]
-        self._next = len(self._tokens) - 1
-        return ScriptText(self._script[first.start : last.end], first.at)
-
-    def _expression(self) -> ScriptText:
-        """To the comma or the parenthesis that ends it."""
-        depth, first = 0, self._token
-        while self._token.kind != "end":
-            if depth == 0 and self._token.says(",", ")"):
-                break
-            if depth == 0 and self._token.says("COMMENT") and self._look(1).kind == "text":
-                break
-            depth += self._token.says("(", "[") - self._token.says(")", "]")
-            self._take()
-        if self._token is first:
-            self._unexpected("an expression")
-        return ScriptText(self._script[first.start : self._tokens[self._next - 1].end], first.at)
-
-    def _texts(self) -> str:
-        return self._script[self._tokens[0].start : self._tokens[-1].end]
-
-    def _list(self, read: Callable[[], Token]) -> tuple[str, ...]:
-        self._must("(")
-        names = [read().value]
-        while self._has(","):
-            names.append(read().value)
-        self._must(")")
-        return tuple(names)
-
-    # -- statements -------------------------------------------------------------------------------
+        token = self._token
+        if token.kind == "end":
+            return
+        if token.says(*(each.split()[0] for each in STATEMENTS)):
+            raise wrong(
+                token.at, f"there is {shown(token)} where {_END} was expected", action=f"write ; before {token.value}"
+            )
+        self._unexpected(_END)
 
     def statement(self) -> Statement:
         """The statement, all of it."""
@@ -245,7 +137,7 @@ class _Parser:
         if token.kind != "word" or word not in rules:
             raise wrong(
                 token.at,
-                f"there is no statement {_shown(token)}",
+                f"there is no statement {shown(token)}",
                 action=meant(word, [*STATEMENTS, *_NOT_TAKEN], f"a statement begins with {', '.join(STATEMENTS)}"),
             )
         return rules[word]()
@@ -606,136 +498,3 @@ class _Parser:
         what = self._take().value.upper()
         if_exists = self._has("IF", "EXISTS")
         return Drop(at=at, text=self._texts(), what=what, name=self._own_name().value, if_exists=if_exists)
-
-    # -- types ------------------------------------------------------------------------------------
-
-    def _kind(self) -> Kind:
-        kind = self._bare_kind()
-        while self._token.says("ARRAY", "MULTISET"):
-            if self._token.says("MULTISET"):
-                raise refused(self._token.at, "MULTISET", *_NO_KINDS["MULTISET"])
-            self._take()
-            kind = Kind("ARRAY", inner=(kind,))
-        if self._has("NOT", "NULL"):
-            return Kind(kind.name, kind.precision, kind.scale, kind.fields, kind.inner, nullable=False)
-        self._has("NULL")
-        return kind
-
-    def _bare_kind(self) -> Kind:
-        token = self._take()
-        word = token.value.upper()
-        if token.kind != "word":
-            self._next -= 1
-            self._unexpected("a type")
-        if word in _NO_KINDS:
-            raise refused(token.at, word, *_NO_KINDS[word])
-        if word in _PLAIN:
-            if word == "DOUBLE":
-                self._has("PRECISION")
-            return Kind(_PLAIN[word])
-        rules: Mapping[str, Callable[[Token], Kind]] = {
-            "DECIMAL": self._decimal,
-            "DEC": self._decimal,
-            "NUMERIC": self._decimal,
-            "CHAR": self._sized,
-            "VARCHAR": self._sized,
-            "BINARY": self._sized,
-            "VARBINARY": self._sized,
-            "TIMESTAMP": self._timestamp,
-            "TIMESTAMP_LTZ": self._timestamp,
-            "ARRAY": self._array,
-            "MAP": self._map,
-            "ROW": self._row,
-        }
-        if word not in rules:
-            names = [*_PLAIN, *rules, *_NO_KINDS]
-            raise wrong(token.at, f"there is no type {token.value}", action=meant(word, names, "see docs/sql.md"))
-        return rules[word](token)
-
-    def _decimal(self, token: Token) -> Kind:
-        precision, scale = 10, 0
-        if self._has("("):
-            precision = self._number()
-            scale = self._number() if self._has(",") else 0
-            self._must(")")
-        if not 1 <= precision <= 38 or not 0 <= scale <= precision:
-            raise wrong(token.at, f"there is no DECIMAL({precision}, {scale})", action="it has at most 38 digits")
-        return Kind("DECIMAL", precision, scale)
-
-    def _sized(self, token: Token) -> Kind:
-        length = None
-        if self._has("("):
-            length = self._number()
-            self._must(")")
-        name: Name = "BYTES" if "BINARY" in token.value.upper() else "STRING"
-        # As in Flink by default: the length is not looked at where rows are written or read.
-        return Kind(name, precision=1 if length is None and not token.value.upper().startswith("VAR") else length)
-
-    def _timestamp(self, token: Token) -> Kind:
-        name: Name = "TIMESTAMP_LTZ" if token.value.upper() == "TIMESTAMP_LTZ" else "TIMESTAMP"
-        precision = 6
-        if self._has("("):
-            precision = self._number()
-            self._must(")")
-        if self._has("WITH"):
-            if self._has("LOCAL"):
-                name = "TIMESTAMP_LTZ"
-            elif name == "TIMESTAMP":
-                raise refused(
-                    token.at, "TIMESTAMP WITH TIME ZONE", "no engine keeps a zone with each value", "use TIMESTAMP_LTZ"
-                )
-            self._must("TIME", "ZONE")
-        elif self._has("WITHOUT"):
-            self._must("TIME", "ZONE")
-        if precision > 9:
-            raise wrong(token.at, f"there is no {name}({precision})", action=f"write {name}(3)")
-        if precision > 6:
-            raise refused(
-                token.at, f"{name}({precision})", "Spark's times have six digits behind the second", f"write {name}(6)"
-            )
-        return Kind(name, precision)
-
-    def _array(self, _: Token) -> Kind:
-        self._must("<")
-        inner = self._kind()
-        self._must(">")
-        return Kind("ARRAY", inner=(inner,))
-
-    def _map(self, _: Token) -> Kind:
-        self._must("<")
-        key = self._kind()
-        self._must(",")
-        value = self._kind()
-        self._must(">")
-        return Kind("MAP", inner=(key, value))
-
-    def _row(self, _: Token) -> Kind:
-        close = "<" if self._token.says("<") else "("
-        self._must(close)
-        names: list[str] = []
-        kinds: list[Kind] = []
-        while True:
-            names.append(self._name().value)
-            kinds.append(self._kind())
-            if self._token.kind == "text":
-                self._take()  # a comment
-            if not self._has(","):
-                break
-        self._must(">" if close == "<" else ")")
-        return Kind("ROW", fields=tuple(names), inner=tuple(kinds))
-
-
-def _shown(token: Token) -> str:
-    return f"'{token.value}'" if token.kind == "text" else token.value
-
-
-def kind_of(text: ScriptText) -> Kind:
-    """A type alone, as in CAST.
-
-    Raises:
-        ConfigurationError: It is none, or one that is refused.
-    """
-    tokens = tokens_of(text.text)
-    parser = _Parser(tokens[:-1], text.text)
-    with nested(text.at):
-        return parser._kind()  # noqa: SLF001 - it is this file's own

@@ -28,9 +28,10 @@ from onceflow.connectors.kafka.source import KafkaSource
 from onceflow.errors import ConfigurationError
 from onceflow.flinksql import kafka_tables, other_tables
 from onceflow.flinksql.catalogue import DefinedTable, Names, key_fields, value_fields
-from onceflow.flinksql.expressions import cut, literal
 from onceflow.flinksql.keeping import keep_first
 from onceflow.flinksql.kinds import BOOLEAN, BYTES, DATE, DOUBLE, STRING, TIMESTAMP, Kind, fits, quoted
+from onceflow.flinksql.operands import cut
+from onceflow.flinksql.pieces import literal
 from onceflow.flinksql.problems import Position, refused, wrong
 from onceflow.flinksql.queries import translate
 from onceflow.flinksql.records import written

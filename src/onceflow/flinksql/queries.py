@@ -14,8 +14,8 @@ from sqlglot import exp
 
 from onceflow.errors import ConfigurationError
 from onceflow.flinksql import functions
-from onceflow.flinksql.expressions import QueryText, name_of
 from onceflow.flinksql.kinds import BIGINT, TIMESTAMP, common, quoted
+from onceflow.flinksql.pieces import QueryText, name_of
 from onceflow.flinksql.problems import Position, meant, refused, wrong
 from onceflow.flinksql.reading import Read, WindowCall, read
 from onceflow.flinksql.relations import (

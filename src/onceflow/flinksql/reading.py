@@ -15,10 +15,10 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 
 from onceflow.flinksql.dialect import Flink
-from onceflow.flinksql.expressions import QueryText
+from onceflow.flinksql.kind_parsing import kind_of
 from onceflow.flinksql.kinds import Kind
 from onceflow.flinksql.lexing import Token, tokens_of
-from onceflow.flinksql.parsing import kind_of
+from onceflow.flinksql.pieces import QueryText, interval_ms
 from onceflow.flinksql.problems import Position, refused, wrong
 from onceflow.flinksql.statements import ScriptText
 
@@ -329,8 +329,6 @@ class _Reader:
         return tokens[2]
 
     def _length(self, tokens: Sequence[Token]) -> int:
-        from onceflow.flinksql.expressions import interval_ms  # noqa: PLC0415 - the same file gives Text
-
         text = self._source.text[tokens[0].start : tokens[-1].end]
         inner = _Reader(ScriptText(text, self._at(tokens[0]))).read(is_query=False)
         return interval_ms(inner.tree, inner.text)

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from onceflow.flinksql.expressions import Piece, spark_interval
 from onceflow.flinksql.kinds import Kind, quoted
+from onceflow.flinksql.pieces import Piece, spark_interval
 from onceflow.flinksql.problems import Position, wrong
 from onceflow.flinksql.statements import ScriptText
 

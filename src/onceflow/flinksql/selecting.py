@@ -13,9 +13,10 @@ from sqlglot import exp
 
 from onceflow.errors import ConfigurationError
 from onceflow.flinksql import functions
-from onceflow.flinksql.expressions import Expressions, Piece, QueryText, interval_ms, name_of
+from onceflow.flinksql.expressions import Expressions
 from onceflow.flinksql.functions import AGGREGATES
 from onceflow.flinksql.kinds import BIGINT, TIMESTAMP, Kind, quoted
+from onceflow.flinksql.pieces import Piece, QueryText, interval_ms, name_of
 from onceflow.flinksql.problems import meant
 from onceflow.flinksql.relations import (
     KEEP_COLUMN,
