@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from onceflow.checkpoint.journal_codec import JournalEntry, decode, encode
+from onceflow.checkpoint.passed import Passed
 from onceflow.checkpoint.receipts import Receipt, Receipts
 from onceflow.checkpoint.refusals import Refusals
 from onceflow.checkpoint.trail import Trail
@@ -26,7 +27,6 @@ from onceflow.errors import CheckpointConflictError, CheckpointCorruptError, Che
 from onceflow.storage import envelope
 from onceflow.storage.files import Where
 from onceflow.storage.store import Store
-from onceflow.twophase.forms import OTHER_FORM
 from onceflow.twophase.messages import Adopted, Appended, Superseded, Unanswered, Voided
 from onceflow.twophase.records import (
     Decide,
@@ -42,9 +42,6 @@ from onceflow.twophase.records import (
     Void,
 )
 
-PASSED_FORMAT = 1
-_NEWEST = "newest.json"
-_NOTE = re.compile(r"[1-9][0-9]*[.]json")
 _2020 = 1_577_836_800
 
 
@@ -88,12 +85,13 @@ class Journal:
 
     Attributes:
         refusals: By which refusal an epoch has failed last. No record: no rule reads it.
+        passed: What epochs without a decision have read. No record either.
     """
 
     def __init__(self, store: Store, *, retain: int = 100) -> None:
         self._store = store
         self._receipts = Receipts(store.below("receipts"))
-        self._passed = store.below("passed")
+        self.passed = Passed(store.below("passed"), self._own, self.start_before)
         self.refusals = Refusals(store.below("refused"))
         self._retain = retain
         self._lock = threading.RLock()
@@ -235,65 +233,8 @@ class Journal:
         """The name of a record's file."""
         return _name(entry.place)
 
-    def note_passed(self, epoch: int, offsets: str) -> None:
-        """Keep what an epoch without a decision had read: best effort, for ``passed``.
-
-        Only ``offsets/<epoch>`` says it otherwise, which a driver that slept since long ago may write over.
-        """
-        with contextlib.suppress(CheckpointStoreError):
-            self._passed.put(self._mine(), self._sealed_note(epoch, offsets))
-
-    def adopt_passed(self, passed: tuple[int, str] | None) -> None:
-        """Say, durable, what the starts before have left, before this one runs anything: as ``passed`` has told it.
-
-        So a start without a note has run nothing, and what the one before it noted holds still. A note of a start
-        that is older than that is of no use any more.
-
-        Raises:
-            CheckpointStoreError: The file system failed; the start must not go on.
-        """
-        self._passed.make()
-        self._passed.replace(self._mine(), self._sealed_note(*(passed or (-1, ""))))
-        for name in (*(f"{n}.json" for n in self._noted() if n < self._own()), _NEWEST):
-            self._passed.remove(name)
-
-    def passed(self, *, own: bool = False) -> tuple[int, str] | None:
-        """The newest epoch without a decision that a start has done, and what it had read; None where it is not known.
-
-        By the newest start that has noted anything. Each has a file of its own: an older one that wakes up late tells
-        of its own plan, and writes over nobody's note.
-
-        Args:
-            own: What the newest start has noted counts, too; else those before it alone.
-        """
-        newest = self._own() if own else self._own() - 1
-        noted = max((n for n in self._noted() if n <= newest), default=0)
-        # Of a version of before there is one note for all, in which any start may have written last.
-        older = self._read_note(_NEWEST)
-        if older is not None and older[0] > noted:
-            return older[1:] if older[0] in (self.start_before(), newest) else None
-        found = self._read_note(f"{noted}.json")
-        return None if found is None or found[1] < 0 else found[1:]
-
     def _own(self) -> int:
         return max((r.incarnation for r in self._index.values() if isinstance(r, Start)), default=0)
-
-    def _mine(self) -> str:
-        return f"{self._own()}.json"
-
-    def _noted(self) -> list[int]:
-        return [int(name.removesuffix(".json")) for name in self._passed.names() if _NOTE.fullmatch(name)]
-
-    def _sealed_note(self, epoch: int, offsets: str) -> bytes:
-        body = {"format": PASSED_FORMAT, "incarnation": self._own(), "epoch": epoch, "offsets": offsets}
-        return envelope.seal(body)
-
-    def _read_note(self, name: str) -> tuple[int, int, str] | None:
-        try:
-            body = envelope.unseal(self._passed.read(name), PASSED_FORMAT)
-            return int(body["incarnation"]), int(body["epoch"]), str(body["offsets"])
-        except (FileNotFoundError, *OTHER_FORM):
-            return None
 
     def receipts_are_whole(self) -> bool:
         """Whether all that was purged has its receipt still."""

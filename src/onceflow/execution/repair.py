@@ -45,7 +45,7 @@ class Repair:
         done = self._done()
         for epoch in self._checkpoint.other_than(done):
             self._checkpoint.put_right(epoch, done[epoch])
-        self._journal.adopt_passed(max(done.items(), default=None))
+        self._journal.passed.adopt(max(done.items(), default=None))
         self._ran = done
 
     def before_epoch(self, *, first: bool) -> None:
@@ -80,7 +80,7 @@ class Repair:
     def behind_epoch(self, epoch: int, offsets: str, decided: DecidedEpoch | None) -> None:
         """See before the return that ``offsets/<epoch>`` is what was run, and keep it where no decision does."""
         if decided is None or decided.epoch != epoch:
-            self._journal.note_passed(epoch, offsets)
+            self._journal.passed.note(epoch, offsets)
         if self._checkpoint.offsets(epoch) != offsets:
             self._put_right(epoch, offsets)
 
@@ -111,7 +111,7 @@ class Repair:
         found = {each.epoch: each.offsets for each in self._journal.decided_epochs(self._job_id)}
         moved = self._journal.decided_offsets()  # where an operator has given up rows, behind the decision
         found |= {epoch: moved[epoch] for epoch in found if epoch in moved}
-        passed = self._journal.passed()
+        passed = self._journal.passed.newest()
         if passed is not None and passed[0] not in found:
             found[passed[0]] = passed[1]
         newest = self._checkpoint.newest_commit()

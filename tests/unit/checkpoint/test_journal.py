@@ -846,27 +846,27 @@ def test_what_an_epoch_without_a_decision_read_is_known_to_the_next_start(tmp_pa
         return journal
 
     oldest = started()
-    assert oldest.passed() is None
-    oldest.adopt_passed(None)
-    oldest.note_passed(4, "what it read")
+    assert oldest.passed.newest() is None
+    oldest.passed.adopt(None)
+    oldest.passed.note(4, "what it read")
     died = started()
-    assert died.passed() == (4, "what it read")
+    assert died.passed.newest() == (4, "what it read")
     newer = started()
-    assert newer.passed() == newer.passed(own=True) == (4, "what it read"), (
+    assert newer.passed.newest() == newer.passed.newest(own=True) == (4, "what it read"), (
         "the one that died had run nothing, or it would have a note"
     )
-    newer.adopt_passed(newer.passed())
-    assert started().passed() == (4, "what it read")
-    newer.note_passed(5, "what the newer one read")
-    oldest.note_passed(5, "what it had planned before it slept")
-    died.note_passed(5, "likewise")
+    newer.passed.adopt(newer.passed.newest())
+    assert started().passed.newest() == (4, "what it read")
+    newer.passed.note(5, "what the newer one read")
+    oldest.passed.note(5, "what it had planned before it slept")
+    died.passed.note(5, "likewise")
     newest = started()
-    assert newest.passed() == (5, "what the newer one read")
-    newest.adopt_passed(None)
-    assert started().passed() is None
+    assert newest.passed.newest() == (5, "what the newer one read")
+    newest.passed.adopt(None)
+    assert started().passed.newest() is None
     assert [path.name for path in (tmp_path / "passed").iterdir()] == ["5.json"]
     (tmp_path / "passed" / "5.json").write_text("torn")
-    assert started().passed() is None
+    assert started().passed.newest() is None
 
 
 def test_a_note_of_before_holds_for_the_next_start_alone(tmp_path):
@@ -879,6 +879,6 @@ def test_a_note_of_before_holds_for_the_next_start_alone(tmp_path):
     for expected in ((4, "what it read"), None):
         journal = Journal(Store(tmp_path))
         journal.start(JOB)
-        assert journal.passed() == expected
-    journal.adopt_passed(None)
+        assert journal.passed.newest() == expected
+    journal.passed.adopt(None)
     assert not (tmp_path / "passed" / "newest.json").exists()

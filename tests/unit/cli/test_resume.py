@@ -410,11 +410,11 @@ def test_what_the_start_before_has_noted_is_found_over_a_leap(old):
     checkpoints.run(old, 4, decide=False)
     noting = Place.at(old.checkpoint.folder, retain=100).journal
     noting.start(checkpoints.JOB)
-    noting.adopt_passed(None)
-    noting.note_passed(4, checkpoints.offsets(4))
+    noting.passed.adopt(None)
+    noting.passed.note(4, checkpoints.offsets(4))
     found = Place.at(old.checkpoint.folder, retain=100)
     found.journal.start(checkpoints.JOB, above_all())
-    assert found.journal.passed() == (4, checkpoints.offsets(4))
+    assert found.journal.passed.newest() == (4, checkpoints.offsets(4))
     checkpoints.write(old.checkpoint.folder / "offsets" / "4", checkpoints.offsets(5))
     with pytest.raises(CheckpointCorruptError, match="is not what was decided, or noted"):
         contents(found)

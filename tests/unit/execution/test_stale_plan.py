@@ -134,7 +134,7 @@ def test_of_an_epoch_without_a_decision_it_is_put_right_too(shop, died):
     try:
         shop.orders.end = 3
         (shop.folder / "sources" / "0").mkdir(parents=True, exist_ok=True)
-        driver._journal.note_passed(0, (text := 'v1\n{"batchWatermarkMs":0}\n{"orders": {"0": 2}}'))
+        driver._journal.passed.note(0, (text := 'v1\n{"batchWatermarkMs":0}\n{"orders": {"0": 2}}'))
     finally:
         shop.close()
     for _ in range(died):

@@ -246,8 +246,8 @@ def test_offsets_that_are_not_the_decision_are_refused(tmp_path):
 def test_offsets_that_are_not_what_was_noted_are_refused(tmp_path):
     """Likewise of an epoch without a decision: what it had read is noted at its end."""
     place = checkpoints.make(tmp_path / "c", 3, decide=False)
-    place.journal.adopt_passed(None)
-    place.journal.note_passed(2, checkpoints.offsets(2))
+    place.journal.passed.adopt(None)
+    place.journal.passed.note(2, checkpoints.offsets(2))
     (tmp_path / "c" / "offsets" / "2").write_text(checkpoints.offsets(7))
     error = refused(CheckpointCorruptError, writing.create, place, tmp_path / "s")
     parts_of(error, CheckpointCorruptError, "noted at its end")

@@ -128,7 +128,7 @@ def _read_of(place: Place, epoch: int, found: str) -> str:
     moved = place.journal.decided_offsets()
     if epoch in moved:
         return moved[epoch]
-    passed = place.journal.passed(own=True)
+    passed = place.journal.passed.newest(own=True)
     return passed[1] if passed is not None and passed[0] == epoch else found
 
 
