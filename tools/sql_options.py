@@ -9,6 +9,7 @@ from pathlib import Path
 
 from onceflow.flinksql import functions, settings
 from onceflow.flinksql.connectors import table_lines
+from onceflow.options.rules import Rule
 
 PAGE = Path(__file__).parents[1] / "docs" / "sql-options.md"
 
@@ -30,9 +31,7 @@ def page() -> str:
         "",
         "| setting | what it does |",
         "|---|---|",
-        *(f"| `{key}` | {doc} |" for key, doc in settings.OF_SQL.items()),
-        *(f"| `{key}` | no effect, and a start says so: {why} |" for key, why in settings.SAID.items()),
-        *(f"| `{key}` | refused: {why}; {instead} |" for key, (why, instead) in settings.REFUSED.items()),
+        *(f"| `{rule.key}` | {_said(rule)} |" for rule in settings.RULES),
         "",
         "## Functions",
         "",
@@ -47,6 +46,11 @@ def page() -> str:
         *(f"| `{name}` | {why} | {instead} |" for name, (why, instead) in sorted(functions.REFUSED.items())),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _said(rule: Rule) -> str:
+    before = {"taken": "", "said": "no effect, and a start says so: ", "refused": "refused: "}[rule.standing]
+    return before + rule.doc + (f"; {rule.instead}" if rule.instead else "")
 
 
 def _names(of: object) -> str:

@@ -9,67 +9,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
-from typing import Literal
 
 from onceflow.errors import ConfigurationError
 from onceflow.flinksql.problems import Position, meant, refused, wrong
 from onceflow.flinksql.statements import Option
-
-Standing = Literal["taken", "said", "refused"]
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """What an option is here.
-
-    Attributes:
-        key: Its name; ``*`` stands for any part.
-        standing: Taken; without effect, which is said at a start; or refused.
-        doc: What it does, or why it has no effect or is refused.
-        instead: Of a refused one: what to do.
-        values: The values that are taken, where they are few; those of Flink's that are not are refused by name.
-        not_taken: Of Flink's values those that are refused, with why.
-    """
-
-    key: str
-    standing: Standing
-    doc: str
-    instead: str = ""
-    values: tuple[str, ...] = ()
-    not_taken: Mapping[str, str] | None = None
-
-
-def _taken(key: str, doc: str, *values: str, not_taken: Mapping[str, str] | None = None) -> Rule:
-    return Rule(key, "taken", doc, values=values, not_taken=not_taken)
-
-
-def _said(key: str, doc: str) -> Rule:
-    return Rule(key, "said", doc)
-
-
-def _refused(key: str, doc: str, instead: str) -> Rule:
-    return Rule(key, "refused", doc, instead)
-
+from onceflow.options.rules import Rule, Standing, no_effect, refuses, rule_for, takes
 
 _TASKS = "Spark makes as many tasks as it has slots, or partitions of state (`spark.sql.shuffle.partitions`)"
 _EPOCHS = "rows are written with their epoch: see `execution.checkpointing.interval`"
 _KAFKA_COMMON = (
-    _taken("connector", "Which one."),
-    _taken("topic", "The topic; to read, several with `;` between them."),
-    _taken(
+    takes("connector", "Which one."),
+    takes("topic", "The topic; to read, several with `;` between them."),
+    takes(
         "properties.bootstrap.servers", "The brokers. `onceflow.kafka.bootstrap.servers` goes before it in all tables."
     ),
-    _taken(
+    takes(
         "properties.group.id",
         "The group whose offsets show the job's progress to monitoring, and the prefix of Spark's own groups. Where "
         "the job goes on is the checkpoint's business.",
     ),
-    _taken("key.format", "How keys are written: `json`, `csv` or `raw`."),
-    _taken("key.fields-prefix", "A prefix of the key's columns, which the key itself does not have."),
-    _taken("value.format", "The same as `format`."),
-    _taken("value.fields-include", "Whether key columns are in the value, too.", "ALL", "EXCEPT_KEY"),
-    _taken(
+    takes("key.format", "How keys are written: `json`, `csv` or `raw`."),
+    takes("key.fields-prefix", "A prefix of the key's columns, which the key itself does not have."),
+    takes("value.format", "The same as `format`."),
+    takes("value.fields-include", "Whether key columns are in the value, too.", "ALL", "EXCEPT_KEY"),
+    takes(
         "scan.bounded.mode",
         "Where reading ends: `latest-offset`: at the end as it is at the start; then the job ends.",
         "unbounded",
@@ -80,11 +43,11 @@ _KAFKA_COMMON = (
             "specific-offsets": "Spark ends at what is there",
         },
     ),
-    _refused("scan.bounded.specific-offsets", "Spark ends at what is there", "use scan.bounded.mode = latest-offset"),
-    _refused("scan.bounded.timestamp-millis", "Spark ends at what is there", "use scan.bounded.mode = latest-offset"),
-    _said("scan.parallelism", _TASKS),
-    _said("sink.parallelism", _TASKS),
-    _taken(
+    refuses("scan.bounded.specific-offsets", "Spark ends at what is there", "use scan.bounded.mode = latest-offset"),
+    refuses("scan.bounded.timestamp-millis", "Spark ends at what is there", "use scan.bounded.mode = latest-offset"),
+    no_effect("scan.parallelism", _TASKS),
+    no_effect("sink.parallelism", _TASKS),
+    takes(
         "sink.delivery-guarantee",
         "As in Flink, but for the default: `exactly-once` here, unless `execution.checkpointing.mode` says "
         "AT_LEAST_ONCE; a start says so.",
@@ -92,7 +55,7 @@ _KAFKA_COMMON = (
         "at-least-once",
         "none",
     ),
-    _taken(
+    takes(
         "sink.transactional-id-prefix",
         "First part of the transactional ids; one for all sinks of a job, that of its first INSERT. `onceflow` by "
         "default.",
@@ -118,43 +81,45 @@ FORMATS: Mapping[str, str] = {
 """Each of Flink's formats; of one that is refused why."""
 
 _FORMAT_OPTIONS = (
-    _taken("json.fail-on-missing-field", "A record without one of the fields is malformed.", "true", "false"),
-    _taken(
+    takes("json.fail-on-missing-field", "A record without one of the fields is malformed.", "true", "false"),
+    takes(
         "json.ignore-parse-errors",
         "A record that cannot be read is left out, counted and warned of. Flink keeps it with the field as NULL.",
         "true",
         "false",
     ),
-    _taken(
+    takes(
         "json.timestamp-format.standard",
         "How times are written: `2026-01-31 23:59:59.5` (SQL) or with a T (ISO-8601). Both are read in either.",
         "SQL",
         "ISO-8601",
     ),
-    _taken(
+    takes(
         "json.map-null-key.mode",
         "A MAP has no null key in Spark.",
         "FAIL",
         not_taken={"DROP": "a MAP has no null key in Spark", "LITERAL": "a MAP has no null key in Spark"},
     ),
-    _refused("json.map-null-key.literal", "a MAP has no null key in Spark", "remove it"),
-    _said("json.encode.decimal-as-plain-number", "what is below 0.000001 has an exponent, as Spark writes it: 1E-7"),
-    _taken("json.encode.ignore-null-fields", "Null fields are left out.", "true", "false"),
-    _said("json.decode.json-parser.enabled", "Spark has one parser"),
-    _taken("csv.field-delimiter", "One character."),
-    _taken("csv.quote-character", "One character."),
-    _taken("csv.escape-character", "One character; without it a quote in quotes is doubled."),
-    _taken("csv.null-literal", "The text that is NULL."),
-    _taken("csv.ignore-parse-errors", "As json.ignore-parse-errors.", "true", "false"),
-    _refused("csv.disable-quote-character", "Spark always quotes what needs it", "remove it"),
-    _refused("csv.allow-comments", "a record is a row", "filter them out before"),
-    _refused("csv.array-element-delimiter", "an ARRAY is no field of CSV here", "use json"),
-    _said(
+    refuses("json.map-null-key.literal", "a MAP has no null key in Spark", "remove it"),
+    no_effect(
+        "json.encode.decimal-as-plain-number", "what is below 0.000001 has an exponent, as Spark writes it: 1E-7"
+    ),
+    takes("json.encode.ignore-null-fields", "Null fields are left out.", "true", "false"),
+    no_effect("json.decode.json-parser.enabled", "Spark has one parser"),
+    takes("csv.field-delimiter", "One character."),
+    takes("csv.quote-character", "One character."),
+    takes("csv.escape-character", "One character; without it a quote in quotes is doubled."),
+    takes("csv.null-literal", "The text that is NULL."),
+    takes("csv.ignore-parse-errors", "As json.ignore-parse-errors.", "true", "false"),
+    refuses("csv.disable-quote-character", "Spark always quotes what needs it", "remove it"),
+    refuses("csv.allow-comments", "a record is a row", "filter them out before"),
+    refuses("csv.array-element-delimiter", "an ARRAY is no field of CSV here", "use json"),
+    no_effect(
         "csv.write-bigdecimal-in-scientific-notation",
         "what is below 0.000001 has an exponent, as Spark writes it: 1E-7",
     ),
-    _taken("raw.charset", "The bytes of text.", "UTF-8", not_taken={"UTF-16": "text is UTF-8 here"}),
-    _refused("raw.endianness", "numbers are no raw column here", "use json, or a STRING"),
+    takes("raw.charset", "The bytes of text.", "UTF-8", not_taken={"UTF-16": "text is UTF-8 here"}),
+    refuses("raw.endianness", "numbers are no raw column here", "use json, or a STRING"),
 )
 
 _COMMIT = "with checkpoints they have none: offsets are published after each epoch"
@@ -162,68 +127,68 @@ _OURS = "the two-phase commit needs it to be as it sets it"
 _KEYS = "write the job in Python: KafkaCluster(ssl_key=…)"
 _JAVA_ONLY = "no producer of Java's runs here"
 PROPERTIES = (
-    _said("properties.enable.auto.commit", _COMMIT),
-    _said("properties.auto.commit.interval.ms", _COMMIT),
-    _taken(
+    no_effect("properties.enable.auto.commit", _COMMIT),
+    no_effect("properties.auto.commit.interval.ms", _COMMIT),
+    takes(
         "properties.auto.offset.reset",
         "Where `group-offsets` finds none: `earliest`. Elsewhere it has no effect, as in Flink.",
         "earliest",
         not_taken={"latest": "records would be passed over in silence", "none": "a partition may be new"},
     ),
-    _taken(
+    takes(
         "properties.isolation.level",
         "`read_committed` is the default here; Flink's is `read_uncommitted`, which an exactly-once job refuses.",
         "read_committed",
         "read_uncommitted",
     ),
-    _taken("properties.transaction.timeout.ms", "How long the broker keeps an undecided transaction."),
-    _taken("properties.client.id", "A name for the brokers' logs and quotas."),
-    _taken("properties.security.protocol", "As in Java's clients."),
-    _taken("properties.sasl.mechanism", "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512; OAUTHBEARER in Python only."),
-    _taken("properties.sasl.jaas.config", "User and password of a PlainLoginModule or a ScramLoginModule."),
-    _taken("properties.ssl.truststore.location", "A PEM file."),
-    _taken("properties.ssl.truststore.type", "", "PEM", not_taken={"JKS": "two of three clients read PEM only"}),
-    _refused("properties.ssl.truststore.password", "a PEM file has none", "make a PEM file of the store"),
-    _refused("properties.ssl.keystore.*", "two of three clients read PEM only", _KEYS),
-    _refused("properties.ssl.key.password", "a key is given in Python", _KEYS),
-    _refused("properties.sasl.*", "it is not one that all three clients have", "see docs/security.md"),
-    _refused("properties.ssl.*", "it is not one that all three clients have", "see docs/security.md"),
+    takes("properties.transaction.timeout.ms", "How long the broker keeps an undecided transaction."),
+    takes("properties.client.id", "A name for the brokers' logs and quotas."),
+    takes("properties.security.protocol", "As in Java's clients."),
+    takes("properties.sasl.mechanism", "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512; OAUTHBEARER in Python only."),
+    takes("properties.sasl.jaas.config", "User and password of a PlainLoginModule or a ScramLoginModule."),
+    takes("properties.ssl.truststore.location", "A PEM file."),
+    takes("properties.ssl.truststore.type", "", "PEM", not_taken={"JKS": "two of three clients read PEM only"}),
+    refuses("properties.ssl.truststore.password", "a PEM file has none", "make a PEM file of the store"),
+    refuses("properties.ssl.keystore.*", "two of three clients read PEM only", _KEYS),
+    refuses("properties.ssl.key.password", "a key is given in Python", _KEYS),
+    refuses("properties.sasl.*", "it is not one that all three clients have", "see docs/security.md"),
+    refuses("properties.ssl.*", "it is not one that all three clients have", "see docs/security.md"),
     # Java's producer, and librdkafka, which writes here.
-    _taken("properties.linger.ms", "librdkafka's `linger.ms`."),
-    _taken("properties.batch.size", "librdkafka's `batch.size`."),
-    _taken("properties.buffer.memory", "librdkafka's `queue.buffering.max.kbytes`, in bytes as in Java."),
-    _taken("properties.max.request.size", "librdkafka's `message.max.bytes`."),
-    _taken("properties.compression.type", "librdkafka's `compression.type`."),
-    _taken("properties.delivery.timeout.ms", "librdkafka's `delivery.timeout.ms`."),
-    _taken("properties.request.timeout.ms", "The consumer's, and librdkafka's."),
-    _taken("properties.send.buffer.bytes", "librdkafka's `socket.send.buffer.bytes`, and the consumer's."),
-    _taken("properties.receive.buffer.bytes", "librdkafka's `socket.receive.buffer.bytes`, and the consumer's."),
-    _taken("properties.retry.backoff.ms", "The consumer's, and librdkafka's."),
-    _taken("properties.retry.backoff.max.ms", "The consumer's, and librdkafka's."),
-    _taken("properties.reconnect.backoff.ms", "The consumer's, and librdkafka's."),
-    _taken("properties.reconnect.backoff.max.ms", "The consumer's, and librdkafka's."),
-    _taken("properties.metadata.max.age.ms", "The consumer's, and librdkafka's."),
-    _taken("properties.connections.max.idle.ms", "The consumer's, and librdkafka's."),
-    _taken("properties.client.dns.lookup", "The consumer's, and librdkafka's."),
-    _taken("properties.client.rack", "The consumer's, and librdkafka's."),
-    _taken("properties.acks", "", "all", "-1", not_taken={"0": _OURS, "1": _OURS}),
-    _taken("properties.enable.idempotence", "", "true", not_taken={"false": _OURS}),
-    _refused("properties.transactional.id", _OURS, "use sink.transactional-id-prefix"),
-    _refused("properties.retries", _OURS, "remove it; properties.delivery.timeout.ms bounds it"),
-    _refused("properties.max.in.flight.requests.per.connection", _OURS, "remove it"),
-    _refused("properties.max.block.ms", _JAVA_ONLY, "use properties.delivery.timeout.ms"),
-    _refused("properties.partitioner.*", "it is murmur2, as in every Java producer", "remove it"),
-    _refused("properties.interceptor.classes", "code on the way could drop or change records", "remove it"),
-    _refused("properties.key.serializer", _JAVA_ONLY, "use key.format"),
-    _refused("properties.value.serializer", _JAVA_ONLY, "use format"),
-    _refused("properties.key.deserializer", "Spark reads bytes", "use key.format"),
-    _refused("properties.value.deserializer", "Spark reads bytes", "use format"),
-    _refused("properties.partition.assignment.strategy", "Spark assigns partitions by itself", "remove it"),
-    _refused("properties.group.instance.id", "Spark assigns partitions by itself", "remove it"),
-    _said("properties.partition.discovery.interval.ms", "each epoch looks for new partitions"),
+    takes("properties.linger.ms", "librdkafka's `linger.ms`."),
+    takes("properties.batch.size", "librdkafka's `batch.size`."),
+    takes("properties.buffer.memory", "librdkafka's `queue.buffering.max.kbytes`, in bytes as in Java."),
+    takes("properties.max.request.size", "librdkafka's `message.max.bytes`."),
+    takes("properties.compression.type", "librdkafka's `compression.type`."),
+    takes("properties.delivery.timeout.ms", "librdkafka's `delivery.timeout.ms`."),
+    takes("properties.request.timeout.ms", "The consumer's, and librdkafka's."),
+    takes("properties.send.buffer.bytes", "librdkafka's `socket.send.buffer.bytes`, and the consumer's."),
+    takes("properties.receive.buffer.bytes", "librdkafka's `socket.receive.buffer.bytes`, and the consumer's."),
+    takes("properties.retry.backoff.ms", "The consumer's, and librdkafka's."),
+    takes("properties.retry.backoff.max.ms", "The consumer's, and librdkafka's."),
+    takes("properties.reconnect.backoff.ms", "The consumer's, and librdkafka's."),
+    takes("properties.reconnect.backoff.max.ms", "The consumer's, and librdkafka's."),
+    takes("properties.metadata.max.age.ms", "The consumer's, and librdkafka's."),
+    takes("properties.connections.max.idle.ms", "The consumer's, and librdkafka's."),
+    takes("properties.client.dns.lookup", "The consumer's, and librdkafka's."),
+    takes("properties.client.rack", "The consumer's, and librdkafka's."),
+    takes("properties.acks", "", "all", "-1", not_taken={"0": _OURS, "1": _OURS}),
+    takes("properties.enable.idempotence", "", "true", not_taken={"false": _OURS}),
+    refuses("properties.transactional.id", _OURS, "use sink.transactional-id-prefix"),
+    refuses("properties.retries", _OURS, "remove it; properties.delivery.timeout.ms bounds it"),
+    refuses("properties.max.in.flight.requests.per.connection", _OURS, "remove it"),
+    refuses("properties.max.block.ms", _JAVA_ONLY, "use properties.delivery.timeout.ms"),
+    refuses("properties.partitioner.*", "it is murmur2, as in every Java producer", "remove it"),
+    refuses("properties.interceptor.classes", "code on the way could drop or change records", "remove it"),
+    refuses("properties.key.serializer", _JAVA_ONLY, "use key.format"),
+    refuses("properties.value.serializer", _JAVA_ONLY, "use format"),
+    refuses("properties.key.deserializer", "Spark reads bytes", "use key.format"),
+    refuses("properties.value.deserializer", "Spark reads bytes", "use format"),
+    refuses("properties.partition.assignment.strategy", "Spark assigns partitions by itself", "remove it"),
+    refuses("properties.group.instance.id", "Spark assigns partitions by itself", "remove it"),
+    no_effect("properties.partition.discovery.interval.ms", "each epoch looks for new partitions"),
     # Java's consumer, which reads here.
     *(
-        _taken(f"properties.{name}", "The consumer's.")
+        takes(f"properties.{name}", "The consumer's.")
         for name in (
             "fetch.min.bytes", "fetch.max.bytes", "fetch.max.wait.ms", "max.partition.fetch.bytes", "max.poll.records",
             "max.poll.interval.ms", "session.timeout.ms", "heartbeat.interval.ms", "default.api.timeout.ms",
@@ -237,10 +202,10 @@ PROPERTIES = (
 CONNECTORS: Mapping[str, tuple[Rule, ...]] = {
     "kafka": (
         *_KAFKA_COMMON,
-        _taken("topic-pattern", "Topics by a pattern of Java's, against whole names; to read only."),
-        _taken("format", "How values are written: `json`, `csv` or `raw`."),
-        _taken("key.fields", "The columns of the key, with `;` between them; `key.format` must be given, too."),
-        _taken(
+        takes("topic-pattern", "Topics by a pattern of Java's, against whole names; to read only."),
+        takes("format", "How values are written: `json`, `csv` or `raw`."),
+        takes("key.fields", "The columns of the key, with `;` between them; `key.format` must be given, too."),
+        takes(
             "scan.startup.mode",
             "Where a job without a checkpoint begins. `group-offsets`, the default in Flink, needs a group; without "
             "one the default here is `earliest-offset`.",
@@ -250,10 +215,10 @@ CONNECTORS: Mapping[str, tuple[Rule, ...]] = {
             "timestamp",
             "specific-offsets",
         ),
-        _taken("scan.startup.specific-offsets", "`partition:0,offset:42;partition:1,offset:300`"),
-        _taken("scan.startup.timestamp-millis", "Milliseconds since 1970."),
-        _said("scan.topic-partition-discovery.interval", "each epoch looks for new partitions"),
-        _taken(
+        takes("scan.startup.specific-offsets", "`partition:0,offset:42;partition:1,offset:300`"),
+        takes("scan.startup.timestamp-millis", "Milliseconds since 1970."),
+        no_effect("scan.topic-partition-discovery.interval", "each epoch looks for new partitions"),
+        takes(
             "sink.partitioner",
             "By the key with murmur2, and without one any partition.",
             "default",
@@ -262,80 +227,80 @@ CONNECTORS: Mapping[str, tuple[Rule, ...]] = {
                 "round-robin": "an epoch that is run again would choose others",
             },
         ),
-        _refused("sink.semantic", "it is of an older Flink", "write sink.delivery-guarantee"),
-        _said("sink.transaction-naming-strategy", "transactions are named by job, sink, epoch and task"),
+        refuses("sink.semantic", "it is of an older Flink", "write sink.delivery-guarantee"),
+        no_effect("sink.transaction-naming-strategy", "transactions are named by job, sink, epoch and task"),
     ),
     "upsert-kafka": (
         *_KAFKA_COMMON,
-        _said("sink.buffer-flush.max-rows", _EPOCHS),
-        _said("sink.buffer-flush.interval", _EPOCHS),
+        no_effect("sink.buffer-flush.max-rows", _EPOCHS),
+        no_effect("sink.buffer-flush.interval", _EPOCHS),
     ),
     "print": (
-        _taken("connector", "Which one."),
-        _taken("print-identifier", "Stands before each row."),
-        _taken("standard-error", "Rows go to stderr.", "true", "false"),
-        _said("sink.parallelism", _TASKS),
+        takes("connector", "Which one."),
+        takes("print-identifier", "Stands before each row."),
+        takes("standard-error", "Rows go to stderr.", "true", "false"),
+        no_effect("sink.parallelism", _TASKS),
     ),
     "datagen": (
-        _taken("connector", "Which one."),
-        _taken("rows-per-second", "How fast; 10000 by default."),
-        _taken("number-of-rows", "How many in all. Behind the last the job waits, where Flink's ends: stop it."),
-        _said("scan.parallelism", _TASKS),
-        _taken(
+        takes("connector", "Which one."),
+        takes("rows-per-second", "How fast; 10000 by default."),
+        takes("number-of-rows", "How many in all. Behind the last the job waits, where Flink's ends: stop it."),
+        no_effect("scan.parallelism", _TASKS),
+        takes(
             "fields.*.kind", "Of a column. Values follow from the row's number, in every run.",
             "random", "sequence",
         ),
-        _taken("fields.*.min", "Of numbers, the least."),
-        _taken("fields.*.max", "Of numbers, the greatest."),
-        _taken("fields.*.length", "Of text, how many characters."),
-        _taken("fields.*.start", "Of a sequence, its first."),
-        _taken("fields.*.end", "Of a sequence, its last; then there are no more rows."),
-        _taken("fields.*.max-past", "Of times, how far they may lie before the present: milliseconds, or with a unit."),
-        _refused("fields.*.null-rate", "it is not taken yet", "remove it"),
-        _refused("fields.*.var-len", "it is not taken yet", "remove it"),
+        takes("fields.*.min", "Of numbers, the least."),
+        takes("fields.*.max", "Of numbers, the greatest."),
+        takes("fields.*.length", "Of text, how many characters."),
+        takes("fields.*.start", "Of a sequence, its first."),
+        takes("fields.*.end", "Of a sequence, its last; then there are no more rows."),
+        takes("fields.*.max-past", "Of times, how far they may lie before the present: milliseconds, or with a unit."),
+        refuses("fields.*.null-rate", "it is not taken yet", "remove it"),
+        refuses("fields.*.var-len", "it is not taken yet", "remove it"),
     ),
     "jdbc": (
-        _taken("connector", "Which one."),
-        _taken("url", "JDBC's, of PostgreSQL, MySQL, MariaDB or SQLite."),
-        _taken("table-name", "The table, with its schema if need be."),
-        _taken(
+        takes("connector", "Which one."),
+        takes("url", "JDBC's, of PostgreSQL, MySQL, MariaDB or SQLite."),
+        takes("table-name", "The table, with its schema if need be."),
+        takes(
             "onceflow.schema",
             "Where onceflow's own tables are, if not where the connection looks first. The table itself is looked for "
             "there, too, unless `table-name` has its schema.",
         ),
-        _taken("username", ""),
-        _taken("password", ""),
-        _said("driver", "it follows from the URL; to read, its jar must be one of ONCEFLOW_JARS"),
-        _said("connection.max-retry-timeout", "without an answer the epoch ends, and the job is started again"),
-        _taken("scan.fetch-size", "Rows in a fetch."),
-        _said("scan.auto-commit", "Spark reads in a transaction of its own"),
-        _refused("scan.partition.*", "it is not taken yet", "remove it"),
-        _said("lookup.cache", "each epoch reads the table anew"),
-        _said("lookup.cache.*", "each epoch reads the table anew"),
-        _said("lookup.partial-cache.*", "each epoch reads the table anew"),
-        _said("lookup.max-retries", "an epoch that fails is run again"),
-        _said("sink.buffer-flush.max-rows", _EPOCHS),
-        _said("sink.buffer-flush.interval", _EPOCHS),
-        _said("sink.max-retries", "an epoch that fails is run again"),
-        _said("sink.parallelism", _TASKS),
+        takes("username", ""),
+        takes("password", ""),
+        no_effect("driver", "it follows from the URL; to read, its jar must be one of ONCEFLOW_JARS"),
+        no_effect("connection.max-retry-timeout", "without an answer the epoch ends, and the job is started again"),
+        takes("scan.fetch-size", "Rows in a fetch."),
+        no_effect("scan.auto-commit", "Spark reads in a transaction of its own"),
+        refuses("scan.partition.*", "it is not taken yet", "remove it"),
+        no_effect("lookup.cache", "each epoch reads the table anew"),
+        no_effect("lookup.cache.*", "each epoch reads the table anew"),
+        no_effect("lookup.partial-cache.*", "each epoch reads the table anew"),
+        no_effect("lookup.max-retries", "an epoch that fails is run again"),
+        no_effect("sink.buffer-flush.max-rows", _EPOCHS),
+        no_effect("sink.buffer-flush.interval", _EPOCHS),
+        no_effect("sink.max-retries", "an epoch that fails is run again"),
+        no_effect("sink.parallelism", _TASKS),
     ),
     "iceberg": (
-        _taken("connector", "Which one."),
-        _taken("catalog-name", "The catalog's name, as pyiceberg's settings know it."),
-        _taken(
+        takes("connector", "Which one."),
+        takes("catalog-name", "The catalog's name, as pyiceberg's settings know it."),
+        takes(
             "catalog-type", "`rest`, `hive`, `glue` or pyiceberg's `sql`.", "rest", "hive", "glue", "sql",
             not_taken={"hadoop": "a folder of files has no commit that is safe", "nessie": "use its rest catalog",
                        "jdbc": "it is sql in pyiceberg"},
         ),
-        _refused("catalog-impl", "it is a class of Java's", "use catalog-type"),
-        _taken("catalog-database", "The namespace; `default` by default."),
-        _taken("catalog-table", "The table; the name of the SQL table by default."),
-        _taken("uri", "The catalog's address."),
-        _taken("warehouse", "Where tables lie."),
-        _taken("s3.*", "Pyiceberg's settings of the store."),
-        _taken("credential", "Of a rest catalog."),
-        _taken("token", "Of a rest catalog."),
-        _said("write.*", "they are properties of the table: set them there"),
+        refuses("catalog-impl", "it is a class of Java's", "use catalog-type"),
+        takes("catalog-database", "The namespace; `default` by default."),
+        takes("catalog-table", "The table; the name of the SQL table by default."),
+        takes("uri", "The catalog's address."),
+        takes("warehouse", "Where tables lie."),
+        takes("s3.*", "Pyiceberg's settings of the store."),
+        takes("credential", "Of a rest catalog."),
+        takes("token", "Of a rest catalog."),
+        no_effect("write.*", "they are properties of the table: set them there"),
     ),
 }  # fmt: skip
 """The options of each connector that there is."""
@@ -436,12 +401,9 @@ def _prefixed(prefix: str, rule: Rule) -> Rule:
 
 
 def _rule(option: Option, rules: Sequence[Rule]) -> Rule:
-    for rule in rules:
-        if rule.key == option.key:
-            return rule
-    for rule in rules:
-        if "*" in rule.key and fnmatchcase(option.key, rule.key):
-            return rule
+    found = rule_for(option.key, rules)
+    if found is not None:
+        return found
     known = [rule.key for rule in rules if "*" not in rule.key]
     raise wrong(
         option.at, f"there is no option {option.key!r}", action=meant(option.key, known, "docs/sql-options.md has all")

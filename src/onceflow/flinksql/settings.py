@@ -14,6 +14,7 @@ from onceflow.flinksql.problems import Position, meant, refused, wrong
 from onceflow.masking import shown
 from onceflow.options.catalogue import SETTINGS
 from onceflow.options.durations import duration_ms
+from onceflow.options.rules import Rule, no_effect, refuses, rule_for, takes
 
 SERVERS = "onceflow.kafka.bootstrap.servers"
 AHEAD = "onceflow.source.max-ahead"
@@ -22,49 +23,43 @@ MODE = "execution.checkpointing.mode"
 FOLDER = "execution.checkpointing.dir"
 _OLD_FOLDER = "state.checkpoints.dir"
 
-OF_SQL: Mapping[str, str] = {
-    SERVERS: "The brokers of every kafka table, in the place of those that its WITH names.",
-    AHEAD: "How far a time may be ahead of its epoch's; `none` for any. A record with a later one is malformed.",
-    NAME: "The name of the jobs that follow: who they are, see below.",
-    MODE: "EXACTLY_ONCE or AT_LEAST_ONCE: the guarantee of sinks that name none.",
-    FOLDER: "The folder in which each job has its checkpoint, under its name; `checkpoints` by default.",
-    _OLD_FOLDER: f"The same as {FOLDER}.",
-    "execution.runtime-mode": "`streaming`; a job over bounded tables ends by itself.",
-    "table.local-time-zone": "`UTC`.",
-    "spark.*": "A setting of the Spark session that is made for the jobs.",
-}
-"""Settings of SQL itself, and what each does."""
-
 _WHOLE = "Spark has its own way"
-SAID: Mapping[str, str] = {
-    "table.exec.source.idle-timeout": "a partition without records holds no watermark back here",
-    "table.exec.mini-batch.*": "an epoch is a batch",
-    "table.optimizer.*": _WHOLE,
-    "table.dml-sync": "the command waits for its jobs",
-    "table.exec.sink.*": "rows of a key keep their order",
-    "sql-client.*": "the client is another",
-    "execution.attached": "the command waits for its jobs",
-    "execution.checkpointing.unaligned.*": "an epoch has no barriers",
-    "state.backend": "state is kept in RocksDB",
-    "state.backend.incremental": "state is kept incrementally",
-    "state.savepoints.dir": "a savepoint is named when it is made",
-    "taskmanager.*": "Spark has its own processes",
-    "jobmanager.*": "Spark has its own processes",
-    "rest.*": "Spark has its own processes",
-}
-"""Flink's, without effect: a start says so."""
-
-REFUSED: Mapping[str, tuple[str, str]] = {
-    "table.exec.state.ttl": ("Spark keeps state until a watermark passes it", "group in windows"),
-    "table.exec.sink.not-null-enforcer": (
+RULES: tuple[Rule, ...] = (
+    takes(SERVERS, "The brokers of every kafka table, in the place of those that its WITH names."),
+    takes(AHEAD, "How far a time may be ahead of its epoch's; `none` for any. A record with a later one is malformed."),
+    takes(NAME, "The name of the jobs that follow: who they are, see below."),
+    takes(MODE, "EXACTLY_ONCE or AT_LEAST_ONCE: the guarantee of sinks that name none."),
+    takes(FOLDER, "The folder in which each job has its checkpoint, under its name; `checkpoints` by default."),
+    takes(_OLD_FOLDER, f"The same as {FOLDER}."),
+    takes("execution.runtime-mode", "`streaming`; a job over bounded tables ends by itself."),
+    takes("table.local-time-zone", "`UTC`."),
+    takes("spark.*", "A setting of the Spark session that is made for the jobs."),
+    no_effect("table.exec.source.idle-timeout", "a partition without records holds no watermark back here"),
+    no_effect("table.exec.mini-batch.*", "an epoch is a batch"),
+    no_effect("table.optimizer.*", _WHOLE),
+    no_effect("table.dml-sync", "the command waits for its jobs"),
+    no_effect("table.exec.sink.*", "rows of a key keep their order"),
+    no_effect("sql-client.*", "the client is another"),
+    no_effect("execution.attached", "the command waits for its jobs"),
+    no_effect("execution.checkpointing.unaligned.*", "an epoch has no barriers"),
+    no_effect("state.backend", "state is kept in RocksDB"),
+    no_effect("state.backend.incremental", "state is kept incrementally"),
+    no_effect("state.savepoints.dir", "a savepoint is named when it is made"),
+    no_effect("taskmanager.*", "Spark has its own processes"),
+    no_effect("jobmanager.*", "Spark has its own processes"),
+    no_effect("rest.*", "Spark has its own processes"),
+    refuses("table.exec.state.ttl", "Spark keeps state until a watermark passes it", "group in windows"),
+    refuses(
+        "table.exec.sink.not-null-enforcer",
         "a null in a NOT NULL column stops the job",
         "filter it out: WHERE c IS NOT NULL",
     ),
-    "table.sql-dialect": ("there is one dialect", "remove it"),
-    "pipeline.jars": ("jars are Spark's", "name them in ONCEFLOW_JARS"),
-    "execution.savepoint.path": ("a savepoint is no setting", "see onceflow run --help"),
-    "python.*": ("functions run in the interpreter of the job", "start onceflow with another Python"),
-}
+    refuses("table.sql-dialect", "there is one dialect", "remove it"),
+    refuses("pipeline.jars", "jars are Spark's", "name them in ONCEFLOW_JARS"),
+    refuses("execution.savepoint.path", "a savepoint is no setting", "see onceflow run --help"),
+    refuses("python.*", "functions run in the interpreter of the job", "start onceflow with another Python"),
+)
+"""Settings of SQL itself, and what each does; Flink's without effect; those that are refused."""
 
 RUNS_CODE = (
     "spark.*.extrajavaoptions",
@@ -160,18 +155,17 @@ class ScriptSettings:
         return "1 h" if found is None else None if found.lower() == "none" else found
 
     def _checked(self, at: Position, key: str, value: str) -> str:
-        for pattern, (why, instead) in REFUSED.items():
-            if fnmatchcase(key, pattern):
-                raise refused(at, f"the setting '{key}'", why, instead)
+        rule = rule_for(key, RULES)
+        if rule is not None and rule.standing == "refused":
+            raise refused(at, f"the setting '{key}'", rule.doc, rule.instead)
         if key in _OF_JOBS:
             return value
-        for pattern, why in SAID.items():
-            if fnmatchcase(key, pattern):
-                self.notes.append(f"'{key}' has no effect: {why}")
-                return value
-        if not any(fnmatchcase(key, pattern) for pattern in OF_SQL):
-            known = [*OF_SQL, *_OF_JOBS, *SAID, *REFUSED]
+        if rule is None:
+            known = [*(each.key for each in RULES), *_OF_JOBS]
             raise wrong(at, f"there is no setting {key!r}", action=meant(key, known, "docs/sql-options.md has all"))
+        if rule.standing == "said":
+            self.notes.append(f"'{key}' has no effect: {rule.doc}")
+            return value
         return _value(at, key, value)
 
 

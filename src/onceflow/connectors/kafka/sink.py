@@ -21,6 +21,7 @@ from onceflow.connectors.kafka.producer_names import require_producer
 from onceflow.errors import ConfigurationError, RefusedSettingError
 from onceflow.options.arguments import checked, named_fields, require_fields, wrong
 from onceflow.options.durations import duration_ms
+from onceflow.options.rules import refuses, rule_for
 from onceflow.twophase.names import SINK_NAME
 
 if TYPE_CHECKING:
@@ -31,30 +32,36 @@ log = logging.getLogger(__name__)
 
 _TRANSACTIONS = "the two-phase commit needs it to be as it sets it"
 _CLUSTER = "it belongs to the cluster"
-# librdkafka's producer settings that would break the guarantee: why, and what to do instead.
-_REFUSED: Mapping[str, tuple[str, str]] = {
-    "transactional.id": (_TRANSACTIONS, "use Job(transactional_id_prefix=...)"),
-    "transaction.timeout.ms": ("it is checked against the broker's maximum", "use transaction_timeout="),
-    "enable.idempotence": ("without it a retry inside librdkafka doubles records", "remove it"),
-    "acks": ("a record that only the leader has is lost with it", "remove it: it is always all"),
-    "request.required.acks": ("a record that only the leader has is lost with it", "remove it: it is always all"),
-    "max.in.flight": ("librdkafka sets it for idempotence", "remove it"),
-    "max.in.flight.requests.per.connection": ("librdkafka sets it for idempotence", "remove it"),
-    "retries": ("a record that is not tried again fails its epoch", "remove it"),
-    "message.send.max.retries": ("a record that is not tried again fails its epoch", "remove it"),
-    "delivery.report.only.error": ("the pre-commit is proven by a delivery report", "remove it"),
-    "statistics.interval.ms": ("the pre-commit is proven by statistics", "remove it"),
-    "enable.gapless.guarantee": (_TRANSACTIONS, "remove it"),
-    "partitioner": ("it is murmur2_random, as in every Java producer", "use partition= for partitions of your own"),
-    "bootstrap.servers": (_CLUSTER, "use KafkaCluster"),
-    "metadata.broker.list": (_CLUSTER, "use KafkaCluster"),
-    "security.protocol": (_CLUSTER, "use KafkaCluster"),
-    "oauth_cb": (
+# librdkafka's producer settings that would break the guarantee.
+_REFUSED = (
+    refuses("transactional.id", _TRANSACTIONS, "use Job(transactional_id_prefix=...)"),
+    refuses("transaction.timeout.ms", "it is checked against the broker's maximum", "use transaction_timeout="),
+    refuses("enable.idempotence", "without it a retry inside librdkafka doubles records", "remove it"),
+    refuses("acks", "a record that only the leader has is lost with it", "remove it: it is always all"),
+    refuses(
+        "request.required.acks", "a record that only the leader has is lost with it", "remove it: it is always all"
+    ),
+    refuses("max.in.flight", "librdkafka sets it for idempotence", "remove it"),
+    refuses("max.in.flight.requests.per.connection", "librdkafka sets it for idempotence", "remove it"),
+    refuses("retries", "a record that is not tried again fails its epoch", "remove it"),
+    refuses("message.send.max.retries", "a record that is not tried again fails its epoch", "remove it"),
+    refuses("delivery.report.only.error", "the pre-commit is proven by a delivery report", "remove it"),
+    refuses("statistics.interval.ms", "the pre-commit is proven by statistics", "remove it"),
+    refuses("enable.gapless.guarantee", _TRANSACTIONS, "remove it"),
+    refuses(
+        "partitioner", "it is murmur2_random, as in every Java producer", "use partition= for partitions of your own"
+    ),
+    refuses("bootstrap.servers", _CLUSTER, "use KafkaCluster"),
+    refuses("metadata.broker.list", _CLUSTER, "use KafkaCluster"),
+    refuses("security.protocol", _CLUSTER, "use KafkaCluster"),
+    refuses(
+        "oauth_cb",
         "Spark's Java client, which reads, cannot call Python",
         "use KafkaCluster(oauth_token_endpoint=..., oauth_client_id=..., oauth_client_secret=...)",
     ),
-}
-_REFUSED_PREFIXES = ("sasl.", "ssl.")
+    refuses("sasl.*", _CLUSTER, "use KafkaCluster"),
+    refuses("ssl.*", _CLUSTER, "use KafkaCluster"),
+)
 # The columns that Spark's own Kafka sink knows, and what writes the same of each.
 _SPARKS: Mapping[str, str] = {
     "value": 'value=of.{}(), value_columns=["value"]',
@@ -334,16 +341,13 @@ def _guarantee(value: Guarantee | str) -> Guarantee:
 
 def _checked(producer: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in producer.items():
-        why, instead = _REFUSED.get(key, ("", ""))
-        if not why and key.startswith(_REFUSED_PREFIXES):
-            why, instead = _CLUSTER, "use KafkaCluster"
-        if why:
+        if rule := rule_for(key, _REFUSED):
             raise RefusedSettingError(
-                f"producer setting {key} is refused: {why}",
+                f"producer setting {key} is refused: {rule.doc}",
                 harmless="always: nothing was started",
                 # A login's value may be a secret.
-                cause=f"producer has {key}" + ("" if why is _CLUSTER else f", which is {value!r}"),
-                action=instead,
+                cause=f"producer has {key}" + ("" if rule.doc is _CLUSTER else f", which is {value!r}"),
+                action=rule.instead,
                 setting=key,
             )
     require_producer(producer)

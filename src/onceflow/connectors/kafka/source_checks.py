@@ -20,6 +20,7 @@ from onceflow.connectors.formats import Format
 from onceflow.connectors.kafka.partition import is_topic_name
 from onceflow.errors import ConfigurationError, RefusedSettingError
 from onceflow.options import arguments
+from onceflow.options.rules import refuses, rule_for
 
 SOURCE_OPTION = "onceflow.source"
 """The option by which the source of a query's plan leads back to its KafkaSource; see ``source.find``."""
@@ -27,36 +28,36 @@ SOURCE_OPTION = "onceflow.source"
 _METADATA = ("key", "headers", "topic", "partition", "offset", "timestamp")
 _SPARKS_OWN = "Spark's checkpoint holds the position in each partition, and nothing else may"
 _OWN_SETTING = "it would get past the checks of the source's own setting"
-_REFUSED = {  # lower case, since Spark ignores the case of options: (why, what to do instead)
-    "kafka.enable.auto.commit": (_SPARKS_OWN, "remove it; group= names where offsets are published"),
-    "kafka.auto.offset.reset": (_SPARKS_OWN + ": a reset would skip or repeat records", "use start="),
-    "kafka.group.id": (
+# Lower case, since Spark ignores the case of options.
+_REFUSED = (
+    refuses("kafka.enable.auto.commit", _SPARKS_OWN, "remove it; group= names where offsets are published"),
+    refuses("kafka.auto.offset.reset", f"{_SPARKS_OWN}: a reset would skip or repeat records", "use start="),
+    refuses(
+        "kafka.group.id",
         "two queries, or a query and its own restart, would share one group and disturb each other",
         "use group=, or the option groupIdPrefix",
     ),
-    "kafka.isolation.level": (_OWN_SETTING, "use isolation="),
-    "kafka.key.deserializer": ("Spark reads bytes; another class would fail or change them", "use key="),
-    "kafka.value.deserializer": ("Spark reads bytes; another class would fail or change them", "use value="),
-    "kafka.interceptor.classes": ("code between Kafka and Spark could drop or change records", "remove it"),
-    "kafka.bootstrap.servers": (_OWN_SETTING, "use KafkaCluster"),
-    "kafka.security.protocol": (_OWN_SETTING, "use KafkaCluster"),
-    "kafka.client.id": (_OWN_SETTING, "use KafkaCluster"),
-    "failondataloss": ("with false Spark goes on over lost records in silence", "remove it: it is always true"),
-    "startingoffsets": (_OWN_SETTING, "use start="),
-    "startingtimestamp": (_OWN_SETTING, "use start="),
-    "startingoffsetsbytimestamp": (_OWN_SETTING, "use start="),
-    "startingoffsetsbytimestampstrategy": (_OWN_SETTING, "use start="),
-    "maxoffsetspertrigger": (_OWN_SETTING, "use max_records_per_epoch="),
-    "subscribe": (_OWN_SETTING, "use topics="),
-    "subscribepattern": (_OWN_SETTING, "use topics="),
-    "assign": (_OWN_SETTING + " and would not find new partitions", "use topics="),
-    "includeheaders": (_OWN_SETTING, 'use metadata=["headers"]'),
-    SOURCE_OPTION: ("it is onceflow's own", "remove it"),
-}
-_REFUSED_PREFIXES = {
-    "kafka.sasl.": (_OWN_SETTING, "use KafkaCluster"),
-    "kafka.ssl.": (_OWN_SETTING, "use KafkaCluster"),
-}
+    refuses("kafka.isolation.level", _OWN_SETTING, "use isolation="),
+    refuses("kafka.key.deserializer", "Spark reads bytes; another class would fail or change them", "use key="),
+    refuses("kafka.value.deserializer", "Spark reads bytes; another class would fail or change them", "use value="),
+    refuses("kafka.interceptor.classes", "code between Kafka and Spark could drop or change records", "remove it"),
+    refuses("kafka.bootstrap.servers", _OWN_SETTING, "use KafkaCluster"),
+    refuses("kafka.security.protocol", _OWN_SETTING, "use KafkaCluster"),
+    refuses("kafka.client.id", _OWN_SETTING, "use KafkaCluster"),
+    refuses("failondataloss", "with false Spark goes on over lost records in silence", "remove it: it is always true"),
+    refuses("startingoffsets", _OWN_SETTING, "use start="),
+    refuses("startingtimestamp", _OWN_SETTING, "use start="),
+    refuses("startingoffsetsbytimestamp", _OWN_SETTING, "use start="),
+    refuses("startingoffsetsbytimestampstrategy", _OWN_SETTING, "use start="),
+    refuses("maxoffsetspertrigger", _OWN_SETTING, "use max_records_per_epoch="),
+    refuses("subscribe", _OWN_SETTING, "use topics="),
+    refuses("subscribepattern", _OWN_SETTING, "use topics="),
+    refuses("assign", f"{_OWN_SETTING} and would not find new partitions", "use topics="),
+    refuses("includeheaders", _OWN_SETTING, 'use metadata=["headers"]'),
+    refuses(SOURCE_OPTION, "it is onceflow's own", "remove it"),
+    refuses("kafka.sasl.*", _OWN_SETTING, "use KafkaCluster"),
+    refuses("kafka.ssl.*", _OWN_SETTING, "use KafkaCluster"),
+)
 _CONNECTOR_OPTIONS = {
     name.lower(): name
     for name in (
@@ -172,15 +173,11 @@ def checked_options(options: Mapping[str, Any]) -> dict[str, str]:
     checked = {}
     for name, value in options.items():
         lower = name.lower()
-        refused = _REFUSED.get(lower) or next(
-            (why for prefix, why in _REFUSED_PREFIXES.items() if lower.startswith(prefix)), None
-        )
-        if refused is not None:
-            reason, instead = refused
+        if rule := rule_for(lower, _REFUSED):
             raise RefusedSettingError(
-                f"KafkaSource does not take the option {name}: {reason}",
+                f"KafkaSource does not take the option {name}: {rule.doc}",
                 cause=f"options has {name}" + (f"={value}" if "sasl" not in lower and "ssl" not in lower else ""),
-                action=instead,
+                action=rule.instead,
                 option=name,
             )
         if not lower.startswith("kafka.") and lower not in _CONNECTOR_OPTIONS:
