@@ -34,8 +34,8 @@ from onceflow.launch.active import alone
 from onceflow.launch.limit import epoch_limit
 from onceflow.launch.ownership import ids_of
 from onceflow.launch.phases import Phases
-from onceflow.launch.plan import Plan, place_of
 from onceflow.launch.receipt_header import code_of
+from onceflow.launch.request import StartRequest, place_of
 from onceflow.launch.starting import Starting
 from onceflow.metrics.observed import observed
 from onceflow.operations.transactions.deletion import delete_cancelled
@@ -102,8 +102,10 @@ class Job:
     ) -> None:
         self.name = name
         self._restart = restart
-        self._plan = Plan(name, checkpointing, transactional_id_prefix, output_mode, limits=True, connectors=CONNECTORS)
-        self._plan = replace(self._plan, fixed_tables=fixed_tables)
+        self._request = StartRequest(
+            name, checkpointing, transactional_id_prefix, output_mode, limits=True, connectors=CONNECTORS
+        )
+        self._request = replace(self._request, fixed_tables=fixed_tables)
         self._spark = dict(spark)
         self._function: Callable[[SparkSession], Result] | None = None
         self._sinks: tuple[Sink, ...] = ()
@@ -113,7 +115,7 @@ class Job:
     def options(self) -> JobOptions:
         """What its operator may change, as its author wrote it."""
         said = self._spark.get("spark.sql.shuffle.partitions", "")
-        return JobOptions(self._plan.checkpointing, self._restart, int(said) if said.isdigit() else None)
+        return JobOptions(self._request.checkpointing, self._restart, int(said) if said.isdigit() else None)
 
     @property
     def checkpointing(self) -> Checkpointing:
@@ -123,7 +125,7 @@ class Job:
     @property
     def transactional_id_prefix(self) -> str:
         """First part of the transactional ids."""
-        return self._plan.prefix
+        return self._request.prefix
 
     @property
     def sinks(self) -> tuple[Sink, ...]:
@@ -239,16 +241,16 @@ class Job:
         self._require_function()
         options = self.options.under(settings)
         advise(self.options.layers(settings)["preset"].value)
-        plan = replace(self._plan, checkpointing=options.checkpointing, parallelism=options.parallelism)
-        plan = replace(plan, bounded=until == "caught-up", takeover=takeover)
+        request = replace(self._request, checkpointing=options.checkpointing, parallelism=options.parallelism)
+        request = replace(request, bounded=until == "caught-up", takeover=takeover)
         theirs = running_session()
         said = JobLog(log, self.name)
         above = parent()
-        hadoop.begin(plan.checkpointing.location, self.name, {**self._spark, **options.spark})
-        place = place_of(plan)
+        hadoop.begin(request.checkpointing.location, self.name, {**self._spark, **options.spark})
+        place = place_of(request)
         standing = JobStatus(self.name, place.uri, supervisor=None if above is None else above.pid)
         if takeover != "as-new":
-            standing.writes_as = ids_of(place, plan.prefix)
+            standing.writes_as = ids_of(place, request.prefix)
         with (
             alone(place.uri, self.name) as active,
             Signals() as signals,
@@ -258,7 +260,7 @@ class Job:
 
             def start(first: bool) -> RunningJob:
                 # What --claim and --as-new ask for is done by the first start.
-                mine = replace(plan, observer=observer, takeover=plan.takeover if first else None)
+                mine = replace(request, observer=observer, takeover=request.takeover if first else None)
                 mine = replace(mine, code=code_of(self._require_function()))
                 with self._starting(mine, options.spark, lambda: require_argument(Job.run, "until", until)) as starting:
                     steps.start(starting, signals.look)
@@ -282,32 +284,34 @@ class Job:
                 if made is not None:
                     made.stop()
             if standing.ordered == "cancel" and options.checkpointing.on_cancel == "DELETE_ON_CANCELLATION":
-                delete_cancelled(options.checkpointing, plan.prefix, self.sinks, self.name, place_at)
+                delete_cancelled(options.checkpointing, request.prefix, self.sinks, self.name, place_at)
         if signals.received is not None:
             said.info("stopped by %s", signals.received.name)
             raise Stopped(signals.received, clean=tidy)
         if standing.ordered:
             said.info("ended by onceflow %s", standing.ordered)
-        elif plan.bounded:
+        elif request.bounded:
             said.info("ended: what was there is read")
 
-    def _starting(self, plan: Plan, spark: Mapping[str, str], call: Callable[[], None] = lambda: None) -> Starting:
+    def _starting(
+        self, request: StartRequest, spark: Mapping[str, str], call: Callable[[], None] = lambda: None
+    ) -> Starting:
         """A start of this job."""
         phases = Phases(JobLog(log, self.name))
         return Starting(
-            plan,
+            request,
             self.sinks,
             self._sources,
             to=self._sinks,
-            session=lambda: self._session(plan, spark, phases),
-            stream=lambda session: self._stream_of(session, plan, phases),
+            session=lambda: self._session(request, spark, phases),
+            stream=lambda session: self._stream_of(session, request, phases),
             call=call,
             phases=phases,
         )
 
-    def _session(self, plan: Plan, spark: Mapping[str, str], phases: Phases) -> SparkSession:
+    def _session(self, request: StartRequest, spark: Mapping[str, str], phases: Phases) -> SparkSession:
         """The active session, or a new one that reaches the checkpoint."""
-        theirs = s3a.settings(plan.checkpointing.location)
+        theirs = s3a.settings(request.checkpointing.location)
         return make_session(self.name, {**theirs, **self._spark, **spark}, phases.begin, s3=bool(theirs))
 
     def _require_function(self) -> Callable[[SparkSession], Result]:
@@ -315,12 +319,12 @@ class Job:
             raise ConfigurationError(f"job {self.name} has no stream function", action="decorate one with @job.stream")
         return self._function
 
-    def _stream_of(self, session: SparkSession, plan: Plan, phases: Phases) -> Result:
+    def _stream_of(self, session: SparkSession, request: StartRequest, phases: Phases) -> Result:
         """What the stream function makes, with sources that take the limit of the checkpoint."""
         function = self._require_function()
         phases.begin(f"your function {_name_of(function)}")
         try:
-            with limited(epoch_limit(plan, self.sinks)):
+            with limited(epoch_limit(request, self.sinks)):
                 result = function(session)
         except AnalysisException as error:
             raise by_the_plan(error) from None  # a notebook would show all of Spark's plan above it
@@ -339,10 +343,10 @@ class Job:
         """
         options = self.options.under({})
         theirs = running_session()
-        plan = replace(self._plan, checkpointing=options.checkpointing)
-        hadoop.begin(plan.checkpointing.location, self.name, {**self._spark, **options.spark})
+        request = replace(self._request, checkpointing=options.checkpointing)
+        hadoop.begin(request.checkpointing.location, self.name, {**self._spark, **options.spark})
         try:
-            with self._starting(plan, options.spark) as starting, starting.place.ours.untouched():
+            with self._starting(request, options.spark) as starting, starting.place.ours.untouched():
                 steps.check(starting)
         finally:
             made = running_session() if theirs is None else None
@@ -363,8 +367,8 @@ class Job:
         Raises:
             OnceflowError: The plan keeps state, and none was given; or it cannot be run over these ranges.
         """
-        with self._again(f"{len(receipts)} epochs, run again") as (session, result, plan):
-            return recompute(session, result, self._sinks, plan, receipts, before)
+        with self._again(f"{len(receipts)} epochs, run again") as (session, result, request):
+            return recompute(session, result, self._sinks, request, receipts, before)
 
     @checked
     def write_again(
@@ -383,21 +387,21 @@ class Job:
         Raises:
             OnceflowError: It is not what was decided, or a sink refuses it; what was yielded is there.
         """
-        with self._again(f"{len(receipts)} epochs, written again") as (session, result, plan):
-            yield from write_again(session, result, self._sinks, plan, receipts, again, before)
+        with self._again(f"{len(receipts)} epochs, written again") as (session, result, request):
+            yield from write_again(session, result, self._sinks, request, receipts, again, before)
 
     @contextlib.contextmanager
-    def _again(self, phase: str) -> Iterator[tuple[SparkSession, Result, Plan]]:
+    def _again(self, phase: str) -> Iterator[tuple[SparkSession, Result, StartRequest]]:
         """A session and what the stream function makes in it, for epochs that are run again."""
         self._require_function()
         theirs = running_session()
         phases = Phases(JobLog(log, self.name))
-        plan = replace(self._plan, checkpointing=self.checkpointing)
-        session = self._session(plan, self.options.under({}).spark, phases)
+        request = replace(self._request, checkpointing=self.checkpointing)
+        session = self._session(request, self.options.under({}).spark, phases)
         try:
-            result = self._stream_of(session, plan, phases)
+            result = self._stream_of(session, request, phases)
             phases.begin(phase)
-            yield session, result, plan
+            yield session, result, request
         finally:
             made = running_session() if theirs is None else None
             if made is not None:
@@ -467,8 +471,10 @@ def start(
     checkpointing = options.checkpointing
     if options.metrics.port is not None:
         JobLog(log, name).warning("metrics.port is for jobs that a Job runs: a query of start(...) has no metrics")
-    plan = Plan(name, checkpointing, transactional_id_prefix, output_mode, bounded, takeover, connectors=CONNECTORS)
-    plan = replace(plan, watched=False, parallelism=options.parallelism, fixed_tables=fixed_tables)
+    request = StartRequest(
+        name, checkpointing, transactional_id_prefix, output_mode, bounded, takeover, connectors=CONNECTORS
+    )
+    request = replace(request, watched=False, parallelism=options.parallelism, fixed_tables=fixed_tables)
 
     def require_types() -> None:
         for argument, value in {"df": df, "output_mode": output_mode, "until": until}.items():
@@ -483,7 +489,7 @@ def start(
 
     named = tuple(df) if isinstance(df, Mapping) else sinks
     phases = Phases(JobLog(log, name))
-    asked = Starting(plan, named, to=sinks, session=session, stream=lambda _: df, call=require_types, phases=phases)
+    asked = Starting(request, named, to=sinks, session=session, stream=lambda _: df, call=require_types, phases=phases)
     with asked as starting, alone(starting.place.uri, name) as active:
         steps.start(starting)
         running = starting.running

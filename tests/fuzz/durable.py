@@ -219,7 +219,7 @@ _SMALL = {
     "restored.json": restored.read_restored,
     "deleting.json": deleting.read_deleting,
     "targets.json": family.read_targets,
-    "told.json": family.told,
+    "told.json": family.accepted,
     "children/0123456789ab.json": lambda store: family._children(store.below("children")),
     "manifest.json.making": lambda store: making.read_making(store, "manifest.json"),
 }

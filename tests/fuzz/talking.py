@@ -84,7 +84,7 @@ def _registry(data: bytes, folder: Path) -> None:
 
 
 def _registry_seeds() -> list[bytes]:
-    told = json.dumps(JobStatus("fraud", "file:/c").told() | {"pid": 12, "started_at": "2026"}).encode()
+    told = json.dumps(JobStatus("fraud", "file:/c").to_json() | {"pid": 12, "started_at": "2026"}).encode()
     return [told, told + b"\n%%\n" + told.replace(b"12", b"13").replace(b"fraud", b"other"), b'{"error": "x"}']
 
 

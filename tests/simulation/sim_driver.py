@@ -56,7 +56,7 @@ from onceflow.execution.failures import EpochEnded, from_spark
 from onceflow.execution.source_check import Sources
 from onceflow.execution.stop import Stop
 from onceflow.execution.surroundings import Means, Surroundings
-from onceflow.launch import plan as of_start
+from onceflow.launch import request as of_start
 from onceflow.launch import steps
 from onceflow.launch.limit import epoch_limit
 from onceflow.launch.starting import Starting
@@ -1187,7 +1187,9 @@ class Process:
     def __init__(self, scene: Scene, actor: Actor) -> None:
         self._scene = scene
         self._actor = actor
-        self.plan = of_start.Plan(NAME, Checkpointing("checkpoint"), PREFIX, takeover="claim" if scene.claims else None)
+        self.plan = of_start.StartRequest(
+            NAME, Checkpointing("checkpoint"), PREFIX, takeover="claim" if scene.claims else None
+        )
         self.means = Means(
             lambda _location, _retain: scene.opened(self._got_no_answer),
             lambda sinks: WatchedRules(scene, actor, sinks),

@@ -29,7 +29,7 @@ from onceflow.execution.surroundings import Means, Surroundings
 from onceflow.execution.task import DIGEST, PARTITION, Output, Task, output_column
 from onceflow.launch.limit import epoch_limit
 from onceflow.launch.ownership import require_complete
-from onceflow.launch.plan import Plan, place_of
+from onceflow.launch.request import StartRequest, place_of
 from onceflow.launch.taking_over import finish_decided, require_early, take_over
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.spark.plan import Leaf
@@ -141,7 +141,7 @@ class Shop:
     def start(self, takeover=None) -> Driver:
         """A start: of what ``launch`` does, all but Spark's part."""
         means = Means(around=self._around)
-        plan = Plan(
+        plan = StartRequest(
             "shop", Checkpointing(self.folder, timeout=self.timeout, retain=self.retain), takeover=takeover, limits=True
         )
         place = place_of(plan, means)

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from onceflow.connectors.contract import Committer, Guarantee, Sink, SinkConnection
 from onceflow.launch import ownership
-from onceflow.launch.plan import Plan
-from onceflow.launch.plan import place_of as place_of_plan
+from onceflow.launch.request import StartRequest
+from onceflow.launch.request import place_of as place_of_plan
 from onceflow.launch.taking_over import finish_decided
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.twophase.messages import Appended, Evidence, Outcome, Reply
@@ -16,7 +16,7 @@ ONE = (participant(0),)
 
 
 def place_of(folder):
-    return place_of_plan(Plan("test", Checkpointing(folder)))
+    return place_of_plan(StartRequest("test", Checkpointing(folder)))
 
 
 def identify(folder, takeover=None, systems="cluster-1"):
@@ -121,4 +121,4 @@ def undone_of(folder, *sinks):
 
 
 def finish(folder, sinks, takeover=None):
-    return finish_decided(sinks, Plan("test", Checkpointing(folder), takeover=takeover))
+    return finish_decided(sinks, StartRequest("test", Checkpointing(folder), takeover=takeover))

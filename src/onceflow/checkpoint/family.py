@@ -321,7 +321,7 @@ def _children(store: Store, only: Sequence[str] | None = None) -> list[Child]:
 # -- what was told ----------------------------------------------------------------------------------------------------
 
 
-def told(store: Store) -> dict[str, int]:
+def accepted(store: Store) -> dict[str, int]:
     """Up to which epoch of each other job its owner was told, and has gone on.
 
     Args:
@@ -335,9 +335,9 @@ def told(store: Store) -> dict[str, int]:
         return {str(job): int(epoch) for job, epoch in envelope.unseal(data, FORMAT)["jobs"].items()}
 
 
-def keep_told(store: Store, others: Iterable[Relative]) -> None:
+def accept(store: Store, others: Iterable[Relative]) -> None:
     """Keep that the job's owner goes on, and knows of these."""
-    known = told(store)
+    known = accepted(store)
     jobs = known | {other.job_id: max(other.newest, known.get(other.job_id, -1)) for other in others}
     if jobs != known:
         store.replace(TOLD, envelope.seal({"format": FORMAT, "jobs": jobs}))

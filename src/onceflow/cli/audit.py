@@ -73,7 +73,7 @@ def audit(
     first, last = read_range(epochs if recompute is None else recompute)
     before = None if after is None else read_receipt(after)
     found = find_job(file, job)
-    kept, place = Auditing.told(), files_of(found)
+    kept, place = Auditing.from_environment(), files_of(found)
     if recompute is None:
         sinks = [plain(sink) for sink in found.sinks if sink.participates]
         anchors = anchors_of(kept, sinks)
@@ -205,7 +205,14 @@ def state_before(
         path = Path(folder) / "checkpoint"
         path.mkdir()
         # An open end is where it can begin: nothing is known of what the checkpoint does not retain.
-        yield lay_out(place, first if first is not None else min(epochs), max(epochs), path, begin, Auditing.told().key)
+        yield lay_out(
+            place,
+            first if first is not None else min(epochs),
+            max(epochs),
+            path,
+            begin,
+            Auditing.from_environment().key,
+        )
 
 
 def read_range(text: str | None) -> tuple[int | None, int | None]:

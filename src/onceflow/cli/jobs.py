@@ -13,7 +13,7 @@ import typer
 
 from onceflow.cli.job_file import find_job
 from onceflow.cli.output import OutputForm, OutputOption, tell_json
-from onceflow.cli.savepoint import told
+from onceflow.cli.savepoint import say_made
 from onceflow.control.client import AnsweringJob, find, order, running
 from onceflow.control.registry import folder
 from onceflow.options.auditing import Auditing
@@ -69,7 +69,7 @@ def stop(
     require_free(to)  # before the job is ended for it
     found = find(_named(job))
     order(found, "stop", within)
-    told(to, create(place_at(found.checkpoint, 1), to, found.name, key=Auditing.told().key), output)
+    say_made(to, create(place_at(found.checkpoint, 1), to, found.name, key=Auditing.from_environment().key), output)
 
 
 def cancel(

@@ -41,7 +41,7 @@ def resume(
     if restoring.already(place, resuming.id_of(savepoint), claim=claim, with_state=with_state):
         typer.echo(f"{place.uri} was made of it before: the job goes on there", err=True)
         return
-    with resuming.opened(savepoint, place.checkpoint.where, Auditing.told().key) as (path, manifest):
+    with resuming.opened(savepoint, place.checkpoint.where, Auditing.from_environment().key) as (path, manifest):
         begin_java(job, settings, manifest.checkpoint)
         again = resuming.written_again(path, manifest)
         left = None if with_state else restoring.left_behind(path, manifest, partial_windows=partial)

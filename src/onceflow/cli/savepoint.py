@@ -61,7 +61,7 @@ def create(
     output: OutputOption = OutputForm.TEXT,
 ) -> None:
     """Make a savepoint of the newest epoch that is done. A running job goes on; its next epoch waits a moment."""
-    told(path, taken_of(job, path), output)
+    say_made(path, taken_of(job, path), output)
 
 
 @app.command(name="list")
@@ -104,7 +104,7 @@ def verify(path: PathArgument, output: OutputOption = OutputForm.TEXT) -> None:
     """Compare all of a savepoint's files with what they were; with ONCEFLOW_AUDIT_KEY_FILE its signature, too."""
     from onceflow.operations.savepoints.reading import verify as compare  # noqa: PLC0415 - as in list
 
-    key = Auditing.told().key
+    key = Auditing.from_environment().key
     manifest = compare(path, key)
     if output is OutputForm.JSON:
         tell_json(_as_json(path, manifest) | {"signed": key is not None})
@@ -122,7 +122,7 @@ def export(
     """Copy a savepoint, so that the copy shares no file with a checkpoint: to take it elsewhere, S3 and HDFS too."""
     from onceflow.operations.savepoints.writing import export as copy  # noqa: PLC0415 - as in list
 
-    manifest = copy(path, to, Auditing.told().key)
+    manifest = copy(path, to, Auditing.from_environment().key)
     if output is OutputForm.JSON:
         tell_json(_as_json(to, manifest))
     else:
@@ -160,7 +160,7 @@ def rescale(
         hadoop.begin(location, _RESCALE, {})
     session = make_session(_RESCALE, {}, lambda _: None)
     try:
-        told(to, remake(session, path, to, partitions, Auditing.told().key), output)
+        say_made(to, remake(session, path, to, partitions, Auditing.from_environment().key), output)
     finally:
         session.stop()
 
@@ -171,7 +171,7 @@ def taken_of(job: str, path: str) -> Taken:
 
     name, place, runs = checkpoint_of(job)
     hold: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext if runs is None else partial(held, runs)
-    return make(place, path, name, held=hold, key=Auditing.told().key)
+    return make(place, path, name, held=hold, key=Auditing.from_environment().key)
 
 
 def checkpoint_of(job: str) -> tuple[str, Place, AnsweringJob | None]:
@@ -189,7 +189,7 @@ def checkpoint_of(job: str) -> tuple[str, Place, AnsweringJob | None]:
     return name or (here.name if here else ""), place, here
 
 
-def told(path: str, taken: Taken, output: OutputForm) -> None:
+def say_made(path: str, taken: Taken, output: OutputForm) -> None:
     """Say what was made, and how long the job waited for it."""
     if output is OutputForm.JSON:
         times = {"held_s": round(taken.held_s, 3), "took_s": round(taken.took_s, 3)}

@@ -212,7 +212,7 @@ def write_again_(
     with _operator(file, job) as operator:
         lost = writing_again.lost_rows(operator)
         for sink, of in lost.items():
-            typer.echo(f"sink {sink} has lost epoch {of.epochs[-1].epoch} to {of.newest.epoch}: {of.told}", err=True)
+            typer.echo(f"sink {sink} has lost epoch {of.epochs[-1].epoch} to {of.newest.epoch}: {of.words}", err=True)
         written: list[int] = []
         if lost:
             known = [*receipts_of(Asked(files_of(found), []), Findings()), *writing_again.waiting_receipts(operator)]

@@ -16,7 +16,7 @@ _silent: Mapping[str, float] = MappingProxyType({})
 """Replaced whole, so that readers need no lock."""
 
 
-def told(places: Mapping[str, float]) -> None:
+def replace(places: Mapping[str, float]) -> None:
     """These are all that give no answer.
 
     Args:

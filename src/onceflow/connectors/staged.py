@@ -50,11 +50,11 @@ class EpochSeal(ABC):
 
     @classmethod
     def read(cls, told: Mapping[str, Any], **own: Any) -> Self:
-        """Read what ``told`` gave, with the system's own; what is of another form raises one of ``OTHER_FORM``."""
+        """Read what ``fields`` gave, with the system's own; what is of another form raises one of ``OTHER_FORM``."""
         run = {"incarnation": int(told["incarnation"]), "epoch": int(told["epoch"])}
         return cls(**run, after=str(told.get("after", "")), claimed=int(told.get("claimed", 0)), **own)
 
-    def told(self, **own: Any) -> dict[str, Any]:
+    def fields(self, **own: Any) -> dict[str, Any]:
         """As JSON values, with the system's own between them: older checkpoints have this order."""
         run = {"incarnation": self.incarnation, "epoch": self.epoch}
         return {**run, **own, "after": self.after, "claimed": self.claimed}

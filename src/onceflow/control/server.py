@@ -118,4 +118,4 @@ class Server:
                 pass
             case _:
                 return {"error": f"a job does not know {asked!r}"}
-        return self._standing.told()
+        return self._standing.to_json()

@@ -77,7 +77,7 @@ class JobStatus:
         self.state = "ENDING"
         self.was_ordered.set()
 
-    def told(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """As JSON values."""
         return {
             "name": self.name,

@@ -83,7 +83,7 @@ class Lost:
         return self.epochs[0]
 
     @property
-    def told(self) -> str:
+    def words(self) -> str:
         """In a few words."""
         least = "" if self.is_all else "at least "
         return f"{least}{len(self.epochs)} epochs with {sum(each.rows for each in self.epochs)} rows"
@@ -241,7 +241,7 @@ def _again(how: str) -> str:
 def _refusal(sink: str, lost: Lost, of: str, again: str, checkpoint: str) -> CheckpointConflictError:
     epochs = [each.epoch for each in reversed(lost.epochs)]
     return CheckpointConflictError(
-        f"sink {sink} does not know epoch {epochs[0]} to {epochs[-1]} of {of}: {lost.told} that it had committed",
+        f"sink {sink} does not know epoch {epochs[0]} to {epochs[-1]} of {of}: {lost.words} that it had committed",
         harmless="for the data that is there: nothing more is written",
         cause="its system was put back to an older state: a backup, or a standby that had not everything; or "
         "the ledger was changed by hand",
@@ -357,7 +357,7 @@ def leave(
             if now:
                 write_identity(place.ours, identity)  # it is not left
             raise _refusal(sink, lost, of, _again("into this sink alone") if now else "", place.uri)
-        log.warning("sink %s has lost %s of job %s: this one begins without them", sink, lost.told, identity.job_id)
+        log.warning("sink %s has lost %s of job %s: this one begins without them", sink, lost.words, identity.job_id)
     systems = identity.cluster_id.split(",")
     there = {sink: to.system_id for sink, to in connections.items() if to.system_id in systems}
     had = sorted(history.newest(below=newest + 1).items())

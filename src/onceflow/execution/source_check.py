@@ -206,7 +206,7 @@ class Sources:
         }
         if not losses:
             return Surveyed(layout), None
-        error = _explained(
+        error = _gathered(
             list(losses.values()), (undone.epoch if undone is not None else (-1 if done is None else done) + 1)
         )
         standings = [standing for _, standing in found]
@@ -320,7 +320,7 @@ def _text(checkpoint: SparkCheckpoint, epoch: int | None) -> str:
         return ""
 
 
-def _explained(found: Sequence[SourceDataLostError], epoch: int) -> SourceDataLostError:
+def _gathered(found: Sequence[SourceDataLostError], epoch: int) -> SourceDataLostError:
     """All losses as one error, which names the command that leads out."""
     first = found[0]
     known = [error.facts.get("lost") for error in found]

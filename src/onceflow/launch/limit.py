@@ -15,7 +15,7 @@ from onceflow.connectors.source_contract import EpochLimit
 from onceflow.execution import pace
 from onceflow.execution.job_log import JobLog
 from onceflow.execution.surroundings import REAL, Means
-from onceflow.launch.plan import Plan, place_of
+from onceflow.launch.request import StartRequest, place_of
 from onceflow.twophase.records import Decide
 
 log = logging.getLogger(__name__)
@@ -25,11 +25,11 @@ _OF_TIMEOUT = 1.5
 """An epoch is meant to take a quarter of its transactions' time-out, and so three eighths of the checkpoint's."""
 
 
-def epoch_limit(plan: Plan, sinks: Sequence[Sink], means: Means = REAL) -> EpochLimit:
+def epoch_limit(request: StartRequest, sinks: Sequence[Sink], means: Means = REAL) -> EpochLimit:
     """How many records each source may read for an epoch, from what the journal has measured."""
     known = [s for s in (sink.expires_after_s() for sink in sinks if sink.participates) if s is not None]
-    timeout_s = min(min(known, default=_BROKERS_MAXIMUM_S), _OF_TIMEOUT * plan.checkpointing.timeout_ms / 1000)
-    history, entries = place_of(plan, means).journal.history()
+    timeout_s = min(min(known, default=_BROKERS_MAXIMUM_S), _OF_TIMEOUT * request.checkpointing.timeout_ms / 1000)
+    history, entries = place_of(request, means).journal.history()
     decided = [e.record for e in entries if isinstance(e.record, Decide)]
     measured = [
         (_records_between(before.offsets, after.offsets), after.took_ms)
@@ -39,7 +39,7 @@ def epoch_limit(plan: Plan, sinks: Sequence[Sink], means: Means = REAL) -> Epoch
     sources = len(history.layout.sources) if history.layout is not None else 1
     most = None if history.recut is None else history.recut.limit
     if most is not None and history.recut is not None:
-        JobLog(log, plan.name).warning(
+        JobLog(log, request.name).warning(
             "epoch %d outlived its transactions: until one is decided, each source reads at most %d records for it",
             history.recut.epoch,
             most,

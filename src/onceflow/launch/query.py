@@ -20,7 +20,7 @@ from onceflow.execution.job_log import JobLog
 from onceflow.execution.outputs import Outputs
 from onceflow.execution.source_check import Sources
 from onceflow.findings import Checks
-from onceflow.launch.plan import Plan, place_of
+from onceflow.launch.request import StartRequest, place_of
 from onceflow.launch.starting import Starting
 from onceflow.options.auditing import Auditing
 from onceflow.spark.authentication import authenticates, require_authenticated, secret_options
@@ -50,14 +50,14 @@ def call_function(starting: Starting) -> None:
 def put_together(starting: Starting) -> None:
     """Make one query of the outputs, and see whether Spark can run it exactly once."""
     starting.phases.begin("checks of the plan")
-    starting.auditing, plan = Auditing.told(), starting.plan
+    starting.auditing, request = Auditing.from_environment(), starting.request
     keyed = starting.auditing.key is not None
-    starting.outputs = outputs = outputs_of(starting.session, starting.result, starting.to, plan, keyed=keyed)
+    starting.outputs = outputs = outputs_of(starting.session, starting.result, starting.to, request, keyed=keyed)
     starting.where = spark_path(starting.session, starting.place.checkpoint)
-    starting.ends_when_idle = never_caught_up(outputs, plan)
+    starting.ends_when_idle = never_caught_up(outputs, request)
     leaves, states, asked = outputs.leaves(), outputs.states(), starting.systems.take_sources()
     starting.leaves, starting.is_stateful = leaves, bool(states)
-    starting.reads = Sources(leaves, states, outputs.kept(), plan.connectors, asked, outputs.mark())
+    starting.reads = Sources(leaves, states, outputs.kept(), request.connectors, asked, outputs.mark())
     starting.opened.callback(starting.reads.close)
 
 
@@ -68,35 +68,35 @@ def try_interpreters(starting: Starting) -> None:
         try_out(starting.session, interpreter)
 
 
-def outputs_for(result: object, sinks: Sequence[Sink], plan: Plan, *, keyed: bool = False) -> Outputs:
+def outputs_for(result: object, sinks: Sequence[Sink], request: StartRequest, *, keyed: bool = False) -> Outputs:
     """The outputs of what a stream function returned, without windows of which a part was left behind.
 
     Args:
         result: One streaming DataFrame, or ``{sink: DataFrame}``.
         sinks: The sinks that get the rows of one DataFrame.
-        plan: The rest.
+        request: The rest.
         keyed: As ``Outputs`` takes it.
 
     Raises:
         ConfigurationError: As of ``Outputs``; or windows cannot be held back.
     """
-    layout = place_of(plan).journal.history()[0].layout
+    layout = place_of(request).journal.history()[0].layout
     cut = None if layout is None else layout.cut
     if cut is None:
-        return Outputs(result, sinks, plan.connectors, plan.output_mode, keyed=keyed)
+        return Outputs(result, sinks, request.connectors, request.output_mode, keyed=keyed)
     given = result.values() if isinstance(result, Mapping) else [result]
     # Outputs of one frame stay outputs of one: they share its positions.
     held = {id(frame): hold_back(frame, cut) for frame in given if isinstance(frame, DataFrame)}
-    _require_whole(plan, held.values())
+    _require_whole(request, held.values())
 
     def whole(frame: Any) -> Any:
         return held[id(frame)].frame if id(frame) in held else frame
 
     now = {sink: whole(frame) for sink, frame in result.items()} if isinstance(result, Mapping) else whole(result)
-    return Outputs(now, sinks, plan.connectors, plan.output_mode, keyed=keyed)
+    return Outputs(now, sinks, request.connectors, request.output_mode, keyed=keyed)
 
 
-def _require_whole(plan: Plan, held: Collection[HeldBack]) -> None:
+def _require_whole(request: StartRequest, held: Collection[HeldBack]) -> None:
     """Refuse windows that would come out without what was left behind, and say which are held back."""
     partial = sorted({name for each in held for name in each.partial})
     wider = sorted({asked for each in held for asked in each.wider})
@@ -114,7 +114,7 @@ def _require_whole(plan: Plan, held: Collection[HeldBack]) -> None:
             action="resume with the state. Or remove the checkpoint's folder, in which no epoch has run, and run from "
             "the savepoint again with --allow-partial-windows",
         )
-    said = JobLog(log, plan.name)
+    said = JobLog(log, request.name)
     if any(each.holds for each in held):
         said.warning(
             "windows that began by %s are held back: this job began behind events of up to then, without their state",
@@ -125,51 +125,53 @@ def _require_whole(plan: Plan, held: Collection[HeldBack]) -> None:
         said.warning("what %s gives lacks what the state had gathered before this job began", ", ".join(others))
 
 
-def outputs_of(session: SparkSession, result: object, sinks: Sequence[Sink], plan: Plan, *, keyed: bool) -> Outputs:
+def outputs_of(
+    session: SparkSession, result: object, sinks: Sequence[Sink], request: StartRequest, *, keyed: bool
+) -> Outputs:
     """The outputs as one query that Spark can run, in a session that is set up for it.
 
     Args:
         session: The SparkSession of the DataFrames.
         result: One streaming DataFrame, or ``{sink: DataFrame}``.
         sinks: The sinks that get the rows of one DataFrame.
-        plan: The rest.
+        request: The rest.
         keyed: As ``Outputs`` takes it.
 
     Raises:
         OnceflowError: It cannot run, and why.
     """
-    outputs = outputs_for(result, sinks, plan, keyed=keyed)
-    settle_guarantees(outputs.sinks, plan.checkpointing)
+    outputs = outputs_for(result, sinks, request, keyed=keyed)
+    settle_guarantees(outputs.sinks, request.checkpointing)
     again = any(map(must_come_again, outputs.sinks))
-    require_runnable(outputs.query, plan.output_mode, read_again=again, fixed_tables=plan.fixed_tables)
+    require_runnable(outputs.query, request.output_mode, read_again=again, fixed_tables=request.fixed_tables)
     settings = dict(session.sparkContext.getConf().getAll())
     if not authenticates(settings):  # else nobody need walk the plan for what tasks carry
-        JobLog(log, plan.name).warning("%s", require_authenticated(settings, carriers_of_secrets(outputs)))
-    checkpoint = place_of(plan).checkpoint
+        JobLog(log, request.name).warning("%s", require_authenticated(settings, carriers_of_secrets(outputs)))
+    checkpoint = place_of(request).checkpoint
     require_reached(session, checkpoint)
     if has_state_class(outputs.query):
         require_known_form(session, checkpoint)
-    set_up(session, checkpoint, plan)
+    set_up(session, checkpoint, request)
     return outputs
 
 
-def set_up(session: SparkSession, checkpoint: SparkCheckpoint, plan: Plan) -> None:
+def set_up(session: SparkSession, checkpoint: SparkCheckpoint, request: StartRequest) -> None:
     """Set what the query runs with, and say where the checkpoint goes before the job's settings.
 
     State is kept in as many partitions as at its first start.
     """
-    of = plan.checkpointing
+    of = request.checkpointing
     settings = {
         "spark.sql.streaming.minBatchesToRetain": str(of.retain),
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": str(of.incremental).lower(),
         "spark.sql.streaming.stateStore.rocksdb.compression": "lz4" if of.compression else "none",
     }
-    if plan.parallelism is not None:
-        settings["spark.sql.shuffle.partitions"] = str(plan.parallelism)
+    if request.parallelism is not None:
+        settings["spark.sql.shuffle.partitions"] = str(request.parallelism)
     pin(session, {**settings, **checkpoint.store.fs.spark})
     kept, wanted = checkpoint.shuffle_partitions(), session.conf.get("spark.sql.shuffle.partitions")
     if checkpoint.is_stateful() and kept is not None and str(kept) != wanted:
-        JobLog(log, plan.name).warning(
+        JobLog(log, request.name).warning(
             "parallelism.default (spark.sql.shuffle.partitions) is %s, and stays %d: in so many partitions the "
             "checkpoint keeps its state for as long as it lives",
             wanted,
@@ -205,11 +207,11 @@ def require_runnable(query: DataFrame, mode: str, *, read_again: bool, fixed_tab
         warn_of_unrepeatable(query, fixed_tables=fixed_tables)
 
 
-def never_caught_up(outputs: Outputs, plan: Plan) -> bool:
+def never_caught_up(outputs: Outputs, request: StartRequest) -> bool:
     """Whether Spark would run epochs without records for ever, where the run is to end when it has caught up."""
-    if not (plan.bounded and goes_by_the_clock(outputs.query)):
+    if not (request.bounded and goes_by_the_clock(outputs.query)):
         return False
-    if not plan.watched:  # whoever waits for the query would be told of an end in the middle of an epoch
+    if not request.watched:  # whoever waits for the query would be told of an end in the middle of an epoch
         raise ConfigurationError(
             'start(..., until="caught-up") is refused: the plan keeps state by processing time, for which Spark runs '
             "epochs without end",
@@ -218,7 +220,7 @@ def never_caught_up(outputs: Outputs, plan: Plan) -> bool:
             action='make a Job of it: job.run(until="caught-up") ends when all is read; or leave until away, and stop '
             "the query when you like",
         )
-    JobLog(log, plan.name).info(
+    JobLog(log, request.name).info(
         "the plan keeps state by processing time, for which Spark runs epochs without end: this run ends behind the "
         "first that reads nothing and moves no watermark; a timer that is not due by then fires in a later run"
     )

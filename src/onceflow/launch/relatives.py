@@ -90,7 +90,7 @@ def require_unwritten(place: Place, targets: tuple[WriteTarget, ...]) -> None:
 
 def _again(place: Place, targets: tuple[WriteTarget, ...], others: Iterable[Relative]) -> list[Relative]:
     """Of other jobs what a start would write again, or may, and was not said so far."""
-    known, found = family.told(place.ours), []
+    known, found = family.accepted(place.ours), []
     for other in others:
         again = other.beyond(_position(place) if other.is_known else "", targets)
         if other.is_known:
@@ -115,7 +115,7 @@ def accept(place: Place, targets: tuple[WriteTarget, ...] = (), said: JobLog | N
         if said is not None:
             for again in _again(place, targets, others):
                 said.warning("the checkpoint is claimed, and this is accepted: %s", _told(again, others))
-        family.keep_told(place.ours, others)
+        family.accept(place.ours, others)
     except (OnceflowError, HistoryError) as error:
         (said or log).warning("what other jobs of the family have written is not known, and not kept: %s", error)
 

@@ -21,7 +21,7 @@ from onceflow.execution.running import RunningJob
 from onceflow.execution.source_check import Sources
 from onceflow.execution.surroundings import REAL, Means
 from onceflow.launch.phases import Phases
-from onceflow.launch.plan import Plan, place_of
+from onceflow.launch.request import StartRequest, place_of
 from onceflow.launch.systems import Systems
 from onceflow.options.auditing import Auditing
 from onceflow.spark.plan import Leaf
@@ -33,7 +33,7 @@ class Starting:
     Each attribute below ``systems`` is there behind the step that makes it.
 
     Args:
-        plan: What is to be started.
+        request: What is to be started.
         sinks: Its sinks, as far as they are known before its stream function is called.
         sources: Its sources, likewise.
         to: The sinks that get the rows where the stream function returns one DataFrame.
@@ -89,7 +89,7 @@ class Starting:
 
     def __init__(
         self,
-        plan: Plan,
+        request: StartRequest,
         sinks: Sequence[Sink] = (),
         sources: Sequence[Source] = (),
         *,
@@ -100,7 +100,7 @@ class Starting:
         call: Callable[[], None] = lambda: None,
         means: Means = REAL,
     ) -> None:
-        self.plan = plan
+        self.request = request
         self.sinks = tuple(sinks)
         self.sources = tuple(sources)
         self.to = tuple(to)
@@ -109,7 +109,7 @@ class Starting:
         self.check_call = call
         self.phases = phases or Phases(None)
         self.means = means
-        self.place = place_of(plan, means)
+        self.place = place_of(request, means)
         self.has_finished = False
         self.systems = Systems()
         self.opened = ExitStack()

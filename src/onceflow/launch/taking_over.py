@@ -33,7 +33,7 @@ from onceflow.execution.source_check import Sources
 from onceflow.execution.surroundings import REAL, Means
 from onceflow.launch.marked import require_not_lost, require_not_rewound, tell_of_moved
 from onceflow.launch.ownership import claimed, identify, require_complete, require_not_left
-from onceflow.launch.plan import Plan, place_of
+from onceflow.launch.request import StartRequest, place_of
 from onceflow.launch.starting import Starting
 from onceflow.launch.systems import connected
 from onceflow.twophase.coordinator import objection
@@ -44,13 +44,13 @@ log = logging.getLogger(__name__)
 
 def settle_listed(starting: Starting) -> None:
     """Give the sinks that are known without the stream function the guarantee of the mode, where they name none."""
-    settle_guarantees(starting.sinks, starting.plan.checkpointing)
+    settle_guarantees(starting.sinks, starting.request.checkpointing)
 
 
 def require_whole(starting: Starting) -> None:
     """Refuse a checkpoint that lacks files of Spark's which nothing can make again."""
-    starting.phases.begin(f"the checkpoint {starting.plan.checkpointing.location}")
-    require_complete(starting.place, whatever_is_undone=starting.plan.takeover == "as-new")
+    starting.phases.begin(f"the checkpoint {starting.request.checkpointing.location}")
+    require_complete(starting.place, whatever_is_undone=starting.request.takeover == "as-new")
 
 
 def finish_listed(starting: Starting) -> None:
@@ -65,7 +65,7 @@ def finish_named(starting: Starting) -> None:
 
 
 def _finish(starting: Starting, sinks: Sequence[object]) -> None:
-    starting.has_finished = finish_decided(sinks, starting.plan, starting.means)
+    starting.has_finished = finish_decided(sinks, starting.request, starting.means)
     if starting.has_finished:
         require_complete(starting.place)
 
@@ -75,7 +75,7 @@ def compare_sources(starting: Starting) -> None:
     reads, place = starting.reads, starting.place
     reads.require_same_number(place)
     reads.require_same_names(place)
-    require_early(place, reads, starting.plan)
+    require_early(place, reads, starting.request)
 
 
 def begin(starting: Starting) -> None:
@@ -86,11 +86,11 @@ def begin(starting: Starting) -> None:
     part = starting.taking_part
     proven = part if starting.systems.allows([sink for sink in sinks if sink.participates]) else ()
     above = _above(sinks)
-    starting.driver = take_over(place, part, starting.plan, starting.means, proven=proven, above=above)
+    starting.driver = take_over(place, part, starting.request, starting.means, proven=proven, above=above)
     starting.opened.callback(starting.driver.close)
 
 
-def finish_decided(sinks: Sequence[object], plan: Plan, means: Means = REAL) -> bool:
+def finish_decided(sinks: Sequence[object], request: StartRequest, means: Means = REAL) -> bool:
     """Commit what is decided and not finished, before any check may end the start.
 
     Consumers are waiting for it, and it expires with its transactions. Nothing of it needs Spark, the plan or the
@@ -98,7 +98,7 @@ def finish_decided(sinks: Sequence[object], plan: Plan, means: Means = REAL) -> 
 
     Args:
         sinks: The job's sinks, as far as they are known.
-        plan: The rest.
+        request: The rest.
         means: What the driver is made of.
 
     Returns:
@@ -107,19 +107,21 @@ def finish_decided(sinks: Sequence[object], plan: Plan, means: Means = REAL) -> 
     Raises:
         OnceflowError: The checkpoint is not this job's, or cannot be read; or a system was not reached.
     """
-    settle_guarantees(sinks, plan.checkpointing)
+    settle_guarantees(sinks, request.checkpointing)
     taking_part = [sink for sink in sinks if isinstance(sink, Sink) and sink.participates]
-    place = place_of(plan, means)
-    if not taking_part or plan.takeover == "as-new" or not place.has_undone():
+    place = place_of(request, means)
+    if not taking_part or request.takeover == "as-new" or not place.has_undone():
         return False
     require_complete(place)
     connections = connected(taking_part, methodcaller("attach"))
     try:
         systems = {connection.system_id for connection in connections.values()}
-        identity = read_identity(place.ours) if plan.takeover is None else claimed(place)
+        identity = read_identity(place.ours) if request.takeover is None else claimed(place)
         if identity is not None and (not identity.cluster_id or systems < set(identity.cluster_id.split(","))):
             return False  # not all sinks are listed: those that the stream function returns finish it
-        driver = _driver(place, connections, plan, means, proven=connections)  # no right that is missing comes before
+        driver = _driver(
+            place, connections, request, means, proven=connections
+        )  # no right that is missing comes before
         try:
             driver.take_over()
         finally:
@@ -130,7 +132,7 @@ def finish_decided(sinks: Sequence[object], plan: Plan, means: Means = REAL) -> 
             connection.close()
 
 
-def require_early(place: Place, sources: Sources, plan: Plan) -> None:
+def require_early(place: Place, sources: Sources, request: StartRequest) -> None:
     """Refuse what the start would refuse, before a driver that runs is ended for nothing.
 
     While an epoch is undone there is nothing to foresee: it may have to be read again, and the start knows.
@@ -138,12 +140,12 @@ def require_early(place: Place, sources: Sources, plan: Plan) -> None:
     Args:
         place: The checkpoint.
         sources: What the plan reads and keeps.
-        plan: The rest.
+        request: The rest.
 
     Raises:
         OnceflowError: What the start would raise.
     """
-    if plan.takeover == "claim":
+    if request.takeover == "claim":
         return  # it has to leave a mark first: without one no command goes on
     while not place.has_undone():
         history, _ = place.journal.history()
@@ -160,7 +162,7 @@ def require_early(place: Place, sources: Sources, plan: Plan) -> None:
 def take_over(
     place: Place,
     connections: Mapping[str, SinkConnection],
-    plan: Plan,
+    request: StartRequest,
     means: Means = REAL,
     *,
     proven: Collection[str] = (),
@@ -171,7 +173,7 @@ def take_over(
     Args:
         place: The checkpoint.
         connections: Of the sinks that take part, by name.
-        plan: The rest.
+        request: The rest.
         means: What the driver is made of.
         proven: Sinks of which it was seen that they may write; of the others it is seen first.
         above: Its incarnation is to be greater than this.
@@ -179,7 +181,7 @@ def take_over(
     Raises:
         OnceflowError: It cannot go on. Nothing is left of the driver, and nothing that was decided waits for it.
     """
-    driver = _driver(place, connections, plan, means, proven=proven, above=above)
+    driver = _driver(place, connections, request, means, proven=proven, above=above)
     try:
         driver.take_over()
         require_not_left(place, driver)
@@ -204,18 +206,18 @@ def _above(sinks: Sequence[Sink]) -> int:
 def _driver(
     place: Place,
     connections: Mapping[str, SinkConnection],
-    plan: Plan,
+    request: StartRequest,
     means: Means,
     *,
     proven: Collection[str] = (),
     above: int = 0,
 ) -> Driver:
     """The driver of the sinks that take part, from their connections by name; ``proven`` as ``take_over`` takes it."""
-    if plan.takeover is None:
-        require_not_lost(place, connections.values(), plan.prefix, plan.name)
+    if request.takeover is None:
+        require_not_lost(place, connections.values(), request.prefix, request.name)
     systems = _systems(connections)
-    left = _left(place) if plan.takeover == "as-new" else None
-    identity = identify(place, ",".join(sorted(set(systems.values()))), plan.prefix, plan.takeover, systems)
+    left = _left(place) if request.takeover == "as-new" else None
+    identity = identify(place, ",".join(sorted(set(systems.values()))), request.prefix, request.takeover, systems)
     committers: dict[str, Committer] = {}
     try:
         for name, connection in connections.items():
@@ -224,21 +226,21 @@ def _driver(
             if name not in proven:
                 committer.preflight()
         place.records.make()
-        if plan.takeover is None:
+        if request.takeover is None:
             marks = require_not_rewound(committers, place.journal, identity, place.checkpoint)
             _require_not_older(place, committers, connections, identity)
-            tell_of_moved(marks, place.journal.history()[0], identity.job_id, plan.name)
+            tell_of_moved(marks, place.journal.history()[0], identity.job_id, request.name)
         claim: Claim | None = None
-        left = left or _still_to_leave(place, identity, plan)
-        had = () if left is None else leave(place, left, committers, connections, now=plan.takeover == "as-new")
-        if plan.takeover == "claim":
+        left = left or _still_to_leave(place, identity, request)
+        had = () if left is None else leave(place, left, committers, connections, now=request.takeover == "as-new")
+        if request.takeover == "claim":
             above = max(above, _claimed_incarnation(committers.values()))
-            claim = _claim(place, committers, connections, identity, plan.name)
+            claim = _claim(place, committers, connections, identity, request.name)
         said = Start(0, claim=claim, systems=systems, left=had)
         rules, around = means.rules(committers), means.around(len(committers))
         files = (place.journal, place.checkpoint)
-        driver = Driver(identity, *files, committers, place.uri, rules, around, above, plan.name, said)
-        if plan.takeover == "claim":
+        driver = Driver(identity, *files, committers, place.uri, rules, around, above, request.name, said)
+        if request.takeover == "claim":
             # Behind all that may refuse it: a claim that fails leaves the checkpoint as it was. Whoever dies between
             # this and the start that follows says the same again.
             write_identity(place.ours, identity)
@@ -246,12 +248,12 @@ def _driver(
         for committer in committers.values():
             committer.close()
         raise
-    driver.is_watched = plan.watched
+    driver.is_watched = request.watched
     behind = partial(_require_not_older, place, committers, connections, identity)
     put_back = partial(require_not_put_back, committers, systems, place.journal, identity, place.checkpoint)
-    driver.bound(plan.checkpointing.timeout_ms / 1000, behind, put_back)
-    driver.min_pause_s = plan.checkpointing.min_pause_ms / 1000
-    driver.observer = plan.observer
+    driver.bound(request.checkpointing.timeout_ms / 1000, behind, put_back)
+    driver.min_pause_s = request.checkpointing.min_pause_ms / 1000
+    driver.observer = request.observer
     return driver
 
 
@@ -262,12 +264,12 @@ def _left(place: Place) -> JobIdentity | None:
     return None
 
 
-def _still_to_leave(place: Place, identity: JobIdentity, plan: Plan) -> JobIdentity | None:
+def _still_to_leave(place: Place, identity: JobIdentity, request: StartRequest) -> JobIdentity | None:
     """The job that this one is to leave, where the start with ``--as-new`` came no further than to ``job.json``."""
     if not identity.left or place.journal.history()[0].job_id != identity.left:
         return None
     # What it has lost is given up by a claim.
-    at = "" if plan.takeover == "claim" else place.uri
+    at = "" if request.takeover == "claim" else place.uri
     return JobIdentity(identity.left, at, identity.cluster_id, identity.prefix)
 
 
@@ -309,7 +311,7 @@ def _claim(
             of.epochs[-1].epoch,
             of.newest.epoch,
             whose,
-            of.told,
+            of.words,
         )
     ends = {each.handle for _, _, of in found for each in (of.newest, of.epochs[-1])}
     ends |= {newest.handle for newest in elsewhere.values()}

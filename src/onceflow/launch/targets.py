@@ -18,9 +18,9 @@ def look_without_java(starting: Starting) -> None:
 
 def look_at_all(starting: Starting) -> None:
     """Look at the systems of all that is listed."""
-    plan, phases = starting.plan, starting.phases
-    known = (starting.sinks, starting.sources, starting.place, plan.prefix, plan.name)
-    starting.systems = look_at_systems(*known, phases.begin, taken_over=plan.takeover is not None)
+    request, phases = starting.request, starting.phases
+    known = (starting.sinks, starting.sources, starting.place, request.prefix, request.name)
+    starting.systems = look_at_systems(*known, phases.begin, taken_over=request.takeover is not None)
 
 
 def make_targets(starting: Starting) -> None:
@@ -38,8 +38,8 @@ def compare_targets(starting: Starting) -> None:
     unlisted = [sink for sink in sinks if sink.participates and not starting.systems.allows([sink])]
     for sink in sinks:
         connections[sink.name].compare_output(starting.outputs.fields(sink))
-    if starting.plan.takeover is None and not place.has_undone():
-        require_rights([sink for sink in unlisted if connections[sink.name].is_there], place, starting.plan.prefix)
+    if starting.request.takeover is None and not place.has_undone():
+        require_rights([sink for sink in unlisted if connections[sink.name].is_there], place, starting.request.prefix)
     require_beside(connections)
 
 

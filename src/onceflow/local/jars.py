@@ -412,7 +412,7 @@ def _run_ivy(jars: list[Jar], work: Path, progress: Progress) -> None:
     if ivy.returncode != 0 or missing:
         raise SetupError(
             f"{len(missing)} of {len(jars)} jars could not be fetched: {', '.join(missing[:5])}"
-            f"{', …' if len(missing) > 5 else ''}. Ivy ended with\n    " + "\n    ".join(_telling(last)),
+            f"{', …' if len(missing) > 5 else ''}. Ivy ended with\n    " + "\n    ".join(_worth_reading(last)),
             cause="no network, a proxy that Java does not know of, or a repository that lacks them "
             f"(ONCEFLOW_IVY_SETTINGS={settings or 'not set'})",
             action="for a proxy set JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=… -Dhttps.proxyPort=…'; for a mirror "
@@ -421,7 +421,7 @@ def _run_ivy(jars: list[Jar], work: Path, progress: Progress) -> None:
         )
 
 
-def _telling(lines: deque[str]) -> list[str]:
+def _worth_reading(lines: deque[str]) -> list[str]:
     """What of Ivy's output says why, each once, without what may hold hosts or passwords.
 
     Those are addresses, and Java's own line about ``JAVA_TOOL_OPTIONS``.

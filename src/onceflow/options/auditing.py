@@ -48,7 +48,7 @@ class Auditing:
     forward_key_file: Path | None = None
 
     @classmethod
-    def told(cls, environ: Mapping[str, str] = os.environ) -> Self:
+    def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Self:
         """What the operator says.
 
         Raises:

@@ -24,8 +24,8 @@ from onceflow.connectors.contract import Run, Shard, Sink, Writer
 from onceflow.errors import CheckpointCorruptError, ConfigurationError
 from onceflow.execution.outputs import Outputs
 from onceflow.execution.task import RESULT_SCHEMA, Output, Task
-from onceflow.launch.plan import Plan
 from onceflow.launch.query import outputs_for, require_runnable
+from onceflow.launch.request import StartRequest
 from onceflow.rerun.lost_epochs import Recomputed
 from onceflow.spark.replayed import with_known_ends
 from onceflow.spark.session import pin, spark_path
@@ -43,7 +43,7 @@ def recompute(
     session: SparkSession,
     result: object,
     sinks: Sequence[Sink],
-    plan: Plan,
+    request: StartRequest,
     receipts: Sequence[Mapping[str, Any]],
     before: StateBefore | None = None,
 ) -> list[Recomputed]:
@@ -53,7 +53,7 @@ def recompute(
         session: The SparkSession of the DataFrames.
         result: What the stream function returned.
         sinks: The sinks that get the rows of one DataFrame.
-        plan: The rest.
+        request: The rest.
         receipts: Of the epochs.
         before: The state to begin with, of a plan that keeps some.
 
@@ -62,16 +62,16 @@ def recompute(
         CheckpointCorruptError: An epoch was planned otherwise than its receipt says.
         Exception: Spark could not read what was read: the source has lost it, for one.
     """
-    outputs = outputs_for(result, sinks, plan)
+    outputs = outputs_for(result, sinks, request)
     counting = Task(tuple(Output(sink.name, _never) for sink in outputs.sinks), Run("", "", 0, 0), write=False)
-    again = run_again(session, outputs, plan, receipts, before, lambda _: counting)
+    again = run_again(session, outputs, request, receipts, before, lambda _: counting)
     return [each for receipt, reports in again for each in compared(receipt, reports)]
 
 
 def run_again(
     session: SparkSession,
     outputs: Outputs,
-    plan: Plan,
+    request: StartRequest,
     receipts: Sequence[Mapping[str, Any]],
     before: StateBefore | None,
     task_of: Callable[[int], Task],
@@ -81,7 +81,7 @@ def run_again(
     Args:
         session: The SparkSession of the DataFrames.
         outputs: The query.
-        plan: The rest.
+        request: The rest.
         receipts: Of the epochs.
         before: The state to begin with, of a plan that keeps some.
         task_of: What runs in the tasks of an epoch.
@@ -92,21 +92,21 @@ def run_again(
     Raises:
         OnceflowError: As of ``recompute``.
     """
-    require_runnable(outputs.query, plan.output_mode, read_again=False)
+    require_runnable(outputs.query, request.output_mode, read_again=False)
     _require_rerunnable(outputs, receipts, before)
-    pin(session, {"spark.sql.streaming.minBatchesToRetain": str(plan.checkpointing.retain)})
+    pin(session, {"spark.sql.streaming.minBatchesToRetain": str(request.checkpointing.retain)})
     told = {receipt["epoch"]: receipt for receipt in receipts}
     if not outputs.states():
         for epoch, receipt in sorted(told.items()):
             with tempfile.TemporaryDirectory(prefix="onceflow-recompute-") as folder:
                 _plant(Path(folder), receipt, str(session.conf.get(_PARTITIONS)))
-                yield receipt, _run(session, outputs, plan, Path(folder), _EPOCH, task_of(epoch))
+                yield receipt, _run(session, outputs, request, Path(folder), _EPOCH, task_of(epoch))
         return
     if before is None:
         raise AssertionError("a plan that keeps state was refused without it")
     for epoch, planned in sorted(before.planned.items()):
         _plan_next(before.folder, epoch, planned)
-        reports = _run(session, outputs, plan, before.folder, epoch, task_of(epoch))
+        reports = _run(session, outputs, request, before.folder, epoch, task_of(epoch))
         if epoch in told:
             yield told[epoch], reports
 
@@ -165,7 +165,9 @@ def _require_range(receipt: Mapping[str, Any], planned: str) -> None:
         )
 
 
-def _run(session: SparkSession, outputs: Outputs, plan: Plan, folder: Path, epoch: int, task: Task) -> list[TaskReport]:
+def _run(
+    session: SparkSession, outputs: Outputs, request: StartRequest, folder: Path, epoch: int, task: Task
+) -> list[TaskReport]:
     """Run the epoch that is planned in a folder, until Spark has recorded it; what its tasks have reported."""
     found: list[list[TaskReport]] = []
 
@@ -176,7 +178,7 @@ def _run(session: SparkSession, outputs: Outputs, plan: Plan, folder: Path, epoc
 
     checkpoint = SparkCheckpoint.at(folder)
     query = (
-        outputs.query.writeStream.outputMode(plan.output_mode)
+        outputs.query.writeStream.outputMode(request.output_mode)
         .option("checkpointLocation", spark_path(session, checkpoint))
         .foreachBatch(with_known_ends(session, take))
         .trigger(availableNow=True)

@@ -23,8 +23,8 @@ from onceflow.execution.guarantees import settle_guarantees
 from onceflow.execution.outputs import Outputs
 from onceflow.execution.put_back import Lost
 from onceflow.execution.task import Output, Task
-from onceflow.launch.plan import Plan
 from onceflow.launch.query import outputs_for
+from onceflow.launch.request import StartRequest
 from onceflow.launch.systems import connected
 from onceflow.rerun.lost_epochs import Again
 from onceflow.rerun.recompute import compared, run_again
@@ -42,7 +42,7 @@ def write_again(
     session: SparkSession,
     result: object,
     sinks: Sequence[Sink],
-    plan: Plan,
+    request: StartRequest,
     receipts: Sequence[Mapping[str, Any]],
     again: Again,
     before: StateBefore | None = None,
@@ -53,7 +53,7 @@ def write_again(
         session: The SparkSession of the DataFrames.
         result: What the stream function returned.
         sinks: The sinks that get the rows of one DataFrame.
-        plan: The rest.
+        request: The rest.
         receipts: Of the epochs.
         again: What is written.
         before: The state to begin with, of a plan that keeps some.
@@ -67,8 +67,8 @@ def write_again(
         PreCommitError: A sink could not prove, or not commit, what it got.
         FencedError: The job was started meanwhile.
     """
-    outputs = outputs_for(result, sinks, plan)
-    settle_guarantees(outputs.sinks, plan.checkpointing)
+    outputs = outputs_for(result, sinks, request)
+    settle_guarantees(outputs.sinks, request.checkpointing)
     writing = _named(outputs, again.lost)
     connections = connected(writing.values(), methodcaller("connect"))
     with ExitStack() as stack:
@@ -88,7 +88,7 @@ def write_again(
             each = (Output(s.name, factories[s.name] if s.name in of else discarding) for s in outputs.sinks)
             return Task(tuple(each), again.run_of(epoch, starts.get(epoch, again.run.incarnation)))
 
-        for receipt, reports in run_again(session, outputs, plan, receipts, before, task):
+        for receipt, reports in run_again(session, outputs, request, receipts, before, task):
             epoch = int(receipt["epoch"])
             if again.of(epoch):
                 _finish(again, epoch, committers, receipt, reports)

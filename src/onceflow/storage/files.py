@@ -163,7 +163,7 @@ def numbers(names: Iterable[str]) -> list[int]:
 
 
 @contextlib.contextmanager
-def explained(
+def translating(
     fs: FileSystem, path: Where, doing: str, passing: type[OSError] | tuple[type[OSError], ...] = ()
 ) -> Iterator[None]:
     """What a file system refuses inside becomes the error that names the file, and what could not be done to it."""

@@ -40,7 +40,7 @@ from onceflow.storage.files import (
     How,
     Where,
     at_once,
-    explained,
+    translating,
 )
 from onceflow.storage.making import is_making
 
@@ -102,7 +102,7 @@ class Bucket(FileSystem):
             ConfigurationError: There is no such bucket, or it lets two make one key.
         """
         if not self.tried:
-            with explained(self, folder, "create an object below"), told(folder):
+            with translating(self, folder, "create an object below"), as_os_error(folder):
                 self._try(folder)
             self.tried = True
 
@@ -147,10 +147,10 @@ class Bucket(FileSystem):
     def put(self, path: Where, data: bytes, *, over: bool, durable: bool = True, maker: str = "") -> None:
         """An object is there when all of it has arrived."""
         if over:
-            with explained(self, path, "write the file"), told(path):
+            with translating(self, path, "write the file"), as_os_error(path):
                 self._put(self.key(path), data)
         else:
-            with told(path):
+            with as_os_error(path):
                 self._create(self.key(path), data, maker)
 
     def _create(self, key: str, data: bytes, maker: str = "") -> None:
@@ -172,7 +172,7 @@ class Bucket(FileSystem):
         obstore.put(self.client, key, data, use_multipart=False)
 
     def maker(self, path: Where) -> str | None:
-        with told(path):
+        with as_os_error(path):
             return self._attribute(self.key(path), _MAKER)
 
     def _attribute(self, key: str, name: str) -> str | None:
@@ -185,18 +185,18 @@ class Bucket(FileSystem):
     def append(self, path: Where, data: bytes) -> None:
         """It is written anew. Of two that do it at once one may be lost."""
         before = b""
-        with told(path):
+        with as_os_error(path):
             with contextlib.suppress(FileNotFoundError):
                 before = self._read(self.key(path))
             self._put(self.key(path), before + data)
 
     def write(self, path: Where, data: bytes) -> None:
         """As ``put``."""
-        with told(path, _NOT_THERE):
+        with as_os_error(path, _NOT_THERE):
             self._put(self.key(path), data)
 
     def read(self, path: Where, most: int = -1) -> bytes:
-        with told(path, _NOT_THERE):
+        with as_os_error(path, _NOT_THERE):
             if most < 0:
                 return self._read(self.key(path))
             try:
@@ -214,14 +214,14 @@ class Bucket(FileSystem):
     def names(self, folder: Where) -> list[str]:
         """None where there is no folder; without what a trial of the bucket has made."""
         above = self.key(folder)
-        with told(folder):
+        with as_os_error(folder):
             found = obstore.list_with_delimiter(self.client, f"{above}/")
         keys = [*found["common_prefixes"], *(each["path"] for each in found["objects"])]
         names = (key.rstrip("/").removeprefix(f"{above}/") for key in keys if key.rstrip("/") != above)
         return [name for name in names if not name.startswith(TEMPORARY)]
 
     def files(self, folder: Where) -> list[str]:
-        with told(folder, _NOT_THERE):
+        with as_os_error(folder, _NOT_THERE):
             return [key.removeprefix(f"{self.key(folder)}/") for key, _ in self._found(folder)]
 
     def _found(self, folder: Where) -> Iterator[tuple[str, int]]:
@@ -247,11 +247,11 @@ class Bucket(FileSystem):
         whole = f"{self.key(folder)}/{pattern}"
         fits = re.compile(re.escape(whole).replace(r"\*", "[^/]*")).fullmatch
         above = whole.partition("*")[0].rpartition("/")[0]
-        with told(folder):
+        with as_os_error(folder):
             return sum(bool(fits(each["path"])) for page in obstore.list(self.client, f"{above}/") for each in page)
 
     def size(self, path: Where) -> tuple[int, int]:
-        with told(path, _NOT_THERE):
+        with as_os_error(path, _NOT_THERE):
             sizes = [size for _, size in self._found(path)]
             with contextlib.suppress(FileNotFoundError):
                 sizes.append(obstore.head(self.client, self.key(path))["size"])
@@ -259,16 +259,16 @@ class Bucket(FileSystem):
 
     def exists(self, folder: Where) -> bool:
         """Whether anything is in the folder, were it Hadoop's for another one."""
-        with told(folder):
+        with as_os_error(folder):
             return any(obstore.list(self.client, f"{self.key(folder)}/", chunk_size=1))
 
     def is_file(self, path: Where) -> bool:
-        with told(path, _NOT_THERE):
+        with as_os_error(path, _NOT_THERE):
             return self._is_there(self.key(path))
 
     def is_taken(self, path: Where) -> bool:
         """Whether any file has its name, or has it before a slash."""
-        with told(path, _NOT_THERE):
+        with as_os_error(path, _NOT_THERE):
             return self._is_there(self.key(path)) or any(True for _ in self._found(path))
 
     def copy(self, of: Self, pairs: Sequence[tuple[Where, Where]], how: How) -> None:
@@ -280,7 +280,7 @@ class Bucket(FileSystem):
 
     def _copy(self, of: Self, pair: tuple[Where, Where]) -> None:
         path, to = pair
-        with told(path, _NOT_THERE):
+        with as_os_error(path, _NOT_THERE):
             if of.root == self.root:
                 obstore.copy(self.client, of.key(path), self.key(to))
             else:
@@ -300,7 +300,7 @@ class Bucket(FileSystem):
 
     def _digest(self, path: Where) -> Held:
         size, digest = 0, hashlib.sha256()
-        with told(path, _NOT_THERE):
+        with as_os_error(path, _NOT_THERE):
             for chunk in obstore.get(self.client, self.key(path)).stream(min_chunk_size=_CHUNK):
                 size += len(chunk)
                 digest.update(chunk)
@@ -308,7 +308,7 @@ class Bucket(FileSystem):
 
     def rename(self, path: Where, to: Where) -> None:
         """It is copied, and removed then. Whoever dies between the two leaves both."""
-        with told(path):
+        with as_os_error(path):
             obstore.copy(self.client, self.key(path), self.key(to))
             obstore.delete(self.client, self.key(path))
 
@@ -325,7 +325,7 @@ class Bucket(FileSystem):
             self._remove(objects)
 
     def _empty(self, folder: Where) -> list[tuple[str, int]]:
-        with told(folder, _NOT_THERE):
+        with as_os_error(folder, _NOT_THERE):
             if all(is_making(key) for key, _ in self._found(folder)):
                 return [each for each in self._objects(folder) if not each[1]]
             return []
@@ -335,7 +335,7 @@ class Bucket(FileSystem):
         self._remove([each for path in paths for each in self._all_of(path) if each[0] != stays])
 
     def _all_of(self, path: Where) -> list[tuple[str, int]]:
-        with told(path, _NOT_THERE):
+        with as_os_error(path, _NOT_THERE):
             return [*self._objects(path), (self.key(path), 1)]
 
     def _remove(self, objects: Sequence[tuple[str, int]]) -> None:
@@ -345,7 +345,7 @@ class Bucket(FileSystem):
                 self.remove_marker(key)
 
     def _delete(self, key: str) -> None:
-        with told(f"{self.root}/{key}"), contextlib.suppress(FileNotFoundError):
+        with as_os_error(f"{self.root}/{key}"), contextlib.suppress(FileNotFoundError):
             obstore.delete(self.client, key)
 
     def sync(self, folder: Where, name: str = "") -> None:
@@ -372,7 +372,7 @@ def _refused(folder: Where, why: str) -> ConfigurationError:
 
 
 @contextlib.contextmanager
-def told(path: Where, not_there: str = "") -> Iterator[None]:
+def as_os_error(path: Where, not_there: str = "") -> Iterator[None]:
     """What the service says becomes an ``OSError`` that names the file, without its cause: that holds what was sent.
 
     Args:

@@ -24,7 +24,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Self
 
-from onceflow.storage.files import LEFT_AFTER_S, TEMPORARY, FileSystem, Held, How, Where, explained
+from onceflow.storage.files import LEFT_AFTER_S, TEMPORARY, FileSystem, Held, How, Where, translating
 
 
 class Posix(FileSystem):
@@ -55,7 +55,7 @@ class Posix(FileSystem):
         path = Path(path)
         temporary = path.parent / f"{TEMPORARY}{path.name}-{uuid.uuid4().hex}"
         try:
-            with explained(self, path, "write the file"), temporary.open("xb") as file:
+            with translating(self, path, "write the file"), temporary.open("xb") as file:
                 file.write(data)
                 if durable:
                     file.flush()

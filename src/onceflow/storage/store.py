@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Self
 
-from onceflow.storage.files import TEMPORARY, FileSystem, Where, at_once, explained, within
+from onceflow.storage.files import TEMPORARY, FileSystem, Where, at_once, translating, within
 from onceflow.storage.locations import not_here
 from onceflow.storage.posix import POSIX
 
@@ -39,10 +39,10 @@ class Store:
         """Where the file, or the folder itself, is: for messages."""
         return within(self.folder, name)
 
-    def _explained(
+    def _translating(
         self, doing: str, name: str = "", passing: type[OSError] | tuple[type[OSError], ...] = ()
     ) -> AbstractContextManager[None]:
-        return explained(self.fs, self.path(name), doing, passing)
+        return translating(self.fs, self.path(name), doing, passing)
 
     def make(self) -> None:
         """Make the folder and those above it, durable; clear away what writers left that died long ago.
@@ -50,13 +50,13 @@ class Store:
         Raises:
             ConfigurationError: What is promised here is not kept there.
         """
-        with self._explained("create the folder"):
+        with self._translating("create the folder"):
             self.fs.make(self.folder)
 
     @contextlib.contextmanager
     def untouched(self) -> Iterator[None]:
         """What is made inside of this folder, and of those above it, is taken away again where it is empty."""
-        with self._explained("look for the folder"):
+        with self._translating("look for the folder"):
             missing = self._missing()
         try:
             yield
@@ -75,7 +75,7 @@ class Store:
 
     def exists(self) -> bool:
         """Whether the folder is there; in an object store, whether anything is in it."""
-        with self._explained("look for the folder"):
+        with self._translating("look for the folder"):
             return self.fs.exists(self.folder)
 
     def create(self, name: str, data: bytes, maker: str = "") -> None:
@@ -90,32 +90,32 @@ class Store:
             FileExistsError: The name is taken.
             CheckpointStoreError: The file system failed; the file may exist or not, now or later.
         """
-        with self._explained("create the file", name, FileExistsError):
+        with self._translating("create the file", name, FileExistsError):
             self.fs.put(self.path(name), data, over=False, maker=maker)
 
     def maker(self, name: str) -> str | None:
         """Who has made the folder that a file completes, "" where it does not say; None where there is none."""
-        with self._explained("read the file", name):
+        with self._translating("read the file", name):
             return self.fs.maker(self.path(name))
 
     def replace(self, name: str, data: bytes) -> None:
         """Write the file, durable, whether it exists or not; a reader sees the old content or the new, never a part."""
-        with self._explained("replace the file", name):
+        with self._translating("replace the file", name):
             self.fs.put(self.path(name), data, over=True)
 
     def put(self, name: str, data: bytes) -> None:
         """As ``replace``, and perhaps not durable: for what a power cut may take."""
-        with self._explained("write the file", name):
+        with self._translating("write the file", name):
             self.fs.put(self.path(name), data, over=True, durable=False)
 
     def append(self, name: str, data: bytes) -> None:
         """Add to the end of a file, or make it. For what may be lost until ``sync``, and where a torn end is seen."""
-        with self._explained("write the file", name):
+        with self._translating("write the file", name):
             self.fs.append(self.path(name), data)
 
     def rename(self, name: str, to: str) -> None:
         """Give a file another name, of which there may be one already; perhaps not durable, and not in one step."""
-        with self._explained("rename the file", name):
+        with self._translating("rename the file", name):
             self.fs.rename(self.path(name), self.path(to))
 
     def read(self, name: str) -> bytes:
@@ -124,7 +124,7 @@ class Store:
         Raises:
             FileNotFoundError: There is none.
         """
-        with self._explained("read the file", name, FileNotFoundError):
+        with self._translating("read the file", name, FileNotFoundError):
             return self.fs.read(self.path(name))
 
     def contents(self, names: Sequence[str]) -> list[bytes | None]:
@@ -133,7 +133,7 @@ class Store:
 
     def names(self) -> list[str]:
         """Names of files and folders, without files being written; empty when there is no folder."""
-        with self._explained("list the folder"):
+        with self._translating("list the folder"):
             try:
                 return [name for name in self.fs.names(self.folder) if not name.startswith(TEMPORARY)]
             except FileNotFoundError:
@@ -143,17 +143,17 @@ class Store:
 
     def count(self, pattern: str) -> int:
         """How many files have a path below the folder that fits a pattern, in which ``*`` is one part of it."""
-        with self._explained("list the folder"):
+        with self._translating("list the folder"):
             return self.fs.count(self.folder, pattern)
 
     def remove(self, name: str) -> None:
         """Remove the file if it exists."""
-        with self._explained("remove the file", name):
+        with self._translating("remove the file", name):
             self.fs.remove([self.path(name)])
 
     def sync(self, name: str | None = None) -> None:
         """Make a file that somebody else wrote, or the folder's entries, durable. A missing one is passed over."""
-        with self._explained("sync"), contextlib.suppress(FileNotFoundError):
+        with self._translating("sync"), contextlib.suppress(FileNotFoundError):
             self.fs.sync(self.folder, name or "")
 
 

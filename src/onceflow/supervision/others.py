@@ -26,7 +26,7 @@ def look_for_others(mine: JobStatus) -> None:
     Raises:
         ConfigurationError: One on another checkpoint writes under this one's transactional ids: a copy of it.
     """
-    told = mine.told()
+    told = mine.to_json()
     with contextlib.suppress(SetupError):  # that they cannot be found was said
         tell_of(mine, [job for job in running() if (job.pid, job.started_at) != (told["pid"], told["started_at"])])
 

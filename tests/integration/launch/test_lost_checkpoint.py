@@ -12,7 +12,7 @@ from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.sink_connection import attach
 from onceflow.errors import CheckpointConflictError
 from onceflow.launch.marked import forget_name
-from onceflow.launch.plan import Plan, place_of
+from onceflow.launch.request import StartRequest, place_of
 from onceflow.options.checkpointing import Checkpointing
 from tests.support.harness import read_topic, wait_until
 
@@ -59,7 +59,7 @@ def names_kept(cluster, topic, name="hourly sales", prefix="onceflow"):
 
 
 def identity_at(checkpoint):
-    return read_identity(place_of(Plan("x", Checkpointing(checkpoint))).ours)
+    return read_identity(place_of(StartRequest("x", Checkpointing(checkpoint))).ours)
 
 
 def test_a_lost_checkpoint_is_refused_until_it_is_said_that_a_new_job_is_meant(cluster, job, tmp_path):

@@ -16,7 +16,7 @@ from onceflow import errors
 from onceflow.checkpoint.identity import read_identity
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.launch.ownership import identify
-from onceflow.launch.plan import Plan, place_of
+from onceflow.launch.request import StartRequest, place_of
 from onceflow.options.checkpointing import Checkpointing
 from tests.support.harness import Ended, Pipeline, wait_until
 
@@ -103,7 +103,7 @@ def test_a_start_as_new_that_fails_behind_its_job_json_forgets_nothing(pipeline,
     older = p.start(UNTIL="stopped")
     processes.append(older)
     wait_until(lambda: commits(p) == [0] and len(p.read()) == 1_000, what="the first epoch")
-    plan = Plan("copy", Checkpointing(p.checkpoint), takeover="as-new")
+    plan = StartRequest("copy", Checkpointing(p.checkpoint), takeover="as-new")
     place = place_of(plan)
     identify(place, read_identity(place.ours).cluster_id, plan.prefix, plan.takeover)
     p.send(1_000)

@@ -29,7 +29,7 @@ class Anchored(Filled):
 
     def __init__(self, folder):
         self.file = folder / "append-only"
-        self.told = Auditing.told({"ONCEFLOW_AUDIT_ANCHOR": str(self.file)})
+        self.told = Auditing.from_environment({"ONCEFLOW_AUDIT_ANCHOR": str(self.file)})
         self.anchoring = None
         super().__init__(folder / "checkpoint", f"sqlite:///{folder / 'bank.db'}", *EPOCHS, audit_key=KEY)
 
@@ -297,7 +297,7 @@ def test_a_place_that_takes_no_anchor_ends_the_start(anchored, tmp_path, how):
     if how == "a link":
         path.symlink_to(tmp_path / "victim")
     with pytest.raises(ConfigurationError, match="takes no anchor") as told:
-        begun(anchored.journal, Auditing.told({"ONCEFLOW_AUDIT_ANCHOR": str(path)}), [], "bank")
+        begun(anchored.journal, Auditing.from_environment({"ONCEFLOW_AUDIT_ANCHOR": str(path)}), [], "bank")
     assert str(path) in told.value.cause
     assert not (tmp_path / "victim").exists()
 
@@ -323,15 +323,15 @@ def test_a_job_goes_on_while_its_anchors_wait(anchored, caplog):
 @pytest.mark.parametrize("given", ["relative/file", "topic:"])
 def test_a_place_that_is_none_is_refused(given):
     with pytest.raises(ConfigurationError, match="cannot be anchored at"):
-        Auditing.told({"ONCEFLOW_AUDIT_ANCHOR": given})
+        Auditing.from_environment({"ONCEFLOW_AUDIT_ANCHOR": given})
 
 
 def test_a_topic_needs_a_sink_of_kafka():
-    told = Auditing.told({"ONCEFLOW_AUDIT_ANCHOR": "topic:anchors"})
+    told = Auditing.from_environment({"ONCEFLOW_AUDIT_ANCHOR": "topic:anchors"})
     assert (told.anchor_topic, told.anchor_file) == ("anchors", None)
     with pytest.raises(ConfigurationError, match="no sink of the job writes to Kafka"):
         place_for(told, [])
-    assert place_for(Auditing.told({}), []) is None
+    assert place_for(Auditing.from_environment({}), []) is None
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ class Driver:
         trail = Trail(Store(world.folder / "onceflow" / "audit"), key=KEY, forward=forward, begins=lambda _: "{}")
         self.journal.audited(trail, ABOUT)
         assert self.journal.append(Planned(self.incarnation, Layout())) == Appended()
-        told = Auditing.told({"ONCEFLOW_AUDIT_ANCHOR": str(world.anchors)})
+        told = Auditing.from_environment({"ONCEFLOW_AUDIT_ANCHOR": str(world.anchors)})
         self.anchoring = Anchoring(self.journal, place_for(told, []), "bank")
         self.journal.keep_receipts()
         self.anchoring.begin()

@@ -42,7 +42,7 @@ def start(folder, file):
     history = place.journal.start(checkpoints.JOB)
     place.journal.audited(Trail(place.trail, forward=ForwardKey.read(file), begins=lambda _: "{}"), ABOUT)
     place.journal.keep_receipts()
-    told = Auditing.told({"ONCEFLOW_AUDIT_FORWARD_KEY_FILE": str(file)})
+    told = Auditing.from_environment({"ONCEFLOW_AUDIT_FORWARD_KEY_FILE": str(file)})
     return place, history.incarnation, begun(place.journal, told, [], "fraud")
 
 
@@ -187,7 +187,7 @@ def test_a_pipe_keeps_no_start_waiting(file):
 def test_a_key_that_others_may_read_is_told(file, caplog, mode, told):
     """Whoever has it once has all that come: the docs' own command makes it readable where the umask lets it."""
     file.chmod(mode)
-    Auditing.told({"ONCEFLOW_AUDIT_FORWARD_KEY_FILE": str(file)})
+    Auditing.from_environment({"ONCEFLOW_AUDIT_FORWARD_KEY_FILE": str(file)})
     assert (f"{file} holds a secret" in caplog.text) == told
 
 
@@ -223,4 +223,4 @@ def test_a_file_that_is_none_is_refused(file, text):
 def test_without_one_nothing_is_synced_for_it(job):
     """A job that has asked for neither anchor nor forward key pays nothing."""
     journal = Journal(job[0].records)
-    begun(journal, Auditing.told({}), [], "fraud").go_on()
+    begun(journal, Auditing.from_environment({}), [], "fraud").go_on()

@@ -161,7 +161,7 @@ def test_small_files_of_a_checkpoint_that_are_none_are_named(tmp_path):
     """A list for an object, in a file whose checksum is right."""
     (tmp_path / "told.json").write_bytes(envelope.seal({"format": 1, "jobs": [1]}))
     with pytest.raises(CheckpointCorruptError):
-        family.told(Store(tmp_path))
+        family.accepted(Store(tmp_path))
     (tmp_path / "job.json").write_text(DEEP)
     with pytest.raises(CheckpointCorruptError):
         identity.read_identity(Store(tmp_path))

@@ -335,13 +335,13 @@ def test_the_settings_of_receipts(tmp_path):
     """A retention without a unit we know, and a key that is none, are refused before a start touches anything."""
     key = tmp_path / "key"
     key.write_text("0123456789abcdef0123456789abcdef\n")
-    told = Auditing.told({"ONCEFLOW_AUDIT_RETENTION": "12 h", "ONCEFLOW_AUDIT_KEY_FILE": str(key)})
+    told = Auditing.from_environment({"ONCEFLOW_AUDIT_RETENTION": "12 h", "ONCEFLOW_AUDIT_KEY_FILE": str(key)})
     assert (told.retention, told.key) == (timedelta(hours=12), b"0123456789abcdef0123456789abcdef")
     assert "0123" not in repr(told)
-    assert Auditing.told({}) == Auditing(timedelta(days=7))
+    assert Auditing.from_environment({}) == Auditing(timedelta(days=7))
     with pytest.raises(ConfigurationError, match=r"audit\.retention.*is no duration"):
-        Auditing.told({"ONCEFLOW_AUDIT_RETENTION": "soon"})
+        Auditing.from_environment({"ONCEFLOW_AUDIT_RETENTION": "soon"})
     key.write_text("short")
     for path, why in [(key, "5 bytes"), (tmp_path / "none", "No such file")]:
         with pytest.raises(ConfigurationError, match=why):
-            Auditing.told({"ONCEFLOW_AUDIT_KEY_FILE": str(path)})
+            Auditing.from_environment({"ONCEFLOW_AUDIT_KEY_FILE": str(path)})

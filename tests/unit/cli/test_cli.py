@@ -183,9 +183,9 @@ def test_a_command_is_advised_by_its_flags(tmp_path, monkeypatch, capsys):
     file.write_text(
         ONE_JOB
         + f"""
-from onceflow.launch.plan import Plan, place_of
+from onceflow.launch.request import StartRequest, place_of
 from onceflow.launch.ownership import identify
-place = place_of(Plan("one", of.Checkpointing({str(tmp_path / "checkpoint")!r})))
+place = place_of(StartRequest("one", of.Checkpointing({str(tmp_path / "checkpoint")!r})))
 job.run = lambda **_: identify(place, "cluster", "onceflow", None)
 """
     )

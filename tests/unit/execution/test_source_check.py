@@ -9,7 +9,7 @@ from onceflow.connectors.kafka.cluster import KafkaCluster
 from onceflow.connectors.kafka.sink import KafkaSink
 from onceflow.connectors.source_contract import SourcePosition
 from onceflow.errors import CheckpointConflictError, ConfigurationError, SourceDataLostError
-from onceflow.launch.plan import Plan, place_of
+from onceflow.launch.request import StartRequest, place_of
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.twophase.layout import Layout, LayoutSource
 from tests.support.reading import Reading, make, topic
@@ -50,7 +50,7 @@ def test_dead_letters_that_the_job_would_read_are_refused():
 
 def test_another_number_of_sources_than_a_query_had_is_refused(tmp_path):
     """Two outputs in one job where the query had one source: before anything of the checkpoint is touched."""
-    place = place_of(Plan("test", Checkpointing(tmp_path)))
+    place = place_of(StartRequest("test", Checkpointing(tmp_path)))
     one, two = make(Reading()), make(Reading(), 0)
     two.require_same_number(place)
     (tmp_path / "offsets").mkdir()

@@ -7,12 +7,12 @@ import pytest
 
 from onceflow.errors import ConfigurationError
 from onceflow.launch.active import alone
-from onceflow.launch.plan import Plan, place_of
+from onceflow.launch.request import StartRequest, place_of
 from onceflow.options.checkpointing import Checkpointing
 
 
 def uri_of(location):
-    return place_of(Plan("test", Checkpointing(location))).uri
+    return place_of(StartRequest("test", Checkpointing(location))).uri
 
 
 @dataclass

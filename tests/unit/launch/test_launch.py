@@ -29,7 +29,7 @@ from onceflow.launch import ownership, taking_over
 from onceflow.launch.limit import epoch_limit
 from onceflow.launch.marked import require_not_rewound, tell_of_moved
 from onceflow.launch.ownership import require_complete
-from onceflow.launch.plan import Plan
+from onceflow.launch.request import StartRequest
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.storage.store import Store
 from onceflow.twophase.coordinator import Coordinator
@@ -379,7 +379,7 @@ def test_a_claim_that_fails_leaves_the_checkpoint_as_it_was(tmp_path, monkeypatc
     identity, place = started(tmp_path)
     elsewhere = replace(identity, checkpoint="file:///old", cluster_id="one")
     write_identity(place.ours, elsewhere)
-    plan = Plan("test", Checkpointing(tmp_path), takeover="claim")
+    plan = StartRequest("test", Checkpointing(tmp_path), takeover="claim")
     connections = {"a": Attached(Listed("a", "one", []))}
 
     def refuse(_):
@@ -403,7 +403,7 @@ def test_a_claim_that_dies_is_finished_by_the_same_command(tmp_path, monkeypatch
     """job.json has the new place, and the journal its start or not: --claim once more goes on, and so does none."""
     identity, place = started(tmp_path)
     write_identity(place.ours, replace(identity, checkpoint="file:///old", cluster_id="one"))
-    plan = Plan("test", Checkpointing(tmp_path), takeover="claim")
+    plan = StartRequest("test", Checkpointing(tmp_path), takeover="claim")
     connections = {"a": Attached(Listed("a", "one", []))}
 
     class DeathError(BaseException):
@@ -753,10 +753,17 @@ def test_a_start_on_a_lost_checkpoint_makes_nothing(tmp_path, monkeypatch):
     connections = {"a": Attached(Listed("a", "one", []))}
     with pytest.raises(CheckpointConflictError, match="job 0123456789ab, whose checkpoint was file:///elsewhere"):
         taking_over._driver(
-            place_of(folder), connections, Plan("test", Checkpointing(folder)), surroundings.REAL, proven=connections
+            place_of(folder),
+            connections,
+            StartRequest("test", Checkpointing(folder)),
+            surroundings.REAL,
+            proven=connections,
         )
     assert not folder.exists()
-    for plan in (Plan("other", Checkpointing(folder)), Plan("test", Checkpointing(folder), takeover="as-new")):
+    for plan in (
+        StartRequest("other", Checkpointing(folder)),
+        StartRequest("test", Checkpointing(folder), takeover="as-new"),
+    ):
         driver = taking_over._driver(place_of(folder), connections, plan, surroundings.REAL, proven=connections)
         driver.close()
         assert (folder / "onceflow" / "job.json").exists()
@@ -799,7 +806,7 @@ class Expiring:
 
 
 def limit_of(folder, *sinks, timeout="10 min"):
-    return epoch_limit(Plan("test", Checkpointing(folder, timeout=timeout)), sinks)
+    return epoch_limit(StartRequest("test", Checkpointing(folder, timeout=timeout)), sinks)
 
 
 def test_an_epoch_is_meant_to_be_done_within_the_checkpoints_time_out(tmp_path):

@@ -12,7 +12,7 @@ from onceflow.connectors.kafka.group_offsets import name_group
 from onceflow.errors import CheckpointConflictError, KafkaUnavailableError
 from onceflow.execution.marks import write_name_mark
 from onceflow.launch.marked import forget_name, require_not_lost
-from onceflow.launch.plan import Plan, place_of
+from onceflow.launch.request import StartRequest, place_of
 from onceflow.options.checkpointing import Checkpointing
 
 JOB = JobIdentity("a" * 12, "file:///where/it/was", "cluster", "onceflow")
@@ -45,7 +45,7 @@ class Outside:
 
 
 def place_at(folder):
-    return place_of(Plan("test", Checkpointing(folder)))
+    return place_of(StartRequest("test", Checkpointing(folder)))
 
 
 def refuse(folder, *outside):

@@ -6,7 +6,7 @@ import pytest
 
 from onceflow.errors import ConfigurationError, KafkaUnavailableError, OnceflowError
 from onceflow.launch import steps
-from onceflow.launch.plan import Plan
+from onceflow.launch.request import StartRequest
 from onceflow.launch.starting import Starting
 from onceflow.launch.steps import STEPS, Step, check, look
 from onceflow.options.checkpointing import Checkpointing
@@ -19,7 +19,7 @@ def never(*_):
 
 
 def starting(folder):
-    return Starting(Plan("test", Checkpointing(folder)), session=never, stream=never)
+    return Starting(StartRequest("test", Checkpointing(folder)), session=never, stream=never)
 
 
 def on_the_page():

@@ -13,7 +13,7 @@ from onceflow.cli.app import app
 from onceflow.control.server import Server
 from onceflow.control.standing import JobStatus
 from onceflow.errors import CheckpointConflictError, CheckpointStoreError, ConfigurationError, FencedError
-from onceflow.launch import plan as plans
+from onceflow.launch import request as plans
 from onceflow.operations.transactions import deletion
 from onceflow.operations.transactions.deletion import delete, delete_cancelled, look
 from onceflow.options.checkpointing import Checkpointing
@@ -139,7 +139,7 @@ def test_a_deletion_that_dies_on_its_way_goes_on_when_it_is_done_again(job, monk
             delete(operator)
     if isinstance(died.value, CheckpointStoreError):
         assert "delete the job again" in died.value.action
-    plan = plans.Plan("payments", Checkpointing(job.folder))
+    plan = plans.StartRequest("payments", Checkpointing(job.folder))
     for takeover in (None, "claim", "as-new"):
         with pytest.raises(CheckpointConflictError, match="is being deleted") as told:
             plans.place_of(dataclasses.replace(plan, takeover=takeover))
@@ -178,7 +178,7 @@ def test_a_start_that_comes_at_the_same_moment_is_not_deleted_under_its_feet(job
     monkeypatch.setattr(deletion, "begin_deleting", begin)
     with job.operator(deletes=True) as operator, pytest.raises(FencedError):
         delete(operator)
-    assert plans.place_of(plans.Plan("payments", Checkpointing(job.folder))).has_begun()
+    assert plans.place_of(plans.StartRequest("payments", Checkpointing(job.folder))).has_begun()
 
 
 def test_a_deletion_that_is_fenced_leaves_the_word_of_another_one(job, monkeypatch):

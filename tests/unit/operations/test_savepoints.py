@@ -146,14 +146,14 @@ def test_a_disk_that_is_full_is_named_by_what_is_written_there(tmp_path):
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:  # a limit for this process's files, in the place of a disk
         resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
-        with pytest.raises(CheckpointStoreError) as raised, reading.explained("/target"):
+        with pytest.raises(CheckpointStoreError) as raised, reading.translating("/target"):
             shutil.copyfile(source, to)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, handler)
     error = parts_of(raised.value, CheckpointStoreError)
     assert error.what == f"could not read or write {to}: File too large"
-    with pytest.raises(CheckpointStoreError, match="gone: No such file"), reading.explained("/target"):
+    with pytest.raises(CheckpointStoreError, match="gone: No such file"), reading.translating("/target"):
         shutil.copyfile(tmp_path / "gone", tmp_path / "to")
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from onceflow.errors import CheckpointStoreError, ConfigurationError
 from onceflow.spark import s3a
-from onceflow.storage.files import explained
+from onceflow.storage.files import translating
 from onceflow.storage.locations import is_elsewhere, local_path, s3_uri
 from onceflow.storage.posix import POSIX
 from onceflow.storage.s3 import Service, service
@@ -77,7 +77,7 @@ def test_an_error_tells_the_reason_and_not_what_was_sent():
     """Of a refusal its code and its sentence are told, without the answer's XML, ids of keys, and the client's dump."""
     from obstore.exceptions import GenericError
 
-    from onceflow.storage.objects import told
+    from onceflow.storage.objects import as_os_error
 
     text = (
         "Generic S3 error: Error performing PUT http://h/b/x in 1ms - Server returned non-2xx status code: 403 "
@@ -85,7 +85,7 @@ def test_an_error_tells_the_reason_and_not_what_was_sent():
         "IOSFODNN7EXAMPLE</Message><StringToSign>s3cret</StringToSign></Error>\n\nDebug source:\nGeneric { s3cret }"
     )
     path = "s3a://b/x"
-    with pytest.raises(CheckpointStoreError) as caught, explained(POSIX, path, "create the file"), told(path):
+    with pytest.raises(CheckpointStoreError) as caught, translating(POSIX, path, "create the file"), as_os_error(path):
         raise GenericError(text)
     assert "403 Forbidden: SignatureDoesNotMatch: It does not match …" in caught.value.what
     assert caught.value.__cause__ is None

@@ -19,7 +19,7 @@ from onceflow.connectors.kafka.committer import KafkaCommitter
 from onceflow.connectors.kafka.transactional_id import name_transaction, parse_transactional_id
 from onceflow.errors import ConfigurationError
 from onceflow.execution.task import _columns_of, output_column
-from onceflow.launch.plan import Plan
+from onceflow.launch.request import StartRequest
 from onceflow.storage.store import Store
 from onceflow.twophase.layout import Kept, Layout, LayoutSource, StateOperator, Topic
 from onceflow.twophase.names import JOB_ID, PREFIX, SINK_NAME
@@ -152,7 +152,7 @@ def refused(make):
 
 
 def plan(name="job", prefix="onceflow"):
-    return Plan(name, of.Checkpointing("checkpoint"), prefix)
+    return StartRequest(name, of.Checkpointing("checkpoint"), prefix)
 
 
 @given(ANYTHING)

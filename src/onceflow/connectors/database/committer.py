@@ -34,7 +34,7 @@ from onceflow.connectors.database.keys import require_keys
 from onceflow.connectors.database.marks import DatabaseMarks
 from onceflow.connectors.database.merge import merge_whole, take_back
 from onceflow.connectors.database.refusals import answer_of, refusal, words
-from onceflow.connectors.database.rights import of_own, told
+from onceflow.connectors.database.rights import of_own, translated
 from onceflow.connectors.database.staged import Attempt, Staged, StagedSeal
 from onceflow.connectors.database.system import Refusal
 from onceflow.connectors.database.target import AlteredError, Target, TargetError, objection
@@ -102,7 +102,7 @@ class DatabaseCommitter(Committer, Inspectable):
         self._prefix = prefix
         self._job_id = job_id
         self._sink = sink
-        self._marks = DatabaseMarks(engine, mine, prefix, job_id, table, self._telling)
+        self._marks = DatabaseMarks(engine, mine, prefix, job_id, table, self._translating)
         self._refused = ""
         self._held = HeldCommit(job_id, system)
 
@@ -116,7 +116,7 @@ class DatabaseCommitter(Committer, Inspectable):
         attempts, ledger, kept = self._own.attempts, self._own.ledger, self._own.marks
         nobody = uuid.uuid4().hex  # of a name that another start tries at this moment the database would make one wait
         with (
-            self._telling("try the rights of a commit"),
+            self._translating("try the rights of a commit"),
             self._engine.connect() as connection,
             connection.begin() as trial,
         ):
@@ -141,7 +141,7 @@ class DatabaseCommitter(Committer, Inspectable):
     def known(self, handles: Collection[str]) -> Collection[str]:
         """Those that the ledger has."""
         ledger = self._own.ledger
-        with self._telling("ask the ledger"), self._engine.connect() as connection:
+        with self._translating("ask the ledger"), self._engine.connect() as connection:
             return connection.execute(select(ledger.c.handle).where(ledger.c.handle.in_(handles))).scalars().all()
 
     def marks(self) -> Marks:
@@ -177,7 +177,7 @@ class DatabaseCommitter(Committer, Inspectable):
         """
         self._held.release()
         mine, schema = [(p, Staged.of(p)) for p in participants], self._own.attempts.schema
-        with self._telling("look at what is staged"), self._engine.begin() as connection:
+        with self._translating("look at what is staged"), self._engine.begin() as connection:
             self._require_known(connection, run)
             for p, staged in mine:
                 if staged is None or staged.sealed is None:
@@ -228,7 +228,7 @@ class DatabaseCommitter(Committer, Inspectable):
         Raises:
             EpochFailedError: The target does not take or keep the rows: of a class that tells whether a start mends it.
         """
-        with self._telling("try the commit"):
+        with self._translating("try the commit"):
             connection = self._engine.connect()
         kept, refused = False, None
         try:
@@ -252,12 +252,12 @@ class DatabaseCommitter(Committer, Inspectable):
         except _InLedgerError:
             return f"the ledger has got epoch {sealed.epoch} of this job from another start in this moment"
         except _PutBackError:
-            with self._telling("ask the ledger"), self._engine.connect() as looking:
+            with self._translating("ask the ledger"), self._engine.connect() as looking:
                 raise put_back(self._sink, "the ledger", run, self._newest_epoch(looking)) from None
         except DBAPIError as error:
             if refusal(error) is Refusal.ROW:
                 raise self._row_refused(error, sealed.epoch) from None
-            raise self._passing("try the commit", error) from None
+            raise self._translated("try the commit", error) from None
         finally:
             if not kept:
                 with suppress(DBAPIError):
@@ -271,7 +271,7 @@ class DatabaseCommitter(Committer, Inspectable):
             CheckpointConflictError: The database is older than the checkpoint.
             EpochFailedError: It is the target.
         """
-        with self._telling("look at what is staged"), self._engine.begin() as connection:
+        with self._translating("look at what is staged"), self._engine.begin() as connection:
             self._require_known(connection, run)
             wrong = unfit(connection, self._own, staged)
         if wrong is None:
@@ -391,7 +391,7 @@ class DatabaseCommitter(Committer, Inspectable):
     def outcomes(self, participants: Sequence[Participant]) -> Mapping[ParticipantId, Evidence]:
         """What the ledger says, and then what is staged."""
         self._held.release_of(participants)
-        with self._telling("ask the ledger"), self._engine.begin() as connection:
+        with self._translating("ask the ledger"), self._engine.begin() as connection:
             return {p.id: self._outcome(connection, p) for p in participants}
 
     def _outcome(self, connection: Connection, participant: Participant) -> Evidence:
@@ -474,7 +474,7 @@ class DatabaseCommitter(Committer, Inspectable):
             attempts.c.incarnation < incarnation,
             attempts.c.state != own.ABORTED,
         )
-        with self._telling("list what is staged"), self._engine.begin() as connection:
+        with self._translating("list what is staged"), self._engine.begin() as connection:
             found = connection.execute(query).scalars().all()
         return [
             Participant(self._sink, i, (), Staged.found(self._system, (i,)).to_json()) for i in found if i not in keep
@@ -513,14 +513,14 @@ class DatabaseCommitter(Committer, Inspectable):
     # -- errors -----------------------------------------------------------------------------------
 
     @contextmanager
-    def _telling(self, what: str) -> Iterator[None]:
+    def _translating(self, what: str) -> Iterator[None]:
         try:
             yield
         except DBAPIError as error:
-            raise self._passing(what, error) from None
+            raise self._translated(what, error) from None
 
-    def _passing(self, what: str, error: DBAPIError) -> OnceflowError:
-        return told(self._engine, error, f"sink {self._sink}: the database", what, lambda: of_own(self._own))
+    def _translated(self, what: str, error: DBAPIError) -> OnceflowError:
+        return translated(self._engine, error, f"sink {self._sink}: the database", what, lambda: of_own(self._own))
 
     def _row_refused(self, error: DBAPIError, epoch: int) -> RowRefusedError:
         of_another = database_that_said(error).by_foreign_key(error)

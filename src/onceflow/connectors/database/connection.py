@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Written:
     """What other sinks may know of one: its name, its table, its key, the columns that it writes."""
 
     name: str
@@ -76,7 +76,7 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
         self._target: Target | None = None
         self._limits: dict[str, Limit] = {}
         try:
-            with self._telling("look for onceflow's tables"):
+            with self._translating("look for onceflow's tables"):
                 if not self._database.sessions_last(self._engine):
                     raise by_pooler(f"sink {sink.name}: the database gives each transaction another connection")
                 if making:
@@ -101,7 +101,7 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
 
     def compare_output(self, fields: StructType) -> None:
         """Compare the output with the target, if it is there."""
-        with self._telling("look at the target"):
+        with self._translating("look at the target"):
             found = self._found()
             if found:
                 fields = written(fields, self._sink.delete_when)
@@ -116,7 +116,7 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
 
         Which columns the output has only its stream function knows.
         """
-        with self._telling("look at the target"):
+        with self._translating("look at the target"):
             found = self._found()
             if not found:
                 if self._sink.create_table:
@@ -152,7 +152,7 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
             ConfigurationError: A column is missing or would lose something, or an upsert has no unique constraint.
         """
         fields = written(fields, self._sink.delete_when)
-        with self._telling("look at the target"):
+        with self._translating("look at the target"):
             found = self._found()
             staged = self._staged_for(fields.names)
             if not found:
@@ -211,9 +211,9 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
         schema = self._sink.schema
         making = not inspect(self._engine).has_table(target.staged, schema=schema)
         needed = rights.of_target(target, schema, making=making)
-        with self._telling("try the rights of a merge", lambda: needed):
+        with self._translating("try the rights of a merge", lambda: needed):
             rights.try_merge(self._engine, schema, target, types, making=making)
-        with self._telling("look at the target"), self._engine.connect() as connection:
+        with self._translating("look at the target"), self._engine.connect() as connection:
             unnumbered = self._database.unnumbered(connection, target)
             if unnumbered:
                 said = f"sink {self._sink.name}: {self._where} would refuse the first row"
@@ -379,7 +379,7 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
             if mine.place != other.place or (mine.key and mine.key == other.key):
                 continue  # of one key the later merge replaces the other's row
             told = mine.columns | other.columns | {"an expression"}  # of other columns each row has a value of its own
-            with self._telling("look at the target"):
+            with self._translating("look at the target"):
                 unique = [each for each in self._uniques() if each <= told]
             if unique:
                 raise ConfigurationError(
@@ -392,11 +392,11 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
                 )
 
     @property
-    def told(self) -> Told:
+    def told(self) -> Written:
         """What the job's other sinks may know, behind ``make_output`` or ``compare_output``."""
         sink, url = self._sink, self._sink.url
         place = (url.get_backend_name(), url.host, url.port, url.database, self._schema, sink.table)
-        return Told(sink.name, place, sink.key, frozenset(self._written))
+        return Written(sink.name, place, sink.key, frozenset(self._written))
 
     def _uniques(self) -> list[set[str]]:
         """The columns of each unique constraint and index, without those whose parts say more than columns."""
@@ -503,7 +503,7 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
     def committer(self, prefix: str, job_id: str) -> Committer:
         """What commits."""
         if self._target is not None:
-            with self._telling("look where the job's rows went before"):
+            with self._translating("look where the job's rows went before"):
                 self._require_same_table(job_id)
         self._given = True
         return DatabaseCommitter(
@@ -539,7 +539,7 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
 
     def read_name_mark(self, prefix: str, name: str) -> str | None:
         """What is kept under a prefix and a job's name, or None."""
-        with self._telling("read the mark of the job's name"):
+        with self._translating("read the mark of the job's name"):
             return marks.read(self._engine, self._own.marks, marks.name_id(prefix, name))
 
     def close(self) -> None:
@@ -552,13 +552,13 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
         return self._sink.url.render_as_string(hide_password=True)
 
     @contextmanager
-    def _telling(self, what: str, needed: Callable[[], Sequence[Needed]] | None = None) -> Iterator[None]:
+    def _translating(self, what: str, needed: Callable[[], Sequence[Needed]] | None = None) -> Iterator[None]:
         """Tell of what the database refuses inside; of rights by name, of these or else of all that are known here."""
         try:
             yield
         except DBAPIError as error:
             who = f"sink {self._sink.name}: {self._where}"
-            raise rights.told(self._engine, error, who, what, needed or self._known_needs) from None
+            raise rights.translated(self._engine, error, who, what, needed or self._known_needs) from None
 
     def _known_needs(self) -> list[Needed]:
         sink = self._sink

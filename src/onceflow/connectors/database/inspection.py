@@ -18,7 +18,7 @@ from sqlalchemy.exc import DBAPIError
 
 from onceflow.connectors.database import tables as own
 from onceflow.connectors.database.attempts import end
-from onceflow.connectors.database.refusals import told_of, words
+from onceflow.connectors.database.refusals import translated, words
 from onceflow.connectors.database.staged import Staged
 from onceflow.connectors.inspection import Inspection, Looked, Origin, Phase, PlaceInSystem, Seen, Shown, Waited
 from onceflow.connectors.staged import NOT_UNDERSTOOD
@@ -170,7 +170,7 @@ class DatabaseInspection(Inspection):
             with self._engine.begin() as connection:
                 yield connection
         except DBAPIError as error:
-            raise told_of(error, "the database", what) from None
+            raise translated(error, "the database", what) from None
 
 
 def _origin_of(participant: Participant) -> Origin | None:

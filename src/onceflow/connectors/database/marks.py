@@ -29,7 +29,7 @@ class DatabaseMarks(Marks):
         prefix: The job's prefix.
         job_id: The job's id.
         table: The target's name.
-        telling: Makes an error of ours of what the database refuses in it, by what was to be done.
+        translating: Makes an error of ours of what the database refuses in it, by what was to be done.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class DatabaseMarks(Marks):
         prefix: str,
         job_id: str,
         table: str,
-        telling: Callable[[str], AbstractContextManager[None]],
+        translating: Callable[[str], AbstractContextManager[None]],
     ) -> None:
         self._engine = engine
         self._own = mine
@@ -47,11 +47,11 @@ class DatabaseMarks(Marks):
         self._job_id = job_id
         self._key = job_key(job_id, table)
         self._of_job = [self._key, job_id, target_key(job_id, table)]
-        self._telling = telling
+        self._translating = translating
 
     def read(self) -> str | None:
         """The job's mark, or None."""
-        with self._telling("read the job's mark"):
+        with self._translating("read the job's mark"):
             return read(self._engine, self._own.marks, self._key, self._job_id)
 
     def write(self, mark: str) -> None:
@@ -62,7 +62,7 @@ class DatabaseMarks(Marks):
         """Its attempts with what is staged of them, its rows of the ledger, and its mark."""
         attempts, ledger, kept = self._own.attempts, self._own.ledger, self._own.marks
         query = select(attempts.c.id, attempts.c.staged).where(attempts.c.job == self._job_id)
-        with self._telling("remove what is kept of the job"), self._engine.begin() as connection:
+        with self._translating("remove what is kept of the job"), self._engine.begin() as connection:
             staged: dict[str, list[str]] = {}
             for row in connection.execute(query.where(attempts.c.state != own.ABORTED)):
                 staged.setdefault(row.staged, []).append(row.id)
@@ -74,7 +74,7 @@ class DatabaseMarks(Marks):
 
     def read_name(self, name: str) -> str | None:
         """What is kept under the job's name, or None."""
-        with self._telling("read the mark of the job's name"):
+        with self._translating("read the mark of the job's name"):
             return read(self._engine, self._own.marks, name_id(self._prefix, name))
 
     def write_name(self, name: str, mark: str) -> None:

@@ -36,7 +36,7 @@ def answer_of(error: DBAPIError) -> str:
     return database_that_said(error).broken_off(error)
 
 
-def told_of(error: DBAPIError, who: str, what: str) -> OnceflowError:
+def translated(error: DBAPIError, who: str, what: str) -> OnceflowError:
     """The error of a question that was not answered, or of a change that was not made.
 
     Args:

@@ -16,9 +16,10 @@ from sqlalchemy import Connection, Engine, FromClause, delete, false, insert, nu
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeEngine
 
+from onceflow.connectors.database import refusals
 from onceflow.connectors.database import tables as own
 from onceflow.connectors.database.merge import merge
-from onceflow.connectors.database.refusals import refusal, told_of, words
+from onceflow.connectors.database.refusals import refusal, words
 from onceflow.connectors.database.system import Needed, Refusal
 from onceflow.connectors.database.target import Target
 from onceflow.connectors.database.urls import database_of
@@ -98,7 +99,7 @@ def _nowhere(target: Target) -> FromClause:
     return nothing.where(false()).subquery(target.staged)
 
 
-def told(
+def translated(
     engine: Engine, error: DBAPIError, who: str, what: str, needed: Callable[[], Sequence[Needed]]
 ) -> OnceflowError:
     """The error of what a database has refused, with the rights that are missing by name where there are some.
@@ -115,7 +116,7 @@ def told(
             missing = list(database_of(connection).missing(connection, error, needed()))
             if missing:
                 return lacking(connection, f"{who} refused to {what}: {words(error)}", missing)
-    return told_of(error, who, what)
+    return refusals.translated(error, who, what)
 
 
 def lacking(connection: Connection, said: str, missing: Sequence[Needed]) -> DatabaseRightsError:

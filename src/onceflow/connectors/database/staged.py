@@ -38,7 +38,7 @@ class StagedSeal(EpochSeal):
 
     def to_json(self) -> dict[str, Any]:
         """As ``Staged`` keeps it."""
-        return self.told(target=self.target.to_json())
+        return self.fields(target=self.target.to_json())
 
 
 @dataclass(frozen=True, slots=True)

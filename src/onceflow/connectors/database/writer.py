@@ -22,7 +22,7 @@ from sqlalchemy.exc import DBAPIError
 from onceflow.connectors.contract import Shard, Writer
 from onceflow.connectors.database import tables as own
 from onceflow.connectors.database.limits import Limit, NoFormError, require_forms
-from onceflow.connectors.database.refusals import answer_of, refusal, told_of, words
+from onceflow.connectors.database.refusals import answer_of, refusal, translated, words
 from onceflow.connectors.database.system import Refusal
 from onceflow.connectors.database.target import Target
 from onceflow.connectors.database.urls import database_of, engine_of
@@ -160,17 +160,17 @@ class DatabaseWriter(Writer):
             with self._engine.begin() as connection:
                 yield connection
         except DBAPIError as error:
-            raise self._told(error) from None  # the cause has the rows in it
+            raise self._translated(error) from None  # the cause has the rows in it
         except NoFormError as error:
             raise self._row_refused(str(error)) from None
 
-    def _told(self, error: DBAPIError) -> OnceflowError:
+    def _translated(self, error: DBAPIError) -> OnceflowError:
         epoch, shard, sink = self._shard.run.epoch, self._shard.number, self._of.sink
         why = refusal(error)
         if why is Refusal.ROW:
             return self._row_refused(words(error))
         if (why is Refusal.RIGHT and not self._database.is_gone(error)) or answer_of(error):
-            return told_of(error, f"sink {sink}: the database", f"stage epoch {epoch}, shard {shard}")
+            return translated(error, f"sink {sink}: the database", f"stage epoch {epoch}, shard {shard}")
         return PreCommitError(
             f"sink {sink}: epoch {epoch}, shard {shard} could not be staged: {words(error)}",
             harmless="for the data: nothing of the epoch is visible, and it is run again",

@@ -10,7 +10,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 
-from onceflow.connectors.kafka.client import KafkaClient, rights_or_unavailable
+from onceflow.connectors.kafka.client import KafkaClient, translated
 from onceflow.connectors.kafka.produce import open_producer
 from onceflow.errors import ConfigurationError, KafkaUnavailableError
 
@@ -50,7 +50,7 @@ def append(client: KafkaClient, topic: str, line: str, *, key: str) -> None:
         return
     code = error.code() if error is not None else -1
     if code > 0:  # a broker's own; librdkafka's are negative
-        raise rights_or_unavailable(code, f"writing an anchor to topic {topic}")
+        raise translated(code, f"writing an anchor to topic {topic}")
     raise KafkaUnavailableError(
         f"an anchor was not acknowledged by topic {topic} within {_WITHIN_MS / 1000:g} s",
         harmless="the brokers are just starting or moving a leader",

@@ -12,7 +12,7 @@ from typing import Any
 from kafka.protocol.producer import AddPartitionsToTxnRequest, InitProducerIdRequest
 
 from onceflow.connectors.kafka import transactions
-from onceflow.connectors.kafka.client import TRANSACTION, KafkaClient, rights_or_unavailable
+from onceflow.connectors.kafka.client import TRANSACTION, KafkaClient, translated
 from onceflow.connectors.kafka.codes import MOVED, Code
 from onceflow.connectors.kafka.prepared import Handle
 from onceflow.connectors.kafka.rights import missing
@@ -102,7 +102,7 @@ def _begin(client: KafkaClient, name: str, timeout_ms: int, begins: str = "") ->
     if code == Code.CLUSTER_AUTHORIZATION_FAILED:
         raise missing(client.cluster, _NOT_BEGUN, "IDEMPOTENT_WRITE", "Cluster")
     if code not in _AGAIN:
-        raise rights_or_unavailable(code, f"beginning transaction {name}")
+        raise translated(code, f"beginning transaction {name}")
     return None
 
 
@@ -125,7 +125,7 @@ def _add(client: KafkaClient, handle: Handle, topic: str, begins: str = "") -> b
         name, saw = handle.transactional_id, "the broker refused the transaction"
         raise missing(client.cluster, saw, "WRITE", "TransactionalId", name, begins=begins)
     if code != Code.NONE and code not in _AGAIN:
-        raise rights_or_unavailable(code, f"adding topic {topic} to a transaction")
+        raise translated(code, f"adding topic {topic} to a transaction")
     return bool(code == Code.NONE)
 
 

@@ -196,7 +196,7 @@ class KafkaClient:
                 if row.error_code == Code.NONE:
                     self._coordinators[kind, row.key] = row.node_id
                 elif row.error_code not in MOVED:
-                    raise rights_or_unavailable(row.error_code, f"finding the coordinator of {row.key!r}")
+                    raise translated(row.error_code, f"finding the coordinator of {row.key!r}")
         return {key: self._coordinators[kind, key] for key in wanted if (kind, key) in self._coordinators}
 
     def brokers(self) -> list[int]:
@@ -228,7 +228,7 @@ class KafkaClient:
                 copies = min((len(p.replica_nodes) for p in row.partitions), default=1)
                 found[row.name] = TopicMetadata(row.name, str(row.topic_id), leaders, copies)
             elif row.error_code not in (Code.UNKNOWN_TOPIC_OR_PARTITION, Code.LEADER_NOT_AVAILABLE):
-                raise rights_or_unavailable(row.error_code, f"describing topic {row.name}")
+                raise translated(row.error_code, f"describing topic {row.name}")
         return found
 
     def topic_configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -325,7 +325,7 @@ class KafkaClient:
             )
 
 
-def rights_or_unavailable(code: int, doing: str) -> KafkaError:
+def translated(code: int, doing: str) -> KafkaError:
     """The error for a Kafka error code outside of any transaction."""
     if issubclass(kafka_errors.for_code(code), kafka_errors.AuthorizationError):
         return KafkaRightsError(

@@ -14,7 +14,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from onceflow.connectors.kafka.listeners import Look, addresses_of, look_at, told
+from onceflow.connectors.kafka.listeners import Look, addresses_of, in_words, look_at
 from onceflow.connectors.kafka.login_refused import login_refused
 from onceflow.errors import ConfigurationError, KafkaRightsError, KafkaUnavailableError, OnceflowError
 
@@ -116,7 +116,7 @@ class _Waiting:
         looks = look_at(self._cluster, addresses_of(self._cluster.bootstrap_servers))
         if not self._ended.is_set():
             self._said = True
-            log.warning("no broker answers yet (%s), trying until %s", told(looks), f"{self._until:%H:%M:%S}")
+            log.warning("no broker answers yet (%s), trying until %s", in_words(looks), f"{self._until:%H:%M:%S}")
             self.looks = looks
 
 
@@ -134,7 +134,7 @@ def _require_no_mistakes(cluster: KafkaCluster, looks: Mapping[str, Look]) -> No
         action = f"set sasl_mechanism to {' or '.join(look.mechanisms)}, or enable {cluster.sasl_mechanism} at the "
         action += "brokers' listener"
     raise ConfigurationError(
-        f"KafkaCluster({cluster.bootstrap_servers!r}) does not fit its brokers' listener: {told(looks)}",
+        f"KafkaCluster({cluster.bootstrap_servers!r}) does not fit its brokers' listener: {in_words(looks)}",
         cause=f"security_protocol={cluster.security_protocol}, sasl_mechanism={cluster.sasl_mechanism}",
         action=action,
         bootstrap_servers=cluster.bootstrap_servers,
@@ -152,7 +152,8 @@ def _unreachable(cluster: KafkaCluster, timeout_s: float, failure: Exception | N
     last = "" if failure is None else f"; the last attempt: {failure}"
     looks = look_at(cluster, addresses_of(cluster.bootstrap_servers))
     return KafkaUnavailableError(
-        f"no broker of the Kafka cluster {cluster.bootstrap_servers} answered within {timeout_s:g} s ({told(looks)})"
+        f"no broker of the Kafka cluster {cluster.bootstrap_servers} answered within {timeout_s:g} s "
+        f"({in_words(looks)})"
         f"{last}",
         harmless="the brokers are just starting: try again",
         cause=f"bootstrap_servers={cluster.bootstrap_servers}, security_protocol={cluster.security_protocol}, "

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
 
-from onceflow.connectors.kafka.client import GROUP, KafkaClient, rights_or_unavailable
+from onceflow.connectors.kafka.client import GROUP, KafkaClient, translated
 from onceflow.connectors.kafka.codes import Code
 from onceflow.connectors.kafka.rights import missing
 from onceflow.errors import KafkaRightsError
@@ -40,7 +40,7 @@ def write_offsets(
     if code is None:
         return False
     if code != Code.NONE:
-        raise rights_or_unavailable(code, f"writing offsets of group {group}")
+        raise translated(code, f"writing offsets of group {group}")
     return True
 
 
@@ -66,7 +66,7 @@ def require_rights(client: KafkaClient, group: str, topic: str, begins: str = ""
                 break
             client.wait_a_little()
         else:
-            raise rights_or_unavailable(Code.COORDINATOR_NOT_AVAILABLE, f"trying to write offsets of group {group}")
+            raise translated(Code.COORDINATOR_NOT_AVAILABLE, f"trying to write offsets of group {group}")
     except KafkaRightsError:  # without DESCRIBE nobody tells where the group is; READ has it in it
         code = Code.GROUP_AUTHORIZATION_FAILED
     if code == Code.GROUP_AUTHORIZATION_FAILED:
@@ -137,7 +137,7 @@ def read_mark(client: KafkaClient, group: str, topic: str, begins: str = "") -> 
     if code == Code.GROUP_AUTHORIZATION_FAILED:
         raise _refused(client, group, begins)
     if code != Code.NONE:
-        raise rights_or_unavailable(code, f"reading the mark of group {group}")
+        raise translated(code, f"reading the mark of group {group}")
     text = next((p.metadata for t in found.topics for p in t.partitions if p.committed_offset >= 0), None)
     return str(text) if text else None
 
@@ -162,4 +162,4 @@ def _fetched(client: KafkaClient, group: str, topic: str) -> Any:
         if answers[group] is not None:
             return answers[group].groups[0]
         client.wait_a_little()
-    raise rights_or_unavailable(Code.COORDINATOR_NOT_AVAILABLE, f"reading the mark of group {group}")
+    raise translated(Code.COORDINATOR_NOT_AVAILABLE, f"reading the mark of group {group}")

@@ -108,7 +108,7 @@ def _silence(cluster: KafkaCluster, address: str, deadline: float) -> str:
     return ""
 
 
-def told(looks: Mapping[str, Look]) -> str:
+def in_words(looks: Mapping[str, Look]) -> str:
     """Reasons by address, in one line."""
     return "; ".join(f"{address}: {look.why or 'it answers'}" for address, look in looks.items())
 
@@ -200,7 +200,7 @@ def _opened(address: str, tls: ssl.SSLContext | None, deadline: float) -> Iterat
         if tls is None:
             yield connection
             return
-        with _explained():
+        with _translating():
             connection.settimeout(_left(deadline))
             secured = tls.wrap_socket(connection, server_hostname=host)
         with secured:
@@ -215,7 +215,7 @@ def _ask(connection: socket.socket, key: int, version: int, body: bytes, deadlin
     """
     name = b"onceflow"
     request = struct.pack(">hhih", key, version, 1, len(name)) + name + body
-    with _explained():
+    with _translating():
         connection.settimeout(_left(deadline))
         connection.sendall(struct.pack(">i", len(request)) + request)
         head = _received(connection, 4)
@@ -238,7 +238,7 @@ def _received(connection: socket.socket, length: int) -> bytes:
 
 
 @contextlib.contextmanager
-def _explained() -> Iterator[None]:
+def _translating() -> Iterator[None]:
     """What a socket raises, in words."""
     try:
         yield

@@ -231,7 +231,7 @@ def bounds(
     from kafka.errors import BrokerResponseError  # noqa: PLC0415 - the pure part needs no client
     from kafka.errors import KafkaError as ClientError  # noqa: PLC0415
 
-    from onceflow.connectors.kafka.client import rights_or_unavailable  # noqa: PLC0415
+    from onceflow.connectors.kafka.client import translated  # noqa: PLC0415
 
     wanted = list(wanted)
     names = ", ".join(sorted({partition.topic for partition in wanted}))
@@ -241,7 +241,7 @@ def bounds(
             return _bounds(admin, wanted, isolation)
         except ClientError as error:
             code = error.errno if isinstance(error, BrokerResponseError) else Code.LEADER_NOT_AVAILABLE
-            told = rights_or_unavailable(code, f"asking what the partitions of {names} hold ({error})")
+            told = translated(code, f"asking what the partitions of {names} hold ({error})")
             if last or not told.retriable:
                 raise told from error
             if not said:
@@ -275,13 +275,13 @@ def committed(admin: Any, group: str, *, timeout_s: float = 30.0) -> dict[Partit
     """
     from kafka.errors import AuthorizationError, KafkaError, RetriableError  # noqa: PLC0415 - the pure part needs none
 
-    from onceflow.connectors.kafka.client import rights_or_unavailable  # noqa: PLC0415
+    from onceflow.connectors.kafka.client import translated  # noqa: PLC0415
 
     for last in turns(timeout_s, _AGAIN_AFTER_S):
         try:
             found = admin.list_group_offsets(group)[group]
         except AuthorizationError as error:
-            raise rights_or_unavailable(error.errno, f"asking for the committed offsets of group {group}") from error
+            raise translated(error.errno, f"asking for the committed offsets of group {group}") from error
         except KafkaError as error:
             # On a fresh cluster the first question makes the broker create its offsets topic.
             if last or not isinstance(error, RetriableError):

@@ -16,7 +16,7 @@ from uuid import UUID
 from kafka.protocol.consumer import FetchRequest
 from kafka.record import MemoryRecords
 
-from onceflow.connectors.kafka.client import KafkaClient, TopicMetadata, rights_or_unavailable
+from onceflow.connectors.kafka.client import KafkaClient, TopicMetadata, translated
 from onceflow.connectors.kafka.codes import TOPIC_GONE, Code, named
 from onceflow.connectors.kafka.partition import Partition
 from onceflow.connectors.kafka.prepared import Handle, Witness
@@ -97,7 +97,7 @@ def require_read(client: KafkaClient, topic: str) -> None:
                 saw = f"the broker refused to give a record of topic {topic}, by which commits are proven after a death"
                 raise missing(client.cluster, saw, "READ", "Topic", topic)
         client.wait_a_little()
-    raise rights_or_unavailable(code, f"reading topic {topic}")
+    raise translated(code, f"reading topic {topic}")
 
 
 def _led(topic: TopicMetadata) -> tuple[Partition, int] | None:

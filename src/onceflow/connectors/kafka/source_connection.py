@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from onceflow.connectors.examination import ExaminableSource, Expected
 from onceflow.connectors.kafka import broker_checks, durability, examination, offsets
-from onceflow.connectors.kafka.client import KafkaClient, rights_or_unavailable
+from onceflow.connectors.kafka.client import KafkaClient, translated
 from onceflow.connectors.kafka.codes import Code
 from onceflow.connectors.kafka.group_offsets import write_offsets
 from onceflow.connectors.kafka.offsets import Bounds
@@ -102,7 +102,7 @@ class KafkaSourceConnection(SourceConnection, ExaminableSource):
             return
         try:
             if not write_offsets(self._client, group, told):
-                raise rights_or_unavailable(Code.COORDINATOR_NOT_AVAILABLE, f"writing offsets of group {group}")
+                raise translated(Code.COORDINATOR_NOT_AVAILABLE, f"writing offsets of group {group}")
         except KafkaError as error:
             raise _unpublished(error, group, sorted(told)) from None
 

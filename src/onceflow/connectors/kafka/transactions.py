@@ -15,7 +15,7 @@ from typing import Any
 from kafka.protocol.admin import DescribeTransactionsRequest, ListTransactionsRequest
 from kafka.protocol.producer import EndTxnRequest, InitProducerIdRequest
 
-from onceflow.connectors.kafka.client import TRANSACTION, KafkaClient, rights_or_unavailable
+from onceflow.connectors.kafka.client import TRANSACTION, KafkaClient, translated
 from onceflow.connectors.kafka.codes import MOVED, Code
 from onceflow.connectors.kafka.partition import Partition
 from onceflow.connectors.kafka.prepared import Handle
@@ -193,7 +193,7 @@ def describe(client: KafkaClient, transactional_ids: Iterable[str]) -> dict[str,
             elif row.error_code in MOVED:
                 client.forget_coordinator(TRANSACTION, row.transactional_id)
             else:
-                raise rights_or_unavailable(row.error_code, f"describing transaction {row.transactional_id}")
+                raise translated(row.error_code, f"describing transaction {row.transactional_id}")
     return found
 
 
@@ -224,7 +224,7 @@ def list_ids(client: KafkaClient, prefix: str, states: Sequence[str] = (ONGOING,
                 broker=broker,
             )
         if answer.error_code != Code.NONE:
-            raise rights_or_unavailable(answer.error_code, f"listing transactions of broker {broker}")
+            raise translated(answer.error_code, f"listing transactions of broker {broker}")
         found.update(row.transactional_id for row in answer.transaction_states)
     return sorted(key for key in found if key.startswith(prefix))
 

@@ -114,4 +114,4 @@ def end(connection: Watched) -> None:
 
 
 def _tell_of_all() -> None:
-    silence.told({place: since for each in _silent.values() for place, since in each.items()})
+    silence.replace({place: since for each in _silent.values() for place, since in each.items()})

@@ -144,7 +144,7 @@ class TransactionWriter(Writer):
                 "enable.sparse.connections": False,
             }
         )
-        with self._explained("could not begin a transaction"):
+        with self._translating("could not begin a transaction"):
             self._wait_for_a_known_broker()
             self._producer.init_transactions(min(60.0, self._timeout_s))
             self._producer.begin_transaction()
@@ -182,7 +182,7 @@ class TransactionWriter(Writer):
         self._rows += len(rows)
         if self._producer is None:
             self._begin(len(rows))
-        with self._explained():
+        with self._translating():
             if self._held is not None:
                 self._produce(self._held)
             self._produce(rows.slice(0, len(rows) - 1))
@@ -206,7 +206,7 @@ class TransactionWriter(Writer):
             PreCommitError: A record was refused, or the proof does not add up.
             WriterFencedError: The transaction was ended by somebody else.
         """
-        with self._explained():
+        with self._translating():
             if self._held is not None:
                 produce(self._producer, self._topic, self._held, self._on_witness)
                 self._held = None
@@ -256,7 +256,7 @@ class TransactionWriter(Writer):
             self._batch = None
 
     @contextlib.contextmanager
-    def _explained(self, why: str = "librdkafka gave up") -> Iterator[None]:
+    def _translating(self, why: str = "librdkafka gave up") -> Iterator[None]:
         """Turn what librdkafka raises into our error.
 
         A fatal error (fenced by a newer producer, for one) comes out of ``poll`` and ``flush``; when another callback

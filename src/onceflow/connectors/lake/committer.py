@@ -23,7 +23,7 @@ from onceflow.connectors.lake.marks import LakeMarks
 from onceflow.connectors.lake.refusals import lacks_right
 from onceflow.connectors.lake.staged import AttemptName, LakeAttempt, LakeSealed, LakeStaged, Moment, new_id
 from onceflow.connectors.lake.table import BeatenError, Committed, LakeTable, Ledger, LedgerEntry, TableView
-from onceflow.connectors.lake.telling import Telling, unavailable
+from onceflow.connectors.lake.translating import Translating, translated
 from onceflow.connectors.marks import Marks
 from onceflow.connectors.older import checkpoint_is_older, put_back
 from onceflow.connectors.staged import NOT_UNDERSTOOD
@@ -59,7 +59,7 @@ class LakeCommitter(Committer, Inspectable):
         self._shape = shape
         self._job_id = job_id
         self._sink = sink
-        self._marks = LakeMarks(table, prefix, job_id, self._telling)
+        self._marks = LakeMarks(table, prefix, job_id, self._translating)
         self._refused = ""
         self._seat = ""
         self._undecided = set[str]()
@@ -71,7 +71,7 @@ class LakeCommitter(Committer, Inspectable):
     def preflight(self) -> None:
         """Write beside the table, and begin this job's ledger in it, if it has none: what a commit needs."""
         probe = AttemptName.new(self._job_id, self._sink, Moment(0, 0), 0, 0)
-        with self._telling("write beside it"):
+        with self._translating("write beside it"):
             self._table.staging.begin(probe)
             self._table.staging.end(probe)
         if self._table.look() is not None:
@@ -168,7 +168,7 @@ class LakeCommitter(Committer, Inspectable):
 
     def _end_others(self, run: Run, mine: frozenset[AttemptName]) -> None:
         """End those of the run that lost; of one that still runs, the list is gone when it asks."""
-        with self._telling("list what is written beside it"):
+        with self._translating("list what is written beside it"):
             found = self._table.staging.attempts(run.job_id, self._sink)
         lost = [n for n in found if n.moment == (run.incarnation, run.epoch) and n not in mine]
         if lost:
@@ -233,7 +233,7 @@ class LakeCommitter(Committer, Inspectable):
             "handle": sealed.handle,
         }
         ids = tuple(a.name.id for a in staged.attempts)
-        view.change(LedgerEntry(staged.job, participant.sink, Ledger(ledger.seat, newest), ids, told=told), files)
+        view.change(LedgerEntry(staged.job, participant.sink, Ledger(ledger.seat, newest), ids, properties=told), files)
         self._tidy(staged)
         self._tell_if_often()
         return Reply.COMMITTED
@@ -298,7 +298,7 @@ class LakeCommitter(Committer, Inspectable):
         view = self._table.look()
         for name in names:
             if self._never_committed(view, name):
-                with self._telling("remove what is written beside it"):
+                with self._translating("remove what is written beside it"):
                     self._table.staging.end(name)
 
     def _fenced(self, staged: LakeStaged) -> bool:
@@ -322,7 +322,7 @@ class LakeCommitter(Committer, Inspectable):
                 return False
             told = {"job": job, "sink": sink, "ended": ",".join(sorted(ids))}
             try:
-                view.change(LedgerEntry(job, sink, ledger, ended=ids, told=told), ())
+                view.change(LedgerEntry(job, sink, ledger, ended=ids, properties=told), ())
             except BeatenError:
                 time.sleep(_PAUSE_S * 2**turn)
             # It is looked at again in any case: what is ended gives up its files.
@@ -356,7 +356,7 @@ class LakeCommitter(Committer, Inspectable):
             there = [a for a in staged.attempts if self._table.staging.has(a.name)]
             return Evidence(Outcome.OPEN if there else Outcome.ABORTED, "it was never decided")
         # What is beside the table first: a commit that ends in between has tidied up, and then stands in the ledger.
-        with self._telling("look at what is written beside it"):
+        with self._translating("look at what is written beside it"):
             _, wrong = self._written(staged)
         known = self._in_ledger(self._seen(), participant, staged, sealed)
         if known is not None:
@@ -410,9 +410,9 @@ class LakeCommitter(Committer, Inspectable):
         for a in staged.attempts:
             listed = self._table.staging.listed(a.name, a.digest)
             if listed is None:
-                return [], f"the list of files of attempt {a.name.told} is gone or has changed"
+                return [], f"the list of files of attempt {a.name.text} is gone or has changed"
             if sum(int(file["rows"]) for file in listed) != a.rows:
-                return [], f"attempt {a.name.told} told of {a.rows} rows, and its files have another number"
+                return [], f"attempt {a.name.text} told of {a.rows} rows, and its files have another number"
             files += listed
         missing = self._table.staging.missing([str(f["path"]) for f in files], [int(f["size"]) for f in files])
         return files, None if missing is None else f"its file {missing} is gone, or has another size"
@@ -424,7 +424,7 @@ class LakeCommitter(Committer, Inspectable):
     def lingering(self, incarnation: int, spared: Sequence[Participant]) -> Sequence[Participant]:
         """Attempts of older incarnations of this job that are not ended, without the spared ones."""
         keep = {a.name for a in LakeStaged.attempts_of(spared)}
-        with self._telling("list what is written beside it"):
+        with self._translating("list what is written beside it"):
             found = [
                 name
                 for name in self._table.staging.attempts(self._job_id)
@@ -444,7 +444,7 @@ class LakeCommitter(Committer, Inspectable):
         ledger = view.ledger(name.job, name.sink)
         if ledger is not None and (ledger.newest is None or not _passed(ledger.newest.moment, name.moment, 0)):
             return True  # nothing of its run was committed yet
-        with self._telling("look which files it names"):
+        with self._translating("look which files it names"):
             data = frozenset(self._table.staging.data_of(name))
             if not view.named(data):
                 return True
@@ -476,7 +476,7 @@ class LakeCommitter(Committer, Inspectable):
             try:
                 begun = Ledger(new_id())
                 told = {"job": self._job_id, "sink": self._sink, "begun": begun.seat}
-                view.change(LedgerEntry(self._job_id, self._sink, begun, told=told), ())
+                view.change(LedgerEntry(self._job_id, self._sink, begun, properties=told), ())
             except BeatenError:
                 time.sleep(_PAUSE_S * 2**turn)
             except Exception as error:  # noqa: BLE001 - whatever it was: the next start looks again
@@ -485,11 +485,11 @@ class LakeCommitter(Committer, Inspectable):
             raise self._unavailable("begin this job's ledger in it", BeatenError("others were always faster"))
         return self._seat
 
-    def _telling(self, what: str) -> Telling:
-        return Telling(self._table, self._sink, what)
+    def _translating(self, what: str) -> Translating:
+        return Translating(self._table, self._sink, what)
 
     def _unavailable(self, what: str, error: BaseException) -> OnceflowError:
-        return unavailable(self._table, self._sink, what, error)
+        return translated(self._table, self._sink, what, error)
 
 
 def _known(view: TableView, ledger: Ledger | None, handle: str) -> bool:

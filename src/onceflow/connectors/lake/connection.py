@@ -12,7 +12,7 @@ from onceflow.connectors.contract import Committer, SinkConnection, WriterFactor
 from onceflow.connectors.lake.committer import LakeCommitter
 from onceflow.connectors.lake.staging import name_key
 from onceflow.connectors.lake.table import LakeTable
-from onceflow.connectors.lake.telling import Telling
+from onceflow.connectors.lake.translating import Translating
 from onceflow.connectors.lake.writer import Form, LakeWriterFactory
 from onceflow.errors import ConfigurationError
 
@@ -74,7 +74,7 @@ class LakeConnection(SinkConnection):
 
     def read_name_mark(self, prefix: str, name: str) -> str | None:
         """What is kept under a prefix and a job's name, or None."""
-        with Telling(self._table, self._sink, "read the mark of the job's name"):
+        with Translating(self._table, self._sink, "read the mark of the job's name"):
             return self._table.staging.mark(name_key(prefix, name))
 
     def close(self) -> None:

@@ -22,7 +22,7 @@ from onceflow.connectors.contract import SinkConnection
 from onceflow.connectors.lake.connection import LakeConnection
 from onceflow.connectors.lake.delta_files import DeltaForm, staging_of
 from onceflow.connectors.lake.delta_fit import arrow_of, columns_of, misfit, unmakeable, unwritable
-from onceflow.connectors.lake.refusals import lacks_right, secrets_of, told
+from onceflow.connectors.lake.refusals import lacks_right, secrets_of, words
 from onceflow.connectors.lake.staged import Moment, new_id
 from onceflow.connectors.lake.table import BeatenError, Committed, LakeTable, Ledger, LedgerEntry, TableView
 from onceflow.connectors.lake.writer import Form
@@ -134,7 +134,7 @@ class DeltaLake(LakeTable):
 
     def words(self, error: BaseException) -> str:
         """As the contract says."""
-        return told(error, self._secrets)
+        return words(error, self._secrets)
 
     def close(self) -> None:
         """Nothing is held open."""
@@ -231,7 +231,7 @@ class _DeltaView(TableView):
                 "handle": _number(ledger.newest.handle),
             }
         numbers |= {f"ended/{i}": 1 for i in entry.ended}
-        history: dict[str, Any] = {f"onceflow.{name}": value for name, value in entry.told.items()}
+        history: dict[str, Any] = {f"onceflow.{name}": value for name, value in entry.properties.items()}
         if entry.attempts:
             history["onceflow.attempts"] = ",".join(entry.attempts)
         try:

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 
-from onceflow.connectors.lake.refusals import secrets_of, told
+from onceflow.connectors.lake.refusals import secrets_of, words
 from onceflow.connectors.lake.staging import OWN, Staging, SyncedFiles
 from onceflow.connectors.lake.writer import Form, NoLakeFormError, apart
 
@@ -135,7 +135,7 @@ class DeltaForm(Form):
 
     def words(self, error: BaseException) -> str:
         """As the contract says."""
-        return told(error, secrets_of(self.store))
+        return words(error, secrets_of(self.store))
 
 
 def _word(column: str, value: Any) -> str | None:

@@ -33,7 +33,7 @@ from onceflow.connectors.lake import iceberg_fields
 from onceflow.connectors.lake.connection import LakeConnection
 from onceflow.connectors.lake.iceberg_files import IcebergForm, data_file, data_location, staging_of
 from onceflow.connectors.lake.iceberg_fit import misfit, type_for, unwritable, unwritable_version
-from onceflow.connectors.lake.refusals import lacks_right, secrets_of, told
+from onceflow.connectors.lake.refusals import lacks_right, secrets_of, words
 from onceflow.connectors.lake.staged import Moment
 from onceflow.connectors.lake.table import BeatenError, Committed, LakeTable, Ledger, LedgerEntry, TableView
 from onceflow.connectors.lake.writer import Form
@@ -153,7 +153,7 @@ class IcebergTable(LakeTable):
 
     def words(self, error: BaseException) -> str:
         """As the contract says."""
-        return told(error, self._secrets)
+        return words(error, self._secrets)
 
     def close(self) -> None:
         """Let go of the catalog's connections."""
@@ -281,7 +281,7 @@ class _IcebergView(TableView):
             "handle": newest.handle if newest else "",
             "ended": sorted(entry.ended.union(self._told(entry.job, entry.sink).get("ended", ()))),
         }
-        history = {f"onceflow.{name}": value for name, value in entry.told.items()}
+        history = {f"onceflow.{name}": value for name, value in entry.properties.items()}
         change = self._to_change().transaction()
         # An entry without files is a snapshot, too: a catalog compares the newest snapshot, and not the properties.
         with change.update_snapshot(snapshot_properties=history).fast_append() as append:

@@ -31,7 +31,7 @@ from pyiceberg.transforms import IdentityTransform, VoidTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import DateType, NestedField, TimestampType, TimestamptzType
 
-from onceflow.connectors.lake.refusals import secrets_of, told
+from onceflow.connectors.lake.refusals import secrets_of, words
 from onceflow.connectors.lake.staging import OWN, Staging, SyncedFiles
 from onceflow.connectors.lake.writer import Form, apart
 
@@ -156,7 +156,7 @@ class IcebergForm(Form):
 
     def words(self, error: BaseException) -> str:
         """As the contract says."""
-        return told(error, secrets_of(self.store))
+        return words(error, secrets_of(self.store))
 
 
 @dataclass(frozen=True)

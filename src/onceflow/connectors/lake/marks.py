@@ -20,20 +20,20 @@ class LakeMarks(Marks):
         table: The committer's.
         prefix: The job's prefix.
         job_id: The job's id.
-        telling: Makes an error of ours of what goes wrong in it, by what was to be done.
+        translating: Makes an error of ours of what goes wrong in it, by what was to be done.
     """
 
     def __init__(
-        self, table: LakeTable, prefix: str, job_id: str, telling: Callable[[str], AbstractContextManager[None]]
+        self, table: LakeTable, prefix: str, job_id: str, translating: Callable[[str], AbstractContextManager[None]]
     ) -> None:
         self._table = table
         self._prefix = prefix
         self._job_id = job_id
-        self._telling = telling
+        self._translating = translating
 
     def read(self) -> str | None:
         """The job's mark, or None."""
-        with self._telling("read the job's mark"):
+        with self._translating("read the job's mark"):
             return self._table.staging.mark(job_key(self._job_id))
 
     def write(self, mark: str) -> None:
@@ -43,7 +43,7 @@ class LakeMarks(Marks):
 
     def read_name(self, name: str) -> str | None:
         """What is kept under the job's name, or None."""
-        with self._telling("read the mark of the job's name"):
+        with self._translating("read the mark of the job's name"):
             return self._table.staging.mark(name_key(self._prefix, name))
 
     def write_name(self, name: str, mark: str) -> None:

@@ -68,7 +68,7 @@ def answer_of(error: BaseException) -> str:
     return type(error).__name__ if stays and not isinstance(error, OSError) else ""
 
 
-def told(error: BaseException, secrets: Iterable[str]) -> str:
+def words(error: BaseException, secrets: Iterable[str]) -> str:
     """An error in one line, each secret left out."""
     text = " ".join(str(error).split())
     for secret in secrets:

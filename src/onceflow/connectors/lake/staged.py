@@ -54,7 +54,7 @@ class AttemptName:
         return cls(job, sink, moment, shard, attempt, new_id())
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """All but job and sink, in one word."""
         return f"{self.moment.incarnation}-{self.moment.epoch}-{self.shard}-{self.attempt}-{self.id}"
 
@@ -84,7 +84,7 @@ class LakeAttempt:
 
     def to_json(self) -> list[Any]:
         """As ``LakeStaged`` keeps it."""
-        return [self.name.job, self.name.sink, self.name.told, self.rows, self.digest]
+        return [self.name.job, self.name.sink, self.name.text, self.rows, self.digest]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +108,7 @@ class LakeSealed(EpochSeal):
 
     def to_json(self) -> dict[str, Any]:
         """As ``LakeStaged`` keeps it."""
-        return {"handle": self.handle, **self.told(seat=self.seat, shape=dict(self.shape))}
+        return {"handle": self.handle, **self.fields(seat=self.seat, shape=dict(self.shape))}
 
 
 @dataclass(frozen=True, slots=True)

@@ -190,7 +190,7 @@ class Staging:
         return f"{self._data}/{behind}" if self._data else behind
 
     def _list(self, name: AttemptName) -> str:
-        return f"{self._own}/attempts/{name.job}/{name.sink}/{name.told}.json"
+        return f"{self._own}/attempts/{name.job}/{name.sink}/{name.text}.json"
 
     def _folder(self, name: AttemptName) -> str:
         moment: Moment = name.moment

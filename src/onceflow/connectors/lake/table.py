@@ -53,7 +53,7 @@ class LedgerEntry:
         ledger: What it says from then on.
         attempts: Which attempts' files come with it.
         ended: Which attempts may never be committed from then on.
-        told: For people who read the table's history.
+        properties: For people who read the table's history.
     """
 
     job: str
@@ -61,7 +61,7 @@ class LedgerEntry:
     ledger: Ledger
     attempts: tuple[str, ...] = ()
     ended: frozenset[str] = frozenset()
-    told: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict)
 
 
 class TableView(ABC):

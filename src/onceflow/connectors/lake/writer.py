@@ -191,14 +191,14 @@ class LakeWriter(Writer):
         self._open: dict[Hashable, _DataFile] = {}
         self._done: list[dict[str, Any]] = []
         self._begun = 0
-        with self._telling():
+        with self._translating():
             self._staging = form.staging()
             self._staging.begin(self._name)
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Add rows to the file of their partition."""
         self._require_values(rows)
-        with self._telling():
+        with self._translating():
             for part, mine in self._form.parts(self._cast(rows)):
                 file = self._open.get(part) or self._begin(part)
                 file.add(mine)
@@ -210,7 +210,7 @@ class LakeWriter(Writer):
 
     def prepare(self) -> Mapping[str, Any]:
         """End all files, and list them. With this, all of it is on disk."""
-        with self._telling():
+        with self._translating():
             for part in list(self._open):
                 self._end(part)
             digest = self._staging.finish(self._name, self._done)
@@ -223,7 +223,7 @@ class LakeWriter(Writer):
                 action="nothing, if a newer start runs; otherwise start the job again",
                 epoch=self._epoch,
             )
-        return {"attempt": self._name.told, "rows": sum(each["rows"] for each in self._done), "digest": digest}
+        return {"attempt": self._name.text, "rows": sum(each["rows"] for each in self._done), "digest": digest}
 
     def abort(self) -> None:
         """Remove what was written; the driver does it as well, and where the store does not answer only the driver."""
@@ -273,7 +273,7 @@ class LakeWriter(Writer):
         )
 
     @contextlib.contextmanager
-    def _telling(self) -> Iterator[None]:
+    def _translating(self) -> Iterator[None]:
         try:
             yield
         except OnceflowError:

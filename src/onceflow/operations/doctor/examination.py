@@ -27,7 +27,7 @@ from onceflow.control.client import running
 from onceflow.errors import OnceflowError
 from onceflow.execution.progress import lag_group
 from onceflow.findings import Finding, Level, of_error
-from onceflow.launch.plan import Plan
+from onceflow.launch.request import StartRequest
 from onceflow.launch.starting import Starting
 from onceflow.launch.steps import look
 from onceflow.launch.systems import described, require_rights
@@ -81,7 +81,7 @@ def examine(job: Examined, timeout_s: float, downtime_s: float) -> list[Finding]
     with _told_in(found):
         hadoop.begin(job.checkpointing.location, job.name, job.spark)
         starting = Starting(
-            Plan(job.name, job.checkpointing, job.prefix), job.sinks, job.sources, session=_never, stream=_never
+            StartRequest(job.name, job.checkpointing, job.prefix), job.sinks, job.sources, session=_never, stream=_never
         )
         place = starting.place
         history: list[EpochStatistics] = []

@@ -39,7 +39,7 @@ def read(path: Where) -> Manifest:
     """
     folder = folder_at(path)
     root = folder.store
-    with explained(path):
+    with translating(path):
         who = folder.unfinished(NAME)
     if who:
         raise _not_finished(path, who)
@@ -68,7 +68,7 @@ def _not_finished(path: Where, who: str) -> ConfigurationError:
 
 def is_savepoint(path: Where) -> bool:
     """Whether there is a savepoint, finished once."""
-    with explained(path):
+    with translating(path):
         return _is_savepoint(folder_at(path))
 
 
@@ -80,7 +80,7 @@ def found(folder: Where) -> list[tuple[Where, Manifest]]:
     """The savepoints in a folder, or the one that it is, the oldest first."""
     if is_savepoint(folder):
         return [(folder, read(folder))]
-    with explained(folder):
+    with translating(folder):
         top = folder_at(folder)
         inside = [top.below(name) for name in sorted(top.names()) if not name.startswith(UNFINISHED)]
         there = [each.where for each in inside if _is_savepoint(each)]
@@ -92,7 +92,7 @@ def unfinished(folder: Where) -> list[tuple[Where, str]]:
 
     On POSIX file systems and on HDFS nobody is told: what is put together there has no name of its own yet.
     """
-    with explained(folder):
+    with translating(folder):
         top = folder_at(folder)
         inside = [top, *(top.below(name) for name in sorted(top.names()))]
         return [(each.where, who) for each in inside for last in PARTS if (who := each.unfinished(last))]
@@ -111,7 +111,7 @@ def verify(path: Where, key: bytes | None = None) -> Manifest:
     """
     manifest, root = read(path), folder_at(path)
     require_signed(path, manifest, key)
-    with explained(path):
+    with translating(path):
         # From above: what a folder of files that is a link leads to is not the savepoint's.
         there = [name.removeprefix(f"{FILES}/") for name in root.files() if name.startswith(f"{FILES}/")]
         held = held_of(root.below(FILES), [name for name in there if name in manifest.files])
@@ -150,7 +150,7 @@ _OF_THE_TARGET = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 
 
 @contextlib.contextmanager
-def explained(path: Where) -> Iterator[None]:
+def translating(path: Where) -> Iterator[None]:
     """What a file system refuses inside is told as our error; of a file that is not named, this one."""
     try:
         yield

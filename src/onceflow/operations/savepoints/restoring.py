@@ -36,7 +36,7 @@ from onceflow.checkpoint.spark_files import positions, watermark_behind
 from onceflow.errors import CheckpointConflictError, ConfigurationError, OnceflowError
 from onceflow.operations.savepoints.contents import TRAIL_FOLDER
 from onceflow.operations.savepoints.manifest import HeldFile, Manifest
-from onceflow.operations.savepoints.reading import FILES, PARTS, explained, held_of, spoiled
+from onceflow.operations.savepoints.reading import FILES, PARTS, held_of, spoiled, translating
 from onceflow.operations.savepoints.writing import publish
 from onceflow.spark.places import folder_at, place_at
 from onceflow.storage.files import Where
@@ -119,7 +119,7 @@ def restore(
         _decided(manifest),
     )
     with _being_made(place, target) as draft:
-        with explained(target.where):
+        with translating(target.where):
             unfinished = draft.folder
             ours = unfinished.store.below(OURS)
             ours.make()
@@ -143,7 +143,7 @@ def restore(
         if claim:  # as late as can be: whatever fails before leaves a running driver alone
             _fence(manifest)
         # Folders in which nothing is, as a check of the job leaves them: only an empty one is renamed over.
-        with explained(target.where):
+        with translating(target.where):
             target.remove_empty([f"{OURS}/journal", OURS])
         if place.has_begun():  # where it is made in its place, a job may have begun there in that moment, and have died
             raise _taken(place, "a job has begun there meanwhile")

@@ -26,7 +26,7 @@ from onceflow.checkpoint.place import OURS, Place
 from onceflow.errors import CheckpointConflictError, CheckpointStoreError, ConfigurationError
 from onceflow.operations.savepoints.contents import TRAIL_FOLDER, Contents, contents
 from onceflow.operations.savepoints.manifest import NAME, Manifest, differences, shuffle_partitions
-from onceflow.operations.savepoints.reading import FILES, PARTS, explained, held_of, read, spoiled, verify
+from onceflow.operations.savepoints.reading import FILES, PARTS, held_of, read, spoiled, translating, verify
 from onceflow.operations.savepoints.signing import signed
 from onceflow.operations.savepoints.state_files import ids_of
 from onceflow.spark.places import folder_at
@@ -85,16 +85,16 @@ def create(
         files = draft.folder.below(FILES)
         with held():
             held_at = time.monotonic()
-            with explained(source.where):
+            with translating(source.where):
                 of = contents(place, epoch)
-            with explained(target.where), _still_there():
+            with translating(target.where), _still_there():
                 if stage is not None:
                     stage.link(source, [path for path in of.files if not _grows(path)])
                     stage.copy(source, [path for path in of.files if _grows(path)])
                 else:  # what is not the state's is small, and the journal forgets some of it with any epoch
                     files.take(source, [path for path in of.files if not _is_state(path)])
             held_s = time.monotonic() - held_at
-        with explained(target.where), _still_there():
+        with translating(target.where), _still_there():
             if stage is not None:
                 files.take(stage, of.files)
             else:
@@ -111,7 +111,7 @@ def require_free(to: Where) -> Folder:
         ConfigurationError: Something is there.
     """
     folder = folder_at(to)
-    with explained(folder.where):
+    with translating(folder.where):
         taken = folder.is_taken()
     if taken:
         raise _taken(folder)
@@ -119,7 +119,7 @@ def require_free(to: Where) -> Folder:
 
 
 def _taken(folder: Folder) -> ConfigurationError:
-    with explained(folder.where):
+    with translating(folder.where):
         who = folder.unfinished(NAME)
     return ConfigurationError(
         f"{folder.where} is there already",
@@ -157,7 +157,7 @@ def _is_state(path: str) -> bool:
 
 def _finish(draft: Draft, to: Folder, of: Contents, job: str, job_epoch: int, key: bytes | None) -> Manifest:
     """Of files that nobody changes any more, a savepoint."""
-    with explained(to.where):
+    with translating(to.where):
         draft.folder.sync()
         files = held_of(draft.folder.below(FILES), of.files)
     manifest = Manifest(
@@ -200,7 +200,7 @@ def export(path: Where, to: Where, key: bytes | None = None) -> Manifest:
     names = list(manifest.files)
     with being_made(target) as draft:
         files = draft.folder.below(FILES)
-        with explained(target.where):
+        with translating(target.where):
             files.copy(source.below(FILES), names)
             draft.folder.sync()
             copied = held_of(files, names)
@@ -222,7 +222,7 @@ def dispose(path: Where) -> list[str]:
     """
     root = folder_at(path)
     for last, parts in PARTS.items():
-        with explained(path):
+        with translating(path):
             if root.unfinished(last) and not root.has(f"{OURS}/{IDENTITY_FILE}"):  # in a checkpoint no job has begun
                 root.discard(last, parts)
                 return sorted(root.files())
@@ -231,7 +231,7 @@ def dispose(path: Where) -> list[str]:
     root.store.sync()
     names = [f"{FILES}/{name}" for name in manifest.files]
     above = {name[:at] for name in names for at, letter in enumerate(name) if letter == "/"}
-    with explained(path):
+    with translating(path):
         root.remove(names)
         root.remove([making_of(NAME)])
         root.remove_empty([*sorted(above, key=lambda folder: -folder.count("/")), ""])

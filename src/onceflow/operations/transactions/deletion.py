@@ -66,7 +66,7 @@ def look(operator: Operator) -> Deletion:
         undone = operator.undone(operator.journal.history()[0])
     seen = tuple(t for t in _ours(operator) if t.seen.phase is Phase.OPEN)
     folder = folder_of(operator.checkpoint.store)
-    with _explained(folder, "looked through"):
+    with _translating(folder, "looked through"):
         sizes = [folder.size(name) for name in PARTS]
     epoch = None if undone is None else undone.epoch
     files, size = sum(count for count, _ in sizes), sum(bytes_ for _, bytes_ in sizes)
@@ -91,7 +91,7 @@ def delete(operator: Operator, *, undecided_only: bool = True) -> Deletion:
     if operator.deleted is None:
         _begin(operator, found, undecided_only=undecided_only)
     folder = folder_of(operator.checkpoint.store)
-    with _explained(folder, "removed"):
+    with _translating(folder, "removed"):
         for part in _parts(operator):
             part()
     return found
@@ -169,7 +169,7 @@ def _ours(operator: Operator) -> list[OwnTransaction]:
 
 
 @contextmanager
-def _explained(folder: Folder, doing: str) -> Iterator[None]:
+def _translating(folder: Folder, doing: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:

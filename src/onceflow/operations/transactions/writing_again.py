@@ -65,7 +65,7 @@ def receipts_for(
     for sink, of in lost.items():
         if not of.is_all:
             raise ConfigurationError(
-                f"sink {sink} has lost {of.told}, and how many before them is not known any more",
+                f"sink {sink} has lost {of.words}, and how many before them is not known any more",
                 harmless="always: nothing was written",
                 cause=f"the oldest receipt in the checkpoint is of epoch {of.epochs[-1].epoch}, which is lost, too",
                 action="bring the system's newer state back; or give the rows up: start with --claim, once",
@@ -111,7 +111,7 @@ def without_state(lost: Mapping[str, Lost], error: ConfigurationError) -> Config
         lost: What is lost.
         error: What of it is not there.
     """
-    told = "; ".join(f"sink {sink}: {of.told}" for sink, of in sorted(lost.items()))
+    told = "; ".join(f"sink {sink}: {of.words}" for sink, of in sorted(lost.items()))
     return ConfigurationError(
         f"what is lost cannot be written again ({told}): the plan keeps state, and {error.what}",
         harmless="for what is there: nothing was written",

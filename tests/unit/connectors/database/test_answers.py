@@ -56,7 +56,7 @@ def test_a_file_that_is_no_database(tmp_path):
     (tmp_path / "bank.db").write_bytes(b"no database" * 1_000)
     error = refused(f"sqlite:///{tmp_path}/bank.db", "select * from payments")
     assert database.answer_of(error) == "SQLITE_NOTADB"
-    told = database.told_of(error, "sink payments: the database", "try the commit")
+    told = database.translated(error, "sink payments: the database", "try the commit")
     assert isinstance(told, DatabaseUnavailableError)
     assert "did not answer" not in told.what
     assert told.facts["refusal"] == "sink payments: the database (SQLITE_NOTADB)"
@@ -72,7 +72,7 @@ def test_a_database_that_is_full_or_locked_is_waited_for(tmp_path):
         error = refused(f"sqlite:///{path}", "create table payments (key text)")
         other.rollback()
     assert database.answer_of(error) == ""
-    told = database.told_of(error, "sink payments: the database", "try the commit")
+    told = database.translated(error, "sink payments: the database", "try the commit")
     assert "did not answer" in told.what
     assert not told.facts.get("refusal")
 

@@ -3,7 +3,7 @@
 import kafka.errors as kafka_errors
 import pytest
 
-from onceflow.connectors.kafka.client import rights_or_unavailable
+from onceflow.connectors.kafka.client import translated
 from onceflow.connectors.kafka.codes import RIGHT_MISSING, Code, named
 from onceflow.errors import KafkaRightsError, KafkaUnavailableError
 
@@ -12,7 +12,7 @@ from onceflow.errors import KafkaRightsError, KafkaUnavailableError
 def test_the_names_are_kafkas(code):
     """Each number has the name that Kafka's own clients give it; a missing right is told as one."""
     assert kafka_errors.for_code(code).message == code.name
-    error = rights_or_unavailable(code, "looking")
+    error = translated(code, "looking")
     assert isinstance(error, KafkaRightsError if code in RIGHT_MISSING else KafkaUnavailableError)
     assert f"{code.name} ({int(code)})" in error.what
 

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from onceflow.connectors.kafka.cluster import KafkaCluster
-from onceflow.connectors.kafka.listeners import look_at, told, unanswered
+from onceflow.connectors.kafka.listeners import in_words, look_at, unanswered
 
 
 @contextlib.contextmanager
@@ -96,4 +96,4 @@ def test_all_addresses_are_looked_at_together():
     servers = f"127.0.0.1:{ports[0]},no-such-host.invalid:1,127.0.0.1:{ports[1]}"
     looks = look_at(KafkaCluster(servers), servers.split(","))
     assert list(looks) == servers.split(",")
-    assert told(looks).count("connection refused") == 2
+    assert in_words(looks).count("connection refused") == 2

@@ -22,7 +22,7 @@ OutputMode = Literal["append", "update", "complete"]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class StartRequest:
     """What to start.
 
     Attributes:
@@ -71,12 +71,12 @@ class Plan:
             )
 
 
-def place_of(plan: Plan, means: Means = REAL) -> Place:
+def place_of(request: StartRequest, means: Means = REAL) -> Place:
     """The job's checkpoint.
 
     Raises:
         CheckpointConflictError: It is being deleted.
     """
-    place = means.opened(plan.checkpointing.location, plan.checkpointing.retain)
+    place = means.opened(request.checkpointing.location, request.checkpointing.retain)
     require_not_deleting(place)
     return place

@@ -10,7 +10,7 @@ from onceflow.connectors.lake.table import LakeTable
 from onceflow.errors import LakeRightsError, LakeUnavailableError, OnceflowError
 
 
-class Telling:
+class Translating:
     """What goes wrong inside with a store becomes an error of ours. A context manager.
 
     Args:
@@ -28,10 +28,10 @@ class Telling:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, Exception) and not isinstance(error, OnceflowError | AssertionError):
             table, sink, what = self._of
-            raise unavailable(table, sink, what, error) from None
+            raise translated(table, sink, what, error) from None
 
 
-def unavailable(table: LakeTable, sink: str, what: str, error: BaseException) -> LakeUnavailableError | LakeRightsError:
+def translated(table: LakeTable, sink: str, what: str, error: BaseException) -> LakeUnavailableError | LakeRightsError:
     """The error of a catalog or store that did not do what it was asked for."""
     if lacks_right(error):
         return LakeRightsError(
