@@ -49,7 +49,7 @@ from onceflow.rerun.recompute import recompute
 from onceflow.rerun.write_again import write_again
 from onceflow.spark import hadoop, s3a
 from onceflow.spark.internals import running_session
-from onceflow.spark.places import place_at
+from onceflow.spark.locations import place_at
 from onceflow.spark.raised import by_the_plan
 from onceflow.spark.session import make_session, require_session
 from onceflow.supervision.attempts import Attempts, counting

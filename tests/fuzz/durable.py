@@ -46,7 +46,7 @@ from onceflow.connectors.lake.staged import LakeStaged
 from onceflow.errors import ConfigurationError, OnceflowError
 from onceflow.operations.savepoints import reading, state_files
 from onceflow.operations.savepoints.manifest import HeldFile, Manifest, shuffle_partitions
-from onceflow.spark.places import folder_at
+from onceflow.spark.locations import folder_at
 from onceflow.storage import envelope, making
 from onceflow.storage.store import Store
 from onceflow.twophase.forms import OTHER_FORM
@@ -120,7 +120,7 @@ def _journal(data: bytes, folder: Path) -> None:
     place.journal.receipts(waiting=True)
     entries = place.journal.history()[1]
     place.journal.decided_epochs(_JOB)
-    records_by_place = {entry.place: entry.record for entry in entries}
+    records_by_place = {entry.slot: entry.record for entry in entries}
     Trail(Store(folder / "audit")).waiting(records_by_place, 1 << 62)
 
 

@@ -139,7 +139,7 @@ def _void_elsewhere() -> list[Patches]:
     real = Journal.append_void
 
     def void(self: Journal, record: Any) -> Any:
-        self._tail = max(self._places(), default=0) + 0
+        self._tail = max(self._slots(), default=0) + 0
         self._disputed = ("", Start(0), b"")
         return real(self, record)
 
@@ -150,7 +150,7 @@ def _incarnation_ignored() -> list[Patches]:
     real = Journal.append
 
     def append(self: Journal, record: Any) -> Any:
-        self._tail = max(self._places(), default=0)
+        self._tail = max(self._slots(), default=0)
         return real(self, record)
 
     return [
@@ -163,14 +163,14 @@ def _incarnation_ignored() -> list[Patches]:
 def _checksum_swallowed() -> list[Patches]:
     def read(self: Journal) -> Any:
         entries = []
-        for place in self._places():
+        for slot in self._slots():
             with contextlib.suppress(CheckpointCorruptError):
-                entries.append(self._read_place(place))
+                entries.append(self._read_slot(slot))
         return entries
 
     def adopt(self: Journal, entries: Any) -> None:
         real(self, entries)
-        self._tail = max(self._places(), default=0)
+        self._tail = max(self._slots(), default=0)
 
     real = Journal._adopt
     return [mock.patch.object(Journal, "read", read), mock.patch.object(Journal, "_adopt", adopt)]
@@ -178,7 +178,7 @@ def _checksum_swallowed() -> list[Patches]:
 
 def _purge_fails_append() -> list[Patches]:
     def appended(self: Journal, place: int, record: Any, data: bytes) -> Any:
-        if max(self._places()) != place:
+        if max(self._slots()) != place:
             return Superseded()
         self._note(place, record, data)
         self._purge()

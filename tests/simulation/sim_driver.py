@@ -53,9 +53,9 @@ from onceflow.errors import (
 )
 from onceflow.execution.driver import Driver
 from onceflow.execution.failures import EpochEnded, from_spark
+from onceflow.execution.means import Means, Surroundings
 from onceflow.execution.source_check import Sources
 from onceflow.execution.stop import Stop
-from onceflow.execution.surroundings import Means, Surroundings
 from onceflow.launch import request as of_start
 from onceflow.launch import steps
 from onceflow.launch.limit import epoch_limit

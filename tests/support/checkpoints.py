@@ -16,7 +16,7 @@ from onceflow.checkpoint.place import Place
 from onceflow.checkpoint.restored import read_restored
 from onceflow.launch.ownership import require_complete
 from onceflow.operations.savepoints import reading, restoring, resuming, writing
-from onceflow.spark.places import folder_at, place_at
+from onceflow.spark.locations import folder_at, place_at
 from onceflow.storage.tree import Folder, folder_of
 from onceflow.twophase.layout import Layout, LayoutSource, StateOperator, Topic
 from onceflow.twophase.participants import Part, Participant

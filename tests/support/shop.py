@@ -24,8 +24,8 @@ from onceflow.connectors.source_contract import Connector, SourcePosition
 from onceflow.errors import OnceflowError
 from onceflow.execution.driver import Driver
 from onceflow.execution.failures import EpochEnded
+from onceflow.execution.means import Means, Surroundings
 from onceflow.execution.source_check import Sources
-from onceflow.execution.surroundings import Means, Surroundings
 from onceflow.execution.task import DIGEST, PARTITION, Output, Task, output_column
 from onceflow.launch.limit import epoch_limit
 from onceflow.launch.ownership import require_complete

@@ -40,7 +40,7 @@ class Finished:
         job_id: Whose.
         incarnation: The start that decided it.
         epoch: As replays and an operator's choices left it.
-        first: The place of its first record.
+        first: The slot of its first record.
         last: Of its last.
         choices: An operator's, in order: Resolve and Skip.
         layout: What stood at Spark's positions.
@@ -58,17 +58,17 @@ class Finished:
 
 
 def finished(records: Mapping[int, Record], after: int) -> Iterator[Finished]:
-    """The decided epochs among the journal's records whose decision stands behind a place, oldest first.
+    """The decided epochs among the journal's records whose decision stands behind a slot, oldest first.
 
     Args:
-        records: By place.
-        after: The last place that has its receipt.
+        records: By slot.
+        after: The last slot that has its receipt.
     """
     job_id, layout = "", Layout()
     early: list[tuple[int, Resolve | Skip]] = []  # what was said of an epoch before its decision
     now: Finished | None = None
-    for place in sorted(records):
-        record = records[place]
+    for slot in sorted(records):
+        record = records[slot]
         match record:
             case Start():
                 job_id = record.job_id
@@ -79,19 +79,19 @@ def finished(records: Mapping[int, Record], after: int) -> Iterator[Finished]:
                     yield now
                 decided = DecidedEpoch(record.epoch, record.offsets, record.sinks, record.participants)
                 said = [(at, each) for at, each in early if each.epoch == record.epoch]
-                first = min([place, *(at for at, _ in said)])
+                first = min([slot, *(at for at, _ in said)])
                 choices = tuple(each for _, each in said)
-                now = Finished(job_id, record.incarnation, decided, first, place, choices, layout, record.about)
+                now = Finished(job_id, record.incarnation, decided, first, slot, choices, layout, record.about)
                 early = []
             case Resolve() | Skip() if now is None or record.epoch > now.epoch.epoch:
-                early.append((place, record))
+                early.append((slot, record))
             case Resolve() | Skip() | Replay() | ReplayBegin() if now is not None:
-                now = _and(now, place, record)
+                now = _and(now, slot, record)
     if now is not None and now.first > after:
         yield now
 
 
-def _and(of: Finished, place: int, record: Resolve | Skip | Replay | ReplayBegin) -> Finished:
+def _and(of: Finished, slot: int, record: Resolve | Skip | Replay | ReplayBegin) -> Finished:
     epoch, choices, about = of.epoch, of.choices, of.about
     match record:
         case ReplayBegin():
@@ -105,7 +105,7 @@ def _and(of: Finished, place: int, record: Resolve | Skip | Replay | ReplayBegin
             epoch, choices = epoch.resolved_by(record), (*choices, record)
         case Skip():
             epoch, choices = epoch.skipped_by(record), (*choices, record)
-    return replace(of, epoch=epoch, last=place, choices=choices, about=about)
+    return replace(of, epoch=epoch, last=slot, choices=choices, about=about)
 
 
 def _rules(about: str) -> Any:
@@ -145,7 +145,7 @@ def receipt(
         "settings": told.get("settings", ""),
         "epoch": decided.epoch,
         "incarnation": of.incarnation,
-        "places": [of.first, of.last],
+        "slots": [of.first, of.last],
         "planned": _planned(decided.offsets),
         "sources": _sources(of, before, begins),
         "sinks": _sinks(decided, told.get("sinks", {}), {} if before is None else before["sinks"], keyed),

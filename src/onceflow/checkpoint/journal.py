@@ -3,7 +3,7 @@
 Must not know: what follows from a record (``twophase.records`` does), how it becomes bytes (``journal_codec``), or how
 the files are made exclusive (``store``).
 
-``journal/<place>.json`` holds one record with its place and the writer's nonce. Whoever creates a place first has it;
+``journal/<slot>.json`` holds one record with its slot and the writer's nonce. Whoever creates a slot first has it;
 the nonce read back from it decides who that was, whatever the call that created it answered. A ``Start`` in the journal
 ends every older driver's power to append.
 """
@@ -124,10 +124,10 @@ class Journal:
             CheckpointCorruptError: A file is missing, torn, or fails its checksum; the message names it.
             CheckpointConflictError: A file was written by a newer version.
         """
-        places, entries = self._read_all()
+        slots, entries = self._read_all()
         kept_from = entries[-1].kept_from if entries else 1
-        for expected in range(kept_from, places[-1] + 1 if places else kept_from):
-            if expected not in places:
+        for expected in range(kept_from, slots[-1] + 1 if slots else kept_from):
+            if expected not in slots:
                 raise _corrupt(self._store.path(_name(expected)), "the file is missing")
         return entries
 
@@ -143,21 +143,21 @@ class Journal:
         return self._read_all()[1]
 
     def _read_all(self) -> tuple[list[int], list[JournalEntry]]:
-        """The places, and what stands in them. A driver that still runs may purge between the list and a read."""
+        """The slots, and what stands in them. A driver that still runs may purge between the list and a read."""
         while True:
-            places = self._places()
+            slots = self._slots()
             try:
-                found = self._store.contents([_name(place) for place in places])
-                return places, [self._entry(place, data) for place, data in zip(places, found, strict=True)]
+                found = self._store.contents([_name(slot) for slot in slots])
+                return slots, [self._entry(slot, data) for slot, data in zip(slots, found, strict=True)]
             except CheckpointCorruptError:
-                if set(places) <= set(self._places()):
+                if set(slots) <= set(self._slots()):
                     raise
 
     def history(self) -> tuple[History, list[JournalEntry]]:
         """What the records mean, and the records.
 
         What stands below the declared end of the history counts for nothing: whoever was to remove it died on the
-        way, or a record that had been held back landed in a place that was purged by then.
+        way, or a record that had been held back landed in a slot that was purged by then.
 
         Raises:
             CheckpointCorruptError: As ``read``; or a record contradicts those before it.
@@ -192,7 +192,7 @@ class Journal:
 
     def _histories(self, entries: Sequence[JournalEntry]) -> Iterator[History]:
         """What the records mean, up to each that counts."""
-        kept = [e for e in entries if e.place >= entries[-1].kept_from]
+        kept = [e for e in entries if e.slot >= entries[-1].kept_from]
         history = History()
         for entry in entries[: len(entries) - len(kept)]:
             history = history.recalled(entry.record)
@@ -204,7 +204,7 @@ class Journal:
             try:
                 history = history.then(entry.record)
             except HistoryError as error:
-                raise _corrupt(self._store.path(_name(entry.place)), str(error)) from error
+                raise _corrupt(self._store.path(_name(entry.slot)), str(error)) from error
             yield history
 
     def decided_offsets(self) -> dict[int, str]:
@@ -231,7 +231,7 @@ class Journal:
 
     def file_of(self, entry: JournalEntry) -> str:
         """The name of a record's file."""
-        return _name(entry.place)
+        return _name(entry.slot)
 
     def _own(self) -> int:
         return max((r.incarnation for r in self._index.values() if isinstance(r, Start)), default=0)
@@ -241,7 +241,7 @@ class Journal:
         return self._receipts.are_whole()
 
     def receipts(self, *, waiting: bool = False) -> list[Receipt]:
-        """Of what was purged, by place; those of a hundred thousand epochs ago are gone.
+        """Of what was purged, by slot; those of a hundred thousand epochs ago are gone.
 
         Args:
             waiting: Also of what is to be purged: it has none yet, since they are written for many at once, and is none
@@ -251,14 +251,14 @@ class Journal:
             CheckpointCorruptError, CheckpointConflictError: As ``Receipts.read``; and as ``read``.
         """
         entries = self.read() if waiting else []  # before: a purge in between writes the receipts first
-        return self._receipts.read({e.place: e.record for e in entries if e.place < entries[-1].kept_from})
+        return self._receipts.read({e.slot: e.record for e in entries if e.slot < entries[-1].kept_from})
 
     # -- appending --------------------------------------------------------------------------------
 
     def start(self, job_id: str, above: int = 0, left: str = "", said: Start | None = None) -> History:
         """Append a start with the next incarnation's number, and return the history up to and with it.
 
-        Whoever else starts at the same moment gets another place; the later one of the two is the newest.
+        Whoever else starts at the same moment gets another slot; the later one of the two is the newest.
 
         Args:
             job_id: Whose start it is; with another id than the newest start's a new job begins.
@@ -297,20 +297,20 @@ class Journal:
                 )
             self._adopt(entries)
             start = replace(wanted, incarnation=max(history.incarnation + 1, wanted.incarnation))
-            place, nonce, data = self._encode(start)
+            slot, nonce, data = self._encode(start)
             try:
-                self._store.create(_name(place), data)
+                self._store.create(_name(slot), data)
             except FileExistsError:
                 continue
             except CheckpointStoreError:
-                if self._nonce_at(place) != nonce:
+                if self._nonce_at(slot) != nonce:
                     raise
                 # It is there, perhaps unsynced: a power cut would take it, and with it the fence of the driver before.
-                self._make_durable(place)
-            if self._nonce_at(place) != nonce or place < self._read_place(max(self._places())).kept_from:
-                continue  # lost the place; or slept so long that others wrote there and purged it
+                self._make_durable(slot)
+            if self._nonce_at(slot) != nonce or slot < self._read_slot(max(self._slots())).kept_from:
+                continue  # lost the slot; or slept so long that others wrote there and purged it
             self.start_nonce = nonce
-            self._note(place, start, data)
+            self._note(slot, start, data)
             return history.then(start)
 
     def append(self, record: Record) -> Appended | Superseded | Unanswered:
@@ -322,26 +322,26 @@ class Journal:
         try:
             if not self.is_newest():
                 return Superseded()
-            # From here on it may sleep while another starts: the place is exclusive, and the tail is looked at again.
-            place, nonce, data = self._encode(record)
+            # From here on it may sleep while another starts: the slot is exclusive, and the tail is looked at again.
+            slot, nonce, data = self._encode(record)
             self._disputed = nonce, record, data
-            answer = self._try_to_create(place, data)
-            found = self._nonce_at(place)
+            answer = self._try_to_create(slot, data)
+            found = self._nonce_at(slot)
             if found is None:
                 # It may still appear: a file system can answer late. Believed lost, what it decides would be aborted.
-                return Unanswered(answer or f"{self._store.path(_name(place))} was created and is not there")
+                return Unanswered(answer or f"{self._store.path(_name(slot))} was created and is not there")
             if found != nonce:
                 return Superseded()
             if answer:
-                self._make_durable(place)
-            return self._appended(place, record, data)
+                self._make_durable(slot)
+            return self._appended(slot, record, data)
         except (CheckpointStoreError, CheckpointCorruptError) as error:
             return Unanswered(error.what)
 
     def append_void(self, void: Void) -> Voided | Adopted | Superseded | Unanswered:
-        """Take exactly the place that the last ``append`` was meant for, or find that record in it.
+        """Take exactly the slot that the last ``append`` was meant for, or find that record in it.
 
-        At any other place a void would prove nothing: the record could still appear in the disputed one, and a start
+        At any other slot a void would prove nothing: the record could still appear in the disputed one, and a start
         would commit what was aborted on the void's word.
         """
         with self._lock:
@@ -349,36 +349,36 @@ class Journal:
 
     def _append_void(self, void: Void) -> Voided | Adopted | Superseded | Unanswered:
         try:
-            place, nonce, data = self._encode(void)
+            slot, nonce, data = self._encode(void)
             disputed_nonce, disputed, disputed_data = self._disputed
-            answer = self._try_to_create(place, data)
-            found = self._nonce_at(place)
+            answer = self._try_to_create(slot, data)
+            found = self._nonce_at(slot)
             if found is None:
-                return Unanswered(f"{self._store.path(_name(place))} could not be created")
+                return Unanswered(f"{self._store.path(_name(slot))} could not be created")
             if answer and found in (nonce, disputed_nonce):
-                self._make_durable(place)
+                self._make_durable(slot)
             if found == nonce:
-                return Voided() if isinstance(self._appended(place, void, data), Appended) else Superseded()
+                return Voided() if isinstance(self._appended(slot, void, data), Appended) else Superseded()
             if found == disputed_nonce:
-                adopted = self._appended(place, disputed, disputed_data)
+                adopted = self._appended(slot, disputed, disputed_data)
                 return Adopted() if isinstance(adopted, Appended) else Superseded()
             return Superseded()
         except (CheckpointStoreError, CheckpointCorruptError) as error:
             return Unanswered(error.what)
 
-    def _try_to_create(self, place: int, data: bytes) -> str:
-        """Create the record's file; what the call said, which proves nothing: the place is read next."""
+    def _try_to_create(self, slot: int, data: bytes) -> str:
+        """Create the record's file; what the call said, which proves nothing: the slot is read next."""
         try:
-            self._store.create(_name(place), data)
+            self._store.create(_name(slot), data)
         except FileExistsError:
-            return "the place was taken"
+            return "the slot was taken"
         except CheckpointStoreError as error:
             return error.what
         return ""
 
-    def _make_durable(self, place: int) -> None:
+    def _make_durable(self, slot: int) -> None:
         """A call that raised may have written the file and not synced it: nothing may rest on it before that."""
-        self._store.sync(_name(place))
+        self._store.sync(_name(slot))
         self._store.sync()
 
     def is_newest(self) -> bool:
@@ -388,7 +388,7 @@ class Journal:
         gone on with), another driver's record may stand under the same number.
         """
         with self._lock:
-            return max(self._places(), default=0) == self._tail and self._mine_is_there()
+            return max(self._slots(), default=0) == self._tail and self._mine_is_there()
 
     def is_replaced(self) -> bool:
         """Whether a newer start has ended this driver's power to append.
@@ -399,9 +399,9 @@ class Journal:
             if not self._mine_is_there():
                 return True
             unreadable: CheckpointCorruptError | None = None
-            for place in sorted((p for p in self._places() if p > self._tail), reverse=True):
+            for slot in sorted((p for p in self._slots() if p > self._tail), reverse=True):
                 try:
-                    if isinstance(self._read_place(place).record, Start):
+                    if isinstance(self._read_slot(slot).record, Start):
                         return True
                 except CheckpointCorruptError as error:
                     unreadable = error  # of a spoiled one nobody can tell; another may say it
@@ -409,14 +409,14 @@ class Journal:
                 raise unreadable
             return False
 
-    def _appended(self, place: int, record: Record, data: bytes) -> Appended | Superseded:
-        if max(self._places()) != place or not self._mine_is_there():
+    def _appended(self, slot: int, record: Record, data: bytes) -> Appended | Superseded:
+        if max(self._slots()) != slot or not self._mine_is_there():
             return Superseded()  # appended by a sleeper behind a newer start, or in a journal that was exchanged
-        self._note(place, record, data)
+        self._note(slot, record, data)
         return Appended()
 
     def _mine_is_there(self) -> bool:
-        """Whether this driver's last record is still what stands in its place."""
+        """Whether this driver's last record is still what stands in its slot."""
         try:
             return self._store.read(_name(self._tail)) == self._tail_data
         except FileNotFoundError:
@@ -425,14 +425,14 @@ class Journal:
     # -- purging ----------------------------------------------------------------------------------
 
     def _kept_from(self) -> int:
-        """The place of the oldest record that is not a start and must stay. Never moves back."""
-        kept = {place: r for place, r in self._index.items() if place >= self._floor}
-        decided = [(place, r.epoch) for place, r in kept.items() if isinstance(r, Decide)]
+        """The slot of the oldest record that is not a start and must stay. Never moves back."""
+        kept = {slot: r for slot, r in self._index.items() if slot >= self._floor}
+        decided = [(slot, r.epoch) for slot, r in kept.items() if isinstance(r, Decide)]
         if not decided:
             return min(kept, default=self._floor)
         newest = max(epoch for _, epoch in decided)
         last_two = sorted(decided)[-2:]  # the one before the newest proves that no two are undone
-        return min(place for place, epoch in decided if epoch > newest - self._retain or (place, epoch) in last_two)
+        return min(slot for slot, epoch in decided if epoch > newest - self._retain or (slot, epoch) in last_two)
 
     def keep_receipts(self) -> None:
         """Append to the audit's trail the receipts of decided epochs that have none; all of them are finished.
@@ -469,7 +469,7 @@ class Journal:
         wherever its driver dies, more is left than is needed, and the next purge takes it: a record goes only when its
         receipt is durable.
 
-        The place that a stale driver would take next is the one behind its last record, and a newer start stands
+        The slot that a stale driver would take next is the one behind its last record, and a newer start stands
         there: if that could be purged, the stale driver could append. Without the layout a topic that was made again
         would be read on in silence, and so would another output's position. What stays of the layouts is the one that
         the oldest epoch that is kept was run with: whoever goes back behind an upgrade finds what stood there then.
@@ -489,56 +489,56 @@ class Journal:
         if self._trail is not None:
             self._trail.sync()
         self._receipts.keep(old)
-        for place in sorted(old):
-            self._store.remove(_name(place))
-            del self._index[place]
+        for slot in sorted(old):
+            self._store.remove(_name(slot))
+            del self._index[slot]
 
     # -- bytes ------------------------------------------------------------------------------------
 
     def _encode(self, record: Record) -> tuple[int, str, bytes]:
-        place, nonce = self._tail + 1, uuid.uuid4().hex
-        return place, nonce, encode(JournalEntry(place, nonce, self._declared(place), record))
+        slot, nonce = self._tail + 1, uuid.uuid4().hex
+        return slot, nonce, encode(JournalEntry(slot, nonce, self._declared(slot), record))
 
-    def _declared(self, place: int) -> int:
-        """From which place on nothing may be missing, as a record in this one says."""
-        return min(self._kept_from(), place)
+    def _declared(self, slot: int) -> int:
+        """From which slot on nothing may be missing, as a record in this one says."""
+        return min(self._kept_from(), slot)
 
-    def _read_place(self, place: int) -> JournalEntry:
-        (data,) = self._store.contents([_name(place)])
-        return self._entry(place, data)
+    def _read_slot(self, slot: int) -> JournalEntry:
+        (data,) = self._store.contents([_name(slot)])
+        return self._entry(slot, data)
 
-    def _entry(self, place: int, data: bytes | None) -> JournalEntry:
-        path = self._store.path(_name(place))
+    def _entry(self, slot: int, data: bytes | None) -> JournalEntry:
+        path = self._store.path(_name(slot))
         if data is None:
             raise _corrupt(path, "the file is missing")
         with envelope.named(path, _corrupt):
-            return decode(data, place)
+            return decode(data, slot)
 
-    def _nonce_at(self, place: int) -> str | None:
-        if place not in self._places():
+    def _nonce_at(self, slot: int) -> str | None:
+        if slot not in self._slots():
             return None
-        return self._read_place(place).nonce
+        return self._read_slot(slot).nonce
 
-    def _places(self) -> list[int]:
+    def _slots(self) -> list[int]:
         return sorted(int(name[:-5]) for name in self._store.names() if _PLACE.fullmatch(name))
 
     def _adopt(self, entries: list[JournalEntry]) -> None:
-        self._index = {e.place: e.record for e in entries}
-        self._tail = entries[-1].place if entries else 0
+        self._index = {e.slot: e.record for e in entries}
+        self._tail = entries[-1].slot if entries else 0
         self._floor = entries[-1].kept_from if entries else 1
 
-    def _note(self, place: int, record: Record, data: bytes) -> None:
-        self._tail_kept_from = self._declared(place)  # of this record: that of one that failed is declared nowhere
-        self._index[place] = record
-        self._tail = place
+    def _note(self, slot: int, record: Record, data: bytes) -> None:
+        self._tail_kept_from = self._declared(slot)  # of this record: that of one that failed is declared nowhere
+        self._index[slot] = record
+        self._tail = slot
         self._tail_data = data
 
 
 _PLACE = re.compile("(?:[0-9]{20}|[1-9][0-9]{20,})[.]json")
 
 
-def _name(place: int) -> str:
-    return f"{place:020d}.json"
+def _name(slot: int) -> str:
+    return f"{slot:020d}.json"
 
 
 def _corrupt(path: Where, why: str) -> CheckpointCorruptError:

@@ -35,16 +35,16 @@ format 1 lacks what a start compares: checkpoints of both are refused."""
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """A record in its place.
+    """A record in its slot.
 
     Attributes:
-        place: The number in the file's name; grows by one.
+        slot: The number in the file's name; grows by one.
         nonce: Random, made by the writer: tells who wrote the file.
-        kept_from: From this place on no record may be missing; older ones but starts may have been purged.
+        kept_from: From this slot on no record may be missing; older ones but starts may have been purged.
         record: The record.
     """
 
-    place: int
+    slot: int
     nonce: str
     kept_from: int
     record: Record
@@ -55,7 +55,7 @@ def encode(entry: JournalEntry) -> bytes:
     return envelope.seal(
         {
             "format": FORMAT,
-            "place": entry.place,
+            "place": entry.slot,
             "nonce": entry.nonce,
             "kept_from": entry.kept_from,
             "kind": _KINDS[type(entry.record)],
@@ -64,16 +64,16 @@ def encode(entry: JournalEntry) -> bytes:
     )
 
 
-def decode(data: bytes, place: int) -> JournalEntry:
+def decode(data: bytes, slot: int) -> JournalEntry:
     """The entry in a file's bytes.
 
     Raises:
-        OTHER_FORM: The file is torn, or was changed, or stands in another place (a ValueError).
+        OTHER_FORM: The file is torn, or was changed, or stands in another slot (a ValueError).
     """
     body = envelope.unseal(data, FORMAT)
-    if body["place"] != place:
-        raise ValueError(f"it was written as place {body['place']}")
-    return JournalEntry(place, str(body["nonce"]), int(body["kept_from"]), _READERS[body["kind"]](body["record"]))
+    if body["place"] != slot:
+        raise ValueError(f"it was written as slot {body['place']}")
+    return JournalEntry(slot, str(body["nonce"]), int(body["kept_from"]), _READERS[body["kind"]](body["record"]))
 
 
 _KINDS: dict[type, str] = {

@@ -2,9 +2,9 @@
 
 Must not know: who appends to the journal, when it purges, what a record means.
 
-``receipts/<first>-<last>.json`` holds the receipts of the records in those places. A file is never changed: a batch is
+``receipts/<first>-<last>.json`` holds the receipts of the records in those slots. A file is never changed: a batch is
 written with what the newest file holds into a new one, as long as that is not full, and only then the older one goes.
-So whoever dies on the way leaves some receipts twice, and a reader takes each place once. The oldest files go: a job
+So whoever dies on the way leaves some receipts twice, and a reader takes each slot once. The oldest files go: a job
 that runs for years would fill its disk with them, and whoever reads them reads all.
 """
 
@@ -47,7 +47,7 @@ class Receipt:
     """What one record of the journal has decided.
 
     Attributes:
-        place: Of the record.
+        slot: Of the record.
         kind: "decide", "replay" or "resolve".
         incarnation: Whose start had the power.
         epoch: Spark's batch id.
@@ -57,7 +57,7 @@ class Receipt:
         about: The participants that it was about.
     """
 
-    place: int
+    slot: int
     kind: str
     incarnation: int
     epoch: int
@@ -67,19 +67,19 @@ class Receipt:
     about: tuple[ParticipantId, ...] = ()
 
 
-def receipt_of(place: int, record: Record) -> Receipt | None:
+def receipt_of(slot: int, record: Record) -> Receipt | None:
     """The receipt of a record, or None for one that decides nothing about rows."""
     match record:
         case Decide():
             held = tuple(Receipted(p.id, p.rows, p.digest) for p in record.participants)
-            return Receipt(place, "decide", record.incarnation, record.epoch, held)
+            return Receipt(slot, "decide", record.incarnation, record.epoch, held)
         case Replay():
             held = tuple(Receipted(p.id, p.rows, p.digest) for p in record.participants)
             kept = record.kept if record.scope == "parts" else None
-            return Receipt(place, "replay", record.incarnation, record.epoch, held, kept)
+            return Receipt(slot, "replay", record.incarnation, record.epoch, held, kept)
         case Resolve():
             chosen = record.participants
-            return Receipt(place, "resolve", record.incarnation, record.epoch, choice=record.choice, about=chosen)
+            return Receipt(slot, "resolve", record.incarnation, record.epoch, choice=record.choice, about=chosen)
     return None
 
 
@@ -94,24 +94,24 @@ class Receipts:
         self._store = store
 
     def keep(self, records: Mapping[int, Record]) -> None:
-        """Keep the receipts of these records, by their places; durable when it returns.
+        """Keep the receipts of these records, by their slots; durable when it returns.
 
-        All places up to the last one that is kept already are passed over: a record that lands there afterwards was
+        All slots up to the last one that is kept already are passed over: a record that lands there afterwards was
         held back by a driver that had lost its power, and counts for nothing.
 
         Raises:
             CheckpointStoreError: The file system failed; the receipts may be kept or not.
         """
         files = self._files()
-        # By its last place: a driver that slept while another joined files leaves one that begins later, ends sooner.
+        # By its last slot: a driver that slept while another joined files leaves one that begins later, ends sooner.
         newest = max(files, default=None, key=lambda file: (file[1], -file[0]))
         after = 0 if newest is None else newest[1]
-        places = [place for place in sorted(records) if place > after]
-        if not places:
+        slots = [slot for slot in sorted(records) if slot > after]
+        if not slots:
             if newest is not None:
                 self._make_durable(newest)
             return
-        made = (receipt_of(place, records[place]) for place in places)
+        made = (receipt_of(slot, records[slot]) for slot in slots)
         fresh = [_to_line(receipt) for receipt in made if receipt is not None]
         self._store.make()
         held: list[str] = []
@@ -119,10 +119,10 @@ class Receipts:
             with contextlib.suppress(CheckpointCorruptError, CheckpointConflictError, FileNotFoundError):
                 held = self._read(newest)  # what cannot be read stays where it is
         if newest is None or not 0 < len(held) < _FULL:
-            self._create((places[0], places[-1]), fresh)
+            self._create((slots[0], slots[-1]), fresh)
             self._let_go()
             return
-        whole = (newest[0], places[-1])
+        whole = (newest[0], slots[-1])
         self._create(whole, [*held, *fresh])
         for file in files:  # the one that was joined, and what somebody who died on the way has left of such
             if whole[0] <= file[0] and file[1] < whole[1]:
@@ -139,7 +139,7 @@ class Receipts:
     def _create(self, file: tuple[int, int], lines: list[str]) -> None:
         try:
             self._store.create(_name(file), envelope.seal({"format": FORMAT, "receipts": lines}))
-        except FileExistsError:  # another driver has kept the same places
+        except FileExistsError:  # another driver has kept the same slots
             self._make_durable(file)
 
     def _make_durable(self, file: tuple[int, int]) -> None:
@@ -148,10 +148,10 @@ class Receipts:
         self._store.sync()
 
     def read(self, waiting: Mapping[int, Record] = MappingProxyType({})) -> list[Receipt]:
-        """All receipts that were not let go, by their places.
+        """All receipts that were not let go, by their slots.
 
         Args:
-            waiting: Records that are to be purged, by their places: of those that have no receipt yet, what they get.
+            waiting: Records that are to be purged, by their slots: of those that have no receipt yet, what they get.
 
         Raises:
             CheckpointCorruptError: A file was changed or cut; the message names it.
@@ -164,12 +164,12 @@ class Receipts:
                 for file in files:
                     for line in self._read(file):
                         receipt = self._receipt(file, line)
-                        found.setdefault(receipt.place, receipt)
+                        found.setdefault(receipt.slot, receipt)
             except FileNotFoundError:
                 continue  # joined with a newer one since the folder was listed
             after = max((last for _, last in files), default=0)
-            made = (receipt_of(place, waiting[place]) for place in sorted(waiting) if place > after)
-            return [found[place] for place in sorted(found)] + [receipt for receipt in made if receipt is not None]
+            made = (receipt_of(slot, waiting[slot]) for slot in sorted(waiting) if slot > after)
+            return [found[slot] for slot in sorted(found)] + [receipt for receipt in made if receipt is not None]
 
     def _files(self) -> list[tuple[int, int]]:
         found = filter(None, map(_NAME.fullmatch, self._store.names()))
@@ -197,7 +197,7 @@ def _to_line(receipt: Receipt) -> str:
     """A receipt as one line of JSON: with the next batch the ones of before are copied as they stand."""
     return json.dumps(
         {
-            "place": receipt.place,
+            "place": receipt.slot,
             "kind": receipt.kind,
             "incarnation": receipt.incarnation,
             "epoch": receipt.epoch,
@@ -217,8 +217,8 @@ def _from_line(line: str) -> Receipt:
     )
     kept = None if value["kept"] is None else tuple(_id(*who) for who in value["kept"])
     about = tuple(_id(*who) for who in value["about"])
-    place, incarnation, epoch = int(value["place"]), int(value["incarnation"]), int(value["epoch"])
-    return Receipt(place, str(value["kind"]), incarnation, epoch, held, kept, str(value["choice"]), about)
+    slot, incarnation, epoch = int(value["place"]), int(value["incarnation"]), int(value["epoch"])
+    return Receipt(slot, str(value["kind"]), incarnation, epoch, held, kept, str(value["choice"]), about)
 
 
 def _id(sink: Any, handle: Any) -> ParticipantId:

@@ -40,7 +40,7 @@ def paths_in(text: str) -> list[str]:
     Raises:
         OTHER_FORM: It is no operator's metadata.
     """
-    return [str(path) for store in _told(text).get("stateStoreInfo", ()) for path in store.get(_PATHS, ())]
+    return [str(path) for store in _parsed(text).get("stateStoreInfo", ()) for path in store.get(_PATHS, ())]
 
 
 def moved(text: str, checkpoint: Where) -> str:
@@ -50,7 +50,7 @@ def moved(text: str, checkpoint: Where) -> str:
         text: The file.
         checkpoint: Where that is.
     """
-    told = _told(text)
+    told = _parsed(text)
     for store in told.get("stateStoreInfo", ()):
         if _PATHS in store:
             store[_PATHS] = [_named(checkpoint, str(path)) for path in store[_PATHS]]
@@ -116,6 +116,6 @@ def _named(checkpoint: Where, path: str) -> str:
     return f"{'file:' if isinstance(checkpoint, Path) else ''}{checkpoint}/{inside(path)}"
 
 
-def _told(text: str) -> dict[str, Any]:
+def _parsed(text: str) -> dict[str, Any]:
     told: dict[str, Any] = json.loads(text.partition("\n")[2])
     return told

@@ -17,8 +17,8 @@ import typer
 
 from onceflow.checkpoint.forward_key import ForwardKey
 from onceflow.cli.job_file import find_job
+from onceflow.cli.open_checkpoint import begin_java, place_of
 from onceflow.cli.output import OutputForm, OutputOption, tell_json
-from onceflow.cli.places import begin_java, place_of
 from onceflow.masking import in_one_line
 from onceflow.options.auditing import ANCHOR, Auditing
 from onceflow.storage.locations import is_elsewhere, local_path

@@ -16,7 +16,7 @@ import typer
 from onceflow.cli.job_file import find_job
 from onceflow.cli.output import OutputForm, OutputOption, tell_json
 from onceflow.control.client import find
-from onceflow.spark.places import place_at
+from onceflow.spark.locations import place_at
 
 if TYPE_CHECKING:
     from onceflow.checkpoint.statistics import EpochStatistics

@@ -12,11 +12,11 @@ import typer
 
 from onceflow.cli.help import PLAIN, Group
 from onceflow.cli.job_file import find_job
+from onceflow.cli.open_checkpoint import begin_java
 from onceflow.cli.output import OutputForm, OutputOption, tell_json
-from onceflow.cli.places import begin_java
 from onceflow.control.client import running
 from onceflow.errors import ConfigurationError
-from onceflow.spark.places import place_at
+from onceflow.spark.locations import place_at
 
 if TYPE_CHECKING:
     from onceflow.operations.transactions.deletion import Deletion

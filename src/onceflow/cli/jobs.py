@@ -17,7 +17,7 @@ from onceflow.cli.savepoint import say_made
 from onceflow.control.client import AnsweringJob, find, order, running
 from onceflow.control.registry import folder
 from onceflow.options.auditing import Auditing
-from onceflow.spark.places import place_at
+from onceflow.spark.locations import place_at
 
 JobArgument = Annotated[
     str, typer.Argument(metavar="JOB", help="The job's name, or the Python file that makes it.", show_default=False)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from onceflow.cli.places import begin_java, place_of
+from onceflow.cli.open_checkpoint import begin_java, place_of
 from onceflow.errors import ConfigurationError
 from onceflow.masking import in_one_line
 from onceflow.options.auditing import Auditing

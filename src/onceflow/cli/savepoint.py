@@ -17,12 +17,12 @@ import typer
 
 from onceflow.cli.help import PLAIN, Group
 from onceflow.cli.job_file import find_job
+from onceflow.cli.open_checkpoint import place_of
 from onceflow.cli.output import OutputForm, OutputOption, tell_json
-from onceflow.cli.places import place_of
 from onceflow.control.client import AnsweringJob, find, held, running
 from onceflow.masking import in_one_line
 from onceflow.options.auditing import Auditing
-from onceflow.spark.places import place_at
+from onceflow.spark.locations import place_at
 
 if TYPE_CHECKING:
     from onceflow.checkpoint.place import Place

@@ -82,7 +82,7 @@ def _is_whole(text: str) -> bool:
 
 def _take(script: object, text: str) -> None:
     from onceflow.flinksql.script import Script  # noqa: PLC0415
-    from onceflow.flinksql.showing import show  # noqa: PLC0415
+    from onceflow.flinksql.select_rows import show  # noqa: PLC0415
 
     assert isinstance(script, Script)  # noqa: S101 - the type is loaded late
     try:

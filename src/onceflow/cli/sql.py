@@ -82,7 +82,7 @@ def _taken(text: str, flags: dict[str, str], *, showing: bool, quiet: bool) -> l
         if answer.pipeline is not None:
             pipelines.append(answer.pipeline)
         if answer.query is not None and showing and not quiet:
-            from onceflow.flinksql.showing import show  # noqa: PLC0415 - it loads Spark
+            from onceflow.flinksql.select_rows import show  # noqa: PLC0415 - it loads Spark
 
             show(script, answer.query, typer.echo)
         for line in answer.lines if showing else ():

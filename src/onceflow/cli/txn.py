@@ -19,11 +19,11 @@ import typer
 from onceflow.cli.audit import files_of, state_before
 from onceflow.cli.help import PLAIN, Group
 from onceflow.cli.job_file import find_job
+from onceflow.cli.open_checkpoint import begin_java
 from onceflow.cli.output import OutputForm, OutputOption, tell_json
-from onceflow.cli.places import begin_java
 from onceflow.connectors.inspection import Held, Origin, Phase, PlaceInSystem, Seen
 from onceflow.errors import ConfigurationError
-from onceflow.spark.places import place_at
+from onceflow.spark.locations import place_at
 from onceflow.twophase.messages import Outcome
 from onceflow.twophase.participants import ParticipantId
 from onceflow.twophase.records import Choice
@@ -99,7 +99,7 @@ def describe(
         typer.echo(f"  partitions {_places(found.now.places)}")
     for mention in found.mentions:
         typer.echo(
-            f"  journal place {mention.place}: {mention.kind} of epoch {mention.epoch} by incarnation "
+            f"  journal slot {mention.slot}: {mention.kind} of epoch {mention.epoch} by incarnation "
             f"{mention.incarnation}, {mention.rows} rows"
         )
     if found.evidence is not None:
@@ -445,11 +445,11 @@ def _own_json(own: OwnTransaction) -> dict[str, Any]:
         "partitions": _plain(seen.places),
         "holds": _holds_json(seen.holds),
         "cluster_id": own.system.id,
-    } | _json_of(seen.told)
+    } | _json_of(seen.details)
 
 
 def _foreign_json(seen: Seen) -> dict[str, Any]:
-    told = {"transactional_id": seen.id or None} | _json_of(seen.told)
+    told = {"transactional_id": seen.id or None} | _json_of(seen.details)
     return told | {"state": seen.state, "age_s": seen.age_s, "holds": _holds_json(seen.holds)}
 
 
@@ -459,7 +459,7 @@ def _account_json(found: Account) -> dict[str, Any]:
         "ours": None if found.ours is None else _origin_json(found.ours),
         "now": None
         if now is None
-        else {"state": now.state, "handle": now.handle, "partitions": _plain(now.places)} | _json_of(now.told),
+        else {"state": now.state, "handle": now.handle, "partitions": _plain(now.places)} | _json_of(now.details),
         "age_s": found.age_s,
         "holds": _holds_json(found.holds),
     }
@@ -467,11 +467,11 @@ def _account_json(found: Account) -> dict[str, Any]:
 
 def _origin_json(origin: Origin) -> dict[str, Any]:
     told = {"sink": origin.sink, "incarnation": origin.incarnation, "shard": origin.shard}
-    return told | _json_of(origin.told)
+    return told | _json_of(origin.details)
 
 
 def _holds_json(holds: Iterable[Held]) -> list[dict[str, Any]]:
-    return [_json_of(held.told) or {"place": str(held.place), "words": held.words} for held in holds]
+    return [_json_of(held.details) or {"place": str(held.place), "words": held.words} for held in holds]
 
 
 def _json(value: Any) -> dict[str, Any]:

@@ -58,12 +58,12 @@ class Held:
     Attributes:
         place: Where.
         words: From what on, and how much waits.
-        told: The same.
+        details: The same.
     """
 
     place: PlaceInSystem
     words: str
-    told: Mapping[str, Any] = field(default_factory=_nothing, hash=False)
+    details: Mapping[str, Any] = field(default_factory=_nothing, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +75,14 @@ class Origin:
         incarnation: The number of the job's start.
         shard: Which one wrote it (a number within its run), or None where it is not of one shard.
         epoch: Of which epoch, in words, as far as the system can tell.
-        told: All of it.
+        details: All of it.
     """
 
     sink: str
     incarnation: int
     shard: int | None
     epoch: str
-    told: Mapping[str, Any] = field(default_factory=_nothing, hash=False)
+    details: Mapping[str, Any] = field(default_factory=_nothing, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Seen:
         places: Where it writes.
         holds: Where readers wait for it, as far as that was asked.
         transaction: What an abort of it needs, as in a ``Participant``.
-        told: What else there is to tell.
+        details: What else there is to tell.
     """
 
     id: str
@@ -115,7 +115,7 @@ class Seen:
     places: tuple[PlaceInSystem, ...] = ()
     holds: tuple[Held, ...] = ()
     transaction: Mapping[str, Any] = field(default_factory=_nothing, hash=False)
-    told: Mapping[str, Any] = field(default_factory=_nothing, hash=False)
+    details: Mapping[str, Any] = field(default_factory=_nothing, hash=False)
 
 
 @dataclass(frozen=True, slots=True)

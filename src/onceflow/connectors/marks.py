@@ -58,11 +58,11 @@ class Marks(ABC):
         """Whether the system has places that only grow: ``append``."""
         return False
 
-    def append(self, place: str, line: str) -> None:
+    def append(self, to: str, line: str) -> None:
         """Append a line where the system only lets things grow; durable when this returns. "" looks whether it could.
 
         Args:
-            place: What the system calls it.
+            to: What the system calls it.
             line: What to append.
 
         Raises:

@@ -56,7 +56,7 @@ class AnsweringJob:
 
 def running() -> list[AnsweringJob]:
     """The jobs that answer, by name. What is left of jobs that were killed is removed."""
-    found = list(filter(None, (_told(path, "standing") for path in sockets())))
+    found = list(filter(None, (_answer(path, "standing") for path in sockets())))
     # A supervisor answers for its job until that answers by itself.
     answered_for = {(job.name, job.supervisor) for job in found}
     by_themselves = (job for job in found if (job.name, job.pid) not in answered_for)
@@ -92,7 +92,7 @@ def order(job: AnsweringJob, what: Literal["stop", "cancel"], within_s: float) -
     """
     asked: str = what
     for last in turns(within_s, _LOOK_EVERY_S):
-        there = _told(job.socket, asked)
+        there = _answer(job.socket, asked)
         if there is None or (there.pid, there.started_at) != (job.pid, job.started_at):
             return
         if last:
@@ -164,7 +164,7 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
 }
 
 
-def _told(path: Path, what: str) -> AnsweringJob | None:
+def _answer(path: Path, what: str) -> AnsweringJob | None:
     """How a job stands, which was asked or ordered something; None where nobody answers."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:

@@ -34,6 +34,7 @@ from onceflow.execution.epoch_report import EpochReport
 from onceflow.execution.failures import EpochEnded, evidence_lines, fenced, from_failure
 from onceflow.execution.job_log import JobLog
 from onceflow.execution.marks import StartMarks
+from onceflow.execution.means import Surroundings
 from onceflow.execution.observer import NOBODY
 from onceflow.execution.patience import Patience
 from onceflow.execution.preparing import Preparing
@@ -41,7 +42,6 @@ from onceflow.execution.recording import Recording
 from onceflow.execution.repair import Repair
 from onceflow.execution.source_check import Sources
 from onceflow.execution.stop import StopRequested
-from onceflow.execution.surroundings import Surroundings
 from onceflow.twophase import messages
 from onceflow.twophase.coordinator import Coordinator
 from onceflow.twophase.records import Start

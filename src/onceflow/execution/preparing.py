@@ -30,9 +30,9 @@ from onceflow.execution.committing import Committing
 from onceflow.execution.epoch_report import EpochReport
 from onceflow.execution.failures import from_spark
 from onceflow.execution.job_log import JobLog
+from onceflow.execution.means import Surroundings
 from onceflow.execution.source_check import Sources
 from onceflow.execution.stop import OverdueError
-from onceflow.execution.surroundings import Surroundings
 from onceflow.spark.sentences import sentence
 from onceflow.twophase.layout import Layout
 from onceflow.twophase.memory import Memory, Mode

@@ -22,7 +22,7 @@ from onceflow.checkpoint.restored import RestoredFrom, read_restored
 from onceflow.checkpoint.spark_files import SparkCheckpoint
 from onceflow.connectors.contract import Committer, SinkConnection
 from onceflow.errors import CheckpointConflictError, CheckpointError, ConfigurationError, OnceflowError, advised
-from onceflow.spark.places import place_at
+from onceflow.spark.locations import place_at
 from onceflow.twophase.participants import ParticipantId
 from onceflow.twophase.records import Newest
 

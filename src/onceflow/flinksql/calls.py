@@ -36,14 +36,14 @@ def known(by: Translator, node: exp.Expr, word: str) -> Piece:
     given = [by.piece(each) for each in node.expressions]
     if word == "TO_DATE" and len(given) == 2:
         raise refused(
-            by.text.place(node),
+            by.text.position(node),
             "TO_DATE with a form",
             "of text that does not fit it Flink gives days that are none",
             "write CAST(TO_TIMESTAMP(text, form) AS DATE)",
         )
     if len(given) < function.least or (function.most is not None and len(given) > function.most):
         wanted = str(function.least) if function.least == function.most else f"{function.least} or more"
-        raise wrong(by.text.place(node), f"{word} takes {wanted} arguments, and {len(given)} are given")
+        raise wrong(by.text.position(node), f"{word} takes {wanted} arguments, and {len(given)} are given")
     for i, each in enumerate(given):
         if not functions.suits(each.kind, function.takes[min(i, len(function.takes) - 1)]):
             raise misfit(by.text, node, word, each.kind)
@@ -79,7 +79,7 @@ def _round(by: Translator, node: exp.Expr, given: Sequence[Piece]) -> Piece:
     of, places = given[0], given[1].literal if len(given) > 1 else "0"
     if places is None or re.fullmatch(r"-?\d+", places) is None:
         raise refused(
-            by.text.place(node),
+            by.text.position(node),
             "ROUND to places that are not written there",
             "Spark has to know them before it starts",
             "write CASE n WHEN 0 THEN ROUND(x, 0) WHEN 1 THEN ROUND(x, 1) … END",
@@ -99,7 +99,7 @@ def _json_value(by: Translator, node: exp.Expr, given: Sequence[Piece]) -> Piece
     found = None if given[1].literal is None else _JSON_PATH.fullmatch(given[1].literal)
     if found is None:
         raise refused(
-            by.text.place(node),
+            by.text.position(node),
             "this path of JSON_VALUE",
             "of anything but names the engines think differently",
             "write a path in quotes, such as '$.a.b[''c d'']', without strict; an ARRAY can be a column of its own",
@@ -112,7 +112,7 @@ def _regexp_extract(by: Translator, node: exp.Expr, given: Sequence[Piece]) -> P
         pattern, number = given[1].literal, int(given[2].literal or 0) if is_natural(given[2]) else None
         if pattern is None or not takes_part(pattern, number):
             raise refused(
-                by.text.place(node),
+                by.text.position(node),
                 "a group of REGEXP_EXTRACT that may take no part",
                 "Flink gives NULL for it and Spark '', as for one that is empty",
                 "write a pattern in quotes, and the number of a group that is neither optional nor beside a |",
@@ -123,7 +123,7 @@ def _regexp_extract(by: Translator, node: exp.Expr, given: Sequence[Piece]) -> P
 def _regexp_replace(by: Translator, node: exp.Expr, given: Sequence[Piece]) -> Piece:
     if given[2].literal is None or set(given[2].literal) & set("$\\"):
         raise refused(
-            by.text.place(node),
+            by.text.position(node),
             "REGEXP_REPLACE by anything but plain text in quotes",
             "$ and \\ stand for groups in Spark, and for themselves in Flink",
             "write text without them, or use REGEXP_EXTRACT with CONCAT",
@@ -146,7 +146,7 @@ def _replace(by: Translator, node: exp.Expr, given: Sequence[Piece]) -> Piece:
 
 
 def _no_plain_text(by: Translator, node: exp.Expr, what: str) -> ConfigurationError:
-    return refused(by.text.place(node), what, "of '' the engines think differently", "write it as text: ','")
+    return refused(by.text.position(node), what, "of '' the engines think differently", "write it as text: ','")
 
 
 def _padded(_by: Translator, node: exp.Expr, given: Sequence[Piece]) -> Piece:
@@ -159,7 +159,7 @@ def _padded(_by: Translator, node: exp.Expr, given: Sequence[Piece]) -> Piece:
 def _require_form(by: Translator, node: exp.Expr, word: str, form: Piece) -> None:
     if form.literal is None or _TIME_FORM.fullmatch(form.literal) is None:
         raise refused(
-            by.text.place(node),
+            by.text.position(node),
             f"the form of {word}",
             "of other letters than yyyy, MM, dd, HH, mm, ss and S the engines think differently",
             "write for example 'yyyy-MM-dd HH:mm:ss'",
@@ -179,7 +179,7 @@ def _to_timestamp_ltz(by: Translator, node: exp.Expr) -> Piece:
     scale = given[1].literal if len(given) == 2 else None
     if scale not in ("0", "3") or not given[0].kind.is_whole:
         raise refused(
-            by.text.place(node),
+            by.text.position(node),
             "TO_TIMESTAMP_LTZ of anything but a whole number with 0 or 3",
             "it is not taken yet",
             "write TO_TIMESTAMP_LTZ(milliseconds, 3)",
@@ -199,7 +199,7 @@ def _timestamp_moved(by: Translator, node: exp.Expr) -> Piece:
         or one is None
         or two is None
     ):
-        raise wrong(by.text.place(node), f"{word} takes a unit and two values", action=f"write {word}(DAY, a, b)")
+        raise wrong(by.text.position(node), f"{word} takes a unit and two values", action=f"write {word}(DAY, a, b)")
     first, second = by.piece(one), by.piece(two)
     fits = first.kind.is_whole if word == "TIMESTAMPADD" else functions.suits(first.kind, "day")
     if not fits or not functions.suits(second.kind, "day") or is_mixed(first.kind, second.kind):
@@ -213,7 +213,7 @@ def _timestamp_moved(by: Translator, node: exp.Expr) -> Piece:
         return Piece(f"CAST({text} AS DATE)", DATE)
     if unit in ("MONTH", "QUARTER", "YEAR"):
         raise refused(
-            by.text.place(node),
+            by.text.position(node),
             f"TIMESTAMPDIFF of {unit}",
             "at a month's end, and by the time of day, the engines count differently",
             "count DAY, or take the difference of YEAR(…) * 12 + MONTH(…)",
@@ -240,7 +240,7 @@ def part_of_text(given: Sequence[Piece]) -> Piece:
 def require_time(text: QueryText, node: exp.Expr, unit: str, of: Piece) -> None:
     """Refuse the hours of a DATE."""
     if of.kind.name == "DATE" and unit in ("HOUR", "MINUTE", "SECOND"):
-        raise refused(text.place(node), f"the {unit} of a DATE", "Flink gives any number", "write 0")
+        raise refused(text.position(node), f"the {unit} of a DATE", "Flink gives any number", "write 0")
 
 
 WITH_RULES: Mapping[str, Callable[[Translator, exp.Expr], Piece]] = {

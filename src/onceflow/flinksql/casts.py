@@ -23,7 +23,7 @@ def dated(text: QueryText, node: exp.Expr, name: str, value: str) -> Piece:
     pattern = r"\d{4}-\d\d-\d\d" + (r" \d\d:\d\d:\d\d(\.\d{1,6})?" if name == "timestamp" else "")
     if re.fullmatch(pattern, value) is None:
         form = "TIMESTAMP '2026-01-31 23:59:59'" if name == "timestamp" else "DATE '2026-01-31'"
-        raise wrong(text.place(node), f"{value!r} is no {name.upper()}", action=f"write {form}")
+        raise wrong(text.position(node), f"{value!r} is no {name.upper()}", action=f"write {form}")
     kind = DATE if name == "date" else Kind("TIMESTAMP", len(value.partition(".")[2]))
     return Piece(f"{name.upper()} {literal(value)}", kind)
 
@@ -33,14 +33,14 @@ def cast(text: QueryText, node: exp.Expr, of: Piece, to: Kind, *, trying: bool =
     word, given = "try_cast" if trying else "CAST", of.kind
     if to.name == "STRING" and to.precision is not None:
         raise refused(
-            text.place(node),
+            text.position(node),
             "a CAST to text of a length",
             "Spark does not cut it",
             "CAST it to STRING, and use LEFT",
         )
     if to.name == "STRING" and given.name in ("ARRAY", "MAP", "ROW"):
         raise refused(
-            text.place(node),
+            text.position(node),
             f"a CAST of {given.name} to text",
             "the engines write it differently",
             "name its parts, and put them together by CONCAT",
@@ -49,7 +49,7 @@ def cast(text: QueryText, node: exp.Expr, of: Piece, to: Kind, *, trying: bool =
         return Piece(f"upper(CAST({of.sql} AS STRING))", to)
     if trying and given.is_number and to.is_whole and loses(given, to):
         raise refused(
-            text.place(node),
+            text.position(node),
             f"a TRY_CAST of {given} to {to}",
             "of what does not fit Flink gives another number",
             "write CAST, which stops the job",
@@ -68,14 +68,14 @@ def cast(text: QueryText, node: exp.Expr, of: Piece, to: Kind, *, trying: bool =
     if to.is_time:
         if given.is_number or given.name == "BOOLEAN":
             raise refused(
-                text.place(node),
+                text.position(node),
                 f"a CAST of {given} to {to}",
                 "Flink takes none",
                 "use TO_TIMESTAMP_LTZ(n, 3)",
             )
         return Piece(cut(f"{word}({of.sql} AS TIMESTAMP)", to), to)
     if given.is_time and to.name != "DATE":
-        raise refused(text.place(node), f"a CAST of {given} to {to}", "Flink takes none", "use EXTRACT")
+        raise refused(text.position(node), f"a CAST of {given} to {to}", "Flink takes none", "use EXTRACT")
     return Piece(f"{word}({of.sql} AS {to.spark()})", to)
 
 

@@ -239,7 +239,7 @@ def _computed(column: ColumnDefinition, known: Mapping[str, Column], functions: 
         names = [name_of(each, given.text) for each in (node.args.get("table"), node.this) if each is not None]
         if names[0] not in known:
             raise wrong(
-                given.text.place(node), f"there is no column {names[0]}", action=meant(names[0], known, _all(known))
+                given.text.position(node), f"there is no column {names[0]}", action=meant(names[0], known, _all(known))
             )
         piece = Piece(quoted(names[0]), known[names[0]].kind)
         return piece if len(names) == 1 else expressions.field(node, piece, names[1])
@@ -286,7 +286,7 @@ def _is_column(node: exp.Expr, name: str) -> bool:
 
 def _require_form(table: DefinedTable) -> None:
     """Whether keys and formats go together."""
-    values, places, at = table.options.values, table.options.places, table.definition.at
+    values, places, at = table.options.values, table.options.positions, table.definition.at
     connector = table.options.connector
     if connector == "upsert-kafka":
         _require_upsert(table)
@@ -317,7 +317,7 @@ def _require_upsert(table: DefinedTable) -> None:
 
 
 def _require_kafka(table: DefinedTable) -> None:
-    values, places, at = table.options.values, table.options.places, table.definition.at
+    values, places, at = table.options.values, table.options.positions, table.definition.at
     if table.definition.primary_key:
         raise wrong(
             at,
@@ -357,7 +357,7 @@ def _require_kafka(table: DefinedTable) -> None:
 
 def _require_format_options(table: DefinedTable) -> None:
     """Each is of a format that the table has, under that one's name, as Flink asks it; and they do not contradict."""
-    values, places = table.options.values, table.options.places
+    values, places = table.options.values, table.options.positions
     has = {f"{key.removesuffix('format')}{values[key]}." for key in _FORMATS if key in values}
     for key, at in places.items():
         if _FORMAT_OPTION.match(key) and not key.startswith(tuple(has)):
@@ -402,7 +402,7 @@ def _require_raw(table: DefinedTable) -> None:
         kinds = [each.kind for each in table.physical if each.name in names]
         if len(kinds) != 1 or kinds[0] is None or kinds[0].name not in ("STRING", "BYTES"):
             raise wrong(
-                table.options.places[key],
+                table.options.positions[key],
                 f"'{key}' = 'raw' is of one column of STRING or BYTES",
                 action="take json, or one column",
             )

@@ -331,14 +331,14 @@ class TakenOptions:
         connector: Which.
         values: By key.
         notes: What is to be said of those without effect.
-        places: Where each stands.
+        positions: Where each stands.
         unwritable: What refuses to write the table, which may be read.
     """
 
     connector: str
     values: Mapping[str, str]
     notes: tuple[str, ...]
-    places: Mapping[str, Position]
+    positions: Mapping[str, Position]
     unwritable: ConfigurationError | None = None
 
 
@@ -384,8 +384,8 @@ def checked(table: str, at: Position, options: Sequence[Option]) -> TakenOptions
             unwritable = error  # a table that is only read has no use for it
             notes.append(f"table {table}: '{option.key}' = '{option.value}' has no effect: the table is only read")
     values = {option.key: option.value for option in options}
-    places = {option.key: option.at for option in options}
-    return TakenOptions(connector.value, values, tuple(notes), places, unwritable)
+    positions = {option.key: option.at for option in options}
+    return TakenOptions(connector.value, values, tuple(notes), positions, unwritable)
 
 
 def rules_of(connector: str) -> tuple[Rule, ...]:

@@ -149,13 +149,15 @@ class Expressions:
             exp.SimilarTo: ("SIMILAR TO", "use REGEXP(value, pattern)"),
         }
         name, instead = names.get(type(node), (type(node).__name__.upper(), "write it otherwise, see docs/sql.md"))
-        return refused(self.text.place(node), name, "Spark cannot keep it of a stream, or it is not taken yet", instead)
+        return refused(
+            self.text.position(node), name, "Spark cannot keep it of a stream, or it is not taken yet", instead
+        )
 
     def _boolean(self, node: exp.Expr) -> str:
         found = self.piece(node)
         if found.kind.name not in ("BOOLEAN", "NULL"):
             raise wrong(
-                self.text.place(node), f"a condition is expected, and this is {found.kind}", action="compare it"
+                self.text.position(node), f"a condition is expected, and this is {found.kind}", action="compare it"
             )
         return "CAST(NULL AS BOOLEAN)" if found.kind.name == "NULL" else found.sql
 
@@ -172,7 +174,7 @@ class Expressions:
             if word == "LOCALTIMESTAMP":
                 return Piece("current_timestamp()", TIMESTAMP)
             if word in REFUSED:
-                raise refused(self.text.place(node), word, *REFUSED[word])
+                raise refused(self.text.position(node), word, *REFUSED[word])
         return self._lookup(node)
 
     def _literal(self, node: exp.Expr) -> Piece:
@@ -286,7 +288,9 @@ class Expressions:
     def _between(self, node: exp.Expr) -> Piece:
         value, low, high = self.piece(node.this), self.piece(node.args["low"]), self.piece(node.args["high"])
         if node.args.get("symmetric"):
-            raise refused(self.text.place(node), "BETWEEN SYMMETRIC", "it is not taken yet", "write both comparisons")
+            raise refused(
+                self.text.position(node), "BETWEEN SYMMETRIC", "it is not taken yet", "write both comparisons"
+            )
         _, low = comparable(self.text, node, "BETWEEN", value, low)
         _, high = comparable(self.text, node, "BETWEEN", value, high)
         if any(each.kind.is_approximate for each in (value, low, high)):
@@ -296,14 +300,14 @@ class Expressions:
     def _in(self, node: exp.Expr) -> Piece:
         if not node.expressions:
             raise refused(
-                self.text.place(node), "IN with a query", "its rows would have to be kept for ever", "write a join"
+                self.text.position(node), "IN with a query", "its rows would have to be kept for ever", "write a join"
             )
         value = self.piece(node.this)
         values = [comparable(self.text, node, "IN", value, self.piece(each))[1] for each in node.expressions]
         for each in values:
             if (value.kind.is_whole or value.kind.name == "FLOAT") and each.kind.name in ("DECIMAL", "DOUBLE"):
                 raise refused(
-                    self.text.place(node),
+                    self.text.position(node),
                     f"IN of {value.kind} with {each.kind}",
                     "Flink cuts the digits of what is in the list",
                     "CAST the value before IN to the type of those in the list",
@@ -316,7 +320,7 @@ class Expressions:
         value, pattern = self._pair(node)
         if value.kind.name != "STRING" or pattern.literal is None:
             raise refused(
-                self.text.place(node),
+                self.text.position(node),
                 "LIKE without a pattern in quotes",
                 "it is not taken yet",
                 "use POSITION or REGEXP",
@@ -380,7 +384,7 @@ class Expressions:
         of = self.piece(node.args["expression"])
         if unit not in functions.UNITS:
             action = meant(unit, functions.UNITS, f"take one of {', '.join(functions.UNITS)}")
-            raise wrong(self.text.place(node), f"EXTRACT knows no {unit} here", action=action)
+            raise wrong(self.text.position(node), f"EXTRACT knows no {unit} here", action=action)
         if not functions.suits(of.kind, "day"):
             raise misfit(self.text, node, "EXTRACT", of.kind)
         require_time(self.text, node, unit, of)
@@ -408,7 +412,7 @@ class Expressions:
         of, word = self.piece(node.this), type(node).__name__.lower()
         unit = node.args.get("to")
         if node.args.get("decimals") is not None:
-            raise wrong(self.text.place(node), f"{word.upper()} takes one argument", action="use ROUND")
+            raise wrong(self.text.position(node), f"{word.upper()} takes one argument", action="use ROUND")
         if unit is not None:
             return self._floor_of_time(node, of, word, str(unit.this).upper())
         if not of.kind.is_number:
@@ -429,11 +433,11 @@ class Expressions:
             raise misfit(self.text, node, told, of.kind)
         if unit not in _FLOORS:
             why = "Flink's begins on Sunday, Spark's on Monday" if unit == "WEEK" else "it is not taken yet"
-            raise refused(self.text.place(node), f"{told} {unit}", why, f"take one of {', '.join(_FLOORS)}")
+            raise refused(self.text.position(node), f"{told} {unit}", why, f"take one of {', '.join(_FLOORS)}")
         text = f"date_trunc('{unit}', {of.sql})"
         if word == "ceil" and of.kind.name == "DATE" and unit not in ("YEAR", "QUARTER", "MONTH"):
             raise refused(
-                self.text.place(node), f"CEIL TO {unit} of a DATE", "Flink gives another day", "write the DATE alone"
+                self.text.position(node), f"CEIL TO {unit} of a DATE", "Flink gives another day", "write the DATE alone"
             )
         if word == "ceil":
             step = "'3' MONTH" if unit == "QUARTER" else f"'1' {unit}"
@@ -455,7 +459,7 @@ class Expressions:
                 text += f"ELSE try_element_at({of.sql}, CAST({at.sql} AS INT)) END"
                 return Piece(text, of.kind.inner[0])
             if at.literal == "0":
-                raise wrong(self.text.place(node), "the first item of an ARRAY is 1, and not 0", action="write [1]")
+                raise wrong(self.text.position(node), "the first item of an ARRAY is 1, and not 0", action="write [1]")
             return Piece(f"try_element_at({of.sql}, CAST({at.sql} AS INT))", of.kind.inner[0])
         if of.kind.name == "MAP":
             return Piece(f"try_element_at({of.sql}, {at.sql})", of.kind.inner[1])
@@ -469,7 +473,9 @@ class Expressions:
         if of.kind.name != "ROW" or name not in of.kind.fields:
             known = of.kind.fields if of.kind.name == "ROW" else ()
             raise wrong(
-                self.text.place(node), f"{of.kind} has no field {name}", action=meant(name, known, "name another one")
+                self.text.position(node),
+                f"{of.kind} has no field {name}",
+                action=meant(name, known, "name another one"),
             )
         return Piece(f"{of.sql}.{quoted(name)}", of.kind.inner[of.kind.fields.index(name)])
 
@@ -481,7 +487,7 @@ class Expressions:
     def _map(self, node: exp.Expr) -> Piece:
         items = [self.piece(each) for each in node.expressions]
         if len(items) % 2:
-            raise wrong(self.text.place(node), "a MAP has a value for each key", action="write MAP['a', 1, 'b', 2]")
+            raise wrong(self.text.position(node), "a MAP has a value for each key", action="write MAP['a', 1, 'b', 2]")
         keys = self._one_kind(node, "MAP", [each.kind for each in items[::2]])
         values = self._one_kind(node, "MAP", [each.kind for each in items[1::2]])
         return Piece(f"map({', '.join(each.sql for each in items)})", Kind("MAP", inner=(keys, values)))
@@ -496,15 +502,17 @@ class Expressions:
             given = [self.piece(each) for each in node.expressions]
             return Piece(f"{quoted(name)}({', '.join(each.sql for each in given)})", self._own[name])
         if word in REFUSED:
-            raise refused(self.text.place(node), word, *REFUSED[word])
+            raise refused(self.text.position(node), word, *REFUSED[word])
         if word in WITH_RULES:
             return WITH_RULES[word](self, node)
         if word in AGGREGATES:
             raise wrong(
-                self.text.place(node), f"{word} stands where no rows are gathered", action="use it in SELECT or HAVING"
+                self.text.position(node),
+                f"{word} stands where no rows are gathered",
+                action="use it in SELECT or HAVING",
             )
         if word not in FUNCTIONS:
             words = [*FUNCTIONS, *AGGREGATES, *self._own, *REFUSED, *functions.ELSEWHERE]
             action = meant(name, words, "docs/sql-options.md has all; CREATE TEMPORARY FUNCTION makes one of your own")
-            raise wrong(self.text.place(node), f"there is no function {name}", action=action)
+            raise wrong(self.text.position(node), f"there is no function {name}", action=action)
         return known(self, node, word)

@@ -78,7 +78,7 @@ def cluster_of(table: DefinedTable, servers: str | None) -> KafkaCluster:
         more |= _login(table, given["sasl.jaas.config"])
     if "ssl.truststore.location" in given:
         if given.get("ssl.truststore.type", "JKS").upper() != "PEM":
-            at = table.options.places["properties.ssl.truststore.location"]
+            at = table.options.positions["properties.ssl.truststore.location"]
             raise refused(
                 at, "a trust store that is no PEM file", "two of three clients read PEM only",
                 "write it with keytool as PEM, and 'properties.ssl.truststore.type' = 'PEM'",
@@ -93,7 +93,7 @@ def _login(table: DefinedTable, text: str) -> dict[str, str]:
     words = dict(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', found[2])) if found is not None else {}
     if not {"username", "password"} <= words.keys():
         raise refused(
-            table.options.places["properties.sasl.jaas.config"],
+            table.options.positions["properties.sasl.jaas.config"],
             "this 'properties.sasl.jaas.config'",
             'it has no PlainLoginModule or ScramLoginModule with username="…" and password="…"',
             "see docs/security.md",
@@ -150,7 +150,7 @@ def _start(table: DefinedTable, group: str | None) -> Any:
     mode = values.get("scan.startup.mode", "group-offsets" if group else "earliest-offset")
     if mode == "timestamp":
         key = "scan.startup.timestamp-millis"
-        at = table.options.places[key]
+        at = table.options.positions[key]
         number = whole_number(at, key, values[key])
         try:
             return datetime.fromtimestamp(number / 1000, UTC)
@@ -163,11 +163,11 @@ def _start(table: DefinedTable, group: str | None) -> Any:
 
 def _memory(table: DefinedTable, text: str) -> int:
     key = "properties.buffer.memory"
-    return whole_number(table.options.places.get(key, table.definition.at), key, text)
+    return whole_number(table.options.positions.get(key, table.definition.at), key, text)
 
 
 def _specific(table: DefinedTable, text: str) -> Mapping[str, Mapping[int, int]]:
-    at = table.options.places["scan.startup.specific-offsets"]
+    at = table.options.positions["scan.startup.specific-offsets"]
     found = [_OFFSETS.fullmatch(part.strip()) for part in text.rstrip(";").split(";")]
     topic = table.options.values.get("topic", "")
     if not all(found) or not topic or ";" in topic:

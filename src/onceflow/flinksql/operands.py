@@ -23,7 +23,7 @@ def comparable(text: QueryText, node: exp.Expr, what: str, left: Piece, right: P
     for one, other in ((left, right), (right, left)):
         if one.kind.name == "FLOAT" and other.kind.name == "DOUBLE" and other.literal is not None:
             raise refused(
-                text.place(node),
+                text.position(node),
                 f"{what} of a FLOAT with {other.literal}",
                 "Flink cuts its digits to those of a FLOAT, Spark does not",
                 "CAST the FLOAT to DOUBLE, or write the number without E",
@@ -38,7 +38,7 @@ def _beside(text: QueryText, node: exp.Expr, of: Piece, other: Piece) -> Piece:
     form = r"\d{4}-\d\d-\d\d" + (r"( \d\d:\d\d:\d\d(\.\d{1,6})?)?" if is_time else "")
     if re.fullmatch(form, of.literal) is None:
         instead = "'2026-01-31 23:59:59'" if is_time else "'2026-01-31'"
-        raise wrong(text.place(node), f"{of.literal!r} is no {other.kind}", action=f"write {instead}")
+        raise wrong(text.position(node), f"{of.literal!r} is no {other.kind}", action=f"write {instead}")
     value = f"{'TIMESTAMP' if is_time else 'DATE'} {of.sql}"
     return Piece(cut(value, other.kind) if is_time else value, other.kind)
 
@@ -60,7 +60,7 @@ def rest(text: QueryText, node: exp.Expr, word: str, left: Piece, right: Piece) 
 def no_hours(text: QueryText, node: exp.Expr) -> ConfigurationError:
     """The refusal of hours that are added to a DATE."""
     why, instead = "Flink leaves out what is less than a day", "CAST it to TIMESTAMP(3), or write days"
-    return refused(text.place(node), "hours of a DATE", why, instead)
+    return refused(text.position(node), "hours of a DATE", why, instead)
 
 
 def compared(left: Piece, sign: str, right: Piece) -> str:

@@ -93,7 +93,7 @@ def rows_of(table: DefinedTable, rows: DataFrame, *, keep: bool) -> DataFrame:
 def _url(table: DefinedTable) -> str:
     """SQLAlchemy's URL of JDBC's. What is told of an error is never the URL itself: it may have a password."""
     values = table.options.values
-    text, at = values["url"], table.options.places["url"]
+    text, at = values["url"], table.options.positions["url"]
     backend, between, rest = text.removeprefix("jdbc:").partition(":")
     if not text.startswith("jdbc:") or not between or backend not in _DATABASES:
         raise wrong(
@@ -133,7 +133,7 @@ def _jdbc(spark: SparkSession, table: DefinedTable) -> DataFrame:
         if "ClassNotFoundException" not in str(error):
             raise
         raise wrong(
-            table.options.places["url"],
+            table.options.positions["url"],
             f"there is no driver {driver} to read {table.name}",
             action="name its jar in ONCEFLOW_JARS",
         ) from None
@@ -164,7 +164,7 @@ def _generated(spark: SparkSession, table: DefinedTable) -> DataFrame:
 
 def _number(table: DefinedTable, key: str, default: int) -> int:
     given = table.options.values.get(key)
-    return default if given is None else whole_number(table.options.places[key], key, given)
+    return default if given is None else whole_number(table.options.positions[key], key, given)
 
 
 def _value(table: DefinedTable, name: str, kind: Kind, number: int) -> Column:

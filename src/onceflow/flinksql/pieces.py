@@ -59,14 +59,14 @@ class QueryText:
     at: Position
     casts: Mapping[str, Kind]
 
-    def place(self, of: exp.Expr) -> Position:
+    def position(self, of: exp.Expr) -> Position:
         """Where a part of the query stands: its first name's place."""
         starts = [node.meta["start"] for node in of.walk() if "start" in node.meta]
         if not starts and of.parent is not None:
-            return self.place(of.parent)
-        return self.place_of(min(starts, default=0))
+            return self.position(of.parent)
+        return self.position_at(min(starts, default=0))
 
-    def place_of(self, offset: int) -> Position:
+    def position_at(self, offset: int) -> Position:
         """Where a character of the text stands."""
         before = self.text[:offset]
         lines = before.count("\n")
@@ -83,7 +83,7 @@ def name_of(identifier: exp.Expr, text: QueryText) -> str:
     """A name, which is no word of SQL unless it is quoted."""
     name = str(identifier.this)
     if not identifier.args.get("quoted") and name.upper() in RESERVED - TAKEN_AS_NAMES:
-        raise wrong(text.place(identifier), f"{name} is a word of SQL, and no name", action=f"write `{name}`")
+        raise wrong(text.position(identifier), f"{name} is a word of SQL, and no name", action=f"write `{name}`")
     return name
 
 
@@ -94,12 +94,12 @@ def interval_ms(of: exp.Expr, text: QueryText) -> int:
         ConfigurationError: It is none, or not of one unit.
     """
     if not isinstance(of, exp.Interval):
-        raise wrong(text.place(of), "an interval is expected here", action="write INTERVAL '10' SECOND")
+        raise wrong(text.position(of), "an interval is expected here", action="write INTERVAL '10' SECOND")
     unit = of.args.get("unit")
     value = of.this
     if not isinstance(unit, exp.Var) or not isinstance(value, exp.Literal) or not value.is_string:
         raise refused(
-            text.place(of),
+            text.position(of),
             "an interval of two units",
             "it is not taken yet",
             "write it in the smaller unit: '90' SECOND",
@@ -107,12 +107,12 @@ def interval_ms(of: exp.Expr, text: QueryText) -> int:
     name = str(unit.this).upper().removesuffix("S")
     if name not in MILLIS:
         why = "Flink takes it for an hour" if name == "WEEK" else "it has no length of its own"
-        raise refused(text.place(of), f"an interval in {name}", why, "write it in DAY")
+        raise refused(text.position(of), f"an interval in {name}", why, "write it in DAY")
     try:
         return round(float(str(value.this)) * MILLIS[name])
     except ValueError:
         raise wrong(
-            text.place(of), f"{value.this!r} is no length of an interval", action="write INTERVAL '10' SECOND"
+            text.position(of), f"{value.this!r} is no length of an interval", action="write INTERVAL '10' SECOND"
         ) from None
 
 
@@ -133,4 +133,4 @@ class Translator(Protocol):
 def misfit(text: QueryText, node: exp.Expr, what: str, *kinds: Kind) -> ConfigurationError:
     """The error for values of types that something does not take."""
     told = " and ".join(map(str, kinds))
-    return wrong(text.place(node), f"{what} does not take {told}", action="write a CAST")
+    return wrong(text.position(node), f"{what} does not take {told}", action="write a CAST")

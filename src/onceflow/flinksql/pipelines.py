@@ -28,7 +28,7 @@ from onceflow.connectors.kafka.source import KafkaSource
 from onceflow.errors import ConfigurationError
 from onceflow.flinksql import kafka_tables, other_tables
 from onceflow.flinksql.catalogue import DefinedTable, Names, key_fields, value_fields
-from onceflow.flinksql.keeping import keep_first
+from onceflow.flinksql.first_of_key import keep_first
 from onceflow.flinksql.kinds import BOOLEAN, BYTES, DATE, DOUBLE, STRING, TIMESTAMP, Kind, fits, quoted
 from onceflow.flinksql.operands import cut
 from onceflow.flinksql.pieces import literal

@@ -102,11 +102,11 @@ class _Translation:
 
     def refused(self, node: exp.Expr, name: str, why: str, instead: str) -> ConfigurationError:
         """What is not taken, at its place."""
-        return refused(self.text.place(node), name, why, instead)
+        return refused(self.text.position(node), name, why, instead)
 
     def wrong(self, node: exp.Expr, what: str, action: str = "") -> ConfigurationError:
         """What cannot be understood, at its place."""
-        return wrong(self.text.place(node), what, action=action)
+        return wrong(self.text.position(node), what, action=action)
 
     def _require_endless(self, node: exp.Expr) -> None:
         """What needs the end of its rows."""
@@ -210,7 +210,7 @@ class _Translation:
                     node, "a name with a catalogue", "there is one catalogue", "write the last part alone"
                 )
             call = self._read.windows.get(told)
-            found = self._windowed(call) if call is not None else self._named(told, self.text.place(node))
+            found = self._windowed(call) if call is not None else self._named(told, self.text.position(node))
             if node.this.meta.get("start") in self._read.temporal and not found.static:
                 raise self.refused(
                     node,

@@ -139,7 +139,7 @@ class _Reader:
         return Read(tree, told, self._windows, frozenset(self._temporal))
 
     def _at(self, token: Token) -> Position:
-        return QueryText(self._source.text, self._source.at, {}).place_of(token.start)
+        return QueryText(self._source.text, self._source.at, {}).position_at(token.start)
 
     def _not_understood(self, error: Exception, text: QueryText, shift: int) -> Exception:
         found = getattr(error, "errors", None) or [{}]
@@ -149,7 +149,7 @@ class _Reader:
         if line is not None and column is not None:
             lines = text.text.split("\n")
             column = column - max(len(word) - 1, 0) - (shift if line == 1 else 0)
-            at = text.place_of(sum(len(each) + 1 for each in lines[: line - 1]) + max(column - 1, 0))
+            at = text.position_at(sum(len(each) + 1 for each in lines[: line - 1]) + max(column - 1, 0))
         what = f"the query cannot be understood at {word!r}" if word else "the query cannot be understood"
         said = str(found[0].get("description") or "").rstrip(".")
         return wrong(at, what, cause=said, action="correct it; docs/sql.md has what is taken")

@@ -451,7 +451,7 @@ class Selection:
                 time, f"{time.sql()} is no event time", "write a WATERMARK for it into its CREATE TABLE"
             )
         given = tuple(interval_ms(each, self._text) for each in lengths)
-        return window_text(name, piece.sql, given, self._text.place(node)), f"{name} {' '.join(map(str, given))}"
+        return window_text(name, piece.sql, given, self._text.position(node)), f"{name} {' '.join(map(str, given))}"
 
     def _grouped(self, node: exp.Column) -> Piece:
         """A column behind GROUP BY: a key, or a part of the window."""

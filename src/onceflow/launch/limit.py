@@ -14,7 +14,7 @@ from onceflow.connectors.contract import Sink
 from onceflow.connectors.source_contract import EpochLimit
 from onceflow.execution import pace
 from onceflow.execution.job_log import JobLog
-from onceflow.execution.surroundings import REAL, Means
+from onceflow.execution.means import REAL, Means
 from onceflow.launch.request import StartRequest, place_of
 from onceflow.twophase.records import Decide
 

@@ -16,7 +16,7 @@ from onceflow.checkpoint.restored import RestoredFrom, read_restored
 from onceflow.connectors.contract import Sink, SinkConnection
 from onceflow.errors import CheckpointConflictError, OnceflowError, advised
 from onceflow.execution.job_log import JobLog
-from onceflow.spark.places import place_at
+from onceflow.spark.locations import place_at
 from onceflow.twophase.records import HistoryError
 
 log = logging.getLogger(__name__)
@@ -114,7 +114,7 @@ def accept(place: Place, targets: tuple[WriteTarget, ...] = (), said: JobLog | N
         others = family.relatives(place, _opened)
         if said is not None:
             for again in _again(place, targets, others):
-                said.warning("the checkpoint is claimed, and this is accepted: %s", _told(again, others))
+                said.warning("the checkpoint is claimed, and this is accepted: %s", _in_words(again, others))
         family.accept(place.ours, others)
     except (OnceflowError, HistoryError) as error:
         (said or log).warning("what other jobs of the family have written is not known, and not kept: %s", error)
@@ -188,7 +188,7 @@ def _position(place: Place) -> str:
     return "" if newest is None else place.checkpoint.offsets(newest)
 
 
-def _told(again: Relative, others: Iterable[Relative]) -> str:
+def _in_words(again: Relative, others: Iterable[Relative]) -> str:
     """What another job has written, or that it is not known."""
     kin = "was begun from this one" if again.is_born else "is of one family with this one"
     if not again.is_known:
@@ -212,7 +212,7 @@ def _told(again: Relative, others: Iterable[Relative]) -> str:
 def _written_again(
     place: Place, again: Sequence[Relative], others: Sequence[Relative], *, is_first: bool
 ) -> CheckpointConflictError:
-    told = "; ".join(_told(other, others) for other in again)
+    told = "; ".join(_in_words(other, others) for other in again)
     unknown = [other for other in again if not other.is_known]
     where = ", ".join(dict.fromkeys(other.checkpoint for other in again))
     cause = f"a run from a savepoint, or from an epoch of a checkpoint, has taken this job's place ({where}), and this "

@@ -13,8 +13,8 @@ from onceflow.checkpoint.deleting import require_not_deleting
 from onceflow.checkpoint.place import Place
 from onceflow.connectors.source_contract import Connector
 from onceflow.errors import ConfigurationError
+from onceflow.execution.means import REAL, Means
 from onceflow.execution.observer import NOBODY, Observer
-from onceflow.execution.surroundings import REAL, Means
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.twophase.names import DEFAULT_PREFIX, PREFIX
 

@@ -15,11 +15,11 @@ from pyspark.sql import SparkSession
 from onceflow.connectors.contract import Sink, SinkConnection
 from onceflow.connectors.source_contract import Source
 from onceflow.execution.driver import Driver
+from onceflow.execution.means import REAL, Means
 from onceflow.execution.outputs import Outputs
 from onceflow.execution.progress import Progress
 from onceflow.execution.running import RunningJob
 from onceflow.execution.source_check import Sources
-from onceflow.execution.surroundings import REAL, Means
 from onceflow.launch.phases import Phases
 from onceflow.launch.request import StartRequest, place_of
 from onceflow.launch.systems import Systems

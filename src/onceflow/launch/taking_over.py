@@ -21,6 +21,7 @@ from onceflow.execution.driver import Driver
 from onceflow.execution.failures import from_failure
 from onceflow.execution.guarantees import settle_guarantees
 from onceflow.execution.job_log import JobLog
+from onceflow.execution.means import REAL, Means
 from onceflow.execution.put_back import (
     exchanged,
     leave,
@@ -30,7 +31,6 @@ from onceflow.execution.put_back import (
     require_parents_not_put_back,
 )
 from onceflow.execution.source_check import Sources
-from onceflow.execution.surroundings import REAL, Means
 from onceflow.launch.marked import require_not_lost, require_not_rewound, tell_of_moved
 from onceflow.launch.ownership import claimed, identify, require_complete, require_not_left
 from onceflow.launch.request import StartRequest, place_of

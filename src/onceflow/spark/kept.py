@@ -71,14 +71,14 @@ class _Operator:
             outputs: Names of the sinks that get what it gives, in order.
             mode: Spark's output mode.
         """
-        operator, columns, names = self._told()
+        operator, columns, names = self._said()
         if self._found.moved:
             operator += f", of rows with {' and '.join(self._found.moved)}"
         told = None if columns is None else tuple(columns)
         lacks = tuple(condition for condition in self._found.narrowed if condition not in self._never_null())
         return Kept(outputs, f"{operator}, output mode {mode}", told, tuple(names), lacks, tuple(self._given()))
 
-    def _told(self) -> tuple[str, list[str] | None, list[str]]:
+    def _said(self) -> tuple[str, list[str] | None, list[str]]:
         """The operator, what its columns mean, and what Spark's files call them where that says which they are."""
         match self._written.family:
             case "Join":

@@ -61,17 +61,17 @@ def read_once(branches: Sequence[DataFrame], mode: str = "append") -> Reads:
     if mode == "update":
         return Reads(tuple(branches), ())
     passes: list[_Pass] = []
-    for place, frame in enumerate(branches):
+    for number, frame in enumerate(branches):
         steps = _steps(frame)
-        if not any(one.takes(place, steps) for one in passes):
-            passes.append(_Pass({place: steps}))
+        if not any(one.takes(number, steps) for one in passes):
+            passes.append(_Pass({number: steps}))
     shared = [one for one in passes if len(one.members) > 1]
     frames = list(branches)
     for one in shared:
         first, *others = one.members
         frames[first] = one.together(branches[first])
-        for place in others:
-            frames[place] = empty(branches[place])
+        for number in others:
+            frames[number] = empty(branches[number])
     return Reads(tuple(frames), tuple(tuple(one.members) for one in shared))
 
 
@@ -109,37 +109,37 @@ class _Pass:
     """Branches that have a node in common.
 
     Attributes:
-        members: The steps of each, by its place among all branches.
+        members: The steps of each, by its number among all branches.
         depths: For each, at which of its steps the common node stands.
     """
 
     members: dict[int, list[Any]]
     depths: dict[int, int] = field(default_factory=dict)
 
-    def takes(self, place: int, steps: list[Any]) -> bool:
+    def takes(self, number: int, steps: list[Any]) -> bool:
         """Take a branch in, if it has a node in common with all that are here."""
         all_steps = [*self.members.values(), steps]
         shortest = min(all_steps, key=len)
         for node in shortest:
             depths = [next((i for i, other in enumerate(each) if node.equals(other)), -1) for each in all_steps]
             if -1 not in depths:
-                self.members[place] = steps
+                self.members[number] = steps
                 self.depths = dict(zip(self.members, depths, strict=True))
                 return True
         return False
 
     def together(self, frame: DataFrame) -> DataFrame:
         """One frame with the columns of all."""
-        place, steps = next(iter(self.members.items()))
-        wide = frame_of(frame.sparkSession, steps[self.depths[place]])
-        branches = [_Branch(place, wide) for place in self.members]
+        number, steps = next(iter(self.members.items()))
+        wide = frame_of(frame.sparkSession, steps[self.depths[number]])
+        branches = [_Branch(number, wide) for number in self.members]
         for branch in branches:
-            for node in reversed(self.members[branch.place][: self.depths[branch.place]]):
+            for node in reversed(self.members[branch.number][: self.depths[branch.number]]):
                 wide = branch.passed_through(node, wide)
         conditions = [branch.condition for branch in branches if branch.condition is not None]
         if len(conditions) == len(branches):
             wide = wide.where(reduce(or_, conditions))
-        columns = [column for branch in branches for column in branch.columns(self.members[branch.place][0])]
+        columns = [column for branch in branches for column in branch.columns(self.members[branch.number][0])]
         return wide.select(*columns)
 
 
@@ -147,12 +147,12 @@ class _Branch:
     """One branch while it is made a part of a wide frame, step by step from below.
 
     Args:
-        place: Its place among all branches.
+        number: Its number among all branches.
         wide: The frame that it starts from.
     """
 
-    def __init__(self, place: int, wide: DataFrame) -> None:
-        self.place = place
+    def __init__(self, number: int, wide: DataFrame) -> None:
+        self.number = number
         self.condition: Column | None = None
         """True where a row has passed the branch's filters, else false; None before the first of them."""
         self._made = {attribute.exprId().id(): attribute for attribute in elements(analyzed_plan(wide).output())}

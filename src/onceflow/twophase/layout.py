@@ -333,13 +333,13 @@ def without_texts(words: str, longest: int = 0) -> str:
         longest: How many characters a text may have to be told as it is.
     """
 
-    def told(found: re.Match[str]) -> str:
+    def described(found: re.Match[str]) -> str:
         text = found[1]
         if len(text) <= longest or text.startswith(_HASHED):
             return found[0]
         return f"'{_HASHED}{hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()[:8]}'"
 
-    return _TEXT.sub(told, words)
+    return _TEXT.sub(described, words)
 
 
 _LONGEST = 160

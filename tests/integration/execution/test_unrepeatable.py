@@ -9,7 +9,7 @@ from pyspark.sql.streaming import StatefulProcessor
 from pyspark.sql.types import LongType
 
 import onceflow as of
-from onceflow.flinksql.keeping import keep_first
+from onceflow.flinksql.first_of_key import keep_first
 from onceflow.flinksql.relations import KeepFirst
 from onceflow.spark.plan import is_stateful, unrepeatable, warn_of_unrepeatable
 

@@ -18,7 +18,7 @@ from onceflow.errors import (
 )
 from onceflow.launch.ownership import identify, require_complete
 from onceflow.operations.savepoints import reading, restoring, resuming, writing
-from onceflow.spark.places import place_at
+from onceflow.spark.locations import place_at
 from onceflow.storage.tree import Folder, folder_of
 from tests.support import checkpoints
 

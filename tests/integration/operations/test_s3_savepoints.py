@@ -27,7 +27,7 @@ from onceflow.errors import (
 )
 from onceflow.launch.ownership import identify, require_complete
 from onceflow.operations.savepoints import reading, restoring, resuming, writing
-from onceflow.spark.places import folder_at, place_at
+from onceflow.spark.locations import folder_at, place_at
 from onceflow.storage import objects, s3
 from onceflow.storage.making import Making, making_of
 from onceflow.storage.tree import Folder, folder_of
@@ -298,7 +298,7 @@ def deadly(call):
     return counted
 
 from onceflow.operations.savepoints import reading, restoring, writing
-from onceflow.spark.places import place_at
+from onceflow.spark.locations import place_at
 place = place_at(sys.argv[2], 100)
 place.checkpoint.store.make()  # the bucket is tried, which is not counted
 obstore.put, obstore.copy = deadly(obstore.put), deadly(obstore.copy)

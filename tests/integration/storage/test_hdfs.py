@@ -12,7 +12,7 @@ import pytest
 from onceflow.checkpoint.lines import Lines
 from onceflow.checkpoint.place import Place
 from onceflow.errors import CheckpointStoreError
-from onceflow.spark.places import place_at
+from onceflow.spark.locations import place_at
 from onceflow.storage.store import Store
 from tests.support import stores
 from tests.support.harness import wait_until

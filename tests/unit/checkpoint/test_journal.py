@@ -834,7 +834,7 @@ def test_what_a_claim_has_found_is_read_again_as_it_was_written(store):
     assert entry.record.claim == claim
     body = json.loads(encode(entry))
     del body["record"]["known"], body["sha256"]
-    assert decode(envelope.seal(body), entry.place).record.claim == replace(claim, known=())
+    assert decode(envelope.seal(body), entry.slot).record.claim == replace(claim, known=())
 
 
 def test_what_an_epoch_without_a_decision_read_is_known_to_the_next_start(tmp_path):

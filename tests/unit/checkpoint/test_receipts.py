@@ -71,7 +71,7 @@ def test_a_full_file_is_not_written_again(monkeypatch):
     for first in range(1, 20, 2):
         kept.keep({first: decide(first), first + 1: decide(first + 1)})
     assert len(store.names()) == 5
-    assert [receipt.place for receipt in kept.read()] == list(range(1, 21))
+    assert [receipt.slot for receipt in kept.read()] == list(range(1, 21))
 
 
 def test_the_oldest_files_go(monkeypatch):
@@ -85,7 +85,7 @@ def test_the_oldest_files_go(monkeypatch):
     for place in range(2, 400):
         kept.keep({place: decide(place)})
     assert len(store.names()) == 3
-    found = [receipt.place for receipt in kept.read()]
+    found = [receipt.slot for receipt in kept.read()]
     assert found == list(range(found[0], 400))
     assert len(found) > 2 * 4
     assert not kept.are_whole()
@@ -97,7 +97,7 @@ def test_what_lands_in_a_forgotten_place_gets_no_receipt():
     kept.keep({1: decide(1), 2: Void(1, 2)})
     kept.keep({2: decide(2), 3: decide(3)})
     kept.keep({1: decide(7)})
-    assert [(receipt.place, receipt.epoch) for receipt in kept.read()] == [(1, 1), (3, 3)]
+    assert [(receipt.slot, receipt.epoch) for receipt in kept.read()] == [(1, 1), (3, 3)]
 
 
 @given(st.lists(st.sampled_from(["before", "after", ""]), min_size=4, max_size=40), st.integers(2, 6))
@@ -192,7 +192,7 @@ def test_receipts_whose_creation_was_not_answered_are_synced_before_a_record_goe
     kept = Receipts(FakeStore("receipts", files, carry))
     kept.keep(records)
     assert not files.unsynced
-    assert [receipt.place for receipt in kept.read()] == [1, 2]
+    assert [receipt.slot for receipt in kept.read()] == [1, 2]
 
 
 def test_a_driver_that_slept_leaves_no_gap_in_what_is_kept():
@@ -211,7 +211,7 @@ def test_a_driver_that_slept_leaves_no_gap_in_what_is_kept():
 
     Receipts(FakeStore("receipts", files, carry)).keep({3: decide(3), 4: decide(4)})
     kept.keep({5: decide(9), 6: decide(6)})
-    assert [(receipt.place, receipt.epoch) for receipt in kept.read()] == [(n, n) for n in range(1, 7)]
+    assert [(receipt.slot, receipt.epoch) for receipt in kept.read()] == [(n, n) for n in range(1, 7)]
     assert len(files.content) == 1
 
 
@@ -226,7 +226,7 @@ def test_a_reader_misses_nothing_while_files_are_joined():
         return effect()
 
     Receipts(FakeStore("receipts", files, lambda _, effect: effect())).keep({1: decide(1)})
-    assert [receipt.place for receipt in Receipts(FakeStore("receipts", files, carry)).read()] == [1, 2]
+    assert [receipt.slot for receipt in Receipts(FakeStore("receipts", files, carry)).read()] == [1, 2]
 
 
 class Died(BaseException):

@@ -43,7 +43,7 @@ from onceflow.operations.savepoints.manifest import FORMAT, NAME
 from onceflow.options.durations import duration_ms
 from onceflow.options.layers import CONFIG, effective
 from onceflow.spark import sentences
-from onceflow.spark.places import folder_at
+from onceflow.spark.locations import folder_at
 from onceflow.storage import envelope
 from onceflow.storage.store import Store
 from onceflow.twophase.forms import OTHER_FORM

@@ -21,7 +21,7 @@ from onceflow.errors import (
 )
 from onceflow.execution.driver import Driver
 from onceflow.execution.failures import EpochEnded
-from onceflow.execution.surroundings import Surroundings
+from onceflow.execution.means import Surroundings
 from onceflow.storage.store import Store
 from onceflow.twophase.coordinator import Coordinator
 from onceflow.twophase.memory import Mode

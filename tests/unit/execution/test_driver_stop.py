@@ -12,8 +12,8 @@ from onceflow.errors import EpochFailedError
 from onceflow.execution.collect import Ran
 from onceflow.execution.driver import Driver
 from onceflow.execution.failures import EpochEnded
+from onceflow.execution.means import Surroundings
 from onceflow.execution.stop import StopRequested
-from onceflow.execution.surroundings import Surroundings
 from onceflow.storage.store import Store
 from onceflow.twophase.coordinator import Coordinator
 from onceflow.twophase.layout import Layout

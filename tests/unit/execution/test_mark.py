@@ -12,8 +12,8 @@ from onceflow.errors import FencedError
 from onceflow.execution import sweeper
 from onceflow.execution.driver import Driver
 from onceflow.execution.marks import write_mark
+from onceflow.execution.means import Surroundings
 from onceflow.execution.running import RunningJob
-from onceflow.execution.surroundings import Surroundings
 from onceflow.storage.store import Store
 from onceflow.twophase.coordinator import Coordinator
 from onceflow.twophase.messages import Appended

@@ -12,7 +12,7 @@ import onceflow as of
 from onceflow.connectors.contract import Guarantee
 from onceflow.errors import ConfigurationError
 from onceflow.flinksql import kafka_tables
-from onceflow.flinksql.keeping import _first
+from onceflow.flinksql.first_of_key import _first
 from onceflow.flinksql.kinds import STRING, Kind, common, fits
 from onceflow.flinksql.pipelines import seen_texts
 from onceflow.flinksql.problems import Position

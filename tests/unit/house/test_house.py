@@ -5,6 +5,7 @@ import inspect
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -242,6 +243,50 @@ def test_what_raises_unless_something_holds_is_called_require():
     named = re.compile(r"^ *def _?(?:refuse|check)_\w+", re.MULTILINE)
     asked = [path for path in MODULES if room(path) != "testing"]  # its facts are found by that name
     assert {str(p): found for p in asked if (found := named.findall(p.read_text()))} == {}
+
+
+GLOSSARY = {
+    "committer": {"Committer"},
+    "incarnation": {"int"},
+    "journal": {"Journal"},
+    "layout": {"Layout"},
+    "place": {"Place", "PlaceInSystem"},
+    "run": {"Run"},
+    "slot": {"int"},
+    "trail": {"Trail"},
+}
+"""Words of docs/protocol.md that are names in the code as well: what has such a name is of this type."""
+
+
+def test_a_word_of_the_glossary_stands_once_in_it():
+    """With one meaning; the page is where a reader looks it up."""
+    page = (ROOT / "docs" / "protocol.md").read_text().partition("## Words")[2].partition("\n## ")[0]
+    words = re.findall(r"^\| ([\w -]+?)(?: \(.*\))? \|", page, re.MULTILINE)[1:]
+    assert len(words) > 30
+    assert [word for word, times in Counter(words).items() if times > 1] == []
+    assert set(GLOSSARY) <= set(words)
+
+
+def test_what_is_called_by_a_word_of_the_glossary_is_of_its_type():
+    """One word, one meaning: a parameter or a field that is called ``place`` is a place, and no number of a record."""
+    others = []
+    for path in (path for path in MODULES if room(path) not in ("audit", "demo", "testing")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            named = [node] if isinstance(node, ast.arg) else []
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                named = [ast.arg(node.target.id, node.annotation)]
+            for each in named:
+                kind = ast.unparse(each.annotation).removesuffix(" | None") if each.annotation is not None else ""
+                if each.arg in GLOSSARY and kind and kind.strip("'") not in GLOSSARY[each.arg]:
+                    others.append(f"{path.relative_to(SOURCE)}: {each.arg}: {kind}")
+    assert others == []
+
+
+def test_what_makes_a_foreign_error_ours_is_called_translating_or_translated():
+    """``told`` and ``explained`` were names of a dozen things: an error, a value as JSON, words for a person."""
+    named = re.compile(r"^ *(?:async )?def _?(?:told|explained|telling)(?:_of)?\(", re.MULTILINE)
+    found = {str(p): names for p in MODULES if room(p) != "audit" and (names := named.findall(p.read_text()))}
+    assert found == {}
 
 
 def test_the_tests_stand_in_the_rooms_of_what_they_test():

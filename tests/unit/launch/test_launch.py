@@ -20,10 +20,10 @@ from onceflow.errors import (
     KafkaRightsError,
     OnceflowError,
 )
-from onceflow.execution import surroundings
+from onceflow.execution import means
 from onceflow.execution.driver import Driver
+from onceflow.execution.means import Surroundings
 from onceflow.execution.put_back import require_not_put_back
-from onceflow.execution.surroundings import Surroundings
 from onceflow.job import Job, start
 from onceflow.launch import ownership, taking_over
 from onceflow.launch.limit import epoch_limit
@@ -590,7 +590,7 @@ def test_a_right_that_is_missing_ends_the_start_after_a_while(tmp_path, monkeypa
     """Refusals and nothing else for a minute: the error says that the decision stands, and no supervisor goes on."""
     undone_of(tmp_path, ("a", "one"))
     seconds = itertools.count(0, 10)
-    monkeypatch.setattr(surroundings, "time", SimpleNamespace(monotonic=lambda: float(next(seconds))))
+    monkeypatch.setattr(means, "time", SimpleNamespace(monotonic=lambda: float(next(seconds))))
     sink = Listed("a", "one", done := [])
     with monkeypatch.context() as taken:
         taken.setattr(Attached, "committer", lambda *_: Forbidden("one", done))
@@ -608,7 +608,7 @@ def test_a_refusal_beside_a_broker_that_does_not_answer_is_waited_for(tmp_path, 
     """What is passing may be all of it: the minute begins anew with each other answer."""
     undone_of(tmp_path, ("a", "one"), ("b", "one"))
     seconds = itertools.count(0, 10)
-    monkeypatch.setattr(surroundings, "time", SimpleNamespace(monotonic=lambda: float(next(seconds))))
+    monkeypatch.setattr(means, "time", SimpleNamespace(monotonic=lambda: float(next(seconds))))
     sink, rounds = Listed("a", "one", done := []), itertools.count(1)
 
     class Mixed(Committing):
@@ -756,7 +756,7 @@ def test_a_start_on_a_lost_checkpoint_makes_nothing(tmp_path, monkeypatch):
             place_of(folder),
             connections,
             StartRequest("test", Checkpointing(folder)),
-            surroundings.REAL,
+            means.REAL,
             proven=connections,
         )
     assert not folder.exists()
@@ -764,7 +764,7 @@ def test_a_start_on_a_lost_checkpoint_makes_nothing(tmp_path, monkeypatch):
         StartRequest("other", Checkpointing(folder)),
         StartRequest("test", Checkpointing(folder), takeover="as-new"),
     ):
-        driver = taking_over._driver(place_of(folder), connections, plan, surroundings.REAL, proven=connections)
+        driver = taking_over._driver(place_of(folder), connections, plan, means.REAL, proven=connections)
         driver.close()
         assert (folder / "onceflow" / "job.json").exists()
         shutil.rmtree(folder)

@@ -11,7 +11,7 @@ from onceflow.checkpoint.identity import write_identity
 from onceflow.checkpoint.spark_files import SparkCheckpoint, positions
 from onceflow.errors import CheckpointConflictError, OnceflowError
 from onceflow.execution.driver import Driver
-from onceflow.execution.surroundings import Surroundings
+from onceflow.execution.means import Surroundings
 from onceflow.spark.session import PINNED
 from onceflow.storage import posix as store_module
 from onceflow.twophase.coordinator import Coordinator

@@ -108,7 +108,7 @@ def test_a_journal_that_is_changed_behind_its_check_is_not_taken(made, tmp_path)
     manifest = reading.verify(made, KEY)
     journal = made / "files" / "onceflow" / "journal"
     entry = next(each for each in Journal(Store(journal)).kept() if isinstance(each.record, Planned))
-    path = journal / f"{entry.place:020d}.json"
+    path = journal / f"{entry.slot:020d}.json"
     path.unlink()
     path.write_bytes(encode(replace(entry, record=replace(entry.record, layout=Layout()))))
     with pytest.raises(CheckpointCorruptError, match="came as another file"):

@@ -6,7 +6,7 @@ Those on HDFS: tests/integration/operations/test_hdfs_savepoints.py.
 import pytest
 
 from onceflow.errors import ConfigurationError
-from onceflow.spark import places
+from onceflow.spark import locations
 from onceflow.storage.locations import is_elsewhere, local_path
 from onceflow.storage.posix import Posix
 from onceflow.storage.store import Store
@@ -37,11 +37,11 @@ def test_a_folder_is_that_of_its_store(tmp_path):
 def test_a_savepoints_place_is_a_path_or_a_uri(tmp_path, monkeypatch):
     """A path as it is written, also a relative one; a file: URI; and what this version does not know is refused."""
     monkeypatch.chdir(tmp_path)
-    assert places.folder_at("s").where == tmp_path / "s" == places.folder_at(tmp_path / "s").where
+    assert locations.folder_at("s").where == tmp_path / "s" == locations.folder_at(tmp_path / "s").where
     for uri in (f"file://{tmp_path}/s", f"file:{tmp_path}/s"):
-        assert places.folder_at(uri).where == (tmp_path / "s").resolve()
+        assert locations.folder_at(uri).where == (tmp_path / "s").resolve()
     with pytest.raises(ConfigurationError, match="is refused"):
-        places.folder_at("hdfs:///s")
+        locations.folder_at("hdfs:///s")
 
 
 @pytest.mark.parametrize("scheme", ["s3", "s3a", "hdfs", "s3n", "http"])

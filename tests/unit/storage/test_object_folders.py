@@ -17,7 +17,7 @@ from onceflow.errors import (
 )
 from onceflow.launch.ownership import identify, require_complete
 from onceflow.operations.savepoints import reading, restoring, writing
-from onceflow.spark.places import folder_at, place_at
+from onceflow.spark.locations import folder_at, place_at
 from onceflow.storage.making import Making, making_of, read_making
 from onceflow.storage.objects import Bucket
 from onceflow.storage.store import Store

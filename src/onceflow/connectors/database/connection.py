@@ -49,7 +49,7 @@ class Written:
     """What other sinks may know of one: its name, its table, its key, the columns that it writes."""
 
     name: str
-    place: tuple[object, ...]
+    table: tuple[object, ...]
     key: tuple[str, ...]
     columns: frozenset[str]
 
@@ -165,7 +165,7 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
                         "is staged for it or written again: %s",
                         self._sink.name,
                         self._sink.destination,
-                        _told(waiting),
+                        _in_words(waiting),
                     )
                 self._create(fields)
                 found = self._found()
@@ -259,7 +259,7 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
                 action="create it, correct the name, or pass create_table=True",
             )
         return ConfigurationError(
-            f"{where}, and what is prepared for it waits: {_told(waiting)}",
+            f"{where}, and what is prepared for it waits: {_in_words(waiting)}",
             harmless="for other sinks: what is visible there stays; nothing was started",
             cause=f"the table was dropped or renamed, in {self._sink.url.database}",
             action="put it back, or create an empty one: then these rows are written to it. If there will be none "
@@ -374,9 +374,9 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
         Raises:
             ConfigurationError: The table has a unique constraint, by which the later commit would be refused.
         """
-        mine = self.told
-        for other in (each.told for each in others if isinstance(each, DatabaseConnection)):
-            if mine.place != other.place or (mine.key and mine.key == other.key):
+        mine = self.written
+        for other in (each.written for each in others if isinstance(each, DatabaseConnection)):
+            if mine.table != other.table or (mine.key and mine.key == other.key):
                 continue  # of one key the later merge replaces the other's row
             told = mine.columns | other.columns | {"an expression"}  # of other columns each row has a value of its own
             with self._translating("look at the target"):
@@ -392,7 +392,7 @@ class DatabaseConnection(SinkConnection, ExaminableSink):
                 )
 
     @property
-    def told(self) -> Written:
+    def written(self) -> Written:
         """What the job's other sinks may know, behind ``make_output`` or ``compare_output``."""
         sink, url = self._sink, self._sink.url
         place = (url.get_backend_name(), url.host, url.port, url.database, self._schema, sink.table)
@@ -587,5 +587,5 @@ def _is_given(column: ReflectedColumn) -> bool:
     return identity is not None and identity["always"]
 
 
-def _told(waiting: list[tuple[int, int]]) -> str:
+def _in_words(waiting: list[tuple[int, int]]) -> str:
     return ", ".join(f"{rows} rows of epoch {epoch}" for epoch, rows in waiting)

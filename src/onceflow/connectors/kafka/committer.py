@@ -15,8 +15,8 @@ from onceflow.connectors.inspection import Inspectable
 from onceflow.connectors.kafka import broker_checks, canary, oracle, transactions
 from onceflow.connectors.kafka.client import KafkaClient, TopicMetadata
 from onceflow.connectors.kafka.codes import Code, named
-from onceflow.connectors.kafka.holders import open_producers
 from onceflow.connectors.kafka.inspection import KafkaInspection
+from onceflow.connectors.kafka.last_stable_offset import open_producers
 from onceflow.connectors.kafka.marks import KafkaMarks
 from onceflow.connectors.kafka.prepared import Handle, NotUnderstood, PreparedTransaction, read, read_handle
 from onceflow.connectors.kafka.transactional_id import job_prefix, name_transaction, parse_transactional_id

@@ -30,7 +30,7 @@ from onceflow.connectors.inspection import (
 from onceflow.connectors.kafka import offsets, transactions
 from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.codes import named
-from onceflow.connectors.kafka.holders import Holder, find_holders
+from onceflow.connectors.kafka.last_stable_offset import Holder, find_holders
 from onceflow.connectors.kafka.partition import Partition
 from onceflow.connectors.kafka.prepared import Handle, PreparedTransaction, read, read_handle
 from onceflow.connectors.kafka.source_connection import added, ask_topics, find_losses, parsed
@@ -98,9 +98,9 @@ class KafkaInspection(Inspection):
         if now is None:
             return None
         held = _by_producer(find_holders(self._client, {p.topic for p in now.partitions}).found)
-        told = {"handle": _told(now.handle), "timeout_ms": now.timeout_ms, "start_ms": now.start_ms}
+        told = {"handle": _fields(now.handle), "timeout_ms": now.timeout_ms, "start_ms": now.start_ms}
         seen = self._seen(now)
-        return replace(seen, holds=held.get(_producer_of(seen), ()), told=told)
+        return replace(seen, holds=held.get(_producer_of(seen), ()), details=told)
 
     def origin(self, transaction_id: str) -> Origin | None:
         """What a transactional id says; it knows of the epoch whether it is odd."""
@@ -157,7 +157,7 @@ class KafkaInspection(Inspection):
             timeout_s=now.timeout_ms / 1000,
             places=_places(now.partitions),
             transaction=now.handle.to_json(),
-            told={"handle": _told(now.handle)},
+            details={"handle": _fields(now.handle)},
         )
 
     def _over(self, handle: Handle, participant: Participant, state: str) -> Seen:
@@ -171,7 +171,7 @@ class KafkaInspection(Inspection):
             writer=_writer(handle.producer_id, handle.producer_epoch),
             places=self.show(participant).places,
             transaction=handle.to_json(),
-            told={"handle": _told(handle)},
+            details={"handle": _fields(handle)},
         )
 
     def _foreign(self, held: Mapping[tuple[int, int], tuple[Held, ...]], holders: Iterable[Holder]) -> list[Seen]:
@@ -194,7 +194,7 @@ class KafkaInspection(Inspection):
                     writer=_writer(producer_id, producer_epoch),
                     age_s=age,
                     holds=held[producer_id, producer_epoch],
-                    told={"producer_id": producer_id, "producer_epoch": producer_epoch},
+                    details={"producer_id": producer_id, "producer_epoch": producer_epoch},
                 )
             )
         return found
@@ -252,7 +252,7 @@ def _writer(producer_id: int, producer_epoch: int) -> str:
     return f"producer {producer_id}/{producer_epoch}"
 
 
-def _told(handle: Handle) -> dict[str, Any]:
+def _fields(handle: Handle) -> dict[str, Any]:
     return dataclasses.asdict(handle)
 
 

@@ -58,9 +58,9 @@ class KafkaMarks(Marks):
         """Its topics."""
         return True
 
-    def append(self, place: str, line: str) -> None:
+    def append(self, to: str, line: str) -> None:
         """Append to a topic that is there."""
-        anchor.append(self._client, place, line, key=self._job_id)
+        anchor.append(self._client, to, line, key=self._job_id)
 
     def _read(self, group: str) -> str | None:
         return group_offsets.read_mark(self._client, group, self._topic, f"{self._prefix}-")

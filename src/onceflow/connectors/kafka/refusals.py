@@ -64,10 +64,10 @@ def no_such_topic() -> tuple[int, ...]:
     return (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.TOPIC_EXCEPTION)  # noqa: SLF001
 
 
-def nowhere(place: str, topic: str, said: object) -> RowRefusedError:
+def nowhere(where: str, topic: str, said: object) -> RowRefusedError:
     """A row that names a place where nothing can be written."""
     return RowRefusedError(
-        f"a row is for {place}, which is not there: {said}",
+        f"a row is for {where}, which is not there: {said}",
         harmless=_HARMLESS,
         cause="the column that the sink's topic= or partition= names holds it",
         action="make the topic or the partition; or give such rows another one, or null for the sink's own choice, in "

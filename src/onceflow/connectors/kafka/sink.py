@@ -228,7 +228,7 @@ class KafkaSink(Sink):
         """Those columns of ``writer.COLUMNS`` that this sink has a use for, from the output's."""
         from pyspark.sql import functions as F  # noqa: N812, PLC0415
 
-        self._require_told(fields)
+        self._require_named(fields)
         names = fields.names
         named = {c for c in (self._headers, self.timestamp, self._partition, self.topic_column) if c is not None}
         value = list(self._value_columns) if self._value_columns is not None else [n for n in names if n not in named]
@@ -274,7 +274,7 @@ class KafkaSink(Sink):
         # As text: nearly all rows of the job have none, and a column of lists would slow down each of them.
         return [F.col("value"), F.col("key"), F.to_json(F.concat(headers, F.array(*ours))).alias("headers")]
 
-    def _require_told(self, fields: StructType) -> None:
+    def _require_named(self, fields: StructType) -> None:
         """Refuse rows made for Spark's own Kafka sink where no format of the value is given.
 
         Taken as they are, all of them would be written as an object, and no reader of the topic would understand it.

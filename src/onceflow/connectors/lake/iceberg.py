@@ -238,7 +238,7 @@ class _IcebergView(TableView):
         return str(self._table.metadata.table_uuid)
 
     def ledger(self, job: str, sink: str) -> Ledger | None:
-        value = self._told(job, sink)
+        value = self._kept(job, sink)
         try:
             newest = None
             if value["handle"]:
@@ -248,9 +248,9 @@ class _IcebergView(TableView):
             return None
 
     def ended(self, job: str, sink: str, attempts: frozenset[str]) -> frozenset[str]:
-        return attempts.intersection(self._told(job, sink).get("ended", ()))
+        return attempts.intersection(self._kept(job, sink).get("ended", ()))
 
-    def _told(self, job: str, sink: str) -> dict[str, Any]:
+    def _kept(self, job: str, sink: str) -> dict[str, Any]:
         try:
             value = json.loads(self._table.properties.get(_key(job, sink), "{}"))
         except OTHER_FORM:
@@ -279,7 +279,7 @@ class _IcebergView(TableView):
             "start": newest.moment.incarnation if newest else 0,
             "epoch": newest.moment.epoch if newest else 0,
             "handle": newest.handle if newest else "",
-            "ended": sorted(entry.ended.union(self._told(entry.job, entry.sink).get("ended", ()))),
+            "ended": sorted(entry.ended.union(self._kept(entry.job, entry.sink).get("ended", ()))),
         }
         history = {f"onceflow.{name}": value for name, value in entry.properties.items()}
         change = self._to_change().transaction()

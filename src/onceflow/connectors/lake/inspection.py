@@ -129,5 +129,5 @@ class LakeInspection(Inspection):
             writer=f"{count} {'attempt' if count == 1 else 'attempts'}",
             places=(PlaceInSystem(self._table.where),),
             transaction=staged.to_json(),
-            told=told,
+            details=told,
         )

@@ -46,14 +46,14 @@ def produce(servers: str, topic: str, records: Iterable[tuple[bytes | None, byte
     settings = _to(servers) | {"partitioner": "murmur2_random", "enable.idempotence": True}
     producer, wrong, written = Producer(settings), list[KafkaError](), 0
 
-    def told(error: KafkaError | None, _: object) -> None:
+    def answered(error: KafkaError | None, _: object) -> None:
         if error is not None:
             wrong.append(error)
 
     for key, value in records:
         while True:
             try:
-                producer.produce(topic, value=value, key=key, on_delivery=told)
+                producer.produce(topic, value=value, key=key, on_delivery=answered)
                 break
             except BufferError:
                 producer.poll(_LOOK_S)

@@ -18,7 +18,7 @@ from onceflow.checkpoint.restored import FILE as RESTORED_FILE
 from onceflow.errors import CheckpointCorruptError, CheckpointStoreError, ConfigurationError
 from onceflow.operations.savepoints.manifest import NAME, HeldFile, Manifest, differences
 from onceflow.operations.savepoints.signing import require_signed
-from onceflow.spark.places import folder_at
+from onceflow.spark.locations import folder_at
 from onceflow.storage import envelope
 from onceflow.storage.files import Where
 from onceflow.storage.making import making_of

@@ -16,7 +16,7 @@ from onceflow.errors import ConfigurationError
 from onceflow.operations.savepoints.reading import verify
 from onceflow.operations.savepoints.restoring import copied, require_no_newer
 from onceflow.operations.savepoints.writing import Taken, beside, create, require_free
-from onceflow.spark.places import place_at
+from onceflow.spark.locations import place_at
 from onceflow.spark.repartition import repartition
 from onceflow.storage.files import Where
 from onceflow.storage.tree import Folder

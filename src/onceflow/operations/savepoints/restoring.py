@@ -38,7 +38,7 @@ from onceflow.operations.savepoints.contents import TRAIL_FOLDER
 from onceflow.operations.savepoints.manifest import HeldFile, Manifest
 from onceflow.operations.savepoints.reading import FILES, PARTS, held_of, spoiled, translating
 from onceflow.operations.savepoints.writing import publish
-from onceflow.spark.places import folder_at, place_at
+from onceflow.spark.locations import folder_at, place_at
 from onceflow.storage.files import Where
 from onceflow.storage.store import Store
 from onceflow.storage.tree import Draft, Folder, folder_of

@@ -20,7 +20,7 @@ from onceflow.operations.savepoints.manifest import Manifest
 from onceflow.operations.savepoints.reading import is_savepoint, read, verify
 from onceflow.operations.savepoints.restoring import layout_of
 from onceflow.operations.savepoints.writing import create, dispose
-from onceflow.spark.places import folder_at, place_at
+from onceflow.spark.locations import folder_at, place_at
 from onceflow.storage.files import Where
 from onceflow.twophase.layout import Layout
 

@@ -29,7 +29,7 @@ from onceflow.operations.savepoints.manifest import NAME, Manifest, differences,
 from onceflow.operations.savepoints.reading import FILES, PARTS, held_of, read, spoiled, translating, verify
 from onceflow.operations.savepoints.signing import signed
 from onceflow.operations.savepoints.state_files import ids_of
-from onceflow.spark.places import folder_at
+from onceflow.spark.locations import folder_at
 from onceflow.storage.files import Where
 from onceflow.storage.making import making_of
 from onceflow.storage.tree import UNFINISHED, Draft, Folder, folder_of

@@ -19,7 +19,7 @@ from onceflow.connectors.contract import Committer, Sink, SinkConnection, marks_
 from onceflow.connectors.inspection import Inspectable, Inspection, Origin, Shown
 from onceflow.errors import CheckpointConflictError, ConfigurationError, FencedError
 from onceflow.execution.guarantees import settle_guarantees
-from onceflow.execution.surroundings import Opened
+from onceflow.execution.means import Opened
 from onceflow.launch.marked import require_not_rewound
 from onceflow.options.checkpointing import Checkpointing
 from onceflow.twophase.participants import Participant

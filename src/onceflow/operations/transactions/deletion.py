@@ -19,7 +19,7 @@ from onceflow.checkpoint.place import OURS, PARTS, Place
 from onceflow.connectors.contract import Sink, marks_of
 from onceflow.connectors.inspection import Phase
 from onceflow.errors import CheckpointStoreError, ConfigurationError, OnceflowError
-from onceflow.execution.surroundings import Opened
+from onceflow.execution.means import Opened
 from onceflow.launch.marked import forget_name
 from onceflow.operations.transactions.aborting import abort
 from onceflow.operations.transactions.access import Operator, System

@@ -77,7 +77,7 @@ class Inventory:
 class Mention:
     """A journal record that names a transaction; perhaps one that is purged, of which the receipt tells."""
 
-    place: int
+    slot: int
     kind: str
     incarnation: int
     epoch: int
@@ -185,7 +185,7 @@ def describe_transaction(operator: Operator, transactional_id: str) -> Account:
         ours=ours,
         standing=standing,
         now=now,
-        mentions=tuple(sorted(set(mentions), key=lambda mention: mention.place)),
+        mentions=tuple(sorted(set(mentions), key=lambda mention: mention.slot)),
         witness=None if decided is None else operator.show(decided).witness,
         evidence=None if committer is None or decided is None else evidence_of(committer, [decided])[decided.id],
     )
@@ -258,7 +258,7 @@ def _receipted(operator: Operator, transactional_id: str) -> list[Mention]:
     """Records that were purged and named an id, by their receipts, which keep the handle."""
     looks = [system.inspection for system in operator.systems]
     return [
-        Mention(receipt.place, receipt.kind, receipt.incarnation, receipt.epoch, held.rows)
+        Mention(receipt.slot, receipt.kind, receipt.incarnation, receipt.epoch, held.rows)
         for receipt in operator.journal.receipts()
         for held in receipt.participants
         if any(look.id_of(held.id[1]) == transactional_id for look in looks)
@@ -277,5 +277,5 @@ def _naming(
             for p in record.participants:
                 shown = operator.show(p)
                 if shown.handle is not None and shown.id == transactional_id:
-                    found.append((Mention(entry.place, kind, record.incarnation, record.epoch, p.rows), p))
+                    found.append((Mention(entry.slot, kind, record.incarnation, record.epoch, p.rows), p))
     return found

@@ -38,7 +38,7 @@ def lost_rows(operator: Operator) -> dict[str, Lost]:
 def waiting_receipts(operator: Operator) -> list[dict[str, Any]]:
     """The receipts of finished epochs that a job which died has not made any more; the next start makes them."""
     place, newest = operator.place, operator.checkpoint.newest_commit()
-    records = {entry.place: entry.record for entry in operator.journal.read()}
+    records = {entry.slot: entry.record for entry in operator.journal.read()}
     return Trail(place.trail, begins=beginning(place)).waiting(records, -1 if newest is None else newest)
 
 

@@ -9,7 +9,7 @@ from onceflow.connectors.kafka.client import KafkaClient
 from onceflow.connectors.kafka.committer import KafkaCommitter
 from onceflow.errors import CheckpointConflictError
 from onceflow.execution.driver import Driver
-from onceflow.execution.surroundings import Surroundings
+from onceflow.execution.means import Surroundings
 from onceflow.launch.marked import require_not_rewound
 from onceflow.storage.store import Store
 from onceflow.twophase.coordinator import Coordinator

@@ -60,7 +60,7 @@ def test_the_jobs_own_transactions_are_listed(broker, look):
         (PlaceInSystem("t", 0),),
         60.0,
     )
-    assert first.told == {
+    assert first.details == {
         "handle": {"transactional_id": first.id, "producer_id": one.producer_id, "producer_epoch": one.producer_epoch}
     }
 

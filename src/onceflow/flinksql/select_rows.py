@@ -59,12 +59,12 @@ def _rows_to(query: Query, session: SparkSession, say: Callable[[str], None], *,
             say(line)
         return
 
-    def told(batch: DataFrame, _: int) -> None:
+    def show(batch: DataFrame, _: int) -> None:
         for line in _lines(batch.collect(), updating=query.updating):
             say(line)
 
     with tempfile.TemporaryDirectory(prefix="onceflow-select-") as folder:
-        writing = rows.writeStream.outputMode("update" if query.updating else "append").foreachBatch(told)
+        writing = rows.writeStream.outputMode("update" if query.updating else "append").foreachBatch(show)
         writing = writing.option("checkpointLocation", folder)
         running = (
             writing.trigger(availableNow=True) if bounded else writing.trigger(processingTime="1 second")
@@ -87,13 +87,13 @@ class _Malformed:
     """Says of each epoch what was left out of it, since it could not be read."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
-        self._say, self._told = say, -1
+        self._say, self._shown = say, -1
 
     def look(self, query: StreamingQuery) -> None:
         for progress in query.recentProgress:
-            if progress.batchId <= self._told:
+            if progress.batchId <= self._shown:
                 continue
-            self._told = progress.batchId
+            self._shown = progress.batchId
             for source, found in malformed_in(progress.observedMetrics):
                 first = "".join(f", the first: {place}" for place in found.first[:1])
                 self._say(f"-- {found.records} malformed records of {source.describe()} are left out{first}")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from onceflow.spark.places import place_at
+from onceflow.spark.locations import place_at
 from onceflow.storage.locations import hdfs_uri
 
 if TYPE_CHECKING:

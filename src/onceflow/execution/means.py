@@ -14,7 +14,7 @@ from typing import Self
 
 from onceflow.checkpoint.place import Place
 from onceflow.execution.stop import Stop
-from onceflow.spark.places import place_at
+from onceflow.spark.locations import place_at
 from onceflow.twophase.coordinator import Coordinator
 
 Opened = Callable[[str | os.PathLike[str], int], Place]
