@@ -145,7 +145,7 @@ def receipt(
         "settings": told.get("settings", ""),
         "epoch": decided.epoch,
         "incarnation": of.incarnation,
-        "slots": [of.first, of.last],
+        "places": [of.first, of.last],
         "planned": _planned(decided.offsets),
         "sources": _sources(of, before, begins),
         "sinks": _sinks(decided, told.get("sinks", {}), {} if before is None else before["sinks"], keyed),
