@@ -25,7 +25,7 @@ from onceflow.connectors.database.types import for_new
 from onceflow.connectors.lake import committer as lake
 from onceflow.connectors.lake import iceberg_fields
 from onceflow.connectors.lake.committer import LakeCommitter
-from onceflow.launch import ownership
+from onceflow.launch import marked
 from onceflow.twophase.records import History
 
 NAMED = "ONCEFLOW_MUTANT"
@@ -103,7 +103,7 @@ def _types_are_not_compared() -> list[Any]:
 
 def _an_older_checkpoint_goes_on() -> list[Any]:
     """The job's mark outside tells it first; where that is lost, the ledger's newest row does."""
-    return [_of(ownership, "not_rewound", _nothing), _of(DatabaseCommitter, "_require_first", _nothing)]
+    return [_of(marked, "not_rewound", _nothing), _of(DatabaseCommitter, "_require_first", _nothing)]
 
 
 def _times_are_loaded_as_they_come() -> list[Any]:
