@@ -39,7 +39,7 @@ ROOMS = {
     "findings": {"errors"},
     # The rules, and what they stand on.
     "twophase": set(),
-    "storage": {"errors", "masking", "twophase"},
+    "storage": {"errors", "masking", "processes", "twophase"},
     "checkpoint": {"errors", "storage", "twophase"},
     "processes": set(),
     "waiting": set(),
@@ -47,7 +47,7 @@ ROOMS = {
     # The systems, and Spark.
     "connectors": {"errors", "findings", "options", "twophase"},
     "connectors.kafka": {"connectors", "errors", "findings", "masking", "options", "twophase", "waiting"},
-    "connectors.database": {"connectors", "errors", "findings", "options", "twophase", "waiting"},
+    "connectors.database": {"connectors", "errors", "findings", "options", "processes", "twophase", "waiting"},
     "connectors.lake": {"connectors", "errors", "options", "twophase"},
     "spark": {
         "errors", "masking", "twophase", "checkpoint", "storage", "crash_points", "local", "processes",
