@@ -93,6 +93,22 @@ def others_may_write(path: Path) -> bool:
     return bool(about.st_mode & stat.S_IWGRP) and (_has_list(path) or not _is_own_group(about.st_gid))
 
 
+def open_to_others(folder: Path) -> Path | None:
+    """By which folder others may change what is in this one: it, or one above, to which they may lay another; or None.
+
+    One that is not there yet is nobody's: who makes it sees then whose it is.
+    """
+    here = folder.resolve()
+    if here.exists() and others_may_write(here):
+        return here
+    for above in here.parents:
+        about = above.stat() if above.exists() else None
+        # What is in a folder like /tmp only its user renames, and the folder's.
+        if about is not None and (is_anothers(about) or not about.st_mode & stat.S_ISVTX) and others_may_write(above):
+            return above
+    return None
+
+
 def is_anothers(about: os.stat_result) -> bool:
     """Whether a file is of neither this process's user nor root."""
     return about.st_uid not in (0, os.geteuid())

@@ -56,7 +56,9 @@ ROOMS = {
         "errors", "options", "twophase", "checkpoint", "connectors", "spark", "crash_points", "version",
         "waiting",
     },
-    "launch": {"errors", "findings", "options", "twophase", "checkpoint", "connectors", "spark", "execution"},
+    "launch": {
+        "errors", "findings", "options", "twophase", "checkpoint", "connectors", "spark", "execution", "processes",
+    },
     "rerun": {"errors", "twophase", "checkpoint", "connectors", "spark", "crash_points", "execution", "launch"},
     "metrics": {"errors", "options", "twophase", "checkpoint", "connectors", "control", "execution"},
     # From outside of a job.

@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from onceflow.processes import others_may_write
+from onceflow.processes import open_to_others, others_may_write
 
 GROUP = 54_321
 
@@ -115,3 +115,27 @@ def test_a_list_of_access_names_others_where_the_group_has_none(users, folder):
     except OSError:
         pytest.skip("this file system has no lists of access")
     assert others_may_write(folder)
+
+
+@pytest.mark.parametrize(
+    ("above", "folder", "by"),
+    [(0o755, 0o755, None), (0o1777, 0o700, None), (0o777, 0o700, "above"), (0o755, 0o777, "it")],
+)
+def test_others_change_a_folder_by_its_mode_or_by_laying_another_in_its_place(tmp_path, above, folder, by):
+    made = tmp_path / "above" / "it"
+    made.mkdir(parents=True)
+    made.chmod(folder)
+    made.parent.chmod(above)
+    found = open_to_others(made)
+    assert (found.name if found else None) == by
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a folder to another user")
+def test_a_folder_that_another_user_has_made_is_his(tmp_path):
+    """As in /tmp, under a name that he knows a job will have."""
+    tmp_path.chmod(0o1777)
+    assert open_to_others(tmp_path / "checkpoint") is None
+    (tmp_path / "checkpoint").mkdir(mode=0o755)
+    assert open_to_others(tmp_path / "checkpoint") is None
+    os.chown(tmp_path / "checkpoint", 65_534, 65_534)
+    assert open_to_others(tmp_path / "checkpoint") == tmp_path / "checkpoint"
