@@ -102,7 +102,7 @@ def _strange_journal(database: Path) -> Path | None:
     users, shared = {0, os.geteuid(), about.st_uid}, bool(about.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
     for ending in ("-journal", "-wal", "-shm"):
         beside = database.with_name(database.name + ending)
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):  # it is not there; what else is wrong with the folder SQLite tells
             laid = beside.lstat()
             if not stat.S_ISREG(laid.st_mode) or not (shared or laid.st_uid in users):
                 return beside

@@ -183,7 +183,7 @@ def _require_own_journals(dialect: object, record: object, arguments: Sequence[A
     """
     path = Path(arguments[0]).resolve()
     for beside in (path.with_name(path.name + ending) for ending in _JOURNALS):
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):  # it is not there; what else is wrong with the folder SQLite tells
             about = beside.lstat()
             is_file = stat.S_ISREG(about.st_mode)
             if is_file and (not is_anothers(about) or (path.exists() and others_may_write(path))):

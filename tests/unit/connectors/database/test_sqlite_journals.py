@@ -6,7 +6,8 @@ import sqlite3
 import pytest
 
 from onceflow.connectors.database import sqlite
-from onceflow.errors import ConfigurationError
+from onceflow.connectors.database.sink import DatabaseSink
+from onceflow.errors import ConfigurationError, OnceflowError
 from tests.support.sqlite_worlds import SqliteWorld, forged_journal
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a file to another user")
@@ -86,3 +87,9 @@ def test_a_database_in_a_folder_of_others_is_told(world, tmp_path, caplog, mode,
     sqlite._tell_of_others.cache_clear()
     world.sink().connect().close()
     assert caplog.text.count("others may write to") == told
+
+
+def test_a_folder_that_is_none_is_told_as_sqlite_tells_it(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(OnceflowError, match="unable to open database file"):
+        DatabaseSink(f"sqlite:///{tmp_path}/file/bank.db", "payments").connect()
