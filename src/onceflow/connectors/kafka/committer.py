@@ -28,6 +28,7 @@ from onceflow.errors import (
     KafkaRightsError,
     KafkaUnavailableError,
     PreCommitError,
+    advised,
 )
 from onceflow.findings import Checks
 from onceflow.twophase.messages import Evidence, Outcome, Reply
@@ -140,8 +141,9 @@ class KafkaCommitter(Committer, Inspectable):
                 harmless="for this epoch: nothing of it is visible, and the next start writes it into the new topic; "
                 "what the topic held is gone",
                 cause="somebody made it again, to empty it or with other settings",
-                action="start the job again; to have in the new topic what is gone as well, begin a new job, where its "
-                "sources still hold all of it",
+                action="start the job again; Kafka has removed the job's mark with the topic, and where no other sink "
+                f"keeps one, that start asks for {advised('claim')}. To have what is gone in the new topic as well, "
+                "begin a new job, where its sources still hold all of it",
                 topic=name,
             )
         sealed = prepared.sealed(self._client.cluster_id, now)

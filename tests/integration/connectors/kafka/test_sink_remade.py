@@ -27,6 +27,8 @@ def test_rows_of_a_topic_that_was_made_again_meanwhile_are_not_decided(cluster, 
     with KafkaClient(cluster) as client, KafkaClient(cluster) as other:
         runs = KafkaCommitter(client, "out", topic, "onceflow", uuid.uuid4().hex[:12], 60_000)
         runs.preflight()
+        marks = runs.marks()
+        wait_until(lambda: marks.write("a mark") or marks.read(), what="the mark")  # its group has to be found
         report = TaskReport("out", 0, 0, (Part("out", 0, 3, 0),), world.prepare(rows(0, 3)).to_json())
         before = client.topics([topic])[topic].topic_id
         admin.delete_topics([topic])
@@ -34,8 +36,10 @@ def test_rows_of_a_topic_that_was_made_again_meanwhile_are_not_decided(cluster, 
         admin.create_topics([NewTopic(topic, 1, 1)])
         wait_until(lambda: client.topics([topic]).get(topic), what="the new topic")
         assert client.topics([topic])[topic].topic_id != before
-        with pytest.raises(PreCommitError, match="deleted and made again while the job ran"):
+        with pytest.raises(PreCommitError, match="deleted and made again while the job ran") as refused:
             runs.seal([report], Run("job", "onceflow", 1, 0))
+        assert "claim" in refused.value.action
+        wait_until(lambda: marks.read() is None, what="the end of the mark")
         (sealed,) = KafkaCommitter(other, "out", topic, "onceflow", "job", 60_000).seal(
             [report], Run("job", "onceflow", 1, 0)
         )
